@@ -1,0 +1,43 @@
+"""kdump: read and prove the log segments that Apache Kafka left on disk.
+
+    for file in kdump.discover(["/data/kafka/topic-0"]): ...      which files are there
+    for report in kdump.verify_files(files, kdump.VerifyOptions(deep=True)): ...  findings and counts, a report a file
+    for event in kdump.dump_files(files, kdump.DumpOptions(), print): ...         batches, records, gaps, tails in order
+
+Names load on first use, so that importing kdump costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from kdump.dump import Options as DumpOptions
+    from kdump.dump import dump as dump_files
+    from kdump.findings import CATALOGUE, Finding, Severity
+    from kdump.partition import LogFile, discover
+    from kdump.verify import FileReport
+    from kdump.verify import Options as VerifyOptions
+    from kdump.verify import verify as verify_files
+
+_HOMES = {
+    "DumpOptions": ("kdump.dump", "Options"),
+    "dump_files": ("kdump.dump", "dump"),
+    "CATALOGUE": ("kdump.findings", "CATALOGUE"),
+    "Finding": ("kdump.findings", "Finding"),
+    "Severity": ("kdump.findings", "Severity"),
+    "LogFile": ("kdump.partition", "LogFile"),
+    "discover": ("kdump.partition", "discover"),
+    "FileReport": ("kdump.verify", "FileReport"),
+    "VerifyOptions": ("kdump.verify", "Options"),
+    "verify_files": ("kdump.verify", "verify"),
+}
+__all__ = [*_HOMES, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'kdump' has no attribute {name!r}")
+    module, inside = _HOMES[name]
+    return getattr(import_module(module), inside)

@@ -1,0 +1,111 @@
+"""The command line: commands, and the one place where what happened becomes an exit status."""
+
+import os
+import sys
+import traceback
+from importlib import import_module
+from typing import Any
+
+import click
+
+from kdump import __version__
+from kdump.errors import KdumpError
+
+FOUND, USAGE, FAILED, BUG, INTERRUPTED, PIPE_CLOSED = 1, 2, 3, 70, 130, 141
+
+COMMANDS = {
+    "dump": "show what is in log files: batches with their records",
+    "verify": "prove log files: every batch, with --deep every record",
+}
+
+
+class Group(click.Group):
+    """Commands that are imported when they are called, so that --help stays quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"kdump.cli.{name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+def _version(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    from kdump.format import codec
+    from kdump.kernel import crc
+
+    libraries = ", ".join(f"{name} {version}" for name, version in codec.versions().items())
+    click.echo(f"kdump {__version__}\nkernel: CRC-32C {crc.CRC_IMPL}\ncodecs: {libraries}\npython: {sys.version.split()[0]}")
+    ctx.exit()
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the versions of kdump, its kernel and the codec libraries.")
+def group() -> None:
+    """Inspect and verify the log segments that Apache Kafka left on disk, without a broker.
+
+    \b
+    Exit status: 0 nothing found, 1 damage found, 2 usage, 3 something could not be read,
+    70 a bug in kdump, 130 interrupted, 141 the reader of the output went away.
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and end the process with its exit status."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run the command line; the exit status."""
+    try:
+        status = group.main(arguments, prog_name="kdump", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.UsageError as error:
+        error.show()
+        return USAGE
+    except click.ClickException as error:
+        error.show()
+        return FAILED
+    except KdumpError as error:
+        complain(error)
+        return FAILED
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The interpreter would complain when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    except OSError as error:
+        complain(error)
+        return FAILED
+    except MemoryError:
+        complain("not enough memory; a smaller --max-batch-bytes bounds what a batch may take")
+        return FAILED
+    except Exception:
+        traceback.print_exc()
+        sys.stderr.write(f"kdump {__version__}, Python {sys.version.split()[0]}, {sys.platform}: this is a bug in kdump; its files are as they were.\n")
+        return BUG
+    return _int(status)
+
+
+def complain(problem: object) -> None:
+    """One line on standard error, with nothing in it that makes a terminal act."""
+    from kdump.render.base import printable
+
+    sys.stderr.write(f"kdump: {printable(str(problem))}\n")
+
+
+def _int(status: Any) -> int:
+    return status if isinstance(status, int) else 0
+
+

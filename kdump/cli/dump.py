@@ -1,0 +1,103 @@
+"""kdump dump."""
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import click
+
+from kdump.cli import FAILED, FOUND, complain, options
+from kdump.dump import Event, Failed, dump
+from kdump.dump import Options as What
+from kdump.errors import SourceError
+from kdump.findings import Severity
+from kdump.partition import LogFile
+from kdump.render import BYTES_MODES, renderer
+from kdump.render import Options as Look
+
+
+@click.command("dump")
+@options.paths
+@click.option("--batches", is_flag=True, help="Only batches: nothing is decompressed.")
+@click.option("--records", is_flag=True, help="Only records.")
+@options.output_format("terminal", "text", "json", "kafka")
+@click.option("--offset", "offsets", type=options.OffsetRange(), default=None, metavar="A:B", help="Only these offsets, B not among them.")
+@click.option("-n", "count", type=click.IntRange(0), metavar="N", help="Stop after N records (with --batches: batches).")
+@click.option("--bytes", "bytes_mode", type=click.Choice(BYTES_MODES), default="auto", show_default=True, help="How keys, values and headers are written.")
+@click.option("--force", is_flag=True, help="Show the records of batches whose checksum is wrong, as far as they parse.")
+@click.option("--max-bytes", type=options.Size(), metavar="SIZE", help="Read only the first SIZE bytes of each file.")
+@click.option("--deep-iteration", is_flag=True, help="With --format kafka: records too.")
+@click.option("--print-data-log", is_flag=True, help="With --format kafka: records with key and value.")
+@click.option("--skip-record-metadata", is_flag=True, help="With --format kafka and --print-data-log: key and value only.")
+@options.kind
+@options.max_batch_bytes
+@options.fail_on
+@options.color
+@options.quiet
+def command(**chosen: Any) -> int:
+    """Show what is in log files, in the order of its bytes.
+
+    PATH is a segment, a snapshot, a directory of them, a glob, or - for standard input. A damaged batch is shown as damaged, and the dump goes on
+    behind it.
+
+    \b
+    Examples:
+      kdump dump 00000000000000000000.log
+      kdump dump --records --format json --offset 1000:1010 topic-0/
+      kdump dump --format kafka --print-data-log 00000000000000000000.log
+
+    \b
+    Exit status: 0 shown, 1 damage met, 2 usage, 3 something could not be read.
+    """
+    _check(chosen)
+    started = time.monotonic()
+    met: set[Severity] = set()
+    with options.inputs(chosen) as files, renderer(chosen["format_name"], sys.stdout, _look(chosen)) as out:
+        failed = [complain(failure.error) for failure in out.show(_events(files, _what(chosen), met.add))]
+        status = options.status(bool(failed), met, chosen["fail_on"])
+        if chosen["format_name"] == "json" and not chosen["quiet"]:
+            out.summary({"command": "dump", "exit_status": status, "seconds": round(time.monotonic() - started, 3)})
+    return status
+
+
+def _events(files: Iterable[LogFile | SourceError], what: What, on_damage: Callable[[Severity], None]) -> Iterator[Event]:
+    for file in files:
+        if isinstance(file, SourceError):
+            yield Failed(file)
+        else:
+            yield from dump([file], what, on_damage)
+
+
+def _check(chosen: dict[str, Any]) -> None:
+    if chosen["batches"] and chosen["records"]:
+        raise click.UsageError("--batches and --records exclude each other; without either both are shown")
+    for name in ("deep_iteration", "print_data_log", "skip_record_metadata"):
+        if chosen[name] and chosen["format_name"] != "kafka":
+            raise click.UsageError(f"--{name.replace('_', '-')} goes with --format kafka; the other formats show records unless --batches is given")
+    if chosen["format_name"] == "kafka" and (chosen["batches"] or chosen["records"]):
+        raise click.UsageError("--format kafka shows what Kafka's tool shows: batches, with --deep-iteration or --print-data-log their records too")
+
+
+def _what(chosen: dict[str, Any]) -> What:
+    kafka = chosen["format_name"] == "kafka"
+    return What(
+        records=chosen["deep_iteration"] or chosen["print_data_log"] if kafka else not chosen["batches"],
+        offsets=chosen["offsets"] or (None, None),
+        count=chosen["count"],
+        force=chosen["force"] or kafka,
+        max_bytes=chosen["max_bytes"],
+        max_batch_bytes=chosen["max_batch_bytes"],
+    )
+
+
+def _look(chosen: dict[str, Any]) -> Look:
+    return Look(
+        bytes_mode=chosen["bytes_mode"],
+        color=options.use_color(chosen["color"]),
+        records_only=chosen["records"],
+        deep_iteration=chosen["deep_iteration"],
+        print_data_log=chosen["print_data_log"],
+        skip_record_metadata=chosen["skip_record_metadata"],
+        max_bytes=chosen["max_bytes"],
+    )

@@ -1,0 +1,117 @@
+"""Options that several commands share, each once, and the values they become."""
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import click
+
+from kdump.cli import FAILED, FOUND
+from kdump.errors import SourceError
+from kdump.findings import Severity
+from kdump.format.naming import Kind
+from kdump.partition import LogFile, discover
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+class Size(click.ParamType):
+    """Bytes, with k, m or g for KiB, MiB, GiB."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        match = re.fullmatch(r"(\d{1,18})([kmg]?)(i?b)?", str(value).lower())
+        if match is None or not int(match[1]):
+            self.fail(f"{value!r} is no size; write bytes, or 64k, 16m, 1g", param, ctx)
+        return int(match[1]) * _UNITS[match[2]]
+
+
+class OffsetRange(click.ParamType):
+    """A:B, half open; either side may be left out; N alone is N:N+1."""
+
+    name = "a:b"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int | None, int | None]:
+        if isinstance(value, tuple):
+            return value
+        match = re.fullmatch(r"(\d{1,19})?(:)?(\d{1,19})?", str(value))
+        if match is None or not value or value == ":":
+            self.fail(f"{value!r} is no range of offsets; write A:B, A:, :B or A", param, ctx)
+        first = int(match[1]) if match[1] else None
+        if not match[2]:
+            return first, (first or 0) + 1
+        return first, int(match[3]) if match[3] else None
+
+
+def _severity(ctx: click.Context, param: click.Parameter, value: str) -> Severity | None:
+    return None if value == "never" else Severity[value.upper()]
+
+
+paths = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+quiet = click.option("-q", "--quiet", is_flag=True, help="Print no summary.")
+color = click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True, help="Colours in the terminal format.")
+kind = click.option(
+    "--type", "kind", type=click.Choice([kind.value for kind in Kind]), callback=lambda ctx, param, value: value and Kind(value),
+    help="What the files hold, where their suffix does not say it.",
+)
+max_batch_bytes = click.option(
+    "--max-batch-bytes", type=Size(), default="1g", show_default=True, metavar="SIZE",
+    help="Largest batch, and largest decompressed batch, that is held in memory.",
+)
+fail_on = click.option(
+    "--fail-on", type=click.Choice(["error", "warning", "info", "never"]), default="error", show_default=True, callback=_severity,
+    help="The least severity that makes the exit status 1.",
+)
+progress = click.option("--progress/--no-progress", default=None, help="Progress on standard error; by default only on a terminal.")
+jobs = click.option(
+    "-j", "--jobs", type=click.IntRange(1, 1024), default=lambda: len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+    show_default="the cores", metavar="N", help="Worker processes.",
+)
+
+
+def output_format(*names: str) -> Callable[[Command], Command]:
+    """--format with these formats; without it terminal on a terminal, text elsewhere."""
+
+    def chosen(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
+        return value or ("terminal" if sys.stdout.isatty() else "text")
+
+    return click.option(
+        "--format", "format_name", type=click.Choice(names), default=None, callback=chosen,
+        help="How to print. Default: terminal on a terminal, text in a pipe.",
+    )
+
+
+def use_color(value: str) -> bool | None:
+    """--color as a renderer takes it: None where the terminal decides."""
+    return {"always": True, "never": False}.get(value)
+
+
+@contextmanager
+def inputs(chosen: dict[str, Any]) -> Iterator[Iterable[LogFile | SourceError]]:
+    """The files that the paths name; standard input is kept in a file without a name while it is read."""
+    paths = list(chosen["paths"])
+    if "-" not in paths:
+        yield discover(paths, chosen["kind"])
+        return
+    with tempfile.NamedTemporaryFile(prefix="kdump-") as spool:
+        shutil.copyfileobj(sys.stdin.buffer, spool, 1 << 20)
+        spool.flush()
+        standard_input = LogFile("-", chosen["kind"] or Kind.LOG, None, True, spool.tell(), spool.name)
+        yield (found for path in paths for found in ([standard_input] if path == "-" else discover([path], chosen["kind"])))
+
+
+def status(failed: bool, met: Iterable[Severity], threshold: Severity | None) -> int:
+    """The exit status of a command that met findings of these severities."""
+    if failed:
+        return FAILED
+    return FOUND if threshold is not None and any(severity >= threshold for severity in met) else 0

@@ -1,0 +1,144 @@
+"""What is in a log file, in the order of its bytes, as a stream of values for a renderer."""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from kdump import checks
+from kdump.checks import framing
+from kdump.errors import SourceError
+from kdump.findings import CATALOGUE, Severity
+from kdump.format import naming
+from kdump.format.batch import NULL, Batch
+from kdump.format.record import Record
+from kdump.kernel.scan import SUSPECTS
+from kdump.partition import LogFile
+from kdump.records import open_batch, records
+from kdump.segment import MAX_BATCH_BYTES, BatchChunk, Foreign, Gap, Shrunk, Tail, Unsearched, Walk
+from kdump.source import Source
+
+# The bits of a batch of which nothing is to be believed.
+_DAMAGED = {1 << SUSPECTS.index(code): code for code in ("batch/crc", "batch/magic", "batch/limit")}
+
+
+class Options(NamedTuple):
+    """What to show. `offsets` is half open; `count` limits records where records are shown, else batches; `max_bytes` ends the file early."""
+
+    records: bool = True
+    offsets: tuple[int | None, int | None] = (None, None)
+    count: int | None = None
+    force: bool = False
+    max_bytes: int | None = None
+    max_batch_bytes: int = MAX_BATCH_BYTES
+
+
+class Begin(NamedTuple):
+    """A file begins. `read(position, size)` gives bytes of it until it ends."""
+
+    file: LogFile
+    topic_partition: naming.TopicPartition | None
+    read: Callable[[int, int], bytes]
+
+
+class Shown(NamedTuple):
+    """A batch with those of its records that were asked for; `damage` is the code of what is wrong with all of it or stopped its records."""
+
+    batch: Batch
+    damage: str | None
+    records: Iterable[Record]
+
+
+class End(NamedTuple):
+    """A file ends; `size` is what it had when it was opened, `whole` whether everything in it was shown."""
+
+    file: LogFile
+    size: int
+    whole: bool
+
+
+class Failed(NamedTuple):
+    """A file that could not be read, or not to its end."""
+
+    error: SourceError
+
+
+Event = Begin | Shown | Gap | Foreign | Unsearched | Tail | Shrunk | End | Failed
+
+
+def dump(files: Iterable[LogFile], options: Options, on_damage: Callable[[Severity], None]) -> Iterator[Event]:
+    """The content of the files. `on_damage` is told how bad what was met on the way is; verify says more."""
+    left = [options.count]
+    for file in files:
+        if left[0] == 0:
+            return
+        try:
+            with file.open() as source:
+                yield from dump_source(source, file, options, on_damage, left)
+        except SourceError as error:
+            yield Failed(error)
+
+
+def dump_source(
+    source: Source, file: LogFile, options: Options, on_damage: Callable[[Severity], None], left: list[int | None]
+) -> Iterator[Event]:
+    """`dump` of an open source; `left` holds how many more batches or records may be shown."""
+
+    def read(position: int, size: int) -> bytes:
+        buffer = bytearray(max(0, min(size, source.size - position)))
+        return bytes(buffer[: source.readinto(position, memoryview(buffer))])
+
+    walk = Walk(
+        source, base_offset=file.base_offset, stop=options.max_bytes, everything=True, max_batch_bytes=options.max_batch_bytes, rows=64
+    )
+    yield Begin(file, naming.topic_partition_of_file(file.path), read)
+    for item in walk:
+        if isinstance(item, BatchChunk):
+            for batch in item.rows():
+                if batch.suspect:
+                    for finding in checks.explain(file.path, batch, file.base_offset):
+                        on_damage(finding.severity)
+                if not _wanted(batch, options):
+                    continue
+                shown = _show(item, batch, options, left)
+                if shown.damage is not None:
+                    on_damage(CATALOGUE[shown.damage].severity)
+                yield shown
+                if left[0] == 0:
+                    yield End(file, source.size, False)
+                    return
+        else:
+            on_damage(framing.other(file.path, item, file.newest).severity)
+            if options.offsets == (None, None):
+                yield item
+    yield End(file, source.size, options.offsets == (None, None) and options.max_bytes is None)
+
+
+def _wanted(batch: Batch, options: Options) -> bool:
+    first, stop = options.offsets
+    if first is not None and batch.last_offset < first:
+        return False
+    return stop is None or batch.base_offset < stop or batch.base_offset == NULL
+
+
+def _show(chunk: BatchChunk, batch: Batch, options: Options, left: list[int | None]) -> Shown:
+    damage = next((code for bit, code in _DAMAGED.items() if batch.suspect & bit), None)
+    if not options.records:
+        _take(left, 1)
+        return Shown(batch, damage, ())
+    if damage is not None and not options.force:
+        return Shown(batch, damage, ())
+    opened = open_batch(batch, chunk.body(batch), options.max_batch_bytes)
+    found = records(batch, opened)
+    if options.offsets != (None, None):
+        first, stop = options.offsets
+        found = (record for record in found if (first is None or record.offset >= first) and (stop is None or record.offset < stop))
+    if left[0] is not None:
+        some = list(islice(found, left[0]))
+        _take(left, len(some))
+        return Shown(batch, damage or opened.problem, some)
+    return Shown(batch, damage or opened.problem, found)
+
+
+def _take(left: list[int | None], count: int) -> None:
+    if left[0] is not None:
+        left[0] -= count

@@ -1,0 +1,29 @@
+"""The tool cannot go on. That a file is damaged is never one of these: damage is a finding."""
+
+
+class KdumpError(Exception):
+    """What stopped the work, as one complete sentence with path and place in it."""
+
+
+class SourceError(KdumpError):
+    """Something cannot be read: missing, no permission, not a regular file, an I/O error."""
+
+
+class CodecMissing(KdumpError):
+    """The library of a codec cannot be imported.
+
+    `codec` is Kafka's name of the codec, `package` what to install.
+    """
+
+    def __init__(self, codec: str, package: str, why: str) -> None:
+        super().__init__(f"{codec} data needs the Python package {package}, which cannot be imported: {why}")
+        self.codec = codec
+        self.package = package
+        self.why = why
+
+    def __reduce__(self) -> tuple[type["CodecMissing"], tuple[str, str, str]]:
+        return CodecMissing, (self.codec, self.package, self.why)
+
+
+class OutputExists(KdumpError):
+    """Something to be written is there already."""

@@ -1,0 +1,143 @@
+"""The record batch, magic 2, and the row that stands for a batch of any magic.
+
+Record batch (Kafka's DefaultRecordBatch, KIP-98; delete horizon KIP-534); integers are big-endian:
+
+    ===== ==== ==== =====================  ================================================================
+    at    size type field                  note
+    ===== ==== ==== =====================  ================================================================
+    0     8    i64  baseOffset             outside the CRC
+    8     4    i32  batchLength            bytes after this field, at least 49; outside the CRC
+    12    4    i32  partitionLeaderEpoch   -1: unknown; outside the CRC
+    16    1    i8   magic                  2; at this place in every format; outside the CRC
+    17    4    u32  crc                    CRC-32C of bytes 21 to the end
+    21    2    i16  attributes             bits 0-2 codec, 3 LogAppendTime, 4 transactional, 5 control, 6 delete horizon
+    23    4    i32  lastOffsetDelta        last offset = baseOffset + this, also when compaction removed the record
+    27    8    i64  baseTimestamp          record timestamps count from it; with bit 6 it is the delete horizon
+    35    8    i64  maxTimestamp           with LogAppendTime the timestamp of every record
+    43    8    i64  producerId             -1: none
+    51    2    i16  producerEpoch          -1: none
+    53    4    i32  baseSequence           -1: none
+    57    4    i32  recordsCount
+    61    …         records                or, with a codec, the compressed block
+    ===== ==== ==== =====================  ================================================================
+"""
+
+from typing import Final, NamedTuple
+
+HEADER_SIZE: Final = 61
+LOG_OVERHEAD: Final = 12  # offset and size field, common to every format
+UP_TO_MAGIC: Final = 17  # the bytes that tell what the rest is
+MINIMUM_SIZE: Final = {0: 14, 1: 22, 2: 49}  # of the size field, by magic
+
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
+
+SEQUENCES: Final = 1 << 31  # after 2147483647 comes 0
+NULL: Final = -(1 << 63)  # in a row: this format has no such field
+
+TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
+
+
+class Batch(NamedTuple):
+    """One batch, or one shallow message of magic 0 or 1, as the kernel's row of integers (`kdump.kernel.scan.BATCH_COLUMNS`).
+
+    Fields that the format does not have are NULL; so are `base_offset` and `count` of a compressed wrapper, which only its inner messages
+    know. `suspect` holds the defects as bits of `kdump.kernel.scan.SUSPECTS`; the fields behind it are what the defects speak of.
+    """
+
+    position: int
+    size: int
+    magic: int
+    base_offset: int
+    last_offset: int
+    count: int
+    partition_leader_epoch: int
+    crc: int
+    computed_crc: int
+    attributes: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    suspect: int
+    previous_offset: int
+    previous_epoch: int
+    status: int
+    status_at: int
+    status_record: int
+    payload_at: int
+    payload_size: int
+    varint_record: int
+    delta_record: int
+    delta_offset: int
+    found_timestamp: int
+    inner_crc_record: int
+    partial_bytes: int
+    trailing_record: int
+
+    @property
+    def codec(self) -> int:
+        return self.attributes & CODEC_MASK
+
+    @property
+    def codec_name(self) -> str | int:
+        """The codec's name, or its number when there is no such codec."""
+        return CODECS[self.codec] if self.codec < len(CODECS) else self.codec
+
+    @property
+    def crc_ok(self) -> bool:
+        return self.crc == self.computed_crc
+
+    @property
+    def is_legacy(self) -> bool:
+        return self.magic < 2
+
+    @property
+    def is_wrapper(self) -> bool:
+        """A compressed message of magic 0 or 1, whose value holds the messages."""
+        return self.is_legacy and self.codec != 0
+
+    @property
+    def header_size(self) -> int:
+        return HEADER_SIZE if self.magic >= 2 else 26 if self.magic == 1 else 18
+
+    @property
+    def last_offset_delta(self) -> int:
+        return self.last_offset - self.base_offset
+
+    @property
+    def timestamp_type(self) -> str:
+        if self.magic == 0:
+            return "NoTimestampType"
+        return TIMESTAMP_TYPES[1 if self.attributes & LOG_APPEND_TIME else 0]
+
+    @property
+    def log_append_ms(self) -> int | None:
+        """The timestamp that every record takes, or None where records have their own."""
+        return self.max_timestamp if self.magic > 0 and self.attributes & LOG_APPEND_TIME else None
+
+    @property
+    def transactional(self) -> bool:
+        return self.magic >= 2 and bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def control(self) -> bool:
+        return self.magic >= 2 and bool(self.attributes & CONTROL)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        return self.base_timestamp if self.magic >= 2 and self.attributes & DELETE_HORIZON else None
+
+    @property
+    def last_sequence(self) -> int:
+        return self.base_sequence if self.base_sequence == -1 else next_sequence(self.base_sequence, self.last_offset_delta)
+
+
+def next_sequence(sequence: int, increment: int) -> int:
+    """The sequence `increment` records on: modulo 2^31, as Kafka's DefaultRecordBatch.incrementSequence."""
+    return (sequence + increment) % SEQUENCES

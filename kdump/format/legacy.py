@@ -1,0 +1,19 @@
+"""Messages of magic 0 and 1 (Kafka 0.8 to 0.10), and wrappers that hold compressed ones; integers are big-endian.
+
+    ===== ==== ==== ============  ======================================================================================
+    at    size type field         note
+    ===== ==== ==== ============  ======================================================================================
+    0     8    i64  offset        of a wrapper: the offset of its last inner message
+    8     4    i32  messageSize   bytes after this field, at least 14 (magic 0) or 22 (magic 1)
+    12    4    u32  crc           CRC-32 of bytes 16 to the end
+    16    1    i8   magic         0 or 1 (KIP-32)
+    17    1    i8   attributes    bits 0-2 codec; magic 1: bit 3 LogAppendTime
+    18    8    i64  timestamp     magic 1 only
+    18/26 4    i32  keyLength     negative: null; then the key
+    …     4    i32  valueLength   negative: null; then the value
+    ===== ==== ==== ============  ======================================================================================
+
+A wrapper's value is the compressed sequence of complete entries as above. Inner offsets are absolute in magic 0 and relative in magic 1, where the
+last inner offset stands for the wrapper's own (a wrapper offset of 0 means that they are absolute). A LogAppendTime wrapper gives its timestamp to every
+inner message of magic 1. Bytes at the end that are no whole entry are dropped without a word by Kafka's AbstractLegacyRecordBatch.
+"""

@@ -1,0 +1,48 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Checksums of the scan: CRC-32C for magic 2, CRC-32 for magic 0 and 1 and the 0.7 log; see crc.h."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport uint8_t, uint32_t
+
+cdef extern from "crc.h":
+    const char *KD_HARDWARE_NAME
+    void kd_crc_setup() noexcept nogil
+    int kd_hardware_here() noexcept nogil
+    uint32_t kd_crc32c_table(uint32_t crc, const uint8_t *p, size_t n) noexcept nogil
+    uint32_t kd_crc32c_hardware(uint32_t crc, const uint8_t *p, size_t n) noexcept nogil
+    uint32_t kd_crc32_table(uint32_t crc, const uint8_t *p, size_t n) noexcept nogil
+
+ctypedef uint32_t (*Update)(uint32_t crc, const uint8_t *p, size_t n) noexcept nogil
+
+kd_crc_setup()
+cdef bint _hardware = kd_hardware_here()
+cdef Update _crc32c = kd_crc32c_hardware if _hardware else kd_crc32c_table
+
+CRC_IMPL = KD_HARDWARE_NAME.decode() if _hardware else "table"
+CRC_IMPLS = ("table", CRC_IMPL) if _hardware else ("table",)
+
+
+cdef uint32_t crc32c_of(const uint8_t *p, size_t n) noexcept nogil:
+    return _crc32c(0, p, n)
+
+
+cdef uint32_t crc32_of(const uint8_t *p, size_t n) noexcept nogil:
+    return kd_crc32_table(0, p, n)
+
+
+cdef uint32_t _over(Update update, object data, uint32_t crc) except? 0:
+    cdef Py_buffer view
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    crc = update(crc, <const uint8_t *> view.buf, view.len)
+    PyBuffer_Release(&view)
+    return crc
+
+
+def crc32c(data, uint32_t crc=0, str implementation=CRC_IMPL):
+    if implementation not in CRC_IMPLS:
+        raise ValueError(f"no CRC-32C implementation {implementation!r} here, only {', '.join(CRC_IMPLS)}")
+    return _over(kd_crc32c_table if implementation == "table" else _crc32c, data, crc)
+
+
+def crc32(data, uint32_t crc=0):
+    return _over(kd_crc32_table, data, crc)

@@ -1,0 +1,526 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The records of one batch: proved (`validate_*`) or laid out as rows of integers (`decode_*`).
+
+The grammar stands in kdump.format.record (magic 2) and kdump.format.legacy (magic 0 and 1). The next record is found from the length prefix of this one and
+the field walk has to end exactly there, so records do not wait for one another. Inner functions work on (pointer, end), compare lengths by
+subtraction with what remains, and never raise.
+"""
+
+from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from kdump.kernel.crc cimport crc32_of
+
+# A status is the place of its word here.
+STATUSES = (
+    "", "record-length", "varint", "key-length", "value-length", "header-count", "header-key", "header-value", "body-end", "missing", "leftover",
+    "control-key", "control-value", "message-fields", "wrapper-size", "wrapper-magic", "wrapper-nested", "wrapper-empty", "wrapper-offset",
+)
+cdef enum:
+    RECORD_LENGTH = 1
+    VARINT
+    KEY_LENGTH
+    VALUE_LENGTH
+    HEADER_COUNT
+    HEADER_KEY
+    HEADER_VALUE
+    BODY_END
+    MISSING
+    LEFTOVER
+    CONTROL_KEY
+    CONTROL_VALUE
+    MESSAGE_FIELDS
+    WRAPPER_SIZE
+    WRAPPER_MAGIC
+    WRAPPER_NESTED
+    WRAPPER_EMPTY
+    WRAPPER_OFFSET
+
+# One decoded record: positions count from the start of the payload, sizes are -1 for null.
+RECORD_COLUMNS = ("at", "size", "offset", "timestamp", "key_at", "key_size", "value_at", "value_size", "header_at", "header_count",
+                  "magic", "crc", "computed_crc", "attributes")
+HEADER_COLUMNS = ("key_at", "key_size", "value_at", "value_size")
+NULL_FIELD = INT64_MIN  # stands for "this format has no such field"
+cdef enum:
+    WIDTH = 14
+    HEADER_WIDTH = 4
+assert len(RECORD_COLUMNS) == WIDTH and len(HEADER_COLUMNS) == HEADER_WIDTH and STATUSES.index("wrapper-offset") == WRAPPER_OFFSET
+
+
+cdef inline int32_t be32(const uint8_t *p) noexcept nogil:
+    return <int32_t> (<uint32_t> p[0] << 24 | <uint32_t> p[1] << 16 | <uint32_t> p[2] << 8 | <uint32_t> p[3])
+
+
+cdef inline int64_t be64(const uint8_t *p) noexcept nogil:
+    return <int64_t> (<uint64_t> <uint32_t> be32(p) << 32 | <uint64_t> <uint32_t> be32(p + 4))
+
+
+cdef inline int32_t be16(const uint8_t *p) noexcept nogil:
+    return <int32_t> <int8_t> p[0] * 256 + p[1]
+
+
+# Both return the byte after the varint, or NULL when it does not end in time; `odd` is raised for an encoding that a canonical writer does not make.
+cdef inline const uint8_t *varint(const uint8_t *p, const uint8_t *end, int32_t *value, bint *odd) noexcept nogil:
+    cdef uint32_t result, byte
+    cdef int shift
+    if p >= end:
+        return NULL
+    byte = p[0]
+    p += 1
+    if byte < 0x80:
+        value[0] = <int32_t> (byte >> 1) ^ -<int32_t> (byte & 1)
+        return p
+    result = byte & 0x7f
+    shift = 7
+    while True:
+        if p >= end:
+            return NULL
+        byte = p[0]
+        p += 1
+        result |= (byte & 0x7f) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift > 28:
+            return NULL
+    if byte == 0 or (shift == 28 and byte > 0x0f):
+        odd[0] = True
+    value[0] = <int32_t> (result >> 1) ^ -<int32_t> (result & 1)
+    return p
+
+
+cdef inline const uint8_t *varlong(const uint8_t *p, const uint8_t *end, int64_t *value, bint *odd) noexcept nogil:
+    cdef uint64_t result, byte
+    cdef int shift
+    if p >= end:
+        return NULL
+    byte = p[0]
+    p += 1
+    if byte < 0x80:
+        value[0] = <int64_t> (byte >> 1) ^ -<int64_t> (byte & 1)
+        return p
+    result = byte & 0x7f
+    shift = 7
+    while True:
+        if p >= end:
+            return NULL
+        byte = p[0]
+        p += 1
+        result |= (byte & 0x7f) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift > 63:
+            return NULL
+    if byte == 0 or (shift == 63 and byte > 1):
+        odd[0] = True
+    value[0] = <int64_t> (result >> 1) ^ -<int64_t> (result & 1)
+    return p
+
+
+# One record between its length prefix and `end`. Returns 0 or a status, with `at` at the field that is wrong.
+cdef struct Fields:
+    int64_t timestamp_delta
+    int32_t offset_delta
+    int32_t key_size
+    int32_t value_size
+    int32_t header_count
+    const uint8_t *key
+    const uint8_t *value
+    const uint8_t *headers
+    const uint8_t *at
+
+
+cdef inline int walk_record(const uint8_t *p, const uint8_t *end, Fields *f, bint *odd) noexcept nogil:
+    cdef int32_t size, left
+    f.at = p
+    if p >= end:
+        return BODY_END
+    p += 1  # attributes: unused, any value
+    f.at = p
+    p = varlong(p, end, &f.timestamp_delta, odd)
+    if p == NULL:
+        return VARINT
+    f.at = p
+    p = varint(p, end, &f.offset_delta, odd)
+    if p == NULL:
+        return VARINT
+    f.at = p
+    p = varint(p, end, &size, odd)
+    if p == NULL:
+        return VARINT
+    f.key = p
+    f.key_size = size
+    if size > 0:
+        if size > end - p:
+            return KEY_LENGTH
+        p += size
+    f.at = p
+    p = varint(p, end, &size, odd)
+    if p == NULL:
+        return VARINT
+    f.value = p
+    f.value_size = size
+    if size > 0:
+        if size > end - p:
+            return VALUE_LENGTH
+        p += size
+    f.at = p
+    p = varint(p, end, &left, odd)
+    if p == NULL:
+        return VARINT
+    if left < 0 or left > end - p:
+        return HEADER_COUNT
+    f.header_count = left
+    f.headers = p
+    while left > 0:
+        f.at = p
+        p = varint(p, end, &size, odd)
+        if p == NULL:
+            return VARINT
+        if size < 0 or size > end - p:
+            return HEADER_KEY
+        p += size
+        f.at = p
+        p = varint(p, end, &size, odd)
+        if p == NULL:
+            return VARINT
+        if size > 0:
+            if size > end - p:
+                return HEADER_VALUE
+            p += size
+        left -= 1
+    f.at = p
+    return 0 if p == end else BODY_END
+
+
+# Finds the body of the record at p: its end, or NULL with the status.
+cdef inline const uint8_t *record_end(const uint8_t **p, const uint8_t *end, int *status, bint *odd) noexcept nogil:
+    cdef int32_t size = 0
+    cdef const uint8_t *body
+    if p[0] >= end:
+        status[0] = MISSING
+        return NULL
+    body = varint(p[0], end, &size, odd)
+    if body == NULL:
+        status[0] = VARINT
+        return NULL
+    if size < 0 or size > end - body:
+        status[0] = RECORD_LENGTH
+        return NULL
+    p[0] = body
+    return body + size
+
+
+cdef inline int control_status(Fields *f) noexcept nogil:
+    cdef int32_t kind
+    if f.key_size < 4 or be16(f.key) < 0:
+        return CONTROL_KEY
+    kind = be16(f.key + 2)
+    if (kind == 0 or kind == 1) and (f.value_size < 6 or be16(f.value) < 0):
+        return CONTROL_VALUE
+    return 0
+
+
+cdef inline void clear(Verdict *v) noexcept nogil:
+    v.status = v.status_at = v.records = v.headers = v.inner_magic = v.partial = v.delta_offset = 0
+    v.status_record = v.varint_record = v.delta_record = v.inner_crc = v.trailing = -1
+    v.max_timestamp = INT64_MIN
+
+
+cdef void validate_batch(const uint8_t *start, const uint8_t *end, int64_t count, int64_t last_offset_delta,
+                         int64_t base_timestamp, bint control, Verdict *v) noexcept nogil:
+    cdef const uint8_t *p = start
+    cdef const uint8_t *stop
+    cdef Fields f
+    cdef int status = 0, control_problem = 0
+    cdef int64_t i, previous = -1, timestamp, highest = INT64_MIN, headers = 0
+    cdef int64_t varint_record = -1, delta_record = -1
+    cdef bint odd = False
+    clear(v)
+    for i in range(count):
+        stop = record_end(&p, end, &status, &odd)
+        if stop == NULL:
+            f.at = p
+            break
+        status = walk_record(p, stop, &f, &odd)
+        if status:
+            break
+        p = stop
+        timestamp = <int64_t> (<uint64_t> base_timestamp + <uint64_t> f.timestamp_delta)
+        if timestamp > highest:
+            highest = timestamp
+        if (f.offset_delta <= previous or f.offset_delta > last_offset_delta) and delta_record < 0:
+            delta_record = i
+            v.delta_offset = f.offset_delta
+        previous = f.offset_delta
+        headers += f.header_count
+        v.records = i + 1
+        if odd:
+            odd = False
+            if varint_record < 0:
+                varint_record = i
+        if control and control_problem == 0:
+            control_problem = control_status(&f)
+            if control_problem:
+                v.status_record = i
+                v.status_at = f.key - start
+    if count > 0 and status == 0 and p != end:
+        status = LEFTOVER
+        f.at = p
+        i = count
+    if status:
+        v.status_record = v.records
+        v.status_at = f.at - start
+        control_problem = 0
+    v.status = status if status else control_problem
+    v.headers = headers
+    v.max_timestamp = highest
+    v.varint_record = varint_record
+    v.delta_record = delta_record
+
+
+cdef bint parse_message(const uint8_t *entry, int64_t total, Message *m) noexcept nogil:
+    """False when the lengths inside the message do not fit its size."""
+    cdef const uint8_t *p = entry + 18
+    cdef const uint8_t *end = entry + total
+    cdef int64_t size
+    m.magic = <int8_t> entry[16]
+    m.attributes = entry[17]
+    m.timestamp = -1
+    m.key_size = m.value_size = -1
+    m.key_at = m.value_at = total
+    m.trailing = 0
+    if m.magic == 1:
+        if end - p < 8:
+            return False
+        m.timestamp = be64(p)
+        p += 8
+    if end - p < 4:
+        return False
+    size = be32(p)
+    p += 4
+    m.key_at = p - entry
+    if size >= 0:
+        if size > end - p:
+            return False
+        m.key_size = size
+        p += size
+    if end - p < 4:
+        return False
+    size = be32(p)
+    p += 4
+    m.value_at = p - entry
+    if size >= 0:
+        if size > end - p:
+            return False
+        m.value_size = size
+        p += size
+    m.trailing = end - p
+    return True
+
+
+cdef void validate_message(const uint8_t *entry, int64_t total, Verdict *v) noexcept nogil:
+    cdef Message m
+    clear(v)
+    if not parse_message(entry, total, &m):
+        v.status = MESSAGE_FIELDS
+        v.status_at = 18
+        v.status_record = 0
+        return
+    v.records = 1
+    v.max_timestamp = m.timestamp
+    if m.trailing:
+        v.trailing = 0
+
+
+cdef void validate_wrapped(const uint8_t *start, const uint8_t *end, int64_t wrapper_magic, int64_t wrapper_offset,
+                           Verdict *v) noexcept nogil:
+    cdef const uint8_t *p = start
+    cdef int64_t total, offset = 0, previous = 0, size, i = 0
+    cdef Message m
+    clear(v)
+    while end - p >= 12:
+        size = be32(p + 8)
+        if size < 14:
+            v.status = WRAPPER_SIZE
+            break
+        total = size + 12
+        if total > end - p:
+            break
+        offset = be64(p)
+        m.magic = <int8_t> p[16]
+        if m.magic != 0 and m.magic != 1:
+            v.status = WRAPPER_MAGIC
+            break
+        if p[17] & 7:
+            v.status = WRAPPER_NESTED
+            break
+        if <uint32_t> be32(p + 12) != crc32_of(p + 16, total - 16) and v.inner_crc < 0:
+            v.inner_crc = i
+        if not parse_message(p, total, &m):
+            v.status = MESSAGE_FIELDS
+            break
+        if m.trailing and v.trailing < 0:
+            v.trailing = i
+        if m.magic != wrapper_magic:
+            v.inner_magic += 1
+        if m.magic == 1 and m.timestamp > v.max_timestamp:
+            v.max_timestamp = m.timestamp
+        if i > 0 and offset <= previous and v.delta_record < 0:
+            v.delta_record = i
+            v.delta_offset = offset
+        previous = offset
+        i += 1
+        v.records = i
+        p += total
+    if v.status:
+        v.status_at = p - start
+        v.status_record = i
+        return
+    v.partial = end - p
+    if i == 0:
+        v.status = WRAPPER_EMPTY
+        v.status_record = 0
+    elif wrapper_magic == 1 and wrapper_offset != 0 and wrapper_offset < offset:
+        v.status = WRAPPER_OFFSET
+        v.status_record = i - 1
+    elif wrapper_magic == 0 and offset != wrapper_offset and v.delta_record < 0:
+        v.delta_record = i - 1
+        v.delta_offset = offset
+
+
+cdef object _rows(Py_ssize_t count, Py_ssize_t width):
+    return PyBytes_FromStringAndSize(NULL, count * width * 8)
+
+
+def decode(payload, int64_t count, int64_t base_offset, int64_t base_timestamp, log_append_ms=None):
+    cdef Py_buffer view
+    cdef Verdict v
+    cdef Fields f
+    cdef const uint8_t *start
+    cdef const uint8_t *p
+    cdef const uint8_t *end
+    cdef const uint8_t *stop
+    cdef const uint8_t *h
+    cdef int64_t *row
+    cdef int64_t *cell
+    cdef int64_t i, j, at, header = 0, append_ms = 0
+    cdef int32_t size = 0
+    cdef int status = 0
+    cdef bint odd = False, appended = log_append_ms is not None
+    if appended:
+        append_ms = log_append_ms
+    PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+    try:
+        start = p = <const uint8_t *> view.buf
+        end = start + view.len
+        validate_batch(start, end, count, 2147483647, base_timestamp, False, &v)
+        rows = _rows(v.records, WIDTH)
+        headers = _rows(v.headers, HEADER_WIDTH)
+        row = <int64_t *> PyBytes_AsString(rows)
+        cell = <int64_t *> PyBytes_AsString(headers)
+        for i in range(v.records):
+            at = p - start
+            stop = record_end(&p, end, &status, &odd)
+            walk_record(p, stop, &f, &odd)
+            row[13] = p[0]
+            p = stop
+            row[0] = at
+            row[1] = p - start - at
+            row[2] = <int64_t> (<uint64_t> base_offset + <uint64_t> <int64_t> f.offset_delta)
+            row[3] = append_ms if appended else <int64_t> (<uint64_t> base_timestamp + <uint64_t> f.timestamp_delta)
+            row[4] = f.key - start
+            row[5] = f.key_size if f.key_size >= 0 else -1
+            row[6] = f.value - start
+            row[7] = f.value_size if f.value_size >= 0 else -1
+            row[8] = header
+            row[9] = f.header_count
+            row[10] = 2
+            row[11] = row[12] = INT64_MIN
+            row += WIDTH
+            h = f.headers
+            for j in range(f.header_count):
+                h = varint(h, stop, &size, &odd)
+                cell[0] = h - start
+                cell[1] = size
+                h += size
+                h = varint(h, stop, &size, &odd)
+                cell[2] = h - start
+                cell[3] = size if size >= 0 else -1
+                if size > 0:
+                    h += size
+                cell += HEADER_WIDTH
+            header += f.header_count
+    finally:
+        PyBuffer_Release(&view)
+    return rows, headers, v.status, v.status_at
+
+
+def decode_messages(payload, int64_t wrapper_magic=-1, int64_t wrapper_offset=0, log_append_ms=None):
+    cdef Py_buffer view
+    cdef Message m
+    cdef const uint8_t *start
+    cdef const uint8_t *p
+    cdef const uint8_t *end
+    cdef int64_t *row
+    cdef int64_t count = 0, total, last = 0, shift = 0, append_ms = 0, status = 0
+    cdef bint appended = log_append_ms is not None, wrapped = wrapper_magic >= 0
+    if appended:
+        append_ms = log_append_ms
+    PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+    try:
+        start = p = <const uint8_t *> view.buf
+        end = start + view.len
+        # First pass: how many, and the last inner offset that relative ones count back from.
+        while end - p >= 12:
+            total = <int64_t> be32(p + 8) + 12
+            if total < 26:
+                status = WRAPPER_SIZE
+                break
+            if total > end - p:
+                break
+            if <int8_t> p[16] != 0 and <int8_t> p[16] != 1:
+                status = WRAPPER_MAGIC
+                break
+            if wrapped and p[17] & 7:
+                status = WRAPPER_NESTED
+                break
+            if not parse_message(p, total, &m):
+                status = MESSAGE_FIELDS
+                break
+            last = be64(p)
+            count += 1
+            p += total
+        at = p - start
+        if wrapped and count == 0 and status == 0:
+            status = WRAPPER_EMPTY
+        if wrapper_magic == 1 and wrapper_offset != 0 and status == 0:
+            if wrapper_offset < last:
+                status = WRAPPER_OFFSET
+            shift = wrapper_offset - last
+        rows = _rows(count, WIDTH)
+        row = <int64_t *> PyBytes_AsString(rows)
+        p = start
+        for _ in range(count):
+            total = <int64_t> be32(p + 8) + 12
+            parse_message(p, total, &m)
+            row[0] = p - start
+            row[1] = total
+            row[2] = <int64_t> (<uint64_t> be64(p) + <uint64_t> shift)
+            row[3] = append_ms if appended and m.magic == 1 else m.timestamp
+            row[4] = row[0] + m.key_at
+            row[5] = m.key_size
+            row[6] = row[0] + m.value_at
+            row[7] = m.value_size
+            row[8] = row[9] = 0
+            row[10] = m.magic
+            row[11] = <uint32_t> be32(p + 12)
+            row[12] = crc32_of(p + 16, total - 16)
+            row[13] = m.attributes
+            row += WIDTH
+            p += total
+    finally:
+        PyBuffer_Release(&view)
+    return rows, b"", status, at

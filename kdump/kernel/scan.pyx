@@ -1,0 +1,652 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The walk over batches: framing, checksum and the rules of a header and its neighbours, in one pass over bytes that are hot.
+
+A batch that breaks a rule, or whose records have to be decompressed first, becomes a row of integers (BATCH_COLUMNS) with its `suspect` bits;
+a healthy one leaves nothing behind but counts. The layouts stand in kdump.format.batch and kdump.format.legacy. What to do about bytes that are no
+batch is decided in kdump.segment: the walk stops there and says what it saw.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AsString
+from libc.stdint cimport INT64_MAX, INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from kdump.kernel.crc cimport crc32_of, crc32c_of
+from kdump.kernel.records cimport Message, Verdict, parse_message, validate_batch, validate_message, validate_wrapped
+from kdump.kernel.records import STATUSES
+
+BATCH_COLUMNS = (
+    "position", "size", "magic", "base_offset", "last_offset", "count", "partition_leader_epoch", "crc", "computed_crc", "attributes",
+    "base_timestamp", "max_timestamp", "producer_id", "producer_epoch", "base_sequence", "suspect", "previous_offset", "previous_epoch",
+    "status", "status_at", "status_record", "payload_at", "payload_size", "varint_record", "delta_record", "delta_offset", "found_timestamp",
+    "inner_crc_record", "partial_bytes", "trailing_record",
+)
+cdef enum:
+    POSITION, SIZE, MAGIC, BASE_OFFSET, LAST_OFFSET, COUNT, EPOCH, CRC, COMPUTED_CRC, ATTRIBUTES, BASE_TIMESTAMP, MAX_TIMESTAMP
+    PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE, SUSPECT, PREVIOUS_OFFSET, PREVIOUS_EPOCH, STATUS, STATUS_AT, STATUS_RECORD
+    PAYLOAD_AT, PAYLOAD_SIZE, VARINT_RECORD, DELTA_RECORD, DELTA_OFFSET, FOUND_TIMESTAMP, INNER_CRC, PARTIAL, TRAILING
+    WIDTH
+assert len(BATCH_COLUMNS) == WIDTH
+
+# Bit n of `suspect` is the code at place n.
+SUSPECTS = (
+    "batch/attributes", "batch/codec", "batch/count", "offset/range", "offset/backwards", "epoch/backwards", "control/structure",
+    "record/structure", "record/varint", "record/delta", "time/max", "legacy/wrapper", "legacy/inner-crc", "legacy/partial", "legacy/trailing",
+    "batch/crc", "batch/magic", "batch/limit",
+)
+cdef enum:
+    S_ATTRIBUTES = 1 << 0
+    S_CODEC = 1 << 1
+    S_COUNT = 1 << 2
+    S_RANGE = 1 << 3
+    S_BACKWARDS = 1 << 4
+    S_EPOCH = 1 << 5
+    S_CONTROL = 1 << 6
+    S_STRUCTURE = 1 << 7
+    S_VARINT = 1 << 8
+    S_DELTA = 1 << 9
+    S_TIME = 1 << 10
+    S_WRAPPER = 1 << 11
+    S_INNER_CRC = 1 << 12
+    S_PARTIAL = 1 << 13
+    S_TRAILING = 1 << 14
+    S_CRC = 1 << 15
+    S_MAGIC = 1 << 16
+    S_LIMIT = 1 << 17
+    S_OPEN = 1 << 30  # no defect: the records are compressed and have to be opened by the caller
+OPEN = S_OPEN
+
+# What stands at a position; the first is a batch, the last three fill the bytes that their length claims.
+FRAMES = ("valid", "end", "short", "length", "overrun", "limit", "crc", "magic")
+cdef enum:
+    VALID, END, SHORT, LENGTH, OVERRUN, LIMIT, BAD_CRC, BAD_MAGIC
+
+# Why a scan came back.
+cdef enum:
+    NEED, FULL, STOPPED, DAMAGED
+SCAN_NEED, SCAN_FULL, SCAN_STOPPED, SCAN_DAMAGED = NEED, FULL, STOPPED, DAMAGED
+
+HEADER_BYTES = 61
+cdef enum:
+    HEADER = 61
+    UP_TO_MAGIC = 17
+    FOREIGN_LIMIT = 1 << 20
+cdef int64_t OFFSET_SPAN = 2147483647  # offsets of a segment are at most this far above its base
+cdef int CONTROL_STATUS = STATUSES.index("control-key")
+cdef int WRAPPER_STATUS = STATUSES.index("wrapper-size")
+cdef int EMPTY_STATUS = STATUSES.index("wrapper-empty")
+
+
+cdef inline int32_t be32(const uint8_t *p) noexcept nogil:
+    return <int32_t> (<uint32_t> p[0] << 24 | <uint32_t> p[1] << 16 | <uint32_t> p[2] << 8 | <uint32_t> p[3])
+
+
+cdef inline int64_t be64(const uint8_t *p) noexcept nogil:
+    return <int64_t> (<uint64_t> <uint32_t> be32(p) << 32 | <uint64_t> <uint32_t> be32(p + 4))
+
+
+cdef inline int64_t minimum(uint8_t magic) noexcept nogil:
+    return 14 if magic == 0 else 22 if magic == 1 else 49
+
+
+cdef inline uint32_t checksum(const uint8_t *p, int64_t total) noexcept nogil:
+    if p[16] < 2:
+        return crc32_of(p + 16, total - 16)
+    return crc32c_of(p + 21, total - 21)
+
+
+cdef inline uint32_t stored_crc(const uint8_t *p) noexcept nogil:
+    return <uint32_t> be32(p + 12 if p[16] < 2 else p + 17)
+
+
+cdef inline bint all_zero(const uint8_t *p, int64_t n) noexcept nogil:
+    cdef int64_t i
+    for i in range(n):
+        if p[i]:
+            return False
+    return True
+
+
+cdef struct State:
+    int64_t segment_base     # -1: not known
+    int64_t known_last       # last offset of the last valid batch
+    int64_t known_epoch
+    bint has_last
+    bint linked              # the batch before was valid, so offsets and epochs can be compared
+    bint deep
+    bint everything          # a row for every batch
+    int64_t max_batch_bytes
+    # what was seen
+    int64_t batches
+    int64_t records
+    int64_t unopened         # batches whose number of records needs opening
+    int64_t valid_bytes
+    int64_t first_position   # of the first valid batch, -1: none
+    int64_t first_offset
+    int64_t first_epoch      # INT64_MIN: a message of magic 0 or 1
+    bint first_spans         # its first offset is known, that is: no wrapper
+    int64_t last_position
+    int64_t last_offset
+    int64_t max_timestamp
+    bint compacted
+    int64_t gaps
+    int64_t gap_position
+    int64_t gap_first
+    int64_t gap_previous
+    int64_t gap_largest
+    int64_t gap_offsets
+    int64_t inner_magic
+    int64_t inner_magic_position
+    int64_t control
+    int64_t transactional
+    int64_t codecs[8]
+    int64_t magics[3]
+
+
+cdef inline void give(int64_t *row, Verdict *v) noexcept nogil:
+    row[STATUS] = v.status
+    row[STATUS_AT] = v.status_at
+    row[STATUS_RECORD] = v.status_record
+    row[VARINT_RECORD] = v.varint_record
+    row[DELTA_RECORD] = v.delta_record
+    row[DELTA_OFFSET] = v.delta_offset
+    row[FOUND_TIMESTAMP] = v.max_timestamp
+    row[INNER_CRC] = v.inner_crc
+    row[PARTIAL] = v.partial
+    row[TRAILING] = v.trailing
+
+
+cdef inline int64_t judge_batch(Verdict *v, int64_t count, int64_t max_timestamp, bint create_time) noexcept nogil:
+    """The suspect bits that the records of a batch of magic 2 earn."""
+    if v.status:
+        if v.status < CONTROL_STATUS:
+            return S_STRUCTURE
+        return S_CONTROL | (S_TIME if create_time and v.max_timestamp != max_timestamp else 0)
+    if count <= 0:
+        return 0
+    return ((S_VARINT if v.varint_record >= 0 else 0) | (S_DELTA if v.delta_record >= 0 else 0)
+            | (S_TIME if create_time and v.max_timestamp != max_timestamp else 0))
+
+
+cdef inline int64_t judge_messages(Verdict *v, int64_t timestamp, bint timed) noexcept nogil:
+    """The suspect bits of a message, or of the messages inside a wrapper."""
+    cdef int64_t bits = 0
+    if v.inner_crc >= 0:
+        bits |= S_INNER_CRC
+    if v.trailing >= 0:
+        bits |= S_TRAILING
+    if v.status:
+        return bits | (S_WRAPPER if v.status >= WRAPPER_STATUS else S_STRUCTURE)
+    if v.partial:
+        bits |= S_PARTIAL
+    if v.delta_record >= 0:
+        bits |= S_DELTA
+    if timed and v.max_timestamp != INT64_MIN and v.max_timestamp != timestamp:
+        bits |= S_TIME
+    return bits
+
+
+cdef class Scanner:
+    """The state of one walk over one segment; see scan.pyi."""
+
+    cdef State s
+    cdef bytearray _storage
+    cdef int64_t *_row
+    cdef Py_ssize_t _capacity
+    cdef readonly object rows
+    cdef readonly Py_ssize_t count
+    cdef readonly Py_ssize_t stop
+    cdef readonly int64_t need
+    cdef readonly int frame
+
+    def __init__(self, int64_t base_offset=-1, *, bint deep=False, bint everything=False, int64_t max_batch_bytes=1 << 30, Py_ssize_t capacity=256):
+        self._capacity = capacity
+        self._storage = bytearray(capacity * WIDTH * 8)
+        self._row = <int64_t *> PyByteArray_AsString(self._storage)
+        self.rows = memoryview(self._storage).cast("q")
+        self.s.segment_base = base_offset
+        self.s.known_epoch = -1
+        self.s.deep = deep
+        self.s.everything = everything
+        self.s.max_batch_bytes = max_batch_bytes
+        self.s.first_position = self.s.last_position = self.s.first_offset = self.s.last_offset = self.s.max_timestamp = -1
+        self.s.gap_position = self.s.inner_magic_position = -1
+
+
+    # ---- the walk
+
+    def scan(self, buffer, Py_ssize_t start, Py_ssize_t end, int64_t position, int64_t stop, int64_t file_end):
+        cdef Py_buffer view
+        cdef int reason
+        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+        try:
+            if start < 0 or end > view.len or start > end:
+                raise ValueError("the range lies outside the buffer")
+            self.count = 0
+            with nogil:
+                reason = self.walk(<const uint8_t *> view.buf, start, end, position, stop, file_end)
+        finally:
+            PyBuffer_Release(&view)
+        return reason
+
+    cdef int walk(self, const uint8_t *base, Py_ssize_t at, Py_ssize_t end, int64_t position, int64_t stop, int64_t file_end) noexcept nogil:
+        cdef const uint8_t *p
+        cdef int64_t left, size, total
+        cdef uint8_t magic
+        cdef uint32_t computed
+        self.need = 0
+        while True:
+            self.stop = at
+            if position >= stop:
+                return STOPPED
+            if self.count >= self._capacity:
+                return FULL
+            left = file_end - position
+            if left < UP_TO_MAGIC:
+                self.frame = SHORT
+                return DAMAGED
+            if end - at < UP_TO_MAGIC:
+                self.need = HEADER if left > HEADER else left
+                return NEED
+            p = base + at
+            size = be32(p + 8)
+            magic = p[16]
+            if size < minimum(magic):
+                self.frame = LENGTH
+                return DAMAGED
+            total = size + 12
+            if total > left:
+                self.frame = OVERRUN
+                return DAMAGED
+            if total > self.s.max_batch_bytes:
+                self.frame = LIMIT
+                return DAMAGED
+            if total > end - at:
+                self.need = total
+                return NEED
+            computed = checksum(p, total)
+            if computed != stored_crc(p):
+                self.frame = BAD_CRC
+                return DAMAGED
+            if magic > 2:
+                self.frame = BAD_MAGIC
+                return DAMAGED
+            if magic == 2:
+                self.batch(p, total, position, computed, True)
+            else:
+                self.message(p, total, position, computed, True)
+            at += total
+            position += total
+
+    def skip_body(self, buffer, Py_ssize_t at, int64_t position, uint32_t computed):
+        """One batch whose checksum was found right by other means, because its body is larger than the buffer."""
+        cdef Py_buffer view
+        cdef const uint8_t *p
+        cdef int64_t total
+        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+        try:
+            if at < 0 or view.len - at < HEADER:
+                raise ValueError("the header lies outside the buffer")
+            self.count = 0
+            p = <const uint8_t *> view.buf + at
+            total = <int64_t> be32(p + 8) + 12
+            if p[16] == 2:
+                self.batch(p, total, position, computed, False)
+            else:
+                self.message(p, total, position, computed, False)
+        finally:
+            PyBuffer_Release(&view)
+
+    def damaged(self, buffer, Py_ssize_t at, int64_t position, uint32_t computed, int frame):
+        """A row for a batch that fills its bytes but does not prove itself; nothing of it feeds a rule."""
+        cdef Py_buffer view
+        cdef const uint8_t *p
+        cdef int64_t *row = self._row
+        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+        try:
+            if at < 0 or view.len - at < 26:
+                raise ValueError("the header lies outside the buffer")
+            p = <const uint8_t *> view.buf + at
+            if p[16] < 2:
+                self.message_row(row, p, <int64_t> be32(p + 8) + 12, position, computed)
+            else:
+                if view.len - at < HEADER:
+                    raise ValueError("the header lies outside the buffer")
+                self.batch_row(row, p, <int64_t> be32(p + 8) + 12, position, computed)
+            row[SUSPECT] = S_LIMIT if frame == LIMIT else S_MAGIC if frame == BAD_MAGIC else S_CRC
+            if frame == LIMIT:
+                row[STATUS_AT] = self.s.max_batch_bytes
+            self.count = 1
+            self.s.linked = False
+        finally:
+            PyBuffer_Release(&view)
+
+    def carry(self, int64_t known_last, bint has_last, int64_t known_epoch, bint linked):
+        """Go on where another scanner ended."""
+        self.s.known_last = known_last
+        self.s.has_last = has_last
+        self.s.known_epoch = known_epoch
+        self.s.linked = linked
+
+    def unlink(self):
+        """After bytes that are no batch: the next one has no neighbour."""
+        self.s.linked = False
+
+    cdef void batch_row(self, int64_t *row, const uint8_t *p, int64_t total, int64_t position, uint32_t computed) noexcept nogil:
+        cdef int i
+        cdef int64_t base = be64(p)
+        cdef int32_t delta = be32(p + 23)
+        row[POSITION] = position
+        row[SIZE] = total
+        row[MAGIC] = p[16]
+        row[BASE_OFFSET] = base
+        row[LAST_OFFSET] = <int64_t> (<uint64_t> base + <uint64_t> <int64_t> delta)
+        row[COUNT] = be32(p + 57)
+        row[EPOCH] = be32(p + 12)
+        row[CRC] = stored_crc(p)
+        row[COMPUTED_CRC] = computed
+        row[ATTRIBUTES] = p[21] << 8 | p[22]
+        row[BASE_TIMESTAMP] = be64(p + 27)
+        row[MAX_TIMESTAMP] = be64(p + 35)
+        row[PRODUCER_ID] = be64(p + 43)
+        row[PRODUCER_EPOCH] = <int8_t> p[51] * 256 + p[52]
+        row[BASE_SEQUENCE] = be32(p + 53)
+        self.context(row)
+        row[PAYLOAD_AT] = HEADER
+        row[PAYLOAD_SIZE] = total - HEADER
+
+    cdef void context(self, int64_t *row) noexcept nogil:
+        cdef int i
+        row[SUSPECT] = 0
+        row[PREVIOUS_OFFSET] = self.s.known_last if self.s.linked else INT64_MIN
+        row[PREVIOUS_EPOCH] = self.s.known_epoch
+        row[STATUS] = row[STATUS_AT] = row[DELTA_OFFSET] = row[PARTIAL] = 0
+        row[STATUS_RECORD] = row[VARINT_RECORD] = row[DELTA_RECORD] = row[INNER_CRC] = row[TRAILING] = -1
+        row[FOUND_TIMESTAMP] = INT64_MIN
+
+    cdef void message_row(self, int64_t *row, const uint8_t *p, int64_t total, int64_t position, uint32_t computed) noexcept nogil:
+        cdef bint wrapper = p[17] & 7 != 0
+        row[POSITION] = position
+        row[SIZE] = total
+        row[MAGIC] = p[16]
+        row[LAST_OFFSET] = be64(p)
+        row[BASE_OFFSET] = INT64_MIN if wrapper else row[LAST_OFFSET]
+        row[COUNT] = INT64_MIN if wrapper else 1
+        row[EPOCH] = INT64_MIN
+        row[CRC] = stored_crc(p)
+        row[COMPUTED_CRC] = computed
+        row[ATTRIBUTES] = p[17]
+        row[BASE_TIMESTAMP] = row[MAX_TIMESTAMP] = be64(p + 18) if p[16] == 1 else -1
+        row[PRODUCER_ID] = row[PRODUCER_EPOCH] = row[BASE_SEQUENCE] = -1
+        self.context(row)
+        row[PAYLOAD_AT] = row[PAYLOAD_SIZE] = INT64_MIN
+
+    cdef inline int64_t place(self, int64_t first, int64_t last, int64_t position, bint spans, int64_t epoch) noexcept nogil:
+        """The rules of an offset range and its left neighbour; `spans` is false for a wrapper, whose first offset is not known."""
+        cdef int64_t bits = 0
+        cdef State *s = &self.s
+        if first < 0 or last < first or first < s.segment_base or (s.segment_base >= 0 and last - s.segment_base > OFFSET_SPAN):
+            bits |= S_RANGE
+        if s.linked:
+            if first <= s.known_last:
+                bits |= S_BACKWARDS
+            elif spans and first > s.known_last + 1:
+                if s.gaps == 0:
+                    s.gap_position = position
+                    s.gap_first = first
+                    s.gap_previous = s.known_last
+                s.gaps += 1
+                s.gap_offsets += first - s.known_last - 1
+                if first - s.known_last - 1 > s.gap_largest:
+                    s.gap_largest = first - s.known_last - 1
+        elif spans and s.batches == 0 and position == 0 and s.segment_base >= 0 and first > s.segment_base:
+            s.compacted = True
+        if s.first_position < 0:
+            s.first_position = position
+            s.first_offset = first
+            s.first_spans = spans
+            s.first_epoch = epoch
+        s.last_position = position
+        s.known_last = last if last >= first else first
+        s.has_last = True
+        s.linked = True
+        s.last_offset = s.known_last
+        return bits
+
+    cdef void batch(self, const uint8_t *p, int64_t total, int64_t position, uint32_t computed, bint body) noexcept nogil:
+        cdef State *s = &self.s
+        cdef int64_t first = be64(p)
+        cdef int64_t delta = be32(p + 23)
+        cdef int64_t last = <int64_t> (<uint64_t> first + <uint64_t> delta)
+        cdef int64_t count = be32(p + 57)
+        cdef int64_t max_timestamp = be64(p + 35)
+        cdef int32_t epoch = be32(p + 12)
+        cdef int attributes = p[21] << 8 | p[22]
+        cdef int codec = attributes & 7
+        cdef int64_t bits = 0
+        cdef Verdict v
+        cdef int64_t *row = self._row + self.count * WIDTH
+        cdef bint proved = False
+        if s.everything:
+            self.batch_row(row, p, total, position, computed)
+        cdef int64_t previous_offset = s.known_last if s.linked else INT64_MIN
+        cdef int64_t previous_epoch = s.known_epoch
+        if attributes & 0xff80:
+            bits |= S_ATTRIBUTES
+        if epoch != -1:
+            if epoch < -1 or (s.linked and epoch < s.known_epoch):
+                bits |= S_EPOCH
+            if epoch >= 0:
+                s.known_epoch = epoch
+        bits |= self.place(first, last, position, True, epoch)
+        if count != delta + 1:
+            if count > delta + 1:
+                bits |= S_COUNT
+            s.compacted = True
+        if count <= 0 and (count < 0 or total > HEADER):
+            bits |= S_COUNT
+        if attributes & 0x40:
+            s.compacted = True
+        if attributes & 0x10:
+            s.transactional += 1
+        if attributes & 0x20:
+            s.control += 1
+        s.codecs[codec] += 1
+        s.magics[2] += 1
+        if max_timestamp > s.max_timestamp:
+            s.max_timestamp = max_timestamp
+        if count > 0:
+            s.records += count
+        if codec > 4:
+            bits |= S_CODEC
+        elif codec:
+            if s.deep and count > 0 and body:
+                bits |= S_OPEN
+        elif (s.deep or attributes & 0x20) and count >= 0 and body:
+            validate_batch(p + HEADER, p + total, count, delta, be64(p + 27), attributes & 0x20 != 0, &v)
+            bits |= judge_batch(&v, count, max_timestamp, attributes & 8 == 0)
+            proved = True
+        if bits or s.everything:
+            if not s.everything:
+                self.batch_row(row, p, total, position, computed)
+            row[PREVIOUS_OFFSET] = previous_offset
+            row[PREVIOUS_EPOCH] = previous_epoch
+            if proved:
+                give(row, &v)
+            row[SUSPECT] = bits
+            self.count += 1
+        s.batches += 1
+        s.valid_bytes += total
+
+    cdef void message(self, const uint8_t *p, int64_t total, int64_t position, uint32_t computed, bint body) noexcept nogil:
+        cdef State *s = &self.s
+        cdef int64_t offset = be64(p)
+        cdef int codec = p[17] & 7
+        cdef int64_t bits = 0
+        cdef int64_t timestamp = be64(p + 18) if p[16] == 1 else -1
+        cdef Verdict v
+        cdef Message m
+        cdef bint fits = True, proved = False
+        cdef int64_t *row = self._row + self.count * WIDTH
+        cdef int64_t previous_offset = s.known_last if s.linked else INT64_MIN
+        if p[17] & (0xf8 if p[16] == 0 else 0xf0):
+            bits |= S_ATTRIBUTES
+        bits |= self.place(offset, offset, position, codec == 0, INT64_MIN)
+        s.codecs[codec] += 1
+        s.magics[p[16]] += 1
+        if timestamp > s.max_timestamp:
+            s.max_timestamp = timestamp
+        if codec == 0:
+            s.records += 1
+            if s.deep and body:
+                validate_message(p, total, &v)
+                bits |= judge_messages(&v, timestamp, False)
+                proved = True
+        elif codec > 3:
+            bits |= S_CODEC
+            s.unopened += 1
+        else:
+            s.unopened += 1
+            if body and (s.deep or s.everything):
+                fits = parse_message(p, total, &m)
+                if s.deep:
+                    bits |= S_STRUCTURE if not fits else S_WRAPPER if m.value_size <= 0 else S_OPEN
+                    if fits and m.trailing:
+                        bits |= S_TRAILING
+        if bits or s.everything:
+            self.message_row(row, p, total, position, computed)
+            row[PREVIOUS_OFFSET] = previous_offset
+            if proved:
+                give(row, &v)
+            elif codec and body and (s.deep or s.everything):
+                if fits:
+                    row[PAYLOAD_AT] = m.value_at
+                    row[PAYLOAD_SIZE] = m.value_size
+                    if m.trailing:
+                        row[TRAILING] = 0
+                    if m.value_size <= 0:
+                        row[STATUS] = EMPTY_STATUS
+                        row[STATUS_RECORD] = 0
+                else:
+                    row[STATUS] = CONTROL_STATUS + 2
+                    row[STATUS_AT] = 18
+            row[SUSPECT] = bits
+            self.count += 1
+        s.batches += 1
+        s.valid_bytes += total
+
+    def open(self, Py_ssize_t index, payload):
+        """Proves the decompressed records of the batch in row `index`; returns its suspect bits."""
+        cdef Py_buffer view
+        cdef Verdict v
+        cdef int64_t *row
+        cdef int64_t bits
+        if index < 0 or index >= self.count:
+            raise IndexError("no such row")
+        row = self._row + index * WIDTH
+        bits = row[SUSPECT] & ~<int64_t> S_OPEN
+        PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+        try:
+            if row[MAGIC] == 2:
+                validate_batch(<const uint8_t *> view.buf, <const uint8_t *> view.buf + view.len, row[COUNT],
+                               row[LAST_OFFSET] - row[BASE_OFFSET], row[BASE_TIMESTAMP], row[ATTRIBUTES] & 0x20 != 0, &v)
+                bits |= judge_batch(&v, row[COUNT], row[MAX_TIMESTAMP], row[ATTRIBUTES] & 8 == 0)
+                give(row, &v)
+            else:
+                validate_wrapped(<const uint8_t *> view.buf, <const uint8_t *> view.buf + view.len, row[MAGIC], row[LAST_OFFSET], &v)
+                bits |= judge_messages(&v, row[MAX_TIMESTAMP], row[MAGIC] == 1 and row[ATTRIBUTES] & 8 == 0)
+                give(row, &v)
+                self.s.records += v.records
+                self.s.unopened -= 1
+                if v.inner_magic:
+                    if self.s.inner_magic == 0:
+                        self.s.inner_magic_position = row[POSITION]
+                    self.s.inner_magic += v.inner_magic
+        finally:
+            PyBuffer_Release(&view)
+        row[SUSPECT] = bits
+        return bits
+
+    def state(self):
+        """What the walk has seen so far, as a dict of plain values."""
+        cdef dict seen = self.s
+        return seen
+
+    # ---- bytes that are no batch
+
+    cdef inline bint plausible(self, const uint8_t *p) noexcept nogil:
+        """Magic and offset could be those of this segment's next batch. The length is for the caller."""
+        cdef State *s = &self.s
+        cdef int64_t offset = be64(p)
+        if p[16] > 2 or offset < 0 or (s.has_last and offset <= s.known_last):
+            return False
+        if s.segment_base >= 0:
+            return s.segment_base <= offset and offset - s.segment_base <= OFFSET_SPAN
+        return not s.has_last or s.known_last < 0 or offset - s.known_last <= OFFSET_SPAN
+
+    def look(self, buffer, Py_ssize_t at, int64_t left):
+        """(total, plausible, offset, epoch, length_ok) of the frame at `at`; the buffer holds at least its first 17 bytes."""
+        cdef Py_buffer view
+        cdef const uint8_t *p
+        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+        try:
+            if at < 0 or view.len - at < UP_TO_MAGIC:
+                raise ValueError("the header lies outside the buffer")
+            p = <const uint8_t *> view.buf + at
+            return <int64_t> be32(p + 8) + 12, self.plausible(p), be64(p), be32(p + 12), be32(p + 8) >= minimum(p[16])
+        finally:
+            PyBuffer_Release(&view)
+
+    def find(self, buffer, Py_ssize_t start, Py_ssize_t end, int64_t left):
+        """The first place in [start, end) whose 17 bytes could begin a batch that fits in the `left` bytes after `start`, or -1."""
+        cdef Py_buffer view
+        cdef const uint8_t *base
+        cdef const uint8_t *p
+        cdef int64_t at, size, found = -1
+        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+        try:
+            if start < 0 or end > view.len:
+                raise ValueError("the range lies outside the buffer")
+            base = <const uint8_t *> view.buf
+            with nogil:
+                for at in range(start, end - UP_TO_MAGIC + 1):
+                    p = base + at
+                    if p[16] > 2:
+                        continue
+                    size = be32(p + 8)
+                    if size < minimum(p[16]) or size + 12 > left - (at - start) or size + 12 > self.s.max_batch_bytes or p[0] > 127:
+                        continue
+                    if size + 12 <= FOREIGN_LIMIT or self.plausible(p):
+                        found = at
+                        break
+        finally:
+            PyBuffer_Release(&view)
+        return found
+
+
+def stored(buffer, Py_ssize_t at):
+    """The checksum that the batch at `at` carries, and where the bytes it covers begin."""
+    cdef Py_buffer view
+    cdef const uint8_t *p
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        if at < 0 or view.len - at < 21:
+            raise ValueError("the header lies outside the buffer")
+        p = <const uint8_t *> view.buf + at
+        return stored_crc(p), 16 if p[16] < 2 else 21
+    finally:
+        PyBuffer_Release(&view)
+
+
+def is_zero(buffer, Py_ssize_t start, Py_ssize_t end):
+    """Whether every byte of the range is zero."""
+    cdef Py_buffer view
+    cdef bint zero
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        if start < 0 or end > view.len:
+            raise ValueError("the range lies outside the buffer")
+        with nogil:
+            zero = all_zero(<const uint8_t *> view.buf + start, end - start)
+    finally:
+        PyBuffer_Release(&view)
+    return zero

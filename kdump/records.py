@@ -1,0 +1,100 @@
+"""The records of one batch as values: decompressed, laid out by the kernel, cut into keys and values."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kdump.format import codec
+from kdump.format.batch import Batch, next_sequence
+from kdump.format.record import Record
+from kdump.kernel.records import HEADER_COLUMNS, RECORD_COLUMNS, STATUSES, decode, decode_messages
+
+_WIDTH = len(RECORD_COLUMNS)
+_HEADER_WIDTH = len(HEADER_COLUMNS)
+_WRAPPER = STATUSES.index("wrapper-size")
+
+
+class Opened(NamedTuple):
+    """The records of a batch: `rows` and `headers` are int64 rows of kdump.kernel.records' columns over `payload`.
+
+    `problem` is the finding code of what stopped it, None when all records are there; the rows are those before it.
+    """
+
+    payload: bytes | bytearray | memoryview
+    rows: memoryview
+    headers: memoryview
+    problem: str | None
+
+    @property
+    def count(self) -> int:
+        return len(self.rows) // _WIDTH
+
+
+_NOTHING = memoryview(b"").cast("q")
+
+
+def open_batch(batch: Batch, body: bytes | memoryview, max_bytes: int) -> Opened:
+    """Decompress and lay out the records of a batch, at most `max_bytes` of them. `body` is the whole batch with its header."""
+    if batch.is_legacy:
+        return _open_message(batch, body, max_bytes)
+    payload: bytes | bytearray | memoryview = body[batch.payload_at :]
+    if batch.count <= 0:
+        return Opened(b"", _NOTHING, _NOTHING, "batch/count" if batch.count < 0 else None)
+    if batch.codec:
+        try:
+            payload, _ = codec.decompress(batch.codec, payload, batch.magic, max_bytes)
+        except codec.LimitExceeded:
+            return Opened(b"", _NOTHING, _NOTHING, "batch/limit")
+        except codec.CodecError:
+            return Opened(b"", _NOTHING, _NOTHING, "batch/codec")
+    rows, headers, status, _ = decode(payload, batch.count, batch.base_offset, batch.base_timestamp, batch.log_append_ms)
+    return Opened(payload, memoryview(rows).cast("q"), memoryview(headers).cast("q"), "record/structure" if status else None)
+
+
+def _open_message(batch: Batch, body: bytes | memoryview, max_bytes: int) -> Opened:
+    if not batch.codec:
+        rows, _, status, _ = decode_messages(body, log_append_ms=batch.log_append_ms)
+        return Opened(body, memoryview(rows).cast("q"), _NOTHING, "record/structure" if status else None)
+    shell, _, status, _ = decode_messages(body)
+    fields = memoryview(shell).cast("q")
+    if status or not fields:
+        return Opened(b"", _NOTHING, _NOTHING, "record/structure")
+    at, size = fields[RECORD_COLUMNS.index("value_at")], fields[RECORD_COLUMNS.index("value_size")]
+    if size <= 0:
+        return Opened(b"", _NOTHING, _NOTHING, "legacy/wrapper")
+    try:
+        payload, _ = codec.decompress(batch.codec, body[at : at + size], batch.magic, max_bytes)
+    except codec.LimitExceeded:
+        return Opened(b"", _NOTHING, _NOTHING, "batch/limit")
+    except codec.CodecError:
+        return Opened(b"", _NOTHING, _NOTHING, "batch/codec")
+    rows, _, status, _ = decode_messages(payload, batch.magic, batch.last_offset, batch.log_append_ms)
+    problem = None if not status else "legacy/wrapper" if status >= _WRAPPER else "record/structure"
+    return Opened(payload, memoryview(rows).cast("q"), _NOTHING, problem)
+
+
+def records(batch: Batch, opened: Opened) -> Iterator[Record]:
+    """The records one by one."""
+    payload, headers, rows = memoryview(opened.payload), opened.headers, opened.rows
+    numbered = batch.base_sequence != -1
+    for index in range(0, len(rows), _WIDTH):
+        at, size, offset, timestamp, key_at, key_size, value_at, value_size, header, count, magic, crc, computed, _ = rows[index : index + _WIDTH]
+        legacy = magic < 2
+        yield Record(
+            offset,
+            timestamp,
+            None if key_size < 0 else bytes(payload[key_at : key_at + key_size]),
+            None if value_size < 0 else bytes(payload[value_at : value_at + value_size]),
+            tuple(_headers(payload, headers, header, count)) if count else (),
+            next_sequence(batch.base_sequence, offset - batch.base_offset) if numbered else -1,
+            magic,
+            at,
+            size,
+            crc if legacy else None,
+            crc == computed if legacy else None,
+        )
+
+
+def _headers(payload: memoryview, cells: memoryview, first: int, count: int) -> Iterator[tuple[bytes, bytes | None]]:
+    for index in range(first * _HEADER_WIDTH, (first + count) * _HEADER_WIDTH, _HEADER_WIDTH):
+        key_at, key_size, value_at, value_size = cells[index : index + _HEADER_WIDTH]
+        yield bytes(payload[key_at : key_at + key_size]), None if value_size < 0 else bytes(payload[value_at : value_at + value_size])

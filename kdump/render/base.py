@@ -1,0 +1,286 @@
+"""What all renderers share: the methods, the options, the buffered output, and what may reach a terminal.
+
+Bytes of a file are shown as text only after `printable` or `json_string`: control characters, terminal escapes,
+characters that turn the direction of text (bidirectional overrides), line separators and other unprintable code points
+come out as escapes. The one exception is the format `kafka` in a pipe or a file, which repeats what Kafka's tool prints.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from abc import ABC, abstractmethod
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any, Self
+
+from kdump.dump import Begin, End, Failed, Shown
+from kdump.segment import Foreign, Gap, Tail, Unsearched
+
+if TYPE_CHECKING:
+    from kdump.dump import Event
+    from kdump.findings import Finding
+    from kdump.format.batch import Batch
+    from kdump.format.record import Record
+
+# text when it is valid UTF-8 (auto), or the same form for every field
+BYTES_MODES = ("auto", "base64", "hex", "utf8")
+
+CHUNK_BYTES = 64 * 1024
+
+Path = str | os.PathLike[str]
+Read = Callable[[int, int], bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How values are shown; every format takes what it knows of them.
+
+    `bytes_mode` is one of BYTES_MODES. `deep_iteration`, `print_data_log`, `skip_record_metadata` and `max_bytes` are
+    the options of Kafka's dump tool and belong to the format `kafka` alone. `color` and `width` belong to the terminal;
+    None leaves the choice to it.
+    """
+
+    bytes_mode: str = "auto"
+    color: bool | None = None
+    width: int | None = None
+    records_only: bool = False
+    deep_iteration: bool = False
+    print_data_log: bool = False
+    skip_record_metadata: bool = False
+    max_bytes: int | None = None
+
+
+class Output:
+    """Collects text and writes it in chunks of at least 64 KiB; after every value when the stream is a terminal.
+
+    Takes a binary stream, or a text stream: of one that has a binary stream below it (`sys.stdout`), that one is used,
+    so that the bytes are UTF-8 whatever the locale says.
+    """
+
+    def __init__(self, stream: IO[Any]) -> None:
+        self.terminal = _is_terminal(stream)
+        if isinstance(stream, io.TextIOBase):
+            below = getattr(stream, "buffer", None)
+            if below is not None:
+                stream.flush()
+                stream = below
+        self._stream = stream
+        self._text = isinstance(stream, io.TextIOBase)
+        self._parts: list[str] = []
+        self._held = 0
+
+    def write(self, text: str) -> None:
+        """Take text that belongs together: a line, or the lines of a batch."""
+        self._parts.append(text)
+        self._held += len(text)
+        if self._held >= CHUNK_BYTES or self.terminal:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand everything to the stream, and make the stream hand it on."""
+        if self._parts:
+            text = "".join(self._parts)
+            self._parts.clear()
+            self._held = 0
+            # a file name that is no UTF-8 arrives as surrogates and leaves as the bytes that it is
+            self._stream.write(text if self._text else text.encode("utf-8", "surrogateescape"))
+        self._stream.flush()
+
+
+def _is_terminal(stream: IO[Any]) -> bool:
+    try:
+        return bool(stream.isatty())
+    except (AttributeError, ValueError):
+        return False
+
+
+class Renderer(ABC):
+    """Writes values in one format; the methods are called in the order of the bytes in the files."""
+
+    def __init__(self, stream: IO[Any], options: Options) -> None:
+        self.options = options
+        self.out = Output(stream)
+        self._topic: str | None = None
+        self._partition: int | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # a reader that went away must not be written to again
+        if not isinstance(error, BrokenPipeError):
+            self.close()
+
+    def begin(self, path: Path, size: int | None = None, read: Read | None = None) -> None:
+        """A file of `size` bytes begins: what follows up to `end` is in it.
+
+        `read(position, size)` gives its bytes until then; it is given where every batch of the file is going to be shown.
+        """
+
+    def end(self, path: Path, size: int, *, whole: bool = True) -> None:
+        """The file that began ends; `size` is its length in bytes, `whole` whether everything in it was shown."""
+
+    @abstractmethod
+    def batch(self, path: Path, batch: Batch, damage: str | None = None) -> None:
+        """A record batch, or a message of magic 0 or 1; `damage` is the code of what is wrong with all of it."""
+
+    @abstractmethod
+    def records(
+        self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: Iterable[Record]
+    ) -> None:
+        """Records of the batch that came last; may be called several times for one batch."""
+
+    def record(self, path: Path, topic: str | None, partition: int | None, batch: Batch, record: Record) -> None:
+        """One record of the batch that came last."""
+        self.records(path, topic, partition, batch, (record,))
+
+    @abstractmethod
+    def gap(self, path: Path, gap: Gap | Foreign | Unsearched) -> None:
+        """Bytes between batches that are no batch of this log."""
+
+    @abstractmethod
+    def tail(self, path: Path, tail: Tail) -> None:
+        """Bytes after the last batch."""
+
+    @abstractmethod
+    def entry(self, path: Path, kind: str, fields: Mapping[str, Any]) -> None:
+        """An entry of a companion, or another line that is a name and values: `index_entry`, `producer`, `action` …"""
+
+    @abstractmethod
+    def finding(self, finding: Finding) -> None:
+        """A finding, with the sentence of the catalogue."""
+
+    @abstractmethod
+    def summary(self, fields: Mapping[str, Any]) -> None:
+        """The last value of a run: its totals, and `command`, `exit_status`, `seconds`."""
+
+    def show(self, events: Iterable[Event], *, everything: bool = True) -> Iterator[Failed]:
+        """The values of a dump as they come; what could not be read is handed on.
+
+        `everything` says that the dump leaves no batch of a file out, so that a renderer may look beside the batches.
+        """
+        path, topic, partition = "", None, None
+        for event in events:
+            match event:
+                case Begin(file, place, read):
+                    path = file.path
+                    topic, partition = (None, None) if place is None else place
+                    self.begin(path, file.size, read if everything else None)
+                case Shown(batch, damage, records):
+                    self.batch(path, batch, damage)
+                    self.records(path, topic, partition, batch, records)
+                case Gap() | Foreign() | Unsearched():
+                    self.gap(path, event)
+                case Tail():
+                    self.tail(path, event)
+                case End(_, size, whole):
+                    self.end(path, size, whole=whole)
+                case Failed():
+                    yield event
+
+    def close(self) -> None:
+        """Write everything that is still held."""
+        self.out.flush()
+
+
+def gap_reason(gap: Gap | Foreign | Unsearched) -> str:
+    """Why bytes are no batch of the log, in the words of the findings' codes (`batch/length`, `gap/bytes` …)."""
+    match gap:
+        case Foreign():
+            return "foreign-batch"
+        case Unsearched():
+            return "unsearched"
+    return "length" if gap.headed else "zeros" if gap.zeros else "bytes"
+
+
+def crc_state(batch: Batch, damage: str | None) -> bool | None:
+    """Whether the checksum of a batch is right; None for a batch above the limit of size, which nobody computed."""
+    return None if damage == "batch/limit" and not batch.crc_ok else batch.crc_ok
+
+
+class _Escapes(dict[int, int | str]):
+    """What `str.translate` puts for a code point; only those of one byte are remembered, so it does not grow."""
+
+    def __missing__(self, point: int) -> int | str:
+        if chr(point).isprintable():
+            return point
+        if 0xDC80 <= point <= 0xDCFF:
+            # a byte of a file name that is no UTF-8 (surrogateescape)
+            return f"\\x{point - 0xDC00:02x}"
+        if point < 0x100:
+            return f"\\x{point:02x}"
+        return f"\\u{point:04x}" if point < 0x10000 else f"\\U{point:08x}"
+
+
+_ESCAPES = _Escapes()
+_ESCAPES.update({point: _ESCAPES[point] for point in range(0x100)})
+
+
+def printable(text: str) -> str:
+    """The text with everything unprintable escaped (`\\n`, `\\x1b`, `\\u202e`); a space is the only blank left."""
+    if text.isprintable():
+        return text
+    # the three that ordinary text has, at the speed of replace
+    text = text.replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
+    return text if text.isprintable() else text.translate(_ESCAPES)
+
+
+def quoted(text: str) -> str:
+    """The text between double quotes, unprintable characters, quotes and backslashes escaped."""
+    if "\\" in text:
+        text = text.replace("\\", "\\\\")
+    if '"' in text:
+        text = text.replace('"', '\\"')
+    return f'"{text if text.isprintable() else printable(text)}"'
+
+
+def path_text(path: Path) -> str:
+    """A file name as one word of printable text: unprintable characters and bytes that are no UTF-8 are escaped."""
+    return printable(os.fspath(path))
+
+
+def bytes_text(data: bytes | None, mode: str = "auto") -> str:
+    """A binary field as one word of text.
+
+    auto: `"text"` with escapes when it is valid UTF-8, else `0x` and hexadecimal digits; null is `null`, empty `""`.
+    base64 and hex: the encoding, between double quotes; utf8: text with U+FFFD for malformed bytes.
+    """
+    if data is None:
+        return "null"
+    if mode == "auto":
+        try:
+            text = str(data, "utf-8")
+        except UnicodeDecodeError:
+            return "0x" + data.hex()
+        return quoted(text)
+    if mode == "base64":
+        return f'"{b64encode(data).decode("ascii")}"'
+    if mode == "hex":
+        return f'"{data.hex()}"'
+    return quoted(str(data, "utf-8", "replace"))
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECONDS = range(-62_135_596_800, 253_402_300_800)  # the years 1 to 9999
+
+
+def iso_time(timestamp_ms: int | None) -> str:
+    """Milliseconds since the epoch as ISO-8601 in UTC; `-` for none (null, -1) and outside the years 1 to 9999."""
+    if timestamp_ms is None or timestamp_ms == -1:
+        return "-"
+    seconds, ms = divmod(timestamp_ms, 1000)
+    if seconds not in _SECONDS:
+        return "-"
+    return f"{_iso_seconds(seconds)}.{ms:03d}Z"
+
+
+@lru_cache(maxsize=64)
+def _iso_seconds(seconds: int) -> str:
+    return (_EPOCH + timedelta(seconds=seconds)).isoformat()[:19]

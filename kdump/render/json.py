@@ -1,0 +1,259 @@
+"""JSON Lines: one object a line, `type` and `path` first, the last one of a run a `summary`.
+
+Integers are numbers, times are milliseconds since the epoch, a stored -1 stays -1; null stands where the format has no
+such field (magic 0 has no timestamp, magic 0 and 1 have no producer and no leader epoch) and where nothing is known.
+Keys are those of the tables; the objects of one type have the same keys in the same order, but `control_type`,
+`coordinator_epoch` and `control_value`, which only records of control batches have.
+
+A binary field (record keys and values, header keys and values, bytes in the data of a finding) is a string when it is
+valid UTF-8 and `{"base64": "…"}` when it is not. The other modes make every one a plain string: base64, hex, or utf8 with
+U+FFFD for malformed bytes. Null is `null`, empty is `""`. A path is a string when it is valid UTF-8, else
+`{"base64": "…"}`, in every mode; so is a topic, which comes from the name of a directory.
+
+The output is UTF-8. Escaped are, beside what JSON demands, DEL, the C1 controls, line separators and everything that
+turns the direction of text, so that a terminal can show every line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping
+from json.encoder import encode_basestring
+from typing import IO, TYPE_CHECKING, Any
+
+from kdump.format import control
+from kdump.format.batch import NULL
+from kdump.render import base
+from kdump.render.base import Options, Path, crc_state, gap_reason
+
+if TYPE_CHECKING:
+    from kdump.findings import Finding
+    from kdump.format.batch import Batch
+    from kdump.format.record import Record
+    from kdump.segment import Foreign, Gap, Tail, Unsearched
+
+SCHEMA = 1
+
+Encode = Callable[[bytes | None], str]
+
+# json escapes " \ and C0 only
+_UNSAFE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def json_string(text: str) -> str:
+    """A JSON string with its quotes; nothing in it makes a terminal act."""
+    if text.isascii():
+        return encode_basestring(text) if "\x7f" not in text else encode_basestring(text).replace("\x7f", "\\u007f")
+    found = encode_basestring(text)
+    if _UNSAFE.search(found) is None:
+        return found
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", found)
+
+
+def json_text(text: str) -> str:
+    """Text that may come from a file name: bytes that were no UTF-8 make it an object with the base64 of the whole."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return encode_auto(text.encode("utf-8", "surrogateescape"))
+    return json_string(text)
+
+
+def _in_base64(data: bytes) -> str:
+    return b64encode(data).decode("ascii")
+
+
+def encode_auto(data: bytes | None) -> str:
+    """A binary field: null, a string when it is valid UTF-8, else an object with its base64."""
+    if data is None:
+        return "null"
+    try:
+        return json_string(str(data, "utf-8"))
+    except UnicodeDecodeError:
+        return f'{{"base64":"{_in_base64(data)}"}}'
+
+
+def _encode_base64(data: bytes | None) -> str:
+    return "null" if data is None else f'"{_in_base64(data)}"'
+
+
+def _encode_hex(data: bytes | None) -> str:
+    return "null" if data is None else f'"{data.hex()}"'
+
+
+def _encode_utf8(data: bytes | None) -> str:
+    return "null" if data is None else json_string(str(data, "utf-8", "replace"))
+
+
+ENCODERS: dict[str, Encode] = {
+    "auto": encode_auto,
+    "base64": _encode_base64,
+    "hex": _encode_hex,
+    "utf8": _encode_utf8,
+}
+
+
+def json_path(path: Path) -> str:
+    """A file name: a string when it is valid UTF-8, else an object with its base64."""
+    return encode_auto(os.fsencode(path))
+
+
+def json_value(value: object, encode: Encode = encode_auto) -> str:
+    """Any value of the library: NamedTuples become objects, sequences arrays, enumerations their value."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(int(value))
+        case float():
+            # no NaN and no infinity in JSON
+            return repr(value) if value - value == 0 else "null"
+        case str():
+            return json_text(str(value))
+        case bytes() | bytearray() | memoryview():
+            return encode(bytes(value))
+        case Mapping():
+            inner = ",".join(f"{json_string(str(key))}:{json_value(item, encode)}" for key, item in value.items())
+            return f"{{{inner}}}"
+        case tuple() if hasattr(value, "_asdict"):
+            return json_value(value._asdict(), encode)
+        case os.PathLike():
+            return json_path(value)
+        case Iterable():
+            return f"[{','.join(json_value(item, encode) for item in value)}]"
+        case _:
+            raise TypeError(f"no JSON for {type(value).__name__}")
+
+
+def batch_line(path: str, batch: Batch, damage: str | None = None) -> str:
+    """One `batch` object with its line end; `path` is JSON already."""
+    name = json_value(batch.codec_name)
+    crc_ok = json_value(crc_state(batch, damage))
+    head = (
+        f'{{"type":"batch","path":{path},"position":{batch.position},"size":{batch.size},"magic":{batch.magic},'
+        f'"base_offset":{_number(batch.base_offset)},"last_offset":{batch.last_offset},"count":{_number(batch.count)},'
+    )
+    crc = f'"crc":{batch.crc},"crc_ok":{crc_ok},"codec":{name},'
+    if batch.is_legacy:
+        timestamp = "null" if batch.magic == 0 else str(batch.max_timestamp)
+        return (
+            f'{head}"partition_leader_epoch":null,{crc}"timestamp_type":"{batch.timestamp_type}",'
+            f'"base_timestamp":{timestamp},"max_timestamp":{timestamp},"delete_horizon_ms":null,"producer_id":null,'
+            '"producer_epoch":null,"base_sequence":null,"last_sequence":null,"transactional":false,"control":false}\n'
+        )
+    return (
+        f'{head}"partition_leader_epoch":{batch.partition_leader_epoch},{crc}'
+        f'"timestamp_type":"{batch.timestamp_type}","base_timestamp":{batch.base_timestamp},'
+        f'"max_timestamp":{batch.max_timestamp},"delete_horizon_ms":{_number(batch.delete_horizon_ms)},'
+        f'"producer_id":{batch.producer_id},"producer_epoch":{batch.producer_epoch},'
+        f'"base_sequence":{batch.base_sequence},"last_sequence":{batch.last_sequence},'
+        f'"transactional":{"true" if batch.transactional else "false"},'
+        f'"control":{"true" if batch.control else "false"}}}\n'
+    )
+
+
+def record_lines(path: str, topic: str, partition: str, batch: Batch, records: Iterable[Record], encode: Encode) -> str:
+    """The `record` objects of one batch with their line ends; `path`, `topic` and `partition` are JSON already."""
+    legacy = batch.is_legacy
+    is_control = batch.control
+    head = f'{{"type":"record","path":{path},"topic":{topic},"partition":{partition},"offset":'
+    kind = f',"timestamp_type":"{batch.timestamp_type}","key":'
+    place = f',"position":{batch.position},"batch_offset":{_number(batch.base_offset)},'
+    end = f',"producer_id":{"null" if legacy else batch.producer_id},"control":{"true" if is_control else "false"}'
+    lines: list[str] = []
+    for record in records:
+        headers = record.headers
+        held = (
+            "[" + ",".join([f'{{"key":{encode(key)},"value":{encode(value)}}}' for key, value in headers]) + "]"
+            if headers
+            else "[]"
+        )
+        timestamp = "null" if record.magic == 0 else record.timestamp
+        sequence = "null" if legacy else record.sequence
+        lines.append(
+            f'{head}{record.offset},"timestamp":{timestamp}{kind}{encode(record.key)},"value":{encode(record.value)},'
+            f'"headers":{held}{place}"sequence":{sequence}{end}'
+            f"{_control_fields(record, encode) if is_control else ''}}}\n"
+        )
+    return "".join(lines)
+
+
+def _control_fields(record: Record, encode: Encode) -> str:
+    kind, epoch, value = "null", "null", "null"
+    try:
+        key = control.decode_key(record.key)
+        kind = json_string(key.name) if key.type in control.TYPES else str(key.type)
+        decoded = control.decode_value(key.type, record.value)
+    except ValueError:
+        # key and value stand in the line as bytes; what is wrong with them is a finding
+        decoded = None
+    if isinstance(decoded, control.EndTransactionMarker):
+        epoch = str(decoded.coordinator_epoch)
+    if decoded is not None:
+        value = json_value(decoded, encode)
+    return f',"control_type":{kind},"coordinator_epoch":{epoch},"control_value":{value}'
+
+
+def _number(value: int | None) -> str:
+    return "null" if value is None or value == NULL else str(value)
+
+
+class Renderer(base.Renderer):
+    """Writes JSON Lines."""
+
+    def __init__(self, stream: IO[Any], options: Options) -> None:
+        super().__init__(stream, options)
+        self._encode = ENCODERS[options.bytes_mode]
+        self._path: Path | None = None
+        self._path_json = ""
+
+    def _name(self, path: Path) -> str:
+        if path != self._path:
+            self._path, self._path_json = path, json_path(path)
+        return self._path_json
+
+    def batch(self, path: Path, batch: Batch, damage: str | None = None) -> None:
+        self.out.write(batch_line(self._name(path), batch, damage))
+
+    def records(
+        self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: Iterable[Record]
+    ) -> None:
+        where = "null" if topic is None else json_text(topic)
+        text = record_lines(self._name(path), where, _number(partition), batch, records, self._encode)
+        if text:
+            self.out.write(text)
+
+    def gap(self, path: Path, gap: Gap | Foreign | Unsearched) -> None:
+        self.entry(path, "gap", {"position": gap.position, "length": gap.length, "reason": gap_reason(gap)})
+
+    def tail(self, path: Path, tail: Tail) -> None:
+        self.entry(path, "tail", {"position": tail.position, "length": tail.length, "reason": tail.reason})
+
+    def entry(self, path: Path, kind: str, fields: Mapping[str, Any]) -> None:
+        inner = "".join(f",{json_string(key)}:{json_value(value, self._encode)}" for key, value in fields.items())
+        self.out.write(f'{{"type":{json_string(kind)},"path":{self._name(path)}{inner}}}\n')
+
+    def finding(self, finding: Finding) -> None:
+        place = finding.topic_partition
+        fields = {
+            "code": finding.code,
+            "severity": finding.severity.word,
+            "topic": None if place is None else place.topic,
+            "partition": None if place is None else place.partition,
+            "segment": finding.segment,
+            "position": finding.position,
+            "length": finding.length,
+            "offset": finding.offset,
+            "broker": finding.broker,
+            "message": finding.message,
+            "data": finding.data,
+        }
+        self.entry(finding.path, "finding", fields)
+
+    def summary(self, fields: Mapping[str, Any]) -> None:
+        inner = "".join(f",{json_string(key)}:{json_value(value, self._encode)}" for key, value in fields.items())
+        self.out.write(f'{{"type":"summary","schema":{SCHEMA}{inner}}}\n')

@@ -1,0 +1,486 @@
+"""What Kafka's own dump tool prints, byte for byte (`org.apache.kafka.tools.DumpLogSegments` of 4.3.1, standard output).
+
+Lines, in the order of the tool:
+
+    Dumping <path>
+    Log starting offset: <number in the file's name>            a name that ends in .log
+    Snapshot end offset: <n>, epoch: <n>                        … in .checkpoint
+    KRaft bootstrap snapshot                                    … bootstrap.checkpoint
+    baseOffset: … lastOffset: … … crc: … isvalid: …             a batch; `offset: …` a message of magic 0 and 1
+    | offset: … <TimestampType>: … keySize: … valueSize: … …    a record (--deep-iteration), ` key: … payload: …`
+                                                                behind it (--print-data-log)
+    Found <n> invalid bytes at the end of <name>                when the walk ends before the file; not with --max-bytes
+
+* Text is decoded as Java's `new String(bytes, UTF_8)` does and written as UTF-8. The tool itself writes in the charset
+  of the locale (Java 17: `file.encoding`, ASCII with `?` under the POSIX locale); its output under a UTF-8 locale is the
+  model here. Newlines in keys and values are written as they are. Only on a terminal everything unprintable is escaped.
+* Legacy `isValid` is the CRC of the message itself; the timestamp type of a record is the one of its batch.
+* The walk is the one of Kafka's readers (FileLogInputStream): `frame_size` and `Walk`. Where the tool ends with an
+  exception, the output here goes on with the next batch; up to there both are the same.
+* What the tool prints on standard error after the last file (non-consecutive offsets, index mismatches) is not printed:
+  `verify` reports it. Gaps, tails and findings have no line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from posixpath import basename
+from typing import IO, TYPE_CHECKING, Any
+
+from kdump.format import control
+from kdump.format.batch import CODEC_MASK, HEADER_SIZE, LOG_OVERHEAD, MINIMUM_SIZE, NULL, UP_TO_MAGIC, Batch
+from kdump.kernel.crc import crc32, crc32c
+from kdump.records import open_batch, records
+from kdump.render import base
+from kdump.render.base import Options, Path, Read, printable
+from kdump.segment import MAX_BATCH_BYTES
+
+if TYPE_CHECKING:
+    from kdump.findings import Finding
+    from kdump.format.record import Record
+    from kdump.segment import Foreign, Gap, Tail, Unsearched
+
+_INT_MAX = 0x7FFF_FFFF
+
+# --- the walk ---------------------------------------------------------------------------------------------------------
+
+
+def frame_size(header: bytes, position: int, end: int) -> int | None:
+    """The size of the batch that Kafka's readers see at `position`: 12 + its size field; None where they end.
+
+    `header` holds the 17 bytes at `position` (fewer only where fewer are left), `end` is the end of the file, or the
+    --max-bytes before it. They end without a word with 17 bytes or fewer left, and at a size that reaches past the end,
+    however large. Raises ValueError for a size below 14, where they raise CorruptRecordException; every other size is
+    believed, whatever stands in the batch (FileLogInputStream.nextBatch).
+    """
+    if position >= end - UP_TO_MAGIC:
+        return None
+    size = int.from_bytes(header[8:12], "big", signed=True)
+    if size < MINIMUM_SIZE[0]:
+        raise ValueError(f"Found record size {size} smaller than minimum record overhead ({MINIMUM_SIZE[0]})")
+    if position > end - LOG_OVERHEAD - size:
+        return None
+    return LOG_OVERHEAD + size
+
+
+class Walk:
+    """Where Kafka's readers go in one file, beside the batches that kdump found in it.
+
+    `read(position, size)` gives bytes of the file. Before each batch of kdump's (damaged ones too) call `until` with its
+    position: it gives the frames that only Kafka's readers see there. Show the batch when `takes` says so. At the end
+    call `until` with the size of the file.
+    """
+
+    def __init__(self, read: Read, size: int, max_bytes: int | None = None) -> None:
+        self._read = read
+        self._end = size if max_bytes is None else min(size, max_bytes)
+        self.position = 0
+        self.ended = False
+        self.raised = False
+
+    def until(self, position: int) -> Iterator[Batch]:
+        """The frames of Kafka's readers before `position`, as batches; where they would raise, the walk goes on there."""
+        while not self.ended and self.position < position:
+            try:
+                size = frame_size(self._read(self.position, UP_TO_MAGIC), self.position, self._end)
+            except ValueError:
+                self.raised = True
+                self.position = position
+                return
+            if size is None:
+                self.ended = True
+                return
+            batch = self._batch(size)
+            self.position += size
+            yield batch
+
+    def takes(self, batch: Batch) -> bool:
+        """Whether Kafka's readers come to this batch; then the walk goes on behind it."""
+        if self.ended or batch.position != self.position:
+            return False
+        if batch.position + batch.size > self._end:
+            # its frame was whole in the file, so this is the end of --max-bytes
+            self.ended = True
+            return False
+        self.position += batch.size
+        return True
+
+    def _batch(self, size: int) -> Batch:
+        header = self._read(self.position, HEADER_SIZE).ljust(HEADER_SIZE, b"\0")
+        return header_batch(header, self.position, size, self._checksum(header, size))
+
+    def _checksum(self, header: bytes, size: int) -> int:
+        legacy = header[16] < 2
+        update = crc32 if legacy else crc32c
+        at, stop = self.position + (16 if legacy else 21), self.position + size
+        checksum = 0
+        while at < stop:
+            data = self._read(at, min(stop - at, 1 << 20))
+            if not data:
+                return NULL
+            checksum = update(data, checksum)
+            at += len(data)
+        return checksum
+
+
+# the header of kdump.format.batch
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+
+
+def header_batch(header: bytes, position: int, size: int, computed_crc: int) -> Batch:
+    """The 61 bytes at a position as a batch, whatever they are; for a frame that only Kafka's readers believe."""
+    fields = _HEADER.unpack_from(header)
+    base_offset, _, epoch, _, crc, attributes, delta, base_ms, max_ms, producer, producer_epoch, sequence, count = (
+        fields
+    )
+    magic = header[16]
+    magic_2 = (HEADER_SIZE, size - HEADER_SIZE)
+    unknown = (0, NULL, -1, 0, 0, -1, *((NULL, NULL) if magic < 2 else magic_2), -1, -1, 0, NULL, -1, 0, -1)
+    if magic < 2:
+        timestamp = int.from_bytes(header[18:26], "big", signed=True) if magic else -1
+        attributes = header[17]
+        first, messages = (NULL, NULL) if attributes & CODEC_MASK else (base_offset, 1)
+        crc = int.from_bytes(header[12:16], "big")
+        head = (position, size, magic, first, base_offset, messages, NULL, crc, computed_crc, attributes)
+        return Batch(*head, timestamp, timestamp, -1, -1, -1, *unknown)
+    last_offset = _wrapped(base_offset + delta, 64)
+    head = (position, size, magic, base_offset, last_offset, count, epoch, crc, computed_crc, attributes & 0xFFFF)
+    return Batch(*head, base_ms, max_ms, producer, producer_epoch, sequence, *unknown)
+
+
+# --- lines ------------------------------------------------------------------------------------------------------------
+
+# An encoded surrogate is three malformed bytes to Python and one malformed sequence to Java
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+
+
+def java_text(data: bytes) -> str:
+    """`new String(bytes, UTF_8)`: U+FFFD for each malformed sequence, cut where Java cuts it."""
+    try:
+        return str(data, "utf-8")
+    except UnicodeDecodeError:
+        return _SURROGATE.sub(b"\xff", data).decode("utf-8", "replace")
+
+
+def _wrapped(number: int, bits: int) -> int:
+    half = 1 << bits - 1
+    return (number + half) % (half << 1) - half
+
+
+def _last_sequence(base_sequence: int, increment: int) -> int:
+    """DefaultRecordBatch.lastSequence in Java's 32 bits, also for what no producer writes."""
+    if base_sequence == -1:
+        return -1
+    if base_sequence > _wrapped(_INT_MAX - increment, 32):
+        return _wrapped(increment - (_INT_MAX - base_sequence) - 1, 32)
+    return _wrapped(base_sequence + increment, 32)
+
+
+def _boolean(value: object) -> str:
+    return "true" if value else "false"
+
+
+def _optional(value: int | None) -> str:
+    """java.util.OptionalLong."""
+    return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
+
+
+def batch_line(batch: Batch) -> str:
+    """The line of a batch (DumpLogSegments.printBatchLevel)."""
+    # the tool knows magic as a signed byte, and everything below 2 as a message
+    magic = _wrapped(batch.magic, 8)
+    valid = batch.crc_ok and batch.size >= (HEADER_SIZE if magic >= 2 else LOG_OVERHEAD + MINIMUM_SIZE[0])
+    if magic >= 2:
+        delta = _wrapped(batch.last_offset - batch.base_offset, 32)
+        head = (
+            f"baseOffset: {batch.base_offset} lastOffset: {batch.last_offset} count: {batch.count}"
+            f" baseSequence: {batch.base_sequence} lastSequence: {_last_sequence(batch.base_sequence, delta)}"
+            f" producerId: {batch.producer_id} producerEpoch: {batch.producer_epoch}"
+            f" partitionLeaderEpoch: {batch.partition_leader_epoch} isTransactional: {_boolean(batch.transactional)}"
+            f" isControl: {_boolean(batch.control)} deleteHorizonMs: {_optional(batch.delete_horizon_ms)}"
+        )
+    else:
+        head = f"offset: {batch.last_offset if batch.is_legacy else batch.base_offset}"
+    return (
+        f"{head} position: {batch.position} {batch.timestamp_type}: {batch.max_timestamp} size: {batch.size}"
+        f" magic: {magic} compresscodec: {batch.codec_name} crc: {batch.crc} isvalid: {_boolean(valid)}\n"
+    )
+
+
+def record_lines(
+    batch: Batch, records: Iterable[Record], *, metadata: bool, contents: bool, text: Callable[[bytes], str]
+) -> str:
+    """The lines of records of one batch (DumpLogSegments.dumpBatchRecords); `text` decodes keys and values."""
+    label = batch.timestamp_type
+    legacy = batch.is_legacy
+    is_control = batch.control
+    contents = contents and not is_control
+    before = " " if metadata else "| "
+    lines: list[str] = []
+    for record in records:
+        key, value = record.key, record.value
+        line = ""
+        if metadata:
+            line = (
+                f"| offset: {record.offset} {label}: {record.timestamp} keySize: {-1 if key is None else len(key)}"
+                f" valueSize: {-1 if value is None else len(value)}"
+            )
+            if legacy:
+                line += f" isValid: {'true' if record.crc_ok else 'false'} crc: {record.crc}"
+            elif record.headers:
+                names = ",".join([text(name) for name, _ in record.headers])
+                line += f" sequence: {record.sequence} headerKeys: [{names}]"
+            else:
+                line += f" sequence: {record.sequence} headerKeys: []"
+            if is_control:
+                line += control_text(key, value, text)
+        if contents:
+            if key is not None:
+                line += f"{before}key: {text(key)}"
+                if value is not None:
+                    line += f" payload: {text(value)}"
+            elif value is not None:
+                line += f"{before}payload: {text(value)}"
+        lines.append(line + "\n")
+    return "".join(lines)
+
+
+def control_text(key: bytes | None, value: bytes | None, text: Callable[[bytes], str] = java_text) -> str:
+    """What follows the headers of a control record (DumpLogSegments.printControlRecord).
+
+    A key or value that the tool cannot read ends it with an exception; here the type alone is shown, in the way of the
+    types that the tool does not know.
+    """
+    try:
+        kind = control.decode_key(key).type
+    except ValueError:
+        return " controlType: UNKNOWN"
+    try:
+        # the tool reads every leader change as version 0
+        decoded = control.decode_value(kind, value, layout=0)
+    except ValueError:
+        decoded = None
+    match decoded:
+        case control.EndTransactionMarker():
+            return f" endTxnMarker: {control.type_name(kind)} coordinatorEpoch: {decoded.coordinator_epoch}"
+        case control.LeaderChange():
+            directory = f',"voterDirectoryId":"{_ZERO_UUID}"' if decoded.version >= 1 else ""
+            voters, granting = (
+                ",".join(f'{{"voterId":{voter.voter_id}{directory}}}' for voter in side)
+                for side in (decoded.voters, decoded.granting_voters)
+            )
+            return (
+                f' LeaderChange: {{"version":{decoded.version},"leaderId":{decoded.leader_id},"voters":[{voters}],'
+                f'"grantingVoters":[{granting}]}}'
+            )
+        case control.SnapshotHeader():
+            timestamp = decoded.last_contained_log_timestamp
+            return f' SnapshotHeader {{"version":{decoded.version},"lastContainedLogTimestamp":{timestamp}}}'
+        case control.SnapshotFooter():
+            return f' SnapshotFooter {{"version":{decoded.version}}}'
+        case control.KRaftVersion():
+            return f' KRaftVersion {{"version":{decoded.version},"kRaftVersion":{decoded.kraft_version}}}'
+        case control.KRaftVoters():
+            voters = ",".join(_voter(voter, text) for voter in decoded.voters)
+            return f' KRaftVoters {{"version":{decoded.version},"voters":[{voters}]}}'
+    name = control.type_name(kind)
+    return f" controlType: {'UNKNOWN' if name == str(kind) else name}({kind})"
+
+
+_ZERO_UUID = "A" * 22
+# Jackson's CharTypes: two-character escapes where JSON has them, upper-case hexadecimal digits else
+_JACKSON = {point: f"\\u{point:04X}" for point in range(0x20)} | {
+    0x08: "\\b",
+    0x09: "\\t",
+    0x0A: "\\n",
+    0x0C: "\\f",
+    0x0D: "\\r",
+    0x22: '\\"',
+    0x5C: "\\\\",
+}
+
+
+def _voter(voter: control.KRaftVoter, text: Callable[[bytes], str]) -> str:
+    def string(value: str) -> str:
+        return f'"{text(value.translate(_JACKSON).encode())}"'
+
+    endpoints = ",".join(
+        f'{{"name":{string(endpoint.name)},"host":{string(endpoint.host)},"port":{endpoint.port}}}'
+        for endpoint in voter.endpoints
+    )
+    lowest, highest = voter.kraft_version_feature
+    return (
+        f'{{"voterId":{voter.voter_id},"voterDirectoryId":"{voter.voter_directory_id}","endpoints":[{endpoints}],'
+        f'"kRaftVersionFeature":{{"minSupportedVersion":{lowest},"maxSupportedVersion":{highest}}}}}'
+    )
+
+
+def entry_line(kind: str, fields: Mapping[str, Any]) -> str:
+    """The line of an entry of a companion; empty for what the tool does not print."""
+    match kind:
+        case "index_entry":
+            return f"offset: {fields['offset']} position: {fields['position']}\n"
+        case "time_index_entry":
+            return f"timestamp: {fields['timestamp']} offset: {fields['offset']}\n"
+        case "aborted_transaction":
+            return (
+                f"version: {fields['version']} producerId: {fields['producer_id']} firstOffset: {fields['first_offset']}"
+                f" lastOffset: {fields['last_offset']} lastStableOffset: {fields['last_stable_offset']}\n"
+            )
+        case "producer":
+            return _producer_line(fields)
+    return ""
+
+
+def _producer_line(fields: Mapping[str, Any]) -> str:
+    first = fields["current_txn_first_offset"]
+    line = (
+        f"producerId: {fields['producer_id']} producerEpoch: {fields['producer_epoch']}"
+        f" coordinatorEpoch: {fields['coordinator_epoch']} currentTxnFirstOffset: {_optional(first if first >= 0 else None)}"
+        f" lastTimestamp: {fields['timestamp']}"
+    )
+    if fields["last_offset"] >= 0:
+        last, delta = fields["last_sequence"], fields["offset_delta"]
+        first_sequence = _wrapped(_INT_MAX - (delta - last) + 1 if last < delta else last - delta, 32)
+        line += (
+            f" firstSequence: {first_sequence} lastSequence: {last} lastOffset: {fields['last_offset']}"
+            f" offsetDelta: {delta} timestamp: {fields['timestamp']}"
+        )
+    return line + "\n"
+
+
+_NUMBER = re.compile(r"[+-]?[0-9]+")
+_SLASHES = re.compile("//+")
+
+
+def _number(text: str, bits: int) -> int | None:
+    """Long.parseLong, Integer.parseInt; None where they raise."""
+    # a file name has at most 255 bytes, so the conversion is bounded
+    number = int(text) if _NUMBER.fullmatch(text) else None
+    return number if number is not None and _wrapped(number, bits) == number else None
+
+
+def _java_path(path: Path) -> str:
+    """`new File(path).toString()`: one slash where several are, none at the end."""
+    text = _SLASHES.sub("/", os.fspath(path))
+    return text if text == "/" else text.rstrip("/")
+
+
+def head_lines(path: Path) -> str:
+    """The lines before the first batch; the second one is left out where the tool cannot read the name."""
+    text = _java_path(path)
+    name = basename(text)
+    line = f"Dumping {text}\n"
+    if name.endswith(".log"):
+        base_offset = _number(name.split(".")[0], 64)
+        if base_offset is not None:
+            line += f"Log starting offset: {base_offset}\n"
+    elif name == "bootstrap.checkpoint":
+        line += "KRaft bootstrap snapshot\n"
+    elif name.endswith(".checkpoint"):
+        offset, epoch = _number(name[:20], 64), _number(name[21:31], 32)
+        if offset is not None and epoch is not None:
+            line += f"Snapshot end offset: {offset}, epoch: {epoch}\n"
+    return line
+
+
+class Renderer(base.Renderer):
+    """Writes what Kafka's dump tool prints."""
+
+    def __init__(self, stream: IO[Any], options: Options) -> None:
+        super().__init__(stream, options)
+        self._text = _terminal_text if self.out.terminal else java_text
+        self._deep = options.deep_iteration or options.print_data_log
+        self._read: Read | None = None
+        self._walk: Walk | None = None
+        self._taken = True
+        self._valid_end = 0
+        self._entries = 0
+        self._padding = False
+
+    def begin(self, path: Path, size: int | None = None, read: Read | None = None) -> None:
+        self._valid_end = self._entries = 0
+        self._padding = False
+        self._read = read
+        self._walk = None if read is None or size is None else Walk(read, size, self.options.max_bytes)
+        lines = head_lines(path)
+        if self.out.terminal:
+            lines = "".join(f"{printable(line)}\n" for line in lines.split("\n")[:-1])
+        self.out.write(lines)
+
+    def end(self, path: Path, size: int, *, whole: bool = True) -> None:
+        text = _java_path(path)
+        name = basename(text)
+        shown = printable if self.out.terminal else str
+        if name.endswith((".log", ".checkpoint")):
+            if whole:
+                self._catch_up(size)
+            trailing = size - self._valid_end
+            if whole and trailing > 0 and self.options.max_bytes in (None, _INT_MAX):
+                self.out.write(f"Found {trailing} invalid bytes at the end of {shown(name)}\n")
+        elif name.endswith(".index") and not self._entries:
+            self.out.write(f"{shown(text)} is empty.\n")
+        self._read = self._walk = None
+
+    def batch(self, path: Path, batch: Batch, damage: str | None = None) -> None:
+        self._catch_up(batch.position)
+        self._taken = self._walk is None or self._walk.takes(batch)
+        if self._taken:
+            self._batch(batch)
+
+    def records(
+        self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: Iterable[Record]
+    ) -> None:
+        if self._deep and self._taken:
+            self._records(batch, records)
+
+    def _catch_up(self, position: int) -> None:
+        """Show what only Kafka's reader sees before `position`."""
+        if self._walk is None or self._read is None:
+            return
+        for batch in self._walk.until(position):
+            self._batch(batch)
+            if self._deep and batch.size <= MAX_BATCH_BYTES:
+                body = self._read(batch.position, batch.size)
+                self._records(batch, records(batch, open_batch(batch, body, MAX_BATCH_BYTES)))
+
+    def _batch(self, batch: Batch) -> None:
+        self._valid_end = batch.position + batch.size
+        self.out.write(batch_line(batch))
+
+    def _records(self, batch: Batch, found: Iterable[Record]) -> None:
+        metadata, contents = not self.options.skip_record_metadata, self.options.print_data_log
+        self.out.write(record_lines(batch, found, metadata=metadata, contents=contents, text=self._text))
+
+    def gap(self, path: Path, gap: Gap | Foreign | Unsearched) -> None:
+        """The tool has no line for it."""
+
+    def tail(self, path: Path, tail: Tail) -> None:
+        """The tool has no line for it but the one at the end of the file."""
+
+    def entry(self, path: Path, kind: str, fields: Mapping[str, Any]) -> None:
+        if kind in ("index_entry", "time_index_entry"):
+            # an entry at the base after the first one is the zero padding of a crashed broker; the tool stops there
+            if self._entries and fields["offset"] == _base_offset(path):
+                self._padding = True
+            self._entries += 1
+            if self._padding:
+                return
+        self.out.write(entry_line(kind, fields))
+
+    def finding(self, finding: Finding) -> None:
+        """The tool has no line for it."""
+
+    def summary(self, fields: Mapping[str, Any]) -> None:
+        """The tool has no line for it."""
+
+
+def _base_offset(path: Path) -> int | None:
+    return _number(basename(_java_path(path)).split(".")[0], 64)
+
+
+def _terminal_text(data: bytes) -> str:
+    return printable(java_text(data))

@@ -1,0 +1,284 @@
+"""Tables and trees for a person at a terminal, with rich (imported here alone, and only when this format is asked for).
+
+Batches and the entries of companions come as tables, a batch with its records as a tree. A value is cut at the width of the
+terminal: the format `text` has all of it. Findings are kept and shown at the end, the worst first, grouped by code. Every
+text from a file or a file name passes through `printable` and is never read as markup.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from kdump.findings import CATALOGUE, Finding, Severity
+from kdump.format.batch import NULL
+from kdump.render import base
+from kdump.render.base import (
+    Options,
+    Path,
+    Read,
+    bytes_text,
+    crc_state,
+    gap_reason,
+    iso_time,
+    path_text,
+    printable,
+    quoted,
+)
+from kdump.render.text import control_word, words
+
+if TYPE_CHECKING:
+    from kdump.format.batch import Batch
+    from kdump.format.record import Record
+    from kdump.segment import Foreign, Gap, Tail, Unsearched
+
+# a table or tree is laid out as a whole, so a long one comes in pieces
+_ROWS = 500
+
+_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
+_BAD = "bold red"
+
+_BATCH_COLUMNS = (
+    "position",
+    "size",
+    "offsets",
+    "count",
+    "magic",
+    "codec",
+    "crc",
+    "epoch",
+    "max timestamp",
+    "producer",
+    "sequences",
+    "",
+)
+_TEXT_COLUMNS = frozenset(("codec", "crc", "max timestamp", "", "reason", "key", "value", "topic", "what"))
+
+
+class _Sink(io.TextIOBase):
+    """A text stream for rich in front of the buffered output that all renderers share."""
+
+    def __init__(self, out: base.Output) -> None:
+        self._out = out
+
+    encoding = "utf-8"
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return self._out.terminal
+
+    def write(self, text: str) -> int:
+        self._out.write(text)
+        return len(text)
+
+
+class Renderer(base.Renderer):
+    """Shows values as rich tables and trees."""
+
+    def __init__(self, stream: IO[Any], options: Options) -> None:
+        super().__init__(stream, options)
+        self._console = Console(
+            file=cast(IO[str], _Sink(self.out)),
+            width=options.width,
+            force_terminal=options.color,
+            no_color=None if options.color is None else not options.color,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            soft_wrap=False,
+        )
+        self._columns: tuple[str, ...] = ()
+        self._rows: list[tuple[Text, ...]] = []
+        self._batch: tuple[Path, int] | None = None
+        self._findings: list[Finding] = []
+
+    def begin(self, path: Path, size: int | None = None, read: Read | None = None) -> None:
+        self._flush_table()
+        self._print(Text(path_text(path), style="bold"))
+
+    def end(self, path: Path, size: int, *, whole: bool = True) -> None:
+        self._flush_table()
+
+    def batch(self, path: Path, batch: Batch, damage: str | None = None) -> None:
+        self._batch = (path, batch.position)
+        self._row(_BATCH_COLUMNS, _batch_cells(batch, damage))
+
+    def records(
+        self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: Iterable[Record]
+    ) -> None:
+        # the batch's row becomes the root of the tree
+        root: Text | None = None
+        if self._batch == (path, batch.position) and self._rows:
+            cells = self._rows.pop()
+            root = Text(" ").join(
+                _labelled(name, cell) for name, cell in zip(_BATCH_COLUMNS, cells, strict=True) if cell.plain
+            )
+        self._flush_table()
+        self._batch = None
+        left = iter(records)
+        piece = list(islice(left, _ROWS))
+        while piece or root is not None:
+            tree = Tree(root if root is not None else Text(), hide_root=root is None, guide_style="dim")
+            for record in piece:
+                tree.add(self._record(batch, record))
+            self._print(tree)
+            root = None
+            piece = list(islice(left, _ROWS))
+
+    def _record(self, batch: Batch, record: Record) -> Text:
+        mode = self.options.bytes_mode
+        width = self._console.width
+        line = Text(no_wrap=True, overflow="ellipsis")
+        line.append(f"{record.offset} ", style="bold")
+        line.append(f"{iso_time(record.timestamp)} ", style="dim")
+        if record.crc_ok is False:
+            line.append("wrong crc ", style=_BAD)
+        if batch.control:
+            line.append(control_word(record.key, record.value), style="magenta")
+            return line
+        line.append(_clipped(record.key, mode, width), style="green")
+        line.append(" ")
+        line.append(_clipped(record.value, mode, width))
+        for key, value in record.headers:
+            if line.cell_len > width:
+                break
+            line.append(f" {_clipped(key, mode, width)}={_clipped(value, mode, width)}", style="cyan")
+        return line
+
+    def gap(self, path: Path, gap: Gap | Foreign | Unsearched) -> None:
+        self._place("gap", gap.position, gap.length, gap_reason(gap))
+
+    def tail(self, path: Path, tail: Tail) -> None:
+        self._place("tail", tail.position, tail.length, tail.reason)
+
+    def _place(self, what: str, position: int, length: int, reason: str) -> None:
+        self._flush_table()
+        self._print(Text(f"{what} at position {position}: {length} bytes, {reason}", style=_BAD))
+
+    def entry(self, path: Path, kind: str, fields: Mapping[str, Any]) -> None:
+        pairs = [word.partition("=") for word in words(fields, mode=self.options.bytes_mode)]
+        names = (kind.replace("_", " "), *(name.replace("_", " ") for name, _, _ in pairs))
+        self._row(tuple(printable(name) for name in names), [Text(), *(Text(value) for _, _, value in pairs)])
+
+    def finding(self, finding: Finding) -> None:
+        self._findings.append(finding)
+
+    def summary(self, fields: Mapping[str, Any]) -> None:
+        self._flush_table()
+        self._show_findings()
+        table = Table(box=None, show_header=False, pad_edge=False)
+        table.add_column(style="dim")
+        table.add_column(overflow="fold")
+        for word in words(fields, mode=self.options.bytes_mode):
+            name, _, value = word.partition("=")
+            table.add_row(Text(name.replace("_", " ")), Text(value))
+        self._print(table)
+
+    def close(self) -> None:
+        self._flush_table()
+        self._show_findings()
+        super().close()
+
+    def _show_findings(self) -> None:
+        findings, self._findings = self._findings, []
+        groups: dict[tuple[Severity, str], list[Finding]] = {}
+        for finding in findings:
+            groups.setdefault((finding.severity, finding.code), []).append(finding)
+        # sorted is stable: inside a severity the codes stay in the order of their first finding
+        for (severity, code), group in sorted(groups.items(), key=lambda item: -item[0][0]):
+            entry = CATALOGUE[code]
+            title = Text()
+            title.append(f"{severity.word} ", style=_STYLES[severity])
+            title.append(code, style="bold")
+            title.append(f"  {entry.title}  ")
+            title.append(f"({len(group)})", style="dim")
+            self._print(title)
+            for start in range(0, len(group), _ROWS):
+                table = Table(box=None, show_header=False, padding=(0, 1), pad_edge=True)
+                table.add_column(style="dim", overflow="fold")
+                table.add_column(justify="right")
+                table.add_column(overflow="fold", ratio=1)
+                for finding in group[start : start + _ROWS]:
+                    place = Text(str(finding.position))
+                    table.add_row(Text(path_text(finding.path)), place, Text(printable(finding.message)))
+                self._print(table)
+            self._print(Text(f"  {entry.recover}", style="dim italic"))
+
+    # --- tables -------------------------------------------------------------------------------------------------------
+
+    def _row(self, columns: tuple[str, ...], cells: Sequence[Text]) -> None:
+        if columns != self._columns or len(self._rows) >= _ROWS:
+            self._flush_table()
+            self._columns = columns
+        self._rows.append(tuple(cells))
+
+    def _flush_table(self) -> None:
+        if not self._rows:
+            return
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        for name in self._columns:
+            table.add_column(Text(name), justify="left" if name in _TEXT_COLUMNS else "right", overflow="fold")
+        for row in self._rows:
+            table.add_row(*row)
+        self._rows = []
+        self._print(table)
+
+    def _print(self, value: Text | Table | Tree) -> None:
+        self._console.print(value)
+
+
+def _batch_cells(batch: Batch, damage: str | None) -> list[Text]:
+    state = crc_state(batch, damage)
+    flags = Text()
+    for word, style, there in (
+        (damage or "", _BAD, damage is not None),
+        ("transactional", "", batch.transactional),
+        ("control", "magenta", batch.control),
+        (f"delete horizon {iso_time(batch.delete_horizon_ms)}", "", batch.delete_horizon_ms is not None),
+    ):
+        if there:
+            flags.append(word if not flags.plain else f" {word}", style=style)
+    offsets = f"{batch.last_offset}" if batch.base_offset == NULL else f"{batch.base_offset}..{batch.last_offset}"
+    crc = Text("unproved", "yellow") if state is None else Text("ok", "green") if state else Text("wrong", _BAD)
+    no_producer = batch.producer_id == -1 and batch.producer_epoch == -1
+    return [
+        Text(str(batch.position)),
+        Text(str(batch.size)),
+        Text(offsets),
+        Text("" if batch.count == NULL else str(batch.count)),
+        Text(str(batch.magic)),
+        Text(str(batch.codec_name)),
+        crc,
+        Text("" if batch.partition_leader_epoch == NULL else str(batch.partition_leader_epoch)),
+        Text(iso_time(batch.max_timestamp)),
+        Text("" if no_producer else f"{batch.producer_id}/{batch.producer_epoch}"),
+        Text("" if batch.base_sequence == -1 else f"{batch.base_sequence}..{batch.last_sequence}"),
+        flags,
+    ]
+
+
+def _labelled(name: str, cell: Text) -> Text:
+    line = Text(f"{name} " if name else "", style="dim")
+    return Text.assemble(line, cell)
+
+
+def _clipped(data: bytes | None, mode: str, width: int) -> str:
+    """The beginning of a binary field, enough of it to fill a line."""
+    if data is None or len(data) <= 4 * width or mode != "auto":
+        return bytes_text(None if data is None else data[: 4 * width], mode)
+    try:
+        # the cut may fall inside a character, which the incremental decoder leaves out
+        return quoted(codecs.getincrementaldecoder("utf-8")().decode(data[: 4 * width]))
+    except UnicodeDecodeError:
+        return bytes_text(data[: 4 * width], mode)

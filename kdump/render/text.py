@@ -1,0 +1,211 @@
+"""Text for pipes: one line a value, words of `name=value`, nothing in it that could make a terminal act.
+
+    file PATH
+    batch position=0 size=78 offsets=0..4 count=5 magic=2 codec=none crc=1560500755 ok epoch=0
+        CreateTime=2023-11-14T22:13:20.123Z max_timestamp=1700000000123 producer=7/0 sequences=0..4 transactional
+      record offset=0 time=2023-11-14T22:13:20.123Z timestamp=1700000000123 key="k" value="v" headers=["h"="x","n"=null]
+    batch DAMAGED=batch/crc position=78 …
+    gap position=156 length=12 reason=bytes
+    tail position=168 length=17 reason=zeros
+    path:position: severity code: sentence
+    summary name=value …
+
+(a batch is one line, broken here to fit). The words of a line stand in this order:
+
+* batch: `DAMAGED=code` (only for one that is not to be believed, or whose records do not parse to the end), `position`, `size` (bytes), `offsets` (base..last; only
+  `offset` for a wrapper of magic 0 or 1, whose messages are not opened), `count`, `magic`, `codec`, `crc` and `ok`, `WRONG`
+  or `unproved`, `epoch` (of the leader), the timestamp type with the largest timestamp as a time, `max_timestamp`, and where
+  there are any: `producer` (id/epoch), `sequences` (base..last), `transactional`, `control`, `delete_horizon` (a time) and
+  `delete_horizon_ms`.
+* record: `offset`, `time`, `timestamp`, `key`, `value`, and where there are any: `headers`, `sequence`, `control` (the type of
+  a control record with what it says in parentheses), `crc=WRONG` (of a message of magic 0 or 1).
+
+Times are ISO-8601 in UTC, `-` without one, with the stored milliseconds beside them. Bytes that are valid UTF-8 stand in double
+quotes; quotes, backslashes and everything unprintable (control characters, terminal escapes, characters that turn the
+direction of text) are escaped. Other bytes are `0x` and hexadecimal digits. Null is `null`, empty is `""`. File names are
+escaped in the same way, without quotes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import IO, TYPE_CHECKING, Any
+
+from kdump.format import control
+from kdump.format.batch import NULL
+from kdump.render import base
+from kdump.render.base import (
+    Options,
+    Path,
+    Read,
+    bytes_text,
+    crc_state,
+    gap_reason,
+    iso_time,
+    path_text,
+    printable,
+    quoted,
+)
+
+if TYPE_CHECKING:
+    from kdump.findings import Finding
+    from kdump.format.batch import Batch
+    from kdump.format.record import Record
+    from kdump.segment import Foreign, Gap, Tail, Unsearched
+
+
+def batch_line(batch: Batch, damage: str | None = None) -> str:
+    """The line of a batch, without its line end."""
+    wrapper = batch.base_offset == NULL
+    crc = {True: "ok", False: "WRONG", None: "unproved"}[crc_state(batch, damage)]
+    line = (
+        f"batch{'' if damage is None else f' DAMAGED={damage}'} position={batch.position} size={batch.size}"
+        f" {f'offset={batch.last_offset}' if wrapper else f'offsets={batch.base_offset}..{batch.last_offset}'}"
+        f"{'' if batch.count == NULL else f' count={batch.count}'} magic={batch.magic} codec={batch.codec_name}"
+        f" crc={batch.crc} {crc}"
+    )
+    if batch.partition_leader_epoch != NULL:
+        line += f" epoch={batch.partition_leader_epoch}"
+    line += f" {batch.timestamp_type}={iso_time(batch.max_timestamp)} max_timestamp={batch.max_timestamp}"
+    if batch.producer_id != -1 or batch.producer_epoch != -1:
+        line += f" producer={batch.producer_id}/{batch.producer_epoch}"
+    if batch.base_sequence != -1:
+        line += f" sequences={batch.base_sequence}..{batch.last_sequence}"
+    if batch.transactional:
+        line += " transactional"
+    if batch.control:
+        line += " control"
+    horizon = batch.delete_horizon_ms
+    if horizon is not None:
+        line += f" delete_horizon={iso_time(horizon)} delete_horizon_ms={horizon}"
+    return line
+
+
+_NO_SECOND = -(1 << 64)
+
+
+def record_lines(batch: Batch, records: Iterable[Record], mode: str = "auto") -> str:
+    """The lines of records of one batch, each with its line end."""
+    is_control = batch.control
+    # neighbours lie in the same second most of the time
+    second_ms, second = _NO_SECOND, ""
+    lines: list[str] = []
+    for record in records:
+        timestamp = record.timestamp
+        if 0 <= timestamp - second_ms < 1000:
+            time = f"{second}.{timestamp - second_ms:03d}Z"
+        else:
+            time = iso_time(timestamp)
+            if timestamp >= 0 and time != "-":
+                second_ms, second = timestamp - timestamp % 1000, time[:-5]
+        line = (
+            f"  record offset={record.offset} time={time} timestamp={timestamp}"
+            f" key={bytes_text(record.key, mode)} value={bytes_text(record.value, mode)}"
+        )
+        if record.headers:
+            held = ",".join([f"{bytes_text(key, mode)}={bytes_text(value, mode)}" for key, value in record.headers])
+            line += f" headers=[{held}]"
+        if record.sequence != -1:
+            line += f" sequence={record.sequence}"
+        if is_control:
+            line += f" control={control_word(record.key, record.value)}"
+        if record.crc_ok is False:
+            line += " crc=WRONG"
+        lines.append(line + "\n")
+    return "".join(lines)
+
+
+def control_word(key: bytes | None, value: bytes | None) -> str:
+    """What a control record says: `COMMIT(version=0,coordinator_epoch=3)`; `?` in place of what cannot be read."""
+    try:
+        kind = control.decode_key(key)
+    except ValueError:
+        return "?"
+    try:
+        decoded = control.decode_value(kind.type, value)
+    except ValueError:
+        return f"{kind.name}(?)"
+    return kind.name if decoded is None else f"{kind.name}({','.join(_control_fields(decoded))})"
+
+
+def _control_fields(value: tuple[object, ...]) -> Iterator[str]:
+    names = getattr(value, "_fields", None)
+    for name, item in zip(names or [""] * len(value), value, strict=True):
+        prefix = f"{name}=" if name else ""
+        if isinstance(item, tuple):
+            inner = ",".join(_control_fields(item))
+            yield f"{prefix}{{{inner}}}" if hasattr(item, "_fields") else f"{prefix}[{inner}]"
+        elif item is not None:
+            yield f"{prefix}{quoted(item) if isinstance(item, str) else item}"
+
+
+def words(fields: Mapping[str, Any], prefix: str = "", mode: str = "auto") -> Iterator[str]:
+    """Named values as words of `name=value`; what is nested becomes `outer.inner=value`, a list `[a,b]`, null `null`."""
+    for name, value in fields.items():
+        label = printable(f"{prefix}{name}")
+        if isinstance(value, Mapping):
+            yield from words(value, f"{prefix}{name}.", mode)
+        else:
+            yield f"{label}={_word(value, mode)}"
+
+
+def _word(value: object, mode: str) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return str(int(value))
+        case str():
+            text = str(value)
+            return quoted(text) if not text or " " in text or '"' in text else printable(text)
+        case bytes():
+            return bytes_text(value, mode)
+        case tuple() if hasattr(value, "_asdict"):
+            return f"({','.join(words(value._asdict(), mode=mode))})"
+        case list() | tuple():
+            return f"[{','.join(_word(item, mode) for item in value)}]"
+    return printable(str(value))
+
+
+def finding_line(finding: Finding) -> str:
+    """`path:position: severity code: sentence`, without a line end."""
+    return (
+        f"{path_text(finding.path)}:{finding.position}: {finding.severity.word} {finding.code}:"
+        f" {printable(finding.message)}"
+    )
+
+
+class Renderer(base.Renderer):
+    """Writes text, one line a value."""
+
+    def __init__(self, stream: IO[Any], options: Options) -> None:
+        super().__init__(stream, options)
+        self._mode = options.bytes_mode
+
+    def begin(self, path: Path, size: int | None = None, read: Read | None = None) -> None:
+        self.out.write(f"file {path_text(path)}\n")
+
+    def batch(self, path: Path, batch: Batch, damage: str | None = None) -> None:
+        self.out.write(batch_line(batch, damage) + "\n")
+
+    def records(
+        self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: Iterable[Record]
+    ) -> None:
+        self.out.write(record_lines(batch, records, self._mode))
+
+    def gap(self, path: Path, gap: Gap | Foreign | Unsearched) -> None:
+        self.out.write(f"gap position={gap.position} length={gap.length} reason={gap_reason(gap)}\n")
+
+    def tail(self, path: Path, tail: Tail) -> None:
+        self.out.write(f"tail position={tail.position} length={tail.length} reason={tail.reason}\n")
+
+    def entry(self, path: Path, kind: str, fields: Mapping[str, Any]) -> None:
+        self.out.write(f"{printable(kind)} {' '.join(words(fields, mode=self._mode))}\n")
+
+    def finding(self, finding: Finding) -> None:
+        self.out.write(finding_line(finding) + "\n")
+
+    def summary(self, fields: Mapping[str, Any]) -> None:
+        self.out.write(f"summary {' '.join(words(fields, mode=self._mode))}\n")

@@ -1,0 +1,380 @@
+"""One log file in byte order: chunks of batches, and what stands between and behind them. Together they tile the file.
+
+Damage never ends the walk. At bytes that are no valid batch it goes on
+
+1. with the stored length, where that leads (over further damaged batches, at most STEPS of them) to a valid batch, to the tail or to the end; else
+2. by searching for the next frame. A found frame counts only if its checksum is right, its offset lies above the last good one and within the segment,
+   its leader epoch does not go back, and a valid frame, the tail or the end follows. Other frames with a right checksum are foreign: a value can
+   contain whole batches. The search gives up when it has checksummed SEARCH_FACTOR times the bytes it passed.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+from kdump.format.batch import UP_TO_MAGIC, Batch
+from kdump.kernel import crc
+from kdump.kernel.scan import BATCH_COLUMNS, FRAMES, HEADER_BYTES, SCAN_FULL, SCAN_NEED, SCAN_STOPPED, Scanner, is_zero, stored
+from kdump.source import Source
+
+BUFFER_BYTES = 512 << 10  # stays in the second-level cache from read to proof; larger ones are slower
+MAX_BATCH_BYTES = 1 << 30
+STEPS = 64
+SEARCH_FACTOR = 64
+SEARCH_ALLOWANCE = 1 << 20
+FOREIGN_KEPT = 1000
+
+_VALID, _END, _SHORT, _LENGTH, _OVERRUN, _LIMIT, _CRC, _MAGIC = range(len(FRAMES))
+_FILLS = frozenset((_LIMIT, _CRC, _MAGIC))
+_WIDTH = len(BATCH_COLUMNS)
+_ANY_EPOCH = 1 << 31  # messages of magic 0 and 1 carry none
+
+
+class Tailed(StrEnum):
+    """What a tail is made of."""
+
+    TORN = "torn"
+    ZEROS = "zeros"
+    GARBAGE = "garbage"
+
+
+class Gap(NamedTuple):
+    """Bytes between batches that are no batch; `headed` when they begin like a batch, whose length then lies (`claimed` bytes in all)."""
+
+    position: int
+    length: int
+    headed: bool
+    claimed: int
+    zeros: bool
+
+
+class Foreign(NamedTuple):
+    """A batch with a right checksum inside a gap or a damaged batch, which is not the log's own."""
+
+    position: int
+    length: int
+    offset: int
+
+
+class Unsearched(NamedTuple):
+    """The search for the next batch gave up."""
+
+    position: int
+    length: int
+
+
+class Tail(NamedTuple):
+    """Bytes behind the last batch; `claimed` is the size that a torn batch would have, 0 when its header is not whole."""
+
+    position: int
+    length: int
+    reason: Tailed
+    claimed: int
+
+
+class Shrunk(NamedTuple):
+    """The file ended before the size it had when it was opened."""
+
+    position: int
+    length: int
+
+
+class BatchChunk(NamedTuple):
+    """Batches next to one another, and access to their bytes. Valid until the walk goes on."""
+
+    walk: "Walk"
+    count: int
+    damaged: bool
+
+    def row(self, index: int) -> Batch:
+        return Batch._make(self.walk.scanner.rows[index * _WIDTH : (index + 1) * _WIDTH].tolist())
+
+    def rows(self) -> Iterator[Batch]:
+        return (self.row(index) for index in range(self.count))
+
+    def body(self, batch: Batch) -> memoryview:
+        """The whole batch, header included. Fewer bytes than its size when the file has shrunk."""
+        return self.walk.bytes_at(batch.position, batch.size)
+
+
+Item = BatchChunk | Gap | Foreign | Unsearched | Tail | Shrunk
+
+
+class _Frame(NamedTuple):
+    kind: int
+    total: int
+    plausible: bool
+    offset: int
+    epoch: int
+    computed: int
+
+
+class Walk:
+    """One walk over the batches of a source that begin in [start, stop).
+
+    Iterate over it once. `carry` is the state of the walk that ended at `start`; without it a `start` inside the file has to be found (`sync`). `deep` proves records that need no decompression, `everything` makes a row of every batch; without it the chunks hold only suspect
+    batches and those that have to be opened. Afterwards `position` is where the walk ended: the first batch at or after `stop`, or the end.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        base_offset: int | None = None,
+        start: int = 0,
+        stop: int | None = None,
+        carry: tuple[int, bool, int, bool] | None = None,
+        deep: bool = False,
+        everything: bool = False,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
+        rows: int = 256,
+    ) -> None:
+        self.source = source
+        self.scanner = Scanner(
+            -1 if base_offset is None else base_offset, deep=deep, everything=everything, max_batch_bytes=max_batch_bytes, capacity=rows
+        )
+        if carry is not None:
+            self.scanner.carry(*carry)
+        self.position = start
+        self._stop = source.size if stop is None else min(stop, source.size)
+        self._end = source.size
+        self._opens = deep or everything
+        self._max_batch_bytes = max_batch_bytes
+        self._window = memoryview(bytearray(BUFFER_BYTES))
+        self._origin = 0
+        self._filled = 0
+        self._zeros_from: int | None = None
+
+    def __iter__(self) -> Iterator[Item]:
+        need = UP_TO_MAGIC
+        while self.position < self._stop:
+            at = self._load(self.position, min(need, self._end - self.position))
+            if self._filled - at < min(need, self._end - self.position):
+                yield self._shrink(self._origin + self._filled)
+                continue
+            need = UP_TO_MAGIC
+            reason = self.scanner.scan(self._window, at, self._filled, self.position, self._stop, self._end)
+            self.position += self.scanner.stop - at
+            if self.scanner.count:
+                yield BatchChunk(self, self.scanner.count, False)
+            if reason == SCAN_NEED:
+                need = self.scanner.need
+                if need > len(self._window):
+                    yield from self._large(need)
+                    need = UP_TO_MAGIC
+            elif reason == SCAN_STOPPED:
+                return
+            elif reason != SCAN_FULL:
+                yield from self._damage()
+
+    def sync(self) -> bool:
+        """Move from any byte to the first batch that this log could have at or after it; False when there is none."""
+        if self.position == 0:
+            return True
+        found, _ = self._search(self.position - 1)
+        self.position = self._end if found is None else found
+        return found is not None
+
+    def bytes_at(self, position: int, length: int) -> memoryview:
+        at = position - self._origin
+        if at >= 0 and at + length <= self._filled:
+            return self._window[at : at + length]
+        body = memoryview(bytearray(length))
+        return body[: self.source.readinto(position, body)]
+
+    # ---- the window
+
+    def _load(self, position: int, need: int) -> int:
+        """Index of `position` in the window, which holds `need` bytes from there on unless the file has shrunk."""
+        at = position - self._origin
+        if 0 <= at and at + need <= self._filled:
+            return at
+        if need > len(self._window):
+            self._window = memoryview(bytearray(need))
+        elif len(self._window) > BUFFER_BYTES >= need:
+            self._window = memoryview(bytearray(BUFFER_BYTES))
+        self._origin = position
+        self._filled = self.source.readinto(position, self._window[: max(0, min(len(self._window), self._end - position))])
+        return 0
+
+    def _shrink(self, end: int) -> Shrunk:
+        gone = Shrunk(end, self._end - end)
+        self._end = end
+        self._stop = min(self._stop, end)
+        self._zeros_from = None
+        return gone
+
+    def _large(self, total: int) -> Iterator[Item]:
+        """A batch larger than the window: its checksum first, piece by piece, so that a length that lies costs no memory."""
+        frame = self._frame(self.position)
+        if frame.kind != _VALID:
+            yield from self._damage(frame)
+        elif self._opens:
+            at = self._load(self.position, total)
+            if self._filled - at < total:
+                yield self._shrink(self._origin + self._filled)
+        else:
+            at = self._load(self.position, HEADER_BYTES)
+            self.scanner.skip_body(self._window, at, self.position, frame.computed)
+            if self.scanner.count:
+                yield BatchChunk(self, self.scanner.count, False)
+            self.position += total
+
+    # ---- what stands at a position
+
+    def _frame(self, position: int) -> _Frame:
+        left = self._end - position
+        if left < UP_TO_MAGIC:
+            return _Frame(_END if left <= 0 else _SHORT, 0, False, 0, 0, 0)
+        at = self._load(position, min(HEADER_BYTES, left))
+        if self._filled - at < UP_TO_MAGIC:
+            return _Frame(_SHORT, 0, False, 0, 0, 0)
+        total, plausible, offset, epoch, possible = self.scanner.look(self._window, at, left)
+        magic = self._window[at + UP_TO_MAGIC - 1]
+        kind, computed = _VALID, 0
+        if not possible:
+            kind = _LENGTH
+        elif total > left:
+            kind = _OVERRUN
+        elif total > self._max_batch_bytes:
+            kind = _LIMIT
+        else:
+            expected, begin = stored(self._window, at)
+            computed = self._checksum(position, begin, total, magic < 2)
+            kind = _CRC if computed != expected else _MAGIC if magic > 2 else _VALID
+        return _Frame(kind, total, plausible, offset, _ANY_EPOCH if magic < 2 else epoch, computed)
+
+    def _checksum(self, position: int, begin: int, total: int, legacy: bool) -> int:
+        update = crc.crc32 if legacy else crc.crc32c
+        value, position, end = 0, position + begin, position + total
+        while position < end:
+            at = self._load(position, min(end - position, BUFFER_BYTES))
+            piece = self._window[at : min(self._filled, at + end - position)]
+            if not piece:
+                break
+            value = update(piece, value)
+            position += len(piece)
+        return value
+
+    def _zeros(self, position: int) -> bool:
+        """Whether every byte from `position` to the end is zero."""
+        if self._zeros_from is None:
+            self._zeros_from = self._end
+            piece = memoryview(bytearray(64 << 10))
+            while self._zeros_from > 0:
+                begin = max(0, self._zeros_from - len(piece))
+                n = self.source.readinto(begin, piece[: self._zeros_from - begin])
+                if n == 0 or not is_zero(piece, 0, n):
+                    while n and piece[n - 1] == 0:
+                        n -= 1
+                    self._zeros_from = begin + n
+                    break
+                self._zeros_from = begin
+        return position >= self._zeros_from
+
+    def _all_zero(self, position: int, end: int) -> bool:
+        while position < end:
+            at = self._load(position, 1)
+            stop = min(self._filled, at + end - position)
+            if stop <= at or not is_zero(self._window, at, stop):
+                return False
+            position += stop - at
+        return True
+
+    def _tail_like(self, position: int) -> bool:
+        if self._end - position < UP_TO_MAGIC or self._zeros(position):
+            return True
+        frame = self._frame(position)
+        return frame.kind == _OVERRUN and frame.plausible
+
+    # ---- bytes that are no valid batch
+
+    def _damage(self, frame: _Frame | None = None) -> Iterator[Item]:
+        start = self.position
+        first = frame or self._frame(start)
+        if first.kind in _FILLS:
+            chain = [(start, first)]
+            position = start + first.total
+            frame = self._frame(position)
+            while frame.kind in _FILLS and len(chain) < STEPS:
+                chain.append((position, frame))
+                position += frame.total
+                frame = self._frame(position)
+            if (frame.kind == _VALID and self._above_last(frame.offset)) or self._tail_like(position):
+                for place, bad in chain:
+                    yield self._damaged(place, bad)
+                self.position = position
+                return
+        found, others = self._search(start)
+        fills = first.kind in _FILLS and first.plausible
+        end = self._end if found is None else found
+        items: list[Item] = list(others)
+        behind = start
+        if fills and start + first.total <= end:
+            behind += first.total
+            yield self._damaged(start, first)
+        if behind < end:
+            if found is None:
+                items.append(self._tail(behind))
+            else:
+                headed = behind == start and first.plausible
+                items.append(Gap(behind, end - behind, headed, first.total if headed else 0, self._all_zero(behind, end)))
+        self.scanner.unlink()
+        self.position = end
+        yield from sorted(items, key=lambda item: item.position)
+
+    def _damaged(self, position: int, frame: _Frame) -> BatchChunk:
+        at = self._load(position, min(HEADER_BYTES, frame.total))
+        header = self._window[at : at + HEADER_BYTES]
+        if len(header) < HEADER_BYTES:  # a short message at the very end, or a file that has shrunk
+            header = memoryview(bytes(header).ljust(HEADER_BYTES, b"\0"))
+        self.scanner.damaged(header, 0, position, frame.computed, frame.kind)
+        return BatchChunk(self, 1, True)
+
+    def _above_last(self, offset: int) -> bool:
+        seen = self.scanner.state()
+        return not seen["has_last"] or offset > seen["known_last"]
+
+    def _search(self, start: int) -> tuple[int | None, list[Foreign | Unsearched]]:
+        """The position of the next batch of this log after `start`, and what was passed on the way."""
+        known_epoch = self.scanner.state()["known_epoch"]
+        others: list[Foreign | Unsearched] = []
+        work, position = 0, start + 1
+        while self._end - position >= UP_TO_MAGIC:
+            at = self._load(position, UP_TO_MAGIC)
+            if self._filled - at < UP_TO_MAGIC:
+                break
+            found = self.scanner.find(self._window, at, self._filled, self._end - position)
+            if found < 0:
+                position += self._filled - at - UP_TO_MAGIC + 1
+                continue
+            position += found - at
+            if work > SEARCH_FACTOR * (position - start + SEARCH_ALLOWANCE):
+                others.append(Unsearched(position, self._end - position))
+                return None, others
+            frame = self._frame(position)
+            work += frame.total
+            if frame.kind == _VALID:
+                following = position + frame.total
+                if frame.plausible and frame.epoch >= known_epoch:
+                    if self._tail_like(following):
+                        return position, others
+                    after = self._frame(following)
+                    work += after.total if after.kind in (_VALID, _CRC, _MAGIC) else 0
+                    if after.kind == _VALID:
+                        return position, others
+                if len(others) < FOREIGN_KEPT:
+                    others.append(Foreign(position, frame.total, frame.offset))
+            position += 1
+        return None, others
+
+    def _tail(self, position: int) -> Tail:
+        length = self._end - position
+        frame = self._frame(position)
+        if self._zeros(position):
+            return Tail(position, length, Tailed.ZEROS, 0)
+        if length <= UP_TO_MAGIC:
+            return Tail(position, length, Tailed.TORN, 0)
+        if frame.kind == _OVERRUN and frame.plausible:
+            return Tail(position, length, Tailed.TORN, frame.total)
+        return Tail(position, length, Tailed.GARBAGE, 0)

@@ -1,0 +1,108 @@
+"""Where bytes come from. A file is read with pread into a buffer of the caller: a mapped file that shrinks would kill the process."""
+
+import errno
+import os
+import stat
+from types import TracebackType
+from typing import Protocol, Self
+
+from kdump.errors import SourceError
+
+
+class Source(Protocol):
+    """Bytes at positions. `size` is what it was when the source was opened."""
+
+    name: str
+    size: int
+
+    def readinto(self, position: int, buffer: memoryview) -> int:
+        """Fill the buffer from `position` on; fewer bytes only at the end."""
+
+    def size_now(self) -> int:
+        """The size at this moment; another one than `size` means that somebody writes."""
+
+    def close(self) -> None: ...
+
+
+class FileSource:
+    """A regular file, opened read-only. Raises SourceError for what cannot be read: missing, no permission, a directory, a device."""
+
+    def __init__(self, path: str) -> None:
+        self.name = path
+        try:
+            # Without O_NONBLOCK the open of a FIFO would wait for its writer.
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except (OSError, ValueError) as error:
+            raise SourceError(f"{path}: {_reason(error)}") from None
+        status = os.fstat(self._fd)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(self._fd)
+            raise SourceError(f"{path}: not a regular file but {_FILE_TYPES.get(stat.S_IFMT(status.st_mode), 'something else')}")
+        self.size = status.st_size
+
+    def readinto(self, position: int, buffer: memoryview) -> int:
+        filled = 0
+        try:
+            while filled < len(buffer):
+                n = os.preadv(self._fd, [buffer[filled:]], position + filled)
+                if n == 0:
+                    break
+                filled += n
+        except OSError as error:
+            raise SourceError(f"{self.name}: reading at byte {position + filled}: {_reason(error)}") from None
+        return filled
+
+    def size_now(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class BytesSource:
+    """Bytes at hand: standard input, a slice, a test."""
+
+    def __init__(self, data: bytes | memoryview, name: str = "-") -> None:
+        self.name = name
+        self._data = memoryview(data)
+        self.size = len(self._data)
+
+    def readinto(self, position: int, buffer: memoryview) -> int:
+        part = self._data[position : position + len(buffer)]
+        buffer[: len(part)] = part
+        return len(part)
+
+    def size_now(self) -> int:
+        return self.size
+
+    def close(self) -> None:
+        self._data.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+_FILE_TYPES = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFCHR: "a character device",
+    stat.S_IFBLK: "a block device",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def _reason(error: OSError | ValueError) -> str:
+    if isinstance(error, OSError) and error.errno is not None:
+        return {errno.ENOENT: "no such file", errno.EACCES: "permission denied", errno.EISDIR: "a directory", errno.ELOOP: "a loop of symbolic links"}.get(
+            error.errno, os.strerror(error.errno).lower()
+        )
+    return str(error)

@@ -1,0 +1,267 @@
+"""Prove log files: every rule of one segment, batch by batch, and with `deep` record by record.
+
+A verify is a fold. A file is cut into ranges; `scan` turns each into a Summary; `join` puts neighbours together in log order. A cut is only a hint: two
+neighbours join when the right one began where the left one ended and its rules would have said the same with the left one's state; where not, the right range
+is scanned again from there. So every cutting gives the same result as none.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from kdump import checks
+from kdump.checks import framing, offsets, records
+from kdump.engine import Engine, Serial
+from kdump.errors import SourceError
+from kdump.findings import KEPT, Finding, Severity
+from kdump.format import codec
+from kdump.format.batch import Batch
+from kdump.format.naming import Kind
+from kdump.kernel.scan import BATCH_COLUMNS, OPEN
+from kdump.partition import LogFile
+from kdump.segment import MAX_BATCH_BYTES, BatchChunk, Walk
+from kdump.source import Source
+
+RANGE_BYTES = 64 << 20
+_SUSPECT = BATCH_COLUMNS.index("suspect")
+_WIDTH = len(BATCH_COLUMNS)
+
+
+class Options(NamedTuple):
+    """What to prove. `compacted` is None where each segment shows by itself whether a cleaner went over it."""
+
+    deep: bool = False
+    compacted: bool | None = None
+    max_batch_bytes: int = MAX_BATCH_BYTES
+
+
+class Range(NamedTuple):
+    """A piece of work: the batches of a file that begin in [start, stop)."""
+
+    file: LogFile
+    start: int
+    stop: int | None
+    options: Options
+
+
+@dataclass(slots=True)
+class Summary:
+    """What a range showed. `start` and `end` are the batch borders it really covered; start is None when no batch was found to begin with."""
+
+    start: int | None
+    end: int
+    seen: dict[str, Any]
+    findings: list[Finding] = field(default_factory=list)
+    counts: Counter[tuple[str, Severity]] = field(default_factory=Counter)
+    error: SourceError | None = None
+
+    def add(self, finding: Finding) -> None:
+        self.counts[finding.code, finding.severity] += 1
+        if sum(count for (code, _), count in self.counts.items() if code == finding.code) <= KEPT:
+            self.findings.append(finding)
+
+
+@dataclass(slots=True)
+class FileReport:
+    """What verify says of one file. `records` is None where wrappers were not opened, so that nobody knows."""
+
+    file: LogFile
+    findings: list[Finding] = field(default_factory=list)
+    counts: Counter[tuple[str, Severity]] = field(default_factory=Counter)
+    batches: int = 0
+    records: int | None = 0
+    bytes: int = 0
+    valid_bytes: int = 0
+    error: SourceError | None = None
+
+
+def verify(
+    files: Iterable[LogFile], options: Options = Options(), engine: Engine | None = None, on_bytes: Callable[[int], None] | None = None
+) -> Iterator[FileReport]:
+    """One report a file, in the order of the files. `on_bytes` is told the size of each piece of work that is done."""
+    engine = engine or Serial()
+    tasks = (task for file in files for task in ranges(file, options, engine.slots))
+    pending: list[tuple[Range, Summary]] = []
+    for task, summary in engine.map(_scan_task, tasks):
+        pending.append((task, summary))
+        if on_bytes is not None:
+            on_bytes((task.file.size if task.stop is None else task.stop) - task.start)
+        if task.stop is None:
+            yield conclude(task.file, options, fold(pending))
+            pending = []
+
+
+def ranges(file: LogFile, options: Options, slots: int) -> Iterator[Range]:
+    """The pieces of a file; the last one has no stop. With one worker, or where a piece would be small, it is the whole file."""
+    start = 0
+    if slots > 1 and file.kind is not Kind.KAFKA07:
+        while file.size - start > 2 * RANGE_BYTES:
+            yield Range(file, start, start + RANGE_BYTES, options)
+            start += RANGE_BYTES
+    yield Range(file, start, None, options)
+
+
+def fold(parts: list[tuple[Range, Summary]]) -> Summary:
+    """The summaries of neighbouring ranges as one."""
+    whole = parts[0][1]
+    for task, part in parts[1:]:
+        whole = join(whole, task, part)
+    return whole
+
+
+def join(left: Summary, task: Range, right: Summary) -> Summary:
+    """`left` and the range right of it, scanned again where it began at another place or would have said something else."""
+    if left.error or right.error:
+        left.error = left.error or right.error
+        return left
+    if right.start != left.end or not _agrees(left.seen, right.seen):
+        right = scan(task._replace(start=left.end), carry=_state(left.seen))
+    else:
+        _link(left.seen, right.seen)
+    for finding in right.findings:
+        if sum(1 for kept in left.findings if kept.code == finding.code) < KEPT:
+            left.findings.append(finding)
+    left.counts.update(right.counts)
+    left.seen = _merged(left.seen, right.seen)
+    left.end = right.end
+    return left
+
+
+def scan(task: Range, carry: tuple[int, bool, int, bool] | None = None) -> Summary:
+    """Walk over one range. Without `carry` a start inside the file is taken for a hint and the first batch behind it is looked for."""
+    file, options = task.file, task.options
+    try:
+        with file.open() as source:
+            return scan_source(source, file, options, task.start, task.stop, carry)
+    except SourceError as error:
+        return Summary(None, task.start, {}, error=error)
+
+
+def scan_source(
+    source: Source, file: LogFile, options: Options, start: int = 0, stop: int | None = None, carry: tuple[int, bool, int, bool] | None = None
+) -> Summary:
+    """`scan` over an open source."""
+    walk = Walk(
+        source, base_offset=file.base_offset, start=start, stop=stop, carry=carry, deep=options.deep, max_batch_bytes=options.max_batch_bytes
+    )
+    synced = carry is not None or walk.sync()
+    summary = Summary(walk.position if synced else None, walk.position, {})
+    for item in walk if synced else ():
+        if isinstance(item, BatchChunk):
+            for finding in _chunk(walk, item, file, options):
+                summary.add(finding)
+        else:
+            summary.add(framing.other(file.path, item, file.newest))
+    summary.end = walk.position
+    summary.seen = walk.scanner.state()
+    if stop is None and (grown := source.size_now() - source.size) > 0:
+        summary.add(framing.grown(file.path, source.size, grown))
+    return summary
+
+
+def _scan_task(task: Range) -> tuple[Range, Summary]:
+    return task, scan(task)
+
+
+def _chunk(walk: Walk, chunk: BatchChunk, file: LogFile, options: Options) -> Iterator[Finding]:
+    rows = walk.scanner.rows
+    for index in range(chunk.count):
+        bits = rows[index * _WIDTH + _SUSPECT]
+        if bits & OPEN:
+            batch = chunk.row(index)
+            try:
+                payload, note = codec.decompress(batch.codec, _payload(chunk, batch), batch.magic, options.max_batch_bytes)
+            except codec.LimitExceeded:
+                yield framing.limit(file.path, batch, "its records decompress to", options.max_batch_bytes)
+            except codec.CodecError as error:
+                yield framing.codec("batch/codec", file.path, batch, codec.REASONS[error.reason])
+            else:
+                bits = walk.scanner.open(index, payload)
+                if note is not None:
+                    yield framing.codec("batch/codec-odd", file.path, batch, codec.NOTES[note])
+        if bits & ~OPEN:
+            yield from checks.explain(file.path, chunk.row(index), file.base_offset)
+
+
+def _payload(chunk: BatchChunk, batch: Batch) -> memoryview:
+    return chunk.body(batch)[batch.payload_at : batch.payload_at + batch.payload_size]
+
+
+def conclude(file: LogFile, options: Options, summary: Summary) -> FileReport:
+    """What shows only over the whole file, and the report."""
+    if summary.error:
+        return FileReport(file, error=summary.error)
+    seen = summary.seen
+    if seen["gaps"]:
+        compacted = seen["compacted"] if options.compacted is None else options.compacted
+        summary.add(
+            offsets.gaps(
+                file.path, seen["gap_position"], seen["gap_previous"], seen["gap_first"], seen["gaps"], seen["gap_offsets"], seen["gap_largest"], compacted
+            )
+        )
+    if seen["inner_magic"]:
+        summary.add(records.inner_magic(file.path, seen["inner_magic_position"], seen["inner_magic"]))
+    return FileReport(
+        file,
+        sorted(summary.findings, key=lambda finding: finding.position),
+        summary.counts,
+        seen["batches"],
+        None if seen["unopened"] else seen["records"],
+        file.size,
+        seen["valid_bytes"],
+    )
+
+
+# ---- the state of neighbours
+
+_FIRST = ("first_position", "first_offset", "first_epoch", "first_spans")
+_LAST = ("last_position", "last_offset", "known_last", "has_last")
+_SUM = ("batches", "records", "unopened", "valid_bytes", "gaps", "gap_offsets", "inner_magic", "control", "transactional")
+_FIRST_GAP = ("gap_position", "gap_first", "gap_previous")
+
+
+def _state(seen: dict[str, Any]) -> tuple[int, bool, int, bool]:
+    return seen["known_last"], seen["has_last"], seen["known_epoch"], seen["linked"]
+
+
+def _agrees(left: dict[str, Any], right: dict[str, Any]) -> bool:
+    """Whether the right walk, which knew nothing of the left one, said all that it had to say."""
+    if not left["batches"] or not right["batches"] or not left["linked"]:
+        return False
+    if left["known_epoch"] != -1 and not 0 <= left["known_epoch"] <= right["first_epoch"]:
+        return False
+    return right["first_offset"] > left["known_last"]
+
+
+def _link(left: dict[str, Any], right: dict[str, Any]) -> None:
+    """Count the offset gap between two walks, which neither could see."""
+    missing = right["first_offset"] - left["known_last"] - 1
+    if missing and right["first_spans"]:
+        if not left["gaps"]:
+            left.update(gap_position=right["first_position"], gap_first=right["first_offset"], gap_previous=left["known_last"])
+        left["gaps"] += 1
+        left["gap_offsets"] += missing
+        left["gap_largest"] = max(left["gap_largest"], missing)
+
+
+def _merged(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
+    whole = dict(left)
+    for name in _SUM:
+        whole[name] += right[name]
+    if right["batches"]:
+        whole.update({name: right[name] for name in _LAST})
+    if not left["batches"]:
+        whole.update({name: right[name] for name in _FIRST})
+    if not left["gaps"]:
+        whole.update({name: right[name] for name in _FIRST_GAP})
+    if not left["inner_magic"]:
+        whole["inner_magic_position"] = right["inner_magic_position"]
+    whole["linked"] = right["linked"]
+    whole["known_epoch"] = right["known_epoch"] if right["known_epoch"] >= 0 else left["known_epoch"]
+    whole["compacted"] = left["compacted"] or right["compacted"]
+    for name in ("gap_largest", "max_timestamp"):
+        whole[name] = max(left[name], right[name])
+    for name in ("codecs", "magics"):
+        whole[name] = [a + b for a, b in zip(left[name], right[name], strict=True)]
+    return whole
