@@ -33,7 +33,19 @@ _HOMES = {
     "VerifyOptions": ("kdump.verify", "Options"),
     "verify_files": ("kdump.verify", "verify"),
 }
-__all__ = [*_HOMES, "__version__"]
+__all__ = [
+    "CATALOGUE",
+    "DumpOptions",
+    "FileReport",
+    "Finding",
+    "LogFile",
+    "Severity",
+    "VerifyOptions",
+    "__version__",
+    "discover",
+    "dump_files",
+    "verify_files",
+]
 
 
 def __getattr__(name: str) -> Any:

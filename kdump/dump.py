@@ -22,11 +22,11 @@ _DAMAGED = {1 << SUSPECTS.index(code): code for code in ("batch/crc", "batch/mag
 
 
 class Options(NamedTuple):
-    """What to show. `offsets` is half open; `count` limits records where records are shown, else batches; `max_bytes` ends the file early."""
+    """What to show. `offsets` is half open; `limit` bounds records where records are shown, else batches; `max_bytes` ends the file early."""
 
     records: bool = True
     offsets: tuple[int | None, int | None] = (None, None)
-    count: int | None = None
+    limit: int | None = None
     force: bool = False
     max_bytes: int | None = None
     max_batch_bytes: int = MAX_BATCH_BYTES
@@ -67,7 +67,7 @@ Event = Begin | Shown | Gap | Foreign | Unsearched | Tail | Shrunk | End | Faile
 
 def dump(files: Iterable[LogFile], options: Options, on_damage: Callable[[Severity], None]) -> Iterator[Event]:
     """The content of the files. `on_damage` is told how bad what was met on the way is; verify says more."""
-    left = [options.count]
+    left = [options.limit]
     for file in files:
         if left[0] == 0:
             return
@@ -88,7 +88,12 @@ def dump_source(
         return bytes(buffer[: source.readinto(position, memoryview(buffer))])
 
     walk = Walk(
-        source, base_offset=file.base_offset, stop=options.max_bytes, everything=True, max_batch_bytes=options.max_batch_bytes, rows=64
+        source,
+        base_offset=file.base_offset,
+        stop=options.max_bytes,
+        everything=True,
+        max_batch_bytes=options.max_batch_bytes,
+        rows=64,
     )
     yield Begin(file, naming.topic_partition_of_file(file.path), read)
     for item in walk:
@@ -131,7 +136,11 @@ def _show(chunk: BatchChunk, batch: Batch, options: Options, left: list[int | No
     found = records(batch, opened)
     if options.offsets != (None, None):
         first, stop = options.offsets
-        found = (record for record in found if (first is None or record.offset >= first) and (stop is None or record.offset < stop))
+        found = (
+            record
+            for record in found
+            if (first is None or record.offset >= first) and (stop is None or record.offset < stop)
+        )
     if left[0] is not None:
         some = list(islice(found, left[0]))
         _take(left, len(some))

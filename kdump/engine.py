@@ -51,7 +51,9 @@ class Processes:
             while waiting:
                 yield waiting.popleft().result()
         except BaseException:
-            for process in list((pool._processes or {}).values()):  # the pool offers no other way to end a task that runs
+            for process in list(
+                (pool._processes or {}).values()
+            ):  # the pool offers no other way to end a task that runs
                 process.terminate()
             raise
         finally:

@@ -40,7 +40,9 @@ def discover(paths: Iterable[str], kind: Kind | None = None) -> Iterator[LogFile
             try:
                 status = os.stat(found)
             except (OSError, ValueError) as error:
-                yield SourceError(f"{found}: {error.strerror.lower() if isinstance(error, OSError) and error.strerror else error}")
+                yield SourceError(
+                    f"{found}: {error.strerror.lower() if isinstance(error, OSError) and error.strerror else error}"
+                )
                 continue
             if os.path.isdir(found):
                 yield from _below(found, seen)
@@ -94,7 +96,9 @@ def _is_newest(path: str, kind: Kind, base: int | None) -> bool:
     except OSError:
         return True
     suffix = "." + kind
-    return all((other := naming.base_offset_of(name)) is None or other <= base for name in names if name.endswith(suffix))
+    return all(
+        (other := naming.base_offset_of(name)) is None or other <= base for name in names if name.endswith(suffix)
+    )
 
 
 _NUMBERS = re.compile(r"(\d+)")

@@ -24,10 +24,6 @@ class Opened(NamedTuple):
     headers: memoryview
     problem: str | None
 
-    @property
-    def count(self) -> int:
-        return len(self.rows) // _WIDTH
-
 
 _NOTHING = memoryview(b"").cast("q")
 
@@ -46,8 +42,12 @@ def open_batch(batch: Batch, body: bytes | memoryview, max_bytes: int) -> Opened
             return Opened(b"", _NOTHING, _NOTHING, "batch/limit")
         except codec.CodecError:
             return Opened(b"", _NOTHING, _NOTHING, "batch/codec")
-    rows, headers, status, _ = decode(payload, batch.count, batch.base_offset, batch.base_timestamp, batch.log_append_ms)
-    return Opened(payload, memoryview(rows).cast("q"), memoryview(headers).cast("q"), "record/structure" if status else None)
+    rows, headers, status, _ = decode(
+        payload, batch.count, batch.base_offset, batch.base_timestamp, batch.log_append_ms
+    )
+    return Opened(
+        payload, memoryview(rows).cast("q"), memoryview(headers).cast("q"), "record/structure" if status else None
+    )
 
 
 def _open_message(batch: Batch, body: bytes | memoryview, max_bytes: int) -> Opened:
@@ -77,7 +77,9 @@ def records(batch: Batch, opened: Opened) -> Iterator[Record]:
     payload, headers, rows = memoryview(opened.payload), opened.headers, opened.rows
     numbered = batch.base_sequence != -1
     for index in range(0, len(rows), _WIDTH):
-        at, size, offset, timestamp, key_at, key_size, value_at, value_size, header, count, magic, crc, computed, _ = rows[index : index + _WIDTH]
+        at, size, offset, timestamp, key_at, key_size, value_at, value_size, header, count, magic, crc, computed, _ = (
+            rows[index : index + _WIDTH]
+        )
         legacy = magic < 2
         yield Record(
             offset,
@@ -97,4 +99,7 @@ def records(batch: Batch, opened: Opened) -> Iterator[Record]:
 def _headers(payload: memoryview, cells: memoryview, first: int, count: int) -> Iterator[tuple[bytes, bytes | None]]:
     for index in range(first * _HEADER_WIDTH, (first + count) * _HEADER_WIDTH, _HEADER_WIDTH):
         key_at, key_size, value_at, value_size = cells[index : index + _HEADER_WIDTH]
-        yield bytes(payload[key_at : key_at + key_size]), None if value_size < 0 else bytes(payload[value_at : value_at + value_size])
+        yield (
+            bytes(payload[key_at : key_at + key_size]),
+            None if value_size < 0 else bytes(payload[value_at : value_at + value_size]),
+        )

@@ -12,9 +12,19 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
-from kdump.format.batch import UP_TO_MAGIC, Batch
+from kdump.format.batch import LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC, Batch
 from kdump.kernel import crc
-from kdump.kernel.scan import BATCH_COLUMNS, FRAMES, HEADER_BYTES, SCAN_FULL, SCAN_NEED, SCAN_STOPPED, Scanner, is_zero, stored
+from kdump.kernel.scan import (
+    BATCH_COLUMNS,
+    FRAMES,
+    HEADER_BYTES,
+    SCAN_FULL,
+    SCAN_NEED,
+    SCAN_STOPPED,
+    Scanner,
+    is_zero,
+    stored,
+)
 from kdump.source import Source
 
 BUFFER_BYTES = 512 << 10  # stays in the second-level cache from read to proof; larger ones are slower
@@ -83,14 +93,14 @@ class BatchChunk(NamedTuple):
     """Batches next to one another, and access to their bytes. Valid until the walk goes on."""
 
     walk: "Walk"
-    count: int
+    batches: int
     damaged: bool
 
     def row(self, index: int) -> Batch:
         return Batch._make(self.walk.scanner.rows[index * _WIDTH : (index + 1) * _WIDTH].tolist())
 
     def rows(self) -> Iterator[Batch]:
-        return (self.row(index) for index in range(self.count))
+        return (self.row(index) for index in range(self.batches))
 
     def body(self, batch: Batch) -> memoryview:
         """The whole batch, header included. Fewer bytes than its size when the file has shrunk."""
@@ -131,7 +141,11 @@ class Walk:
     ) -> None:
         self.source = source
         self.scanner = Scanner(
-            -1 if base_offset is None else base_offset, deep=deep, everything=everything, max_batch_bytes=max_batch_bytes, capacity=rows
+            -1 if base_offset is None else base_offset,
+            deep=deep,
+            everything=everything,
+            max_batch_bytes=max_batch_bytes,
+            capacity=rows,
         )
         if carry is not None:
             self.scanner.carry(*carry)
@@ -194,7 +208,9 @@ class Walk:
         elif len(self._window) > BUFFER_BYTES >= need:
             self._window = memoryview(bytearray(BUFFER_BYTES))
         self._origin = position
-        self._filled = self.source.readinto(position, self._window[: max(0, min(len(self._window), self._end - position))])
+        self._filled = self.source.readinto(
+            position, self._window[: max(0, min(len(self._window), self._end - position))]
+        )
         return 0
 
     def _shrink(self, end: int) -> Shrunk:
@@ -292,23 +308,25 @@ class Walk:
     def _damage(self, frame: _Frame | None = None) -> Iterator[Item]:
         start = self.position
         first = frame or self._frame(start)
-        if first.kind in _FILLS:
-            chain = [(start, first)]
-            position = start + first.total
+        chain: list[tuple[int, _Frame]] = []
+        frame, position = first, start
+        while self._steps_over(frame, position) and len(chain) <= STEPS:
+            chain.append((position, frame))
+            position += frame.total
             frame = self._frame(position)
-            while frame.kind in _FILLS and len(chain) < STEPS:
-                chain.append((position, frame))
-                position += frame.total
-                frame = self._frame(position)
-            if (frame.kind == _VALID and self._above_last(frame.offset)) or self._tail_like(position):
-                for place, bad in chain:
+        if chain and ((frame.kind == _VALID and self._above_last(frame.offset)) or self._tail_like(position)):
+            for place, bad in chain:
+                if bad.kind in _FILLS:
                     yield self._damaged(place, bad)
-                self.position = position
-                return
+                else:
+                    yield Gap(place, bad.total, bad.plausible, bad.total, self._all_zero(place, place + bad.total))
+            self.scanner.unlink()
+            self.position = position
+            return
         found, others = self._search(start)
         fills = first.kind in _FILLS and first.plausible
         end = self._end if found is None else found
-        items: list[Item] = list(others)
+        items: list[Foreign | Unsearched | Gap | Tail] = list(others)
         behind = start
         if fills and start + first.total <= end:
             behind += first.total
@@ -318,10 +336,19 @@ class Walk:
                 items.append(self._tail(behind))
             else:
                 headed = behind == start and first.plausible
-                items.append(Gap(behind, end - behind, headed, first.total if headed else 0, self._all_zero(behind, end)))
-        self.scanner.unlink()
+                items.append(
+                    Gap(behind, end - behind, headed, first.total if headed else 0, self._all_zero(behind, end))
+                )
+        if found is not None:
+            self.scanner.unlink()
         self.position = end
         yield from sorted(items, key=lambda item: item.position)
+
+    def _steps_over(self, frame: _Frame, position: int) -> bool:
+        """Whether the frame's length can be followed: it fills its bytes, or is only too short for its magic (which one flipped bit can change)."""
+        if frame.kind == _LENGTH:
+            return LOG_OVERHEAD + MINIMUM_SIZE[0] <= frame.total <= self._end - position
+        return frame.kind in _FILLS
 
     def _damaged(self, position: int, frame: _Frame) -> BatchChunk:
         at = self._load(position, min(HEADER_BYTES, frame.total))
@@ -343,15 +370,15 @@ class Walk:
         while self._end - position >= UP_TO_MAGIC:
             at = self._load(position, UP_TO_MAGIC)
             if self._filled - at < UP_TO_MAGIC:
-                break
+                return None, others
             found = self.scanner.find(self._window, at, self._filled, self._end - position)
             if found < 0:
                 position += self._filled - at - UP_TO_MAGIC + 1
                 continue
             position += found - at
-            if work > SEARCH_FACTOR * (position - start + SEARCH_ALLOWANCE):
-                others.append(Unsearched(position, self._end - position))
-                return None, others
+            allowance = SEARCH_FACTOR * (position - start + SEARCH_ALLOWANCE)
+            if work > allowance:
+                break
             frame = self._frame(position)
             work += frame.total
             if frame.kind == _VALID:
@@ -359,6 +386,8 @@ class Walk:
                 if frame.plausible and frame.epoch >= known_epoch:
                     if self._tail_like(following):
                         return position, others
+                    if work > allowance:
+                        break
                     after = self._frame(following)
                     work += after.total if after.kind in (_VALID, _CRC, _MAGIC) else 0
                     if after.kind == _VALID:
@@ -366,6 +395,9 @@ class Walk:
                 if len(others) < FOREIGN_KEPT:
                     others.append(Foreign(position, frame.total, frame.offset))
             position += 1
+        else:
+            return None, others
+        others.append(Unsearched(position, self._end - position))
         return None, others
 
     def _tail(self, position: int) -> Tail:

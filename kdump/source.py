@@ -37,7 +37,9 @@ class FileSource:
         status = os.fstat(self._fd)
         if not stat.S_ISREG(status.st_mode):
             os.close(self._fd)
-            raise SourceError(f"{path}: not a regular file but {_FILE_TYPES.get(stat.S_IFMT(status.st_mode), 'something else')}")
+            raise SourceError(
+                f"{path}: not a regular file but {_FILE_TYPES.get(stat.S_IFMT(status.st_mode), 'something else')}"
+            )
         self.size = status.st_size
 
     def readinto(self, position: int, buffer: memoryview) -> int:
@@ -61,7 +63,9 @@ class FileSource:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 
@@ -87,7 +91,9 @@ class BytesSource:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 
@@ -102,7 +108,10 @@ _FILE_TYPES = {
 
 def _reason(error: OSError | ValueError) -> str:
     if isinstance(error, OSError) and error.errno is not None:
-        return {errno.ENOENT: "no such file", errno.EACCES: "permission denied", errno.EISDIR: "a directory", errno.ELOOP: "a loop of symbolic links"}.get(
-            error.errno, os.strerror(error.errno).lower()
-        )
+        return {
+            errno.ENOENT: "no such file",
+            errno.EACCES: "permission denied",
+            errno.EISDIR: "a directory",
+            errno.ELOOP: "a loop of symbolic links",
+        }.get(error.errno, os.strerror(error.errno).lower())
     return str(error)

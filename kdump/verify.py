@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from kdump import checks
-from kdump.checks import framing, offsets, records
+from kdump.checks import framing, kraft, offsets, records
 from kdump.engine import Engine, Serial
 from kdump.errors import SourceError
 from kdump.findings import KEPT, Finding, Severity
@@ -77,9 +77,13 @@ class FileReport:
 
 
 def verify(
-    files: Iterable[LogFile], options: Options = Options(), engine: Engine | None = None, on_bytes: Callable[[int], None] | None = None
+    files: Iterable[LogFile],
+    options: Options | None = None,
+    engine: Engine | None = None,
+    on_bytes: Callable[[int], None] | None = None,
 ) -> Iterator[FileReport]:
     """One report a file, in the order of the files. `on_bytes` is told the size of each piece of work that is done."""
+    options = options or Options()
     engine = engine or Serial()
     tasks = (task for file in files for task in ranges(file, options, engine.slots))
     pending: list[tuple[Range, Summary]] = []
@@ -95,7 +99,7 @@ def verify(
 def ranges(file: LogFile, options: Options, slots: int) -> Iterator[Range]:
     """The pieces of a file; the last one has no stop. With one worker, or where a piece would be small, it is the whole file."""
     start = 0
-    if slots > 1 and file.kind is not Kind.KAFKA07:
+    if slots > 1 and file.kind is Kind.LOG:
         while file.size - start > 2 * RANGE_BYTES:
             yield Range(file, start, start + RANGE_BYTES, options)
             start += RANGE_BYTES
@@ -139,11 +143,22 @@ def scan(task: Range, carry: tuple[int, bool, int, bool] | None = None) -> Summa
 
 
 def scan_source(
-    source: Source, file: LogFile, options: Options, start: int = 0, stop: int | None = None, carry: tuple[int, bool, int, bool] | None = None
+    source: Source,
+    file: LogFile,
+    options: Options,
+    start: int = 0,
+    stop: int | None = None,
+    carry: tuple[int, bool, int, bool] | None = None,
 ) -> Summary:
     """`scan` over an open source."""
     walk = Walk(
-        source, base_offset=file.base_offset, start=start, stop=stop, carry=carry, deep=options.deep, max_batch_bytes=options.max_batch_bytes
+        source,
+        base_offset=file.base_offset,
+        start=start,
+        stop=stop,
+        carry=carry,
+        deep=options.deep,
+        max_batch_bytes=options.max_batch_bytes,
     )
     synced = carry is not None or walk.sync()
     summary = Summary(walk.position if synced else None, walk.position, {})
@@ -155,6 +170,9 @@ def scan_source(
             summary.add(framing.other(file.path, item, file.newest))
     summary.end = walk.position
     summary.seen = walk.scanner.state()
+    if file.kind is Kind.CHECKPOINT:
+        for finding in kraft.snapshot(file.path, source, summary.seen):
+            summary.add(finding)
     if stop is None and (grown := source.size_now() - source.size) > 0:
         summary.add(framing.grown(file.path, source.size, grown))
     return summary
@@ -166,12 +184,14 @@ def _scan_task(task: Range) -> tuple[Range, Summary]:
 
 def _chunk(walk: Walk, chunk: BatchChunk, file: LogFile, options: Options) -> Iterator[Finding]:
     rows = walk.scanner.rows
-    for index in range(chunk.count):
+    for index in range(chunk.batches):
         bits = rows[index * _WIDTH + _SUSPECT]
         if bits & OPEN:
             batch = chunk.row(index)
             try:
-                payload, note = codec.decompress(batch.codec, _payload(chunk, batch), batch.magic, options.max_batch_bytes)
+                payload, note = codec.decompress(
+                    batch.codec, _payload(chunk, batch), batch.magic, options.max_batch_bytes
+                )
             except codec.LimitExceeded:
                 yield framing.limit(file.path, batch, "its records decompress to", options.max_batch_bytes)
             except codec.CodecError as error:
@@ -194,10 +214,18 @@ def conclude(file: LogFile, options: Options, summary: Summary) -> FileReport:
         return FileReport(file, error=summary.error)
     seen = summary.seen
     if seen["gaps"]:
-        compacted = seen["compacted"] if options.compacted is None else options.compacted
+        # Damage may have taken the only sign of a cleaner with it.
+        compacted = bool(seen["compacted"] or seen["broken"]) if options.compacted is None else options.compacted
         summary.add(
             offsets.gaps(
-                file.path, seen["gap_position"], seen["gap_previous"], seen["gap_first"], seen["gaps"], seen["gap_offsets"], seen["gap_largest"], compacted
+                file.path,
+                seen["gap_position"],
+                seen["gap_previous"],
+                seen["gap_first"],
+                seen["gaps"],
+                seen["gap_offsets"],
+                seen["gap_largest"],
+                compacted,
             )
         )
     if seen["inner_magic"]:
@@ -217,7 +245,18 @@ def conclude(file: LogFile, options: Options, summary: Summary) -> FileReport:
 
 _FIRST = ("first_position", "first_offset", "first_epoch", "first_spans")
 _LAST = ("last_position", "last_offset", "known_last", "has_last")
-_SUM = ("batches", "records", "unopened", "valid_bytes", "gaps", "gap_offsets", "inner_magic", "control", "transactional")
+_SUM = (
+    "batches",
+    "records",
+    "unopened",
+    "valid_bytes",
+    "gaps",
+    "gap_offsets",
+    "inner_magic",
+    "control",
+    "transactional",
+    "broken",
+)
 _FIRST_GAP = ("gap_position", "gap_first", "gap_previous")
 
 
@@ -231,7 +270,7 @@ def _agrees(left: dict[str, Any], right: dict[str, Any]) -> bool:
         return False
     if left["known_epoch"] != -1 and not 0 <= left["known_epoch"] <= right["first_epoch"]:
         return False
-    return right["first_offset"] > left["known_last"]
+    return bool(right["first_offset"] > left["known_last"])
 
 
 def _link(left: dict[str, Any], right: dict[str, Any]) -> None:
@@ -239,7 +278,9 @@ def _link(left: dict[str, Any], right: dict[str, Any]) -> None:
     missing = right["first_offset"] - left["known_last"] - 1
     if missing and right["first_spans"]:
         if not left["gaps"]:
-            left.update(gap_position=right["first_position"], gap_first=right["first_offset"], gap_previous=left["known_last"])
+            left.update(
+                gap_position=right["first_position"], gap_first=right["first_offset"], gap_previous=left["known_last"]
+            )
         left["gaps"] += 1
         left["gap_offsets"] += missing
         left["gap_largest"] = max(left["gap_largest"], missing)

@@ -12,7 +12,13 @@ from kdump.kernel.scan import SUSPECTS
 
 Explain = Callable[[str, Batch, int | None], Finding]
 
-EXPLAIN: dict[str, Explain] = {**framing.EXPLAIN, **offsets.EXPLAIN, **epochs.EXPLAIN, **timestamps.EXPLAIN, **records.EXPLAIN}
+EXPLAIN: dict[str, Explain] = {
+    **framing.EXPLAIN,
+    **offsets.EXPLAIN,
+    **epochs.EXPLAIN,
+    **timestamps.EXPLAIN,
+    **records.EXPLAIN,
+}
 
 _BITS = tuple((1 << bit, EXPLAIN[code]) for bit, code in enumerate(SUSPECTS))
 

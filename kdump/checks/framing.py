@@ -18,15 +18,38 @@ def _limit(path: str, batch: Batch, base: int | None) -> Finding:
 
 
 def _codec(path: str, batch: Batch, base: int | None) -> Finding:
-    return codec("batch/codec", path, batch, f"no codec has the number {batch.codec}" if batch.codec > 4 else f"magic {batch.magic} has no {batch.codec_name}")
+    return codec(
+        "batch/codec",
+        path,
+        batch,
+        f"no codec has the number {batch.codec}"
+        if batch.codec > 4
+        else f"magic {batch.magic} has no {batch.codec_name}",
+    )
 
 
 def _count(path: str, batch: Batch, base: int | None) -> Finding:
-    return found("batch/count", path, batch.position, batch.size, offset=batch.base_offset, count=batch.count, offsets=batch.last_offset_delta + 1)
+    return found(
+        "batch/count",
+        path,
+        batch.position,
+        batch.size,
+        offset=batch.base_offset,
+        count=batch.count,
+        offsets=batch.last_offset_delta + 1,
+    )
 
 
 def _attributes(path: str, batch: Batch, base: int | None) -> Finding:
-    return found("batch/attributes", path, batch.position, batch.size, offset=batch.last_offset, attributes=batch.attributes, magic=batch.magic)
+    return found(
+        "batch/attributes",
+        path,
+        batch.position,
+        batch.size,
+        offset=batch.last_offset,
+        attributes=batch.attributes,
+        magic=batch.magic,
+    )
 
 
 EXPLAIN = {
@@ -41,7 +64,9 @@ EXPLAIN = {
 
 def codec(code: str, path: str, batch: Batch, reason: str) -> Finding:
     """batch/codec or batch/codec-odd with the reason that opening the batch met."""
-    return found(code, path, batch.position, batch.size, offset=batch.last_offset, codec=batch.codec_name, reason=reason)
+    return found(
+        code, path, batch.position, batch.size, offset=batch.last_offset, codec=batch.codec_name, reason=reason
+    )
 
 
 def limit(path: str, batch: Batch, what: str, limit_bytes: int) -> Finding:
@@ -67,7 +92,9 @@ def other(path: str, item: Gap | Foreign | Unsearched | Tail | Shrunk, newest: b
             severity = Severity.WARNING if newest and length > UP_TO_MAGIC else Severity.ERROR
             return found("tail/zeros", path, position, length, severity=severity)
         case Tail(position, length, Tailed.TORN):
-            return found("tail/torn", path, position, length, claimed=f" of {item.claimed} bytes" if item.claimed else "")
+            return found(
+                "tail/torn", path, position, length, claimed=f" of {item.claimed} bytes" if item.claimed else ""
+            )
         case Tail(position, length):
             return found("tail/garbage", path, position, length)
 

@@ -11,13 +11,34 @@ def _backwards(path: str, batch: Batch, base: int | None) -> Finding:
 
 def _range(path: str, batch: Batch, base: int | None) -> Finding:
     offset = batch.last_offset if batch.base_offset == NULL else batch.base_offset
-    return found("offset/range", path, batch.position, batch.size, offset=offset, last=batch.last_offset, base="not known" if base is None else base)
+    return found(
+        "offset/range",
+        path,
+        batch.position,
+        batch.size,
+        offset=offset,
+        last=batch.last_offset,
+        base="not known" if base is None else base,
+    )
 
 
 EXPLAIN = {"offset/backwards": _backwards, "offset/range": _range}
 
 
-def gaps(path: str, position: int, previous: int, first: int, count: int, missing: int, largest: int, compacted: bool) -> Finding:
+def gaps(
+    path: str, position: int, previous: int, first: int, count: int, missing: int, largest: int, compacted: bool
+) -> Finding:
     """All offset gaps of a segment as one finding: info where a cleaner made them."""
     severity = Severity.INFO if compacted else Severity.WARNING
-    return found("offset/gap", path, position, 0, offset=first, severity=severity, previous=previous, count=count, missing=missing, largest=largest)
+    return found(
+        "offset/gap",
+        path,
+        position,
+        0,
+        offset=first,
+        severity=severity,
+        previous=previous,
+        count=count,
+        missing=missing,
+        largest=largest,
+    )

@@ -30,7 +30,15 @@ REASONS = {
 def _problem(code: str, path: str, batch: Batch, base: int | None) -> Finding:
     status = STATUSES[batch.status]
     return found(
-        code, path, batch.position, batch.size, offset=batch.last_offset, record=batch.status_record, at=batch.status_at, problem=status, reason=REASONS[status]
+        code,
+        path,
+        batch.position,
+        batch.size,
+        offset=batch.last_offset,
+        record=batch.status_record,
+        at=batch.status_at,
+        problem=status,
+        reason=REASONS[status],
     )
 
 
@@ -47,23 +55,39 @@ def _wrapper(path: str, batch: Batch, base: int | None) -> Finding:
 
 
 def _varint(path: str, batch: Batch, base: int | None) -> Finding:
-    return found("record/varint", path, batch.position, batch.size, offset=batch.last_offset, record=batch.varint_record)
+    return found(
+        "record/varint", path, batch.position, batch.size, offset=batch.last_offset, record=batch.varint_record
+    )
 
 
 def _delta(path: str, batch: Batch, base: int | None) -> Finding:
-    return found("record/delta", path, batch.position, batch.size, offset=batch.last_offset, record=batch.delta_record, delta=batch.delta_offset)
+    return found(
+        "record/delta",
+        path,
+        batch.position,
+        batch.size,
+        offset=batch.last_offset,
+        record=batch.delta_record,
+        delta=batch.delta_offset,
+    )
 
 
 def _inner_crc(path: str, batch: Batch, base: int | None) -> Finding:
-    return found("legacy/inner-crc", path, batch.position, batch.size, offset=batch.last_offset, record=batch.inner_crc_record)
+    return found(
+        "legacy/inner-crc", path, batch.position, batch.size, offset=batch.last_offset, record=batch.inner_crc_record
+    )
 
 
 def _partial(path: str, batch: Batch, base: int | None) -> Finding:
-    return found("legacy/partial", path, batch.position, batch.size, offset=batch.last_offset, bytes=batch.partial_bytes)
+    return found(
+        "legacy/partial", path, batch.position, batch.size, offset=batch.last_offset, bytes=batch.partial_bytes
+    )
 
 
 def _trailing(path: str, batch: Batch, base: int | None) -> Finding:
-    return found("legacy/trailing", path, batch.position, batch.size, offset=batch.last_offset, record=batch.trailing_record)
+    return found(
+        "legacy/trailing", path, batch.position, batch.size, offset=batch.last_offset, record=batch.trailing_record
+    )
 
 
 EXPLAIN = {

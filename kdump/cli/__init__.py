@@ -43,12 +43,21 @@ def _version(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
     from kdump.kernel import crc
 
     libraries = ", ".join(f"{name} {version}" for name, version in codec.versions().items())
-    click.echo(f"kdump {__version__}\nkernel: CRC-32C {crc.CRC_IMPL}\ncodecs: {libraries}\npython: {sys.version.split()[0]}")
+    click.echo(
+        f"kdump {__version__}\nkernel: CRC-32C {crc.CRC_IMPL}\ncodecs: {libraries}\npython: {sys.version.split()[0]}"
+    )
     ctx.exit()
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the versions of kdump, its kernel and the codec libraries.")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_version,
+    help="Show the versions of kdump, its kernel and the codec libraries.",
+)
 def group() -> None:
     """Inspect and verify the log segments that Apache Kafka left on disk, without a broker.
 
@@ -93,7 +102,9 @@ def run(arguments: list[str] | None = None) -> int:
         return FAILED
     except Exception:
         traceback.print_exc()
-        sys.stderr.write(f"kdump {__version__}, Python {sys.version.split()[0]}, {sys.platform}: this is a bug in kdump; its files are as they were.\n")
+        sys.stderr.write(
+            f"kdump {__version__}, Python {sys.version.split()[0]}, {sys.platform}: this is a bug in kdump; its files are as they were.\n"
+        )
         return BUG
     return _int(status)
 
@@ -107,5 +118,3 @@ def complain(problem: object) -> None:
 
 def _int(status: Any) -> int:
     return status if isinstance(status, int) else 0
-
-

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kdump.cli import FAILED, FOUND, complain, options
+from kdump.cli import complain, options
 from kdump.dump import Event, Failed, dump
 from kdump.dump import Options as What
 from kdump.errors import SourceError
@@ -22,14 +22,34 @@ from kdump.render import Options as Look
 @click.option("--batches", is_flag=True, help="Only batches: nothing is decompressed.")
 @click.option("--records", is_flag=True, help="Only records.")
 @options.output_format("terminal", "text", "json", "kafka")
-@click.option("--offset", "offsets", type=options.OffsetRange(), default=None, metavar="A:B", help="Only these offsets, B not among them.")
-@click.option("-n", "count", type=click.IntRange(0), metavar="N", help="Stop after N records (with --batches: batches).")
-@click.option("--bytes", "bytes_mode", type=click.Choice(BYTES_MODES), default="auto", show_default=True, help="How keys, values and headers are written.")
-@click.option("--force", is_flag=True, help="Show the records of batches whose checksum is wrong, as far as they parse.")
+@click.option(
+    "--offset",
+    "offsets",
+    type=options.OffsetRange(),
+    default=None,
+    metavar="A:B",
+    help="Only these offsets, B not among them.",
+)
+@click.option(
+    "-n", "count", type=click.IntRange(0), metavar="N", help="Stop after N records (with --batches: batches)."
+)
+@click.option(
+    "--bytes",
+    "bytes_mode",
+    type=click.Choice(BYTES_MODES),
+    default="auto",
+    show_default=True,
+    help="How keys, values and headers are written.",
+)
+@click.option(
+    "--force", is_flag=True, help="Show the records of batches whose checksum is wrong, as far as they parse."
+)
 @click.option("--max-bytes", type=options.Size(), metavar="SIZE", help="Read only the first SIZE bytes of each file.")
 @click.option("--deep-iteration", is_flag=True, help="With --format kafka: records too.")
 @click.option("--print-data-log", is_flag=True, help="With --format kafka: records with key and value.")
-@click.option("--skip-record-metadata", is_flag=True, help="With --format kafka and --print-data-log: key and value only.")
+@click.option(
+    "--skip-record-metadata", is_flag=True, help="With --format kafka and --print-data-log: key and value only."
+)
 @options.kind
 @options.max_batch_bytes
 @options.fail_on
@@ -54,14 +74,19 @@ def command(**chosen: Any) -> int:
     started = time.monotonic()
     met: set[Severity] = set()
     with options.inputs(chosen) as files, renderer(chosen["format_name"], sys.stdout, _look(chosen)) as out:
-        failed = [complain(failure.error) for failure in out.show(_events(files, _what(chosen), met.add))]
-        status = options.status(bool(failed), met, chosen["fail_on"])
+        failed = False
+        for failure in out.show(_events(files, _what(chosen), met.add)):
+            failed = True
+            complain(failure.error)
+        status = options.status(failed, met, chosen["fail_on"])
         if chosen["format_name"] == "json" and not chosen["quiet"]:
             out.summary({"command": "dump", "exit_status": status, "seconds": round(time.monotonic() - started, 3)})
     return status
 
 
-def _events(files: Iterable[LogFile | SourceError], what: What, on_damage: Callable[[Severity], None]) -> Iterator[Event]:
+def _events(
+    files: Iterable[LogFile | SourceError], what: What, on_damage: Callable[[Severity], None]
+) -> Iterator[Event]:
     for file in files:
         if isinstance(file, SourceError):
             yield Failed(file)
@@ -74,9 +99,13 @@ def _check(chosen: dict[str, Any]) -> None:
         raise click.UsageError("--batches and --records exclude each other; without either both are shown")
     for name in ("deep_iteration", "print_data_log", "skip_record_metadata"):
         if chosen[name] and chosen["format_name"] != "kafka":
-            raise click.UsageError(f"--{name.replace('_', '-')} goes with --format kafka; the other formats show records unless --batches is given")
+            raise click.UsageError(
+                f"--{name.replace('_', '-')} goes with --format kafka; the other formats show records unless --batches is given"
+            )
     if chosen["format_name"] == "kafka" and (chosen["batches"] or chosen["records"]):
-        raise click.UsageError("--format kafka shows what Kafka's tool shows: batches, with --deep-iteration or --print-data-log their records too")
+        raise click.UsageError(
+            "--format kafka shows what Kafka's tool shows: batches, with --deep-iteration or --print-data-log their records too"
+        )
 
 
 def _what(chosen: dict[str, Any]) -> What:
@@ -84,7 +113,7 @@ def _what(chosen: dict[str, Any]) -> What:
     return What(
         records=chosen["deep_iteration"] or chosen["print_data_log"] if kafka else not chosen["batches"],
         offsets=chosen["offsets"] or (None, None),
-        count=chosen["count"],
+        limit=chosen["count"],
         force=chosen["force"] or kafka,
         max_bytes=chosen["max_bytes"],
         max_batch_bytes=chosen["max_batch_bytes"],

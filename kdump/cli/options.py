@@ -22,7 +22,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
-class Size(click.ParamType):
+class Size(click.ParamType[int]):
     """Bytes, with k, m or g for KiB, MiB, GiB."""
 
     name = "size"
@@ -36,12 +36,14 @@ class Size(click.ParamType):
         return int(match[1]) * _UNITS[match[2]]
 
 
-class OffsetRange(click.ParamType):
+class OffsetRange(click.ParamType[tuple[int | None, int | None]]):
     """A:B, half open; either side may be left out; N alone is N:N+1."""
 
     name = "a:b"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int | None, int | None]:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int | None, int | None]:
         if isinstance(value, tuple):
             return value
         match = re.fullmatch(r"(\d{1,19})?(:)?(\d{1,19})?", str(value))
@@ -59,23 +61,47 @@ def _severity(ctx: click.Context, param: click.Parameter, value: str) -> Severit
 
 paths = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 quiet = click.option("-q", "--quiet", is_flag=True, help="Print no summary.")
-color = click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True, help="Colours in the terminal format.")
+color = click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    help="Colours in the terminal format.",
+)
 kind = click.option(
-    "--type", "kind", type=click.Choice([kind.value for kind in Kind]), callback=lambda ctx, param, value: value and Kind(value),
+    "--type",
+    "kind",
+    type=click.Choice([kind.value for kind in Kind]),
+    callback=lambda ctx, param, value: value and Kind(value),
     help="What the files hold, where their suffix does not say it.",
 )
 max_batch_bytes = click.option(
-    "--max-batch-bytes", type=Size(), default="1g", show_default=True, metavar="SIZE",
+    "--max-batch-bytes",
+    type=Size(),
+    default="1g",
+    show_default=True,
+    metavar="SIZE",
     help="Largest batch, and largest decompressed batch, that is held in memory.",
 )
 fail_on = click.option(
-    "--fail-on", type=click.Choice(["error", "warning", "info", "never"]), default="error", show_default=True, callback=_severity,
+    "--fail-on",
+    type=click.Choice(["error", "warning", "info", "never"]),
+    default="error",
+    show_default=True,
+    callback=_severity,
     help="The least severity that makes the exit status 1.",
 )
-progress = click.option("--progress/--no-progress", default=None, help="Progress on standard error; by default only on a terminal.")
+progress = click.option(
+    "--progress/--no-progress", default=None, help="Progress on standard error; by default only on a terminal."
+)
 jobs = click.option(
-    "-j", "--jobs", type=click.IntRange(1, 1024), default=lambda: len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-    show_default="the cores", metavar="N", help="Worker processes.",
+    "-j",
+    "--jobs",
+    type=click.IntRange(1, 1024),
+    default=lambda: len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+    show_default="the cores",
+    metavar="N",
+    help="Worker processes.",
 )
 
 
@@ -86,7 +112,11 @@ def output_format(*names: str) -> Callable[[Command], Command]:
         return value or ("terminal" if sys.stdout.isatty() else "text")
 
     return click.option(
-        "--format", "format_name", type=click.Choice(names), default=None, callback=chosen,
+        "--format",
+        "format_name",
+        type=click.Choice(names),
+        default=None,
+        callback=chosen,
         help="How to print. Default: terminal on a terminal, text in a pipe.",
     )
 
@@ -107,7 +137,9 @@ def inputs(chosen: dict[str, Any]) -> Iterator[Iterable[LogFile | SourceError]]:
         shutil.copyfileobj(sys.stdin.buffer, spool, 1 << 20)
         spool.flush()
         standard_input = LogFile("-", chosen["kind"] or Kind.LOG, None, True, spool.tell(), spool.name)
-        yield (found for path in paths for found in ([standard_input] if path == "-" else discover([path], chosen["kind"])))
+        yield (
+            found for path in paths for found in ([standard_input] if path == "-" else discover([path], chosen["kind"]))
+        )
 
 
 def status(failed: bool, met: Iterable[Severity], threshold: Severity | None) -> int:

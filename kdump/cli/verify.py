@@ -27,17 +27,42 @@ def _explain(ctx: click.Context, param: click.Parameter, code: str | None) -> No
     if code not in CATALOGUE:
         raise click.UsageError(f"no finding has the code {code!r}; the codes are {', '.join(CATALOGUE)}")
     entry = CATALOGUE[code]
-    click.echo(f"{entry.code} ({entry.severity.word}): {entry.title}\n\n{entry.why}\n\nRecovery: {entry.recover}\nSource: {entry.source}")
+    click.echo(
+        f"{entry.code} ({entry.severity.word}): {entry.title}\n\n{entry.why}\n\nRecovery: {entry.recover}\nSource: {entry.source}"
+    )
     ctx.exit()
 
 
 @click.command("verify")
 @options.paths
 @click.option("--deep", is_flag=True, help="Open every record: decompress, parse, compare with the header.")
-@click.option("--select", multiple=True, metavar="CODE", help="Only findings whose code is CODE or begins with CODE/. May be given several times.")
-@click.option("--ignore", multiple=True, metavar="CODE", help="No findings whose code is CODE or begins with CODE/. May be given several times.")
-@click.option("--compacted", type=click.Choice(["yes", "no", "auto"]), default="auto", show_default=True, help="Whether a cleaner went over the log, so that missing offsets are legal.")
-@click.option("--explain", metavar="CODE", is_eager=True, expose_value=False, callback=_explain, help="Say what a finding means, and stop.")
+@click.option(
+    "--select",
+    multiple=True,
+    metavar="CODE",
+    help="Only findings whose code is CODE or begins with CODE/. May be given several times.",
+)
+@click.option(
+    "--ignore",
+    multiple=True,
+    metavar="CODE",
+    help="No findings whose code is CODE or begins with CODE/. May be given several times.",
+)
+@click.option(
+    "--compacted",
+    type=click.Choice(["yes", "no", "auto"]),
+    default="auto",
+    show_default=True,
+    help="Whether a cleaner went over the log, so that missing offsets are legal.",
+)
+@click.option(
+    "--explain",
+    metavar="CODE",
+    is_eager=True,
+    expose_value=False,
+    callback=_explain,
+    help="Say what a finding means, and stop.",
+)
 @options.fail_on
 @options.output_format("terminal", "text", "json")
 @options.kind
@@ -63,7 +88,10 @@ def command(**chosen: Any) -> int:
     Exit status: 0 nothing at or above --fail-on, 1 damage, 2 usage, 3 something could not be read.
     """
     totals = Totals(chosen)
-    with options.inputs(chosen) as found, renderer(chosen["format_name"], sys.stdout, Look(color=options.use_color(chosen["color"]))) as out:
+    with (
+        options.inputs(chosen) as found,
+        renderer(chosen["format_name"], sys.stdout, Look(color=options.use_color(chosen["color"]))) as out,
+    ):
         try:
             for report in _reports(list(found), chosen, totals):
                 for finding in totals.take(report):
@@ -75,7 +103,9 @@ def command(**chosen: Any) -> int:
     return totals.status
 
 
-def _reports(found: list[LogFile | SourceError], chosen: dict[str, Any], totals: "Totals") -> Iterator[verify.FileReport]:
+def _reports(
+    found: list[LogFile | SourceError], chosen: dict[str, Any], totals: "Totals"
+) -> Iterator[verify.FileReport]:
     files = [file for file in found if isinstance(file, LogFile)]
     for error in found:
         if isinstance(error, SourceError):
@@ -112,7 +142,9 @@ class Totals:
         if report.error is not None:
             self.fail(report.error)
             return ()
-        self._sums.update(files=1, segments=1, batches=report.batches, bytes=report.bytes, valid_bytes=report.valid_bytes)
+        self._sums.update(
+            files=1, segments=1, batches=report.batches, bytes=report.bytes, valid_bytes=report.valid_bytes
+        )
         self._records = None if self._records is None or report.records is None else self._records + report.records
         self._counts.update({key: count for key, count in report.counts.items() if self._wanted(key[0])})
         shown = [finding for finding in report.findings if self._wanted(finding.code)]
@@ -129,11 +161,16 @@ class Totals:
     def status(self) -> int:
         if self.interrupted:
             return INTERRUPTED
-        return options.status(self._failed, {severity for (_, severity), count in self._counts.items() if count}, self._chosen["fail_on"])
+        return options.status(
+            self._failed, {severity for (_, severity), count in self._counts.items() if count}, self._chosen["fail_on"]
+        )
 
     def fields(self) -> dict[str, Any]:
         """The summary, by the names of the contract."""
-        by_severity = {severity.word: sum(count for (_, its), count in self._counts.items() if its is severity) for severity in reversed(Severity)}
+        by_severity = {
+            severity.word: sum(count for (_, its), count in self._counts.items() if its is severity)
+            for severity in reversed(Severity)
+        }
         by_code: Counter[str] = Counter()
         for (code, _), count in sorted(self._counts.items()):
             by_code[code] += count

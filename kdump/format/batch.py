@@ -54,7 +54,7 @@ class Batch(NamedTuple):
     magic: int
     base_offset: int
     last_offset: int
-    count: int
+    count: int  # type: ignore[assignment]  # Kafka's word, also the name of a method of tuple
     partition_leader_epoch: int
     crc: int
     computed_crc: int
@@ -135,7 +135,11 @@ class Batch(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        return self.base_sequence if self.base_sequence == -1 else next_sequence(self.base_sequence, self.last_offset_delta)
+        return (
+            self.base_sequence
+            if self.base_sequence == -1
+            else next_sequence(self.base_sequence, self.last_offset_delta)
+        )
 
 
 def next_sequence(sequence: int, increment: int) -> int:

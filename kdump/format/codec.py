@@ -373,9 +373,9 @@ def _gzip_compress(data: Data, level: int | None) -> bytes:
     if level is not None and not 1 <= level <= 9 and level != -1:
         raise ValueError(f"gzip has no level {level}")
     stream = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, -15)
-    body = stream.compress(data) + stream.flush()
+    body: bytes = stream.compress(data) + stream.flush()
     tail = zlib.crc32(data).to_bytes(4, "little") + (len(data) & 0xFFFFFFFF).to_bytes(4, "little")
-    return b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff" + bytes(body) + tail
+    return b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff" + body + tail
 
 
 # snappy --------------------------------------------------------------------------------------------------------------
@@ -415,16 +415,14 @@ def _snappy(data: Data, magic: int, limit: int) -> tuple[Data, str | None]:
                 at = 16
                 whole = 0
                 chunks = []
-                while at < total:
+                while at < total and size > 0:
                     (size,) = _I32(view, at)
                     at += 4
                     chunk = view[at : at + size]
                     at += size
-                    if size <= 0:
-                        break
                     whole += _snappy_size(chunk)
                     chunks.append(chunk)
-                if at == total and whole <= limit:
+                if at == total and size > 0 and whole <= limit:
                     out = bytearray(whole)
                     into = memoryview(out)
                     done = 0

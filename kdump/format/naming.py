@@ -1,17 +1,17 @@
 """Names of files and directories (Kafka's LogFileUtils, Snapshots, LocalLog).
 
-    ==========================================  =====================================================================
-    name                                        what
-    ==========================================  =====================================================================
-    <20 digits>.log                             segment; the number is its base offset (any number of digits is read)
-    <20 digits>.kafka                           segment of Kafka 0.7; the number is the position of its first byte in the log
-    <20 digits>-<10 digits>.checkpoint          KRaft snapshot; end offset and epoch; .checkpoint.part while it is written
-    bootstrap.checkpoint                        KRaft bootstrap snapshot
-    ….deleted ….cleaned ….swap                  appended to a segment's name: waiting for deletion, being written, complete
-    <topic>-<partition>                         directory; the partition follows the last dash
-    <topic>_<partition>                         directory of Kafka 0.7, beside the form with a dash
-    <topic>-<partition>.<32 hex>-delete         … and -future, -stray: a partition on its way
-    ==========================================  =====================================================================
+==========================================  =====================================================================
+name                                        what
+==========================================  =====================================================================
+<20 digits>.log                             segment; the number is its base offset (any number of digits is read)
+<20 digits>.kafka                           segment of Kafka 0.7; the number is the position of its first byte in the log
+<20 digits>-<10 digits>.checkpoint          KRaft snapshot; end offset and epoch; .checkpoint.part while it is written
+bootstrap.checkpoint                        KRaft bootstrap snapshot
+….deleted ….cleaned ….swap                  appended to a segment's name: waiting for deletion, being written, complete
+<topic>-<partition>                         directory; the partition follows the last dash
+<topic>_<partition>                         directory of Kafka 0.7, beside the form with a dash
+<topic>-<partition>.<32 hex>-delete         … and -future, -stray: a partition on its way
+==========================================  =====================================================================
 """
 
 import re

@@ -338,7 +338,7 @@ cdef void validate_message(const uint8_t *entry, int64_t total, Verdict *v) noex
 cdef void validate_wrapped(const uint8_t *start, const uint8_t *end, int64_t wrapper_magic, int64_t wrapper_offset,
                            Verdict *v) noexcept nogil:
     cdef const uint8_t *p = start
-    cdef int64_t total, offset = 0, previous = 0, size, i = 0
+    cdef int64_t total, offset = 0, previous = -1, size, i = 0
     cdef Message m
     clear(v)
     while end - p >= 12:
@@ -368,7 +368,7 @@ cdef void validate_wrapped(const uint8_t *start, const uint8_t *end, int64_t wra
             v.inner_magic += 1
         if m.magic == 1 and m.timestamp > v.max_timestamp:
             v.max_timestamp = m.timestamp
-        if i > 0 and offset <= previous and v.delta_record < 0:
+        if offset <= previous and v.delta_record < 0:
             v.delta_record = i
             v.delta_offset = offset
         previous = offset

@@ -1,5 +1,6 @@
-from typing_extensions import Buffer
 from typing import Any
+
+from typing_extensions import Buffer
 
 BATCH_COLUMNS: tuple[str, ...]
 SUSPECTS: tuple[str, ...]

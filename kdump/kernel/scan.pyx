@@ -110,6 +110,7 @@ cdef struct State:
     int64_t segment_base     # -1: not known
     int64_t known_last       # last offset of the last valid batch
     int64_t known_epoch
+    int64_t broken           # times that bytes were no valid batch
     bint has_last
     bint linked              # the batch before was valid, so offsets and epochs can be compared
     bint deep
@@ -170,12 +171,12 @@ cdef inline int64_t judge_batch(Verdict *v, int64_t count, int64_t max_timestamp
 cdef inline int64_t judge_messages(Verdict *v, int64_t timestamp, bint timed) noexcept nogil:
     """The suspect bits of a message, or of the messages inside a wrapper."""
     cdef int64_t bits = 0
+    if v.status:
+        return S_WRAPPER if v.status >= WRAPPER_STATUS else S_STRUCTURE
     if v.inner_crc >= 0:
         bits |= S_INNER_CRC
     if v.trailing >= 0:
         bits |= S_TRAILING
-    if v.status:
-        return bits | (S_WRAPPER if v.status >= WRAPPER_STATUS else S_STRUCTURE)
     if v.partial:
         bits |= S_PARTIAL
     if v.delta_record >= 0:
@@ -317,6 +318,7 @@ cdef class Scanner:
                 row[STATUS_AT] = self.s.max_batch_bytes
             self.count = 1
             self.s.linked = False
+            self.s.broken += 1
         finally:
             PyBuffer_Release(&view)
 
@@ -330,6 +332,7 @@ cdef class Scanner:
     def unlink(self):
         """After bytes that are no batch: the next one has no neighbour."""
         self.s.linked = False
+        self.s.broken += 1
 
     cdef void batch_row(self, int64_t *row, const uint8_t *p, int64_t total, int64_t position, uint32_t computed) noexcept nogil:
         cdef int i
@@ -438,9 +441,9 @@ cdef class Scanner:
             if epoch >= 0:
                 s.known_epoch = epoch
         bits |= self.place(first, last, position, True, epoch)
-        if count != delta + 1:
-            if count > delta + 1:
-                bits |= S_COUNT
+        if count > delta + 1:
+            bits |= S_COUNT
+        elif count < delta + 1:
             s.compacted = True
         if count <= 0 and (count < 0 or total > HEADER):
             bits |= S_COUNT
@@ -557,7 +560,7 @@ cdef class Scanner:
                 give(row, &v)
                 self.s.records += v.records
                 self.s.unopened -= 1
-                if v.inner_magic:
+                if v.inner_magic and not v.status:
                     if self.s.inner_magic == 0:
                         self.s.inner_magic_position = row[POSITION]
                     self.s.inner_magic += v.inner_magic

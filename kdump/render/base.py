@@ -118,13 +118,13 @@ class Renderer(ABC):
         if not isinstance(error, BrokenPipeError):
             self.close()
 
-    def begin(self, path: Path, size: int | None = None, read: Read | None = None) -> None:
+    def begin(self, path: Path, size: int | None = None, read: Read | None = None) -> None:  # noqa: B027  # not every format shows it
         """A file of `size` bytes begins: what follows up to `end` is in it.
 
         `read(position, size)` gives its bytes until then; it is given where every batch of the file is going to be shown.
         """
 
-    def end(self, path: Path, size: int, *, whole: bool = True) -> None:
+    def end(self, path: Path, size: int, *, whole: bool = True) -> None:  # noqa: B027
         """The file that began ends; `size` is its length in bytes, `whole` whether everything in it was shown."""
 
     @abstractmethod
@@ -200,6 +200,11 @@ def gap_reason(gap: Gap | Foreign | Unsearched) -> str:
     return "length" if gap.headed else "zeros" if gap.zeros else "bytes"
 
 
+def hides_batch(options: Options, damage: str | None) -> bool:
+    """Whether only records are wanted; a damaged batch is shown all the same, since its records are missing."""
+    return options.records_only and damage is None
+
+
 def crc_state(batch: Batch, damage: str | None) -> bool | None:
     """Whether the checksum of a batch is right; None for a batch above the limit of size, which nobody computed."""
     return None if damage == "batch/limit" and not batch.crc_ok else batch.crc_ok
@@ -224,7 +229,7 @@ _ESCAPES.update({point: _ESCAPES[point] for point in range(0x100)})
 
 
 def printable(text: str) -> str:
-    """The text with everything unprintable escaped (`\\n`, `\\x1b`, `\\u202e`); a space is the only blank left."""
+    r"""The text with everything unprintable escaped (`\n`, `\x1b`, `\u202e`); a space is the only blank left."""
     if text.isprintable():
         return text
     # the three that ordinary text has, at the speed of replace

@@ -26,7 +26,7 @@ from typing import IO, TYPE_CHECKING, Any
 from kdump.format import control
 from kdump.format.batch import NULL
 from kdump.render import base
-from kdump.render.base import Options, Path, crc_state, gap_reason
+from kdump.render.base import Options, Path, crc_state, gap_reason, hides_batch
 
 if TYPE_CHECKING:
     from kdump.findings import Finding
@@ -217,7 +217,8 @@ class Renderer(base.Renderer):
         return self._path_json
 
     def batch(self, path: Path, batch: Batch, damage: str | None = None) -> None:
-        self.out.write(batch_line(self._name(path), batch, damage))
+        if not hides_batch(self.options, damage):
+            self.out.write(batch_line(self._name(path), batch, damage))
 
     def records(
         self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: Iterable[Record]

@@ -21,6 +21,8 @@ Lines, in the order of the tool:
   `verify` reports it. Gaps, tails and findings have no line.
 """
 
+# the methods of all formats have one signature
+
 from __future__ import annotations
 
 import os
@@ -272,10 +274,7 @@ def control_text(key: bytes | None, value: bytes | None, text: Callable[[bytes],
                 ",".join(f'{{"voterId":{voter.voter_id}{directory}}}' for voter in side)
                 for side in (decoded.voters, decoded.granting_voters)
             )
-            return (
-                f' LeaderChange: {{"version":{decoded.version},"leaderId":{decoded.leader_id},"voters":[{voters}],'
-                f'"grantingVoters":[{granting}]}}'
-            )
+            return f' LeaderChange: {{"version":{decoded.version},"leaderId":{decoded.leader_id},"voters":[{voters}],"grantingVoters":[{granting}]}}'
         case control.SnapshotHeader():
             timestamp = decoded.last_contained_log_timestamp
             return f' SnapshotHeader {{"version":{decoded.version},"lastContainedLogTimestamp":{timestamp}}}'
@@ -345,10 +344,7 @@ def _producer_line(fields: Mapping[str, Any]) -> str:
     if fields["last_offset"] >= 0:
         last, delta = fields["last_sequence"], fields["offset_delta"]
         first_sequence = _wrapped(_INT_MAX - (delta - last) + 1 if last < delta else last - delta, 32)
-        line += (
-            f" firstSequence: {first_sequence} lastSequence: {last} lastOffset: {fields['last_offset']}"
-            f" offsetDelta: {delta} timestamp: {fields['timestamp']}"
-        )
+        line += f" firstSequence: {first_sequence} lastSequence: {last} lastOffset: {fields['last_offset']} offsetDelta: {delta} timestamp: {fields['timestamp']}"
     return line + "\n"
 
 

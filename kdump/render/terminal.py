@@ -5,6 +5,8 @@ terminal: the format `text` has all of it. Findings are kept and shown at the en
 text from a file or a file name passes through `printable` and is never read as markup.
 """
 
+# the methods of all formats have one signature
+
 from __future__ import annotations
 
 import codecs

@@ -12,11 +12,11 @@
 
 (a batch is one line, broken here to fit). The words of a line stand in this order:
 
-* batch: `DAMAGED=code` (only for one that is not to be believed, or whose records do not parse to the end), `position`, `size` (bytes), `offsets` (base..last; only
-  `offset` for a wrapper of magic 0 or 1, whose messages are not opened), `count`, `magic`, `codec`, `crc` and `ok`, `WRONG`
-  or `unproved`, `epoch` (of the leader), the timestamp type with the largest timestamp as a time, `max_timestamp`, and where
-  there are any: `producer` (id/epoch), `sequences` (base..last), `transactional`, `control`, `delete_horizon` (a time) and
-  `delete_horizon_ms`.
+* batch: `DAMAGED=code` (only for one that is not to be believed, or whose records cannot be read to the end), `position`,
+  `size` (bytes), `offsets` (base..last; only `offset` for a wrapper of magic 0 or 1, whose messages are not opened), `count`,
+  `magic`, `codec`, `crc` and `ok`, `WRONG` or `unproved`, `epoch` (of the leader), the timestamp type with the largest
+  timestamp as a time, `max_timestamp`, and where there are any: `producer` (id/epoch), `sequences` (base..last),
+  `transactional`, `control`, `delete_horizon` (a time) and `delete_horizon_ms`.
 * record: `offset`, `time`, `timestamp`, `key`, `value`, and where there are any: `headers`, `sequence`, `control` (the type of
   a control record with what it says in parentheses), `crc=WRONG` (of a message of magic 0 or 1).
 
@@ -25,6 +25,8 @@ quotes; quotes, backslashes and everything unprintable (control characters, term
 direction of text) are escaped. Other bytes are `0x` and hexadecimal digits. Null is `null`, empty is `""`. File names are
 escaped in the same way, without quotes.
 """
+
+# the methods of all formats have one signature
 
 from __future__ import annotations
 
@@ -98,10 +100,7 @@ def record_lines(batch: Batch, records: Iterable[Record], mode: str = "auto") ->
             time = iso_time(timestamp)
             if timestamp >= 0 and time != "-":
                 second_ms, second = timestamp - timestamp % 1000, time[:-5]
-        line = (
-            f"  record offset={record.offset} time={time} timestamp={timestamp}"
-            f" key={bytes_text(record.key, mode)} value={bytes_text(record.value, mode)}"
-        )
+        line = f"  record offset={record.offset} time={time} timestamp={timestamp} key={bytes_text(record.key, mode)} value={bytes_text(record.value, mode)}"
         if record.headers:
             held = ",".join([f"{bytes_text(key, mode)}={bytes_text(value, mode)}" for key, value in record.headers])
             line += f" headers=[{held}]"
@@ -171,10 +170,7 @@ def _word(value: object, mode: str) -> str:
 
 def finding_line(finding: Finding) -> str:
     """`path:position: severity code: sentence`, without a line end."""
-    return (
-        f"{path_text(finding.path)}:{finding.position}: {finding.severity.word} {finding.code}:"
-        f" {printable(finding.message)}"
-    )
+    return f"{path_text(finding.path)}:{finding.position}: {finding.severity.word} {finding.code}: {printable(finding.message)}"
 
 
 class Renderer(base.Renderer):

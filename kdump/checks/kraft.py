@@ -1,0 +1,44 @@
+"""What a KRaft snapshot must begin and end with (KIP-630; RecordsSnapshotReader)."""
+
+from collections.abc import Iterator, Mapping
+
+from kdump.findings import Finding, found
+from kdump.format import control
+from kdump.records import open_batch, records
+from kdump.segment import MAX_BATCH_BYTES, BatchChunk, Walk
+from kdump.source import Source
+
+
+def snapshot(path: str, source: Source, seen: Mapping[str, int]) -> Iterator[Finding]:
+    """The rules of a `.checkpoint` file whose walk has `seen` these positions; an end that is damaged already is left alone."""
+    if source.size == 0:
+        yield found("kraft/snapshot-header", path, 0, 0)
+        yield found("kraft/snapshot-footer", path, 0, 0)
+        return
+    if seen["first_position"] == 0:
+        yield from _rule("kraft/snapshot-header", path, source, 0, 0, control.ControlType.SNAPSHOT_HEADER)
+    if seen["last_position"] >= 0 and seen["linked"]:
+        yield from _rule(
+            "kraft/snapshot-footer", path, source, seen["last_position"], -1, control.ControlType.SNAPSHOT_FOOTER
+        )
+
+
+def _rule(code: str, path: str, source: Source, position: int, which: int, wanted: int) -> Iterator[Finding]:
+    walk = Walk(source, start=position, carry=(0, False, -1, False), everything=True, rows=1)
+    for chunk in walk:
+        if not isinstance(chunk, BatchChunk):
+            return
+        batch = chunk.row(0)
+        if which == -1 and position + batch.size != source.size:
+            return
+        inside = list(records(batch, open_batch(batch, chunk.body(batch), MAX_BATCH_BYTES))) if batch.control else []
+        if not inside or _type(inside[which].key) != wanted:
+            yield found(code, path, position, batch.size, offset=batch.base_offset)
+        return
+
+
+def _type(key: bytes | None) -> int | None:
+    try:
+        return control.decode_key(key).type
+    except ValueError:
+        return None
