@@ -14,7 +14,8 @@ from kdump.format.record import Record
 from kdump.kernel.scan import SUSPECTS
 from kdump.partition import LogFile
 from kdump.records import open_batch, records
-from kdump.segment import MAX_BATCH_BYTES, BatchChunk, Foreign, Gap, Shrunk, Tail, Unsearched, Walk
+from kdump.segment import MAX_BATCH_BYTES, BatchChunk, Foreign, Gap, Shrunk, Tail, Unsearched
+from kdump.segment07 import walk_of
 from kdump.source import Source
 
 # The bits of a batch of which nothing is to be believed.
@@ -65,29 +66,49 @@ class Failed(NamedTuple):
 Event = Begin | Shown | Gap | Foreign | Unsearched | Tail | Shrunk | End | Failed
 
 
-def dump(files: Iterable[LogFile], options: Options, on_damage: Callable[[Severity], None]) -> Iterator[Event]:
+class _Budget:
+    """How many more records or batches may be shown; None is no end."""
+
+    def __init__(self, left: int | None) -> None:
+        self.left = left
+
+    def take(self, count: int) -> None:
+        if self.left is not None:
+            self.left -= count
+
+    @property
+    def spent(self) -> bool:
+        return self.left is not None and self.left <= 0
+
+
+def dump(
+    files: Iterable[LogFile | SourceError], options: Options, on_damage: Callable[[Severity], None]
+) -> Iterator[Event]:
     """The content of the files. `on_damage` is told how bad what was met on the way is; verify says more."""
-    left = [options.limit]
+    budget = _Budget(options.limit)
     for file in files:
-        if left[0] == 0:
+        if budget.spent:
             return
+        if isinstance(file, SourceError):
+            yield Failed(file)
+            continue
         try:
             with file.open() as source:
-                yield from dump_source(source, file, options, on_damage, left)
+                yield from _dump_source(source, file, options, on_damage, budget)
         except SourceError as error:
             yield Failed(error)
 
 
-def dump_source(
-    source: Source, file: LogFile, options: Options, on_damage: Callable[[Severity], None], left: list[int | None]
+def _dump_source(
+    source: Source, file: LogFile, options: Options, on_damage: Callable[[Severity], None], budget: _Budget
 ) -> Iterator[Event]:
-    """`dump` of an open source; `left` holds how many more batches or records may be shown."""
-
     def read(position: int, size: int) -> bytes:
         buffer = bytearray(max(0, min(size, source.size - position)))
         return bytes(buffer[: source.readinto(position, memoryview(buffer))])
 
-    walk = Walk(
+    everything = options.offsets == (None, None)
+    walk = walk_of(
+        file.kind,
         source,
         base_offset=file.base_offset,
         stop=options.max_bytes,
@@ -97,25 +118,24 @@ def dump_source(
     )
     yield Begin(file, naming.topic_partition_of_file(file.path), read)
     for item in walk:
-        if isinstance(item, BatchChunk):
-            for batch in item.rows():
-                if batch.suspect:
-                    for finding in checks.explain(file.path, batch, file.base_offset):
-                        on_damage(finding.severity)
-                if not _wanted(batch, options):
-                    continue
-                shown = _show(item, batch, options, left)
-                if shown.damage is not None:
-                    on_damage(CATALOGUE[shown.damage].severity)
-                yield shown
-                if left[0] == 0:
-                    yield End(file, source.size, False)
-                    return
-        else:
-            on_damage(framing.other(file.path, item, file.newest).severity)
-            if options.offsets == (None, None):
+        if not isinstance(item, BatchChunk):
+            on_damage(framing.other(file.path, item, file.preallocated).severity)
+            if everything:
                 yield item
-    yield End(file, source.size, options.offsets == (None, None) and options.max_bytes is None)
+            continue
+        for batch in item.rows():
+            for finding in checks.explain(file.path, batch, file.base_offset) if batch.suspect else ():
+                on_damage(finding.severity)
+            if not _wanted(batch, options):
+                continue
+            shown = _show(item, batch, options, budget)
+            if shown.damage is not None:
+                on_damage(CATALOGUE[shown.damage].severity)
+            yield shown
+            if budget.spent:
+                yield End(file, source.size, False)
+                return
+    yield End(file, source.size, everything)
 
 
 def _wanted(batch: Batch, options: Options) -> bool:
@@ -125,14 +145,18 @@ def _wanted(batch: Batch, options: Options) -> bool:
     return stop is None or batch.base_offset < stop or batch.base_offset == NULL
 
 
-def _show(chunk: BatchChunk, batch: Batch, options: Options, left: list[int | None]) -> Shown:
+def _show(chunk: BatchChunk, batch: Batch, options: Options, budget: _Budget) -> Shown:
     damage = next((code for bit, code in _DAMAGED.items() if batch.suspect & bit), None)
     if not options.records:
-        _take(left, 1)
+        budget.take(1)
         return Shown(batch, damage, ())
     if damage is not None and not options.force:
         return Shown(batch, damage, ())
     opened = open_batch(batch, chunk.body(batch), options.max_batch_bytes)
+    if batch.is_wrapper and opened.problem is None:
+        # Only the messages inside know where a wrapper begins and how many it holds.
+        base_offset = opened.first_offset if batch.base_offset == NULL else batch.base_offset
+        batch = batch._replace(base_offset=base_offset, count=opened.records)
     found = records(batch, opened)
     if options.offsets != (None, None):
         first, stop = options.offsets
@@ -141,13 +165,8 @@ def _show(chunk: BatchChunk, batch: Batch, options: Options, left: list[int | No
             for record in found
             if (first is None or record.offset >= first) and (stop is None or record.offset < stop)
         )
-    if left[0] is not None:
-        some = list(islice(found, left[0]))
-        _take(left, len(some))
-        return Shown(batch, damage or opened.problem, some)
+    if budget.left is not None:
+        some = list(islice(found, budget.left))
+        budget.take(len(some))
+        found = iter(some)
     return Shown(batch, damage or opened.problem, found)
-
-
-def _take(left: list[int | None], count: int) -> None:
-    if left[0] is not None:
-        left[0] -= count

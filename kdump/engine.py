@@ -1,7 +1,5 @@
 """Engines map a function over tasks and hand the results back in order: one after another, or on several processes."""
 
-import multiprocessing
-import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -36,6 +34,7 @@ class Processes:
         self.slots = slots
 
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
+        import multiprocessing  # 10 ms that one process does not need
         from concurrent.futures import Future, ProcessPoolExecutor
 
         # fork is the quickest start and safe as long as this process has one thread; macOS system libraries start their own.
@@ -61,5 +60,7 @@ class Processes:
 
 
 def _ignore_interrupt() -> None:
+    import signal
+
     # The parent is interrupted too and ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

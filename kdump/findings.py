@@ -1,7 +1,6 @@
-"""What can be wrong: Finding, its catalogue, and the report that counts them."""
+"""What can be wrong: Finding, and the catalogue of all codes."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final
@@ -71,32 +70,6 @@ KEPT: Final = 1000
 """How many findings of one code and file are kept; the counts stay exact."""
 
 
-class Report:
-    """Findings in log order with their counts: the first KEPT of each code and file, and how many there were of each code and severity."""
-
-    def __init__(self) -> None:
-        self.findings: list[Finding] = []
-        self.by_code: Counter[str] = Counter()
-        self.by_severity: Counter[Severity] = Counter()
-        self.dropped = 0
-
-    def add(self, findings: Iterable[Finding]) -> None:
-        for finding in findings:
-            self.findings.append(finding)
-            self.by_code[finding.code] += 1
-            self.by_severity[finding.severity] += 1
-
-    def add_dropped(self, code: str, severity: Severity, count: int) -> None:
-        """Count findings that were seen but not kept."""
-        self.by_code[code] += count
-        self.by_severity[severity] += count
-        self.dropped += count
-
-    @property
-    def worst(self) -> Severity | None:
-        return max((severity for severity, count in self.by_severity.items() if count), default=None)
-
-
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 _CUT = "--truncate cuts the log at this batch, as a broker's recovery does; --salvage leaves it out and keeps what follows."
 _KEPT = "Nothing: a broker keeps it, and so does --truncate. --salvage keeps it."
@@ -125,7 +98,7 @@ _ENTRIES = (
         "batch/magic",
         _E,
         "Magic that no Kafka release writes",
-        "the batch has magic {magic}; its checksum is right for magic 2",
+        "the batch has magic {magic}; its checksum is right for magic {like}",
         "The magic byte lies outside the checksum. A broker's recovery takes any magic above 1 for 2 and notices nothing; consumers refuse the batch.",
         _CUT,
         "FileLogInputStream.nextBatch, ByteBufferLogInputStream.nextBatch",

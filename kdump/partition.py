@@ -3,7 +3,7 @@
 import glob
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import NamedTuple
 
 from kdump.errors import SourceError
@@ -23,18 +23,25 @@ class LogFile(NamedTuple):
     read_from: str | None = None
     """Where the bytes lie, when not at `path`."""
 
+    @property
+    def preallocated(self) -> bool:
+        """Whether zeros at its end can be room that a broker took in advance: in the newest segment, but never in 0.7."""
+        return self.newest and self.kind is not Kind.KAFKA07
+
     def open(self) -> FileSource:
         """The bytes. Raises SourceError."""
         return FileSource(self.read_from or self.path)
 
 
-def discover(paths: Iterable[str], kind: Kind | None = None) -> Iterator[LogFile | SourceError]:
+def discover(
+    paths: Iterable[str], kind: Kind | None = None, seen: set[tuple[int, int]] | None = None
+) -> Iterator[LogFile | SourceError]:
     """The log files that the paths name, in natural order, each once; what cannot be read comes as an error in its place.
 
     A file named directly is read whatever its name; `kind` says what it is when the name does not. Below directories only known suffixes count.
-    Symbolic links are followed, each directory is entered once.
+    Symbolic links are followed, each directory is entered once. `seen` holds device and inode of what earlier calls gave.
     """
-    seen: set[tuple[int, int]] = set()
+    seen = set() if seen is None else seen
     for path in paths:
         for found in _expand(path):
             try:
@@ -45,7 +52,8 @@ def discover(paths: Iterable[str], kind: Kind | None = None) -> Iterator[LogFile
                 )
                 continue
             if os.path.isdir(found):
-                yield from _below(found, seen)
+                if not (yield from _below(found, seen)):
+                    yield SourceError(f"{found}: no log files here")
             elif (status.st_dev, status.st_ino) not in seen:
                 seen.add((status.st_dev, status.st_ino))
                 yield _file(found, kind or naming.kind_of(found) or Kind.LOG, status.st_size)
@@ -57,29 +65,35 @@ def _expand(path: str) -> list[str]:
     return [path]
 
 
-def _below(directory: str, seen: set[tuple[int, int]]) -> Iterator[LogFile | SourceError]:
+def _below(directory: str, seen: set[tuple[int, int]]) -> Generator[LogFile | SourceError, None, bool]:
+    """What lies below, without what was `seen` before; whether there was anything to be read or to complain of."""
     status = os.stat(directory)
     if (status.st_dev, status.st_ino) in seen:
-        return
+        return True
     seen.add((status.st_dev, status.st_ino))
     try:
         names = sorted(os.listdir(directory), key=natural)
     except OSError as error:
         yield SourceError(f"{directory}: {(error.strerror or str(error)).lower()}")
-        return
+        return True
+    some = False
     for name in names:
         path = os.path.join(directory, name)
         try:
             status = os.stat(path)
         except OSError as error:
             if naming.kind_of(name) is not None:
+                some = True
                 yield SourceError(f"{path}: {(error.strerror or str(error)).lower()}")
             continue
         if os.path.isdir(path):
-            yield from _below(path, seen)
-        elif (kind := naming.kind_of(name)) is not None and (status.st_dev, status.st_ino) not in seen:
-            seen.add((status.st_dev, status.st_ino))
-            yield _file(path, kind, status.st_size)
+            some |= yield from _below(path, seen)
+        elif (kind := naming.kind_of(name)) is not None and naming.plain_name(name) == name:
+            some = True
+            if (status.st_dev, status.st_ino) not in seen:
+                seen.add((status.st_dev, status.st_ino))
+                yield _file(path, kind, status.st_size)
+    return some
 
 
 def _file(path: str, kind: Kind, size: int) -> LogFile:
@@ -95,7 +109,7 @@ def _is_newest(path: str, kind: Kind, base: int | None) -> bool:
         names = os.listdir(os.path.dirname(path) or ".")
     except OSError:
         return True
-    suffix = "." + kind
+    suffix = naming.suffix_of(kind)
     return all(
         (other := naming.base_offset_of(name)) is None or other <= base for name in names if name.endswith(suffix)
     )

@@ -1,15 +1,18 @@
 """The records of one batch as values: decompressed, laid out by the kernel, cut into keys and values."""
 
+from array import array
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from kdump.format import codec
-from kdump.format.batch import Batch, next_sequence
+from kdump.format.batch import NULL, Batch, next_sequence
+from kdump.format.kafka07 import Message
 from kdump.format.record import Record
 from kdump.kernel.records import HEADER_COLUMNS, RECORD_COLUMNS, STATUSES, decode, decode_messages
 
 _WIDTH = len(RECORD_COLUMNS)
 _HEADER_WIDTH = len(HEADER_COLUMNS)
+_OFFSET = RECORD_COLUMNS.index("offset")
 _WRAPPER = STATUSES.index("wrapper-size")
 
 
@@ -24,12 +27,24 @@ class Opened(NamedTuple):
     headers: memoryview
     problem: str | None
 
+    @property
+    def records(self) -> int:
+        """How many there are."""
+        return len(self.rows) // _WIDTH
+
+    @property
+    def first_offset(self) -> int:
+        """The offset of the first one, NULL without any."""
+        return int(self.rows[_OFFSET]) if self.rows else NULL
+
 
 _NOTHING = memoryview(b"").cast("q")
 
 
 def open_batch(batch: Batch, body: bytes | memoryview, max_bytes: int) -> Opened:
     """Decompress and lay out the records of a batch, at most `max_bytes` of them. `body` is the whole batch with its header."""
+    if isinstance(batch, Message):
+        return _open_07(batch, body, max_bytes)
     if batch.is_legacy:
         return _open_message(batch, body, max_bytes)
     payload: bytes | bytearray | memoryview = body[batch.payload_at :]
@@ -58,6 +73,8 @@ def _open_message(batch: Batch, body: bytes | memoryview, max_bytes: int) -> Ope
     fields = memoryview(shell).cast("q")
     if status or not fields:
         return Opened(b"", _NOTHING, _NOTHING, "record/structure")
+    if batch.codec > 3:  # zstd came with magic 2; Kafka refuses it here before it looks at the data
+        return Opened(b"", _NOTHING, _NOTHING, "batch/codec")
     at, size = fields[RECORD_COLUMNS.index("value_at")], fields[RECORD_COLUMNS.index("value_size")]
     if size <= 0:
         return Opened(b"", _NOTHING, _NOTHING, "legacy/wrapper")
@@ -72,10 +89,21 @@ def _open_message(batch: Batch, body: bytes | memoryview, max_bytes: int) -> Ope
     return Opened(payload, memoryview(rows).cast("q"), _NOTHING, problem)
 
 
+def _open_07(batch: Message, body: bytes | memoryview, max_bytes: int) -> Opened:
+    if batch.codec:
+        from kdump.records07 import unwrap
+
+        inside = unwrap(batch, body, max_bytes, keep=True)
+        return Opened(inside.payload, memoryview(inside.rows).cast("q"), _NOTHING, inside.problem)
+    value_at, value_size, crcs = batch.payload_at, batch.payload_size, (batch.crc, batch.computed_crc)
+    row = array("q", (0, batch.size, batch.base_offset, -1, 0, -1, value_at, value_size, 0, 0, batch.magic, *crcs, batch.attributes))
+    return Opened(body, memoryview(row), _NOTHING, None)
+
+
 def records(batch: Batch, opened: Opened) -> Iterator[Record]:
     """The records one by one."""
     payload, headers, rows = memoryview(opened.payload), opened.headers, opened.rows
-    numbered = batch.base_sequence != -1
+    numbered = batch.base_sequence >= 0
     for index in range(0, len(rows), _WIDTH):
         at, size, offset, timestamp, key_at, key_size, value_at, value_size, header, count, magic, crc, computed, _ = (
             rows[index : index + _WIDTH]

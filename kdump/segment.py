@@ -10,9 +10,9 @@ Damage never ends the walk. At bytes that are no valid batch it goes on
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
-from kdump.format.batch import LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC, Batch
+from kdump.format.batch import CODEC_MASK, CONTROL, LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC, Batch
 from kdump.kernel import crc
 from kdump.kernel.scan import (
     BATCH_COLUMNS,
@@ -25,6 +25,7 @@ from kdump.kernel.scan import (
     is_zero,
     stored,
 )
+from kdump.kernel.scan07 import Scanner07
 from kdump.source import Source
 
 BUFFER_BYTES = 512 << 10  # stays in the second-level cache from read to proof; larger ones are slower
@@ -97,7 +98,7 @@ class BatchChunk(NamedTuple):
     damaged: bool
 
     def row(self, index: int) -> Batch:
-        return Batch._make(self.walk.scanner.rows[index * _WIDTH : (index + 1) * _WIDTH].tolist())
+        return self.walk.row_type._make(self.walk.scanner.rows[index * _WIDTH : (index + 1) * _WIDTH].tolist())
 
     def rows(self) -> Iterator[Batch]:
         return (self.row(index) for index in range(self.batches))
@@ -110,7 +111,9 @@ class BatchChunk(NamedTuple):
 Item = BatchChunk | Gap | Foreign | Unsearched | Tail | Shrunk
 
 
-class _Frame(NamedTuple):
+class Frame(NamedTuple):
+    """What stands at a position; `kind` is an index into kdump.kernel.scan.FRAMES, `total` the bytes that it claims."""
+
     kind: int
     total: int
     plausible: bool
@@ -126,6 +129,12 @@ class Walk:
     batches and those that have to be opened. Afterwards `position` is where the walk ended: the first batch at or after `stop`, or the end.
     """
 
+    # What another format has in their place (kdump.segment07).
+    scanner_type: ClassVar[type[Scanner] | type[Scanner07]] = Scanner
+    row_type: ClassVar[type[Batch]] = Batch
+    up_to_magic: ClassVar[int] = UP_TO_MAGIC
+    header_bytes: ClassVar[int] = HEADER_BYTES
+
     def __init__(
         self,
         source: Source,
@@ -140,7 +149,7 @@ class Walk:
         rows: int = 256,
     ) -> None:
         self.source = source
-        self.scanner = Scanner(
+        self.scanner: Scanner | Scanner07 = self.scanner_type(
             -1 if base_offset is None else base_offset,
             deep=deep,
             everything=everything,
@@ -160,13 +169,13 @@ class Walk:
         self._zeros_from: int | None = None
 
     def __iter__(self) -> Iterator[Item]:
-        need = UP_TO_MAGIC
+        need = self.up_to_magic
         while self.position < self._stop:
             at = self._load(self.position, min(need, self._end - self.position))
             if self._filled - at < min(need, self._end - self.position):
                 yield self._shrink(self._origin + self._filled)
                 continue
-            need = UP_TO_MAGIC
+            need = self.up_to_magic
             reason = self.scanner.scan(self._window, at, self._filled, self.position, self._stop, self._end)
             self.position += self.scanner.stop - at
             if self.scanner.count:
@@ -175,7 +184,7 @@ class Walk:
                 need = self.scanner.need
                 if need > len(self._window):
                     yield from self._large(need)
-                    need = UP_TO_MAGIC
+                    need = self.up_to_magic
             elif reason == SCAN_STOPPED:
                 return
             elif reason != SCAN_FULL:
@@ -225,26 +234,31 @@ class Walk:
         frame = self._frame(self.position)
         if frame.kind != _VALID:
             yield from self._damage(frame)
-        elif self._opens:
+        elif self._opens or self._plain_control(self.position):
             at = self._load(self.position, total)
             if self._filled - at < total:
                 yield self._shrink(self._origin + self._filled)
         else:
-            at = self._load(self.position, HEADER_BYTES)
+            at = self._load(self.position, self.header_bytes)
             self.scanner.skip_body(self._window, at, self.position, frame.computed)
             if self.scanner.count:
                 yield BatchChunk(self, self.scanner.count, False)
             self.position += total
 
+    def _plain_control(self, position: int) -> bool:
+        """Whether the batch there is an uncompressed control batch, whose records are always looked at."""
+        at = self._load(position, HEADER_BYTES)
+        return self._window[at + UP_TO_MAGIC - 1] == 2 and self._window[at + 22] & (CONTROL | CODEC_MASK) == CONTROL
+
     # ---- what stands at a position
 
-    def _frame(self, position: int) -> _Frame:
+    def _frame(self, position: int) -> Frame:
         left = self._end - position
         if left < UP_TO_MAGIC:
-            return _Frame(_END if left <= 0 else _SHORT, 0, False, 0, 0, 0)
+            return Frame(_END if left <= 0 else _SHORT, 0, False, 0, 0, 0)
         at = self._load(position, min(HEADER_BYTES, left))
         if self._filled - at < UP_TO_MAGIC:
-            return _Frame(_SHORT, 0, False, 0, 0, 0)
+            return Frame(_SHORT, 0, False, 0, 0, 0)
         total, plausible, offset, epoch, possible = self.scanner.look(self._window, at, left)
         magic = self._window[at + UP_TO_MAGIC - 1]
         kind, computed = _VALID, 0
@@ -258,7 +272,7 @@ class Walk:
             expected, begin = stored(self._window, at)
             computed = self._checksum(position, begin, total, magic < 2)
             kind = _CRC if computed != expected else _MAGIC if magic > 2 else _VALID
-        return _Frame(kind, total, plausible, offset, _ANY_EPOCH if magic < 2 else epoch, computed)
+        return Frame(kind, total, plausible, offset, _ANY_EPOCH if magic < 2 else epoch, computed)
 
     def _checksum(self, position: int, begin: int, total: int, legacy: bool) -> int:
         update = crc.crc32 if legacy else crc.crc32c
@@ -298,23 +312,23 @@ class Walk:
         return True
 
     def _tail_like(self, position: int) -> bool:
-        if self._end - position < UP_TO_MAGIC or self._zeros(position):
+        if self._end - position < self.up_to_magic or self._zeros(position):
             return True
         frame = self._frame(position)
         return frame.kind == _OVERRUN and frame.plausible
 
     # ---- bytes that are no valid batch
 
-    def _damage(self, frame: _Frame | None = None) -> Iterator[Item]:
+    def _damage(self, frame: Frame | None = None) -> Iterator[Item]:
         start = self.position
         first = frame or self._frame(start)
-        chain: list[tuple[int, _Frame]] = []
+        chain: list[tuple[int, Frame]] = []
         frame, position = first, start
         while self._steps_over(frame, position) and len(chain) <= STEPS:
             chain.append((position, frame))
             position += frame.total
             frame = self._frame(position)
-        if chain and ((frame.kind == _VALID and self._above_last(frame.offset)) or self._tail_like(position)):
+        if chain and self._leads_on(frame, position):
             for place, bad in chain:
                 if bad.kind in _FILLS:
                     yield self._damaged(place, bad)
@@ -344,17 +358,21 @@ class Walk:
         self.position = end
         yield from sorted(items, key=lambda item: item.position)
 
-    def _steps_over(self, frame: _Frame, position: int) -> bool:
+    def _leads_on(self, frame: Frame, position: int) -> bool:
+        """Whether the log goes on, or ends, with the frame behind damaged ones."""
+        return (frame.kind == _VALID and self._above_last(frame.offset)) or self._tail_like(position)
+
+    def _steps_over(self, frame: Frame, position: int) -> bool:
         """Whether the frame's length can be followed: it fills its bytes, or is only too short for its magic (which one flipped bit can change)."""
         if frame.kind == _LENGTH:
             return LOG_OVERHEAD + MINIMUM_SIZE[0] <= frame.total <= self._end - position
         return frame.kind in _FILLS
 
-    def _damaged(self, position: int, frame: _Frame) -> BatchChunk:
-        at = self._load(position, min(HEADER_BYTES, frame.total))
-        header = self._window[at : at + HEADER_BYTES]
-        if len(header) < HEADER_BYTES:  # a short message at the very end, or a file that has shrunk
-            header = memoryview(bytes(header).ljust(HEADER_BYTES, b"\0"))
+    def _damaged(self, position: int, frame: Frame) -> BatchChunk:
+        at = self._load(position, min(self.header_bytes, frame.total))
+        header = self._window[at : at + self.header_bytes]
+        if len(header) < self.header_bytes:  # a short message at the very end, or a file that has shrunk
+            header = memoryview(bytes(header).ljust(self.header_bytes, b"\0"))
         self.scanner.damaged(header, 0, position, frame.computed, frame.kind)
         return BatchChunk(self, 1, True)
 
@@ -405,7 +423,7 @@ class Walk:
         frame = self._frame(position)
         if self._zeros(position):
             return Tail(position, length, Tailed.ZEROS, 0)
-        if length <= UP_TO_MAGIC:
+        if length <= self.up_to_magic:
             return Tail(position, length, Tailed.TORN, 0)
         if frame.kind == _OVERRUN and frame.plausible:
             return Tail(position, length, Tailed.TORN, frame.total)

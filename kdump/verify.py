@@ -6,21 +6,24 @@ is scanned again from there. So every cutting gives the same result as none.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from kdump import checks
-from kdump.checks import framing, kraft, offsets, records
+from kdump.checks import framing, offsets, records
 from kdump.engine import Engine, Serial
 from kdump.errors import SourceError
 from kdump.findings import KEPT, Finding, Severity
 from kdump.format import codec
 from kdump.format.batch import Batch
+from kdump.format.kafka07 import Message
 from kdump.format.naming import Kind
-from kdump.kernel.scan import BATCH_COLUMNS, OPEN
+from kdump.kernel.scan import BATCH_COLUMNS, OPEN, Scanner
+from kdump.kernel.scan07 import Scanner07
 from kdump.partition import LogFile
 from kdump.segment import MAX_BATCH_BYTES, BatchChunk, Walk
+from kdump.segment07 import walk_of
 from kdump.source import Source
 
 RANGE_BYTES = 64 << 20
@@ -151,7 +154,8 @@ def scan_source(
     carry: tuple[int, bool, int, bool] | None = None,
 ) -> Summary:
     """`scan` over an open source."""
-    walk = Walk(
+    walk = walk_of(
+        file.kind,
         source,
         base_offset=file.base_offset,
         start=start,
@@ -167,10 +171,12 @@ def scan_source(
             for finding in _chunk(walk, item, file, options):
                 summary.add(finding)
         else:
-            summary.add(framing.other(file.path, item, file.newest))
+            summary.add(framing.other(file.path, item, file.preallocated))
     summary.end = walk.position
     summary.seen = walk.scanner.state()
     if file.kind is Kind.CHECKPOINT:
+        from kdump.checks import kraft  # brings the record decoder, which plain verify does without
+
         for finding in kraft.snapshot(file.path, source, summary.seen):
             summary.add(finding)
     if stop is None and (grown := source.size_now() - source.size) > 0:
@@ -183,10 +189,12 @@ def _scan_task(task: Range) -> tuple[Range, Summary]:
 
 
 def _chunk(walk: Walk, chunk: BatchChunk, file: LogFile, options: Options) -> Iterator[Finding]:
-    rows = walk.scanner.rows
+    scanner, rows = walk.scanner, walk.scanner.rows
     for index in range(chunk.batches):
         bits = rows[index * _WIDTH + _SUSPECT]
-        if bits & OPEN:
+        if bits & OPEN and isinstance(scanner, Scanner07):
+            bits = yield from _unwrap(scanner, index, chunk, file, options)
+        elif bits & OPEN and isinstance(scanner, Scanner):
             batch = chunk.row(index)
             try:
                 payload, note = codec.decompress(
@@ -197,11 +205,33 @@ def _chunk(walk: Walk, chunk: BatchChunk, file: LogFile, options: Options) -> It
             except codec.CodecError as error:
                 yield framing.codec("batch/codec", file.path, batch, codec.REASONS[error.reason])
             else:
-                bits = walk.scanner.open(index, payload)
+                bits = scanner.open(index, payload)
                 if note is not None:
                     yield framing.codec("batch/codec-odd", file.path, batch, codec.NOTES[note])
         if bits & ~OPEN:
             yield from checks.explain(file.path, chunk.row(index), file.base_offset)
+
+
+def _unwrap(
+    scanner: Scanner07, index: int, chunk: BatchChunk, file: LogFile, options: Options
+) -> Generator[Finding, None, int]:
+    """Open a compressed message of Kafka 0.7; its suspect bits."""
+    from kdump.records07 import unwrap
+
+    batch = chunk.row(index)
+    assert isinstance(batch, Message)
+    inside = unwrap(batch, chunk.body(batch), options.max_batch_bytes, keep=False)
+    if inside.problem == "batch/limit":
+        yield framing.limit(file.path, batch, "its records decompress to", options.max_batch_bytes)
+    elif inside.problem == "batch/codec":
+        yield framing.codec("batch/codec", file.path, batch, inside.reason)
+    else:
+        if inside.note is not None:
+            yield framing.codec("batch/codec-odd", file.path, batch, codec.NOTES[inside.note])
+        return scanner.opened(
+            index, inside.messages, inside.status, inside.status_at, inside.inner_crc, inside.partial
+        )
+    return batch.suspect
 
 
 def _payload(chunk: BatchChunk, batch: Batch) -> memoryview:

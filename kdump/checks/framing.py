@@ -2,6 +2,7 @@
 
 from kdump.findings import Finding, Severity, found
 from kdump.format.batch import UP_TO_MAGIC, Batch
+from kdump.format.kafka07 import HEADER_SIZE, Message
 from kdump.segment import Foreign, Gap, Shrunk, Tail, Tailed, Unsearched
 
 
@@ -10,7 +11,14 @@ def _crc(path: str, batch: Batch, base: int | None) -> Finding:
 
 
 def _magic(path: str, batch: Batch, base: int | None) -> Finding:
-    return found("batch/magic", path, batch.position, batch.size, offset=batch.base_offset, magic=batch.magic)
+    return found("batch/magic", path, batch.position, batch.size, offset=batch.base_offset, magic=batch.magic, like=_like(batch))
+
+
+def _like(batch: Batch) -> int:
+    """The magic under which the checksum is right."""
+    if isinstance(batch, Message):
+        return next(magic for magic, size in HEADER_SIZE.items() if size == batch.header_size)
+    return 2
 
 
 def _limit(path: str, batch: Batch, base: int | None) -> Finding:
@@ -23,7 +31,7 @@ def _codec(path: str, batch: Batch, base: int | None) -> Finding:
         path,
         batch,
         f"no codec has the number {batch.codec}"
-        if batch.codec > 4
+        if batch.codec_name == batch.codec
         else f"magic {batch.magic} has no {batch.codec_name}",
     )
 

@@ -2,6 +2,7 @@
 
 from kdump.findings import Finding, found
 from kdump.format.batch import Batch
+from kdump.format.kafka07 import MAX_DEPTH, Message
 from kdump.kernel.records import STATUSES
 
 # What the kernel's statuses say to a person.
@@ -25,6 +26,11 @@ REASONS = {
     "wrapper-empty": "there is none",
     "wrapper-offset": "the wrapper's offset is below the last inner one",
 }
+REASONS_07 = {
+    **REASONS,
+    "wrapper-size": "the size of an entry is negative, too small or, in the first one, more than there is",
+    "wrapper-nested": f"compressed messages lie more than {MAX_DEPTH} deep in one another",
+}
 
 
 def _problem(code: str, path: str, batch: Batch, base: int | None) -> Finding:
@@ -38,7 +44,7 @@ def _problem(code: str, path: str, batch: Batch, base: int | None) -> Finding:
         record=batch.status_record,
         at=batch.status_at,
         problem=status,
-        reason=REASONS[status],
+        reason=(REASONS_07 if isinstance(batch, Message) else REASONS)[status],
     )
 
 

@@ -74,11 +74,14 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run(arguments: list[str] | None = None) -> int:
     """Run the command line; the exit status."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # until the process ends
+    if sys.stdout is None:
+        complain("standard output is closed")
+        return FAILED
     try:
-        status = group.main(arguments, prog_name="kdump", standalone_mode=False)
+        status = _invoke(arguments)
         sys.stdout.flush()
-    except click.exceptions.Exit as stop:
-        return stop.exit_code
     except click.UsageError as error:
         error.show()
         return USAGE
@@ -107,6 +110,17 @@ def run(arguments: list[str] | None = None) -> int:
         )
         return BUG
     return _int(status)
+
+
+def _invoke(arguments: list[str] | None) -> Any:
+    """What Click's own main does, which would make a closed pipe an exit status of 1."""
+    if "_KDUMP_COMPLETE" in os.environ:
+        group.main(prog_name="kdump")  # a shell asks what could be typed next; does not return
+    try:
+        with group.make_context("kdump", sys.argv[1:] if arguments is None else arguments) as context:
+            return group.invoke(context)
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
 
 
 def complain(problem: object) -> None:

@@ -2,16 +2,17 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
 
 from kdump.cli import complain, options
-from kdump.dump import Event, Failed, dump
 from kdump.dump import Options as What
+from kdump.dump import dump
 from kdump.errors import SourceError
 from kdump.findings import Severity
+from kdump.format.naming import Kind
 from kdump.partition import LogFile
 from kdump.render import BYTES_MODES, renderer
 from kdump.render import Options as Look
@@ -75,7 +76,7 @@ def command(**chosen: Any) -> int:
     met: set[Severity] = set()
     with options.inputs(chosen) as files, renderer(chosen["format_name"], sys.stdout, _look(chosen)) as out:
         failed = False
-        for failure in out.show(_events(files, _what(chosen), met.add)):
+        for failure in out.show(dump(_shown(files, chosen), _what(chosen), met.add), everything=chosen["offsets"] is None):
             failed = True
             complain(failure.error)
         status = options.status(failed, met, chosen["fail_on"])
@@ -84,14 +85,11 @@ def command(**chosen: Any) -> int:
     return status
 
 
-def _events(
-    files: Iterable[LogFile | SourceError], what: What, on_damage: Callable[[Severity], None]
-) -> Iterator[Event]:
+def _shown(files: Iterable[LogFile | SourceError], chosen: dict[str, Any]) -> Iterator[LogFile | SourceError]:
     for file in files:
-        if isinstance(file, SourceError):
-            yield Failed(file)
-        else:
-            yield from dump([file], what, on_damage)
+        if chosen["format_name"] == "kafka" and isinstance(file, LogFile) and file.kind is Kind.KAFKA07:
+            raise click.UsageError(f"--format kafka shows what Kafka's tool shows, and that cannot read the log of Kafka 0.7: {file.path}")
+        yield file
 
 
 def _check(chosen: dict[str, Any]) -> None:

@@ -2,9 +2,7 @@
 
 import os
 import re
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -128,17 +126,23 @@ def use_color(value: str) -> bool | None:
 
 @contextmanager
 def inputs(chosen: dict[str, Any]) -> Iterator[Iterable[LogFile | SourceError]]:
-    """The files that the paths name; standard input is kept in a file without a name while it is read."""
+    """The files that the paths name; standard input is kept in a temporary file while it is read."""
     paths = list(chosen["paths"])
     if "-" not in paths:
         yield discover(paths, chosen["kind"])
         return
+    import shutil
+    import tempfile
+
     with tempfile.NamedTemporaryFile(prefix="kdump-") as spool:
         shutil.copyfileobj(sys.stdin.buffer, spool, 1 << 20)
         spool.flush()
         standard_input = LogFile("-", chosen["kind"] or Kind.LOG, None, True, spool.tell(), spool.name)
+        seen: set[tuple[int, int]] = set()
         yield (
-            found for path in paths for found in ([standard_input] if path == "-" else discover([path], chosen["kind"]))
+            found
+            for path in dict.fromkeys(paths)
+            for found in ([standard_input] if path == "-" else discover([path], chosen["kind"], seen))
         )
 
 

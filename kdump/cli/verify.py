@@ -33,6 +33,17 @@ def _explain(ctx: click.Context, param: click.Parameter, code: str | None) -> No
     ctx.exit()
 
 
+def _codes(ctx: click.Context, param: click.Parameter, patterns: tuple[str, ...]) -> tuple[str, ...]:
+    for pattern in patterns:
+        if not any(_names(pattern, code) for code in CATALOGUE):
+            raise click.BadParameter(f"no finding has the code {pattern!r} or begins with it", ctx, param)
+    return patterns
+
+
+def _names(pattern: str, code: str) -> bool:
+    return code == pattern or code.startswith(pattern.rstrip("/") + "/")
+
+
 @click.command("verify")
 @options.paths
 @click.option("--deep", is_flag=True, help="Open every record: decompress, parse, compare with the header.")
@@ -40,12 +51,14 @@ def _explain(ctx: click.Context, param: click.Parameter, code: str | None) -> No
     "--select",
     multiple=True,
     metavar="CODE",
+    callback=_codes,
     help="Only findings whose code is CODE or begins with CODE/. May be given several times.",
 )
 @click.option(
     "--ignore",
     multiple=True,
     metavar="CODE",
+    callback=_codes,
     help="No findings whose code is CODE or begins with CODE/. May be given several times.",
 )
 @click.option(
@@ -96,6 +109,8 @@ def command(**chosen: Any) -> int:
             for report in _reports(list(found), chosen, totals):
                 for finding in totals.take(report):
                     out.finding(finding)
+                if chosen["verbose"] and report.error is None:
+                    out.file(report.file.path, totals.of(report))
         except KeyboardInterrupt:
             totals.interrupted = True
         if not chosen["quiet"]:
@@ -110,8 +125,6 @@ def _reports(
     for error in found:
         if isinstance(error, SourceError):
             totals.fail(error)
-    if not found:
-        totals.fail(SourceError(f"{' '.join(chosen['paths'])}: no log files here"))
     size = sum(file.size for file in files)
     engine: Engine = Processes(chosen["jobs"]) if chosen["jobs"] > 1 and size > SMALL_BYTES else Serial()
     compacted = {"yes": True, "no": False}.get(chosen["compacted"])
@@ -151,9 +164,19 @@ class Totals:
         self._shown += len(shown)
         return shown
 
+    def of(self, report: verify.FileReport) -> dict[str, Any]:
+        """The sums over one file."""
+        return {
+            "batches": report.batches,
+            "records": report.records,
+            "bytes": report.bytes,
+            "valid_bytes": report.valid_bytes,
+            "findings": sum(count for (code, _), count in report.counts.items() if self._wanted(code)),
+        }
+
     def _wanted(self, code: str) -> bool:
         def names(patterns: Iterable[str]) -> bool:
-            return any(code == pattern or code.startswith(pattern.rstrip("/") + "/") for pattern in patterns)
+            return any(_names(pattern, code) for pattern in patterns)
 
         return (not self._chosen["select"] or names(self._chosen["select"])) and not names(self._chosen["ignore"])
 

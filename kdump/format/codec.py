@@ -1,83 +1,86 @@
 """Compressed record data: what Kafka's codecs put into a batch, and exactly what Kafka's reader takes out of it.
 
-Kafka's reader is the judge (`org.apache.kafka.common.compress` of kafka-clients 4.3, on Java 17 and 21). What it accepts is accepted here
-with the same bytes, and named by a note where the codec's own specification would not have it; what it refuses is a CodecError.
+Kafka's reader is the judge (`org.apache.kafka.common.compress` of kafka-clients 4.3 on Java 17 and 21): what it accepts
+is accepted here with the same bytes, and named by a note where the codec's own specification would not have it; what it
+refuses is a CodecError.
 
-**gzip** (codec 1; RFC 1952, java.util.zip.GZIPInputStream): members one after the other, integers little-endian.
+gzip, codec 1 (RFC 1952; java.util.zip.GZIPInputStream): members, one behind the other; integers little-endian.
 
-    ===== ==== ===== ============== ===================================================================================
-    at    size type  field          Kafka's writer                 its reader
-    ===== ==== ===== ============== ============================== ====================================================
-    0     2    bytes magic          1f 8b                          must be
-    2     1    u8    method         8, deflate                     must be
-    3     1    u8    flags          0                              1 text, 2 header CRC, 4 extra, 8 name, 16 comment; bits
-                                                                   5-7 are not looked at
-    4     6    bytes mtime xfl os   00 00 00 00, 00, ff or 00      not looked at
-    10    …          optional       none                           extra (u16 size, bytes), name and comment (up to a zero
-                                                                   byte), header CRC (u16, low half of the CRC-32, checked)
-    …     …          deflate                                       zlib's inflate
-    …     4    u32   CRC-32                                        checked
-    …     4    u32   size           of the member, modulo 2^32     checked
-    ===== ==== ===== ============== ============================== ====================================================
+    ===== ==== ===== ============== ===================== ==========================================================
+    at    size type  field          Kafka's writer        Kafka's reader
+    ===== ==== ===== ============== ===================== ==========================================================
+    0     2    bytes magic          1f 8b                 must be
+    2     1    u8    method         8: deflate            must be
+    3     1    u8    flags          0                     1 text, 2 header CRC, 4 extra, 8 name, 16 comment; bits
+                                                          5-7 are reserved and not looked at
+    4     6    bytes mtime, xfl, os 0; os ff (Java ≥ 16)  not looked at
+    10    …          optional       none                  extra (u16 size, bytes), name, comment (each up to a 0 byte)
+                                                          and header CRC (low half of a CRC-32; must be right)
+    …     …          deflate                              zlib's inflate
+    …     4    u32   CRC-32                               of the member's content; must be right
+    …     4    u32   size                                 of the member's content modulo 2^32; must be right
+    ===== ==== ===== ============== ===================== ==========================================================
 
-    What follows a member and has no sound header is ignored, and so is a rest of 18 bytes or less that lies in the reader's buffer.
+    Behind a member, whatever has no sound header is ignored, and so are up to 18 bytes that the reader has buffered.
 
-**snappy** (codec 2; xerial's SnappyOutputStream and SnappyInputStream): integers big-endian.
+snappy, codec 2 (xerial's SnappyOutputStream and SnappyInputStream): integers big-endian.
 
-    ===== ==== ===== ======================= ==========================================================================
-    at    size type  field                   note
-    ===== ==== ===== ======================= ==========================================================================
-    0     8    bytes magic                   82 53 4e 41 50 50 59 00; any other start, and data shorter than 16 bytes, is one
-                                             raw snappy block (some other writers)
-    8     4    i32   version                 1; not looked at
-    12    4    i32   compatible version      1; not looked at
-    16    4    i32   chunk size              of one raw block, at most 512 MiB
-    20    …          raw block               varint u32 of its decompressed size, then literals and copies
-    ===== ==== ===== ======================= ==========================================================================
-
-    Chunks to the end; fewer than 4 bytes there are ignored. A whole header may come again between chunks (concatenated streams; then
-    version ≥ 1 is demanded). Writers up to 0.10.2 put 1 KiB into a block, the brokers of that time and everything since 32 KiB.
-
-**lz4** (codec 3; LZ4 frame format 1.5.1, Lz4BlockOutputStream and Lz4BlockInputStream): integers little-endian.
-
-    ===== ==== ===== ============== ===================================================================================
-    at    size type  field          Kafka's writer                 its reader
-    ===== ==== ===== ============== ============================== ====================================================
-    0     4    u32   magic          04 22 4d 18                    must be
-    4     1    u8    FLG            60                             bits 7-6 version 1, 5 independent blocks: must be set;
-                                                                   4 block checksums, 3 content size, 2 content checksum;
-                                                                   bits 1-0 must be zero
-    5     1    u8    BD             40, blocks of 64 KiB           bits 6-4 block size 4 to 7, the others zero
-    6     0/8  u64   content size   none                           not looked at
-    6/14  1    u8    HC             82, second byte of xxh32 over  must be right; for magic 0 not looked at, because its
-                                    FLG…; magic 0: 1a, with the    writers took the checksum over the magic as well
-                                    magic in it (KAFKA-3160)       (the wrapper's magic counts)
-    …     4    u32   block size     bit 31: stored                 at most the block size of BD
-    …     …          block
-    …     0/4  u32   block checksum none                           xxh32 of the block as stored, must be right
-    …     4    u32   EndMark        0                              0, or bit 31 alone
-    …     0/4  u32   content chksum none                           must be there, not looked at
-    ===== ==== ===== ============== ============================== ====================================================
-
-    Nothing behind the end is looked at. A compressed block of nothing (one byte, token 0x) ends the data for the record reader.
-
-**zstd** (codec 4; RFC 8878, ZstdInputStreamNoFinalizer): frames, one behind the other; skippable frames are passed over. Integers
-little-endian. Kafka's writer streams: one frame, no checksum, no content size unless it is 0, a last block that may be empty.
-
-    ===== ==== ===== ============== ===================================================================================
+    ===== ==== ===== ============== ================================================================================
     at    size type  field          note
-    ===== ==== ===== ============== ===================================================================================
-    0     4    u32   magic          28 b5 2f fd; 5x 2a 4d 18: skippable, then u32 size and that many bytes
-    4     1    u8    descriptor     bits 7-6 size of content size, 5 single segment, 3 reserved (zero), 2 checksum, 1-0 dictionary
-    5     0/1  u8    window         none with single segment; at most 2^27 bytes (Kafka never raises libzstd's limit)
-    …     0-4        dictionary     must be 0: Kafka has none
-    …     0-8        content size   0, 1, 2, 4 or 8 bytes
-    …     3    u24   block          bit 0 last, bits 2-1 type (0 raw, 1 run of one byte, 2 compressed), bits 23-3 size
-    …     0/4  u32   checksum       of the content, must be right
-    ===== ==== ===== ============== ===================================================================================
+    ===== ==== ===== ============== ================================================================================
+    0     8    bytes magic          82 53 4e 41 50 50 59 00. Any other start, and data shorter than 16 bytes, is one raw
+                                    snappy block from end to end (written by some other clients)
+    8     4    i32   version        1; not looked at
+    12    4    i32   compatible     1; not looked at
+    16    4    i32   chunk size     of the block; at most 512 MiB
+    20    …          block          varint u32 of the decompressed size, then literals and copies
+    ===== ==== ===== ============== ================================================================================
 
-    The reader takes its input in pieces of 131075 bytes. A frame that breaks off in the same piece in which an earlier one ended is the
-    end of the data, not an error; what its whole blocks held is returned.
+    Chunks up to the end; fewer than 4 bytes there are ignored. Between chunks a whole header may come again (streams one
+    behind the other; its version must be ≥ 1). Clients up to 0.10.2 put 1 KiB into a block, all others 32 KiB.
+
+lz4, codec 3 (LZ4 frame format 1.5.1; Lz4BlockOutputStream and Lz4BlockInputStream): integers little-endian.
+
+    ===== ==== ===== ============== ===================== ==========================================================
+    at    size type  field          Kafka's writer        Kafka's reader
+    ===== ==== ===== ============== ===================== ==========================================================
+    0     4    u32   magic          04 22 4d 18           must be
+    4     1    u8    FLG            60                    bits 7-6 version, must be 1; 5 independent blocks, must be
+                                                          set; 4 block checksums; 3 content size; 2 content checksum;
+                                                          1-0 must be 0
+    5     1    u8    BD             40: 64 KiB            bits 6-4 block size, 4 to 7 (4 MiB); all others must be 0
+    6     0/8  u64   content size   none                  not looked at
+    6/14  1    u8    HC             82; magic 0: 1a       second byte of xxh32 over FLG to content size, must be right.
+                                                          Writers of magic 0 took it over the frame's magic as well
+                                                          (KAFKA-3160), so for magic 0 it is not looked at; it is the
+                                                          wrapper's magic that counts
+    …     4    u32   block size     bit 31: stored        at most that of BD
+    …     …          block
+    …     0/4  u32   block checksum none                  xxh32 of the block as it lies here; must be right
+    …     4    u32   EndMark        0                     0, or bit 31 alone
+    …     0/4  u32   content check  none                  must be there; not looked at
+    ===== ==== ===== ============== ===================== ==========================================================
+
+    Nothing behind that is looked at. A block that holds nothing (one byte, 00 to 0f) ends the data for Kafka's records.
+
+zstd, codec 4 (RFC 8878; ZstdInputStreamNoFinalizer): frames, one behind the other; integers little-endian. Kafka's
+writer streams one frame without checksum and, unless it is empty, without content size.
+
+    ===== ==== ===== ============== ================================================================================
+    at    size type  field          note
+    ===== ==== ===== ============== ================================================================================
+    0     4    u32   magic          28 b5 2f fd. 5x 2a 4d 18: a skippable frame, u32 size and that many bytes
+    4     1    u8    descriptor     bits 7-6 size of the content size, 5 single segment, 3 must be 0, 2 checksum,
+                                    1-0 size of the dictionary id
+    5     0/1  u8    window         bits 7-3 exponent, 2-0 mantissa; at most 2^27 bytes; none in a single segment
+    …     0-4        dictionary id  must be 0
+    …     0-8        content size
+    …     3    u24   block          bit 0 last, 2-1 type (0 raw, 1 one byte repeated, 2 compressed), 23-3 size
+    …     0/4  u32   checksum       of the content; must be right
+    ===== ==== ===== ============== ================================================================================
+
+    The reader takes pieces of 131075 bytes. A frame that breaks off in the piece in which an earlier one ended is no
+    error but the end; what its whole blocks held is returned.
 """
 
 import threading
@@ -128,7 +131,7 @@ NOTES: Final = {
     "snappy-version": "a xerial header has another version than 1",
     "snappy-header": "a broken xerial header stands between two chunks",
     "snappy-trailing": "up to 3 bytes follow the last snappy chunk",
-    "lz4-header-checksum": "the header checksum of the LZ4 frame is neither the right one nor the one that magic 0 is known for",
+    "lz4-header-checksum": "the header checksum of the LZ4 frame is neither right nor the one that magic 0 is known for",
     "lz4-empty-block": "an LZ4 block holds nothing, which ends the data for Kafka",
     "lz4-end-mark": "the EndMark of the LZ4 frame has its highest bit set",
     "lz4-content-size": "the content size of the LZ4 frame is wrong",
@@ -159,14 +162,15 @@ class LimitExceeded(CodecError):
 
 
 def decompress(codec: int, data: Data, magic: int, limit: int) -> tuple[Data, str | None]:
-    """The bytes that Kafka's record reader gets from compressed `data`, and a note (a key of NOTES) or None.
+    """The bytes that Kafka's record reader gets out of compressed `data`, and a note (a key of NOTES) or None.
 
-    `data` is what follows a batch's header, or the value of a wrapper of `magic` 0 or 1. The bytes end where a reader that reads as
-    records of less than 2 KiB are read meets the end of the stream for the first time; whether they hold the right number of records is
-    for the caller to see, and so is zstd in magic 0 or 1, which Kafka refuses before it looks at the data.
+    `data` is what follows a batch's header, or the value of a wrapper of `magic` 0 or 1. The bytes end where a reader of
+    records below 2 KiB meets the end of the stream for the first time. Whether the records are all there and end there
+    is for the caller to see, and so is zstd in magic 0 or 1, which Kafka refuses before it looks at the data.
 
-    Never needs more memory than `limit` and a few MiB. Raises CodecError where Kafka's reader cannot return all records, LimitExceeded when
-    the result would be larger than `limit` bytes, errors.CodecMissing without the library. Contexts are kept per thread.
+    Raises CodecError where Kafka's reader cannot return all records, LimitExceeded when there would be more than `limit`
+    bytes, errors.CodecMissing without the library. Needs no more memory than `limit` and a few MiB. Each thread has its
+    own contexts; the result is the caller's to keep.
     """
     try:
         function = _DECOMPRESS[codec]
@@ -178,10 +182,10 @@ def decompress(codec: int, data: Data, magic: int, limit: int) -> tuple[Data, st
 def compress(
     codec: int, data: Data, magic: int = 2, level: int | None = None, *, block_size: int = 32 * 1024, raw: bool = False
 ) -> bytes:
-    """Compress as Kafka's writer frames it; `level` as in the producer's `compression.*.level`, None for its default.
+    """Compress `data` in the frame that Kafka's writer of `magic` uses; `level` as in the producer's configuration.
 
-    `block_size` is the decompressed size of a snappy chunk (1024 as the clients up to 0.10.2 wrote it), `raw` leaves the xerial framing away
-    and makes one snappy block. An unknown codec or a level that does not exist is a ValueError.
+    For snappy, `block_size` is the decompressed size of a chunk (1024 as clients up to 0.10.2 wrote it) and `raw` makes
+    one block without xerial's framing. An unknown codec or level is a ValueError.
     """
     if not 0 <= codec < len(CODECS):
         raise ValueError(f"no codec has the number {codec}")
@@ -213,6 +217,7 @@ def versions() -> dict[str, str]:
     return found
 
 
+_KEEP: Final = 4 << 20  # largest buffer that is kept for the next call
 _PIECE: Final = 1 << 20  # most bytes that a careful path lets a library produce at once
 
 _U16: Final = Struct("<H").unpack_from
@@ -225,6 +230,7 @@ class _Contexts(threading.local):
     """What each thread keeps between two calls. An attribute is there once its codec was used."""
 
     gzip: tuple[Callable[[int], Any], int, type[Exception]]
+    buffer: bytearray
     snappy: tuple[Callable[..., Any], Callable[..., int], type[Exception]]
     lz4: tuple[Callable[..., Any], Any]
     zstd: tuple[Callable[..., Any], type[Exception]]
@@ -374,7 +380,7 @@ def _gzip_compress(data: Data, level: int | None) -> bytes:
         raise ValueError(f"gzip has no level {level}")
     stream = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, -15)
     body: bytes = stream.compress(data) + stream.flush()
-    tail = zlib.crc32(data).to_bytes(4, "little") + (len(data) & 0xFFFFFFFF).to_bytes(4, "little")
+    tail: bytes = zlib.crc32(data).to_bytes(4, "little") + (len(data) & 0xFFFFFFFF).to_bytes(4, "little")
     return b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff" + body + tail
 
 
@@ -403,36 +409,52 @@ def _snappy(data: Data, magic: int, limit: int) -> tuple[Data, str | None]:
     except AttributeError:
         block, block_into, error = _snappy_context()
     view = memoryview(data)
+    total = len(view)
     try:
         start, version, size = _XERIAL(view)
         if start == _XERIAL_START and version == _XERIAL_VERSIONS and size > 0:
-            total = len(view)
-            if 20 + size == total:
-                chunk = view[20:]
-                if _snappy_size(chunk) <= limit:
+            chunk = view[20 : 20 + size]
+            whole = _snappy_size(chunk)
+            at = 20 + size
+            if at == total:
+                if whole <= limit:
                     return memoryview(block(chunk)), None
             else:
-                at = 16
-                whole = 0
-                chunks = []
+                chunks = [(chunk, 0, whole)]
                 while at < total and size > 0:
                     (size,) = _I32(view, at)
                     at += 4
                     chunk = view[at : at + size]
                     at += size
+                    begin = whole
                     whole += _snappy_size(chunk)
-                    chunks.append(chunk)
+                    chunks.append((chunk, begin, whole))
                 if at == total and size > 0 and whole <= limit:
-                    out = bytearray(whole)
-                    into = memoryview(out)
+                    out = _room(whole)
                     done = 0
-                    for chunk in chunks:
-                        done += block_into(chunk, into[done : done + _snappy_size(chunk)])
+                    for chunk, begin, end in chunks:
+                        done += block_into(chunk, out[begin:end])
                     if done == whole:
                         return out, None
     except (error, StructError, IndexError, CodecError):
         pass
     return _snappy_careful(view, limit)
+
+
+def _room(size: int) -> memoryview:
+    """`size` bytes to write to: of the buffer used last time, unless somebody still has a view of it."""
+    if size > _KEEP:
+        return memoryview(bytearray(size))
+    try:
+        buffer = _contexts.buffer
+        # Cannot be resized as long as there is a view of it.
+        buffer.append(buffer.pop())
+    except (AttributeError, BufferError):
+        buffer = bytearray()
+    if len(buffer) < size:
+        buffer = bytearray(size)
+    _contexts.buffer = buffer
+    return memoryview(buffer)[:size]
 
 
 def _snappy_size(block: memoryview) -> int:
@@ -456,8 +478,8 @@ def _snappy_size(block: memoryview) -> int:
     return size
 
 
-def _snappy_block(block: memoryview, out: bytearray, limit: int) -> None:
-    """Append one raw block to `out`."""
+def _snappy_block(block: memoryview, limit: int) -> Data:
+    """What one raw block holds."""
     decompress_raw, _, error = _contexts.snappy
     try:
         size = _snappy_size(block)
@@ -466,23 +488,58 @@ def _snappy_block(block: memoryview, out: bytearray, limit: int) -> None:
     # The best a block can do is a copy of 64 bytes in 3: a larger claim is a lie and not a matter of the limit.
     if 3 * size > 64 * len(block):
         raise CodecError("snappy-block")
-    if len(out) + size > limit:
+    if size > limit:
         raise LimitExceeded
     try:
-        out += memoryview(decompress_raw(block))
+        return memoryview(decompress_raw(block))
     except error as why:
-        raise CodecError("snappy-block") from why
+        # The library refuses the long form of a literal when its tag is among the last 4 bytes; snappy-java does not.
+        if not any(tag & 3 == 0 and tag >= 240 for tag in block[-4:]):
+            raise CodecError("snappy-block") from why
+        return _snappy_by_hand(block, size)
+
+
+def _snappy_by_hand(block: memoryview, size: int) -> bytearray:
+    """One raw block of `size` decompressed bytes, tag by tag."""
+    out = bytearray()
+    at = next(place for place, byte in enumerate(block) if byte < 0x80) + 1
+    while at < len(block) and len(out) <= size:
+        tag = block[at]
+        at += 1
+        if tag & 3 == 0:
+            extra = max(0, (tag >> 2) - 59)
+            length = 1 + (int.from_bytes(block[at : at + extra], "little") if extra else tag >> 2)
+            at += extra + length
+            if at > len(block):
+                raise CodecError("snappy-block")
+            out += block[at - length : at]
+            continue
+        extra = (1, 2, 4)[(tag & 3) - 1]
+        offset = int.from_bytes(block[at : at + extra], "little")
+        at += extra
+        if tag & 3 == 1:
+            offset |= tag >> 5 << 8
+            length = 4 + (tag >> 2 & 7)
+        else:
+            length = 1 + (tag >> 2)
+        if at > len(block) or not 0 < offset <= len(out):
+            raise CodecError("snappy-block")
+        begin = len(out) - offset
+        source = out[begin : begin + length]
+        out += (source * (length // offset + 1))[:length]
+    if at < len(block) or len(out) != size:
+        raise CodecError("snappy-block")
+    return out
 
 
 def _snappy_careful(data: memoryview, limit: int) -> tuple[Data, str | None]:
     """SnappyInputStream step by step."""
     total = len(data)
-    out = bytearray()
     if not total:
         raise CodecError("snappy-empty")
     if total < 16 or bytes(data[:8]) != _XERIAL_MAGIC:
-        _snappy_block(data, out, limit)
-        return out, None
+        return _snappy_block(data, limit), None
+    out = bytearray()
     note = None if data[8:16] == _XERIAL_HEADER[8:] else "snappy-version"
     at = 16
     filled_from = 0  # where in the payload the read that is under way began
@@ -509,7 +566,7 @@ def _snappy_careful(data: memoryview, limit: int) -> tuple[Data, str | None]:
             raise CodecError("snappy-chunk-size")
         if total - at < size:
             raise CodecError("snappy-truncated")
-        _snappy_block(data[at : at + size], out, limit)
+        out += _snappy_block(data[at : at + size], limit - len(out))
         at += size
     return out, note or ("snappy-trailing" if at < total else None)
 
@@ -529,9 +586,11 @@ def _snappy_compress(data: memoryview, block_size: int, raw: bool) -> bytes:
 # lz4 -----------------------------------------------------------------------------------------------------------------
 
 _LZ4_MAGIC: Final = 0x184D2204
-_LZ4_HEAD: Final = Struct("<IHB").unpack_from  # magic, FLG and BD, HC
+_LZ4_HEAD: Final = Struct("<IHBI").unpack_from  # magic, FLG and BD, HC, first block size
 _LZ4_PLAIN: Final = 0x4060
 _LZ4_PLAIN_HC: Final = 0x82
+_LZ4_PLAIN_BROKEN_HC: Final = 0x1A
+_LZ4_PLAIN_HEADER: Final = b"\x04\x22\x4d\x18\x60\x40\x82"
 _LZ4_STORED: Final = 0x80000000
 _LZ4_BLOCK_CHECKSUM: Final = 0x10
 _LZ4_CONTENT_SIZE: Final = 0x08
@@ -549,29 +608,36 @@ def _lz4(data: Data, magic: int, limit: int) -> tuple[Data, str | None]:
         decompress_chunk, context = _contexts.lz4
     except AttributeError:
         decompress_chunk, context = _lz4_context()
+    total = len(data)
     try:
-        start, descriptor, checksum = _LZ4_HEAD(data)
+        start, descriptor, checksum, size = _LZ4_HEAD(data)
         if start == _LZ4_MAGIC:
-            if descriptor == _LZ4_PLAIN and checksum == _LZ4_PLAIN_HC:
-                bound = _lz4_bound(data, 7, 65536, 0, len(data) - 4)
-                frame = data
+            frame = data
+            header = 0
+            if descriptor == _LZ4_PLAIN and (
+                checksum == _LZ4_PLAIN_HC or (checksum == _LZ4_PLAIN_BROKEN_HC and magic == 0)
+            ):
+                bound = 65536 if size == total - 15 and size > 1 else _lz4_bound(data, 7, 65536, 0, total - 4)
+                if checksum == _LZ4_PLAIN_BROKEN_HC:
+                    header = 7
+                    frame = memoryview(data)[7:]
+                    decompress_chunk(context, _LZ4_PLAIN_HEADER)
             else:
-                frame, bound = _lz4_other(data, magic)
+                bound = _lz4_other(data)
             if 0 <= bound <= limit:
                 # Room for a few bytes more: a full buffer would stop the library before the EndMark.
                 payload, read, ended = decompress_chunk(context, frame, bound + 8)
-                if ended and read == len(data):
+                if ended and header + read == total:
                     return payload, None
-                del _contexts.lz4
-    except (StructError, IndexError, CodecError):
+    except (StructError, IndexError, CodecError, RuntimeError):
         pass
-    except RuntimeError:
-        del _contexts.lz4
+    # The context may be in the middle of a frame.
+    del _contexts.lz4
     return _lz4_careful(memoryview(data), magic, limit)
 
 
 def _lz4_bound(data: Data, at: int, block_size: int, checksum: int, end: int) -> int:
-    """At most how many bytes the blocks from `at` to the EndMark at `end` hold; -1 when they are not as in any usual frame."""
+    """At most how many bytes the blocks from `at` to the EndMark at `end` hold; -1 when something is unusual."""
     bound = 0
     while at <= end:
         size: int = _U32(data, at)[0]
@@ -603,16 +669,11 @@ def _lz4_header(data: Data) -> tuple[int, int, int]:
     return flags, 1 << 2 * (sizes >> 4) + 8, at
 
 
-def _lz4_other(data: Data, magic: int) -> tuple[Data, int]:
-    """A frame with another descriptor than Kafka writes today: what the library shall read, and the bound of `_lz4_bound`."""
+def _lz4_other(data: Data) -> int:
+    """The bound, as of `_lz4_bound`, of a frame with another descriptor than Kafka's."""
     flags, block_size, at = _lz4_header(data)
     end = len(data) - (8 if flags & _LZ4_CONTENT_CHECKSUM else 4)
-    bound = _lz4_bound(data, at + 1, block_size, 4 if flags & _LZ4_BLOCK_CHECKSUM else 0, end)
-    if magic == 0 and 0 <= bound and data[at] == _lz4_descriptor_checksum(data[:at]):
-        mended = bytearray(data)
-        mended[at] = _lz4_descriptor_checksum(data[4:at])
-        return mended, bound
-    return data, bound
+    return _lz4_bound(data, at + 1, block_size, 4 if flags & _LZ4_BLOCK_CHECKSUM else 0, end)
 
 
 def _lz4_careful(data: memoryview, magic: int, limit: int) -> tuple[Data, str | None]:
@@ -686,7 +747,7 @@ def _lz4_careful(data: memoryview, magic: int, limit: int) -> tuple[Data, str | 
 
 
 def _lz4_sound(flag: int, pieces: Iterable[Data], checksum: Data) -> bool:
-    """Whether `checksum` is xxh32 of the pieces, by liblz4: they travel as stored blocks of a frame that has the checksum."""
+    """Whether `checksum` is xxh32 of the pieces, which liblz4 gets as stored blocks of a frame that has one."""
     frame = import_module("lz4.frame")
     context = frame.create_decompression_context()
     descriptor = bytes((0x60 | flag, 0x70))
@@ -782,7 +843,7 @@ def _zstd(data: Data, magic: int, limit: int) -> tuple[Data, str | None]:
 
 
 def _zstd_blocks(data: Data, at: int) -> tuple[int, int]:
-    """Where the last block ends (or would), and at most how many bytes the blocks hold; StructError when the data ends before."""
+    """Where the last block ends or would, and at most how many bytes the blocks hold; StructError when one is missing."""
     bound = 0
     while True:
         low, high = _ZSTD_BLOCK(data, at)
@@ -801,7 +862,7 @@ def _zstd_blocks(data: Data, at: int) -> tuple[int, int]:
 
 
 def _zstd_header(data: Data, at: int) -> tuple[int, int, int, int]:
-    """Of the frame at `at`: where its blocks begin, its window, its content size (-1: none), the length of its checksum.
+    """Of the frame at `at`: where its blocks begin, its window, content size (-1: none) and length of its checksum.
 
     IndexError when the header breaks off.
     """
@@ -843,7 +904,7 @@ def _zstd_careful(data: memoryview, limit: int) -> tuple[Data, str | None]:
 
 
 def _zstd_frame(data: memoryview, at: int) -> tuple[int, int, int, int]:
-    """Of the frame at `at`: where it ends, above all data when it breaks off, its window, its content size and its bound."""
+    """Of the frame at `at`: its end (beyond the data when it breaks off), window, content size and bound."""
     beyond = len(data) + 1
     if len(data) - at < 8:
         return beyond, 0, -1, 0

@@ -16,7 +16,7 @@ bootstrap.checkpoint                        KRaft bootstrap snapshot
 
 import re
 from enum import StrEnum
-from pathlib import PurePath
+from os.path import basename, dirname, splitext
 from typing import NamedTuple
 
 
@@ -39,6 +39,10 @@ _SNAPSHOT = re.compile(r"(\d+)-(\d+)")
 _MOVED = re.compile(r"(.+)\.[0-9a-f]{32}-(?:delete|future|stray)")
 
 
+def _name(path: str) -> str:
+    return basename(path.rstrip("/"))
+
+
 def plain_name(name: str) -> str:
     """The name without what was appended to it: .deleted, .cleaned, .swap, .part and the random stem before a .part."""
     while (dot := name.rfind(".")) > 0 and name[dot:] in _MARKS:
@@ -48,14 +52,19 @@ def plain_name(name: str) -> str:
     return name
 
 
+def suffix_of(kind: Kind) -> str:
+    """The end of the names of such files."""
+    return next(suffix for suffix, its in _KINDS.items() if its is kind)
+
+
 def kind_of(path: str) -> Kind | None:
     """What the name says that the file holds, or None."""
-    return _KINDS.get(PurePath(plain_name(PurePath(path).name)).suffix)
+    return _KINDS.get(splitext(plain_name(_name(path)))[1])
 
 
 def base_offset_of(path: str) -> int | None:
     """The number that the name begins with: everything before the first dot, any count of digits; None when it is no number below 2^63."""
-    stem = PurePath(path).name.partition(".")[0]
+    stem = _name(path).partition(".")[0]
     if not (stem.isascii() and stem.isdigit()) or len(stem) > 40:
         return None
     number = int(stem)
@@ -64,13 +73,13 @@ def base_offset_of(path: str) -> int | None:
 
 def snapshot_of(path: str) -> tuple[int, int] | None:
     """End offset and epoch in the name of a KRaft snapshot."""
-    match = _SNAPSHOT.fullmatch(PurePath(path).name.partition(".")[0])
+    match = _SNAPSHOT.fullmatch(_name(path).partition(".")[0])
     return (int(match[1]), int(match[2])) if match else None
 
 
 def topic_partition_of(directory: str, *, kafka07: bool = False) -> TopicPartition | None:
     """Topic and partition that a directory's name says, or None."""
-    name = PurePath(directory).name
+    name = _name(directory)
     if moved := _MOVED.fullmatch(name):
         name = moved[1]
     topic, dash, number = name.rpartition("-")
@@ -83,4 +92,4 @@ def topic_partition_of(directory: str, *, kafka07: bool = False) -> TopicPartiti
 
 def topic_partition_of_file(path: str) -> TopicPartition | None:
     """Topic and partition of the directory that a file lies in."""
-    return topic_partition_of(PurePath(path).parent.name, kafka07=kind_of(path) is Kind.KAFKA07)
+    return topic_partition_of(dirname(path), kafka07=kind_of(path) is Kind.KAFKA07)

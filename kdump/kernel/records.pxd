@@ -13,6 +13,7 @@ cdef struct Verdict:
     int64_t delta_offset    # ... and that offset (delta)
     int64_t inner_crc       # legacy: first inner message with a wrong CRC
     int64_t inner_magic     # legacy: inner messages whose magic is not the wrapper's
+    bint holes              # legacy: offsets are missing between inner messages
     int64_t partial         # legacy: bytes of a partial last inner message
     int64_t trailing        # legacy: first message with bytes after its value
 

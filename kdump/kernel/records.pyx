@@ -60,21 +60,13 @@ cdef inline int32_t be16(const uint8_t *p) noexcept nogil:
     return <int32_t> <int8_t> p[0] * 256 + p[1]
 
 
-# Both return the byte after the varint, or NULL when it does not end in time; `odd` is raised for an encoding that a canonical writer does not make.
-cdef inline const uint8_t *varint(const uint8_t *p, const uint8_t *end, int32_t *value, bint *odd) noexcept nogil:
-    cdef uint32_t result, byte
-    cdef int shift
-    if p >= end:
-        return NULL
-    byte = p[0]
-    p += 1
-    if byte < 0x80:
-        value[0] = <int32_t> (byte >> 1) ^ -<int32_t> (byte & 1)
-        return p
-    result = byte & 0x7f
-    shift = 7
+# Numbers. Each returns the byte after it, or NULL when it does not end in time; `odd` is raised for an encoding that a canonical writer does not make.
+# One and two bytes, which nearly all have, are taken in line.
+cdef const uint8_t *long_varint(const uint8_t *p, const uint8_t *end, int32_t *value, bint *odd) noexcept nogil:
+    cdef uint32_t result = 0, byte
+    cdef int shift = 0
     while True:
-        if p >= end:
+        if p >= end or shift > 28:
             return NULL
         byte = p[0]
         p += 1
@@ -82,28 +74,17 @@ cdef inline const uint8_t *varint(const uint8_t *p, const uint8_t *end, int32_t 
         if byte < 0x80:
             break
         shift += 7
-        if shift > 28:
-            return NULL
-    if byte == 0 or (shift == 28 and byte > 0x0f):
+    if (byte == 0 and shift > 0) or (shift == 28 and byte > 0x0f):
         odd[0] = True
     value[0] = <int32_t> (result >> 1) ^ -<int32_t> (result & 1)
     return p
 
 
-cdef inline const uint8_t *varlong(const uint8_t *p, const uint8_t *end, int64_t *value, bint *odd) noexcept nogil:
-    cdef uint64_t result, byte
-    cdef int shift
-    if p >= end:
-        return NULL
-    byte = p[0]
-    p += 1
-    if byte < 0x80:
-        value[0] = <int64_t> (byte >> 1) ^ -<int64_t> (byte & 1)
-        return p
-    result = byte & 0x7f
-    shift = 7
+cdef const uint8_t *long_varlong(const uint8_t *p, const uint8_t *end, int64_t *value, bint *odd) noexcept nogil:
+    cdef uint64_t result = 0, byte
+    cdef int shift = 0
     while True:
-        if p >= end:
+        if p >= end or shift > 63:
             return NULL
         byte = p[0]
         p += 1
@@ -111,12 +92,38 @@ cdef inline const uint8_t *varlong(const uint8_t *p, const uint8_t *end, int64_t
         if byte < 0x80:
             break
         shift += 7
-        if shift > 63:
-            return NULL
-    if byte == 0 or (shift == 63 and byte > 1):
+    if (byte == 0 and shift > 0) or (shift == 63 and byte > 1):
         odd[0] = True
     value[0] = <int64_t> (result >> 1) ^ -<int64_t> (result & 1)
     return p
+
+
+cdef inline const uint8_t *varint(const uint8_t *p, const uint8_t *end, int32_t *value, bint *odd) noexcept nogil:
+    cdef uint32_t result
+    if end - p >= 2:
+        result = p[0]
+        if result < 0x80:
+            value[0] = <int32_t> (result >> 1) ^ -<int32_t> (result & 1)
+            return p + 1
+        if <uint8_t> (p[1] - 1) < 0x7f:  # ends here and is not zero
+            result = (result & 0x7f) | <uint32_t> p[1] << 7
+            value[0] = <int32_t> (result >> 1) ^ -<int32_t> (result & 1)
+            return p + 2
+    return long_varint(p, end, value, odd)
+
+
+cdef inline const uint8_t *varlong(const uint8_t *p, const uint8_t *end, int64_t *value, bint *odd) noexcept nogil:
+    cdef uint64_t result
+    if end - p >= 2:
+        result = p[0]
+        if result < 0x80:
+            value[0] = <int64_t> (result >> 1) ^ -<int64_t> (result & 1)
+            return p + 1
+        if <uint8_t> (p[1] - 1) < 0x7f:
+            result = (result & 0x7f) | <uint64_t> p[1] << 7
+            value[0] = <int64_t> (result >> 1) ^ -<int64_t> (result & 1)
+            return p + 2
+    return long_varlong(p, end, value, odd)
 
 
 # One record between its length prefix and `end`. Returns 0 or a status, with `at` at the field that is wrong.
@@ -227,6 +234,7 @@ cdef inline void clear(Verdict *v) noexcept nogil:
     v.status = v.status_at = v.records = v.headers = v.inner_magic = v.partial = v.delta_offset = 0
     v.status_record = v.varint_record = v.delta_record = v.inner_crc = v.trailing = -1
     v.max_timestamp = INT64_MIN
+    v.holes = False
 
 
 cdef void validate_batch(const uint8_t *start, const uint8_t *end, int64_t count, int64_t last_offset_delta,
@@ -236,7 +244,7 @@ cdef void validate_batch(const uint8_t *start, const uint8_t *end, int64_t count
     cdef Fields f
     cdef int status = 0, control_problem = 0
     cdef int64_t i, previous = -1, timestamp, highest = INT64_MIN, headers = 0
-    cdef int64_t varint_record = -1, delta_record = -1
+    cdef int64_t varint_record = -1, delta_record = -1, sound = 0
     cdef bint odd = False
     clear(v)
     for i in range(count):
@@ -256,7 +264,7 @@ cdef void validate_batch(const uint8_t *start, const uint8_t *end, int64_t count
             v.delta_offset = f.offset_delta
         previous = f.offset_delta
         headers += f.header_count
-        v.records = i + 1
+        sound = i + 1
         if odd:
             odd = False
             if varint_record < 0:
@@ -269,9 +277,9 @@ cdef void validate_batch(const uint8_t *start, const uint8_t *end, int64_t count
     if count > 0 and status == 0 and p != end:
         status = LEFTOVER
         f.at = p
-        i = count
+    v.records = sound
     if status:
-        v.status_record = v.records
+        v.status_record = sound
         v.status_at = f.at - start
         control_problem = 0
     v.status = status if status else control_problem
@@ -371,6 +379,8 @@ cdef void validate_wrapped(const uint8_t *start, const uint8_t *end, int64_t wra
         if offset <= previous and v.delta_record < 0:
             v.delta_record = i
             v.delta_offset = offset
+        elif i > 0 and offset > previous + 1:
+            v.holes = True
         previous = offset
         i += 1
         v.records = i
@@ -465,7 +475,7 @@ def decode_messages(payload, int64_t wrapper_magic=-1, int64_t wrapper_offset=0,
     cdef const uint8_t *p
     cdef const uint8_t *end
     cdef int64_t *row
-    cdef int64_t count = 0, total, last = 0, shift = 0, append_ms = 0, status = 0
+    cdef int64_t count = 0, total, last = 0, shift = 0, append_ms = 0, status = 0, at = 0
     cdef bint appended = log_append_ms is not None, wrapped = wrapper_magic >= 0
     if appended:
         append_ms = log_append_ms
@@ -476,28 +486,29 @@ def decode_messages(payload, int64_t wrapper_magic=-1, int64_t wrapper_offset=0,
         # First pass: how many, and the last inner offset that relative ones count back from.
         while end - p >= 12:
             total = <int64_t> be32(p + 8) + 12
-            if total < 26:
-                status = WRAPPER_SIZE
+            if total > end - p and total >= 26:
                 break
-            if total > end - p:
-                break
-            if <int8_t> p[16] != 0 and <int8_t> p[16] != 1:
-                status = WRAPPER_MAGIC
-                break
-            if wrapped and p[17] & 7:
-                status = WRAPPER_NESTED
-                break
-            if not parse_message(p, total, &m):
-                status = MESSAGE_FIELDS
+            if total < 26 or (<int8_t> p[16] != 0 and <int8_t> p[16] != 1):
+                if status == 0:
+                    status = WRAPPER_SIZE if total < 26 else WRAPPER_MAGIC
+                    at = p - start
                 break
             last = be64(p)
-            count += 1
+            if status == 0:
+                at = p - start
+                if wrapped and p[17] & 7:
+                    status = WRAPPER_NESTED
+                elif not parse_message(p, total, &m):
+                    status = MESSAGE_FIELDS
+                else:
+                    count += 1
             p += total
-        at = p - start
+        if status == 0:
+            at = p - start
         if wrapped and count == 0 and status == 0:
             status = WRAPPER_EMPTY
-        if wrapper_magic == 1 and wrapper_offset != 0 and status == 0:
-            if wrapper_offset < last:
+        if wrapper_magic == 1 and wrapper_offset != 0:
+            if wrapper_offset < last and status == 0:
                 status = WRAPPER_OFFSET
             shift = wrapper_offset - last
         rows = _rows(count, WIDTH)

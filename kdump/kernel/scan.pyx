@@ -158,13 +158,11 @@ cdef inline void give(int64_t *row, Verdict *v) noexcept nogil:
 
 cdef inline int64_t judge_batch(Verdict *v, int64_t count, int64_t max_timestamp, bint create_time) noexcept nogil:
     """The suspect bits that the records of a batch of magic 2 earn."""
-    if v.status:
-        if v.status < CONTROL_STATUS:
-            return S_STRUCTURE
-        return S_CONTROL | (S_TIME if create_time and v.max_timestamp != max_timestamp else 0)
+    if v.status and v.status < CONTROL_STATUS:
+        return S_STRUCTURE
     if count <= 0:
         return 0
-    return ((S_VARINT if v.varint_record >= 0 else 0) | (S_DELTA if v.delta_record >= 0 else 0)
+    return ((S_CONTROL if v.status else 0) | (S_VARINT if v.varint_record >= 0 else 0) | (S_DELTA if v.delta_record >= 0 else 0)
             | (S_TIME if create_time and v.max_timestamp != max_timestamp else 0))
 
 
@@ -532,6 +530,7 @@ cdef class Scanner:
                 else:
                     row[STATUS] = CONTROL_STATUS + 2
                     row[STATUS_AT] = 18
+                    row[STATUS_RECORD] = 0
             row[SUSPECT] = bits
             self.count += 1
         s.batches += 1
@@ -556,10 +555,14 @@ cdef class Scanner:
                 give(row, &v)
             else:
                 validate_wrapped(<const uint8_t *> view.buf, <const uint8_t *> view.buf + view.len, row[MAGIC], row[LAST_OFFSET], &v)
+                if v.trailing < 0:
+                    v.trailing = row[TRAILING]  # of the wrapper itself
                 bits |= judge_messages(&v, row[MAX_TIMESTAMP], row[MAGIC] == 1 and row[ATTRIBUTES] & 8 == 0)
                 give(row, &v)
                 self.s.records += v.records
                 self.s.unopened -= 1
+                if v.holes and not v.status:
+                    self.s.compacted = True
                 if v.inner_magic and not v.status:
                     if self.s.inner_magic == 0:
                         self.s.inner_magic_position = row[POSITION]
@@ -584,7 +587,7 @@ cdef class Scanner:
             return False
         if s.segment_base >= 0:
             return s.segment_base <= offset and offset - s.segment_base <= OFFSET_SPAN
-        return not s.has_last or s.known_last < 0 or offset - s.known_last <= OFFSET_SPAN
+        return not s.has_last or <uint64_t> offset - <uint64_t> s.known_last <= <uint64_t> OFFSET_SPAN
 
     def look(self, buffer, Py_ssize_t at, int64_t left):
         """(total, plausible, offset, epoch, length_ok) of the frame at `at`; the buffer holds at least its first 17 bytes."""

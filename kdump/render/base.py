@@ -42,7 +42,7 @@ class Options:
 
     `bytes_mode` is one of BYTES_MODES. `deep_iteration`, `print_data_log`, `skip_record_metadata` and `max_bytes` are
     the options of Kafka's dump tool and belong to the format `kafka` alone. `color` and `width` belong to the terminal;
-    None leaves the choice to it.
+    None leaves the choice to it. `records_only` leaves the lines of sound batches out.
     """
 
     bytes_mode: str = "auto"
@@ -152,6 +152,10 @@ class Renderer(ABC):
     @abstractmethod
     def entry(self, path: Path, kind: str, fields: Mapping[str, Any]) -> None:
         """An entry of a companion, or another line that is a name and values: `index_entry`, `producer`, `action` …"""
+
+    def file(self, path: Path, fields: Mapping[str, Any]) -> None:
+        """A file that was proved, with its totals."""
+        self.entry(path, "file", fields)
 
     @abstractmethod
     def finding(self, finding: Finding) -> None:

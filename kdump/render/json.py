@@ -25,6 +25,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from kdump.format import control
 from kdump.format.batch import NULL
+from kdump.format.kafka07 import Message
 from kdump.render import base
 from kdump.render.base import Options, Path, crc_state, gap_reason, hides_batch
 
@@ -139,7 +140,7 @@ def batch_line(path: str, batch: Batch, damage: str | None = None) -> str:
     )
     crc = f'"crc":{batch.crc},"crc_ok":{crc_ok},"codec":{name},'
     if batch.is_legacy:
-        timestamp = "null" if batch.magic == 0 else str(batch.max_timestamp)
+        timestamp = "null" if batch.timestamp_type == "NoTimestampType" else str(batch.max_timestamp)
         return (
             f'{head}"partition_leader_epoch":null,{crc}"timestamp_type":"{batch.timestamp_type}",'
             f'"base_timestamp":{timestamp},"max_timestamp":{timestamp},"delete_horizon_ms":null,"producer_id":null,'
@@ -160,6 +161,7 @@ def record_lines(path: str, topic: str, partition: str, batch: Batch, records: I
     """The `record` objects of one batch with their line ends; `path`, `topic` and `partition` are JSON already."""
     legacy = batch.is_legacy
     is_control = batch.control
+    timeless = isinstance(batch, Message)
     head = f'{{"type":"record","path":{path},"topic":{topic},"partition":{partition},"offset":'
     kind = f',"timestamp_type":"{batch.timestamp_type}","key":'
     place = f',"position":{batch.position},"batch_offset":{_number(batch.base_offset)},'
@@ -172,7 +174,7 @@ def record_lines(path: str, topic: str, partition: str, batch: Batch, records: I
             if headers
             else "[]"
         )
-        timestamp = "null" if record.magic == 0 else record.timestamp
+        timestamp = "null" if record.magic == 0 or timeless else record.timestamp
         sequence = "null" if legacy else record.sequence
         lines.append(
             f'{head}{record.offset},"timestamp":{timestamp}{kind}{encode(record.key)},"value":{encode(record.value)},'

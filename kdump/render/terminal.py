@@ -31,6 +31,7 @@ from kdump.render.base import (
     bytes_text,
     crc_state,
     gap_reason,
+    hides_batch,
     iso_time,
     path_text,
     printable,
@@ -63,7 +64,7 @@ _BATCH_COLUMNS = (
     "sequences",
     "",
 )
-_TEXT_COLUMNS = frozenset(("codec", "crc", "max timestamp", "", "reason", "key", "value", "topic", "what"))
+_TEXT_COLUMNS = frozenset(("file", "codec", "crc", "max timestamp", "", "reason", "key", "value", "topic", "what"))
 
 
 class _Sink(io.TextIOBase):
@@ -113,6 +114,8 @@ class Renderer(base.Renderer):
         self._flush_table()
 
     def batch(self, path: Path, batch: Batch, damage: str | None = None) -> None:
+        if hides_batch(self.options, damage):
+            return
         self._batch = (path, batch.position)
         self._row(_BATCH_COLUMNS, _batch_cells(batch, damage))
 
@@ -172,6 +175,11 @@ class Renderer(base.Renderer):
         pairs = [word.partition("=") for word in words(fields, mode=self.options.bytes_mode)]
         names = (kind.replace("_", " "), *(name.replace("_", " ") for name, _, _ in pairs))
         self._row(tuple(printable(name) for name in names), [Text(), *(Text(value) for _, _, value in pairs)])
+
+    def file(self, path: Path, fields: Mapping[str, Any]) -> None:
+        pairs = [word.partition("=") for word in words(fields)]
+        names = ("file", *(name.replace("_", " ") for name, _, _ in pairs))
+        self._row(names, [Text(path_text(path)), *(Text(value) for _, _, value in pairs)])
 
     def finding(self, finding: Finding) -> None:
         self._findings.append(finding)

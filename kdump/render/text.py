@@ -43,6 +43,7 @@ from kdump.render.base import (
     bytes_text,
     crc_state,
     gap_reason,
+    hides_batch,
     iso_time,
     path_text,
     printable,
@@ -184,7 +185,8 @@ class Renderer(base.Renderer):
         self.out.write(f"file {path_text(path)}\n")
 
     def batch(self, path: Path, batch: Batch, damage: str | None = None) -> None:
-        self.out.write(batch_line(batch, damage) + "\n")
+        if not hides_batch(self.options, damage):
+            self.out.write(batch_line(batch, damage) + "\n")
 
     def records(
         self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: Iterable[Record]
@@ -199,6 +201,9 @@ class Renderer(base.Renderer):
 
     def entry(self, path: Path, kind: str, fields: Mapping[str, Any]) -> None:
         self.out.write(f"{printable(kind)} {' '.join(words(fields, mode=self._mode))}\n")
+
+    def file(self, path: Path, fields: Mapping[str, Any]) -> None:
+        self.out.write(f"file {path_text(path)} {' '.join(words(fields, mode=self._mode))}\n")
 
     def finding(self, finding: Finding) -> None:
         self.out.write(finding_line(finding) + "\n")

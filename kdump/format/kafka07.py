@@ -1,0 +1,66 @@
+"""The log of Kafka 0.7 and before, files of `.kafka` (kafka.message.Message, FileMessageSet and ByteBufferMessageSet of 0.7); integers are big-endian.
+
+    ===== ==== ==== ============  ======================================================================================
+    at    size type field         note
+    ===== ==== ==== ============  ======================================================================================
+    0     4    i32  N             bytes after this field, at least 5 (magic 0) or 6 (magic 1); outside the CRC
+    4     1    i8   magic         0 or 1; outside the CRC
+    5     1    i8   attributes    magic 1 only: bits 0-1 codec (none, gzip, snappy; 3 does not exist); outside the CRC
+    5/6   4    u32  crc           CRC-32 of the payload alone
+    9/10  N-…  …    payload       the message, or with a codec the compressed sequence of such entries
+    ===== ==== ==== ============  ======================================================================================
+
+There are no keys, no timestamps and no offset field. The log of a partition is one run of bytes, cut into files that are named after the position of
+their first byte; the offset of a message is the position of its entry in that run, and the next offset is the position after it. So a batch here has the
+offset `number in the file's name + position in the file`, and every message inside a compressed one has that of the outermost entry: it is where a fetch has to
+begin to get it. 0.7 told its consumers another number with each message, the one to go on from (`MessageAndOffset.offset`): the position after
+the entry, but the position of the entry itself for all messages of a compressed one except the last.
+
+Compressed entries may hold compressed entries. The reader checks the CRC of every entry on the way, refuses a first inner entry that reaches past the end and
+any with a negative N, and drops what is left at the end without a word. No entry at all inside is legal: a producer that sends nothing writes it.
+"""
+
+from typing import Final
+
+from kdump.format.batch import CODECS, Batch
+
+LENGTH_SIZE: Final = 4  # the field N itself
+UP_TO_MAGIC: Final = 5  # the bytes that tell what the rest is
+HEADER_SIZE: Final = {0: 9, 1: 10}  # up to the payload, by magic
+MINIMUM_N: Final = 5
+
+CODEC_MASK: Final = 0x03
+EXISTING_CODECS: Final = CODECS[:3]
+
+MAX_DEPTH: Final = 16
+"""Wrappers inside wrappers that are opened; 0.7 has no bound but its stack. Its producers write one."""
+
+
+class Message(Batch):
+    """The row of one entry: a Batch of magic 0 or 1 whose attributes mean what they meant in 0.7."""
+
+    __slots__ = ()
+
+    @property
+    def codec(self) -> int:
+        return self.attributes & CODEC_MASK
+
+    @property
+    def codec_name(self) -> str | int:
+        return EXISTING_CODECS[self.codec] if self.codec < len(EXISTING_CODECS) else self.codec
+
+    @property
+    def is_legacy(self) -> bool:
+        return True
+
+    @property
+    def header_size(self) -> int:
+        return self.payload_at
+
+    @property
+    def timestamp_type(self) -> str:
+        return "NoTimestampType"
+
+    @property
+    def log_append_ms(self) -> None:
+        return None

@@ -1,0 +1,54 @@
+from typing import Any
+
+from typing_extensions import Buffer
+
+HEADER_BYTES: int
+
+class Scanner07:
+    """The state of one walk over one file of the log of Kafka 0.7; the interface, rows, bits and words of `kdump.kernel.scan.Scanner`.
+
+    `deep` marks compressed messages with OPEN. `base_offset` is the position of the file's first byte in the log, -1 when not known.
+    """
+
+    rows: memoryview
+    count: int
+    stop: int
+    need: int
+    frame: int
+
+    def __init__(
+        self, base_offset: int = -1, *, deep: bool = False, everything: bool = False, max_batch_bytes: int = ..., capacity: int = ...
+    ) -> None: ...
+    def scan(self, buffer: Buffer, start: int, end: int, position: int, stop: int, file_end: int) -> int:
+        """Walk over buffer[start:end] as `Scanner.scan` does."""
+
+    def skip_body(self, buffer: Buffer, at: int, position: int, computed: int) -> None:
+        """Take the message whose header is at `at` without its payload: its checksum was found right by other means."""
+
+    def damaged(self, buffer: Buffer, at: int, position: int, computed: int, frame: int) -> None:
+        """Make a row for a message that fills its bytes but does not prove itself; the buffer holds 10 bytes from `at` on."""
+
+    def carry(self, known_last: int, has_last: bool, known_epoch: int, linked: bool) -> None:
+        """Go on where another scanner ended."""
+
+    def unlink(self) -> None:
+        """Bytes that are no message were passed."""
+
+    def opened(self, index: int, records: int, status: int, status_at: int, inner_crc: int, partial: int) -> int:
+        """Tell what was found in the compressed message of row `index`; its suspect bits."""
+
+    def state(self) -> dict[str, Any]:
+        """What was seen so far, under the names of `Scanner.state`."""
+
+    def look(self, buffer: Buffer, at: int, left: int) -> tuple[int, bool, int, int, bool]:
+        """(total bytes, whether the header is plausible, 0, 0, whether the length is possible) of the entry at `at`: it has no offset and no epoch."""
+
+    def find(self, buffer: Buffer, start: int, end: int, left: int) -> int:
+        """The first place whose 5 bytes could begin an entry within the `left` bytes from `start` on, or -1; the checksum is not looked at."""
+
+def layout(payload: Buffer, start: int, offset: int, origin: int, capacity: int) -> tuple[bytes, int, int, bool, int, int]:
+    """Up to `capacity` entries of decompressed `payload` from `start` on, as int64 rows of kdump.kernel.records.RECORD_COLUMNS.
+
+    (rows, how many of them are compressed, where it stopped, whether more follow, status, bytes at the end that are no whole entry). A status is that of the entry
+    at which Kafka's reader would raise. Every record gets `offset`; `origin` is added to positions.
+    """

@@ -1,0 +1,407 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The walk over the log of Kafka 0.7 (kdump.format.kafka07): framing and checksum of its messages, and the messages inside compressed ones.
+
+The interface is that of kdump.kernel.scan, with the same rows, bits and words, so that kdump.segment walks over both formats alike.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AsString
+from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
+from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from kdump.kernel.crc cimport crc32_of
+
+from kdump.kernel import scan as _scan
+from kdump.kernel.records import RECORD_COLUMNS, STATUSES
+
+cdef enum:
+    NEED, FULL, STOPPED, DAMAGED
+assert (_scan.SCAN_NEED, _scan.SCAN_FULL, _scan.SCAN_STOPPED, _scan.SCAN_DAMAGED) == (NEED, FULL, STOPPED, DAMAGED)
+cdef enum:
+    VALID, END, SHORT, LENGTH, OVERRUN, LIMIT, BAD_CRC, BAD_MAGIC
+assert _scan.FRAMES == ("valid", "end", "short", "length", "overrun", "limit", "crc", "magic")
+cdef enum:
+    POSITION, SIZE, MAGIC, BASE_OFFSET, LAST_OFFSET, COUNT, EPOCH, CRC, COMPUTED_CRC, ATTRIBUTES, BASE_TIMESTAMP, MAX_TIMESTAMP
+    PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE, SUSPECT, PREVIOUS_OFFSET, PREVIOUS_EPOCH, STATUS, STATUS_AT, STATUS_RECORD
+    PAYLOAD_AT, PAYLOAD_SIZE, VARINT_RECORD, DELTA_RECORD, DELTA_OFFSET, FOUND_TIMESTAMP, INNER_CRC, PARTIAL, TRAILING
+    WIDTH
+assert len(_scan.BATCH_COLUMNS) == WIDTH and _scan.BATCH_COLUMNS[PAYLOAD_AT:] == (
+    "payload_at", "payload_size", "varint_record", "delta_record", "delta_offset", "found_timestamp", "inner_crc_record", "partial_bytes", "trailing_record")
+cdef enum:
+    RECORD_WIDTH = 14
+assert len(RECORD_COLUMNS) == RECORD_WIDTH
+
+cdef int64_t S_ATTRIBUTES = 1 << _scan.SUSPECTS.index("batch/attributes")
+cdef int64_t S_CODEC = 1 << _scan.SUSPECTS.index("batch/codec")
+cdef int64_t S_RANGE = 1 << _scan.SUSPECTS.index("offset/range")
+cdef int64_t S_WRAPPER = 1 << _scan.SUSPECTS.index("legacy/wrapper")
+cdef int64_t S_INNER_CRC = 1 << _scan.SUSPECTS.index("legacy/inner-crc")
+cdef int64_t S_PARTIAL = 1 << _scan.SUSPECTS.index("legacy/partial")
+cdef int64_t S_CRC = 1 << _scan.SUSPECTS.index("batch/crc")
+cdef int64_t S_MAGIC = 1 << _scan.SUSPECTS.index("batch/magic")
+cdef int64_t S_LIMIT = 1 << _scan.SUSPECTS.index("batch/limit")
+cdef int64_t S_OPEN = _scan.OPEN
+cdef int WRAPPER_SIZE = STATUSES.index("wrapper-size")
+cdef int WRAPPER_MAGIC = STATUSES.index("wrapper-magic")
+
+HEADER_BYTES = 10
+cdef enum:
+    HEADER = 10
+    UP_TO_MAGIC = 5
+
+_NOTHING = _scan.Scanner(-1, capacity=1).state()
+
+
+cdef inline int32_t be32(const uint8_t *p) noexcept nogil:
+    return <int32_t> (<uint32_t> p[0] << 24 | <uint32_t> p[1] << 16 | <uint32_t> p[2] << 8 | <uint32_t> p[3])
+
+
+cdef inline int64_t minimum(uint8_t magic) noexcept nogil:
+    return 6 if magic == 1 else 5
+
+
+cdef inline Py_ssize_t payload_at(uint8_t magic) noexcept nogil:
+    return 9 if magic == 0 else 10
+
+
+cdef class Scanner07:
+    """The state of one walk over one file; see scan07.pyi."""
+
+    cdef int64_t _base
+    cdef bint _deep
+    cdef bint _everything
+    cdef int64_t _max_bytes
+    cdef int64_t _known_last
+    cdef bint _has_last
+    cdef bint _linked
+    cdef int64_t _broken
+    cdef int64_t _batches
+    cdef int64_t _records
+    cdef int64_t _unopened
+    cdef int64_t _valid_bytes
+    cdef int64_t _first_position
+    cdef int64_t _last_position
+    cdef int64_t _codecs[4]
+    cdef int64_t _magics[2]
+    cdef bytearray _storage
+    cdef int64_t *_row
+    cdef Py_ssize_t _capacity
+    cdef readonly object rows
+    cdef readonly Py_ssize_t count
+    cdef readonly Py_ssize_t stop
+    cdef readonly int64_t need
+    cdef readonly int frame
+
+    def __init__(self, int64_t base_offset=-1, *, bint deep=False, bint everything=False, int64_t max_batch_bytes=1 << 30, Py_ssize_t capacity=256):
+        self._capacity = capacity
+        self._storage = bytearray(capacity * WIDTH * 8)
+        self._row = <int64_t *> PyByteArray_AsString(self._storage)
+        self.rows = memoryview(self._storage).cast("q")
+        # Without a number in its name a file is taken for the beginning of a log.
+        self._base = max(base_offset, 0)
+        self._deep = deep
+        self._everything = everything
+        self._max_bytes = max_batch_bytes
+        self._known_last = self._first_position = self._last_position = -1
+
+    # ---- the walk
+
+    def scan(self, buffer, Py_ssize_t start, Py_ssize_t end, int64_t position, int64_t stop, int64_t file_end):
+        cdef Py_buffer view
+        cdef int reason
+        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+        try:
+            if start < 0 or end > view.len or start > end:
+                raise ValueError("the range lies outside the buffer")
+            self.count = 0
+            with nogil:
+                reason = self.walk(<const uint8_t *> view.buf, start, end, position, stop, file_end)
+        finally:
+            PyBuffer_Release(&view)
+        return reason
+
+    cdef int walk(self, const uint8_t *base, Py_ssize_t at, Py_ssize_t end, int64_t position, int64_t stop, int64_t file_end) noexcept nogil:
+        cdef const uint8_t *p
+        cdef int64_t left, size, total
+        cdef Py_ssize_t head
+        cdef uint32_t computed
+        self.need = 0
+        while True:
+            self.stop = at
+            if position >= stop:
+                return STOPPED
+            if self.count >= self._capacity:
+                return FULL
+            left = file_end - position
+            if left < UP_TO_MAGIC:
+                self.frame = SHORT
+                return DAMAGED
+            if end - at < UP_TO_MAGIC:
+                self.need = HEADER if left > HEADER else left
+                return NEED
+            p = base + at
+            size = be32(p)
+            total = size + 4
+            if size < minimum(p[4]):
+                self.frame = LENGTH
+                return DAMAGED
+            if total > left:
+                self.frame = OVERRUN
+                return DAMAGED
+            if total > self._max_bytes:
+                self.frame = LIMIT
+                return DAMAGED
+            if total > end - at:
+                self.need = total
+                return NEED
+            head = payload_at(p[4])
+            if p[4] > 1:  # which of the two layouts it has is decided by who looks closer
+                self.frame = BAD_MAGIC
+                return DAMAGED
+            computed = crc32_of(p + head, total - head)
+            if computed != <uint32_t> be32(p + head - 4):
+                self.frame = BAD_CRC
+                return DAMAGED
+            self.message(p, total, position, computed, True)
+            at += total
+            position += total
+
+    cdef void message(self, const uint8_t *p, int64_t total, int64_t position, uint32_t computed, bint body) noexcept nogil:
+        cdef int attributes = p[5] if p[4] == 1 else 0
+        cdef int codec = attributes & 3
+        cdef int64_t bits = 0
+        cdef int64_t *row
+        if attributes & 0xfc:
+            bits |= S_ATTRIBUTES
+        if position + total > INT64_MAX - self._base:
+            bits |= S_RANGE
+        self._codecs[codec] += 1
+        self._magics[p[4]] += 1
+        if codec == 0:
+            self._records += 1
+        else:
+            self._unopened += 1
+            if codec == 3:
+                bits |= S_CODEC
+            elif self._deep and body:
+                bits |= S_OPEN
+        if bits or self._everything:
+            row = self._row + self.count * WIDTH
+            self.fill(row, p, total, position, computed, payload_at(p[4]))
+            row[SUSPECT] = bits
+            self.count += 1
+        if self._first_position < 0:
+            self._first_position = position
+        self._last_position = position
+        self._known_last = <int64_t> (<uint64_t> self._base + <uint64_t> position)
+        self._has_last = self._linked = True
+        self._batches += 1
+        self._valid_bytes += total
+
+    cdef void fill(self, int64_t *row, const uint8_t *p, int64_t total, int64_t position, uint32_t computed, Py_ssize_t head) noexcept nogil:
+        cdef int64_t attributes = p[5] if head == 10 else 0
+        row[POSITION] = position
+        row[SIZE] = total
+        row[MAGIC] = p[4]
+        row[BASE_OFFSET] = row[LAST_OFFSET] = <int64_t> (<uint64_t> self._base + <uint64_t> position)
+        row[COUNT] = INT64_MIN if attributes & 3 else 1
+        row[EPOCH] = INT64_MIN
+        row[CRC] = <uint32_t> be32(p + head - 4)
+        row[COMPUTED_CRC] = computed
+        row[ATTRIBUTES] = attributes
+        row[BASE_TIMESTAMP] = row[MAX_TIMESTAMP] = -1
+        row[PRODUCER_ID] = row[PRODUCER_EPOCH] = row[BASE_SEQUENCE] = -1
+        row[SUSPECT] = 0
+        row[PREVIOUS_OFFSET] = self._known_last if self._linked else INT64_MIN
+        row[PREVIOUS_EPOCH] = -1
+        row[STATUS] = row[STATUS_AT] = row[DELTA_OFFSET] = row[PARTIAL] = 0
+        row[STATUS_RECORD] = row[VARINT_RECORD] = row[DELTA_RECORD] = row[INNER_CRC] = row[TRAILING] = -1
+        row[FOUND_TIMESTAMP] = INT64_MIN
+        row[PAYLOAD_AT] = head
+        row[PAYLOAD_SIZE] = total - head
+
+    def skip_body(self, buffer, Py_ssize_t at, int64_t position, uint32_t computed):
+        cdef Py_buffer view
+        cdef const uint8_t *p
+        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+        try:
+            if at < 0 or view.len - at < HEADER:
+                raise ValueError("the header lies outside the buffer")
+            self.count = 0
+            p = <const uint8_t *> view.buf + at
+            if p[4] > 1:
+                raise ValueError("no such magic")
+            self.message(p, <int64_t> be32(p) + 4, position, computed, False)
+        finally:
+            PyBuffer_Release(&view)
+
+    def damaged(self, buffer, Py_ssize_t at, int64_t position, uint32_t computed, int frame):
+        cdef Py_buffer view
+        cdef const uint8_t *p
+        cdef int64_t *row = self._row
+        cdef int64_t total
+        cdef Py_ssize_t head
+        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+        try:
+            if at < 0 or view.len - at < HEADER:
+                raise ValueError("the header lies outside the buffer")
+            p = <const uint8_t *> view.buf + at
+            total = <int64_t> be32(p) + 4
+            head = payload_at(p[4])
+            if total < HEADER or (frame == BAD_MAGIC and computed != <uint32_t> be32(p + 6)):
+                head = 9
+            self.fill(row, p, total, position, computed, head)
+            row[SUSPECT] = S_LIMIT if frame == LIMIT else S_MAGIC if frame == BAD_MAGIC else S_CRC
+            if frame == LIMIT:
+                row[STATUS_AT] = self._max_bytes
+            self.count = 1
+            self.unlink()
+        finally:
+            PyBuffer_Release(&view)
+
+    def carry(self, int64_t known_last, bint has_last, int64_t known_epoch, bint linked):
+        self._known_last = known_last
+        self._has_last = has_last
+        self._linked = linked
+
+    def unlink(self):
+        self._linked = False
+        self._broken += 1
+
+    def opened(self, Py_ssize_t index, int64_t records, int status, int64_t status_at, int64_t inner_crc, int64_t partial):
+        cdef int64_t *row
+        cdef int64_t bits
+        if index < 0 or index >= self.count:
+            raise IndexError("no such row")
+        row = self._row + index * WIDTH
+        bits = row[SUSPECT] & ~S_OPEN
+        if status:
+            bits |= S_WRAPPER
+            row[STATUS] = status
+            row[STATUS_AT] = status_at
+            row[STATUS_RECORD] = records
+        else:
+            if inner_crc >= 0:
+                bits |= S_INNER_CRC
+            if partial:
+                bits |= S_PARTIAL
+        row[INNER_CRC] = inner_crc
+        row[PARTIAL] = partial
+        row[SUSPECT] = bits
+        self._records += records
+        self._unopened -= 1
+        return bits
+
+    def state(self):
+        cdef int i
+        first = self._base + self._first_position if self._first_position >= 0 else -1
+        seen = dict(_NOTHING)
+        seen.update(
+            segment_base=self._base, deep=self._deep, everything=self._everything, max_batch_bytes=self._max_bytes,
+            known_last=self._known_last, has_last=self._has_last, linked=self._linked, broken=self._broken,
+            batches=self._batches, records=self._records, unopened=self._unopened, valid_bytes=self._valid_bytes,
+            first_position=self._first_position, first_offset=first, first_spans=True,
+            last_position=self._last_position, last_offset=self._known_last if self._has_last else -1,
+            codecs=[self._codecs[i] for i in range(4)] + [0] * 4, magics=[self._magics[0], self._magics[1], 0],
+        )
+        return seen
+
+    # ---- bytes that are no message
+
+    def look(self, buffer, Py_ssize_t at, int64_t left):
+        cdef Py_buffer view
+        cdef const uint8_t *p
+        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+        try:
+            if at < 0 or view.len - at < UP_TO_MAGIC:
+                raise ValueError("the header lies outside the buffer")
+            p = <const uint8_t *> view.buf + at
+            # Zeros are no header, though magic 0 looks like them.
+            return <int64_t> be32(p) + 4, p[4] <= 1 and be32(p) != 0, 0, 0, be32(p) >= minimum(p[4])
+        finally:
+            PyBuffer_Release(&view)
+
+    def find(self, buffer, Py_ssize_t start, Py_ssize_t end, int64_t left):
+        cdef Py_buffer view
+        cdef const uint8_t *base
+        cdef const uint8_t *p
+        cdef int64_t at, size, found = -1
+        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+        try:
+            if start < 0 or end > view.len:
+                raise ValueError("the range lies outside the buffer")
+            base = <const uint8_t *> view.buf
+            with nogil:
+                for at in range(start, end - UP_TO_MAGIC + 1):
+                    p = base + at
+                    if p[4] > 1 or p[0] > 127:
+                        continue
+                    size = be32(p)
+                    if size >= minimum(p[4]) and size + 4 <= left - (at - start) and size + 4 <= self._max_bytes:
+                        found = at
+                        break
+        finally:
+            PyBuffer_Release(&view)
+        return found
+
+
+def layout(payload, Py_ssize_t start, int64_t offset, int64_t origin, Py_ssize_t capacity):
+    cdef Py_buffer view
+    cdef const uint8_t *base
+    cdef const uint8_t *p
+    cdef int64_t *row
+    cdef Py_ssize_t at, count = 0, wrappers = 0, i, head
+    cdef int64_t size
+    cdef int status = 0
+    cdef bint more = False
+    PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+    try:
+        if start < 0 or start > view.len:
+            raise ValueError("the start lies outside the payload")
+        base = <const uint8_t *> view.buf
+        at = start
+        while view.len - at >= 4:
+            if count >= capacity:
+                more = True
+                break
+            p = base + at
+            size = be32(p)
+            if size < 0 or (size > view.len - at - 4 and at == 0):
+                status = WRAPPER_SIZE
+                break
+            if size > view.len - at - 4:
+                break
+            if size < 5 or (p[4] == 1 and size < 6):
+                status = WRAPPER_SIZE
+                break
+            if p[4] > 1:
+                status = WRAPPER_MAGIC
+                break
+            if p[4] == 1 and p[5] & 3:
+                wrappers += 1
+            count += 1
+            at += size + 4
+        rows = PyBytes_FromStringAndSize(NULL, count * RECORD_WIDTH * 8)
+        row = <int64_t *> PyBytes_AsString(rows)
+        p = base + start
+        with nogil:
+            for i in range(count):
+                size = be32(p)
+                head = payload_at(p[4])
+                row[0] = origin + (p - base)
+                row[1] = size + 4
+                row[2] = offset
+                row[3] = row[5] = -1
+                row[4] = row[8] = row[9] = 0
+                row[6] = row[0] + head
+                row[7] = size + 4 - head
+                row[10] = p[4]
+                row[11] = <uint32_t> be32(p + head - 4)
+                row[12] = crc32_of(p + head, size + 4 - head)
+                row[13] = p[5] if head == 10 else 0
+                row += RECORD_WIDTH
+                p += size + 4
+        left = 0 if more or status else view.len - at
+    finally:
+        PyBuffer_Release(&view)
+    return rows, wrappers, at, more, status, left

@@ -1,0 +1,124 @@
+"""What a compressed message of Kafka 0.7 holds: its entries, and those of the compressed ones among them, in the order in which 0.7 hands them out."""
+
+from dataclasses import dataclass, field
+
+from kdump.format import codec
+from kdump.format.kafka07 import CODEC_MASK, EXISTING_CODECS, MAX_DEPTH, Message
+from kdump.kernel.records import RECORD_COLUMNS, STATUSES
+from kdump.kernel.scan07 import layout
+
+_WIDTH = len(RECORD_COLUMNS)
+_AT, _VALUE_AT, _VALUE_SIZE, _CRC, _COMPUTED_CRC, _ATTRIBUTES = (
+    RECORD_COLUMNS.index(name) for name in ("at", "value_at", "value_size", "crc", "computed_crc", "attributes")
+)
+_ROW_BYTES = 8 * _WIDTH
+_NESTED = STATUSES.index("wrapper-nested")
+_CHUNK = 4096
+
+
+@dataclass(slots=True)
+class Unwrapped:
+    """The messages inside a compressed one, or what could be read of them.
+
+    `problem` is the finding code of what stopped the reading, with its `reason`; a `status` is one of kdump.kernel.records.STATUSES, for the entry at byte
+    `status_at` of the payload. `note` is what a codec has to say (codec.NOTES). `inner_crc` is the index of the first message whose checksum is
+    wrong, -1 without one; a compressed one among them is not opened. `partial` counts the bytes behind the last whole entry. With `keep`, `rows` are int64 rows of
+    kdump.kernel.records.RECORD_COLUMNS over `payload`, which is what the message decompresses to, and behind it what the inner ones decompress to.
+    """
+
+    offset: int
+    left: int
+    keep: bool
+    rows: bytearray = field(default_factory=bytearray)
+    pieces: list[codec.Data] = field(default_factory=list)
+    origin: int = 0
+    messages: int = 0
+    problem: str | None = None
+    reason: str = ""
+    status: int = 0
+    status_at: int = 0
+    note: str | None = None
+    inner_crc: int = -1
+    partial: int = 0
+
+    @property
+    def payload(self) -> codec.Data:
+        return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
+
+    def open(self, number: int, data: codec.Data, depth: int) -> bool:
+        """Decompress with the codec of this number and take the entries; whether nothing stopped it."""
+        if number >= len(EXISTING_CODECS):
+            return self._stop("batch/codec", f"no codec has the number {number}")
+        try:
+            payload, note = codec.decompress(number, data, 0, self.left)
+        except codec.LimitExceeded as error:
+            return self._stop("batch/limit", codec.REASONS[error.reason])
+        except codec.CodecError as error:
+            return self._stop("batch/codec", codec.REASONS[error.reason])
+        self.note = self.note or note
+        self.left -= len(payload)
+        origin, self.origin = self.origin, self.origin + len(payload)
+        if self.keep:
+            self.pieces.append(payload)
+        at, more = 0, True
+        while more:
+            rows, wrappers, at, more, status, partial = layout(payload, at, self.offset, origin, _CHUNK)
+            self.partial += partial
+            if not self._take(rows, wrappers, memoryview(payload), origin, depth):
+                return False
+            if status:
+                return self._refuse(status, origin + at)
+        return True
+
+    def _take(self, rows: bytes, wrappers: int, payload: memoryview, origin: int, depth: int) -> bool:
+        cells = memoryview(rows).cast("q")
+        before = self.messages
+        first = 0  # of the rows that are not taken yet
+        for index in range(len(rows) // _ROW_BYTES) if wrappers else ():
+            row = cells[index * _WIDTH : (index + 1) * _WIDTH]
+            if not row[_ATTRIBUTES] & CODEC_MASK:
+                continue
+            self._append(cells, first, index)
+            first = index + 1
+            if row[_CRC] != row[_COMPUTED_CRC]:
+                self._wrong_crc(self.messages)
+                self.problem = self.problem or "legacy/inner-crc"
+                continue
+            if depth == MAX_DEPTH:
+                return self._refuse(_NESTED, row[_AT])
+            start = row[_VALUE_AT] - origin
+            if not self.open(row[_ATTRIBUTES] & CODEC_MASK, payload[start : start + row[_VALUE_SIZE]], depth + 1):
+                return False
+        assert self.messages >= before
+        self._append(cells, first, len(rows) // _ROW_BYTES)
+        return True
+
+    def _append(self, cells: memoryview, first: int, stop: int) -> None:
+        """Take plain messages."""
+        if first == stop:
+            return
+        some = cells[first * _WIDTH : stop * _WIDTH]
+        if some[_CRC::_WIDTH] != some[_COMPUTED_CRC::_WIDTH]:
+            wrong = next(index for index in range(_CRC, len(some), _WIDTH) if some[index] != some[index + _COMPUTED_CRC - _CRC])
+            self._wrong_crc(self.messages + wrong // _WIDTH)
+        if self.keep:
+            self.rows += some
+        self.messages += stop - first
+
+    def _wrong_crc(self, index: int) -> None:
+        self.inner_crc = index if self.inner_crc < 0 else self.inner_crc
+
+    def _stop(self, problem: str, reason: str) -> bool:
+        self.problem, self.reason = problem, reason
+        return False
+
+    def _refuse(self, status: int, at: int) -> bool:
+        self.status, self.status_at = status, at
+        return self._stop("legacy/wrapper", STATUSES[status])
+
+
+def unwrap(batch: Message, body: bytes | memoryview, max_bytes: int, *, keep: bool) -> Unwrapped:
+    """Open a compressed message, whose whole entry is `body`; together its payloads may have `max_bytes`."""
+    unwrapped = Unwrapped(batch.base_offset, max_bytes, keep)
+    unwrapped.open(batch.codec, body[batch.payload_at :], 1)
+    return unwrapped

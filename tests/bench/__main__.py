@@ -1,0 +1,5 @@
+"""`python -m tests.bench`."""
+
+from .run import main
+
+raise SystemExit(main())

@@ -1,0 +1,123 @@
+"""Writes the benchmark's topic-partitions: segments with the companions that a broker leaves beside them.
+
+.index, 8 bytes an entry: relativeOffset i32, position i32 · .timeindex, 12 bytes: timestamp i64, relativeOffset i32
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
+from pathlib import Path
+
+from .streams import Append, Stream
+
+INDEX_INTERVAL_BYTES = 4096  # Kafka's default index.interval.bytes
+MANIFEST = "manifest.json"
+
+_INDEX_ENTRY = struct.Struct(">ii")
+_TIME_INDEX_ENTRY = struct.Struct(">qi")
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One written `.log` and what it holds; `decoded_bytes` counts headers and decompressed records."""
+
+    path: Path
+    base_offset: int
+    bytes: int = 0
+    batches: int = 0
+    records: int = 0
+    decoded_bytes: int = 0
+
+
+class SegmentWriter:
+    """A `.log` with its offset, time and transaction index, by the rules of Kafka's LogSegment.append."""
+
+    def __init__(self, directory: Path, base_offset: int) -> None:
+        self._path = directory / f"{base_offset:020d}.log"
+        self._base_offset = base_offset
+        self._file = self._path.open("wb", buffering=1 << 20)
+        self._index = bytearray()
+        self._time_index = bytearray()
+        self._aborted = bytearray()
+        self._since_entry = self._bytes = self._batches = self._records = 0
+        self.decoded_bytes = 0
+        self._newest = (-1, base_offset)  # largest timestamp so far and the last offset of its append
+        self._last_time_entry = -1
+
+    def append(self, append: Append) -> None:
+        """Write one append and the index entries that are due."""
+        if append.max_timestamp_ms > self._newest[0]:
+            self._newest = (append.max_timestamp_ms, append.last_offset)
+        if self._since_entry > INDEX_INTERVAL_BYTES:
+            first_batch_end = append.last_offset - append.batches + 1  # several batches are messages of one offset each
+            self._index += _INDEX_ENTRY.pack(first_batch_end - self._base_offset, self._bytes)
+            self._add_time_entry()
+            self._since_entry = 0
+        self._file.write(append.data)
+        size = len(append.data)
+        self._since_entry += size
+        self._bytes += size
+        self._batches += append.batches
+        self._records += append.records
+        self.decoded_bytes += append.decoded_bytes
+        self._aborted += append.aborted
+
+    def close(self) -> Segment:
+        """Finish the companions, as a roll or a clean shutdown does."""
+        self._file.close()
+        self._add_time_entry()
+        self._path.with_suffix(".index").write_bytes(self._index)
+        self._path.with_suffix(".timeindex").write_bytes(self._time_index)
+        if self._aborted:
+            self._path.with_suffix(".txnindex").write_bytes(self._aborted)
+        return Segment(self._path, self._base_offset, self._bytes, self._batches, self._records, self.decoded_bytes)
+
+    def _add_time_entry(self) -> None:
+        timestamp, offset = self._newest
+        if timestamp > self._last_time_entry:
+            self._time_index += _TIME_INDEX_ENTRY.pack(timestamp, offset - self._base_offset)
+            self._last_time_entry = timestamp
+
+
+def write_partition(directory: Path, stream: Stream, *, segments: int, segment_bytes: int) -> list[Segment]:
+    """Fill `directory` (named topic-partition) with segments of about `segment_bytes`, measured decompressed.
+
+    The manifest goes beside the directory, last: where there is one, the partition is complete.
+    """
+    directory.mkdir(parents=True)
+    written = []
+    next_offset = 0
+    for number in range(segments):
+        writer = SegmentWriter(directory, next_offset)
+        finish: Iterator[Append] = stream.finish() if number == segments - 1 else iter(())
+        for append in chain(_until(stream.appends, writer, segment_bytes), finish):
+            writer.append(append)
+            next_offset = append.last_offset + 1
+        written.append(writer.close())
+        if stream.producers is not None:
+            (directory / f"{next_offset:020d}.snapshot").write_bytes(stream.producers.snapshot())
+    if stream.producers is not None:
+        (directory / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n", encoding="ascii")
+    (directory / "partition.metadata").write_text("version: 0\ntopic_id: YmVuY2htYXJrLXRvcGljIQ", encoding="ascii")
+    rows = [{**asdict(segment), "path": segment.path.name} for segment in written]
+    (directory.parent / MANIFEST).write_text(json.dumps(rows, indent=1), encoding="ascii")
+    return written
+
+
+def read_manifest(directory: Path) -> list[Segment] | None:
+    """What `write_partition` wrote there, or None when it did not get to the end."""
+    try:
+        rows = json.loads((directory.parent / MANIFEST).read_text(encoding="ascii"))
+    except FileNotFoundError:
+        return None
+    segments = [Segment(**row) for row in rows]
+    return [replace(segment, path=directory / segment.path) for segment in segments]
+
+
+def _until(appends: Iterator[Append], writer: SegmentWriter, segment_bytes: int) -> Iterator[Append]:
+    while writer.decoded_bytes < segment_bytes:
+        yield next(appends)

@@ -1,0 +1,160 @@
+"""The programs that are compared, each built or found on first use."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Sequence
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from .datasets import Data
+from .measure import Command, UnavailableError
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+KAFKA = "4.3.1"
+FRANZ_GO = "v1.22.2"
+AIOKAFKA = "0.14.0"
+DUMP_TOOL = "org.apache.kafka.tools.DumpLogSegments"
+# What the tool's shell wrapper passes to the JVM.
+JVM_FLAGS = (
+    "-Xmx256M", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true", "-Dcom.sun.management.jmxremote",
+    "-Dcom.sun.management.jmxremote.authenticate=false", "-Dcom.sun.management.jmxremote.ssl=false",
+)  # fmt: skip
+_BUILD_LIMIT_S = 900
+
+
+class Tools:
+    """Commands over a data set; every method raises UnavailableError when its program cannot be had."""
+
+    def __init__(self, root: Path, kdump: Path) -> None:
+        """`root`: where what is built here is kept. `kdump`: the executable."""
+        self._root = root
+        self._kdump = kdump
+        root.mkdir(parents=True, exist_ok=True)
+
+    def kdump(self, *arguments: str) -> Command:
+        """The tool under test with any arguments."""
+        if not os.access(self._kdump, os.X_OK):
+            raise UnavailableError(f"no kdump at {self._kdump}")
+        return Command((str(self._kdump), *arguments))
+
+    def verify(self, data: Data, *options: str, path: str | None = None) -> Command:
+        """`kdump verify` over the files of `data`, or over `path`; it must count what the generator wrote."""
+        expect = {"batches": data.batches, "bytes": data.bytes}
+        if "--deep" in options:
+            expect["records"] = data.records
+        paths = (path,) if path is not None else data.files
+        return Command(self.kdump("verify", "--format", "json", *options, *paths).argv, expect=expect)
+
+    def python(self, *arguments: str) -> Command:
+        """The interpreter that runs kdump."""
+        return Command((sys.executable, *arguments))
+
+    def kdump_imports(self, *arguments: str) -> Command:
+        """kdump under `-X importtime`, which names every import on standard error."""
+        script = self.kdump().argv[0]
+        if Path(script).read_bytes()[:2] != b"#!":
+            raise UnavailableError(f"{script} is no Python script")
+        return self.python("-X", "importtime", script, *arguments)
+
+    def floor(self, data: Data) -> Command:
+        """The C loop: read and CRC-32C."""
+        return Command(self.crcloop_argv(*data.files), expect={"bytes": data.bytes})
+
+    def crcloop_argv(self, *files: str) -> tuple[str, ...]:
+        """The C loop over any files."""
+        return (str(self._crcloop), *files)
+
+    def bare(self, data: Data, codec: str) -> Command:
+        """The bare decompress loop."""
+        expect = {"batches": data.batches, "bytes": data.bytes, "decoded_bytes": data.decoded_bytes}
+        return Command((sys.executable, "-m", "tests.bench.bare", codec, *data.files), expect=expect)
+
+    def orjson(self, data: Data) -> Command:
+        """orjson over the same records."""
+        if find_spec("orjson") is None:
+            raise UnavailableError("orjson is not installed")
+        return Command((sys.executable, "-m", "tests.bench.orjson_lines", *data.files))
+
+    def dump_tool(self, files: Sequence[str], *options: str) -> Command:
+        """Kafka's dump tool."""
+        java = ("java", *JVM_FLAGS, "-cp", self._kafka_classpath, DUMP_TOOL, "--files", ",".join(files), *options)
+        return Command((self._program("java"), *java[1:]))
+
+    def aiokafka(self, data: Data) -> Command:
+        """aiokafka's compiled reader."""
+        return self._reader((str(self._aiokafka_python), "-m", "tests.bench.peers.aiokafka_records"), data)
+
+    def franz(self, data: Data) -> Command:
+        """franz-go on one processor."""
+        return self._reader((str(self._franz),), data, {"GOMAXPROCS": "1"})
+
+    def _reader(self, argv: tuple[str, ...], data: Data, environment: dict[str, str] | None = None) -> Command:
+        expect = {"batches": data.batches, "records": data.records, "bytes": data.bytes}
+        return Command((*argv, *data.files), environment or {}, expect)
+
+    @cached_property
+    def _crcloop(self) -> Path:
+        flags = {"x86_64": ["-msse4.2"], "aarch64": ["-march=armv8-a+crc"]}.get(platform.machine(), [])
+        program = self._root / "crcloop"
+        self._build([self._program("cc"), "-O3", *flags, "-o", str(program), str(HERE / "crcloop.c")])
+        return program
+
+    @cached_property
+    def _aiokafka_python(self) -> Path:
+        home = self._root / f"aiokafka-{AIOKAFKA}"
+        python = home / "bin" / "python"
+        if not (home / "complete").exists():
+            venv.create(home, clear=True, with_pip=True)
+            self._build([str(python), "-m", "pip", "install", "--quiet", f"aiokafka[lz4,snappy,zstd]=={AIOKAFKA}"])
+            (home / "complete").touch()
+        return python
+
+    @cached_property
+    def _franz(self) -> Path:
+        program = self._root / f"franz-{FRANZ_GO}"
+        if not program.exists():
+            go = self._program("go")
+            with TemporaryDirectory(prefix="kdump-bench-franz-") as source:
+                shutil.copy(HERE / "peers" / "franz.go", Path(source, "main.go"))
+                self._build([go, "mod", "init", "franz"], source)
+                self._build([go, "get", f"github.com/twmb/franz-go/pkg/kgo@{FRANZ_GO}"], source)
+                self._build([go, "build", "-o", str(program), "."], source)
+        return program
+
+    @cached_property
+    def _kafka_classpath(self) -> str:
+        if str(ROOT) not in sys.path:
+            sys.path.append(str(ROOT))
+        from fixtures.make.kafka import classpath, have_java
+
+        if not have_java():
+            raise UnavailableError("java or mvn is not installed")
+        try:
+            return classpath(KAFKA)
+        except subprocess.SubprocessError as error:
+            raise UnavailableError(f"no class path of Kafka {KAFKA}: {error}") from error
+
+    def _program(self, name: str) -> str:
+        found = shutil.which(name)
+        if found is None:
+            raise UnavailableError(f"{name} is not installed")
+        return found
+
+    def _build(self, argv: Sequence[str], directory: str | None = None) -> None:
+        try:
+            subprocess.run(argv, cwd=directory, check=True, capture_output=True, text=True, timeout=_BUILD_LIMIT_S)
+        except subprocess.CalledProcessError as error:
+            said = error.stderr.strip().splitlines() or ["no output"]
+            raise UnavailableError(f"{Path(argv[0]).name} failed: {said[-1]}") from error
+        except subprocess.TimeoutExpired as error:
+            raise UnavailableError(f"{Path(argv[0]).name} took more than {_BUILD_LIMIT_S} s") from error

@@ -1,0 +1,208 @@
+"""What tests all over share: proving bytes through the library, and running the installed command."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import pty
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from kdump import cli
+from kdump import verify as verifying
+from kdump.format.naming import Kind
+from kdump.partition import LogFile
+from kdump.source import BytesSource
+
+KDUMP = Path(sys.executable).with_name("kdump")
+TIMEOUT_SECONDS = 60
+
+Prove = Callable[..., verifying.FileReport]
+
+
+def prove_source(
+    source: Any,
+    *,
+    deep: bool = False,
+    base_offset: int | None = None,
+    newest: bool = True,
+    compacted: bool | None = None,
+    kind: Kind = Kind.LOG,
+    max_batch_bytes: int = 1 << 30,
+) -> verifying.FileReport:
+    """The report on a source; the words are those of `oracle.verify`."""
+    file = LogFile("00000000000000000000.log", kind, base_offset, newest, source.size)
+    options = verifying.Options(deep, compacted, max_batch_bytes)
+    return verifying.conclude(file, options, verifying.scan_source(source, file, options))
+
+
+@pytest.fixture(scope="session")
+def prove() -> Prove:
+    """Verify bytes, or an open source, through the library."""
+
+    def prove(data: Any, **how: Any) -> verifying.FileReport:
+        return prove_source(BytesSource(data) if isinstance(data, bytes) else data, **how)
+
+    return prove
+
+
+class Ran(NamedTuple):
+    """What became of a run of the command."""
+
+    status: int
+    out: bytes
+    err: bytes
+
+    @property
+    def text(self) -> str:
+        return self.out.decode("utf-8", "surrogateescape")
+
+    @property
+    def problems(self) -> str:
+        return self.err.decode("utf-8", "surrogateescape")
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.splitlines()
+
+
+def snapshot(roots: list[Path]) -> dict[str, tuple[Any, ...]]:
+    """Everything below the roots: type, mode, size, modification time, content and names."""
+    seen: dict[str, tuple[Any, ...]] = {}
+
+    def look(path: Path) -> None:
+        if str(path) in seen:
+            return
+        status = path.lstat()
+        kept: tuple[Any, ...] = (status.st_mode, status.st_size, status.st_mtime_ns, status.st_ino)
+        if stat.S_ISDIR(status.st_mode):
+            names = sorted(os.listdir(path))
+            seen[str(path)] = (*kept, tuple(names))
+            for name in names:
+                look(path / name)
+        elif stat.S_ISREG(status.st_mode):
+            with path.open("rb") as opened:
+                seen[str(path)] = (*kept, hashlib.file_digest(opened, "sha1").hexdigest())
+        else:
+            seen[str(path)] = kept
+
+    for root in roots:
+        if os.path.lexists(root):
+            look(root)
+    return seen
+
+
+class Command:
+    """Runs the installed `kdump` in a directory of its own, and sees to it that reading changes nothing there."""
+
+    program = str(KDUMP)
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    @contextlib.contextmanager
+    def watched(self, arguments: tuple[str, ...] = ()) -> Iterator[None]:
+        """Whatever lies in the directory or is named by an argument is afterwards what it was before."""
+        named = [self.directory / argument for argument in arguments if argument and "\0" not in argument]
+        roots = [self.directory, *(path for path in named if os.path.lexists(path) and not str(path).startswith("/dev"))]
+        before = snapshot(roots)
+        yield
+        assert snapshot(roots) == before, "a command that reads has changed what it read"
+
+    @staticmethod
+    def environment(**more: str) -> dict[str, str]:
+        plain = {name: value for name, value in os.environ.items() if not name.startswith(("KDUMP", "PYTHON"))}
+        return plain | {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"} | more
+
+    def __call__(self, *arguments: str, stdin: bytes | None = None, timeout: float = TIMEOUT_SECONDS, **environment: str) -> Ran:
+        with self.watched(arguments):
+            done = subprocess.run(
+                [self.program, *arguments],
+                cwd=self.directory,
+                input=b"" if stdin is None else stdin,
+                capture_output=True,
+                timeout=timeout,
+                env=self.environment(**environment),
+                check=False,
+            )
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    def inside(self, *arguments: str, stdin: bytes = b"") -> Ran:
+        """The same without a process of its own: ten times as quick, for what differs in words only."""
+        out, err, given = (io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", errors="surrogateescape") for data in (b"", b"", stdin))
+        before = os.getcwd()
+        os.chdir(self.directory)
+        try:
+            with self.watched(arguments), pytest.MonkeyPatch.context() as patch:
+                patch.setattr(sys, "stdout", out)
+                patch.setattr(sys, "stderr", err)
+                patch.setattr(sys, "stdin", given)
+                status = cli.run(list(arguments))
+        finally:
+            os.chdir(before)
+        out.flush()
+        err.flush()
+        return Ran(status, out.buffer.getvalue(), err.buffer.getvalue())  # type: ignore[attr-defined]
+
+    @contextlib.contextmanager
+    def started(self, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+        """The command while it runs, in a process group of its own."""
+        with (
+            self.watched(arguments),
+            subprocess.Popen(
+                [self.program, *arguments],
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=self.environment(),
+                start_new_session=True,
+            ) as process,
+        ):
+            try:
+                yield process
+            finally:
+                if process.poll() is None:
+                    process.kill()
+
+    def terminal(self, *arguments: str, columns: int = 100, stdout: bool = True, stderr: bool = True) -> Ran:
+        """A run whose standard output or standard error, or both, are a terminal; what the terminal got is `out`."""
+        ours, theirs = pty.openpty()
+        try:
+            with self.watched(arguments):
+                process = subprocess.Popen(
+                    [self.program, *arguments],
+                    cwd=self.directory,
+                    stdin=subprocess.DEVNULL,
+                    stdout=theirs if stdout else subprocess.DEVNULL,
+                    stderr=theirs if stderr else subprocess.DEVNULL,
+                    env=self.environment(COLUMNS=str(columns), LINES="40"),
+                )
+                os.close(theirs)
+                theirs = -1
+                got = bytearray()
+                with contextlib.suppress(OSError):  # the end of a terminal is an error
+                    while piece := os.read(ours, 1 << 16):
+                        got += piece
+                status = process.wait(TIMEOUT_SECONDS)
+        finally:
+            os.close(ours)
+            if theirs >= 0:
+                os.close(theirs)
+        return Ran(status, bytes(got), b"")
+
+
+@pytest.fixture
+def kdump(tmp_path: Path) -> Command:
+    """The installed command, run in the test's own directory."""
+    if not KDUMP.exists():
+        pytest.fail(f"{KDUMP.name} is not installed beside the interpreter")
+    return Command(tmp_path)

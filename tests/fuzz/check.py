@@ -1,0 +1,164 @@
+"""What has to hold for any bytes at all: the compiled kernel and the reader say what the plain decoder of oracle.py says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import oracle
+
+from kdump import segment
+from kdump.checks import framing
+from kdump.findings import KEPT
+from kdump.format.batch import Batch
+from kdump.format.naming import Kind
+from kdump.partition import LogFile
+from kdump.records import open_batch, records
+from kdump.segment import BatchChunk, Foreign, Gap, Tail, Unsearched, Walk
+from kdump.source import BytesSource, FileSource
+from kdump.verify import FileReport, Options, Range, conclude, fold, scan
+
+LIMIT_BYTES = 4 << 20  # of a batch, as stored and decompressed
+
+
+class Difference(AssertionError):
+    """The two disagree."""
+
+
+class _Bytes(LogFile):
+    """A log file whose bytes are at hand."""
+
+    data: bytes
+
+    def open(self) -> FileSource:
+        return BytesSource(self.data)  # type: ignore[return-value]  # as good as a file
+
+
+class Case(NamedTuple):
+    """Bytes, and what is said about them."""
+
+    data: bytes
+    base_offset: int | None
+    newest: bool = True
+    max_batch_bytes: int = LIMIT_BYTES
+    cuts: tuple[int, ...] = ()
+    window_bytes: int = segment.BUFFER_BYTES
+
+
+Said = list[tuple[str, str, int, int]]
+
+
+def report(case: Case, deep: bool) -> FileReport:
+    """What kdump's verify says; the file is cut into ranges at `cuts`."""
+    file = _Bytes("x.log", Kind.LOG, case.base_offset, case.newest, len(case.data))
+    file.data = case.data
+    options = Options(deep=deep, max_batch_bytes=case.max_batch_bytes)
+    borders = [0, *sorted({cut for cut in case.cuts if 0 < cut < len(case.data)})]
+    stops = [*borders[1:], None]
+    tasks = [Range(file, start, stop, options) for start, stop in zip(borders, stops, strict=True)]
+    return conclude(file, options, fold([(task, scan(task)) for task in tasks]))
+
+
+def said(found: FileReport) -> Said:
+    """The findings as comparable values. Each has to have a sentence."""
+    for finding in found.findings:
+        if re.search(r"(record|message) -\d", finding.message):
+            raise Difference(f"a sentence about nothing: {finding.message}")
+    return sorted((finding.code, finding.severity.word, finding.position, finding.length) for finding in found.findings)
+
+
+def expected(case: Case, deep: bool) -> Said:
+    """What the oracle says."""
+    found = oracle.verify(
+        case.data, deep=deep, base_offset=case.base_offset, newest=case.newest, max_batch_bytes=case.max_batch_bytes, limit=KEPT
+    )
+    return sorted((finding.code, finding.severity, finding.position, finding.length) for finding in found)
+
+
+def tiles(walk: Walk) -> Iterator[tuple[str, int, int, Batch | None, bytes]]:
+    """Code (empty for a batch), position and length of everything the reader sees, with the batch and its bytes."""
+    for item in walk:
+        match item:
+            case BatchChunk():
+                for batch in item.rows():
+                    yield "damaged" if item.damaged else "", batch.position, batch.size, batch, bytes(item.body(batch))
+            case Gap() | Tail():
+                yield framing.other("", item, True).code, item.position, item.length, None, b""
+            case Foreign() | Unsearched():
+                pass
+
+
+def oracle_tiles(case: Case) -> list[tuple[str, int, int]]:
+    """The same of the oracle."""
+    found = []
+    for item in oracle.walk(case.data, base_offset=case.base_offset, max_batch_bytes=case.max_batch_bytes):
+        match item:
+            case oracle.Batch():
+                found.append(("", item.position, item.size))
+            case oracle.Damaged():
+                found.append(("damaged", item.position, item.length))
+            case _:
+                found.append((item.reason, item.position, item.length))
+    return found
+
+
+Values = list[tuple[int, int, bytes | None, bytes | None, tuple[tuple[bytes, bytes | None], ...], int, int, int | None]]
+
+
+def opened(batch: Batch, body: bytes, limit: int) -> Values | str:
+    """The records of a batch as kdump gives them, or the code of what is wrong with them."""
+    found = open_batch(batch, body, limit)
+    values = [(r.offset, r.timestamp, r.key, r.value, r.headers, r.sequence, r.magic, r.crc) for r in records(batch, found)]
+    return found.problem or values
+
+
+def oracle_opened(case: Case, batch: Batch) -> Values | str:
+    """The same of the oracle."""
+    try:
+        found = oracle.records(case.data, batch.position, limit=case.max_batch_bytes)
+    except oracle.Malformed as error:
+        return error.code
+    return [(r.offset, r.timestamp, r.key, r.value, r.headers, r.sequence, r.magic, r.crc) for r in found]
+
+
+def check(case: Case) -> None:
+    """Raises Difference where kdump and the oracle do not agree on the case."""
+    usual = segment.BUFFER_BYTES
+    segment.BUFFER_BYTES = case.window_bytes  # a small one makes every batch cross its border
+    try:
+        _check(case)
+    finally:
+        segment.BUFFER_BYTES = usual
+
+
+def _check(case: Case) -> None:
+    for deep in (False, True):
+        want = expected(case, deep)
+        whole = report(case._replace(cuts=()), deep)
+        _same("findings, deep" if deep else "findings", said(whole), want)
+        if case.cuts:
+            parts = report(case, deep)
+            _same(f"findings of ranges, {deep=}", said(parts), want)
+            for name in ("batches", "records", "bytes", "valid_bytes", "counts"):
+                _same(f"{name} of ranges, {deep=}", getattr(parts, name), getattr(whole, name))
+    walk = Walk(BytesSource(case.data), base_offset=case.base_offset, everything=True, max_batch_bytes=case.max_batch_bytes, rows=3)
+    seen = []
+    position = 0
+    for code, at, length, batch, body in tiles(walk):
+        if at != position:
+            raise Difference(f"a hole or an overlap: {at} follows {position}")
+        position = at + length
+        seen.append((code, at, length))
+        if batch is not None and not code:
+            _same(f"records of the batch at {at}", opened(batch, body, case.max_batch_bytes), oracle_opened(case, batch))
+        elif batch is not None and batch.size <= case.max_batch_bytes:
+            opened(batch, body, case.max_batch_bytes)  # what --force shows: anything, without an exception
+    if position != len(case.data):
+        raise Difference(f"the tiles end at {position} of {len(case.data)}")
+    _same("tiles", seen, oracle_tiles(case))
+
+
+def _same(what: str, kdump: object, plain: object) -> None:
+    if kdump != plain:
+        raise Difference(f"{what}\n  kdump:  {kdump}\n  oracle: {plain}")

@@ -1,0 +1,131 @@
+"""Text: one line a value, whatever the bytes are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kdump.format.batch import Batch
+from kdump.format.record import Record
+from kdump.render import BYTES_MODES, Options
+from kdump.render.base import bytes_text, iso_time, path_text, printable
+from kdump.render.text import record_lines, words
+
+
+@given(data=st.binary() | st.text().map(str.encode), mode=st.sampled_from(BYTES_MODES))
+def test_bytes_are_one_printable_word(data: bytes, mode: str) -> None:
+    text = bytes_text(data, mode)
+    assert text.isprintable()
+    assert text.startswith(('"', "0x"))
+
+
+@given(st.binary() | st.text().map(str.encode), st.binary() | st.text().map(str.encode))
+def test_different_bytes_look_different(one: bytes, other: bytes) -> None:
+    assert (bytes_text(one) == bytes_text(other)) == (one == other)
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (None, "null"),
+        (b"", '""'),
+        (b"null", '"null"'),
+        (b"0x41", '"0x41"'),
+        ("é 漢 😀".encode(), '"é 漢 😀"'),
+        (b'a"b\\n\n\t\r', r'"a\"b\\n\n\t\r"'),
+        (b"\x00\x1b[2J\x7f", r'"\x00\x1b[2J\x7f"'),
+        ("\u202e\u2028\u0085\u200b\ufeff\U000e0001".encode(), r'"\u202e\u2028\x85\u200b\ufeff\U000e0001"'),
+        (b"\xff\x00", "0xff00"),
+        (b"\xed\xa0\x80", "0xeda080"),
+    ],
+)
+def test_bytes(data: bytes | None, text: str) -> None:
+    assert bytes_text(data) == text
+
+
+@pytest.mark.parametrize(("mode", "text"), [("base64", '"/0E="'), ("hex", '"ff41"'), ("utf8", '"\ufffdA"')])
+def test_modes(mode: str, text: str) -> None:
+    assert bytes_text(b"\xffA", mode) == text
+    assert bytes_text(None, mode) == "null"
+    assert bytes_text(b"", mode) == '""'
+
+
+@given(st.text())
+def test_printable_is_printable_and_keeps_what_is(text: str) -> None:
+    found = printable(text)
+    assert found.isprintable()
+    assert (found == text) == text.isprintable()
+
+
+def test_file_names_lose_what_a_terminal_obeys() -> None:
+    assert path_text("/l/a\x1b]0;x\x07\udcff\u202e b") == r"/l/a\x1b]0;x\x07\xff\u202e b"
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "text"),
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (1_700_000_000_123, "2023-11-14T22:13:20.123Z"),
+        (-2, "1969-12-31T23:59:59.998Z"),
+        (-1, "-"),
+        (None, "-"),
+        (-62_135_596_800_000, "0001-01-01T00:00:00.000Z"),
+        (-62_135_596_800_001, "-"),
+        (253_402_300_799_999, "9999-12-31T23:59:59.999Z"),
+        (253_402_300_800_000, "-"),
+        (2**63 - 1, "-"),
+        (-(2**63), "-"),
+    ],
+)
+def test_times(timestamp_ms: int | None, text: str) -> None:
+    assert iso_time(timestamp_ms) == text
+
+
+def test_words_of_nested_values() -> None:
+    fields = {"a": 1, "b": {"c": None, "d": [1, "x y"]}, "e": "", "f": False, "g": b"\xff", "h\n": "z\x1b"}
+    assert list(words(fields)) == [
+        "a=1",
+        "b.c=null",
+        'b.d=[1,"x y"]',
+        'e=""',
+        "f=no",
+        "g=0xff",
+        r"h\n=z\x1b",
+    ]
+
+
+def test_damage_is_marked(show: Callable[..., bytes]) -> None:
+    lines = show("text").decode().splitlines()
+    marked = [line.split(" ")[1] for line in lines if line.startswith("batch DAMAGED")]
+    assert marked == ["DAMAGED=batch/crc", "DAMAGED=batch/magic", "DAMAGED=batch/limit"]
+
+
+def test_findings_are_greppable(show: Callable[..., bytes]) -> None:
+    text = show("text", Options()).decode()
+    assert "\n/logs/orders-3/00000000000000000000.log:478: error batch/crc: 100 bytes have checksum" in text
+
+
+def test_times_of_records_around_a_second(batch_of: Callable[..., Batch], record_of: Callable[..., Record]) -> None:
+    stamps = [-1000, -1, -2, 999, 1000, 0, -1]
+    lines = record_lines(batch_of(), [record_of(0, None, None, timestamp=stamp) for stamp in stamps]).splitlines()
+    assert [line.partition("time=")[2].split(" ")[0] for line in lines] == [iso_time(stamp) for stamp in stamps]
+
+
+@pytest.mark.parametrize("name", ["text", "json", "terminal"])
+def test_records_alone_come_with_what_is_missing(name: str, show: Callable[..., bytes]) -> None:
+    whole = show(name, Options(width=200, color=False)).decode().splitlines()
+    some = show(name, Options(width=200, color=False, records_only=True)).decode().splitlines()
+    hidden = {
+        "text": "batch position=",
+        "json": '"crc_ok":true,"codec":"none","timestamp_type":"CreateTime","base',
+        "terminal": "position 0 size",
+    }
+    assert any(hidden[name] in line for line in whole)
+    assert not any(hidden[name] in line and '"magic":9' not in line for line in some)
+    for kept in ("gap", "tail", "five"):
+        assert any(kept in line for line in some)
+    damaged = {"text": "DAMAGED", "json": '"crc_ok":false', "terminal": "batch/crc"}
+    assert any(damaged[name] in line for line in some)
