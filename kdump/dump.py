@@ -131,6 +131,9 @@ def _dump_source(
             shown = _show(item, batch, options, budget)
             if shown.damage is not None:
                 on_damage(CATALOGUE[shown.damage].severity)
+            # A wrapper says only once it is open where it begins.
+            if not _wanted(shown.batch, options):
+                continue
             yield shown
             if budget.spent:
                 yield End(file, source.size, False)
@@ -140,7 +143,7 @@ def _dump_source(
 
 def _wanted(batch: Batch, options: Options) -> bool:
     first, stop = options.offsets
-    if first is not None and batch.last_offset < first:
+    if first is not None and (batch.last_offset < first or (stop is not None and stop <= first)):
         return False
     return stop is None or batch.base_offset < stop or batch.base_offset == NULL
 

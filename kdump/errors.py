@@ -23,7 +23,3 @@ class CodecMissing(KdumpError):
 
     def __reduce__(self) -> tuple[type["CodecMissing"], tuple[str, str, str]]:
         return CodecMissing, (self.codec, self.package, self.why)
-
-
-class OutputExists(KdumpError):
-    """Something to be written is there already."""

@@ -161,7 +161,7 @@ _ENTRIES = (
         "offset/gap",
         _W,
         "Offsets are missing between batches",
-        "{count} times offsets are missing between batches, {missing} offsets in all; first {previous} is followed by {offset}, at most {largest} at once",
+        "{missing} offsets are missing between batches, in {count} places, at most {largest} at once; first {offset} follows {previous}",
         "Normal where a cleaner compacted the log (then this is info). Elsewhere a leader assigns offsets without gaps, so records are gone.",
         _KEPT,
         "LogCleaner, UnifiedLog.append",

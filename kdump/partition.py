@@ -54,6 +54,8 @@ def discover(
             if os.path.isdir(found):
                 if not (yield from _below(found, seen)):
                     yield SourceError(f"{found}: no log files here")
+            elif kind is None and (companion := naming.companion_of(found)) is not None:
+                yield SourceError(f"{found}: {companion}, not a log file (--type log reads it as one)")
             elif (status.st_dev, status.st_ino) not in seen:
                 seen.add((status.st_dev, status.st_ino))
                 yield _file(found, kind or naming.kind_of(found) or Kind.LOG, status.st_size)

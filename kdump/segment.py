@@ -3,8 +3,8 @@
 Damage never ends the walk. At bytes that are no valid batch it goes on
 
 1. with the stored length, where that leads (over further damaged batches, at most STEPS of them) to a valid batch, to the tail or to the end; else
-2. by searching for the next frame. A found frame counts only if its checksum is right, its offset lies above the last good one and within the segment,
-   its leader epoch does not go back, and a valid frame, the tail or the end follows. Other frames with a right checksum are foreign: a value can
+2. by searching for the next frame. A found frame counts only if its checksum is right, its offset lies above the last good one (above that of the bad frame,
+   where its header is to be believed) and within the segment, its leader epoch does not go back, and a valid frame, the tail or the end follows. Other frames with a right checksum are foreign: a value can
    contain whole batches. The search gives up when it has checksummed SEARCH_FACTOR times the bytes it passed.
 """
 
@@ -34,6 +34,7 @@ STEPS = 64
 SEARCH_FACTOR = 64
 SEARCH_ALLOWANCE = 1 << 20
 FOREIGN_KEPT = 1000
+OFFSET_SPAN = (1 << 31) - 1  # the offsets of a segment lie this close together
 
 _VALID, _END, _SHORT, _LENGTH, _OVERRUN, _LIMIT, _CRC, _MAGIC = range(len(FRAMES))
 _FILLS = frozenset((_LIMIT, _CRC, _MAGIC))
@@ -194,7 +195,7 @@ class Walk:
         """Move from any byte to the first batch that this log could have at or after it; False when there is none."""
         if self.position == 0:
             return True
-        found, _ = self._search(self.position - 1)
+        found, _ = self._search(self.position - 1, None)
         self.position = self._end if found is None else found
         return found is not None
 
@@ -328,7 +329,7 @@ class Walk:
             chain.append((position, frame))
             position += frame.total
             frame = self._frame(position)
-        if chain and self._leads_on(frame, position):
+        if chain and self._leads_on(first, frame, position):
             for place, bad in chain:
                 if bad.kind in _FILLS:
                     yield self._damaged(place, bad)
@@ -337,7 +338,7 @@ class Walk:
             self.scanner.unlink()
             self.position = position
             return
-        found, others = self._search(start)
+        found, others = self._search(start, first)
         fills = first.kind in _FILLS and first.plausible
         end = self._end if found is None else found
         items: list[Foreign | Unsearched | Gap | Tail] = list(others)
@@ -358,9 +359,9 @@ class Walk:
         self.position = end
         yield from sorted(items, key=lambda item: item.position)
 
-    def _leads_on(self, frame: Frame, position: int) -> bool:
-        """Whether the log goes on, or ends, with the frame behind damaged ones."""
-        return (frame.kind == _VALID and self._above_last(frame.offset)) or self._tail_like(position)
+    def _leads_on(self, first: Frame, frame: Frame, position: int) -> bool:
+        """Whether the log goes on, or ends, with the frame behind damaged ones, the `first` of which is not valid."""
+        return (frame.kind == _VALID and self._succeeds(first, frame.offset)) or self._tail_like(position)
 
     def _steps_over(self, frame: Frame, position: int) -> bool:
         """Whether the frame's length can be followed: it fills its bytes, or is only too short for its magic (which one flipped bit can change)."""
@@ -376,12 +377,15 @@ class Walk:
         self.scanner.damaged(header, 0, position, frame.computed, frame.kind)
         return BatchChunk(self, 1, True)
 
-    def _above_last(self, offset: int) -> bool:
+    def _succeeds(self, bad: Frame | None, offset: int) -> bool:
+        """Whether a batch behind a bad frame can have this offset: above the frame's own where that is to be believed, else above the last good one."""
+        if bad is not None and bad.plausible:
+            return bad.offset < offset <= bad.offset + OFFSET_SPAN
         seen = self.scanner.state()
         return not seen["has_last"] or offset > seen["known_last"]
 
-    def _search(self, start: int) -> tuple[int | None, list[Foreign | Unsearched]]:
-        """The position of the next batch of this log after `start`, and what was passed on the way."""
+    def _search(self, start: int, bad: Frame | None) -> tuple[int | None, list[Foreign | Unsearched]]:
+        """The position of the next batch of this log after the bad frame at `start`, and what was passed on the way."""
         known_epoch = self.scanner.state()["known_epoch"]
         others: list[Foreign | Unsearched] = []
         work, position = 0, start + 1
@@ -401,7 +405,7 @@ class Walk:
             work += frame.total
             if frame.kind == _VALID:
                 following = position + frame.total
-                if frame.plausible and frame.epoch >= known_epoch:
+                if frame.plausible and frame.epoch >= known_epoch and self._succeeds(bad, frame.offset):
                     if self._tail_like(following):
                         return position, others
                     if work > allowance:

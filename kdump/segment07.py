@@ -73,17 +73,17 @@ class Walk07(Walk):
             return LENGTH_SIZE + MINIMUM_N <= frame.total <= self._end - position
         return super()._steps_over(frame, position)
 
-    def _leads_on(self, frame: Frame, position: int) -> bool:
+    def _leads_on(self, first: Frame, frame: Frame, position: int) -> bool:
         if frame.kind == _VALID:
             return True
         if not self._tail_like(position):
             return False
         if frame.kind != _OVERRUN or self._zeros(position):
             return True
-        found, others = self._search(position)
+        found, others = self._search(position, first)
         return found is None and not any(isinstance(other, Unsearched) for other in others)
 
-    def _search(self, start: int) -> tuple[int | None, list[Foreign | Unsearched]]:
+    def _search(self, start: int, bad: Frame | None) -> tuple[int | None, list[Foreign | Unsearched]]:
         others: list[Foreign | Unsearched] = []
         work, position = 0, start + 1
         while self._end - position >= UP_TO_MAGIC:

@@ -650,3 +650,79 @@ def _cases() -> Iterator[Case]:
 
 
 CASES: list[Case] = list(_cases())
+
+
+# Mutants
+
+
+def ordinary(choose: random.Random, codec: int, magic: int) -> bytes:
+    """Sound data of `codec` as some writer might make it."""
+    size = choose.choice((0, 1, 3, 20, 100, 500, 2048, 4096, 5000, 20000, 40000, 70000))
+    kind = choose.random()
+    if kind < 0.6:
+        data = text(size, choose.randrange(100))
+    elif kind < 0.8:
+        data = choose.randbytes(size)
+    else:
+        data = bytes(size // 2) + text(size - size // 2, choose.randrange(100))
+    if codec == GZIP:
+        level, strategy = choose.choice((0, 1, 6, 9)), choose.choice((0, 0, 0, 1, 2, 3, 4))
+        stream = zlib.compressobj(level, zlib.DEFLATED, 31, 9, strategy)
+        return stream.compress(data) + stream.flush()
+    if codec == SNAPPY:
+        return raw_snappy(data) if choose.random() < 0.2 else xerial(data, choose.choice((100, 1024, 32768)))
+    if codec == LZ4:
+        sizes = choose.choice((4, 4, 5, 6, 7))
+        flags = 0x60 | choose.choice((0, 0, 0x10)) | choose.choice((0, 0, 8)) | choose.choice((0, 0, 4))
+        head = lz4_header(
+            flags,
+            sizes << 4,
+            len(data) if flags & 8 else None,
+            hc="broken" if magic == 0 and choose.random() < 0.5 else "right",
+        )
+        tail = content_checksum(data) if flags & 4 else b""
+        keep = choose.random() < 0.1
+        return head + lz4_blocks(data, 1 << 8 + 2 * sizes, keep=keep, checksum=0 if flags & 0x10 else None) + END + tail
+    options = {"level": choose.choice((-5, 1, 3, 9, 19)), "write_checksum": choose.random() < 0.4}
+    return zstd_stream(data, **options) if choose.random() < 0.6 else zstd_whole(data, **options)
+
+
+def mutant(choose: random.Random, codec: int, magic: int, data: bytes) -> bytes:
+    """`data` with one to three changes, mostly where headers and trailers are."""
+    out = bytearray(data)
+    for _ in range(choose.choice((1, 1, 1, 2, 3))):
+        kind = choose.randrange(13)
+        at = choose.randrange(len(out)) if out else 0
+        if kind == 0:
+            out += choose.randbytes(choose.randrange(1, 30))
+        elif kind == 1:
+            other = ordinary(choose, codec, magic)
+            out += other[: choose.randrange(len(other) + 1)] if choose.random() < 0.5 else other
+        elif kind == 2:
+            out[at:at] = choose.randbytes(choose.randrange(1, 5))
+        elif not out:
+            continue
+        elif kind < 6:
+            out[at] ^= 1 << choose.randrange(8)
+        elif kind < 8:
+            out[choose.randrange(min(len(out), 40))] = choose.randrange(256)
+        elif kind == 8:
+            out[choose.randrange(max(0, len(out) - 24), len(out))] ^= choose.randrange(1, 256)
+        elif kind == 9:
+            del out[at:]
+        elif kind == 10:
+            del out[max(0, len(out) - choose.randrange(1, 25)) :]
+        elif kind == 11:
+            del out[at : at + choose.randrange(1, 5)]
+        else:
+            out[at : at + 4] = choose.choice((bytes(4), b"\xff" * 4, b"\x82SNA", b"\1\0\0\0"))
+    return bytes(out)
+
+
+def mutants(seed: int, codec: int, count: int) -> Iterator[tuple[int, bytes]]:
+    """Magic and data; always the same for a seed. A few are sound."""
+    choose = random.Random(seed)
+    for _ in range(count):
+        magic = 2 if codec == ZSTD else choose.choice((0, 1, 2))
+        data = ordinary(choose, codec, magic)
+        yield magic, mutant(choose, codec, magic, data) if choose.random() < 0.97 else data

@@ -111,8 +111,8 @@ class Command:
     @contextlib.contextmanager
     def watched(self, arguments: tuple[str, ...] = ()) -> Iterator[None]:
         """Whatever lies in the directory or is named by an argument is afterwards what it was before."""
-        named = [self.directory / argument for argument in arguments if argument and "\0" not in argument]
-        roots = [self.directory, *(path for path in named if os.path.lexists(path) and not str(path).startswith("/dev"))]
+        named = [Path(argument) for argument in arguments if os.path.isabs(argument) and not argument.startswith("/dev/")]
+        roots = [self.directory, *named]
         before = snapshot(roots)
         yield
         assert snapshot(roots) == before, "a command that reads has changed what it read"

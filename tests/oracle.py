@@ -254,6 +254,12 @@ class _Walk:
         """Above the last offset known, whatever the segment's base."""
         return self.known_last is None or offset > self.known_last
 
+    def succeeds(self, bad: int, position: int) -> bool:
+        """Whether the offset at `position` can come behind the bad frame: above its own where that is believable."""
+        if self.in_range(bad):
+            return self.offset(bad) < self.offset(position) <= self.offset(bad) + SPAN
+        return self.follows(self.offset(position))
+
     def in_range(self, position: int) -> bool:
         """plausible() without its test of the size."""
         if self.end - position < 17 or self.data[position + 16] > 2:
@@ -291,7 +297,7 @@ class _Walk:
             if not self.leads_on(following):
                 break
             following += self.total(following)
-        if self.frame(following) == "VALID" and self.follows(self.offset(following)):
+        if self.frame(following) == "VALID" and self.succeeds(position, following):
             return following
         return following if self.tail_like(following) else None
 
@@ -312,7 +318,7 @@ class _Walk:
                 continue
             found = header(self.data, candidate)
             epoch = found.partition_leader_epoch
-            if plausible and (epoch is None or epoch >= self.known_epoch):
+            if plausible and (epoch is None or epoch >= self.known_epoch) and self.succeeds(position, candidate):
                 following = candidate + found.size
                 if self.tail_like(following):
                     return candidate

@@ -35,7 +35,12 @@ class TopicPartition(NamedTuple):
 
 _MARKS = (".deleted", ".cleaned", ".swap", ".part", ".tmp")
 _KINDS = {".log": Kind.LOG, ".kafka": Kind.KAFKA07, ".checkpoint": Kind.CHECKPOINT}
-_SNAPSHOT = re.compile(r"(\d+)-(\d+)")
+_COMPANIONS = {
+    ".index": "an offset index",
+    ".timeindex": "a time index",
+    ".txnindex": "a transaction index",
+    ".snapshot": "a producer snapshot",
+}
 _MOVED = re.compile(r"(.+)\.[0-9a-f]{32}-(?:delete|future|stray)")
 
 
@@ -62,6 +67,11 @@ def kind_of(path: str) -> Kind | None:
     return _KINDS.get(splitext(plain_name(_name(path)))[1])
 
 
+def companion_of(path: str) -> str | None:
+    """What the name says that a file beside a log is, or None."""
+    return _COMPANIONS.get(splitext(plain_name(_name(path)))[1])
+
+
 def base_offset_of(path: str) -> int | None:
     """The number that the name begins with: everything before the first dot, any count of digits; None when it is no number below 2^63."""
     stem = _name(path).partition(".")[0]
@@ -69,12 +79,6 @@ def base_offset_of(path: str) -> int | None:
         return None
     number = int(stem)
     return number if number < 1 << 63 else None
-
-
-def snapshot_of(path: str) -> tuple[int, int] | None:
-    """End offset and epoch in the name of a KRaft snapshot."""
-    match = _SNAPSHOT.fullmatch(_name(path).partition(".")[0])
-    return (int(match[1]), int(match[2])) if match else None
 
 
 def topic_partition_of(directory: str, *, kafka07: bool = False) -> TopicPartition | None:

@@ -157,6 +157,9 @@ def batch_line(path: str, batch: Batch, damage: str | None = None) -> str:
     )
 
 
+_NO_TIME = 'null,"timestamp_type":"NoTimestampType","key":'
+
+
 def record_lines(path: str, topic: str, partition: str, batch: Batch, records: Iterable[Record], encode: Encode) -> str:
     """The `record` objects of one batch with their line ends; `path`, `topic` and `partition` are JSON already."""
     legacy = batch.is_legacy
@@ -174,10 +177,11 @@ def record_lines(path: str, topic: str, partition: str, batch: Batch, records: I
             if headers
             else "[]"
         )
-        timestamp = "null" if record.magic == 0 or timeless else record.timestamp
+        # a message of magic 0 has no timestamp, whatever the wrapper around it says
+        time = _NO_TIME if record.magic == 0 or timeless else f"{record.timestamp}{kind}"
         sequence = "null" if legacy else record.sequence
         lines.append(
-            f'{head}{record.offset},"timestamp":{timestamp}{kind}{encode(record.key)},"value":{encode(record.value)},'
+            f'{head}{record.offset},"timestamp":{time}{encode(record.key)},"value":{encode(record.value)},'
             f'"headers":{held}{place}"sequence":{sequence}{end}'
             f"{_control_fields(record, encode) if is_control else ''}}}\n"
         )

@@ -1,0 +1,132 @@
+"""What a person at a terminal gets, looked at through a pseudo-terminal."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import build
+import pytest
+
+ESCAPE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
+COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
+HOSTILE = b"\x1b[31m\x1b]0;title\x07\x9b5m\r\x08\xe2\x80\xae"
+
+
+def plain(output: bytes) -> str:
+    """What is left to read when the terminal has done what it was told."""
+    return ESCAPE.sub(b"", output).replace(b"\r\n", b"\n").decode()
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> str:
+    name = "\x1b[41mred\x07.log"
+    items = [build.record(HOSTILE, HOSTILE, headers=[(HOSTILE, HOSTILE)]), build.record(b"[bold]no markup[/bold]", b":smile:")]
+    (tmp_path / name).write_bytes(build.batch(items) + build.batch(items, base_offset=2, crc=1) + build.batch(items, base_offset=4)[:-3])
+    return name
+
+
+def test_tables_by_default(kdump: Any, logs: Path) -> None:
+    ran = kdump.terminal("dump", "--batches", "clean.log")
+    assert ran.status == 0
+    assert COLOUR.search(ran.out)
+    shown = plain(ran.out)
+    assert re.search(r"position +size +offsets +count +magic +codec +crc", shown)
+    assert re.search(r"^ *\d+ +\d+ +3\.\.5 +3 +2 +zstd +ok", shown, re.MULTILINE)
+    assert "batch position=" not in shown
+
+
+def test_records_as_a_tree(kdump: Any, logs: Path) -> None:
+    shown = plain(kdump.terminal("dump", "clean.log").out)
+    assert len(re.findall(r'^[├└]── \d+ .*"key-\d" "value-\d"$', shown, re.MULTILINE)) == 9
+
+
+def test_text_when_the_output_goes_elsewhere(kdump: Any, logs: Path) -> None:
+    assert kdump("dump", "clean.log").out.startswith(b"file clean.log\nbatch position=0 ")
+    assert b"\x1b" not in kdump("dump", "--format", "terminal", "clean.log").out
+
+
+def test_findings_worst_first(kdump: Any, logs: Path) -> None:
+    shown = plain(kdump.terminal("verify", "noted.log", "warned.log", "damaged.log").out)
+    titles = re.findall(r"^(error|warning|info) (\S+) ", shown, re.MULTILINE)
+    assert titles == [("error", "batch/crc"), ("warning", "offset/gap"), ("info", "offset/gap")]
+    assert "Checksum of a batch is wrong" in shown
+    assert re.search(r"^ *damaged\.log +\d+ +the batch of \d+ bytes has checksum 0x[0-9a-f]{8}", shown, re.MULTILINE)
+    assert re.search(r"^files +3 *$", shown, re.MULTILINE)
+    assert re.search(r"^exit status +1 *$", shown, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", ["dump", "verify"])
+def test_colours(kdump: Any, logs: Path, command: str) -> None:
+    for option, wanted in (("never", False), ("always", True), ("auto", True)):
+        ran = kdump.terminal(command, "--color", option, "damaged.log", stderr=False)
+        assert ran.status == 1
+        assert bool(COLOUR.search(ran.out)) is wanted, option
+    assert COLOUR.search(kdump(command, "--color", "always", "--format", "terminal", "damaged.log").out)
+
+
+@pytest.mark.parametrize("arguments", [["dump"], ["dump", "--force"], ["dump", "--batches"], ["verify"], ["verify", "-v"]], ids=" ".join)
+def test_nothing_from_a_file_reaches_the_terminal_raw(kdump: Any, hostile: str, arguments: list[str]) -> None:
+    for more in (["--format", "terminal", "--color", "never"], ["--format", "text"], ["--format", "json"]):
+        ran = kdump.terminal(*arguments, *more, hostile, stderr=False)
+        assert ran.status == 1
+        shown = ran.out.replace(b"\r\n", b"\n").decode()
+        assert all(line.isprintable() for line in shown.split("\n")), more
+    coloured = kdump.terminal(*arguments, "--color", "always", hostile, stderr=False).out
+    assert all(line.isprintable() for line in plain(coloured).split("\n"))
+    assert b"\x1b[41m" not in coloured
+    assert b"\x1b[31m" not in coloured.replace(b"\x1b[1;31m", b"")
+    if arguments[0] == "dump" and "--batches" not in arguments:
+        assert "[bold]no markup[/bold]" in plain(coloured)
+        assert ":smile:" in plain(coloured)
+
+
+def test_kafka_format_is_harmless_at_a_terminal(kdump: Any, hostile: str) -> None:
+    ran = kdump.terminal("dump", "--format", "kafka", "--print-data-log", hostile, stderr=False)
+    assert all(line.isprintable() for line in ran.out.replace(b"\r\n", b"\n").decode().split("\n"))
+
+
+def test_complaints_are_harmless(kdump: Any) -> None:
+    ran = kdump.terminal("verify", "--no-progress", "\x1b[31mmissing\n.log", stdout=False)
+    assert ran.status == 3
+    assert ran.out == b"kdump: \\x1b[31mmissing\\n.log: no such file or directory\r\n"
+
+
+def test_lines_fit_the_terminal(kdump: Any, logs: Path) -> None:
+    (logs / "wide.log").write_bytes(build.batch([build.record(b"k" * 500, b"v" * 5000)]))
+    for arguments in (["dump", "wide.log"], ["dump", "--batches", "wide.log"], ["verify", "damaged.log", "warned.log"]):
+        for columns in (60, 100, 200):
+            shown = plain(kdump.terminal(*arguments, "--color", "never", columns=columns, stderr=False).out)
+            assert max(len(line.rstrip()) for line in shown.split("\n")) <= columns
+
+
+# ---- progress
+
+
+def test_progress_only_on_a_terminal(kdump: Any, logs: Path) -> None:
+    assert kdump("verify", "clean.log").err == b""
+    assert b"bytes" in kdump.terminal("verify", "clean.log", stdout=False).out
+    assert kdump.terminal("verify", "--no-progress", "clean.log", stdout=False).out == b""
+    assert kdump.terminal("verify", "clean.log", stderr=False).out.count(b"\x1b[?25l") == 0
+
+
+def test_progress_leaves_the_terminal_as_it_was(kdump: Any, logs: Path) -> None:
+    shown = kdump.terminal("verify", "clean.log", "damaged.log", "missing.log")
+    assert shown.status == 3
+    assert shown.out.count(b"\x1b[?25l") == shown.out.count(b"\x1b[?25h")  # the cursor
+    assert b"kdump: missing.log: no such file or directory\r\n" in shown.out
+
+
+def test_progress_when_it_is_wanted(kdump: Any, logs: Path) -> None:
+    ran = kdump("verify", "--progress", "clean.log")
+    assert ran.status == 0
+    assert b"/" in ran.err
+    assert b"\x1b" not in ran.out
+    assert b"\x1b" not in ran.err
+
+
+def test_progress_never_mixes_with_the_output(kdump: Any, logs: Path) -> None:
+    quiet = kdump("verify", "--no-progress", "-q", "damaged.log", "warned.log")
+    loud = kdump("verify", "--progress", "-q", "damaged.log", "warned.log")
+    assert quiet.out == loud.out
