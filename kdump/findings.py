@@ -71,9 +71,9 @@ KEPT: Final = 1000
 
 
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
-_CUT = "--truncate cuts the log at this batch, as a broker's recovery does; --salvage leaves it out and keeps what follows."
-_KEPT = "Nothing: a broker keeps it, and so does --truncate. --salvage keeps it."
-_TAIL = "--truncate and --salvage cut it off."
+_CUT = "A broker's recovery cuts the log here, and everything behind with it."
+_KEPT = "A broker's recovery does not notice it."
+_TAIL = "A broker's recovery cuts it off."
 
 _ENTRIES = (
     Entry(
@@ -100,7 +100,7 @@ _ENTRIES = (
         "Magic that no Kafka release writes",
         "the batch has magic {magic}; its checksum is right for magic {like}",
         "The magic byte lies outside the checksum. A broker's recovery takes any magic above 1 for 2 and notices nothing; consumers refuse the batch.",
-        _CUT,
+        _KEPT,
         "FileLogInputStream.nextBatch, ByteBufferLogInputStream.nextBatch",
     ),
     Entry(
@@ -145,7 +145,7 @@ _ENTRIES = (
         "Batch too large to be proved",
         "the batch of {length} bytes was not proved: {what} more than {limit} bytes (--max-batch-bytes)",
         "A length that lies could otherwise use up the machine's memory.",
-        "Nothing before it is proved with a larger --max-batch-bytes.",
+        "Unknown before it is proved with a larger --max-batch-bytes.",
         "DefaultRecordBatch",
     ),
     Entry(
@@ -161,7 +161,7 @@ _ENTRIES = (
         "offset/gap",
         _W,
         "Offsets are missing between batches",
-        "{missing} offsets are missing between batches, in {count} places, at most {largest} at once; first {offset} follows {previous}",
+        "gaps between batches: {count}, offsets missing: {missing}, in the largest: {largest}; first {offset} follows {previous}",
         "Normal where a cleaner compacted the log (then this is info). Elsewhere a leader assigns offsets without gaps, so records are gone.",
         _KEPT,
         "LogCleaner, UnifiedLog.append",
@@ -190,7 +190,7 @@ _ENTRIES = (
         "Control record cannot be parsed",
         "record {record} of this control batch is malformed: {reason}",
         "A broker that replays it refuses to load the log; a consumer cannot tell a commit from an abort.",
-        "--truncate cuts before it, since a broker cannot load it.",
+        "A broker that has to replay it does not start.",
         "ControlRecordType.parse, EndTransactionMarker.deserialize",
     ),
     Entry(

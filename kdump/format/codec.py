@@ -81,10 +81,18 @@ writer streams one frame without checksum and, unless it is empty, without conte
 
     The reader takes pieces of 131075 bytes. A frame that breaks off in the piece in which an earlier one ended is no
     error but the end; what its whole blocks held is returned.
+
+Where this module is not Kafka's reader, all of it beyond what any known writer makes:
+
+* Kafka reads zstd frames of before 1.0 (0.4 to 0.7); the library here does not (`zstd-legacy`).
+* isal takes incomplete Huffman codes, which zlib, and so Kafka, refuses; their data is taken where isal is installed.
+* Two streams end where a reader of small pieces meets a first end: at an LZ4 block that holds nothing, and at a broken
+  xerial header behind a multiple of 2 KiB. A record of 2 KiB or more that reaches across is whole for Kafka.
+* Java 25 looks for another gzip member even in the last 18 bytes, and then fails over the remains of one.
 """
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib import import_module
 from struct import Struct
 from struct import error as StructError
@@ -122,8 +130,9 @@ REASONS: Final = {
     "zstd-truncated": "the zstd frame breaks off",
     "zstd-window": "the zstd frame needs a window above 128 MiB, which Kafka does not grant",
     "zstd-frame": "the zstd frame is malformed",
+    "zstd-legacy": "the zstd frame is of a version before 1.0, which Kafka reads and kdump does not",
 }
-"""Why Kafka's reader refuses data: CodecError.reason → a clause for a sentence."""
+"""Why data cannot be read: CodecError.reason → a clause for a sentence. All but the last one are Kafka's verdicts."""
 
 NOTES: Final = {
     "gzip-flags": "reserved flags are set in a gzip header",
@@ -169,8 +178,8 @@ def decompress(codec: int, data: Data, magic: int, limit: int) -> tuple[Data, st
     is for the caller to see, and so is zstd in magic 0 or 1, which Kafka refuses before it looks at the data.
 
     Raises CodecError where Kafka's reader cannot return all records, LimitExceeded when there would be more than `limit`
-    bytes, errors.CodecMissing without the library. Needs no more memory than `limit` and a few MiB. Each thread has its
-    own contexts; the result is the caller's to keep.
+    bytes, errors.CodecMissing without the library. Needs no more memory than `limit` and a few MiB, and for zstd the part
+    of the window that was written. Each thread has its own contexts; the result is the caller's to keep.
     """
     try:
         function = _DECOMPRESS[codec]
@@ -220,7 +229,6 @@ def versions() -> dict[str, str]:
 _KEEP: Final = 4 << 20  # largest buffer that is kept for the next call
 _PIECE: Final = 1 << 20  # most bytes that a careful path lets a library produce at once
 
-_U16: Final = Struct("<H").unpack_from
 _U32: Final = Struct("<I").unpack_from
 _I32: Final = Struct(">i").unpack_from
 _U64: Final = Struct("<Q").unpack_from
@@ -724,7 +732,7 @@ def _lz4_careful(data: memoryview, magic: int, limit: int) -> tuple[Data, str | 
         if flags & _LZ4_BLOCK_CHECKSUM:
             if total - at < 4:
                 raise CodecError("lz4-truncated")
-            if not _lz4_sound(_LZ4_BLOCK_CHECKSUM, (body,), data[at : at + 4]):
+            if not _lz4_sound(_LZ4_BLOCK_CHECKSUM, body, data[at : at + 4]):
                 raise CodecError("lz4-block-checksum")
             at += 4
         if len(out) == begin:
@@ -733,8 +741,7 @@ def _lz4_careful(data: memoryview, magic: int, limit: int) -> tuple[Data, str | 
     if flags & _LZ4_CONTENT_CHECKSUM:
         if total - at < 4:
             raise CodecError("lz4-truncated")
-        pieces = (memoryview(out)[begin : begin + _PIECE] for begin in range(0, len(out), _PIECE))
-        if not _lz4_sound(_LZ4_CONTENT_CHECKSUM, pieces, data[at : at + 4]):
+        if not _lz4_sound(_LZ4_CONTENT_CHECKSUM, memoryview(out), data[at : at + 4]):
             note = note or "lz4-content-checksum"
         at += 4
     if content_size is not None and content_size != len(out):
@@ -746,20 +753,23 @@ def _lz4_careful(data: memoryview, magic: int, limit: int) -> tuple[Data, str | 
     return out, note
 
 
-def _lz4_sound(flag: int, pieces: Iterable[Data], checksum: Data) -> bool:
-    """Whether `checksum` is xxh32 of the pieces, which liblz4 gets as stored blocks of a frame that has one."""
+def _lz4_sound(flag: int, data: memoryview, checksum: memoryview) -> bool:
+    """Whether `checksum` is xxh32 of `data`, which liblz4 gets in stored blocks of a frame with that kind of checksum."""
     frame = import_module("lz4.frame")
     context = frame.create_decompression_context()
-    descriptor = bytes((0x60 | flag, 0x70))
+    whole = flag == _LZ4_BLOCK_CHECKSUM and len(data) > 65536
+    descriptor = bytes((0x60 | flag, 0x70 if whole else 0x40))
     head = _LZ4_MAGIC.to_bytes(4, "little") + descriptor + bytes((_lz4_descriptor_checksum(descriptor),))
     frame.decompress_chunk(context, head)
-    for piece in pieces:
-        frame.decompress_chunk(context, (len(piece) | _LZ4_STORED).to_bytes(4, "little") + piece)
+    step = len(data) if whole else 65536
+    for at in range(0, len(data), step):
+        piece = data[at : at + step]
+        frame.decompress_chunk(context, (len(piece) | _LZ4_STORED).to_bytes(4, "little"))
+        frame.decompress_chunk(context, piece)
     try:
-        if flag == _LZ4_BLOCK_CHECKSUM:
-            frame.decompress_chunk(context, checksum)
-        else:
-            frame.decompress_chunk(context, b"\x00\x00\x00\x00" + checksum)
+        if flag == _LZ4_CONTENT_CHECKSUM:
+            frame.decompress_chunk(context, b"\x00\x00\x00\x00")
+        frame.decompress_chunk(context, checksum)
     except RuntimeError:
         return False
     return True
@@ -803,6 +813,7 @@ def _lz4_compress(data: memoryview, magic: int, level: int | None) -> bytes:
 
 _ZSTD_MAGIC: Final = 0xFD2FB528
 _ZSTD_SKIPPABLE: Final = 0x184D2A50  # to …5f
+_ZSTD_LEGACY: Final = range(0xFD2FB524, 0xFD2FB528)  # 0.4 to 0.7
 _ZSTD_HEAD: Final = Struct("<IBB").unpack_from  # magic, descriptor, window
 _ZSTD_BLOCK: Final = Struct("<HB").unpack_from
 _ZSTD_BLOCK_MAX: Final = 128 * 1024
@@ -939,8 +950,9 @@ def _zstd_decode(frame: memoryview, bound: int, out: bytearray, limit: int) -> b
                 return True
     except error as why:
         head = int.from_bytes(frame[:4], "little")
-        known = head == _ZSTD_MAGIC or head & ~0xF == _ZSTD_SKIPPABLE
-        raise CodecError("zstd-frame" if known else "zstd-magic") from why
+        if head == _ZSTD_MAGIC or head & ~0xF == _ZSTD_SKIPPABLE:
+            raise CodecError("zstd-frame") from why
+        raise CodecError("zstd-legacy" if head in _ZSTD_LEGACY else "zstd-magic") from why
     return False
 
 

@@ -8,25 +8,26 @@ import struct
 import subprocess
 import sys
 import threading
-import zlib
-from collections.abc import Iterator
 
 import codec_cases
 import pytest
 from codec_cases import (
+    ACROSS,
     CASES,
     GZIP,
+    INCOMPLETE_CODE,
     LONG,
     LZ4,
     NAMES,
+    RECORD,
     SNAPPY,
     ZSTD,
+    ZSTD_LEGACY,
     Case,
     Refused,
     Taken,
     gzip_header,
     gzip_member,
-    gzip_trailer,
     lz4_block,
     lz4_frame,
     lz4_header,
@@ -60,10 +61,9 @@ def judged(number: int, data: codec.Data, magic: int, limit: int = 64 * MIB) -> 
 
 
 @pytest.fixture
-def without_isal(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def without_isal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "isal.igzip_lib", None)
     monkeypatch.setattr(codec, "_contexts", codec._Contexts())
-    yield
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_verdict_without_isal(case: Case) -> None:
 
 def test_every_reason_and_every_note_has_a_case() -> None:
     reasons = {case.verdict.reason for case in CASES if isinstance(case.verdict, Refused)}
-    assert reasons | {"limit", "codec-unknown"} == set(codec.REASONS)
+    assert reasons | {"limit", "codec-unknown", "zstd-legacy"} == set(codec.REASONS)
     assert {case.verdict.note for case in CASES if isinstance(case.verdict, Taken)} == {None, *codec.NOTES}
 
 
@@ -181,7 +181,7 @@ def test_cut_anywhere(number: int, size: int) -> None:
             borders.add(at)
             at += 4 + struct.unpack_from(">i", packed, at)[0]
     step = 1 if size < 5000 else 37
-    for end in [*range(0, len(packed), step), *range(len(packed) - 30, len(packed)), *borders]:
+    for end in [*range(0, len(packed), step), *range(max(0, len(packed) - 30), len(packed)), *borders]:
         verdict = judged(number, packed[:end], 2)
         if number == ZSTD and end == 0:
             assert verdict == Taken(b"", "zstd-empty")
@@ -197,8 +197,8 @@ def test_cut_anywhere(number: int, size: int) -> None:
 
 @pytest.mark.parametrize("number", CODECS)
 def test_mutants_raise_codec_errors_only(number: int) -> None:
-    verdicts = [judged(number, data, magic, MIB) for magic, data in mutants(7, number, 4000)]
-    assert 500 < sum(isinstance(verdict, Taken) for verdict in verdicts) < 3500
+    verdicts = [judged(number, data, magic, MIB) for magic, data in mutants(7, number, 2000)]
+    assert 200 < sum(isinstance(verdict, Taken) for verdict in verdicts) < 1800
     notes = {verdict.note for verdict in verdicts if isinstance(verdict, Taken)}
     assert notes <= {None, *codec.NOTES}
 
@@ -304,6 +304,7 @@ if sys.platform == "linux":
         with open("/proc/self/status") as lines:
             return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
     before = status("VmRSS:")
+bombs = dict(sorted(bombs.items(), key=lambda bomb: bomb[1][0]))
 for name, (number, data) in bombs.items():
     try:
         codec.decompress(number, data, 2, LIMIT)
@@ -312,7 +313,8 @@ for name, (number, data) in bombs.items():
         if not isinstance(error, codec.LimitExceeded) and "says" not in name:
             print(name, "was", error.reason)
     peak = status("VmHWM:") if sys.platform == "linux" else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    if peak - before > LIMIT + 16 * MIB:
+    window = LIMIT if number == 4 else 0  # what zstd has written is in its window as well
+    if peak - before > LIMIT + window + 16 * MIB:
         print(name, "took", peak - before)
 """
 
@@ -435,11 +437,22 @@ def test_header_checksum_is_xxh32(data: bytes) -> None:
     assert codec._lz4_descriptor_checksum(data) == xxh32(data) >> 8 & 0xFF
 
 
+# Known differences: Kafka's side of them is in tests/interop/test_codec.py
+
+
+def test_legacy_zstd_is_told_from_garbage() -> None:
+    for data in (ZSTD_LEGACY, zstd_stream(LONG) + ZSTD_LEGACY):
+        assert judged(ZSTD, data, 2) == Refused("zstd-legacy")
+
+
 def test_isal_reads_a_code_that_zlib_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one known difference: isal does not mind an incomplete set of distance codes, zlib (and so Kafka) does."""
-    data = bytes.fromhex("1f8b08000000000000ffedc1010d000000c2a0f74f6d0f8714000000f06e11001cc700100000")
-    assert zlib.crc32(bytes(4096)) == struct.unpack_from("<I", gzip_trailer(bytes(4096)))[0]
-    assert judged(GZIP, data, 2) == Taken(bytes(4096))
+    assert judged(GZIP, INCOMPLETE_CODE, 2) == Taken(bytes(4096))
     monkeypatch.setitem(sys.modules, "isal.igzip_lib", None)
     monkeypatch.setattr(codec, "_contexts", codec._Contexts())
-    assert judged(GZIP, data, 2) == Refused("gzip-data")
+    assert judged(GZIP, INCOMPLETE_CODE, 2) == Refused("gzip-data")
+
+
+@pytest.mark.parametrize("note", ACROSS)
+def test_data_ends_for_small_records(note: str) -> None:
+    number, data = ACROSS[note]
+    assert judged(number, data, 2) == Taken(RECORD[:2048], note)
