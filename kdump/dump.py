@@ -1,19 +1,18 @@
-"""What is in a log file, in the order of its bytes, as a stream of values for a renderer."""
+"""What is in a log file or in one of its companions, in the order of its bytes, as a stream of values for a renderer."""
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from typing import NamedTuple
 
-from kdump import checks
+from kdump import checks, companions
 from kdump.checks import framing
+from kdump.companions import Damage, Entry
 from kdump.errors import SourceError
 from kdump.findings import CATALOGUE, Severity
 from kdump.format import naming
 from kdump.format.batch import NULL, Batch
-from kdump.format.record import Record
 from kdump.kernel.scan import SUSPECTS
 from kdump.partition import LogFile
-from kdump.records import open_batch, records
+from kdump.records import UNOPENED, Opened, open_batch
 from kdump.segment import MAX_BATCH_BYTES, BatchChunk, Foreign, Gap, Shrunk, Tail, Unsearched
 from kdump.segment07 import walk_of
 from kdump.source import Source
@@ -23,7 +22,9 @@ _DAMAGED = {1 << SUSPECTS.index(code): code for code in ("batch/crc", "batch/mag
 
 
 class Options(NamedTuple):
-    """What to show. `offsets` is half open; `limit` bounds records where records are shown, else batches; `max_bytes` ends the file early."""
+    """What to show. `offsets` is half open; `limit` bounds records where records are shown, else batches, and the entries of companions;
+    `max_bytes` ends a log file early.
+    """
 
     records: bool = True
     offsets: tuple[int | None, int | None] = (None, None)
@@ -34,19 +35,22 @@ class Options(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """A file begins. `read(position, size)` gives bytes of it until it ends."""
+    """A file begins. `read(position, size)` gives bytes of a log file until it ends."""
 
     file: LogFile
     topic_partition: naming.TopicPartition | None
-    read: Callable[[int, int], bytes]
+    read: Callable[[int, int], bytes] | None
 
 
 class Shown(NamedTuple):
-    """A batch with those of its records that were asked for; `damage` is the code of what is wrong with all of it or stopped its records."""
+    """A batch with those of its records that were asked for, None where none were; kdump.records.records makes values of them.
+
+    `damage` is the code of what is wrong with all of it or stopped its records.
+    """
 
     batch: Batch
     damage: str | None
-    records: Iterable[Record]
+    records: Opened | None
 
 
 class End(NamedTuple):
@@ -63,7 +67,7 @@ class Failed(NamedTuple):
     error: SourceError
 
 
-Event = Begin | Shown | Gap | Foreign | Unsearched | Tail | Shrunk | End | Failed
+Event = Begin | Shown | Entry | Gap | Foreign | Unsearched | Tail | Shrunk | Damage | End | Failed
 
 
 class _Budget:
@@ -94,7 +98,8 @@ def dump(
             continue
         try:
             with file.open() as source:
-                yield from _dump_source(source, file, options, on_damage, budget)
+                show = _dump_source if file.kind in naming.LOG_KINDS else _dump_companion
+                yield from show(source, file, options, on_damage, budget)
         except SourceError as error:
             yield Failed(error)
 
@@ -141,6 +146,32 @@ def _dump_source(
     yield End(file, source.size, everything)
 
 
+def _dump_companion(
+    source: Source, file: LogFile, options: Options, on_damage: Callable[[Severity], None], budget: _Budget
+) -> Iterator[Event]:
+    everything = options.offsets == (None, None)
+    yield Begin(file, naming.topic_partition_of_file(file.path), None)
+    for item in companions.contents(file.path, source, file.kind, file.base_offset):
+        if isinstance(item, Entry):
+            if item.offsets is not None and not _within(*item.offsets, options):
+                continue
+            yield item
+            budget.take(1)
+            if budget.spent:
+                yield End(file, source.size, False)
+                return
+            continue
+        on_damage(companions.severity(item, file.newest))
+        if everything or isinstance(item, Damage):
+            yield item
+    yield End(file, source.size, everything)
+
+
+def _within(lowest: int, highest: int, options: Options) -> bool:
+    first, stop = options.offsets
+    return (first is None or highest >= first) and (stop is None or lowest < stop)
+
+
 def _wanted(batch: Batch, options: Options) -> bool:
     first, stop = options.offsets
     if first is not None and (batch.last_offset < first or (stop is not None and stop <= first)):
@@ -149,27 +180,17 @@ def _wanted(batch: Batch, options: Options) -> bool:
 
 
 def _show(chunk: BatchChunk, batch: Batch, options: Options, budget: _Budget) -> Shown:
-    damage = next((code for bit, code in _DAMAGED.items() if batch.suspect & bit), None)
+    damage = next((code for bit, code in _DAMAGED.items() if batch.suspect & bit), None) if batch.suspect else None
     if not options.records:
         budget.take(1)
-        return Shown(batch, damage, ())
+        return Shown(batch, damage, None)
     if damage is not None and not options.force:
-        return Shown(batch, damage, ())
+        return Shown(batch, damage, UNOPENED)
     opened = open_batch(batch, chunk.body(batch), options.max_batch_bytes)
     if batch.is_wrapper and opened.problem is None:
         # Only the messages inside know where a wrapper begins and how many it holds.
         base_offset = opened.first_offset if batch.base_offset == NULL else batch.base_offset
         batch = batch._replace(base_offset=base_offset, count=opened.records)
-    found = records(batch, opened)
-    if options.offsets != (None, None):
-        first, stop = options.offsets
-        found = (
-            record
-            for record in found
-            if (first is None or record.offset >= first) and (stop is None or record.offset < stop)
-        )
-    if budget.left is not None:
-        some = list(islice(found, budget.left))
-        budget.take(len(some))
-        found = iter(some)
-    return Shown(batch, damage or opened.problem, found)
+    wanted = opened.select(*options.offsets, budget.left)
+    budget.take(wanted.records)
+    return Shown(batch, damage or opened.problem, wanted)

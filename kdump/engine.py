@@ -5,6 +5,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
+from kdump.errors import KdumpError
+
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
@@ -36,10 +38,11 @@ class Processes:
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
         import multiprocessing  # 10 ms that one process does not need
         from concurrent.futures import Future, ProcessPoolExecutor
+        from concurrent.futures.process import BrokenProcessPool
 
         # fork is the quickest start and safe as long as this process has one thread; macOS system libraries start their own.
         context = multiprocessing.get_context("spawn" if sys.platform == "darwin" else "fork")
-        pool = ProcessPoolExecutor(self.slots, mp_context=context, initializer=_ignore_interrupt)
+        pool = ProcessPoolExecutor(self.slots, mp_context=context, initializer=_begin_worker)
         waiting: deque[Future[Result]] = deque()
         try:
             for task in tasks:
@@ -49,6 +52,10 @@ class Processes:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
+        except BrokenProcessPool:
+            raise KdumpError(
+                "a worker process was killed, perhaps for want of memory; --jobs 1 needs the least"
+            ) from None
         except BaseException:
             for process in list(
                 (pool._processes or {}).values()
@@ -59,8 +66,21 @@ class Processes:
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _ignore_interrupt() -> None:
+def _begin_worker() -> None:
     import signal
+    import threading
 
     # The parent is interrupted too and ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    import multiprocessing
+    import os
+
+    # A parent that is killed ends nobody, and a worker without one would wait for work forever.
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+    os._exit(1)

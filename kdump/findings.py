@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from string import Formatter
 from typing import Any, Final
 
 from kdump.format import naming
@@ -33,6 +34,19 @@ class Entry:
     source: str
 
 
+class _Sentence(Formatter):
+    """`{name:?text|other}` is the text, with the value for #, where there is a value, else the other one or nothing."""
+
+    def format_field(self, value: Any, spec: str) -> str:
+        if not spec.startswith("?"):
+            return str(super().format_field(value, spec))
+        text, _, other = spec[1:].partition("|")
+        return text.replace("#", str(value)) if value else other
+
+
+_SENTENCE: Final = _Sentence()
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One observed defect. `data` holds numbers and short words, never prose; `offset` is None where no record offset is known.
@@ -52,9 +66,8 @@ class Finding:
     @property
     def message(self) -> str:
         """The catalogue's sentence with this finding's values in it."""
-        return CATALOGUE[self.code].sentence.format_map(
-            {"position": self.position, "length": self.length, "offset": self.offset, **self.data}
-        )
+        values = {"position": self.position, "length": self.length, "offset": self.offset, **self.data}
+        return _SENTENCE.vformat(CATALOGUE[self.code].sentence, (), values)
 
     @property
     def topic_partition(self) -> naming.TopicPartition | None:
@@ -107,7 +120,7 @@ _ENTRIES = (
         "batch/codec",
         _E,
         "Records cannot be decompressed",
-        "the {codec} records of this batch cannot be decompressed: {reason}",
+        "the records of this batch (codec {codec}) cannot be decompressed: {reason}",
         "The checksum is right, so these bytes are what was written; a writer or an undetected fault before the checksum broke them. No consumer can read them.",
         _KEPT,
         "CompressionType.forId, org.apache.kafka.common.compress",
@@ -116,7 +129,7 @@ _ENTRIES = (
         "batch/codec-odd",
         _W,
         "Compressed data departs from its codec's format",
-        "the {codec} data of this batch is not as its format says: {reason}",
+        "the data of this batch (codec {codec}) is not as its format says: {reason}",
         "Kafka's reader accepts it. Other readers may not.",
         _KEPT,
         "org.apache.kafka.common.compress",
@@ -143,7 +156,7 @@ _ENTRIES = (
         "batch/limit",
         _W,
         "Batch too large to be proved",
-        "the batch of {length} bytes was not proved: {what} more than {limit} bytes (--max-batch-bytes)",
+        "the batch of {length} bytes was not proved: {decompressed:?its records decompress to|it claims} more than {limit} bytes (--max-batch-bytes)",
         "A length that lies could otherwise use up the machine's memory.",
         "Unknown before it is proved with a larger --max-batch-bytes.",
         "DefaultRecordBatch",
@@ -278,7 +291,7 @@ _ENTRIES = (
         "gap/bytes",
         _E,
         "Bytes between batches that are no batch",
-        "{length} bytes are no batch{zeros}; the log goes on behind them",
+        "{length} bytes are no batch{zeros:?, all zero}; the log goes on behind them",
         "Kafka's reader stops here, so what follows is lost to it, though it is intact.",
         _CUT,
         "FileLogInputStream.nextBatch",
@@ -305,7 +318,7 @@ _ENTRIES = (
         "tail/torn",
         _E,
         "The last batch is not whole",
-        "{length} bytes are the beginning of a batch{claimed}",
+        "{length} bytes are the beginning of a batch{claimed:? of # bytes}",
         "The machine or the broker stopped while it was written, or the file was cut.",
         _TAIL,
         "FileLogInputStream.nextBatch, LogSegment.recover",
@@ -314,7 +327,7 @@ _ENTRIES = (
         "tail/zeros",
         _W,
         "Zeros behind the last batch",
-        "{length} zero bytes follow the last batch",
+        "{length} bytes at the end of the file are zero",
         "Preallocation leaves them in the newest segment when the broker did not stop cleanly; so does a power loss. Elsewhere, or when they are fewer than 18, this is an error.",
         _TAIL,
         "FileRecords, LogSegment.recover, preallocate",
@@ -323,7 +336,7 @@ _ENTRIES = (
         "tail/garbage",
         _E,
         "Bytes behind the last batch",
-        "{length} bytes follow the last batch and are no batch",
+        "{length} bytes at the end of the file are no batch",
         "A broker's recovery cuts them off, and every later segment with them.",
         _TAIL,
         "LogSegment.recover",

@@ -3,6 +3,7 @@
 import glob
 import os
 import re
+import stat
 from collections.abc import Generator, Iterable, Iterator
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from kdump.source import FileSource
 
 
 class LogFile(NamedTuple):
-    """A file to be read. `base_offset` is None where the name does not say it; `newest` when no later segment lies beside it."""
+    """A file to be read: a log file or a companion. `base_offset` is None where the name does not say it; `newest` when no later segment lies beside it."""
 
     path: str
     kind: Kind
@@ -34,14 +35,20 @@ class LogFile(NamedTuple):
 
 
 def discover(
-    paths: Iterable[str], kind: Kind | None = None, seen: set[tuple[int, int]] | None = None
+    paths: Iterable[str],
+    kind: Kind | None = None,
+    seen: set[tuple[int, int]] | None = None,
+    *,
+    companions: bool = False,
 ) -> Iterator[LogFile | SourceError]:
     """The log files that the paths name, in natural order, each once; what cannot be read comes as an error in its place.
 
     A file named directly is read whatever its name; `kind` says what it is when the name does not. Below directories only known suffixes count.
-    Symbolic links are followed, each directory is entered once. `seen` holds device and inode of what earlier calls gave.
+    Symbolic links are followed, each directory is entered once. `seen` holds device and inode of what earlier calls gave. A companion that is
+    named directly comes only where `companions` are asked for; else it is an error.
     """
     seen = set() if seen is None else seen
+    highest = _Highest()
     for path in paths:
         for found in _expand(path):
             try:
@@ -52,13 +59,14 @@ def discover(
                 )
                 continue
             if os.path.isdir(found):
-                if not (yield from _below(found, seen)):
+                if not (yield from _below(found, seen, highest)):
                     yield SourceError(f"{found}: no log files here")
-            elif kind is None and (companion := naming.companion_of(found)) is not None:
+            elif kind is None and not companions and (companion := naming.companion_of(found)) is not None:
                 yield SourceError(f"{found}: {companion}, not a log file (--type log reads it as one)")
             elif (status.st_dev, status.st_ino) not in seen:
                 seen.add((status.st_dev, status.st_ino))
-                yield _file(found, kind or naming.kind_of(found) or Kind.LOG, status.st_size)
+                known = kind or naming.companion_kind_of(found) or naming.kind_of(found) or Kind.LOG
+                yield _file(found, known, status.st_size, highest)
 
 
 def _expand(path: str) -> list[str]:
@@ -67,54 +75,60 @@ def _expand(path: str) -> list[str]:
     return [path]
 
 
-def _below(directory: str, seen: set[tuple[int, int]]) -> Generator[LogFile | SourceError, None, bool]:
+def _below(
+    directory: str, seen: set[tuple[int, int]], highest: "_Highest"
+) -> Generator[LogFile | SourceError, None, bool]:
     """What lies below, without what was `seen` before; whether there was anything to be read or to complain of."""
-    status = os.stat(directory)
-    if (status.st_dev, status.st_ino) in seen:
-        return True
-    seen.add((status.st_dev, status.st_ino))
-    try:
-        names = sorted(os.listdir(directory), key=natural)
-    except OSError as error:
-        yield SourceError(f"{directory}: {(error.strerror or str(error)).lower()}")
-        return True
     some = False
-    for name in names:
-        path = os.path.join(directory, name)
+    left = [directory]
+    while left:
+        path = left.pop()
+        kind = naming.kind_of(path)
         try:
             status = os.stat(path)
+            inode = (status.st_dev, status.st_ino)
+            if stat.S_ISDIR(status.st_mode):
+                if inode not in seen:
+                    seen.add(inode)
+                    left += [os.path.join(path, name) for name in sorted(os.listdir(path), key=natural, reverse=True)]
+                elif path == directory:
+                    return True
+                continue
         except OSError as error:
-            if naming.kind_of(name) is not None:
+            # A link that leads nowhere is somebody else's, unless it is named as a log file.
+            if kind is not None or not os.path.islink(path):
                 some = True
                 yield SourceError(f"{path}: {(error.strerror or str(error)).lower()}")
             continue
-        if os.path.isdir(path):
-            some |= yield from _below(path, seen)
-        elif (kind := naming.kind_of(name)) is not None and naming.plain_name(name) == name:
+        if kind is not None and naming.plain_name(os.path.basename(path)) == os.path.basename(path):
             some = True
-            if (status.st_dev, status.st_ino) not in seen:
-                seen.add((status.st_dev, status.st_ino))
-                yield _file(path, kind, status.st_size)
+            if inode not in seen:
+                seen.add(inode)
+                yield _file(path, kind, status.st_size, highest)
     return some
 
 
-def _file(path: str, kind: Kind, size: int) -> LogFile:
+class _Highest(dict[tuple[str, Kind], int]):
+    """The highest base offset of a kind of file in a directory; each directory is listed once."""
+
+    def __missing__(self, place: tuple[str, Kind]) -> int:
+        directory, kind = place
+        try:
+            names = os.listdir(directory or ".")
+        except OSError:
+            names = []
+        suffix = naming.suffix_of(kind)
+        self[place] = max((naming.base_offset_of(name) or 0 for name in names if name.endswith(suffix)), default=0)
+        return self[place]
+
+
+def _file(path: str, kind: Kind, size: int, highest: _Highest) -> LogFile:
     # The offsets of a snapshot count from 0, whatever its name says.
-    base = 0 if kind is Kind.CHECKPOINT else naming.base_offset_of(path)
-    return LogFile(path, kind, base, _is_newest(path, kind, base), size)
-
-
-def _is_newest(path: str, kind: Kind, base: int | None) -> bool:
-    if base is None or kind is Kind.CHECKPOINT:
-        return True
-    try:
-        names = os.listdir(os.path.dirname(path) or ".")
-    except OSError:
-        return True
-    suffix = naming.suffix_of(kind)
-    return all(
-        (other := naming.base_offset_of(name)) is None or other <= base for name in names if name.endswith(suffix)
-    )
+    if kind is Kind.CHECKPOINT:
+        return LogFile(path, kind, 0, True, size)
+    base = naming.base_offset_of(path)
+    log = kind if kind in naming.LOG_KINDS else Kind.LOG
+    return LogFile(path, kind, base, base is None or base >= highest[os.path.dirname(path), log], size)
 
 
 _NUMBERS = re.compile(r"(\d+)")

@@ -37,8 +37,23 @@ class Opened(NamedTuple):
         """The offset of the first one, NULL without any."""
         return int(self.rows[_OFFSET]) if self.rows else NULL
 
+    def select(self, first: int | None, stop: int | None, limit: int | None) -> "Opened":
+        """Only records whose offsets lie in [first, stop), and of those the first `limit`."""
+        rows = self.rows
+        if first is not None or stop is not None:
+            low, high = NULL if first is None else first, 1 << 63 if stop is None else stop
+            offsets = rows[_OFFSET::_WIDTH].tolist()
+            kept = [index * _WIDTH for index, offset in enumerate(offsets) if low <= offset < high]
+            if len(kept) < len(offsets):
+                rows = memoryview(b"".join([rows[cell : cell + _WIDTH] for cell in kept])).cast("q")
+        if limit is not None:
+            rows = rows[: limit * _WIDTH]
+        return self if rows is self.rows else self._replace(rows=rows)
+
 
 _NOTHING = memoryview(b"").cast("q")
+UNOPENED = Opened(b"", _NOTHING, _NOTHING, None)
+"""In place of the records of a batch that are not to be looked at."""
 
 
 def open_batch(batch: Batch, body: bytes | memoryview, max_bytes: int) -> Opened:
@@ -48,9 +63,9 @@ def open_batch(batch: Batch, body: bytes | memoryview, max_bytes: int) -> Opened
     if batch.is_legacy:
         return _open_message(batch, body, max_bytes)
     payload: bytes | bytearray | memoryview = body[batch.payload_at :]
-    if batch.count <= 0:
-        return Opened(b"", _NOTHING, _NOTHING, "batch/count" if batch.count < 0 else None)
-    if batch.codec:
+    if batch.count < 0:
+        return Opened(b"", _NOTHING, _NOTHING, "batch/count")
+    if batch.codec and (batch.count or not payload):  # a consumer begins to decompress even where there is nothing
         try:
             payload, _ = codec.decompress(batch.codec, payload, batch.magic, max_bytes)
         except codec.LimitExceeded:

@@ -1,4 +1,4 @@
-"""What a compressed message of Kafka 0.7 holds: its entries, and those of the compressed ones among them, in the order in which 0.7 hands them out."""
+"""What a compressed message of Kafka 0.7 holds: its entries, and those of the compressed ones among them, in order."""
 
 from dataclasses import dataclass, field
 
@@ -20,10 +20,12 @@ _CHUNK = 4096
 class Unwrapped:
     """The messages inside a compressed one, or what could be read of them.
 
-    `problem` is the finding code of what stopped the reading, with its `reason`; a `status` is one of kdump.kernel.records.STATUSES, for the entry at byte
-    `status_at` of the payload. `note` is what a codec has to say (codec.NOTES). `inner_crc` is the index of the first message whose checksum is
-    wrong, -1 without one; a compressed one among them is not opened. `partial` counts the bytes behind the last whole entry. With `keep`, `rows` are int64 rows of
-    kdump.kernel.records.RECORD_COLUMNS over `payload`, which is what the message decompresses to, and behind it what the inner ones decompress to.
+    `problem` is the finding code of what stopped the reading, with its `reason`; a `status` is one of
+    kdump.kernel.records.STATUSES, for the entry at byte `status_at` of the payload. `note` is what a codec has to say
+    (codec.NOTES). `inner_crc` is the index of the first message whose checksum is wrong, -1 without one; a compressed
+    one among them is not opened. `partial` counts the bytes behind the last whole entry. With `keep`, `rows` are
+    int64 rows of kdump.kernel.records.RECORD_COLUMNS over `payload`, which is what the message decompresses to, and
+    behind it what the inner ones decompress to.
     """
 
     offset: int
@@ -72,7 +74,6 @@ class Unwrapped:
 
     def _take(self, rows: bytes, wrappers: int, payload: memoryview, origin: int, depth: int) -> bool:
         cells = memoryview(rows).cast("q")
-        before = self.messages
         first = 0  # of the rows that are not taken yet
         for index in range(len(rows) // _ROW_BYTES) if wrappers else ():
             row = cells[index * _WIDTH : (index + 1) * _WIDTH]
@@ -89,7 +90,6 @@ class Unwrapped:
             start = row[_VALUE_AT] - origin
             if not self.open(row[_ATTRIBUTES] & CODEC_MASK, payload[start : start + row[_VALUE_SIZE]], depth + 1):
                 return False
-        assert self.messages >= before
         self._append(cells, first, len(rows) // _ROW_BYTES)
         return True
 
@@ -99,7 +99,9 @@ class Unwrapped:
             return
         some = cells[first * _WIDTH : stop * _WIDTH]
         if some[_CRC::_WIDTH] != some[_COMPUTED_CRC::_WIDTH]:
-            wrong = next(index for index in range(_CRC, len(some), _WIDTH) if some[index] != some[index + _COMPUTED_CRC - _CRC])
+            wrong = next(
+                index for index in range(_CRC, len(some), _WIDTH) if some[index] != some[index + _COMPUTED_CRC - _CRC]
+            )
             self._wrong_crc(self.messages + wrong // _WIDTH)
         if self.keep:
             self.rows += some

@@ -2,7 +2,8 @@
 
 Damage never ends the walk. At bytes that are no valid batch it goes on
 
-1. with the stored length, where that leads (over further damaged batches, at most STEPS of them) to a valid batch, to the tail or to the end; else
+1. with the stored length, where that leads (over further damaged batches, at most STEPS of them) to a valid batch, to the tail or to the end, or over
+   more than STEPS with rising offsets; else
 2. by searching for the next frame. A found frame counts only if its checksum is right, its offset lies above the last good one (above that of the bad frame,
    where its header is to be believed) and within the segment, its leader epoch does not go back, and a valid frame, the tail or the end follows. Other frames with a right checksum are foreign: a value can
    contain whole batches. The search gives up when it has checksummed SEARCH_FACTOR times the bytes it passed.
@@ -10,6 +11,7 @@ Damage never ends the walk. At bytes that are no valid batch it goes on
 
 from collections.abc import Iterator
 from enum import StrEnum
+from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
 from kdump.format.batch import CODEC_MASK, CONTROL, LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC, Batch
@@ -33,6 +35,7 @@ MAX_BATCH_BYTES = 1 << 30
 STEPS = 64
 SEARCH_FACTOR = 64
 SEARCH_ALLOWANCE = 1 << 20
+FOREIGN_FACTOR = 8
 FOREIGN_KEPT = 1000
 OFFSET_SPAN = (1 << 31) - 1  # the offsets of a segment lie this close together
 
@@ -102,7 +105,9 @@ class BatchChunk(NamedTuple):
         return self.walk.row_type._make(self.walk.scanner.rows[index * _WIDTH : (index + 1) * _WIDTH].tolist())
 
     def rows(self) -> Iterator[Batch]:
-        return (self.row(index) for index in range(self.batches))
+        cells = self.walk.scanner.rows[: self.batches * _WIDTH].tolist()
+        make = self.walk.row_type._make
+        return (make(cells[at : at + _WIDTH]) for at in range(0, len(cells), _WIDTH))
 
     def body(self, batch: Batch) -> memoryview:
         """The whole batch, header included. Fewer bytes than its size when the file has shrunk."""
@@ -121,6 +126,16 @@ class Frame(NamedTuple):
     offset: int
     epoch: int
     computed: int
+
+
+def _is_run(chain: list[tuple[int, Frame]]) -> bool:
+    """Whether a chain is long enough, and its offsets rise, so that its lengths are to be believed whatever comes behind."""
+    frames = [frame for _, frame in chain]
+    return (
+        len(chain) > STEPS
+        and all(frame.kind in _FILLS and frame.plausible for frame in frames)
+        and all(left.offset < right.offset for left, right in pairwise(frames))
+    )
 
 
 class Walk:
@@ -312,11 +327,12 @@ class Walk:
             position += stop - at
         return True
 
-    def _tail_like(self, position: int) -> bool:
+    def _tail_like(self, position: int, before: Frame | None = None) -> bool:
+        """Whether nothing but the end, zeros or a torn batch stands there; one that can follow the frame `before`."""
         if self._end - position < self.up_to_magic or self._zeros(position):
             return True
         frame = self._frame(position)
-        return frame.kind == _OVERRUN and frame.plausible
+        return frame.kind == _OVERRUN and frame.plausible and self._succeeds(before, frame.offset)
 
     # ---- bytes that are no valid batch
 
@@ -329,7 +345,7 @@ class Walk:
             chain.append((position, frame))
             position += frame.total
             frame = self._frame(position)
-        if chain and self._leads_on(first, frame, position):
+        if chain and (self._leads_on(first, frame, position) or _is_run(chain)):
             for place, bad in chain:
                 if bad.kind in _FILLS:
                     yield self._damaged(place, bad)
@@ -337,6 +353,11 @@ class Walk:
                     yield Gap(place, bad.total, bad.plausible, bad.total, self._all_zero(place, place + bad.total))
             self.scanner.unlink()
             self.position = position
+            return
+        if (true_end := self._true_end(start, first)) is not None:
+            yield Gap(start, true_end - start, True, first.total, False)
+            self.scanner.unlink()
+            self.position = true_end
             return
         found, others = self._search(start, first)
         fills = first.kind in _FILLS and first.plausible
@@ -359,9 +380,13 @@ class Walk:
         self.position = end
         yield from sorted(items, key=lambda item: item.position)
 
+    def _true_end(self, position: int, frame: Frame) -> int | None:
+        """Where a batch whose length lies ends, in a format that can tell."""
+        return None
+
     def _leads_on(self, first: Frame, frame: Frame, position: int) -> bool:
         """Whether the log goes on, or ends, with the frame behind damaged ones, the `first` of which is not valid."""
-        return (frame.kind == _VALID and self._succeeds(first, frame.offset)) or self._tail_like(position)
+        return (frame.kind == _VALID and self._succeeds(first, frame.offset)) or self._tail_like(position, first)
 
     def _steps_over(self, frame: Frame, position: int) -> bool:
         """Whether the frame's length can be followed: it fills its bytes, or is only too short for its magic (which one flipped bit can change)."""
@@ -388,16 +413,26 @@ class Walk:
         """The position of the next batch of this log after the bad frame at `start`, and what was passed on the way."""
         known_epoch = self.scanner.state()["known_epoch"]
         others: list[Foreign | Unsearched] = []
-        work, position = 0, start + 1
+        work, foreign_work, foreign, position = 0, 0, True, start + 1
         while self._end - position >= UP_TO_MAGIC:
             at = self._load(position, UP_TO_MAGIC)
             if self._filled - at < UP_TO_MAGIC:
                 return None, others
-            found = self.scanner.find(self._window, at, self._filled, self._end - position)
+            assert isinstance(self.scanner, Scanner)
+            found = self.scanner.find(self._window, at, self._filled, self._end - position, foreign)
             if found < 0:
                 position += self._filled - at - UP_TO_MAGIC + 1
                 continue
             position += found - at
+            total, plausible, *_ = self.scanner.look(self._window, found, self._end - position)
+            if not plausible:
+                # It can only be foreign. Headers full of zeros look like one every few bytes, so these have a budget of their own.
+                foreign = foreign_work <= FOREIGN_FACTOR * (position - start) + SEARCH_ALLOWANCE
+                foreign_work += total
+                if foreign and self._frame(position).kind == _VALID and len(others) < FOREIGN_KEPT:
+                    others.append(Foreign(position, total, self._frame(position).offset))
+                position += 1
+                continue
             allowance = SEARCH_FACTOR * (position - start + SEARCH_ALLOWANCE)
             if work > allowance:
                 break
@@ -405,8 +440,8 @@ class Walk:
             work += frame.total
             if frame.kind == _VALID:
                 following = position + frame.total
-                if frame.plausible and frame.epoch >= known_epoch and self._succeeds(bad, frame.offset):
-                    if self._tail_like(following):
+                if frame.epoch >= known_epoch and self._succeeds(bad, frame.offset):
+                    if self._tail_like(following, frame):
                         return position, others
                     if work > allowance:
                         break

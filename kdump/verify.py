@@ -177,7 +177,7 @@ def scan_source(
     if file.kind is Kind.CHECKPOINT:
         from kdump.checks import kraft  # brings the record decoder, which plain verify does without
 
-        for finding in kraft.snapshot(file.path, source, summary.seen):
+        for finding in kraft.snapshot(file.path, source, summary.seen, options.max_batch_bytes):
             summary.add(finding)
     if stop is None and (grown := source.size_now() - source.size) > 0:
         summary.add(framing.grown(file.path, source.size, grown))
@@ -201,7 +201,7 @@ def _chunk(walk: Walk, chunk: BatchChunk, file: LogFile, options: Options) -> It
                     batch.codec, _payload(chunk, batch), batch.magic, options.max_batch_bytes
                 )
             except codec.LimitExceeded:
-                yield framing.limit(file.path, batch, "its records decompress to", options.max_batch_bytes)
+                yield framing.limit(file.path, batch, options.max_batch_bytes, decompressed=True)
             except codec.CodecError as error:
                 yield framing.codec("batch/codec", file.path, batch, codec.REASONS[error.reason])
             else:
@@ -222,7 +222,7 @@ def _unwrap(
     assert isinstance(batch, Message)
     inside = unwrap(batch, chunk.body(batch), options.max_batch_bytes, keep=False)
     if inside.problem == "batch/limit":
-        yield framing.limit(file.path, batch, "its records decompress to", options.max_batch_bytes)
+        yield framing.limit(file.path, batch, options.max_batch_bytes, decompressed=True)
     elif inside.problem == "batch/codec":
         yield framing.codec("batch/codec", file.path, batch, inside.reason)
     else:

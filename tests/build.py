@@ -952,3 +952,62 @@ def segments(
         magics=magics,
         codecs=codecs,
     ).map(lambda made: made.data)
+
+
+# --- companions -------------------------------------------------------------------------------------------------------
+#
+# offset index   0 i32 relative offset | 4 i32 position
+# time index     0 i64 timestamp | 8 i32 relative offset
+# aborted        0 i16 version | 2 i64 producer id | 10 i64 first offset | 18 i64 last offset | 26 i64 last stable offset
+# snapshot       0 i16 version | 2 u32 CRC-32C over [6:] | 6 i32 count | 10 producers of 46 bytes:
+#                0 i64 producer id | 8 i16 epoch | 10 i32 last sequence | 14 i64 last offset | 22 i32 offset delta
+#                26 i64 timestamp | 34 i32 coordinator epoch | 38 i64 first offset of the open transaction
+
+
+def offset_index(*entries: tuple[int, int], padding: int = 0) -> bytes:
+    """Pairs of relative offset and position, and `padding` slots of zeros."""
+    return b"".join(struct.pack(">ii", *entry) for entry in entries) + bytes(8 * padding)
+
+
+def time_index(*entries: tuple[int, int], padding: int = 0) -> bytes:
+    """Pairs of timestamp and relative offset, and `padding` slots of zeros."""
+    return b"".join(struct.pack(">qi", *entry) for entry in entries) + bytes(12 * padding)
+
+
+def transaction_index(*entries: tuple[int, int, int, int], version: int = 0) -> bytes:
+    """Producer id, first offset, last offset and last stable offset of each; `version` is all of its two bytes."""
+    return b"".join(struct.pack(">hqqqq", version, *entry) for entry in entries)
+
+
+def producer(
+    producer_id: int,
+    *,
+    epoch: int = 0,
+    last_sequence: int = -1,
+    last_offset: int = -1,
+    offset_delta: int = 0,
+    timestamp: int = DEFAULT_TIMESTAMP,
+    coordinator_epoch: int = -1,
+    first_offset: int = -1,
+) -> bytes:
+    """One entry of a producer snapshot; `first_offset` is that of its open transaction."""
+    fields = (producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp, coordinator_epoch, first_offset)
+    return struct.pack(">qhiqiqiq", *fields)
+
+
+def producer_snapshot(
+    *producers: bytes,
+    version: int = 1,
+    count: int | None = None,
+    crc: int | None = None,
+    tail: bytes = b"",
+    stale: bytes = b"",
+) -> bytes:
+    """A producer snapshot; the checksum covers `tail`, but not `stale`."""
+    body = struct.pack(">i", len(producers) if count is None else count) + b"".join(producers) + tail
+    return struct.pack(">hI", version, crc32c.crc32c(body) if crc is None else crc) + body + stale
+
+
+def checkpoint(*lines: str, version: object = 0, count: object = None, end: str = "\n") -> bytes:
+    """A text checkpoint; every line has its line end."""
+    return "".join(f"{line}{end}" for line in (version, len(lines) if count is None else count, *lines)).encode()

@@ -111,7 +111,9 @@ class Command:
     @contextlib.contextmanager
     def watched(self, arguments: tuple[str, ...] = ()) -> Iterator[None]:
         """Whatever lies in the directory or is named by an argument is afterwards what it was before."""
-        named = [Path(argument) for argument in arguments if os.path.isabs(argument) and not argument.startswith("/dev/")]
+        named = [
+            Path(argument) for argument in arguments if os.path.isabs(argument) and not argument.startswith("/dev/")
+        ]
         roots = [self.directory, *named]
         before = snapshot(roots)
         yield
@@ -122,7 +124,9 @@ class Command:
         plain = {name: value for name, value in os.environ.items() if not name.startswith(("KDUMP", "PYTHON"))}
         return plain | {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"} | more
 
-    def __call__(self, *arguments: str, stdin: bytes | None = None, timeout: float = TIMEOUT_SECONDS, **environment: str) -> Ran:
+    def __call__(
+        self, *arguments: str, stdin: bytes | None = None, timeout: float = TIMEOUT_SECONDS, **environment: str
+    ) -> Ran:
         with self.watched(arguments):
             done = subprocess.run(
                 [self.program, *arguments],
@@ -137,7 +141,9 @@ class Command:
 
     def inside(self, *arguments: str, stdin: bytes = b"") -> Ran:
         """The same without a process of its own: ten times as quick, for what differs in words only."""
-        out, err, given = (io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", errors="surrogateescape") for data in (b"", b"", stdin))
+        out, err, given = (
+            io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", errors="surrogateescape") for data in (b"", b"", stdin)
+        )
         before = os.getcwd()
         os.chdir(self.directory)
         try:

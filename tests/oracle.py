@@ -33,6 +33,7 @@ SMALLEST = 14  # the least size of any frame: below it a length leads nowhere
 CODE_OF = {"BADCRC": "batch/crc", "BADMAGIC": "batch/magic", "LIMIT": "batch/limit"}
 MAX_STEPS = 64  # frames that are stepped over by their stored length alone, after the first
 DECOMPRESSED_BYTES = 2**30  # what one batch may hold before it is given up
+FOREIGN_FACTOR = 8  # the same, for frames that can only be foreign
 SEARCH_FACTOR = 64  # bytes put through a checksum for each byte searched
 SEARCH_ALLOWANCE = 2**20
 FOREIGN_BYTES = 2**20  # a frame that cannot be taken is only proved (to be foreign) up to this size
@@ -274,8 +275,10 @@ class _Walk:
     def plausible(self, position: int) -> bool:
         return self.in_range(position) and self.total(position) - 12 >= MIN_SIZE.get(self.data[position + 16], 49)
 
-    def tail_like(self, position: int) -> bool:
-        return self.end - position < 17 or position >= self.zeros_from or self.torn(position)
+    def tail_like(self, position: int, before: int) -> bool:
+        if self.end - position < 17 or position >= self.zeros_from:
+            return True
+        return self.torn(position) and self.succeeds(before, position)
 
     def torn(self, position: int) -> bool:
         """A plausible frame that the file is too short for."""
@@ -292,23 +295,35 @@ class _Walk:
 
     def step(self, position: int) -> int | None:
         """Where the stored lengths lead, when that is a batch or the tail."""
+        chain = [position]
         following = position + self.total(position)
-        for _ in range(MAX_STEPS):
-            if not self.leads_on(following):
-                break
+        while len(chain) <= MAX_STEPS and self.leads_on(following):
+            chain.append(following)
             following += self.total(following)
         if self.frame(following) == "VALID" and self.succeeds(position, following):
             return following
-        return following if self.tail_like(following) else None
+        if self.tail_like(following, position):
+            return following
+        fitting = all(self.frame(at) in FITTING and self.plausible(at) for at in chain)
+        rising = all(self.offset(left) < self.offset(right) for left, right in pairwise(chain))
+        return following if len(chain) > MAX_STEPS and fitting and rising else None
 
     def search(self, position: int) -> int | None:
         """The next frame that may be taken for a batch of this log; the sound ones that may not are foreign."""
         self.work = 0
+        foreign_work, foreign_spent = 0, False
         for candidate in range(position + 1, self.end - 16):
             if not self.may_be_frame(candidate):
                 continue
-            plausible = self.plausible(candidate)
-            if not plausible and self.total(candidate) > FOREIGN_BYTES:
+            if not self.plausible(candidate):
+                if self.total(candidate) > FOREIGN_BYTES or foreign_spent:
+                    continue
+                foreign_spent = foreign_work > FOREIGN_FACTOR * (candidate - position) + SEARCH_ALLOWANCE
+                foreign_work += self.total(candidate)
+                work = self.work
+                if not foreign_spent and self.frame(candidate) == "VALID":
+                    self.foreign.append(header(self.data, candidate))
+                self.work = work
                 continue
             allowance = SEARCH_FACTOR * (candidate - position + SEARCH_ALLOWANCE)
             if self.work > allowance:
@@ -318,9 +333,9 @@ class _Walk:
                 continue
             found = header(self.data, candidate)
             epoch = found.partition_leader_epoch
-            if plausible and (epoch is None or epoch >= self.known_epoch) and self.succeeds(position, candidate):
+            if (epoch is None or epoch >= self.known_epoch) and self.succeeds(position, candidate):
                 following = candidate + found.size
-                if self.tail_like(following):
+                if self.tail_like(following, candidate):
                     return candidate
                 if self.work > allowance:
                     self.unsearched.append(candidate)
@@ -511,11 +526,11 @@ def _read_record(reader: _Reader, batch_end: int) -> _Raw:
 
 
 def _open_batch(batch: Batch, body: bytes, limit: int) -> _Opened:
-    """The encoded records of a magic 2 batch. A count of 0 opens nothing, whatever follows the header."""
+    """The encoded records of a magic 2 batch. A count of 0 has none; a consumer begins to decompress even where nothing follows the header."""
     if batch.count is not None and batch.count < 0:
         raise Malformed("batch/count", "negative count")
-    if batch.count == 0:
-        return _Opened(b"")
+    if batch.count == 0 and len(body) > 61:
+        return _Opened(b"")  # batch/count says that these bytes are hidden
     return decompress(batch.codec, body[61:], 2, limit) if batch.codec else _Opened(body[61:])
 
 
@@ -606,8 +621,12 @@ def _inner_messages(wrapper: _Message, payload: bytes) -> tuple[list[_Message], 
 
 
 def _sequence(batch: Batch, offset_delta: int) -> int:
-    """Sequences go from 2147483647 on to 0; below 0 there is none."""
-    return -1 if batch.base_sequence < 0 else (batch.base_sequence + offset_delta) % 2**31
+    """Sequences go from 2147483647 on to 0; below 0 there is none. A delta that no producer writes overflows Java's ints."""
+    if batch.base_sequence < 0:
+        return -1
+    if batch.base_sequence > wrap(2**31 - 1 - offset_delta, 32):
+        return wrap(offset_delta - (2**31 - 1 - batch.base_sequence) - 1, 32)
+    return wrap(batch.base_sequence + offset_delta, 32)
 
 
 def _records_v2(batch: Batch, body: bytes, limit: int) -> list[Record]:

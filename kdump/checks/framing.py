@@ -22,7 +22,7 @@ def _like(batch: Batch) -> int:
 
 
 def _limit(path: str, batch: Batch, base: int | None) -> Finding:
-    return limit(path, batch, "it claims", batch.status_at)
+    return limit(path, batch, batch.status_at)
 
 
 def _codec(path: str, batch: Batch, base: int | None) -> Finding:
@@ -77,9 +77,9 @@ def codec(code: str, path: str, batch: Batch, reason: str) -> Finding:
     )
 
 
-def limit(path: str, batch: Batch, what: str, limit_bytes: int) -> Finding:
+def limit(path: str, batch: Batch, limit_bytes: int, *, decompressed: bool = False) -> Finding:
     """batch/limit: the batch or what it decompresses to is larger than what may be held."""
-    return found("batch/limit", path, batch.position, batch.size, what=what, limit=limit_bytes)
+    return found("batch/limit", path, batch.position, batch.size, decompressed=decompressed, limit=limit_bytes)
 
 
 def other(path: str, item: Gap | Foreign | Unsearched | Tail | Shrunk, newest: bool) -> Finding:
@@ -88,7 +88,7 @@ def other(path: str, item: Gap | Foreign | Unsearched | Tail | Shrunk, newest: b
         case Gap(position, length, True):
             return found("batch/length", path, position, length, claimed=item.claimed)
         case Gap(position, length):
-            return found("gap/bytes", path, position, length, zeros=", all zero" if item.zeros else "")
+            return found("gap/bytes", path, position, length, zeros=item.zeros)
         case Foreign(position, length, offset):
             return found("gap/foreign-batch", path, position, length, offset=offset)
         case Unsearched(position, length):
@@ -100,9 +100,7 @@ def other(path: str, item: Gap | Foreign | Unsearched | Tail | Shrunk, newest: b
             severity = Severity.WARNING if newest and length > UP_TO_MAGIC else Severity.ERROR
             return found("tail/zeros", path, position, length, severity=severity)
         case Tail(position, length, Tailed.TORN):
-            return found(
-                "tail/torn", path, position, length, claimed=f" of {item.claimed} bytes" if item.claimed else ""
-            )
+            return found("tail/torn", path, position, length, claimed=item.claimed or None)
         case Tail(position, length):
             return found("tail/garbage", path, position, length)
 

@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from kdump.cli import complain, options
+from kdump.dump import Failed, dump
 from kdump.dump import Options as What
-from kdump.dump import dump
 from kdump.errors import SourceError
 from kdump.findings import Severity
-from kdump.format.naming import Kind
+from kdump.format.naming import Kind, words_of
 from kdump.partition import LogFile
 from kdump.render import BYTES_MODES, renderer
 from kdump.render import Options as Look
@@ -32,7 +32,11 @@ from kdump.render import Options as Look
     help="Only these offsets, B not among them.",
 )
 @click.option(
-    "-n", "count", type=click.IntRange(0), metavar="N", help="Stop after N records (with --batches: batches)."
+    "-n",
+    "count",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Stop after N records (with --batches: batches) or entries.",
 )
 @click.option(
     "--bytes",
@@ -45,22 +49,24 @@ from kdump.render import Options as Look
 @click.option(
     "--force", is_flag=True, help="Show the records of batches whose checksum is wrong, as far as they parse."
 )
-@click.option("--max-bytes", type=options.Size(), metavar="SIZE", help="Read only the first SIZE bytes of each file.")
+@click.option(
+    "--max-bytes", type=options.Size(), metavar="SIZE", help="Read only the first SIZE bytes of each log file."
+)
 @click.option("--deep-iteration", is_flag=True, help="With --format kafka: records too.")
 @click.option("--print-data-log", is_flag=True, help="With --format kafka: records with key and value.")
 @click.option(
     "--skip-record-metadata", is_flag=True, help="With --format kafka and --print-data-log: key and value only."
 )
-@options.kind
+@options.any_kind
 @options.max_batch_bytes
 @options.fail_on
 @options.color
 @options.quiet
 def command(**chosen: Any) -> int:
-    """Show what is in log files, in the order of its bytes.
+    """Show what is in log files and their companions, in the order of its bytes.
 
     PATH is a segment, a snapshot, a directory of them, a glob, or - for standard input. A damaged batch is shown as damaged, and the dump goes on
-    behind it.
+    behind it. Indexes, producer snapshots, checkpoints and the other small files are shown where PATH names them, not below a directory.
 
     \b
     Examples:
@@ -74,11 +80,16 @@ def command(**chosen: Any) -> int:
     _check(chosen)
     started = time.monotonic()
     met: set[Severity] = set()
-    with options.inputs(chosen) as files, renderer(chosen["format_name"], sys.stdout, _look(chosen)) as out:
+    with (
+        options.inputs(chosen, companions=True) as files,
+        renderer(chosen["format_name"], sys.stdout, _look(chosen)) as out,
+    ):
         failed = False
-        for failure in out.show(dump(_shown(files, chosen), _what(chosen), met.add), everything=chosen["offsets"] is None):
-            failed = True
-            complain(failure.error)
+        for failure in out.show(
+            dump(_shown(files, chosen), _what(chosen), met.add), everything=chosen["offsets"] is None
+        ):
+            failed |= isinstance(failure, Failed)
+            complain(failure.error if isinstance(failure, Failed) else failure.message)
         status = options.status(failed, met, chosen["fail_on"])
         if chosen["format_name"] == "json" and not chosen["quiet"]:
             out.summary({"command": "dump", "exit_status": status, "seconds": round(time.monotonic() - started, 3)})
@@ -88,8 +99,18 @@ def command(**chosen: Any) -> int:
 def _shown(files: Iterable[LogFile | SourceError], chosen: dict[str, Any]) -> Iterator[LogFile | SourceError]:
     for file in files:
         if chosen["format_name"] == "kafka" and isinstance(file, LogFile) and file.kind is Kind.KAFKA07:
-            raise click.UsageError(f"--format kafka shows what Kafka's tool shows, and that cannot read the log of Kafka 0.7: {file.path}")
-        yield file
+            raise click.UsageError(
+                f"--format kafka shows what Kafka's tool shows, and that cannot read the log of Kafka 0.7: {file.path}"
+            )
+        if chosen["format_name"] == "kafka" and isinstance(file, LogFile) and file.kind not in _TOOL_KINDS:
+            yield SourceError(
+                f"{file.path}: {words_of(file.kind)}, which Kafka's tool does not show; the other formats do"
+            )
+        else:
+            yield file
+
+
+_TOOL_KINDS = (Kind.LOG, Kind.CHECKPOINT, Kind.INDEX, Kind.TIMEINDEX, Kind.TXNINDEX, Kind.SNAPSHOT)
 
 
 def _check(chosen: dict[str, Any]) -> None:

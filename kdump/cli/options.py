@@ -12,7 +12,7 @@ import click
 from kdump.cli import FAILED, FOUND
 from kdump.errors import SourceError
 from kdump.findings import Severity
-from kdump.format.naming import Kind
+from kdump.format.naming import LOG_KINDS, Kind
 from kdump.partition import LogFile, discover
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -57,6 +57,17 @@ def _severity(ctx: click.Context, param: click.Parameter, value: str) -> Severit
     return None if value == "never" else Severity[value.upper()]
 
 
+def file_type(*kinds: Kind) -> Callable[[Command], Command]:
+    """--type with these kinds of files."""
+    return click.option(
+        "--type",
+        "kind",
+        type=click.Choice([kind.value for kind in kinds]),
+        callback=lambda ctx, param, value: value and Kind(value),
+        help="What the files hold, where their suffix does not say it.",
+    )
+
+
 paths = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 quiet = click.option("-q", "--quiet", is_flag=True, help="Print no summary.")
 color = click.option(
@@ -66,13 +77,8 @@ color = click.option(
     show_default=True,
     help="Colours in the terminal format.",
 )
-kind = click.option(
-    "--type",
-    "kind",
-    type=click.Choice([kind.value for kind in Kind]),
-    callback=lambda ctx, param, value: value and Kind(value),
-    help="What the files hold, where their suffix does not say it.",
-)
+kind = file_type(*LOG_KINDS)
+any_kind = file_type(*Kind)
 max_batch_bytes = click.option(
     "--max-batch-bytes",
     type=Size(),
@@ -125,11 +131,11 @@ def use_color(value: str) -> bool | None:
 
 
 @contextmanager
-def inputs(chosen: dict[str, Any]) -> Iterator[Iterable[LogFile | SourceError]]:
-    """The files that the paths name; standard input is kept in a temporary file while it is read."""
+def inputs(chosen: dict[str, Any], *, companions: bool = False) -> Iterator[Iterable[LogFile | SourceError]]:
+    """The files that the paths name, `companions` among them where asked for; standard input is kept in a temporary file while it is read."""
     paths = list(chosen["paths"])
     if "-" not in paths:
-        yield discover(paths, chosen["kind"])
+        yield discover(paths, chosen["kind"], companions=companions)
         return
     import shutil
     import tempfile
@@ -142,7 +148,9 @@ def inputs(chosen: dict[str, Any]) -> Iterator[Iterable[LogFile | SourceError]]:
         yield (
             found
             for path in dict.fromkeys(paths)
-            for found in ([standard_input] if path == "-" else discover([path], chosen["kind"], seen))
+            for found in (
+                [standard_input] if path == "-" else discover([path], chosen["kind"], seen, companions=companions)
+            )
         )
 
 

@@ -1,23 +1,33 @@
 """Progress on standard error: bytes done, speed, time left."""
 
 import sys
+import time
 from types import TracebackType
 from typing import Any, Self
 
+LINE_SECONDS = 5  # between two lines where no bar can be drawn
+
 
 class Progress:
-    """A bar over `size` bytes; nothing at all unless standard error is a terminal or `wanted` is true."""
+    """A bar over `size` bytes, or lines where standard error is no terminal; nothing unless it is one or `wanted` is true."""
 
     def __init__(self, size: int, wanted: bool | None) -> None:
         self._bar: Any = None
         self._size = size
-        self._shown = sys.stderr.isatty() if wanted is None else wanted
+        self._done = 0
+        self._began = self._told = time.monotonic()
+        terminal = sys.stderr.isatty()
+        self._shown = terminal and wanted is not False
+        self._lines = bool(wanted) and not terminal
 
     def __enter__(self) -> Self:
         return self
 
     def advance(self, count: int) -> None:
         """So many bytes more are done. The bar begins with the first, when worker processes exist: its thread must not be there before them."""
+        self._done += count
+        if self._lines:
+            self._line()
         if self._shown and self._bar is None:
             from rich.console import Console
             from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
@@ -34,6 +44,15 @@ class Progress:
             self._task = self._bar.add_task("", total=self._size)
         if self._bar is not None:
             self._bar.advance(self._task, count)
+
+    def _line(self) -> None:
+        now = time.monotonic()
+        if now - self._told < LINE_SECONDS and self._done < self._size:
+            return
+        self._told = now
+        percent = 100 * self._done // self._size if self._size else 100
+        speed = self._done / max(now - self._began, 1e-3) / (1 << 20)
+        sys.stderr.write(f"kdump: {self._done} of {self._size} bytes, {percent} %, {speed:.0f} MiB/s\n")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -108,7 +108,7 @@ class Batch(NamedTuple):
 
     @property
     def last_offset_delta(self) -> int:
-        return self.last_offset - self.base_offset
+        return _int32(self.last_offset - self.base_offset)
 
     @property
     def timestamp_type(self) -> str:
@@ -143,5 +143,14 @@ class Batch(NamedTuple):
 
 
 def next_sequence(sequence: int, increment: int) -> int:
-    """The sequence `increment` records on: modulo 2^31, as Kafka's DefaultRecordBatch.incrementSequence."""
-    return (sequence + increment) % SEQUENCES
+    """The sequence `increment` records on: modulo 2^31, as Kafka's DefaultRecordBatch.incrementSequence; in Java's 32 bits for what no producer writes."""
+    if sequence >= 0 and 0 <= increment < SEQUENCES:
+        return (sequence + increment) % SEQUENCES
+    increment = _int32(increment)
+    if sequence > _int32(SEQUENCES - 1 - increment):
+        return _int32(sequence + increment - SEQUENCES)
+    return _int32(sequence + increment)
+
+
+def _int32(number: int) -> int:
+    return (number + SEQUENCES) % (2 * SEQUENCES) - SEQUENCES

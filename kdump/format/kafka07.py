@@ -1,4 +1,4 @@
-"""The log of Kafka 0.7 and before, files of `.kafka` (kafka.message.Message, FileMessageSet and ByteBufferMessageSet of 0.7); integers are big-endian.
+"""The log of Kafka 0.7, files of `.kafka` (its Message, FileMessageSet, ByteBufferMessageSet); integers are big-endian.
 
     ===== ==== ==== ============  ======================================================================================
     at    size type field         note
@@ -10,14 +10,17 @@
     9/10  N-…  …    payload       the message, or with a codec the compressed sequence of such entries
     ===== ==== ==== ============  ======================================================================================
 
-There are no keys, no timestamps and no offset field. The log of a partition is one run of bytes, cut into files that are named after the position of
-their first byte; the offset of a message is the position of its entry in that run, and the next offset is the position after it. So a batch here has the
-offset `number in the file's name + position in the file`, and every message inside a compressed one has that of the outermost entry: it is where a fetch has to
-begin to get it. 0.7 told its consumers another number with each message, the one to go on from (`MessageAndOffset.offset`): the position after
-the entry, but the position of the entry itself for all messages of a compressed one except the last.
+There are no keys, no timestamps and no offset field. The log of a partition is one run of bytes, cut into files that
+are named after the position of their first byte; the offset of a message is the position of its entry in that run,
+and the next offset is the position after it. So a batch here has the offset `number in the file's name + position in
+the file`, and every message inside a compressed one has that of the outermost entry: it is where a fetch has to begin
+to get it. 0.7 told its consumers another number with each message, the one to go on from (`MessageAndOffset.offset`):
+the position after the entry, but the position of the entry itself for all messages of a compressed one except the
+last.
 
-Compressed entries may hold compressed entries. The reader checks the CRC of every entry on the way, refuses a first inner entry that reaches past the end and
-any with a negative N, and drops what is left at the end without a word. No entry at all inside is legal: a producer that sends nothing writes it.
+Compressed entries may hold compressed entries. The reader checks the CRC of every entry on the way, refuses a first
+inner entry that reaches past the end and any with a negative N, and drops what is left at the end without a word. No
+entry at all inside is legal: a producer that sends nothing writes it.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Names of files and directories (Kafka's LogFileUtils, Snapshots, LocalLog).
+"""Names of files and directories (Kafka's LogFileUtils, Snapshots, LocalLog, and each file's own class).
 
 ==========================================  =====================================================================
 name                                        what
@@ -7,7 +7,15 @@ name                                        what
 <20 digits>.kafka                           segment of Kafka 0.7; the number is the position of its first byte in the log
 <20 digits>-<10 digits>.checkpoint          KRaft snapshot; end offset and epoch; .checkpoint.part while it is written
 bootstrap.checkpoint                        KRaft bootstrap snapshot
+<20 digits>.index .timeindex .txnindex      indexes of the segment with this base offset
+<20 digits>.snapshot                        producers as they were before this offset
+leader-epoch-checkpoint partition.metadata  of the partition whose directory they lie in
+quorum-state                                of a KRaft partition
+<what>-checkpoint                           in a log directory: an offset of each partition; recovery-point-offset-,
+                                            replication-offset-, log-start-offset-, cleaner-offset-checkpoint
+meta.properties .kafka_cleanshutdown        in a log directory: whose it is; that it was closed in order
 ….deleted ….cleaned ….swap                  appended to a segment's name: waiting for deletion, being written, complete
+….tmp                                       appended to a checkpoint's name while it is written
 <topic>-<partition>                         directory; the partition follows the last dash
 <topic>_<partition>                         directory of Kafka 0.7, beside the form with a dash
 <topic>-<partition>.<32 hex>-delete         … and -future, -stray: a partition on its way
@@ -21,11 +29,24 @@ from typing import NamedTuple
 
 
 class Kind(StrEnum):
-    """What a file holds."""
+    """What a file holds. LOG_KINDS hold a log; the others, its companions, lie beside one, or in the log directory."""
 
     LOG = "log"
     KAFKA07 = "kafka07"
     CHECKPOINT = "checkpoint"
+    INDEX = "index"
+    TIMEINDEX = "timeindex"
+    TXNINDEX = "txnindex"
+    SNAPSHOT = "snapshot"
+    EPOCHS = "epoch-checkpoint"
+    OFFSETS = "offset-checkpoint"
+    PARTITION_METADATA = "partition-metadata"
+    META_PROPERTIES = "meta-properties"
+    QUORUM_STATE = "quorum-state"
+    CLEAN_SHUTDOWN = "clean-shutdown"
+
+
+LOG_KINDS = (Kind.LOG, Kind.KAFKA07, Kind.CHECKPOINT)
 
 
 class TopicPartition(NamedTuple):
@@ -35,11 +56,37 @@ class TopicPartition(NamedTuple):
 
 _MARKS = (".deleted", ".cleaned", ".swap", ".part", ".tmp")
 _KINDS = {".log": Kind.LOG, ".kafka": Kind.KAFKA07, ".checkpoint": Kind.CHECKPOINT}
-_COMPANIONS = {
-    ".index": "an offset index",
-    ".timeindex": "a time index",
-    ".txnindex": "a transaction index",
-    ".snapshot": "a producer snapshot",
+_COMPANION_SUFFIXES = {
+    ".index": Kind.INDEX,
+    ".timeindex": Kind.TIMEINDEX,
+    ".txnindex": Kind.TXNINDEX,
+    ".snapshot": Kind.SNAPSHOT,
+}
+_COMPANION_NAMES = {
+    "leader-epoch-checkpoint": Kind.EPOCHS,
+    "recovery-point-offset-checkpoint": Kind.OFFSETS,
+    "replication-offset-checkpoint": Kind.OFFSETS,
+    "log-start-offset-checkpoint": Kind.OFFSETS,
+    "cleaner-offset-checkpoint": Kind.OFFSETS,
+    "partition.metadata": Kind.PARTITION_METADATA,
+    "meta.properties": Kind.META_PROPERTIES,
+    "quorum-state": Kind.QUORUM_STATE,
+    ".kafka_cleanshutdown": Kind.CLEAN_SHUTDOWN,
+}
+_WORDS = {
+    Kind.LOG: "a log file",
+    Kind.KAFKA07: "a log file of Kafka 0.7",
+    Kind.CHECKPOINT: "a KRaft snapshot",
+    Kind.INDEX: "an offset index",
+    Kind.TIMEINDEX: "a time index",
+    Kind.TXNINDEX: "a transaction index",
+    Kind.SNAPSHOT: "a producer snapshot",
+    Kind.EPOCHS: "a leader epoch checkpoint",
+    Kind.OFFSETS: "an offset checkpoint",
+    Kind.PARTITION_METADATA: "the metadata of a partition",
+    Kind.META_PROPERTIES: "the properties of a log directory",
+    Kind.QUORUM_STATE: "a quorum state",
+    Kind.CLEAN_SHUTDOWN: "a marker of a clean shutdown",
 }
 _MOVED = re.compile(r"(.+)\.[0-9a-f]{32}-(?:delete|future|stray)")
 
@@ -67,9 +114,21 @@ def kind_of(path: str) -> Kind | None:
     return _KINDS.get(splitext(plain_name(_name(path)))[1])
 
 
+def companion_kind_of(path: str) -> Kind | None:
+    """What the name says that a companion holds, or None; also for one that is being written, or on its way out."""
+    name = plain_name(_name(path))
+    return _COMPANION_NAMES.get(name) or _COMPANION_SUFFIXES.get(splitext(name)[1])
+
+
 def companion_of(path: str) -> str | None:
-    """What the name says that a file beside a log is, or None."""
-    return _COMPANIONS.get(splitext(plain_name(_name(path)))[1])
+    """What the name says that a file beside a log is, in words, or None."""
+    kind = companion_kind_of(path)
+    return None if kind is None else words_of(kind)
+
+
+def words_of(kind: Kind) -> str:
+    """`a log file`, `an offset index` …"""
+    return _WORDS[kind]
 
 
 def base_offset_of(path: str) -> int | None:

@@ -488,15 +488,19 @@ def decode_messages(payload, int64_t wrapper_magic=-1, int64_t wrapper_offset=0,
             total = <int64_t> be32(p + 8) + 12
             if total > end - p and total >= 26:
                 break
-            if total < 26 or (<int8_t> p[16] != 0 and <int8_t> p[16] != 1):
+            if total < 26:
                 if status == 0:
-                    status = WRAPPER_SIZE if total < 26 else WRAPPER_MAGIC
+                    status = WRAPPER_SIZE
                     at = p - start
+                if wrapper_magic == 1 and wrapper_offset != 0:
+                    count = 0  # nobody knows the last offset
                 break
             last = be64(p)
             if status == 0:
                 at = p - start
-                if wrapped and p[17] & 7:
+                if p[16] > 1:
+                    status = WRAPPER_MAGIC
+                elif wrapped and p[17] & 7:
                     status = WRAPPER_NESTED
                 elif not parse_message(p, total, &m):
                     status = MESSAGE_FIELDS
@@ -510,7 +514,7 @@ def decode_messages(payload, int64_t wrapper_magic=-1, int64_t wrapper_offset=0,
         if wrapper_magic == 1 and wrapper_offset != 0:
             if wrapper_offset < last and status == 0:
                 status = WRAPPER_OFFSET
-            shift = wrapper_offset - last
+            shift = <int64_t> (<uint64_t> wrapper_offset - <uint64_t> last)
         rows = _rows(count, WIDTH)
         row = <int64_t *> PyBytes_AsString(rows)
         p = start

@@ -61,8 +61,11 @@ class Scanner:
     def look(self, buffer: Buffer, at: int, left: int) -> tuple[int, bool, int, int, bool]:
         """(total bytes, whether magic and offset are plausible here, offset field, leader epoch, whether the length is possible) of the frame at `at`."""
 
-    def find(self, buffer: Buffer, start: int, end: int, left: int) -> int:
-        """The first place whose header could begin a batch within the `left` bytes from `start` on, or -1; the checksum is not looked at."""
+    def find(self, buffer: Buffer, start: int, end: int, left: int, foreign: bool) -> int:
+        """The first place whose header could begin a batch within the `left` bytes from `start` on, or -1; the checksum is not looked at.
+
+        With `foreign` also headers that cannot be this log's, up to 1 MiB of length.
+        """
 
 def stored(buffer: Buffer, at: int) -> tuple[int, int]:
     """(stored checksum, where in the batch the bytes it covers begin) of the batch at `at`."""

@@ -384,6 +384,7 @@ cdef class Scanner:
     cdef inline int64_t place(self, int64_t first, int64_t last, int64_t position, bint spans, int64_t epoch) noexcept nogil:
         """The rules of an offset range and its left neighbour; `spans` is false for a wrapper, whose first offset is not known."""
         cdef int64_t bits = 0
+        cdef uint64_t missing
         cdef State *s = &self.s
         if first < 0 or last < first or first < s.segment_base or (s.segment_base >= 0 and last - s.segment_base > OFFSET_SPAN):
             bits |= S_RANGE
@@ -395,10 +396,13 @@ cdef class Scanner:
                     s.gap_position = position
                     s.gap_first = first
                     s.gap_previous = s.known_last
+                missing = <uint64_t> first - <uint64_t> s.known_last - 1
+                if missing > <uint64_t> INT64_MAX:  # after an offset far below zero
+                    missing = INT64_MAX
                 s.gaps += 1
-                s.gap_offsets += first - s.known_last - 1
-                if first - s.known_last - 1 > s.gap_largest:
-                    s.gap_largest = first - s.known_last - 1
+                s.gap_offsets = s.gap_offsets + <int64_t> missing if s.gap_offsets <= INT64_MAX - <int64_t> missing else INT64_MAX
+                if <int64_t> missing > s.gap_largest:
+                    s.gap_largest = missing
         elif spans and s.batches == 0 and position == 0 and s.segment_base >= 0 and first > s.segment_base:
             s.compacted = True
         if s.first_position < 0:
@@ -460,7 +464,8 @@ cdef class Scanner:
         if codec > 4:
             bits |= S_CODEC
         elif codec:
-            if s.deep and count > 0 and body:
+            # A consumer begins to decompress even where there is nothing.
+            if s.deep and body and (count > 0 or (count == 0 and total == HEADER)):
                 bits |= S_OPEN
         elif (s.deep or attributes & 0x20) and count >= 0 and body:
             validate_batch(p + HEADER, p + total, count, delta, be64(p + 27), attributes & 0x20 != 0, &v)
@@ -550,7 +555,7 @@ cdef class Scanner:
         try:
             if row[MAGIC] == 2:
                 validate_batch(<const uint8_t *> view.buf, <const uint8_t *> view.buf + view.len, row[COUNT],
-                               row[LAST_OFFSET] - row[BASE_OFFSET], row[BASE_TIMESTAMP], row[ATTRIBUTES] & 0x20 != 0, &v)
+                               <int64_t> (<uint64_t> row[LAST_OFFSET] - <uint64_t> row[BASE_OFFSET]), row[BASE_TIMESTAMP], row[ATTRIBUTES] & 0x20 != 0, &v)
                 bits |= judge_batch(&v, row[COUNT], row[MAX_TIMESTAMP], row[ATTRIBUTES] & 8 == 0)
                 give(row, &v)
             else:
@@ -602,7 +607,7 @@ cdef class Scanner:
         finally:
             PyBuffer_Release(&view)
 
-    def find(self, buffer, Py_ssize_t start, Py_ssize_t end, int64_t left):
+    def find(self, buffer, Py_ssize_t start, Py_ssize_t end, int64_t left, bint foreign):
         """The first place in [start, end) whose 17 bytes could begin a batch that fits in the `left` bytes after `start`, or -1."""
         cdef Py_buffer view
         cdef const uint8_t *base
@@ -621,7 +626,7 @@ cdef class Scanner:
                     size = be32(p + 8)
                     if size < minimum(p[16]) or size + 12 > left - (at - start) or size + 12 > self.s.max_batch_bytes or p[0] > 127:
                         continue
-                    if size + 12 <= FOREIGN_LIMIT or self.plausible(p):
+                    if (foreign and size + 12 <= FOREIGN_LIMIT) or self.plausible(p):
                         found = at
                         break
         finally:

@@ -5,9 +5,10 @@ from typing_extensions import Buffer
 HEADER_BYTES: int
 
 class Scanner07:
-    """The state of one walk over one file of the log of Kafka 0.7; the interface, rows, bits and words of `kdump.kernel.scan.Scanner`.
+    """The state of one walk over one file of the log of Kafka 0.7, with the interface, rows and bits of `Scanner`.
 
-    `deep` marks compressed messages with OPEN. `base_offset` is the position of the file's first byte in the log, -1 when not known.
+    It has no `find`: in a log without offsets Search07 looks for entries. `deep` marks
+    compressed messages with OPEN. `base_offset` is the position of the file's first byte in the log, -1 when not known.
     """
 
     rows: memoryview
@@ -17,7 +18,13 @@ class Scanner07:
     frame: int
 
     def __init__(
-        self, base_offset: int = -1, *, deep: bool = False, everything: bool = False, max_batch_bytes: int = ..., capacity: int = ...
+        self,
+        base_offset: int = -1,
+        *,
+        deep: bool = False,
+        everything: bool = False,
+        max_batch_bytes: int = ...,
+        capacity: int = ...,
     ) -> None: ...
     def scan(self, buffer: Buffer, start: int, end: int, position: int, stop: int, file_end: int) -> int:
         """Walk over buffer[start:end] as `Scanner.scan` does."""
@@ -26,7 +33,7 @@ class Scanner07:
         """Take the message whose header is at `at` without its payload: its checksum was found right by other means."""
 
     def damaged(self, buffer: Buffer, at: int, position: int, computed: int, frame: int) -> None:
-        """Make a row for a message that fills its bytes but does not prove itself; the buffer holds 10 bytes from `at` on."""
+        """Make a row for a message that fills its bytes but does not prove itself; takes 10 bytes from `at` on."""
 
     def carry(self, known_last: int, has_last: bool, known_epoch: int, linked: bool) -> None:
         """Go on where another scanner ended."""
@@ -41,14 +48,36 @@ class Scanner07:
         """What was seen so far, under the names of `Scanner.state`."""
 
     def look(self, buffer: Buffer, at: int, left: int) -> tuple[int, bool, int, int, bool]:
-        """(total bytes, whether the header is plausible, 0, 0, whether the length is possible) of the entry at `at`: it has no offset and no epoch."""
+        """(total bytes, whether the header is plausible, 0, 0, whether the length is possible) of the entry at `at`.
 
-    def find(self, buffer: Buffer, start: int, end: int, left: int) -> int:
-        """The first place whose 5 bytes could begin an entry within the `left` bytes from `start` on, or -1; the checksum is not looked at."""
+        Offset and epoch, which `Scanner.look` gives, do not exist here.
+        """
 
-def layout(payload: Buffer, start: int, offset: int, origin: int, capacity: int) -> tuple[bytes, int, int, bool, int, int]:
-    """Up to `capacity` entries of decompressed `payload` from `start` on, as int64 rows of kdump.kernel.records.RECORD_COLUMNS.
+class Search07:
+    """Bytes in which entries are looked for. Every span of them can be checksummed in a time that hardly depends on its length."""
 
-    (rows, how many of them are compressed, where it stopped, whether more follow, status, bytes at the end that are no whole entry). A status is that of the entry
-    at which Kafka's reader would raise. Every record gets `offset`; `origin` is added to positions.
+    buffer: memoryview
+    """Where the bytes have to be put, `capacity` at most."""
+
+    def __init__(self, capacity: int) -> None: ...
+    def fill(self, filled: int) -> None:
+        """So many bytes are in the buffer now."""
+
+    def find(self, start: int, stop: int, left: int, largest: int, proved: int) -> int:
+        """The first place in [start, stop) where an entry begins that fits in the `left` bytes of the file from `start` on, or -1.
+
+        It has at most `largest` bytes. One of at most `proved` bytes lies in the buffer with a right checksum; that of a larger one is not looked at.
+        """
+
+def until(buffer: Buffer, start: int, end: int, crc: int, wanted: int) -> tuple[int, int]:
+    """Go on from a CRC-32 over buffer[start:end] until it is the wanted one: (where it stopped, the CRC up to there)."""
+
+def layout(
+    payload: Buffer, start: int, offset: int, origin: int, capacity: int
+) -> tuple[bytes, int, int, bool, int, int]:
+    """Up to `capacity` entries of decompressed `payload` from `start` on.
+
+    (int64 rows of kdump.kernel.records.RECORD_COLUMNS, how many of them are compressed, where it stopped, whether more
+    follow, status, bytes at the end that are no whole entry). A status is that of the entry at which Kafka's reader
+    would raise. Every record gets `offset`; `origin` is added to positions.
     """

@@ -49,6 +49,44 @@ cdef enum:
     HEADER = 10
     UP_TO_MAGIC = 5
 
+cdef enum:
+    SPANS = 31
+cdef uint32_t _crc_table[256]
+cdef uint32_t _shift[SPANS][4][256]  # the effect of 2^n zero bytes on a CRC-32 register, by its four bytes
+
+
+cdef inline uint32_t shift_once(int span, uint32_t crc) noexcept nogil:
+    return _shift[span][0][crc & 0xff] ^ _shift[span][1][crc >> 8 & 0xff] ^ _shift[span][2][crc >> 16 & 0xff] ^ _shift[span][3][crc >> 24]
+
+
+cdef inline uint32_t shift(uint32_t crc, uint64_t zeros) noexcept nogil:
+    """The register after so many zero bytes, fewer than 2^31."""
+    cdef int span = 0
+    while zeros:
+        if zeros & 1:
+            crc = shift_once(span, crc)
+        zeros >>= 1
+        span += 1
+    return crc
+
+
+cdef void fill_tables() noexcept nogil:
+    cdef uint32_t value, c
+    cdef int bit, byte, span
+    for value in range(256):
+        c = value
+        for bit in range(8):
+            c = (c >> 1) ^ (<uint32_t> 0xEDB88320U if c & 1 else 0)
+        _crc_table[value] = c
+    for span in range(SPANS):
+        for byte in range(4):
+            for value in range(256):
+                c = value << 8 * byte
+                _shift[span][byte][value] = shift_once(span - 1, shift_once(span - 1, c)) if span else _crc_table[c & 0xff] ^ (c >> 8)
+
+
+fill_tables()
+
 _NOTHING = _scan.Scanner(-1, capacity=1).state()
 
 
@@ -321,28 +359,82 @@ cdef class Scanner07:
         finally:
             PyBuffer_Release(&view)
 
-    def find(self, buffer, Py_ssize_t start, Py_ssize_t end, int64_t left):
-        cdef Py_buffer view
-        cdef const uint8_t *base
+
+cdef class Search07:
+    """Bytes in which entries are looked for; see scan07.pyi."""
+
+    cdef bytearray _buffer
+    cdef bytearray _prefixes
+    cdef const uint8_t *_bytes
+    cdef uint32_t *_prefix  # the CRC-32 register, begun with 0, over the first n bytes
+    cdef Py_ssize_t _filled
+    cdef readonly object buffer
+
+    def __init__(self, Py_ssize_t capacity):
+        self._buffer = bytearray(capacity)
+        self._prefixes = bytearray(4 * (capacity + 1))
+        self._bytes = <const uint8_t *> PyByteArray_AsString(self._buffer)
+        self._prefix = <uint32_t *> PyByteArray_AsString(self._prefixes)
+        self.buffer = memoryview(self._buffer)
+
+    def fill(self, Py_ssize_t filled):
+        cdef Py_ssize_t i
+        cdef uint32_t crc = 0
+        if filled < 0 or filled > len(self._buffer):
+            raise ValueError("more than the buffer holds")
+        self._filled = filled
+        with nogil:
+            for i in range(filled):
+                crc = _crc_table[(crc ^ self._bytes[i]) & 0xff] ^ (crc >> 8)
+                self._prefix[i + 1] = crc
+
+    def find(self, Py_ssize_t start, Py_ssize_t stop, int64_t left, int64_t largest, int64_t proved):
         cdef const uint8_t *p
-        cdef int64_t at, size, found = -1
-        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
-        try:
-            if start < 0 or end > view.len:
-                raise ValueError("the range lies outside the buffer")
-            base = <const uint8_t *> view.buf
-            with nogil:
-                for at in range(start, end - UP_TO_MAGIC + 1):
-                    p = base + at
-                    if p[4] > 1 or p[0] > 127:
+        cdef Py_ssize_t at, head, found = -1
+        cdef int64_t total
+        cdef uint32_t crc
+        if start < 0:
+            raise ValueError("the range lies outside the buffer")
+        with nogil:
+            for at in range(start, min(stop, self._filled - UP_TO_MAGIC + 1)):
+                p = self._bytes + at
+                if p[4] > 1 or p[0] > 127:
+                    continue
+                total = <int64_t> be32(p) + 4
+                if total - 4 < minimum(p[4]) or total > left - (at - start) or total > largest:
+                    continue
+                if total <= proved:
+                    if total > self._filled - at:
                         continue
-                    size = be32(p)
-                    if size >= minimum(p[4]) and size + 4 <= left - (at - start) and size + 4 <= self._max_bytes:
-                        found = at
-                        break
-        finally:
-            PyBuffer_Release(&view)
+                    head = payload_at(p[4])
+                    crc = ~(self._prefix[at + total] ^ shift(~self._prefix[at + head], total - head))
+                    if crc != <uint32_t> be32(p + head - 4):
+                        continue
+                found = at
+                break
         return found
+
+
+def until(buffer, Py_ssize_t start, Py_ssize_t end, uint32_t crc, uint32_t wanted):
+    cdef Py_buffer view
+    cdef const uint8_t *p
+    cdef Py_ssize_t at = start
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        if start < 0 or end > view.len or start > end:
+            raise ValueError("the range lies outside the buffer")
+        p = <const uint8_t *> view.buf
+        crc = ~crc
+        wanted = ~wanted
+        with nogil:
+            while at < end:
+                crc = _crc_table[(crc ^ p[at]) & 0xff] ^ (crc >> 8)
+                at += 1
+                if crc == wanted:
+                    break
+    finally:
+        PyBuffer_Release(&view)
+    return at, <uint32_t> ~crc
 
 
 def layout(payload, Py_ssize_t start, int64_t offset, int64_t origin, Py_ssize_t capacity):

@@ -18,6 +18,7 @@ from functools import lru_cache
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
 
+from kdump.companions import Damage, Entry
 from kdump.dump import Begin, End, Failed, Shown
 from kdump.segment import Foreign, Gap, Tail, Unsearched
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from kdump.dump import Event
     from kdump.findings import Finding
     from kdump.format.batch import Batch
-    from kdump.format.record import Record
+    from kdump.records import Opened
 
 # text when it is valid UTF-8 (auto), or the same form for every field
 BYTES_MODES = ("auto", "base64", "hex", "utf8")
@@ -33,6 +34,7 @@ BYTES_MODES = ("auto", "base64", "hex", "utf8")
 CHUNK_BYTES = 64 * 1024
 
 Path = str | os.PathLike[str]
+Control = Callable[[bytes | None, bytes | None], bytes]
 Read = Callable[[int, int], bytes]
 
 
@@ -71,24 +73,25 @@ class Output:
                 stream = below
         self._stream = stream
         self._text = isinstance(stream, io.TextIOBase)
-        self._parts: list[str] = []
+        self._parts: list[bytes] = []
         self._held = 0
 
-    def write(self, text: str) -> None:
-        """Take text that belongs together: a line, or the lines of a batch."""
-        self._parts.append(text)
-        self._held += len(text)
+    def write(self, text: str | bytes) -> None:
+        """Take text that belongs together, or its UTF-8: a line, or the lines of a batch."""
+        # a file name that is no UTF-8 arrives as surrogates and leaves as the bytes that it is
+        data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+        self._parts.append(data)
+        self._held += len(data)
         if self._held >= CHUNK_BYTES or self.terminal:
             self.flush()
 
     def flush(self) -> None:
         """Hand everything to the stream, and make the stream hand it on."""
         if self._parts:
-            text = "".join(self._parts)
+            data = b"".join(self._parts)
             self._parts.clear()
             self._held = 0
-            # a file name that is no UTF-8 arrives as surrogates and leaves as the bytes that it is
-            self._stream.write(text if self._text else text.encode("utf-8", "surrogateescape"))
+            self._stream.write(data.decode("utf-8", "surrogateescape") if self._text else data)
         self._stream.flush()
 
 
@@ -132,14 +135,8 @@ class Renderer(ABC):
         """A record batch, or a message of magic 0 or 1; `damage` is the code of what is wrong with all of it."""
 
     @abstractmethod
-    def records(
-        self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: Iterable[Record]
-    ) -> None:
+    def records(self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: Opened) -> None:
         """Records of the batch that came last; may be called several times for one batch."""
-
-    def record(self, path: Path, topic: str | None, partition: int | None, batch: Batch, record: Record) -> None:
-        """One record of the batch that came last."""
-        self.records(path, topic, partition, batch, (record,))
 
     @abstractmethod
     def gap(self, path: Path, gap: Gap | Foreign | Unsearched) -> None:
@@ -153,6 +150,9 @@ class Renderer(ABC):
     def entry(self, path: Path, kind: str, fields: Mapping[str, Any]) -> None:
         """An entry of a companion, or another line that is a name and values: `index_entry`, `producer`, `action` …"""
 
+    def damage(self, damage: Damage) -> None:  # noqa: B027  # it is told elsewhere
+        """What follows of a companion is not what Kafka's reader would take for it."""
+
     def file(self, path: Path, fields: Mapping[str, Any]) -> None:
         """A file that was proved, with its totals."""
         self.entry(path, "file", fields)
@@ -165,33 +165,58 @@ class Renderer(ABC):
     def summary(self, fields: Mapping[str, Any]) -> None:
         """The last value of a run: its totals, and `command`, `exit_status`, `seconds`."""
 
-    def show(self, events: Iterable[Event], *, everything: bool = True) -> Iterator[Failed]:
-        """The values of a dump as they come; what could not be read is handed on.
+    def show(self, events: Iterable[Event], *, everything: bool = True) -> Iterator[Failed | Damage]:
+        """The values of a dump as they come; what could not be read is handed on, and what is wrong with a companion.
 
         `everything` says that the dump leaves no batch of a file out, so that a renderer may look beside the batches.
         """
         path, topic, partition = "", None, None
         for event in events:
             match event:
+                case Shown(batch, damage, records):
+                    self.batch(path, batch, damage)
+                    if records is not None:
+                        self.records(path, topic, partition, batch, records)
                 case Begin(file, place, read):
                     path = file.path
                     topic, partition = (None, None) if place is None else place
                     self.begin(path, file.size, read if everything else None)
-                case Shown(batch, damage, records):
-                    self.batch(path, batch, damage)
-                    self.records(path, topic, partition, batch, records)
                 case Gap() | Foreign() | Unsearched():
                     self.gap(path, event)
                 case Tail():
                     self.tail(path, event)
                 case End(_, size, whole):
                     self.end(path, size, whole=whole)
+                case Entry(kind, fields):
+                    self.entry(path, kind, fields)
+                case Damage():
+                    self.damage(event)
+                    yield event
                 case Failed():
                     yield event
 
     def close(self) -> None:
         """Write everything that is still held."""
         self.out.flush()
+
+
+def verdict(fields: Mapping[str, Any]) -> str:
+    """The summary of a verify as one sentence."""
+    records = "an unknown number of" if fields["records"] is None else fields["records"]
+    severities = fields["findings"]["by_severity"]
+    found = ", ".join(f"{_counted(count, word)}" for word, count in severities.items())
+    dropped = f" ({fields['findings_dropped']} of them not shown)" if fields["findings_dropped"] else ""
+    ended = "interrupted: " if fields["interrupted"] else ""
+    return (
+        f"{ended}{_counted(fields['files'], 'file')}, {_counted(fields['batches'], 'batch', 'batches')}, {records} records,"
+        f" {fields['valid_bytes']} of {fields['bytes']} bytes in valid batches: {found}{dropped}"
+    )
+
+
+def _counted(count: int, one: str, many: str | None = None) -> str:
+    if one == "info":
+        return f"{count} info"
+    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def gap_reason(gap: Gap | Foreign | Unsearched) -> str:
@@ -274,6 +299,11 @@ def bytes_text(data: bytes | None, mode: str = "auto") -> str:
     if mode == "hex":
         return f'"{data.hex()}"'
     return quoted(str(data, "utf-8", "replace"))
+
+
+def replaced(data: bytes) -> bytes:
+    """UTF-8 with U+FFFD for malformed bytes."""
+    return str(data, "utf-8", "replace").encode()
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -26,13 +26,14 @@ from typing import IO, TYPE_CHECKING, Any
 from kdump.format import control
 from kdump.format.batch import NULL
 from kdump.format.kafka07 import Message
+from kdump.kernel.lines import Lines
 from kdump.render import base
 from kdump.render.base import Options, Path, crc_state, gap_reason, hides_batch
 
 if TYPE_CHECKING:
     from kdump.findings import Finding
     from kdump.format.batch import Batch
-    from kdump.format.record import Record
+    from kdump.records import Opened
     from kdump.segment import Foreign, Gap, Tail, Unsearched
 
 SCHEMA = 1
@@ -157,51 +158,23 @@ def batch_line(path: str, batch: Batch, damage: str | None = None) -> str:
     )
 
 
-_NO_TIME = 'null,"timestamp_type":"NoTimestampType","key":'
+_NO_TIME = b'null,"timestamp_type":"NoTimestampType","key":'
 
 
-def record_lines(path: str, topic: str, partition: str, batch: Batch, records: Iterable[Record], encode: Encode) -> str:
-    """The `record` objects of one batch with their line ends; `path`, `topic` and `partition` are JSON already."""
-    legacy = batch.is_legacy
-    is_control = batch.control
-    timeless = isinstance(batch, Message)
-    head = f'{{"type":"record","path":{path},"topic":{topic},"partition":{partition},"offset":'
-    kind = f',"timestamp_type":"{batch.timestamp_type}","key":'
-    place = f',"position":{batch.position},"batch_offset":{_number(batch.base_offset)},'
-    end = f',"producer_id":{"null" if legacy else batch.producer_id},"control":{"true" if is_control else "false"}'
-    lines: list[str] = []
-    for record in records:
-        headers = record.headers
-        held = (
-            "[" + ",".join([f'{{"key":{encode(key)},"value":{encode(value)}}}' for key, value in headers]) + "]"
-            if headers
-            else "[]"
-        )
-        # a message of magic 0 has no timestamp, whatever the wrapper around it says
-        time = _NO_TIME if record.magic == 0 or timeless else f"{record.timestamp}{kind}"
-        sequence = "null" if legacy else record.sequence
-        lines.append(
-            f'{head}{record.offset},"timestamp":{time}{encode(record.key)},"value":{encode(record.value)},'
-            f'"headers":{held}{place}"sequence":{sequence}{end}'
-            f"{_control_fields(record, encode) if is_control else ''}}}\n"
-        )
-    return "".join(lines)
-
-
-def _control_fields(record: Record, encode: Encode) -> str:
-    kind, epoch, value = "null", "null", "null"
+def _control_fields(key: bytes | None, value: bytes | None, encode: Encode) -> bytes:
+    kind, epoch, content = "null", "null", "null"
     try:
-        key = control.decode_key(record.key)
-        kind = json_string(key.name) if key.type in control.TYPES else str(key.type)
-        decoded = control.decode_value(key.type, record.value)
+        read = control.decode_key(key)
+        kind = json_string(read.name) if read.type in control.TYPES else str(read.type)
+        decoded = control.decode_value(read.type, value)
     except ValueError:
         # key and value stand in the line as bytes; what is wrong with them is a finding
         decoded = None
     if isinstance(decoded, control.EndTransactionMarker):
         epoch = str(decoded.coordinator_epoch)
     if decoded is not None:
-        value = json_value(decoded, encode)
-    return f',"control_type":{kind},"coordinator_epoch":{epoch},"control_value":{value}'
+        content = json_value(decoded, encode)
+    return f',"control_type":{kind},"coordinator_epoch":{epoch},"control_value":{content}'.encode()
 
 
 def _number(value: int | None) -> str:
@@ -216,6 +189,13 @@ class Renderer(base.Renderer):
         self._encode = ENCODERS[options.bytes_mode]
         self._path: Path | None = None
         self._path_json = ""
+        self._place: tuple[Path, str | None, int | None] | None = None
+        self._head = b""
+        mode = options.bytes_mode
+        self._lines = Lines("json", mode, base.replaced if mode == "utf8" else None)
+
+    def _control(self, key: bytes | None, value: bytes | None) -> bytes:
+        return _control_fields(key, value, self._encode)
 
     def _name(self, path: Path) -> str:
         if path != self._path:
@@ -226,13 +206,29 @@ class Renderer(base.Renderer):
         if not hides_batch(self.options, damage):
             self.out.write(batch_line(self._name(path), batch, damage))
 
-    def records(
-        self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: Iterable[Record]
-    ) -> None:
-        where = "null" if topic is None else json_text(topic)
-        text = record_lines(self._name(path), where, _number(partition), batch, records, self._encode)
-        if text:
-            self.out.write(text)
+    def records(self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: Opened) -> None:
+        if self._place != (path, topic, partition):
+            self._place = (path, topic, partition)
+            where = "null" if topic is None else json_text(topic)
+            start = f'{{"type":"record","path":{self._name(path)},"topic":{where},"partition":{_number(partition)},"offset":'
+            self._head = start.encode()
+        payload, rows, headers, _ = records
+        legacy, is_control = batch.is_legacy, batch.control
+        fixed = (
+            self._head,
+            f',"timestamp_type":"{batch.timestamp_type}","key":'.encode(),
+            _NO_TIME,
+            f',"position":{batch.position},"batch_offset":{_number(batch.base_offset)},'.encode(),
+            f',"producer_id":{"null" if legacy else batch.producer_id},"control":{"true" if is_control else "false"}'.encode(),
+        )
+        control = self._control if is_control else None
+        timeless = isinstance(batch, Message)
+        done, count = 0, records.records
+        while done < count:
+            lines, done = self._lines.json(
+                payload, rows, headers, done, batch.base_offset, batch.base_sequence, control, fixed, timeless, legacy
+            )
+            self.out.write(lines)
 
     def gap(self, path: Path, gap: Gap | Foreign | Unsearched) -> None:
         self.entry(path, "gap", {"position": gap.position, "length": gap.length, "reason": gap_reason(gap)})

@@ -10,6 +10,10 @@ Lines, in the order of the tool:
     | offset: … <TimestampType>: … keySize: … valueSize: … …    a record (--deep-iteration), ` key: … payload: …`
                                                                 behind it (--print-data-log)
     Found <n> invalid bytes at the end of <name>                when the walk ends before the file; not with --max-bytes
+    offset: … position: …                                       an entry of .index, of .timeindex `timestamp: … offset: …`,
+                                                                of .txnindex `version: … producerId: …`, of .snapshot
+                                                                `producerId: … producerEpoch: …`
+    <path> is empty.                                            an .index without entries
 
 * Text is decoded as Java's `new String(bytes, UTF_8)` does and written as UTF-8. The tool itself writes in the charset
   of the locale (Java 17: `file.encoding`, ASCII with `?` under the POSIX locale); its output under a UTF-8 locale is the
@@ -28,21 +32,24 @@ from __future__ import annotations
 import os
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from posixpath import basename
 from typing import IO, TYPE_CHECKING, Any
 
 from kdump.format import control
 from kdump.format.batch import CODEC_MASK, HEADER_SIZE, LOG_OVERHEAD, MINIMUM_SIZE, NULL, UP_TO_MAGIC, Batch
+from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY
 from kdump.kernel.crc import crc32, crc32c
-from kdump.records import open_batch, records
+from kdump.kernel.lines import Lines
+from kdump.records import open_batch
 from kdump.render import base
 from kdump.render.base import Options, Path, Read, printable
 from kdump.segment import MAX_BATCH_BYTES
 
 if TYPE_CHECKING:
+    from kdump.companions import Damage
     from kdump.findings import Finding
-    from kdump.format.record import Record
+    from kdump.records import Opened
     from kdump.segment import Foreign, Gap, Tail, Unsearched
 
 _INT_MAX = 0x7FFF_FFFF
@@ -167,6 +174,10 @@ def java_text(data: bytes) -> str:
         return _SURROGATE.sub(b"\xff", data).decode("utf-8", "replace")
 
 
+def _java_bytes(data: bytes) -> bytes:
+    return java_text(data).encode()
+
+
 def _wrapped(number: int, bits: int) -> int:
     half = 1 << bits - 1
     return (number + half) % (half << 1) - half
@@ -210,44 +221,6 @@ def batch_line(batch: Batch) -> str:
         f"{head} position: {batch.position} {batch.timestamp_type}: {batch.max_timestamp} size: {batch.size}"
         f" magic: {magic} compresscodec: {batch.codec_name} crc: {batch.crc} isvalid: {_boolean(valid)}\n"
     )
-
-
-def record_lines(
-    batch: Batch, records: Iterable[Record], *, metadata: bool, contents: bool, text: Callable[[bytes], str]
-) -> str:
-    """The lines of records of one batch (DumpLogSegments.dumpBatchRecords); `text` decodes keys and values."""
-    label = batch.timestamp_type
-    legacy = batch.is_legacy
-    is_control = batch.control
-    contents = contents and not is_control
-    before = " " if metadata else "| "
-    lines: list[str] = []
-    for record in records:
-        key, value = record.key, record.value
-        line = ""
-        if metadata:
-            line = (
-                f"| offset: {record.offset} {label}: {record.timestamp} keySize: {-1 if key is None else len(key)}"
-                f" valueSize: {-1 if value is None else len(value)}"
-            )
-            if legacy:
-                line += f" isValid: {'true' if record.crc_ok else 'false'} crc: {record.crc}"
-            elif record.headers:
-                names = ",".join([text(name) for name, _ in record.headers])
-                line += f" sequence: {record.sequence} headerKeys: [{names}]"
-            else:
-                line += f" sequence: {record.sequence} headerKeys: []"
-            if is_control:
-                line += control_text(key, value, text)
-        if contents:
-            if key is not None:
-                line += f"{before}key: {text(key)}"
-                if value is not None:
-                    line += f" payload: {text(value)}"
-            elif value is not None:
-                line += f"{before}payload: {text(value)}"
-        lines.append(line + "\n")
-    return "".join(lines)
 
 
 def control_text(key: bytes | None, value: bytes | None, text: Callable[[bytes], str] = java_text) -> str:
@@ -389,17 +362,21 @@ class Renderer(base.Renderer):
     def __init__(self, stream: IO[Any], options: Options) -> None:
         super().__init__(stream, options)
         self._text = _terminal_text if self.out.terminal else java_text
+        self._lines = Lines("printable" if self.out.terminal else "raw", repair=_java_bytes)
         self._deep = options.deep_iteration or options.print_data_log
         self._read: Read | None = None
         self._walk: Walk | None = None
         self._taken = True
         self._valid_end = 0
+        self._base: int | None = None
         self._entries = 0
         self._padding = False
+        self._refused = False
 
     def begin(self, path: Path, size: int | None = None, read: Read | None = None) -> None:
         self._valid_end = self._entries = 0
-        self._padding = False
+        self._padding = self._refused = False
+        self._base = _base_offset(path)
         self._read = read
         self._walk = None if read is None or size is None else Walk(read, size, self.options.max_bytes)
         lines = head_lines(path)
@@ -417,8 +394,14 @@ class Renderer(base.Renderer):
             trailing = size - self._valid_end
             if whole and trailing > 0 and self.options.max_bytes in (None, _INT_MAX):
                 self.out.write(f"Found {trailing} invalid bytes at the end of {shown(name)}\n")
-        elif name.endswith(".index") and not self._entries:
+        elif name.endswith(".index") and size < OFFSET_ENTRY.size:
             self.out.write(f"{shown(text)} is empty.\n")
+        elif whole and not self._entries and self._base is not None:
+            # the padding of an index is no entry, but the tool shows its first slot
+            if name.endswith(".index"):
+                self.out.write(entry_line("index_entry", {"offset": self._base, "position": 0}))
+            elif name.endswith(".timeindex") and size >= TIME_ENTRY.size:
+                self.out.write(entry_line("time_index_entry", {"timestamp": 0, "offset": self._base}))
         self._read = self._walk = None
 
     def batch(self, path: Path, batch: Batch, damage: str | None = None) -> None:
@@ -427,9 +410,7 @@ class Renderer(base.Renderer):
         if self._taken:
             self._batch(batch)
 
-    def records(
-        self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: Iterable[Record]
-    ) -> None:
+    def records(self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: Opened) -> None:
         if self._deep and self._taken:
             self._records(batch, records)
 
@@ -441,15 +422,27 @@ class Renderer(base.Renderer):
             self._batch(batch)
             if self._deep and batch.size <= MAX_BATCH_BYTES:
                 body = self._read(batch.position, batch.size)
-                self._records(batch, records(batch, open_batch(batch, body, MAX_BATCH_BYTES)))
+                self._records(batch, open_batch(batch, body, MAX_BATCH_BYTES))
 
     def _batch(self, batch: Batch) -> None:
         self._valid_end = batch.position + batch.size
         self.out.write(batch_line(batch))
 
-    def _records(self, batch: Batch, found: Iterable[Record]) -> None:
-        metadata, contents = not self.options.skip_record_metadata, self.options.print_data_log
-        self.out.write(record_lines(batch, found, metadata=metadata, contents=contents, text=self._text))
+    def _records(self, batch: Batch, records: Opened) -> None:
+        payload, rows, headers, _ = records
+        control = self._control if batch.control else None
+        label = batch.timestamp_type.encode()
+        metadata = not self.options.skip_record_metadata
+        contents = self.options.print_data_log and not batch.control
+        done, count = 0, records.records
+        while done < count:
+            lines, done = self._lines.kafka(
+                payload, rows, headers, done, batch.base_offset, batch.base_sequence, control, label, metadata, contents, batch.is_legacy
+            )
+            self.out.write(lines)
+
+    def _control(self, key: bytes | None, value: bytes | None) -> bytes:
+        return control_text(key, value, self._text).encode()
 
     def gap(self, path: Path, gap: Gap | Foreign | Unsearched) -> None:
         """The tool has no line for it."""
@@ -460,12 +453,17 @@ class Renderer(base.Renderer):
     def entry(self, path: Path, kind: str, fields: Mapping[str, Any]) -> None:
         if kind in ("index_entry", "time_index_entry"):
             # an entry at the base after the first one is the zero padding of a crashed broker; the tool stops there
-            if self._entries and fields["offset"] == _base_offset(path):
+            if self._entries and fields["offset"] == self._base:
                 self._padding = True
             self._entries += 1
             if self._padding:
                 return
-        self.out.write(entry_line(kind, fields))
+        if kind != "producer" or not self._refused:
+            self.out.write(entry_line(kind, fields))
+
+    def damage(self, damage: Damage) -> None:
+        """The tool shows nothing of a producer snapshot that a broker would not load."""
+        self._refused = True
 
     def finding(self, finding: Finding) -> None:
         """The tool has no line for it."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import codecs
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -23,6 +23,7 @@ from rich.tree import Tree
 
 from kdump.findings import CATALOGUE, Finding, Severity
 from kdump.format.batch import NULL
+from kdump.records import records as values
 from kdump.render import base
 from kdump.render.base import (
     Options,
@@ -42,6 +43,7 @@ from kdump.render.text import control_word, words
 if TYPE_CHECKING:
     from kdump.format.batch import Batch
     from kdump.format.record import Record
+    from kdump.records import Opened
     from kdump.segment import Foreign, Gap, Tail, Unsearched
 
 # a table or tree is laid out as a whole, so a long one comes in pieces
@@ -119,9 +121,7 @@ class Renderer(base.Renderer):
         self._batch = (path, batch.position)
         self._row(_BATCH_COLUMNS, _batch_cells(batch, damage))
 
-    def records(
-        self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: Iterable[Record]
-    ) -> None:
+    def records(self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: Opened) -> None:
         # the batch's row becomes the root of the tree
         root: Text | None = None
         if self._batch == (path, batch.position) and self._rows:
@@ -131,7 +131,7 @@ class Renderer(base.Renderer):
             )
         self._flush_table()
         self._batch = None
-        left = iter(records)
+        left = values(batch, records)
         piece = list(islice(left, _ROWS))
         while piece or root is not None:
             tree = Tree(root if root is not None else Text(), hide_root=root is None, guide_style="dim")
@@ -187,13 +187,8 @@ class Renderer(base.Renderer):
     def summary(self, fields: Mapping[str, Any]) -> None:
         self._flush_table()
         self._show_findings()
-        table = Table(box=None, show_header=False, pad_edge=False)
-        table.add_column(style="dim")
-        table.add_column(overflow="fold")
-        for word in words(fields, mode=self.options.bytes_mode):
-            name, _, value = word.partition("=")
-            table.add_row(Text(name.replace("_", " ")), Text(value))
-        self._print(table)
+        clean = not fields["findings"]["by_severity"]["error"]
+        self._print(Text(base.verdict(fields), style="bold green" if clean else "bold red"))
 
     def close(self) -> None:
         self._flush_table()

@@ -8,7 +8,7 @@
     gap position=156 length=12 reason=bytes
     tail position=168 length=17 reason=zeros
     path:position: severity code: sentence
-    summary name=value …
+    2 files, 10 batches, 100 records, 4000 of 4096 bytes in valid batches: 1 error, 0 warnings, 0 info
 
 (a batch is one line, broken here to fit). The words of a line stand in this order:
 
@@ -30,11 +30,12 @@ escaped in the same way, without quotes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import IO, TYPE_CHECKING, Any
 
 from kdump.format import control
 from kdump.format.batch import NULL
+from kdump.kernel.lines import Lines
 from kdump.render import base
 from kdump.render.base import (
     Options,
@@ -53,7 +54,7 @@ from kdump.render.base import (
 if TYPE_CHECKING:
     from kdump.findings import Finding
     from kdump.format.batch import Batch
-    from kdump.format.record import Record
+    from kdump.records import Opened
     from kdump.segment import Foreign, Gap, Tail, Unsearched
 
 
@@ -84,37 +85,6 @@ def batch_line(batch: Batch, damage: str | None = None) -> str:
     return line
 
 
-_NO_SECOND = -(1 << 64)
-
-
-def record_lines(batch: Batch, records: Iterable[Record], mode: str = "auto") -> str:
-    """The lines of records of one batch, each with its line end."""
-    is_control = batch.control
-    # neighbours lie in the same second most of the time
-    second_ms, second = _NO_SECOND, ""
-    lines: list[str] = []
-    for record in records:
-        timestamp = record.timestamp
-        if 0 <= timestamp - second_ms < 1000:
-            time = f"{second}.{timestamp - second_ms:03d}Z"
-        else:
-            time = iso_time(timestamp)
-            if timestamp >= 0 and time != "-":
-                second_ms, second = timestamp - timestamp % 1000, time[:-5]
-        line = f"  record offset={record.offset} time={time} timestamp={timestamp} key={bytes_text(record.key, mode)} value={bytes_text(record.value, mode)}"
-        if record.headers:
-            held = ",".join([f"{bytes_text(key, mode)}={bytes_text(value, mode)}" for key, value in record.headers])
-            line += f" headers=[{held}]"
-        if record.sequence != -1:
-            line += f" sequence={record.sequence}"
-        if is_control:
-            line += f" control={control_word(record.key, record.value)}"
-        if record.crc_ok is False:
-            line += " crc=WRONG"
-        lines.append(line + "\n")
-    return "".join(lines)
-
-
 def control_word(key: bytes | None, value: bytes | None) -> str:
     """What a control record says: `COMMIT(version=0,coordinator_epoch=3)`; `?` in place of what cannot be read."""
     try:
@@ -126,6 +96,10 @@ def control_word(key: bytes | None, value: bytes | None) -> str:
     except ValueError:
         return f"{kind.name}(?)"
     return kind.name if decoded is None else f"{kind.name}({','.join(_control_fields(decoded))})"
+
+
+def _control(key: bytes | None, value: bytes | None) -> bytes:
+    return f" control={control_word(key, value)}".encode()
 
 
 def _control_fields(value: tuple[object, ...]) -> Iterator[str]:
@@ -180,6 +154,7 @@ class Renderer(base.Renderer):
     def __init__(self, stream: IO[Any], options: Options) -> None:
         super().__init__(stream, options)
         self._mode = options.bytes_mode
+        self._lines = Lines("text", self._mode, base.replaced if self._mode == "utf8" else None)
 
     def begin(self, path: Path, size: int | None = None, read: Read | None = None) -> None:
         self.out.write(f"file {path_text(path)}\n")
@@ -188,10 +163,13 @@ class Renderer(base.Renderer):
         if not hides_batch(self.options, damage):
             self.out.write(batch_line(batch, damage) + "\n")
 
-    def records(
-        self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: Iterable[Record]
-    ) -> None:
-        self.out.write(record_lines(batch, records, self._mode))
+    def records(self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: Opened) -> None:
+        payload, rows, headers, _ = records
+        control = _control if batch.control else None
+        done, count = 0, records.records
+        while done < count:
+            lines, done = self._lines.text(payload, rows, headers, done, batch.base_offset, batch.base_sequence, control)
+            self.out.write(lines)
 
     def gap(self, path: Path, gap: Gap | Foreign | Unsearched) -> None:
         self.out.write(f"gap position={gap.position} length={gap.length} reason={gap_reason(gap)}\n")
@@ -209,4 +187,5 @@ class Renderer(base.Renderer):
         self.out.write(finding_line(finding) + "\n")
 
     def summary(self, fields: Mapping[str, Any]) -> None:
-        self.out.write(f"summary {' '.join(words(fields, mode=self._mode))}\n")
+        """The verdict of a verify; a dump needs none."""
+        self.out.write(f"{base.verdict(fields)}\n")

@@ -84,8 +84,15 @@ CASES: dict[str, Case] = {
     "batch/magic": Case(one(magic=3) + one(1), one(magic=2) + one(1)),
     "batch/codec": Case(one(codec=5), one(codec=0)),
     "batch/codec-odd": Case(
-        one(codec="gzip", payload=gzip.compress(build.encode_record(build.record(b"k", b"v"), offset_delta=0, timestamp_delta=0)) + b"\0"),
-        one(codec="gzip", payload=gzip.compress(build.encode_record(build.record(b"k", b"v"), offset_delta=0, timestamp_delta=0))),
+        one(
+            codec="gzip",
+            payload=gzip.compress(build.encode_record(build.record(b"k", b"v"), offset_delta=0, timestamp_delta=0))
+            + b"\0",
+        ),
+        one(
+            codec="gzip",
+            payload=gzip.compress(build.encode_record(build.record(b"k", b"v"), offset_delta=0, timestamp_delta=0)),
+        ),
         DEEP,
     ),
     "batch/count": Case(one(count=2), one(count=1)),
@@ -97,7 +104,9 @@ CASES: dict[str, Case] = {
     "epoch/backwards": Case(one(0, epoch=5) + one(1, epoch=4), one(0, epoch=5) + one(1, epoch=5)),
     "control/structure": Case(build.marker(value=b"\0\0\0\0\0"), build.marker(value=b"\0\0\0\0\0\0")),
     "record/structure": Case(
-        build.batch([build.record(b"k", b"v", key_length=2)]), build.batch([build.record(b"k", b"v", key_length=1)]), DEEP
+        build.batch([build.record(b"k", b"v", key_length=2)]),
+        build.batch([build.record(b"k", b"v", key_length=1)]),
+        DEEP,
     ),
     "record/varint": Case(
         build.batch([build.record(b"k", b"v", key_length=build.varint(1, 2))]),
@@ -129,8 +138,12 @@ CASES: dict[str, Case] = {
     "tail/garbage": Case(one() + b"\xff" * 18, one()),
     "kraft/snapshot-header": Case(snapshot(VERSION, FOOTER), snapshot(HEADER, VERSION, FOOTER), CHECKPOINT),
     "kraft/snapshot-footer": Case(snapshot(HEADER, VERSION), snapshot(HEADER, FOOTER), CHECKPOINT),
-    "file/shrunk": Case(lambda: Changing(one(), len(one()) + 100, len(one())), lambda: Changing(one(), len(one()), len(one()))),
-    "file/grown": Case(lambda: Changing(one(), len(one()), len(one()) + 1), lambda: Changing(one(), len(one()), len(one()))),
+    "file/shrunk": Case(
+        lambda: Changing(one(), len(one()) + 100, len(one())), lambda: Changing(one(), len(one()), len(one()))
+    ),
+    "file/grown": Case(
+        lambda: Changing(one(), len(one()), len(one()) + 1), lambda: Changing(one(), len(one()), len(one()))
+    ),
 }
 
 
@@ -273,7 +286,12 @@ def test_offsets_beyond_the_segment(prove: Prove) -> None:
 @pytest.mark.parametrize("newest", [True, False])
 def test_few_zeros_are_an_error(prove: Prove, length: int, newest: bool) -> None:
     (finding,) = prove(one() + bytes(length), newest=newest).findings
-    assert (finding.code, finding.severity, finding.position, finding.length) == ("tail/zeros", Severity.ERROR, len(one()), length)
+    assert (finding.code, finding.severity, finding.position, finding.length) == (
+        "tail/zeros",
+        Severity.ERROR,
+        len(one()),
+        length,
+    )
 
 
 @pytest.mark.parametrize("length", [18, 19, 4096, 1 << 20])

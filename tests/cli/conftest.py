@@ -37,7 +37,9 @@ MIXED = build.segment(
 )
 
 CLEAN = build.segment(plain(0), plain(3, codec="zstd"), plain(6))
-DAMAGED = build.segment(plain(0), build.batch([build.record(b"k", b"x" * 100)], base_offset=3, crc=0xDEADBEEF), plain(4))
+DAMAGED = build.segment(
+    plain(0), build.batch([build.record(b"k", b"x" * 100)], base_offset=3, crc=0xDEADBEEF), plain(4)
+)
 WARNED = build.segment(plain(0), plain(5))
 NOTED = build.segment(build.empty_batch(0, 0), plain(5))
 

@@ -17,16 +17,50 @@ from kdump.format import naming
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 
-BATCH_FIELDS = (
-    "type path position size magic base_offset last_offset count partition_leader_epoch crc crc_ok codec timestamp_type base_timestamp "
-    "max_timestamp delete_horizon_ms producer_id producer_epoch base_sequence last_sequence transactional control"
-).split()
-RECORD_FIELDS = (
-    "type path topic partition offset timestamp timestamp_type key value headers position batch_offset sequence producer_id control"
-).split()
-CONTROL_FIELDS = "control_type coordinator_epoch control_value".split()
-GAP_FIELDS = "type path position length reason".split()
-SUMMARY_FIELDS = "type schema command exit_status seconds".split()
+BATCH_FIELDS = [
+    "type",
+    "path",
+    "position",
+    "size",
+    "magic",
+    "base_offset",
+    "last_offset",
+    "count",
+    "partition_leader_epoch",
+    "crc",
+    "crc_ok",
+    "codec",
+    "timestamp_type",
+    "base_timestamp",
+    "max_timestamp",
+    "delete_horizon_ms",
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "last_sequence",
+    "transactional",
+    "control",
+]
+RECORD_FIELDS = [
+    "type",
+    "path",
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "timestamp_type",
+    "key",
+    "value",
+    "headers",
+    "position",
+    "batch_offset",
+    "sequence",
+    "producer_id",
+    "control",
+]
+CONTROL_FIELDS = ["control_type", "coordinator_epoch", "control_value"]
+GAP_FIELDS = ["type", "path", "position", "length", "reason"]
+SUMMARY_FIELDS = ["type", "schema", "command", "exit_status", "seconds"]
 
 
 def lines(ran: Any) -> list[dict[str, Any]]:
@@ -77,13 +111,19 @@ def expected_batch(batch: oracle.Batch, records: list[oracle.Record] | None, *, 
         "producer_id": None if legacy else batch.producer_id,
         "producer_epoch": None if legacy else batch.producer_epoch,
         "base_sequence": None if legacy else sequence,
-        "last_sequence": None if legacy else sequence if sequence == -1 else (sequence + batch.last_offset_delta) % 2**31,
+        "last_sequence": None
+        if legacy
+        else sequence
+        if sequence == -1
+        else (sequence + batch.last_offset_delta) % 2**31,
         "transactional": not legacy and bool(batch.attributes & 0x10),
         "control": batch.control,
     }
 
 
-def expected_record(batch: oracle.Batch, record: oracle.Record, base_offset: int | None, place: naming.TopicPartition | None) -> dict[str, Any]:
+def expected_record(
+    batch: oracle.Batch, record: oracle.Record, base_offset: int | None, place: naming.TopicPartition | None
+) -> dict[str, Any]:
     return {
         "type": "record",
         "topic": None if place is None else place.topic,
@@ -112,7 +152,12 @@ def expected_lines(data: bytes, path: str, base_offset: int | None) -> Iterator[
             for record in records:
                 yield expected_record(item, record, head["base_offset"], place)
         elif isinstance(item, oracle.Tail):
-            yield {"type": "tail", "position": item.position, "length": item.length, "reason": item.reason.removeprefix("tail/")}
+            yield {
+                "type": "tail",
+                "position": item.position,
+                "length": item.length,
+                "reason": item.reason.removeprefix("tail/"),
+            }
         else:
             raise AssertionError(f"not in sound bytes: {item}")
 
@@ -143,12 +188,18 @@ def test_fixtures(kdump: Any) -> None:
     for line in content:
         found.setdefault(line["path"], []).append(line)
     assert list(summary) == SUMMARY_FIELDS
-    logs = [path for path in FIXTURES.rglob("*") if path.suffix in (".log", ".checkpoint") and path.stat().st_size and "expected" not in path.parts]
+    logs = [
+        path
+        for path in FIXTURES.rglob("*")
+        if path.suffix in (".log", ".checkpoint") and path.stat().st_size and "expected" not in path.parts
+    ]
     assert {str(path) for path in logs} == found.keys()
     assert len(logs) > 100
     for path in logs:
         base = 0 if path.suffix == ".checkpoint" else naming.base_offset_of(str(path))
-        assert [as_expected(line) for line in found[str(path)]] == list(expected_lines(path.read_bytes(), str(path), base)), path
+        assert [as_expected(line) for line in found[str(path)]] == list(
+            expected_lines(path.read_bytes(), str(path), base)
+        ), path
 
 
 def test_built_segments(kdump: Any, logs: Path, made: dict[str, bytes]) -> None:
@@ -160,9 +211,24 @@ def test_built_segments(kdump: Any, logs: Path, made: dict[str, bytes]) -> None:
 
 
 def test_every_kind_of_field(kdump: Any, tmp_path: Path) -> None:
-    contents = [None, b"", b"text", "höhe\u2028\x7f\x1b[31m".encode(), b"\x00\x01", b"\xff", b"\xc3", bytes(range(256)), b'"\\', b"\xed\xa0\x80"]
-    items = [build.record(key, value, headers=[(key or b"", value), (b"", key)]) for key in contents for value in contents]
-    data = b"".join(build.batch(items, base_offset=number * 100, codec=codec) for number, codec in enumerate(build.CODECS))
+    contents = [
+        None,
+        b"",
+        b"text",
+        "höhe\u2028\x7f\x1b[31m".encode(),
+        b"\x00\x01",
+        b"\xff",
+        b"\xc3",
+        bytes(range(256)),
+        b'"\\',
+        b"\xed\xa0\x80",
+    ]
+    items = [
+        build.record(key, value, headers=[(key or b"", value), (b"", key)]) for key in contents for value in contents
+    ]
+    data = b"".join(
+        build.batch(items, base_offset=number * 100, codec=codec) for number, codec in enumerate(build.CODECS)
+    )
     (tmp_path / "0.log").write_bytes(data)
     ran = kdump.inside("dump", "--format", "json", "0.log")
     *content, _ = lines(ran)
@@ -259,7 +325,11 @@ def test_records_before_the_one_that_does_not_parse(kdump: Any, tmp_path: Path) 
 def ten(tmp_path: Path) -> str:
     """Offsets 0 to 9 in batches of 4, 1 and 5, the last one a wrapper of magic 1."""
     items = [build.record(b"k%d" % number, b"v") for number in range(10)]
-    data = build.batch(items[:4]) + build.batch(items[4:5], base_offset=4, codec="gzip") + build.wrapper(items[5:], base_offset=5)
+    data = (
+        build.batch(items[:4])
+        + build.batch(items[4:5], base_offset=4, codec="gzip")
+        + build.wrapper(items[5:], base_offset=5)
+    )
     (tmp_path / "topic-0").mkdir()
     (tmp_path / "topic-0" / "0.log").write_bytes(data)
     return "topic-0/0.log"
@@ -293,7 +363,9 @@ def test_offset(kdump: Any, ten: str, given: str, offsets: range | None, batches
 
 
 def test_offset_of_damage(kdump: Any, tmp_path: Path) -> None:
-    (tmp_path / "0.log").write_bytes(build.batch([build.record(b"k", b"v")], crc=1) + build.batch([build.record(b"k", b"v")], base_offset=1))
+    (tmp_path / "0.log").write_bytes(
+        build.batch([build.record(b"k", b"v")], crc=1) + build.batch([build.record(b"k", b"v")], base_offset=1)
+    )
     ran = kdump.inside("dump", "--format", "json", "--offset", "1:2", "0.log")
     assert [line["offset"] for line in of_type(ran, "record")] == [1]
     assert ran.status == 1  # what was passed on the way counts
@@ -312,9 +384,9 @@ def test_count(kdump: Any, ten: str, count: int) -> None:
 
 def test_count_goes_over_all_files(kdump: Any, logs: Path) -> None:
     ran = kdump.inside("dump", "--format", "json", "-n", "10", "clean.log", "topic-0")
-    assert [(line["path"], line["offset"]) for line in of_type(ran, "record")] == [("clean.log", offset) for offset in range(9)] + [
-        ("topic-0/00000000000000000000.log", 0)
-    ]
+    assert [(line["path"], line["offset"]) for line in of_type(ran, "record")] == [
+        ("clean.log", offset) for offset in range(9)
+    ] + [("topic-0/00000000000000000000.log", 0)]
 
 
 def test_count_and_offset(kdump: Any, ten: str) -> None:
@@ -355,7 +427,9 @@ def test_bytes(kdump: Any, tmp_path: Path, mode: str, key: str, value: Any, head
 
 
 def test_bytes_in_text(kdump: Any, tmp_path: Path) -> None:
-    (tmp_path / "0.log").write_bytes(build.batch([build.record(b"k", b"\xff\x00"), build.record(None, b""), build.record(b'"\n', "é".encode())]))
+    (tmp_path / "0.log").write_bytes(
+        build.batch([build.record(b"k", b"\xff\x00"), build.record(None, b""), build.record(b'"\n', "é".encode())])
+    )
     shown = {}
     for mode in ("auto", "base64", "hex", "utf8"):
         text = kdump.inside("dump", "--records", "--bytes", mode, "--format", "text", "0.log").lines[1:]
@@ -383,7 +457,10 @@ def test_quiet(kdump: Any, ten: str) -> None:
 
 
 def test_limit_of_a_batch(kdump: Any, tmp_path: Path) -> None:
-    (tmp_path / "0.log").write_bytes(build.batch([build.record(b"k", bytes(9000))], codec="zstd") + build.batch([build.record(b"k", b"v")], base_offset=1))
+    (tmp_path / "0.log").write_bytes(
+        build.batch([build.record(b"k", bytes(9000))], codec="zstd")
+        + build.batch([build.record(b"k", b"v")], base_offset=1)
+    )
     ran = kdump.inside("dump", "--format", "json", "--max-batch-bytes", "8k", "0.log")
     assert [line["offset"] for line in of_type(ran, "record")] == [1]
     assert ran.status == 0  # batch/limit is a warning

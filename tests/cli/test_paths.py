@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
 import build
 import pytest
+
+from kdump.partition import LogFile, discover
 
 CLEAN = build.segment(
     build.batch([build.record(b"k", b"v")] * 3), build.batch([build.record(b"k", b"v")], base_offset=3, codec="lz4")
@@ -84,7 +87,11 @@ def test_checkpoints_are_known_by_their_name_or_type(kdump: Any, tmp_path: Path)
         build.control_batch([build.snapshot_header()]),
         build.control_batch([build.snapshot_footer()], base_offset=1),
     )
-    for name in ("00000000000000000014-0000000001.checkpoint", "bootstrap.checkpoint", "00000000000000000014-0000000001.checkpoint.part"):
+    for name in (
+        "00000000000000000014-0000000001.checkpoint",
+        "bootstrap.checkpoint",
+        "00000000000000000014-0000000001.checkpoint.part",
+    ):
         (tmp_path / name).write_bytes(snapshot)
         assert kdump.inside("verify", name).status == 0
         (tmp_path / name).write_bytes(one())
@@ -102,7 +109,12 @@ def test_directories(kdump: Any, tmp_path: Path) -> None:
         directory.mkdir(parents=True)
         for base in (0, 4, 100):
             (directory / f"{base:020}.log").write_bytes(one(base))
-        for name in ("00000000000000000000.index", "00000000000000000000.timeindex", "leader-epoch-checkpoint", "x.txt"):
+        for name in (
+            "00000000000000000000.index",
+            "00000000000000000000.timeindex",
+            "leader-epoch-checkpoint",
+            "x.txt",
+        ):
             (directory / name).write_bytes(b"\0" * 12)
     (data / "meta.properties").write_text("version=1\n")
     expected = [f"data/topic-{partition}/{base:020}.log" for partition in (0, 2, 10) for base in (0, 4, 100)]
@@ -115,7 +127,12 @@ def test_directories(kdump: Any, tmp_path: Path) -> None:
         *(name for name in expected if "topic-0" in name),
     ]
     ran = kdump("verify", "--format", "json", "data")
-    assert (ran.status, summary(ran)["files"], summary(ran)["segments"], summary(ran)["bytes"]) == (0, 9, 9, 9 * len(one()))
+    assert (ran.status, summary(ran)["files"], summary(ran)["segments"], summary(ran)["bytes"]) == (
+        0,
+        9,
+        9,
+        9 * len(one()),
+    )
 
 
 def test_topic_and_partition_come_from_the_directory(kdump: Any, tmp_path: Path) -> None:
@@ -139,7 +156,16 @@ def test_a_file_is_read_once(kdump: Any, tmp_path: Path) -> None:
     (tmp_path / "logs" / "0.log").write_bytes(CLEAN)
     (tmp_path / "link.log").symlink_to("logs/0.log")
     os.link(tmp_path / "logs" / "0.log", tmp_path / "hard.log")
-    everything = ("logs/0.log", "logs", "logs/0.log", "./logs/../logs/0.log", "link.log", "hard.log", "logs/*.log", "logs")
+    everything = (
+        "logs/0.log",
+        "logs",
+        "logs/0.log",
+        "./logs/../logs/0.log",
+        "link.log",
+        "hard.log",
+        "logs/*.log",
+        "logs",
+    )
     ran = kdump.inside("verify", "--format", "json", *everything)
     assert (ran.status, summary(ran)["files"], summary(ran)["records"]) == (0, 1, RECORDS)
     assert files_of(kdump, "link.log", "logs") == ["link.log"]
@@ -164,6 +190,41 @@ def test_links_and_loops(kdump: Any, tmp_path: Path) -> None:
     assert "round.log: too many levels" in told[1] or "round.log: a loop" in told[1]
 
 
+def test_directories_deeper_than_calls_can_nest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    depth = sys.getrecursionlimit() + 100
+    monkeypatch.chdir(tmp_path)
+    for _ in range(depth):
+        os.mkdir("d")
+        os.chdir("d")
+    Path("0.log").write_bytes(CLEAN)
+    os.chdir(tmp_path)
+    try:
+        (found,) = discover(["."])
+        assert isinstance(found, LogFile)
+        assert found.path.count("/") == depth + 1
+    finally:
+        for _ in range(depth):
+            os.chdir("d")
+        os.remove("0.log")
+        for _ in range(depth):
+            os.chdir("..")
+            os.rmdir("d")
+
+
+def test_a_directory_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for base in range(50):
+        (tmp_path / f"{base:020}.log").write_bytes(one(base))
+    listed = []
+    listing = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: (listed.append(path), listing(path))[1])
+    for paths in ([str(tmp_path)], [str(tmp_path / "*.log")]):
+        listed.clear()
+        files = [file for file in discover(paths) if isinstance(file, LogFile)]
+        assert [file.base_offset for file in files] == list(range(50))
+        assert [file.base_offset for file in files if file.newest] == [49]
+        assert len(listed) <= 2
+
+
 def test_no_log_files_here(kdump: Any, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "other").mkdir()
@@ -184,7 +245,12 @@ def test_what_is_no_file(kdump: Any, tmp_path: Path, monkeypatch: pytest.MonkeyP
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("socket.log")
         for command in ("verify", "dump"):
-            for path, what in (("fifo.log", "a FIFO"), ("socket.log", ""), ("/dev/null", "a character device"), ("/dev/zero", "a character device")):
+            for path, what in (
+                ("fifo.log", "a FIFO"),
+                ("socket.log", ""),
+                ("/dev/null", "a character device"),
+                ("/dev/zero", "a character device"),
+            ):
                 ran = kdump.inside(command, path)
                 assert ran.status == 3
                 assert ran.problems.startswith(f"kdump: {path}: ")
@@ -214,7 +280,9 @@ def test_an_empty_file_is_clean(kdump: Any, tmp_path: Path) -> None:
     assert (ran.status, ran.out) == (0, b"file 0.log\n")
 
 
-@pytest.mark.parametrize("content", [b"x", b"hello, this is no log\n" * 9, b"\0", bytes(17), b"\xff" * 17, os.urandom(100)])
+@pytest.mark.parametrize(
+    "content", [b"x", b"hello, this is no log\n" * 9, b"\0", bytes(17), b"\xff" * 17, os.urandom(100)]
+)
 def test_bytes_without_a_batch_are_damage(kdump: Any, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "0.log").write_bytes(content)
     for command in ("verify", "dump"):
@@ -226,12 +294,44 @@ def test_bytes_without_a_batch_are_damage(kdump: Any, tmp_path: Path, content: b
     assert (summary(ran)["bytes"], summary(ran)["valid_bytes"]) == (len(content), 0)
 
 
+# ---- other kinds
+
+
+def test_the_log_of_kafka_07(kdump: Any, tmp_path: Path) -> None:
+    (tmp_path / "00000000000000000000.kafka").write_bytes(build.kafka07([b"a", [b"b", b"c"]]))
+    ran = kdump.inside("verify", "--deep", "--format", "json", "00000000000000000000.kafka")
+    assert (ran.status, summary(ran)["files"], summary(ran)["batches"]) == (0, 1, 2)
+    ran = kdump.inside("dump", "--format", "json", "00000000000000000000.kafka")
+    values = [json.loads(line)["value"] for line in ran.lines if '"type":"record"' in line]
+    assert (ran.status, values) == (0, ["a", "b", "c"])
+    (tmp_path / "plain").write_bytes(build.kafka07([b"a"]))
+    assert kdump.inside("verify", "plain").status == 1
+    assert kdump.inside("verify", "--type", "kafka07", "plain").status == 0
+    assert kdump.inside("dump", "--format", "kafka", "00000000000000000000.kafka").status == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["00000000000000000000.index", "00000000000000000000.timeindex", "00000000000000000000.txnindex"]
+)
+def test_companions_are_no_log_files(kdump: Any, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(bytes(24))
+    for command in ("verify", "dump"):
+        ran = kdump.inside(command, name)
+        assert ran.status == 3
+        assert ran.problems.startswith(f"kdump: {name}: ")
+
+
 # ---- standard input
 
 
 def test_standard_input(kdump: Any, tmp_path: Path) -> None:
     ran = kdump("verify", "--format", "json", "--deep", "-", stdin=CLEAN)
-    assert (ran.status, summary(ran)["files"], summary(ran)["records"], summary(ran)["bytes"]) == (0, 1, RECORDS, len(CLEAN))
+    assert (ran.status, summary(ran)["files"], summary(ran)["records"], summary(ran)["bytes"]) == (
+        0,
+        1,
+        RECORDS,
+        len(CLEAN),
+    )
     ran = kdump("dump", "--format", "json", "-", stdin=CLEAN)
     lines = [json.loads(line) for line in ran.lines]
     assert ran.status == 0
@@ -263,7 +363,16 @@ def test_standard_input_leaves_nothing_behind(kdump: Any, tmp_path_factory: pyte
 
 # ---- names that would do something to a terminal
 
-HOSTILE = ["\x1b[31mred.log", "two\nlines.log", "bell\x07.log", "back\x08\x08.log", "turned\u202egol.log", "c1\x9b31m.log", "no\udcffutf.log", "tab\t.log"]
+HOSTILE = [
+    "\x1b[31mred.log",
+    "two\nlines.log",
+    "bell\x07.log",
+    "back\x08\x08.log",
+    "turned\u202egol.log",
+    "c1\x9b31m.log",
+    "no\udcffutf.log",
+    "tab\t.log",
+]
 
 
 def harmless(output: bytes) -> bool:

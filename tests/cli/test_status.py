@@ -27,10 +27,10 @@ def test_fail_on(kdump: Any, logs: Path, name: str, threshold: str | None) -> No
     worst = FINDINGS[name]
     found = worst is not None and SEVERITIES.index(worst) >= SEVERITIES.index(threshold or "error")
     arguments = ["--fail-on", threshold] if threshold else []
-    ran = kdump.inside("verify", *arguments, name)
+    ran = kdump.inside("verify", "--format", "json", *arguments, name)
     assert ran.status == (1 if found else 0)
     assert ran.err == b""
-    assert f" exit_status={ran.status} " in ran.lines[-1]
+    assert json.loads(ran.lines[-1])["exit_status"] == ran.status
 
 
 @pytest.mark.parametrize("name", FINDINGS)
@@ -48,7 +48,14 @@ def test_dump_meets_damage(kdump: Any, logs: Path) -> None:
 
 
 def test_help_and_version(kdump: Any) -> None:
-    for arguments in (["--help"], ["-h"], ["verify", "--help"], ["dump", "-h"], ["--version"], ["verify", "--explain", "batch/crc"]):
+    for arguments in (
+        ["--help"],
+        ["-h"],
+        ["verify", "--help"],
+        ["dump", "-h"],
+        ["--version"],
+        ["verify", "--explain", "batch/crc"],
+    ):
         ran = kdump.inside(*arguments)
         assert (ran.status, ran.err) == (0, b"")
         assert ran.out
@@ -129,7 +136,9 @@ def test_could_not_read_is_above_damage(kdump: Any, logs: Path) -> None:
 
 
 def test_closed_pipe(kdump: Any, logs: Path) -> None:
-    long = b"".join(build.batch([build.record(b"key", b"value" * 20)] * 50, base_offset=number * 50) for number in range(200))
+    long = b"".join(
+        build.batch([build.record(b"key", b"value" * 20)] * 50, base_offset=number * 50) for number in range(200)
+    )
     (logs / "long.log").write_bytes(long)
     for arguments in (["dump"], ["dump", "--format", "json"], ["dump", "--format", "kafka", "--print-data-log"]):
         with kdump.started(*arguments, "long.log") as process:
@@ -140,12 +149,12 @@ def test_closed_pipe(kdump: Any, logs: Path) -> None:
 
 
 def test_closed_pipe_in_a_shell(kdump: Any, logs: Path) -> None:
-    long = b"".join(build.batch([build.record(b"key", b"value" * 20)] * 50, base_offset=number * 50) for number in range(200))
+    long = b"".join(
+        build.batch([build.record(b"key", b"value" * 20)] * 50, base_offset=number * 50) for number in range(200)
+    )
     (logs / "long.log").write_bytes(long)
     script = '"$0" dump long.log | head -n 1; echo "${PIPESTATUS[0]}"'
-    done = subprocess.run(
-        ["bash", "-c", script, kdump.program], cwd=logs, capture_output=True, timeout=60, check=False
-    )
+    done = subprocess.run(["bash", "-c", script, kdump.program], cwd=logs, capture_output=True, timeout=60, check=False)
     assert done.stdout == b"file long.log\n141\n"
     assert done.stderr == b""
 
@@ -169,7 +178,9 @@ def test_standard_output_that_is_not_there(kdump: Any, logs: Path) -> None:
 
 
 def test_closed_pipe_of_verify(kdump: Any, logs: Path) -> None:
-    many = b"".join(build.batch([build.record(b"k", b"v")], base_offset=number, attributes=0x80) for number in range(1000))
+    many = b"".join(
+        build.batch([build.record(b"k", b"v")], base_offset=number, attributes=0x80) for number in range(1000)
+    )
     for number in range(5):
         (logs / f"{number}.log").write_bytes(many)
     with kdump.started("verify", *(f"{number}.log" for number in range(5))) as process:
@@ -192,7 +203,9 @@ def slow(padding: bytes) -> bytes:
 
 
 def children(pid: int) -> list[int]:
-    return [int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()]
+    return [
+        int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
+    ]
 
 
 def alive(pid: int) -> bool:
@@ -202,21 +215,34 @@ def alive(pid: int) -> bool:
         return False
 
 
+@pytest.fixture(scope="module")
+def long_running(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small file with one finding and two that take seconds; large enough for worker processes."""
+    directory = tmp_path_factory.mktemp("long")
+    (directory / "0.log").write_bytes(build.batch([build.record(b"k", b"v")], attributes=0x80))
+    for name in ("a.log", "b.log"):
+        (directory / name).write_bytes(slow(os.urandom(5 << 20)))
+    return directory
+
+
+def workers_of(process: subprocess.Popen[bytes], count: int) -> list[int]:
+    """The worker processes, once they are all there and at work."""
+    deadline = time.monotonic() + 20
+    workers: list[int] = []
+    while time.monotonic() < deadline and len(workers) < count:
+        time.sleep(0.02)
+        workers = children(process.pid)
+    assert len(workers) == count
+    time.sleep(0.7)
+    assert process.poll() is None, "the run was too short"
+    return workers
+
+
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see worker processes")
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_interrupted(kdump: Any, tmp_path: Path, jobs: int) -> None:
-    (tmp_path / "0.log").write_bytes(build.batch([build.record(b"k", b"v")], attributes=0x80))
-    for name in ("1.log", "2.log"):
-        (tmp_path / name).write_bytes(slow(os.urandom(5 << 20)))
-    with kdump.started("verify", "--deep", "--format", "json", "-j", str(jobs), ".") as process:
-        deadline = time.monotonic() + 20
-        workers: list[int] = []
-        while time.monotonic() < deadline and len(workers) < (jobs if jobs > 1 else 0):
-            time.sleep(0.02)
-            workers = children(process.pid)
-        assert len(workers) == (jobs if jobs > 1 else 0)
-        time.sleep(0.7)
-        assert process.poll() is None, "the run was too short to be interrupted"
+def test_interrupted(kdump: Any, long_running: Path, jobs: int) -> None:
+    with kdump.started("verify", "--deep", "--format", "json", "-j", str(jobs), str(long_running)) as process:
+        workers = workers_of(process, jobs if jobs > 1 else 0)
         began = time.monotonic()
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=20)
@@ -229,6 +255,31 @@ def test_interrupted(kdump: Any, tmp_path: Path, jobs: int) -> None:
     assert lines[-1]["interrupted"] is True
     assert lines[-1]["exit_status"] == 130
     assert lines[-1]["files"] == 1
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see worker processes")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_their_parent(kdump: Any, long_running: Path, number: int) -> None:
+    with kdump.started("verify", "--deep", "-j", "2", str(long_running)) as process:
+        workers = workers_of(process, 2)
+        os.kill(process.pid, number)
+        process.wait(20)
+    deadline = time.monotonic() + 10
+    while any(alive(worker) for worker in workers) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not any(alive(worker) for worker in workers)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see worker processes")
+def test_a_worker_that_is_killed(kdump: Any, long_running: Path) -> None:
+    with kdump.started("verify", "--deep", "-j", "2", str(long_running)) as process:
+        workers = workers_of(process, 2)
+        os.kill(workers[0], signal.SIGKILL)
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == 3
+    assert err.startswith(b"kdump: a worker process was killed")
+    assert b"Traceback" not in err
+    assert not any(alive(worker) for worker in workers)
 
 
 def test_interrupted_dump(kdump: Any, tmp_path: Path) -> None:

@@ -13,10 +13,37 @@ import pytest
 
 from kdump.findings import CATALOGUE, KEPT
 
-FINDING_FIELDS = "type path code severity topic partition segment position length offset broker message data".split()
-SUMMARY_FIELDS = (
-    "type schema command files segments batches records bytes valid_bytes findings findings_dropped interrupted exit_status seconds"
-).split()
+FINDING_FIELDS = [
+    "type",
+    "path",
+    "code",
+    "severity",
+    "topic",
+    "partition",
+    "segment",
+    "position",
+    "length",
+    "offset",
+    "broker",
+    "message",
+    "data",
+]
+SUMMARY_FIELDS = [
+    "type",
+    "schema",
+    "command",
+    "files",
+    "segments",
+    "batches",
+    "records",
+    "bytes",
+    "valid_bytes",
+    "findings",
+    "findings_dropped",
+    "interrupted",
+    "exit_status",
+    "seconds",
+]
 
 
 def one(base_offset: int = 0, **fields: Any) -> bytes:
@@ -55,7 +82,14 @@ def test_lines_of_json(kdump: Any, several: str) -> None:
     assert ran.out.endswith(b"}\n")
     for line in found[:-1]:
         assert list(line) == FINDING_FIELDS
-        assert (line["type"], line["path"], line["topic"], line["partition"], line["segment"], line["broker"]) == ("finding", several, "topic", 3, 0, None)
+        assert (line["type"], line["path"], line["topic"], line["partition"], line["segment"], line["broker"]) == (
+            "finding",
+            several,
+            "topic",
+            3,
+            0,
+            None,
+        )
         assert line["severity"] == CATALOGUE[line["code"]].severity.word
         assert isinstance(line["message"], str)
         assert isinstance(line["data"], dict)
@@ -64,7 +98,11 @@ def test_lines_of_json(kdump: Any, several: str) -> None:
     assert (crc["position"], crc["length"], crc["offset"]) == (len(one()), len(one()), None)
     assert crc["data"]["stored"] == 1
     attributes = found[0]
-    assert (attributes["position"], attributes["offset"], attributes["data"]) == (0, 0, {"attributes": 0x80, "magic": 2})
+    assert (attributes["position"], attributes["offset"], attributes["data"]) == (
+        0,
+        0,
+        {"attributes": 0x80, "magic": 2},
+    )
     summary = found[-1]
     assert list(summary) == SUMMARY_FIELDS
     seconds = summary.pop("seconds")
@@ -94,18 +132,22 @@ def test_lines_of_text(kdump: Any, several: str) -> None:
     ran = kdump("verify", "--deep", several)
     *found, summary = ran.lines
     for line in found:
-        path, position, severity, code, sentence = re.fullmatch(r"(.+?):(\d+): (\w+) ([\w-]+/[\w-]+): (.+)", line).groups()
+        path, position, severity, code, sentence = re.fullmatch(
+            r"(.+?):(\d+): (\w+) ([\w-]+/[\w-]+): (.+)", line
+        ).groups()
         assert (path, CATALOGUE[code].severity.word) == (several, severity)
         assert sentence
         assert int(position) < len(SEVERAL)
     assert len(found) == 4
-    assert summary.startswith("summary command=verify files=1 segments=1 batches=3 records=3 ")
+    assert summary.startswith("1 file, 3 batches, 3 records, ")
 
 
 def test_text_and_json_say_the_same(kdump: Any, several: str) -> None:
     text = kdump.inside("verify", "--deep", several).lines[:-1]
     found = lines(kdump.inside("verify", "--deep", "--format", "json", several))[:-1]
-    assert text == [f"{line['path']}:{line['position']}: {line['severity']} {line['code']}: {line['message']}" for line in found]
+    assert text == [
+        f"{line['path']}:{line['position']}: {line['severity']} {line['code']}: {line['message']}" for line in found
+    ]
 
 
 def test_shallow_leaves_records_alone(kdump: Any, several: str) -> None:
@@ -194,12 +236,19 @@ def test_dropped_findings(kdump: Any, tmp_path: Path) -> None:
 
 
 def test_the_summary_adds_up(kdump: Any, logs: Path) -> None:
-    parts = [lines(kdump.inside("verify", "--deep", "--format", "json", name))[-1] for name in ("clean.log", "damaged.log", "warned.log", "mixed.log")]
-    whole = lines(kdump.inside("verify", "--deep", "--format", "json", "clean.log", "damaged.log", "warned.log", "mixed.log"))[-1]
+    parts = [
+        lines(kdump.inside("verify", "--deep", "--format", "json", name))[-1]
+        for name in ("clean.log", "damaged.log", "warned.log", "mixed.log")
+    ]
+    whole = lines(
+        kdump.inside("verify", "--deep", "--format", "json", "clean.log", "damaged.log", "warned.log", "mixed.log")
+    )[-1]
     for name in ("files", "segments", "batches", "records", "bytes", "valid_bytes", "findings_dropped"):
         assert whole[name] == sum(part[name] for part in parts), name
     for severity in ("error", "warning", "info"):
-        assert whole["findings"]["by_severity"][severity] == sum(part["findings"]["by_severity"][severity] for part in parts)
+        assert whole["findings"]["by_severity"][severity] == sum(
+            part["findings"]["by_severity"][severity] for part in parts
+        )
 
 
 @pytest.mark.parametrize("deep", [False, True])
@@ -257,11 +306,11 @@ def test_verbose_has_a_line_for_every_file(kdump: Any, logs: Path) -> None:
     plain = kdump.inside("verify", "clean.log", "damaged.log")
     verbose = kdump.inside("verify", "-v", "clean.log", "damaged.log")
     assert "clean.log" not in plain.text
-    *found, summary = verbose.lines
+    *found, _summary = verbose.lines
     assert found[0].startswith("file clean.log batches=3 records=9 bytes=")
     assert found[-1].startswith("file damaged.log batches=2 records=6 bytes=")
     assert found[-1].endswith(" findings=1")
     assert found[1:-1] == plain.lines[:-1]
     fields = lines(kdump.inside("verify", "-v", "--format", "json", "clean.log"))[0]
-    assert list(fields) == "type path batches records bytes valid_bytes findings".split()
+    assert list(fields) == ["type", "path", "batches", "records", "bytes", "valid_bytes", "findings"]
     assert fields["type"] == "file"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from ctypes import c_ubyte
 from typing import NamedTuple
 
 import oracle
@@ -16,6 +17,7 @@ from kdump.format.naming import Kind
 from kdump.partition import LogFile
 from kdump.records import open_batch, records
 from kdump.segment import BatchChunk, Foreign, Gap, Tail, Unsearched, Walk
+from kdump.segment07 import Walk07, walk_of
 from kdump.source import BytesSource, FileSource
 from kdump.verify import FileReport, Options, Range, conclude, fold, scan
 
@@ -44,15 +46,22 @@ class Case(NamedTuple):
     max_batch_bytes: int = LIMIT_BYTES
     cuts: tuple[int, ...] = ()
     window_bytes: int = segment.BUFFER_BYTES
+    kind: Kind = Kind.LOG
 
 
 Said = list[tuple[str, str, int, int]]
 
 
+def log_file(case: Case) -> LogFile:
+    """The bytes of a case as a log file."""
+    file = _Bytes("x.log", case.kind, case.base_offset, case.newest, len(case.data))
+    file.data = case.data
+    return file
+
+
 def report(case: Case, deep: bool) -> FileReport:
     """What kdump's verify says; the file is cut into ranges at `cuts`."""
-    file = _Bytes("x.log", Kind.LOG, case.base_offset, case.newest, len(case.data))
-    file.data = case.data
+    file = log_file(case)
     options = Options(deep=deep, max_batch_bytes=case.max_batch_bytes)
     borders = [0, *sorted({cut for cut in case.cuts if 0 < cut < len(case.data)})]
     stops = [*borders[1:], None]
@@ -71,12 +80,17 @@ def said(found: FileReport) -> Said:
 def expected(case: Case, deep: bool) -> Said:
     """What the oracle says."""
     found = oracle.verify(
-        case.data, deep=deep, base_offset=case.base_offset, newest=case.newest, max_batch_bytes=case.max_batch_bytes, limit=KEPT
+        case.data,
+        deep=deep,
+        base_offset=case.base_offset,
+        newest=case.newest,
+        max_batch_bytes=case.max_batch_bytes,
+        limit=KEPT,
     )
     return sorted((finding.code, finding.severity, finding.position, finding.length) for finding in found)
 
 
-def tiles(walk: Walk) -> Iterator[tuple[str, int, int, Batch | None, bytes]]:
+def tiles(walk: Walk | Walk07) -> Iterator[tuple[str, int, int, Batch | None, bytes]]:
     """Code (empty for a batch), position and length of everything the reader sees, with the batch and its bytes."""
     for item in walk:
         match item:
@@ -106,10 +120,12 @@ def oracle_tiles(case: Case) -> list[tuple[str, int, int]]:
 Values = list[tuple[int, int, bytes | None, bytes | None, tuple[tuple[bytes, bytes | None], ...], int, int, int | None]]
 
 
-def opened(batch: Batch, body: bytes, limit: int) -> Values | str:
+def opened(batch: Batch, body: bytes | memoryview, limit: int) -> Values | str:
     """The records of a batch as kdump gives them, or the code of what is wrong with them."""
     found = open_batch(batch, body, limit)
-    values = [(r.offset, r.timestamp, r.key, r.value, r.headers, r.sequence, r.magic, r.crc) for r in records(batch, found)]
+    values = [
+        (r.offset, r.timestamp, r.key, r.value, r.headers, r.sequence, r.magic, r.crc) for r in records(batch, found)
+    ]
     return found.problem or values
 
 
@@ -127,7 +143,10 @@ def check(case: Case) -> None:
     usual = segment.BUFFER_BYTES
     segment.BUFFER_BYTES = case.window_bytes  # a small one makes every batch cross its border
     try:
-        _check(case)
+        if case.kind is Kind.KAFKA07:
+            _check_07(case)
+        else:
+            _check(case)
     finally:
         segment.BUFFER_BYTES = usual
 
@@ -142,7 +161,13 @@ def _check(case: Case) -> None:
             _same(f"findings of ranges, {deep=}", said(parts), want)
             for name in ("batches", "records", "bytes", "valid_bytes", "counts"):
                 _same(f"{name} of ranges, {deep=}", getattr(parts, name), getattr(whole, name))
-    walk = Walk(BytesSource(case.data), base_offset=case.base_offset, everything=True, max_batch_bytes=case.max_batch_bytes, rows=3)
+    walk = Walk(
+        BytesSource(case.data),
+        base_offset=case.base_offset,
+        everything=True,
+        max_batch_bytes=case.max_batch_bytes,
+        rows=3,
+    )
     seen = []
     position = 0
     for code, at, length, batch, body in tiles(walk):
@@ -150,13 +175,47 @@ def _check(case: Case) -> None:
             raise Difference(f"a hole or an overlap: {at} follows {position}")
         position = at + length
         seen.append((code, at, length))
+        # unlike bytes, without a byte behind the last one
+        exact = memoryview((c_ubyte * len(body)).from_buffer_copy(body)).cast("B")
         if batch is not None and not code:
-            _same(f"records of the batch at {at}", opened(batch, body, case.max_batch_bytes), oracle_opened(case, batch))
+            _same(
+                f"records of the batch at {at}", opened(batch, exact, case.max_batch_bytes), oracle_opened(case, batch)
+            )
         elif batch is not None and batch.size <= case.max_batch_bytes:
-            opened(batch, body, case.max_batch_bytes)  # what --force shows: anything, without an exception
+            opened(batch, exact, case.max_batch_bytes)  # what --force shows: anything, without an exception
     if position != len(case.data):
         raise Difference(f"the tiles end at {position} of {len(case.data)}")
     _same("tiles", seen, oracle_tiles(case))
+
+
+def _check_07(case: Case) -> None:
+    """A log of Kafka 0.7: findings in both depths without an exception, tiles, and the messages of what is sound."""
+    shallow, deep = report(case, False), report(case, True)
+    said(shallow)
+    if missing := {found.code for found in shallow.findings} - {found.code for found in deep.findings}:
+        raise Difference(f"found only without opening: {missing}")
+    walk = walk_of(
+        case.kind,
+        BytesSource(case.data),
+        base_offset=case.base_offset,
+        everything=True,
+        rows=3,
+        max_batch_bytes=case.max_batch_bytes,
+    )
+    position = 0
+    values: list[bytes | None] = []
+    for _, at, length, batch, body in tiles(walk):
+        if at != position:
+            raise Difference(f"a hole or an overlap: {at} follows {position}")
+        position = at + length
+        if batch is not None and batch.size <= case.max_batch_bytes:
+            exact = memoryview((c_ubyte * len(body)).from_buffer_copy(body)).cast("B")
+            values += [record.value for record in records(batch, open_batch(batch, exact, case.max_batch_bytes))]
+    if position != len(case.data):
+        raise Difference(f"the tiles end at {position} of {len(case.data)}")
+    if not deep.findings:
+        entries, _ = oracle.entries07(case.data, case.base_offset or 0)
+        _same("the messages", values, [entry.payload for entry in entries])
 
 
 def _same(what: str, kdump: object, plain: object) -> None:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import random
 import struct
+import zlib
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import build
@@ -17,7 +19,30 @@ import oracle
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 SMALL_BYTES = 3000  # what the oracle reads in a few milliseconds
-INTERESTING = (0, 1, 2, 13, 14, 17, 21, 22, 48, 49, 60, 61, 127, 128, 255, 256, 2**15 - 1, 2**31 - 1, -1, -2, -(2**15), -(2**31))
+INTERESTING = (
+    0,
+    1,
+    2,
+    13,
+    14,
+    17,
+    21,
+    22,
+    48,
+    49,
+    60,
+    61,
+    127,
+    128,
+    255,
+    256,
+    2**15 - 1,
+    2**31 - 1,
+    -1,
+    -2,
+    -(2**15),
+    -(2**31),
+)
 LONGS = (*INTERESTING, 2**31, 2**32, 2**62, 2**63 - 1, 2**63 - 2, -(2**63), -(2**63) + 1)
 
 
@@ -43,15 +68,25 @@ def items(rng: random.Random, base_offset: int, *, headers: bool, gaps: bool, mo
     for _ in range(rng.randrange(1, most + 1)):
         if gaps:
             offset += rng.choice((0, 0, 0, 1, 90))
-        some = [(rng.randbytes(rng.randrange(3)).hex().encode(), text(rng)) for _ in range(rng.choice((0, 0, 1, 2)))] if headers else []
-        found.append(build.record(text(rng), text(rng), headers=some, timestamp=rng.choice((-1, 0, 5, 1000, 2**40)), offset=offset))
+        some = (
+            [(rng.randbytes(rng.randrange(3)).hex().encode(), text(rng)) for _ in range(rng.choice((0, 0, 1, 2)))]
+            if headers
+            else []
+        )
+        found.append(
+            build.record(
+                text(rng), text(rng), headers=some, timestamp=rng.choice((-1, 0, 5, 1000, 2**40)), offset=offset
+            )
+        )
         offset += 1
     return found
 
 
 def _control(rng: random.Random, base_offset: int, epoch: int) -> tuple[bytes, int]:
     if rng.random() < 0.5:
-        return build.marker(rng.choice(("COMMIT", "ABORT")), base_offset=base_offset, epoch=epoch, producer_id=rng.randrange(3)), base_offset
+        return build.marker(
+            rng.choice(("COMMIT", "ABORT")), base_offset=base_offset, epoch=epoch, producer_id=rng.randrange(3)
+        ), base_offset
     some = [
         build.leader_change(1, [1, 2], [1]),
         build.snapshot_header(),
@@ -94,7 +129,14 @@ def _v2(rng: random.Random, base_offset: int, epoch: int, codec: str, compacted:
 def _legacy(rng: random.Random, base_offset: int, magic: int, codec: str, compacted: bool) -> tuple[bytes, int]:
     timestamp_type = "LogAppendTime" if magic == 1 and rng.random() < 0.2 else "CreateTime"
     if codec == "none":
-        data = build.message(magic, text(rng), text(rng), offset=base_offset, timestamp=rng.choice((-1, 0, 2**40)), timestamp_type=timestamp_type)
+        data = build.message(
+            magic,
+            text(rng),
+            text(rng),
+            offset=base_offset,
+            timestamp=rng.choice((-1, 0, 2**40)),
+            timestamp_type=timestamp_type,
+        )
         return data, base_offset
     chosen = items(rng, base_offset, headers=False, gaps=compacted)
     data = build.wrapper(
@@ -109,7 +151,9 @@ def _legacy(rng: random.Random, base_offset: int, magic: int, codec: str, compac
     return data, chosen[-1].offset or 0
 
 
-def built(rng: random.Random, *, magics: Sequence[int] = (0, 1, 2), codecs: Sequence[str] = build.CODECS, most: int = 5) -> tuple[bytes, int]:
+def built(
+    rng: random.Random, *, magics: Sequence[int] = (0, 1, 2), codecs: Sequence[str] = build.CODECS, most: int = 5
+) -> tuple[bytes, int]:
     """A sound segment and its base offset: batches of these magics and codecs, offsets and leader epochs that rise."""
     base = offset = rng.choice((0, 0, 7, 300, 2**31, 2**40))
     compacted = rng.random() < 0.3
@@ -121,7 +165,9 @@ def built(rng: random.Random, *, magics: Sequence[int] = (0, 1, 2), codecs: Sequ
         if magic == 2:
             part, last = _v2(rng, offset, epoch, rng.choice(codecs), compacted)
         else:
-            part, last = _legacy(rng, offset, magic, rng.choice([codec for codec in codecs if codec != "zstd"]), compacted)
+            part, last = _legacy(
+                rng, offset, magic, rng.choice([codec for codec in codecs if codec != "zstd"]), compacted
+            )
         parts.append(part)
         offset = last + 1 + (rng.choice((0, 0, 1, 1000)) if compacted else 0)
     return b"".join(parts), base
@@ -148,7 +194,7 @@ def small_pieces() -> tuple[tuple[bytes, int], ...]:
     for _, data, base in fixtures():
         positions = [item.position for item in oracle.walk(data, base_offset=base)] + [len(data)]
         begin = 0
-        for position, following in zip(positions, positions[1:], strict=False):
+        for position, following in pairwise(positions):
             if following - begin > SMALL_BYTES and position > begin:
                 pieces.append((data[begin:position], base))
                 begin = position
@@ -200,7 +246,17 @@ def _splice(data: bytearray, rng: random.Random) -> None:
     data[at:] = other[begin:]
 
 
-BYTES: tuple[Callable[[bytearray, random.Random], None], ...] = (_flip, _flip, _set, _set, _overwrite, _insert, _delete, _repeat, _splice)
+BYTES: tuple[Callable[[bytearray, random.Random], None], ...] = (
+    _flip,
+    _flip,
+    _set,
+    _set,
+    _overwrite,
+    _insert,
+    _delete,
+    _repeat,
+    _splice,
+)
 
 
 def edited(data: bytes, rng: random.Random) -> bytes:
@@ -230,9 +286,20 @@ def _header(data: bytes, rng: random.Random) -> bytes:
     if not found:
         return data
     batch = rng.choice(found)
-    fields = ((0, ">q"), (8, ">i"), (16, ">b"), (17, ">b"))
+    fields: tuple[tuple[int, str], ...] = ((0, ">q"), (8, ">i"), (16, ">b"), (17, ">b"))
     if batch.magic == 2:
-        fields = (*fields, (12, ">i"), (21, ">h"), (23, ">i"), (27, ">q"), (35, ">q"), (43, ">q"), (51, ">h"), (53, ">i"), (57, ">i"))
+        fields = (
+            *fields,
+            (12, ">i"),
+            (21, ">h"),
+            (23, ">i"),
+            (27, ">q"),
+            (35, ">q"),
+            (43, ">q"),
+            (51, ">h"),
+            (53, ">i"),
+            (57, ">i"),
+        )
     elif batch.magic == 1:
         fields = (*fields, (18, ">q"), (26, ">i"))
     else:
@@ -242,7 +309,7 @@ def _header(data: bytes, rng: random.Random) -> bytes:
     number = rng.choice((now - 1, now + 1, rng.choice(LONGS)))
     out = bytearray(data)
     struct.pack_into(code, out, batch.position + at, oracle.wrap(number, 8 * struct.calcsize(code)))
-    whole = build.total_size(out, batch.position)
+    whole = build.total_size(bytes(out), batch.position)
     if rng.random() < 0.8 and 26 <= whole <= len(out) - batch.position:
         return build.reseal(bytes(out), batch.position)
     return bytes(out)
@@ -323,3 +390,43 @@ def mutated(rng: random.Random) -> tuple[bytes, int]:
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         data = rng.choice(_OPERATIONS)(data, rng)
     return data, base
+
+
+# ------------------------------------------------------------------------------------------------------------ logs of 0.7
+
+
+def _nested(rng: random.Random, depth: int) -> list[build.Nested]:
+    found: list[build.Nested] = []
+    for _ in range(rng.randrange(1, 5)):
+        if depth and rng.random() < 0.35:
+            found.append(_nested(rng, depth - 1))
+        else:
+            found.append(text(rng) or b"")
+    return found
+
+
+def _resealed_07(data: bytes) -> bytes:
+    """Every entry that the sizes lead to, with the checksum of its payload."""
+    out = bytearray(data)
+    position = 0
+    while len(data) - position >= 10:
+        (size,) = struct.unpack_from(">i", data, position)
+        header = 6 if data[position + 4] == 1 else 5
+        if size < header or size > len(data) - position - 4:
+            break
+        struct.pack_into(">I", out, position + header, zlib.crc32(data[position + 4 + header : position + 4 + size]))
+        position += 4 + size
+    return bytes(out)
+
+
+def mutated_07(rng: random.Random) -> bytes:
+    """A log of Kafka 0.7 that something happened to; now and then nothing."""
+    data = b"".join(
+        build.kafka07(_nested(rng, 3), magic=rng.choice((0, 1, 1)), codec=rng.choice(("gzip", "snappy")))
+        for _ in range(rng.randrange(1, 4))
+    )
+    for _ in range(rng.choice((0, 1, 1, 1, 2, 3))):
+        data = edited(data, rng)
+        if rng.random() < 0.5:
+            data = _resealed_07(data)
+    return data

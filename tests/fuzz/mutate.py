@@ -1,8 +1,8 @@
 """Mutated segments, one after another, until they are enough: `python tests/fuzz/mutate.py --count 3000 --seed 1`.
 
-Each case is made from the seed and its number alone. The compiled kernel and the reader have to say what the plain decoder says, without an
-exception, within a time limit, and within a memory limit. The last line sums up; the status is 1 when a case failed. `--only N` runs case N again and
-`--save DIRECTORY` writes the bytes of what failed.
+Each case is made from the seed and its number alone. The compiled kernel and the reader have to say what the plain decoder
+says, and a dump has to be lines that can be read, without an exception, within a time limit and within a memory limit. The last
+line sums up; the status is 1 when a case failed. `--only N` runs case N again, `--save DIRECTORY` writes the bytes of what failed.
 """
 
 from __future__ import annotations
@@ -24,15 +24,22 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fuzz import corpus
 from fuzz.check import LIMIT_BYTES, Case, Difference, check
+from fuzz.shown import EVERYTHING, check_shown
+from kdump.format.naming import Kind
 
 HANG_S = 60
 MEMORY_BYTES = 512 << 20  # above what a worker has when it starts
 FAILURES_SHOWN = 20
+FORMATS = tuple(EVERYTHING)
 
 
 def case(seed: int, number: int) -> Case:
     """The case of that number."""
     rng = random.Random(f"{seed}:{number}")
+    if number % 10 == 9:
+        data = corpus.mutated_07(rng)
+        limit, window = rng.choice((LIMIT_BYTES, LIMIT_BYTES, 60)), rng.choice((512 << 10, 1, max(1, len(data))))
+        return Case(data, rng.choice((0, 0, 5000)), rng.random() < 0.8, limit, (), window, Kind.KAFKA07)
     data, base = corpus.mutated(rng)
     known = rng.choice((base, base, None, 0, base + 1))
     limit = rng.choice((LIMIT_BYTES, LIMIT_BYTES, LIMIT_BYTES, 100, 300))
@@ -45,7 +52,9 @@ def case(seed: int, number: int) -> Case:
 def failure(seed: int, number: int) -> str | None:
     """What is wrong with a case; None when nothing is."""
     try:
-        check(case(seed, number))
+        made = case(seed, number)
+        check(made)
+        check_shown(made, FORMATS[number // 10 % len(FORMATS)])
     except Difference as error:
         return f"case {number}: {error}"
     except MemoryError:
@@ -62,20 +71,29 @@ def bounded_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
-def _worker(seed: int, numbers: range, deadline: float, memory: bool, at: Synchronized[int], done: Synchronized[int], failures: Any) -> None:
+def _worker(
+    seed: int,
+    numbers: range,
+    deadline: float,
+    memory: bool,
+    at: Synchronized[int],
+    done: Synchronized[int],
+    failures: Any,
+) -> None:
     corpus.small_pieces()
     if memory:
         bounded_memory()
-    for number in numbers:
+    for turn, number in enumerate(numbers):
         if time.monotonic() > deadline:
             break
         at.value = number
-        faulthandler.dump_traceback_later(HANG_S, exit=True)
+        if turn % 20 == 0:  # each call starts a thread
+            faulthandler.dump_traceback_later(HANG_S, exit=True)
         problem = failure(seed, number)
-        faulthandler.cancel_dump_traceback_later()
         done.value += 1
         if problem is not None:
             failures.put(problem)
+    faulthandler.cancel_dump_traceback_later()
     at.value = -1
 
 
@@ -89,7 +107,9 @@ def run(seed: int, first: int, count: int, jobs: int, seconds: float, memory: bo
     for job in range(jobs):
         at, done = context.Value("q", -1), context.Value("q", 0)
         numbers = range(first + job, first + count, jobs)
-        process = context.Process(target=_worker, args=(seed, numbers, deadline, memory, at, done, failures), daemon=True)
+        process = context.Process(
+            target=_worker, args=(seed, numbers, deadline, memory, at, done, failures), daemon=True
+        )
         process.start()
         workers.append((process, at, done))
     found: list[str] = []
@@ -100,7 +120,9 @@ def run(seed: int, first: int, count: int, jobs: int, seconds: float, memory: bo
     for process, at, _ in workers:
         process.join()
         if at.value >= 0:
-            found.append(f"case {at.value}: the process ended with {process.exitcode} (a signal when negative, 1 after {HANG_S} s)")
+            found.append(
+                f"case {at.value}: the process ended with {process.exitcode} (a signal when negative, 1 after {HANG_S} s in about 20 cases)"
+            )
     return sum(done.value for _, _, done in workers), found
 
 
@@ -132,7 +154,9 @@ def main() -> int:
         print(problem)
         if given.save:
             _save(given.save, given.seed, int(problem.split(":")[0].split()[1]))
-    print(f"mutate: seed {given.seed}, {ran} cases from {given.first}, {len(found)} failed, {time.monotonic() - started:.0f} s")
+    print(
+        f"mutate: seed {given.seed}, {ran} cases from {given.first}, {len(found)} failed, {time.monotonic() - started:.0f} s"
+    )
     return 1 if found or not ran else 0
 
 

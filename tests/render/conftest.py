@@ -8,6 +8,7 @@ from typing import Any, cast
 from unittest import mock
 
 import pytest
+from plain_lines import opened
 
 from kdump.findings import CATALOGUE, Entry, Severity, found
 from kdump.format.batch import NULL, Batch
@@ -99,21 +100,25 @@ def play(to: Renderer) -> None:
         "orders",
         3,
         plain,
-        [
-            make_record(0, b"key", 'va"l\\ue\n\x1b[0m\u202e\x7f\u0085'.encode(), headers=headers),
-            make_record(1, None, b"", timestamp=-1),
-        ],
+        opened(
+            [
+                make_record(0, b"key", 'va"l\\ue\n\x1b[0m\u202e\x7f\u0085'.encode(), headers=headers),
+                make_record(1, None, b"", timestamp=-1),
+            ]
+        ),
     )
-    to.record(PATH, "orders", 3, plain, make_record(2, b"\xc3(\xed\xa0\x80", None, timestamp=-62_135_596_800_001))
+    to.records(
+        PATH, "orders", 3, plain, opened([make_record(2, b"\xc3(\xed\xa0\x80", None, timestamp=-62_135_596_800_001)])
+    )
     producer = {"producer_id": 7, "producer_epoch": 1, "base_sequence": 2**31 - 1, "attributes": 0x54}
     stamped = make_batch(position=100, base_offset=5, last_offset=9, count=1, **producer)
     to.batch(PATH, stamped)
-    to.records(PATH, "orders", 3, stamped, [make_record(5, b"5", b"five", sequence=2**31 - 1)])
+    to.records(PATH, "orders", 3, stamped, opened([make_record(5, b"5", b"five")]))
     marker = make_batch(
         position=200, size=78, base_offset=10, last_offset=10, count=1, producer_id=7, producer_epoch=1, attributes=0x30
     )
     to.batch(PATH, marker)
-    to.records(PATH, "orders", 3, marker, [make_record(10, COMMIT_KEY, b"\x00\x00\x00\x00\x00\x05")])
+    to.records(PATH, "orders", 3, marker, opened([make_record(10, COMMIT_KEY, b"\x00\x00\x00\x00\x00\x05")]))
     control = make_batch(position=278, size=200, base_offset=11, last_offset=15, count=5, attributes=0x20)
     to.batch(PATH, control)
     to.records(
@@ -121,13 +126,15 @@ def play(to: Renderer) -> None:
         "orders",
         3,
         control,
-        [
-            make_record(11, b"\x00\x00\x00\x02", LEADER_CHANGE),
-            make_record(12, COMMIT_KEY, b""),
-            make_record(13, b"\x00\x00\x00\x03", b"\x00"),
-            make_record(14, b"\x00\x00\x00\x2a", b"later"),
-            make_record(15, None, None),
-        ],
+        opened(
+            [
+                make_record(11, b"\x00\x00\x00\x02", LEADER_CHANGE),
+                make_record(12, COMMIT_KEY, b""),
+                make_record(13, b"\x00\x00\x00\x03", b"\x00"),
+                make_record(14, b"\x00\x00\x00\x2a", b"later"),
+                make_record(15, None, None),
+            ]
+        ),
     )
     to.batch(
         PATH, make_batch(position=478, base_offset=16, last_offset=16, computed_crc=1, attributes=0x0F), "batch/crc"
@@ -150,7 +157,7 @@ def play(to: Renderer) -> None:
         None,
         None,
         wrapper,
-        [make_record(11, None, b"one", **inner), make_record(12, b"k", b"two", **(inner | {"crc_ok": False}))],
+        opened([make_record(11, None, b"one", **inner), make_record(12, b"k", b"two", **(inner | {"crc_ok": False}))]),
     )
     oldest = make_wrapper(
         position=100,
@@ -164,7 +171,7 @@ def play(to: Renderer) -> None:
     )
     to.batch(HOSTILE_PATH, oldest)
     old = make_record(13, None, b"old", timestamp=-1, magic=0, crc=5, crc_ok=True)
-    to.records(HOSTILE_PATH, None, None, oldest, [old])
+    to.records(HOSTILE_PATH, None, None, oldest, opened([old]))
     to.gap(HOSTILE_PATH, make(Unsearched, position=200, length=1000))
     to.end(HOSTILE_PATH, 1200)
 
@@ -188,8 +195,13 @@ def play(to: Renderer) -> None:
         {
             "command": "verify",
             "files": 2,
+            "segments": 2,
+            "batches": 1,
             "records": None,
-            "findings": {"error": 3, "by_code": {"batch/crc": 2}},
+            "bytes": 867,
+            "valid_bytes": 850,
+            "findings": {"by_severity": {"error": 3, "warning": 1, "info": 0}, "by_code": {"batch/crc": 2}},
+            "findings_dropped": 0,
             "interrupted": False,
             "exit_status": 1,
             "seconds": 0.25,

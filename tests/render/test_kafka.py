@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_lines import opened
 
 from kdump.dump import Options as DumpOptions
 from kdump.dump import dump
@@ -28,7 +29,6 @@ from kdump.render.kafka import (
     head_lines,
     header_batch,
     java_text,
-    record_lines,
 )
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -316,7 +316,11 @@ def test_utf8_as_java_reads_it(text: str) -> None:
 
 
 def lines_of(batch: Batch, record: Record, *, metadata: bool, contents: bool) -> str:
-    return record_lines(batch, [record], metadata=metadata, contents=contents, text=java_text)
+    stream = io.BytesIO()
+    look = Options(deep_iteration=True, print_data_log=contents, skip_record_metadata=not metadata)
+    with renderer("kafka", stream, look) as to:
+        to.records("p", None, None, batch, opened([record]))
+    return stream.getvalue().decode()
 
 
 @pytest.mark.parametrize(
@@ -468,7 +472,9 @@ def test_on_a_terminal_nothing_is_obeyed(batch_of: Callable[..., Batch], record_
     to = renderer("kafka", stream, Options(print_data_log=True))
     to.begin("/l/\x1b[2J/0.log")
     to.batch("p", batch_of())
-    to.record("p", None, None, batch_of(), record_of(0, b"\x1b]0;x\x07", b"a\nb", headers=((b"\x9b", None),)))
+    to.records(
+        "p", None, None, batch_of(), opened([record_of(0, b"\x1b]0;x\x07", b"a\nb", headers=((b"\x9b", None),))])
+    )
     text = stream.getvalue().decode()
     assert all(line.isprintable() for line in text.split("\n"))
     assert "Dumping /l/\\x1b[2J/0.log\nLog starting offset: 0\n" in text

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from plain_lines import opened
 
 from kdump.format.batch import Batch
 from kdump.format.record import Record
@@ -76,7 +77,9 @@ def test_nothing_is_lost_or_torn(name: str, batch_of: Callable[..., Batch], reco
         for position in range(0, 4000, 100):
             batch = batch_of(position=position)
             to.batch("p", batch)
-            to.records("p", "t", 0, batch, (record_of(i, b"k%d-%d." % (position, i), b"v" * 50) for i in range(60)))
+            to.records(
+                "p", "t", 0, batch, opened(record_of(i, b"k%d-%d." % (position, i), b"v" * 50) for i in range(60))
+            )
     text = stream.getvalue().decode()
     for position in range(0, 4000, 100):
         assert all(f"k{position}-{i}." in text for i in range(60))

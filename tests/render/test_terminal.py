@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_lines import opened
 
 from kdump.findings import Severity, found
 from kdump.format.batch import Batch
@@ -62,7 +63,7 @@ def test_a_long_table_comes_in_pieces(batch_of: Callable[..., Batch]) -> None:
 def test_a_long_tree_comes_in_pieces(batch_of: Callable[..., Batch], record_of: Callable[..., Record]) -> None:
     def fill(to: Renderer) -> None:
         to.batch("p", batch_of())
-        to.records("p", None, None, batch_of(), (record_of(i, None, b"value-%d;" % i) for i in range(1001)))
+        to.records("p", None, None, batch_of(), opened(record_of(i, None, b"value-%d;" % i) for i in range(1001)))
 
     text = rendered(fill)
     assert text.count("position 0 ") == 1
@@ -72,7 +73,7 @@ def test_a_long_tree_comes_in_pieces(batch_of: Callable[..., Batch], record_of: 
 def test_a_batch_without_records_is_a_tree_without_branches(batch_of: Callable[..., Batch]) -> None:
     def fill(to: Renderer) -> None:
         to.batch("p", batch_of())
-        to.records("p", None, None, batch_of(), ())
+        to.records("p", None, None, batch_of(), opened(()))
 
     assert rendered(fill).splitlines()[0].startswith("position 0 size 100 offsets 0..1")
 
@@ -83,7 +84,7 @@ def test_a_value_is_cut_to_a_line(
 ) -> None:
     def fill(to: Renderer) -> None:
         to.batch("p", batch_of())
-        to.record("p", None, None, batch_of(), record_of(0, b"k", value))
+        to.records("p", None, None, batch_of(), opened([record_of(0, b"k", value)]))
 
     lines = rendered(fill, width=80).splitlines()
     branch = [line for line in lines if line.startswith("└")]
@@ -99,10 +100,9 @@ def test_nothing_hostile_gets_through(data: bytes, path: str) -> None:
     def fill(to: Renderer) -> None:
         to.begin(path)
         to.batch(path, batch)
-        to.record(path, path, 0, batch, record)
+        to.records(path, path, 0, batch, opened([record]))
         to.entry(path, path, {path: data, "b": path})
         to.finding(found("batch/crc", path, 0, 1, computed=1, stored=2))
-        to.summary({"path": path, "data": data})
 
     assert all(line.isprintable() for line in rendered(fill).split("\n"))
 
@@ -113,7 +113,7 @@ def test_markup_and_emoji_codes_stay_as_they_are(
     def fill(to: Renderer) -> None:
         to.begin("[bold]x[/bold]")
         to.batch("p", batch_of())
-        to.record("p", None, None, batch_of(), record_of(0, b"[red]k[/]", b":smile:"))
+        to.records("p", None, None, batch_of(), opened([record_of(0, b"[red]k[/]", b":smile:")]))
 
     text = rendered(fill)
     assert "[bold]x[/bold]" in text

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_lines import opened
 
 from kdump.format.batch import Batch
 from kdump.format.record import Record
-from kdump.render import BYTES_MODES, Options
+from kdump.render import BYTES_MODES, Options, renderer
 from kdump.render.base import bytes_text, iso_time, path_text, printable
-from kdump.render.text import record_lines, words
+from kdump.render.text import words
 
 
 @given(data=st.binary() | st.text().map(str.encode), mode=st.sampled_from(BYTES_MODES))
@@ -110,7 +112,10 @@ def test_findings_are_greppable(show: Callable[..., bytes]) -> None:
 
 def test_times_of_records_around_a_second(batch_of: Callable[..., Batch], record_of: Callable[..., Record]) -> None:
     stamps = [-1000, -1, -2, 999, 1000, 0, -1]
-    lines = record_lines(batch_of(), [record_of(0, None, None, timestamp=stamp) for stamp in stamps]).splitlines()
+    stream = io.BytesIO()
+    with renderer("text", stream) as to:
+        to.records("p", None, None, batch_of(), opened(record_of(0, None, None, timestamp=stamp) for stamp in stamps))
+    lines = stream.getvalue().decode().splitlines()
     assert [line.partition("time=")[2].split(" ")[0] for line in lines] == [iso_time(stamp) for stamp in stamps]
 
 

@@ -1,0 +1,167 @@
+"""The three indexes that lie beside the log file of a segment; integers are big-endian.
+
+Offset index, `.index` (Kafka's OffsetIndex):
+
+    ===== ==== ==== =====================  ================================================================
+    at    size type field                  note
+    ===== ==== ==== =====================  ================================================================
+    0     4    i32  relativeOffset         offset - base offset of the segment; 0 or more, strictly increasing
+    4     4    i32  position               where a batch begins in the log file, strictly increasing
+    ===== ==== ==== =====================  ================================================================
+
+The offset is the first of the batch at the position up to Kafka 1.1, since 2.0 the last one of it, or of everything that
+was appended with it. The first batch of a segment has no entry.
+
+Time index, `.timeindex` (TimeIndex, KIP-33, since 0.10.1):
+
+    ===== ==== ==== =====================  ================================================================
+    0     8    i64  timestamp              largest one of all batches up to that of the offset, strictly increasing
+    8     4    i32  relativeOffset         of a record in the batch that has it
+    ===== ==== ==== =====================  ================================================================
+
+Transaction index, `.txnindex` (AbortedTxn, TransactionIndex, KIP-98, since 0.11), one entry for each ABORT marker in the
+segment that ends a transaction with data:
+
+    ===== ==== ==== =====================  ================================================================
+    0     2    i16  version                0; Kafka reads the first byte alone, as an i8, and refuses one above 0
+    2     8    i64  producerId
+    10    8    i64  firstOffset            of the transaction in this partition, perhaps in an earlier segment
+    18    8    i64  lastOffset             of the marker; strictly increasing
+    26    8    i64  lastStableOffset       when the transaction was completed
+    ===== ==== ==== =====================  ================================================================
+
+A broker takes the room for the first two in advance (10 MiB by default), fills it with zeros and cuts what is left when
+the segment is closed. After a crash the zeros are still there, and Kafka takes them for entries. Here they are padding:
+
+* The entries end with the last slot that holds a byte other than zero. A slot of zeros before it is an entry.
+* A file of one slot of zeros is an entry, since nothing was taken in advance; in a time index it says that the batch at the
+  base offset has timestamp 0.
+* Bytes at the end that fill no slot are a remainder. The transaction index has no padding.
+"""
+
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
+
+OFFSET_ENTRY: Final = struct.Struct(">ii")
+TIME_ENTRY: Final = struct.Struct(">qi")
+TRANSACTION_ENTRY: Final = struct.Struct(">bBqqqq")
+
+HIGHEST_RELATIVE_OFFSET: Final = (1 << 31) - 1
+BLOCK_BYTES: Final = 1 << 16
+
+Read = Callable[[int, int], bytes]
+"""`read(position, size)` gives bytes of a file, fewer only at its end."""
+
+
+class OffsetIndexEntry(NamedTuple):
+    """An entry of an offset index; the offset is absolute."""
+
+    offset: int
+    position: int
+
+
+class TimeIndexEntry(NamedTuple):
+    """An entry of a time index; the timestamp is in milliseconds, the offset absolute."""
+
+    timestamp: int
+    offset: int
+
+
+class AbortedTransaction(NamedTuple):
+    """An entry of a transaction index. `version` is what Kafka reads for it, `unread` the byte behind, which it does not read."""
+
+    version: int
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+    unread: int = 0
+
+    @property
+    def refused(self) -> bool:
+        """Whether Kafka refuses to read the index, because of the version."""
+        return self.version > 0
+
+
+class Extent(NamedTuple):
+    """The parts of an index file, in bytes: entries, behind them padding, behind that less than an entry."""
+
+    entries: int
+    padding: int
+    remainder: int
+
+
+def measure(read: Read, size: int, entry_size: int) -> Extent:
+    """Where the entries of an offset or time index of `size` bytes end; reads from the end to the last byte that is not zero."""
+    slots = size - size % entry_size
+    end = slots
+    while end > 0:
+        start = max(0, end - BLOCK_BYTES)
+        held = len(read(start, end - start).rstrip(b"\0"))
+        if held:
+            end = start + held
+            break
+        end = start
+    entries = slots if slots == entry_size else -(-end // entry_size) * entry_size
+    return Extent(entries, slots - entries, size - slots)
+
+
+def blocks(read: Read, stop: int, entry_size: int) -> Iterator[bytes]:
+    """The slots of an index up to the byte `stop` in pieces of at most 64 KiB; ends early when the file does."""
+    step = BLOCK_BYTES - BLOCK_BYTES % entry_size
+    for start in range(0, stop, step):
+        size = min(step, stop - start)
+        data = read(start, size - size % entry_size)
+        yield data[: len(data) - len(data) % entry_size]
+
+
+def offset_entries(slots: bytes, base_offset: int) -> Iterator[OffsetIndexEntry]:
+    """The entries of an offset index; `slots` is a multiple of 8 bytes. Any bytes are entries: negative offsets and positions come out as such."""
+    for relative, position in OFFSET_ENTRY.iter_unpack(slots):
+        yield OffsetIndexEntry(base_offset + relative, position)
+
+
+def time_entries(slots: bytes, base_offset: int) -> Iterator[TimeIndexEntry]:
+    """The entries of a time index; `slots` is a multiple of 12 bytes. Any bytes are entries."""
+    for timestamp, relative in TIME_ENTRY.iter_unpack(slots):
+        yield TimeIndexEntry(timestamp, base_offset + relative)
+
+
+def aborted_transactions(slots: bytes) -> Iterator[AbortedTransaction]:
+    """The entries of a transaction index; `slots` is a multiple of 34 bytes. Any bytes are entries, also of versions that Kafka refuses."""
+    for version, unread, producer_id, first_offset, last_offset, stable_offset in TRANSACTION_ENTRY.iter_unpack(slots):
+        yield AbortedTransaction(version, producer_id, first_offset, last_offset, stable_offset, unread)
+
+
+def build_offset_index(entries: Iterable[OffsetIndexEntry], base_offset: int) -> bytes:
+    """An offset index without padding. Raises ValueError for what does not fit: an offset below the base or 2^31 above it, a position of more than 31 bits."""
+    return b"".join(
+        OFFSET_ENTRY.pack(_relative(offset, base_offset), _position(position)) for offset, position in entries
+    )
+
+
+def build_time_index(entries: Iterable[TimeIndexEntry], base_offset: int) -> bytes:
+    """A time index without padding. Raises ValueError for an offset below the base or 2^31 above it."""
+    return b"".join(TIME_ENTRY.pack(timestamp, _relative(offset, base_offset)) for timestamp, offset in entries)
+
+
+def build_transaction_index(entries: Iterable[AbortedTransaction]) -> bytes:
+    """A transaction index."""
+    return b"".join(
+        TRANSACTION_ENTRY.pack(entry.version, entry.unread, *entry[1:5])  # the two bytes of the version, then the rest
+        for entry in entries
+    )
+
+
+def _relative(offset: int, base_offset: int) -> int:
+    relative = offset - base_offset
+    if not 0 <= relative <= HIGHEST_RELATIVE_OFFSET:
+        raise ValueError(f"offset {offset} does not fit into the index of a segment with base offset {base_offset}")
+    return relative
+
+
+def _position(position: int) -> int:
+    if not 0 <= position <= HIGHEST_RELATIVE_OFFSET:
+        raise ValueError(f"position {position} does not fit into an index")
+    return position

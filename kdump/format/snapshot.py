@@ -1,0 +1,197 @@
+"""The producer snapshot, `.snapshot`: what a broker remembers of the producers of a partition (ProducerStateManager,
+`ProducerSnapshot.json`, KIP-98). The number in its name is an exclusive end: batches below it are accounted for.
+
+    ===== ==== ==== =====================  ================================================================
+    at    size type field                  note
+    ===== ==== ==== =====================  ================================================================
+    0     2    i16  version                1
+    2     4    u32  crc                    CRC-32C of byte 6 to the end of the file
+    6     4    i32  count                  of entries
+    10    46   …    entries                46 * count bytes
+    ===== ==== ==== =====================  ================================================================
+
+Entry:
+
+    ===== ==== ==== =====================  ================================================================
+    0     8    i64  producerId
+    8     2    i16  epoch
+    10    4    i32  lastSequence           of the last batch; -1 without one
+    14    8    i64  lastOffset             of the last batch; below 0: none is known
+    22    4    i32  offsetDelta            last offset - first offset of that batch
+    26    8    i64  timestamp              of the last batch or marker, in milliseconds
+    34    4    i32  coordinatorEpoch       of the last marker; -1 before any
+    38    8    i64  currentTxnFirstOffset  of the open transaction; below 0: none is open
+    ===== ==== ==== =====================  ================================================================
+
+A broker writes it over a file of the same name without cutting that one. What the longer one had behind the new end stays
+there, and the checksum, which counts to the end of the file, is wrong although every entry is right: a stale tail.
+
+The entries come in the order of a `java.util.HashMap`: by bucket, inside a bucket in the order of insertion. The bucket is
+`h ^ h >>> 16` of `h = (int) (producerId ^ producerId >>> 32)`, masked by the size of the table, which is 16 and doubles
+when the entries pass 3/4 of it, or when a ninth would join a bucket of a table below 64. (Releases 0.11 and 1.1 kept them in
+a map of Scala, in another order. No reader cares.)
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+VERSION: Final = 1
+HEADER_SIZE: Final = 10
+ENTRY_SIZE: Final = 46
+CRC_FROM: Final = 6
+
+_HEADER = struct.Struct(">hIi")
+_COUNT = struct.Struct(">i")
+_VERSION_AND_CRC = struct.Struct(">hI")
+_ENTRY = struct.Struct(">qhiqiqiq")
+
+_SEQUENCES = 1 << 31
+
+
+class SnapshotError(ValueError):
+    """Kafka's reader refuses the snapshot; the message says why."""
+
+
+class ProducerEntry(NamedTuple):
+    """What is remembered of one producer."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+    coordinator_epoch: int
+    current_txn_first_offset: int
+
+    @property
+    def first_sequence(self) -> int:
+        """Of the last batch; modulo 2^31, as DefaultRecordBatch.decrementSequence."""
+        return (self.last_sequence - self.offset_delta) % _SEQUENCES if self.has_batch else -1
+
+    @property
+    def has_batch(self) -> bool:
+        return self.last_offset >= 0
+
+    @property
+    def has_transaction(self) -> bool:
+        return self.current_txn_first_offset >= 0
+
+
+class Snapshot(NamedTuple):
+    """A snapshot as it stands in a file, right or wrong; `computed_crc` is over everything from byte 6 on."""
+
+    version: int
+    crc: int
+    computed_crc: int
+    count: int  # type: ignore[assignment]  # Kafka's word, also the name of a method of tuple
+    data: bytes
+
+    @property
+    def crc_ok(self) -> bool:
+        return self.crc == self.computed_crc
+
+    @property
+    def whole_entries(self) -> int:
+        """How many of the entries that the header counts are there with all their bytes."""
+        return max(0, min(self.count, (len(self.data) - HEADER_SIZE) // ENTRY_SIZE))
+
+    @property
+    def end(self) -> int:
+        """Where the entries that are there end."""
+        return HEADER_SIZE + ENTRY_SIZE * self.whole_entries
+
+    @property
+    def stale_tail(self) -> int:
+        """Bytes behind the entries, when the checksum is right without them and wrong with them; else 0."""
+        if self.crc_ok or self.count != self.whole_entries or self.end == len(self.data):
+            return 0
+        return len(self.data) - self.end if crc32c(memoryview(self.data)[CRC_FROM : self.end]) == self.crc else 0
+
+    @property
+    def problem(self) -> str | None:
+        """Why Kafka's reader refuses the snapshot; None when it takes it."""
+        if self.version != VERSION:
+            return f"version {self.version}, expected {VERSION}"
+        if self.count < 0:
+            return f"a count of {self.count} entries"
+        if self.count > self.whole_entries:
+            return f"a count of {self.count} entries, but {len(self.data)} bytes hold {self.whole_entries}"
+        if not self.crc_ok:
+            stale = self.stale_tail
+            why = f"{stale} bytes of an older snapshot lie behind its end" if stale else "the checksum is wrong"
+            return f"{why}: stored {self.crc:#010x}, computed {self.computed_crc:#010x}"
+        return None
+
+    def entries(self) -> Iterator[ProducerEntry]:
+        """The entries that are there, in the order of the file, whether the snapshot is right or not."""
+        for fields in _ENTRY.iter_unpack(memoryview(self.data)[HEADER_SIZE : self.end]):
+            yield ProducerEntry._make(fields)
+
+
+def look(data: bytes) -> Snapshot:
+    """Take a snapshot apart without judging it. Raises SnapshotError when there is no whole header."""
+    if len(data) < HEADER_SIZE:
+        raise SnapshotError(f"{len(data)} bytes, too few for the header of a snapshot ({HEADER_SIZE})")
+    version, crc, count = _HEADER.unpack_from(data)
+    return Snapshot(version, crc, crc32c(memoryview(data)[CRC_FROM:]), count, data)
+
+
+def parse(data: bytes) -> list[ProducerEntry]:
+    """The entries in the order of the file. Raises SnapshotError for what Kafka's reader refuses.
+
+    Bytes behind the entries that the checksum covers are ignored, as there.
+    """
+    snapshot = look(data)
+    if snapshot.problem is not None:
+        raise SnapshotError(snapshot.problem)
+    return list(snapshot.entries())
+
+
+def build(entries: Iterable[ProducerEntry]) -> bytes:
+    """The snapshot of producers that became known in this order; of two entries of one producer the later one counts.
+
+    The bytes are those that a broker writes whose map was filled with these producers and never held others. (In a table of
+    64 or more Java makes a tree of a bucket with nine; here it keeps the order of insertion.)
+    """
+    known: dict[int, ProducerEntry] = {}
+    for entry in entries:
+        known[entry.producer_id] = entry
+    body = _COUNT.pack(len(known)) + b"".join([_ENTRY.pack(*known[producer]) for producer in hash_order(known)])
+    return _VERSION_AND_CRC.pack(VERSION, crc32c(body)) + body
+
+
+def hash_order(producers: Iterable[int]) -> list[int]:
+    """Different producer ids, given in the order of insertion, in the order of a `java.util.HashMap`."""
+    hashed = [(_hash(producer), producer) for producer in producers]
+    mask = _table_size([spread for spread, _ in hashed]) - 1
+    # Doubling the table keeps the order inside a bucket, so one stable sort does for all of its growth.
+    return [producer for _, producer in sorted(hashed, key=lambda item: item[0] & mask)]
+
+
+def _hash(producer: int) -> int:
+    folded = (producer ^ producer >> 32) & 0xFFFF_FFFF
+    return folded ^ folded >> 16
+
+
+_TREES_FROM = 64
+_LONGEST_CHAIN = 8
+
+
+def _table_size(hashes: list[int]) -> int:
+    size = 16
+    for held, spread in enumerate(islice(hashes, _TREES_FROM)):
+        if size >= _TREES_FROM:
+            break
+        chain = sum((spread ^ other) & size - 1 == 0 for other in hashes[:held])
+        if chain >= _LONGEST_CHAIN:
+            size *= 2
+        if held + 1 > size * 3 // 4:
+            size *= 2
+    while len(hashes) > size * 3 // 4:
+        size *= 2
+    return size

@@ -1,0 +1,728 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The lines of the records of one batch, one method a format; kdump.render says what stands in them and why.
+
+A field is copied in runs of bytes that stand for themselves; what lies between is looked up (ASCII) or decoded (the rest). Inner functions work on
+(pointer, end), make room before they write, and never raise. Python is called for what bytes alone do not tell: the text of a field that is no UTF-8 in the
+modes that want text, what a control record says, and once for each 256 code points which of them are printable.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize, PyBytes_Size
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, strlen
+
+from kdump.kernel.records import HEADER_COLUMNS, RECORD_COLUMNS
+
+cdef extern from "lines.h" nogil:
+    uint32_t kd_odd(const uint8_t *p)
+    int kd_lowest(uint32_t mask)
+    int kd_digits(uint64_t number)
+    uint64_t kd_word(const uint8_t *p)
+
+PIECE_BYTES = 1 << 20
+"""Lines are handed out when they are so many bytes, so that a batch of any size needs no more than that and its longest line."""
+cdef enum:
+    WIDTH = 14
+    HEADER_WIDTH = 4
+    PIECE = 1 << 20
+    STRETCH = 1 << 16   # bytes of a field that room is made for at once
+    KEPT = 8 << 20      # room that is kept for the next batch
+    SLACK = 512         # room that is there after everything that makes room, for what is short: names, numbers, times
+    # columns of a row
+    OFFSET = 2
+    TIMESTAMP = 3
+    KEY_AT = 4
+    KEY_SIZE = 5
+    VALUE_AT = 6
+    VALUE_SIZE = 7
+    HEADER_AT = 8
+    HEADER_COUNT = 9
+    MAGIC = 10
+    CRC = 11
+    COMPUTED_CRC = 12
+assert len(RECORD_COLUMNS) == WIDTH and len(HEADER_COLUMNS) == HEADER_WIDTH
+assert RECORD_COLUMNS[OFFSET:COMPUTED_CRC + 1] == (
+    "offset", "timestamp", "key_at", "key_size", "value_at", "value_size", "header_at", "header_count", "magic", "crc", "computed_crc")
+
+STYLES = ("text", "json", "printable", "raw")
+MODES = ("auto", "base64", "hex", "utf8")
+cdef enum:
+    TEXT = 0
+    JSON
+    PRINTABLE
+    RAW
+cdef enum:
+    AUTO = 0
+    BASE64
+    HEX
+    UTF8
+# How the writing of a field ended.
+cdef enum:
+    DONE = 0
+    MALFORMED
+    PAGE        # nothing is known about the code point's page yet
+    NO_MEMORY
+
+
+# ---- what a character becomes
+
+cdef int64_t FIRST_SECOND = <int64_t> -62135596800LL  # 0001-01-01
+cdef int64_t STOP_SECOND = <int64_t> 253402300800LL   # 10000-01-01
+
+cdef struct Escape:
+    uint8_t text[7]
+    uint8_t size
+
+cdef Escape ESCAPES[3][128]     # by style; a byte that stands for itself is one of size 1
+cdef uint8_t PRINTABLES[0x1100][32]  # a bit a code point: what str.isprintable says
+cdef bint PAGES[0x1100]         # whether it was asked about these 256
+cdef const uint8_t *DIGITS = b"0123456789abcdef"
+cdef const uint8_t *LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+cdef uint8_t PAIRS[200]
+
+
+def _escape_of(int style, str char):
+    if style != PRINTABLE and char in '"\\':
+        return "\\" + char
+    if char.isprintable() and char != "\x7f":
+        return char
+    if char in "\n\r\t":
+        return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}[char]
+    if style == JSON:
+        return {"\b": "\\b", "\f": "\\f"}.get(char) or f"\\u{ord(char):04x}"
+    return f"\\x{ord(char):02x}"
+
+
+def _fill():
+    cdef int style, point, i
+    cdef bytes text
+    for style in range(3):
+        for point in range(128):
+            text = _escape_of(style, chr(point)).encode()
+            ESCAPES[style][point].size = len(text)
+            for i in range(len(text)):
+                ESCAPES[style][point].text[i] = text[i]
+    for i in range(100):
+        PAIRS[2 * i] = 48 + i // 10
+        PAIRS[2 * i + 1] = 48 + i % 10
+
+
+_fill()
+
+
+cdef int learn(uint32_t page) except -1:
+    cdef uint32_t i
+    for i in range(256):
+        if chr(page << 8 | i).isprintable():
+            PRINTABLES[page][i >> 3] |= 1 << (i & 7)
+    PAGES[page] = True
+    return 0
+
+
+# The character at p: how many bytes it has, 0 when they are malformed (RFC 3629: no surrogates, shortest form).
+cdef inline Py_ssize_t decoded(const uint8_t *p, const uint8_t *end, uint32_t *point) noexcept nogil:
+    cdef uint32_t first = p[0]
+    if first < 0xe0:
+        if first < 0xc2 or end - p < 2 or p[1] & 0xc0 != 0x80:
+            return 0
+        point[0] = (first & 0x1f) << 6 | (p[1] & 0x3f)
+        return 2
+    if first < 0xf0:
+        if end - p < 3 or p[1] & 0xc0 != 0x80 or p[2] & 0xc0 != 0x80:
+            return 0
+        point[0] = (first & 0x0f) << 12 | <uint32_t> (p[1] & 0x3f) << 6 | (p[2] & 0x3f)
+        return 0 if point[0] < 0x800 or point[0] >> 11 == 0x1b else 3
+    if first > 0xf4 or end - p < 4 or p[1] & 0xc0 != 0x80 or p[2] & 0xc0 != 0x80 or p[3] & 0xc0 != 0x80:
+        return 0
+    point[0] = (first & 0x07) << 18 | <uint32_t> (p[1] & 0x3f) << 12 | <uint32_t> (p[2] & 0x3f) << 6 | (p[3] & 0x3f)
+    return 4 if 0x10000 <= point[0] <= 0x10ffff else 0
+
+
+# What JSON lines escape beside ASCII: C1 controls, line separators, what turns the direction of text.
+cdef inline bint acts(uint32_t point) noexcept nogil:
+    if point < 0xa0:
+        return True
+    if point < 0x2000:
+        return point == 0x61c
+    return point <= 0x2069 and (point >= 0x2066 or 0x2028 <= point <= 0x202e or point == 0x200e or point == 0x200f)
+
+
+cdef inline uint8_t *put_point(uint8_t *q, uint32_t point, int style) noexcept nogil:
+    cdef int shift = 12
+    q[0] = 92
+    if point > 0xffff:
+        q[1] = 85
+        shift = 28
+    elif point > 0xff or style == JSON:
+        q[1] = 117
+    else:
+        q[1] = 120
+        shift = 4
+    q += 2
+    while shift >= 0:
+        q[0] = DIGITS[point >> shift & 15]
+        q += 1
+        shift -= 4
+    return q
+
+
+# ---- where lines are put together
+
+cdef struct Out:
+    uint8_t *data
+    uint8_t *end
+
+
+cdef uint8_t *grow(Out *o, uint8_t *q, size_t more) noexcept nogil:
+    cdef size_t size = q - o.data, room = 2 * (o.end - o.data)
+    cdef uint8_t *data
+    if room < size + more + SLACK:
+        room = size + more + SLACK
+    if room < 2 * STRETCH:
+        room = 2 * STRETCH
+    data = <uint8_t *> realloc(o.data, room)
+    if data == NULL:
+        return NULL
+    o.data = data
+    o.end = data + room
+    return data + size
+
+
+# Room for so many bytes at q, and SLACK behind them: q, which may have moved, or NULL without memory.
+cdef inline uint8_t *reserve(Out *o, uint8_t *q, size_t more) noexcept nogil:
+    if <size_t> (o.end - q) >= more + SLACK:
+        return q
+    return grow(o, q, more)
+
+
+cdef inline uint8_t *put(uint8_t *q, const char *text) noexcept nogil:
+    cdef size_t n = strlen(text)  # of a literal: known to the compiler
+    memcpy(q, text, n)
+    return q + n
+
+
+cdef inline uint8_t *put_number(uint8_t *q, int64_t number) noexcept nogil:
+    cdef uint64_t left = <uint64_t> number
+    cdef uint8_t *end
+    cdef uint8_t *at
+    if number < 0:
+        q[0] = 45
+        q += 1
+        left = 0 - left
+    at = end = q + kd_digits(left)
+    while left >= 100:
+        at -= 2
+        memcpy(at, PAIRS + 2 * (left % 100), 2)
+        left //= 100
+    if left >= 10:
+        memcpy(q, PAIRS + 2 * left, 2)
+    else:
+        q[0] = 48 + <uint8_t> left
+    return end
+
+
+cdef inline uint8_t *put_pair(uint8_t *q, uint64_t number) noexcept nogil:
+    memcpy(q, PAIRS + 2 * number, 2)
+    return q + 2
+
+
+# YYYY-MM-DDTHH:MM:SS of a second between the years 1 and 9999; years begin in March, eras of 400 years with the one of 0000-03-01.
+cdef uint8_t *put_second(uint8_t *q, int64_t second) noexcept nogil:
+    cdef uint64_t since = <uint64_t> (second - FIRST_SECOND), left = since % 86400, day = since // 86400 + 306
+    cdef uint64_t era, of_era, year, of_year, month
+    era = day // 146097
+    of_era = day % 146097
+    year = (of_era - of_era // 1460 + of_era // 36524 - of_era // 146096) // 365
+    of_year = of_era - (365 * year + year // 4 - year // 100)
+    month = (5 * of_year + 2) // 153
+    year += era * 400
+    day = of_year - (153 * month + 2) // 5 + 1
+    month = month + 3 if month < 10 else month - 9
+    if month <= 2:
+        year += 1
+    q = put_pair(put_pair(q, year // 100), year % 100)
+    q[0] = 45
+    q = put_pair(q + 1, month)
+    q[0] = 45
+    q = put_pair(q + 1, day)
+    q[0] = 84
+    q = put_pair(q + 1, left // 3600)
+    q[0] = 58
+    q = put_pair(q + 1, left // 60 % 60)
+    q[0] = 58
+    return put_pair(q + 1, left % 60)
+
+
+# ---- fields
+
+# Text between *at and `end`, escaped; bytes up to `limit` may be looked at. `at` and `to` are left where it ended.
+cdef int escaped(Out *o, uint8_t **to, const uint8_t **at, const uint8_t *end, const uint8_t *limit, int style, uint32_t *point) noexcept nogil:
+    cdef const uint8_t *p = at[0]
+    cdef const uint8_t *stop
+    cdef const uint8_t *run
+    cdef const Escape *escape
+    cdef const Escape *escapes = ESCAPES[style]
+    cdef uint8_t *q = to[0]
+    cdef uint32_t odd
+    cdef Py_ssize_t n
+    cdef int status = DONE
+    while status == DONE:
+        stop = end if end - p <= STRETCH else p + STRETCH
+        q = reserve(o, q, 6 * (stop - p))  # and in the slack a character that begins before `stop`, and copies of 16 bytes
+        if q == NULL:
+            return NO_MEMORY
+        while p < stop:
+            if limit - p >= 32:
+                odd = kd_odd(p)
+                n = stop - p
+                if n < 16:
+                    odd &= (1 << n) - 1
+                else:
+                    n = 16
+                memcpy(q, p, 16)
+                if odd == 0:
+                    q += n
+                    p += n
+                    continue
+                run = p
+                while odd:  # what stands for itself before each one, and it; copies reach up to 15 bytes too far
+                    memcpy(q, run, 16)
+                    q += p + kd_lowest(odd) - run
+                    run = p + kd_lowest(odd)
+                    odd &= odd - 1
+                    if run[0] >= 0x80:
+                        break
+                    escape = escapes + run[0]
+                    memcpy(q, escape, 8)
+                    q += escape.size
+                    run += 1
+                else:
+                    memcpy(q, run, 16)
+                    p += n
+                    q += p - run
+                    continue
+                p = run
+            if p[0] < 0x80:
+                escape = escapes + p[0]
+                memcpy(q, escape, 8)
+                q += escape.size
+                p += 1
+                continue
+            while p < stop and p[0] >= 0x80:  # they come in runs
+                n = decoded(p, end, point)
+                if n == 0:
+                    status = MALFORMED
+                    break
+                if style != JSON and not PAGES[point[0] >> 8]:
+                    status = PAGE
+                    break
+                if acts(point[0]) if style == JSON else not PRINTABLES[point[0] >> 8][(point[0] & 255) >> 3] >> (point[0] & 7) & 1:
+                    q = put_point(q, point[0], style)
+                else:
+                    q[0] = p[0]
+                    q[1] = p[1]
+                    if n > 2:
+                        q[2] = p[2]
+                    if n > 3:
+                        q[3] = p[3]
+                    q += n
+                p += n
+            if status:
+                break
+        if p >= end:
+            break
+    at[0] = p
+    to[0] = q
+    return status
+
+
+cdef bint is_utf8(const uint8_t *p, const uint8_t *end) noexcept nogil:
+    cdef uint32_t point
+    cdef Py_ssize_t n
+    while p < end:
+        if end - p >= 8 and kd_word(p) & 0x8080808080808080ULL == 0:
+            p += 8
+        elif p[0] < 0x80:
+            p += 1
+        else:
+            n = decoded(p, end, &point)
+            if n == 0:
+                return False
+            p += n
+    return True
+
+
+# There is room for the result.
+cdef uint8_t *in_hex(uint8_t *q, const uint8_t *p, const uint8_t *end) noexcept nogil:
+    while p < end:
+        q[0] = DIGITS[p[0] >> 4]
+        q[1] = DIGITS[p[0] & 15]
+        q += 2
+        p += 1
+    return q
+
+
+cdef uint8_t *in_base64(uint8_t *q, const uint8_t *p, const uint8_t *end) noexcept nogil:
+    cdef uint32_t group
+    while p < end:
+        group = <uint32_t> p[0] << 16
+        if end - p > 1:
+            group |= <uint32_t> p[1] << 8
+        if end - p > 2:
+            group |= p[2]
+        q[0] = LETTERS[group >> 18]
+        q[1] = LETTERS[group >> 12 & 63]
+        q[2] = LETTERS[group >> 6 & 63] if end - p > 1 else 61
+        q[3] = LETTERS[group & 63] if end - p > 2 else 61
+        q += 4
+        p += 3
+    return q
+
+
+# ---- lines
+
+# What is read: rows of records and of headers over a payload.
+cdef struct Source:
+    const uint8_t *start
+    const uint8_t *end
+    const int64_t *rows
+    const int64_t *cells
+    int64_t records
+    int64_t headers
+
+
+# What is the same in many lines.
+cdef struct Fixed:
+    const char *data
+    size_t size
+
+
+cdef int fixed_of(bytes text, Fixed *fixed) except -1:
+    fixed.data = PyBytes_AsString(text)
+    fixed.size = PyBytes_Size(text)
+    return 0
+
+
+@cython.final
+cdef class Lines:
+    cdef Out o
+    cdef int style, mode
+    cdef bint busy
+    cdef object repair
+    cdef int64_t second      # of `written`
+    cdef uint8_t written[19]
+
+    def __cinit__(self, str style, str mode="auto", repair=None):
+        self.style = STYLES.index(style)
+        self.mode = MODES.index(mode)
+        self.repair = repair
+        if repair is None and (self.style in (PRINTABLE, RAW) or self.mode == UTF8):
+            raise ValueError("bytes that are no UTF-8 need a repair in this style and mode")
+        self.second = INT64_MIN
+
+    def __dealloc__(self):
+        free(self.o.data)
+
+    def text(self, payload, rows, headers, int64_t first, int64_t base_offset, int64_t base_sequence, control):
+        cdef Py_buffer views[3]
+        cdef Source s
+        cdef const int64_t *row
+        cdef const int64_t *cell
+        cdef uint8_t *q
+        cdef int64_t i = first, left
+        if self.style != TEXT:
+            raise ValueError("not of this style")
+        q = self._open(payload, rows, headers, first, views, &s)
+        try:
+            while i < s.records and q - self.o.data < PIECE:
+                row = s.rows + i * WIDTH
+                q = put_number(put(q, "  record offset="), row[OFFSET])
+                q = self._time(put(q, " time="), row[TIMESTAMP])
+                q = put_number(put(q, " timestamp="), row[TIMESTAMP])
+                q = self._field(put(q, " key="), &s, row + KEY_AT)
+                q = self._field(put(q, " value="), &s, row + VALUE_AT)
+                if row[HEADER_COUNT]:
+                    q = put(q, " headers=[")
+                    cell = headers_of(&s, row)
+                    for left in range(row[HEADER_COUNT]):
+                        q = self._field(q, &s, cell)
+                        q = self._field(put(q, "="), &s, cell + 2)
+                        q = put(q, ",")
+                        cell += HEADER_WIDTH
+                    (q - 1)[0] = 93  # ] in place of the last comma
+                if base_sequence >= 0:
+                    q = put_number(put(q, " sequence="), sequence_of(row, base_offset, base_sequence))
+                if control is not None:
+                    q = self._control(q, &s, row, control)
+                if row[MAGIC] < 2 and row[CRC] != row[COMPUTED_CRC]:
+                    q = put(q, " crc=WRONG")
+                q = self._room(put(q, "\n"), 0)
+                i += 1
+            return self._take(q), i
+        finally:
+            self._close(views)
+
+    def json(self, payload, rows, headers, int64_t first, int64_t base_offset, int64_t base_sequence, control, tuple fixed, bint timeless, bint legacy):
+        cdef Py_buffer views[3]
+        cdef Source s
+        cdef const int64_t *row
+        cdef const int64_t *cell
+        cdef uint8_t *q
+        cdef int64_t i = first, left
+        cdef Fixed constants[5]
+        if self.style != JSON or len(fixed) != 5:
+            raise ValueError("not of this style")
+        for left in range(5):
+            fixed_of(fixed[left], &constants[left])
+        q = self._open(payload, rows, headers, first, views, &s)
+        try:
+            while i < s.records and q - self.o.data < PIECE:
+                row = s.rows + i * WIDTH
+                q = put(put_number(self._fixed(q, constants[0]), row[OFFSET]), ",\"timestamp\":")
+                if timeless or row[MAGIC] == 0:
+                    q = self._fixed(q, constants[2])
+                else:
+                    q = self._fixed(put_number(q, row[TIMESTAMP]), constants[1])
+                q = self._field(q, &s, row + KEY_AT)
+                q = self._field(put(q, ",\"value\":"), &s, row + VALUE_AT)
+                q = put(q, ",\"headers\":[")
+                if row[HEADER_COUNT]:
+                    cell = headers_of(&s, row)
+                    for left in range(row[HEADER_COUNT]):
+                        q = self._field(put(q, "{\"key\":"), &s, cell)
+                        q = self._field(put(q, ",\"value\":"), &s, cell + 2)
+                        q = put(q, "},")
+                        cell += HEADER_WIDTH
+                    q -= 1  # the last comma
+                q = self._fixed(put(q, "]"), constants[3])
+                q = put(q, "\"sequence\":")
+                q = put(q, "null") if legacy else put_number(q, sequence_of(row, base_offset, base_sequence))
+                q = self._fixed(q, constants[4])
+                if control is not None:
+                    q = self._control(q, &s, row, control)
+                q = self._room(put(q, "}\n"), 0)
+                i += 1
+            return self._take(q), i
+        finally:
+            self._close(views)
+
+    def kafka(self, payload, rows, headers, int64_t first, int64_t base_offset, int64_t base_sequence, control, bytes label, bint metadata, bint contents,
+              bint legacy):
+        cdef Py_buffer views[3]
+        cdef Source s
+        cdef const int64_t *row
+        cdef const int64_t *cell
+        cdef uint8_t *q
+        cdef int64_t i = first, left
+        cdef Fixed constant
+        if self.style != RAW and self.style != PRINTABLE:
+            raise ValueError("not of this style")
+        fixed_of(label, &constant)
+        q = self._open(payload, rows, headers, first, views, &s)
+        try:
+            while i < s.records and q - self.o.data < PIECE:
+                row = s.rows + i * WIDTH
+                if metadata:
+                    q = self._fixed(put(put_number(put(q, "| offset: "), row[OFFSET]), " "), constant)
+                    q = put_number(put(q, ": "), row[TIMESTAMP])
+                    q = put_number(put(q, " keySize: "), row[KEY_SIZE])
+                    q = put_number(put(q, " valueSize: "), row[VALUE_SIZE])
+                    if legacy:
+                        q = put(q, " isValid: true crc: ") if row[CRC] == row[COMPUTED_CRC] else put(q, " isValid: false crc: ")
+                        q = put_number(q, row[CRC])
+                    else:
+                        q = put_number(put(q, " sequence: "), sequence_of(row, base_offset, base_sequence))
+                        q = put(q, " headerKeys: [")
+                        if row[HEADER_COUNT]:
+                            cell = headers_of(&s, row)
+                            for left in range(row[HEADER_COUNT]):
+                                q = put(self._field(q, &s, cell), ",")
+                                cell += HEADER_WIDTH
+                            q -= 1  # the last comma
+                        q = put(q, "]")
+                    if control is not None:
+                        q = self._control(q, &s, row, control)
+                if contents and (row[KEY_SIZE] >= 0 or row[VALUE_SIZE] >= 0):
+                    q = put(q, " ") if metadata else put(q, "| ")
+                    if row[KEY_SIZE] >= 0:
+                        q = self._field(put(q, "key: "), &s, row + KEY_AT)
+                    if row[VALUE_SIZE] >= 0:
+                        q = put(q, "payload: ") if row[KEY_SIZE] < 0 else put(q, " payload: ")
+                        q = self._field(q, &s, row + VALUE_AT)
+                q = self._room(put(q, "\n"), 0)
+                i += 1
+            return self._take(q), i
+        finally:
+            self._close(views)
+
+    # ---- pieces of a line: each takes the place to write at, with SLACK behind it, and gives the place behind what it wrote
+
+    cdef uint8_t *_open(self, payload, rows, headers, int64_t first, Py_buffer *views, Source *s) except NULL:
+        cdef int opened = 0
+        cdef uint8_t *q = self._room(self.o.data, 0)
+        if self.busy:
+            raise RuntimeError("lines are being written")
+        if first < 0:
+            raise ValueError("there is no record before the first one")
+        try:
+            for data in (payload, rows, headers):
+                PyObject_GetBuffer(data, &views[opened], PyBUF_SIMPLE)
+                opened += 1
+            if views[1].len % (WIDTH * 8) or views[2].len % (HEADER_WIDTH * 8):
+                raise ValueError("rows are not whole")
+        except BaseException:
+            while opened:
+                opened -= 1
+                PyBuffer_Release(&views[opened])
+            raise
+        s.start = <const uint8_t *> views[0].buf
+        s.end = s.start + views[0].len
+        s.rows = <const int64_t *> views[1].buf
+        s.records = views[1].len // (WIDTH * 8)
+        s.cells = <const int64_t *> views[2].buf
+        s.headers = views[2].len // (HEADER_WIDTH * 8)
+        self.busy = True
+        return q
+
+    cdef void _close(self, Py_buffer *views) noexcept:
+        cdef int i
+        for i in range(3):
+            PyBuffer_Release(&views[i])
+        self.busy = False
+        if self.o.end - self.o.data > KEPT:
+            free(self.o.data)
+            self.o.data = self.o.end = NULL
+
+    cdef inline bytes _take(self, const uint8_t *q):
+        return PyBytes_FromStringAndSize(<const char *> self.o.data, q - self.o.data)
+
+    cdef inline uint8_t *_room(self, uint8_t *q, size_t more) except NULL:
+        q = reserve(&self.o, q, more)
+        if q == NULL:
+            raise MemoryError
+        return q
+
+    cdef inline uint8_t *_fixed(self, uint8_t *q, Fixed text) except NULL:
+        q = self._room(q, text.size)
+        memcpy(q, text.data, text.size)
+        return q + text.size
+
+    cdef inline uint8_t *_time(self, uint8_t *q, int64_t timestamp) noexcept:
+        """ISO-8601 in UTC, as kdump.render.base.iso_time."""
+        cdef int64_t second = timestamp // 1000, ms = timestamp % 1000
+        if ms < 0:
+            ms += 1000
+            second -= 1
+        if timestamp == -1 or not FIRST_SECOND <= second < STOP_SECOND:
+            return put(q, "-")
+        if second != self.second:  # neighbours share it most of the time
+            put_second(self.written, second)
+            self.second = second
+        memcpy(q, self.written, 19)
+        q[19] = 46
+        q[20] = 48 + <uint8_t> (ms // 100)
+        q = put_pair(q + 21, ms % 100)
+        q[0] = 90
+        return q + 1
+
+    cdef inline uint8_t *_field(self, uint8_t *q, const Source *s, const int64_t *place) except NULL:
+        """The field at the place and of the size that stand there."""
+        cdef const uint8_t *p
+        cdef int64_t size = place[1]
+        if size < 0:
+            return self._room(put(q, "null"), 0)
+        if not inside(s, place):
+            raise ValueError("a field lies outside the payload")
+        p = s.start + place[0]
+        if size <= 16 and s.end - p >= 16 and self.style < PRINTABLE and self.mode != BASE64 and self.mode != HEX and not kd_odd(p) & ((1 << size) - 1):
+            q[0] = 34  # short and with nothing to escape, as most keys are
+            memcpy(q + 1, p, 16)
+            q[1 + size] = 34
+            return self._room(q + size + 2, 0)
+        return self._any_field(q, p, p + size, s.end)
+
+    cdef uint8_t *_any_field(self, uint8_t *q, const uint8_t *start, const uint8_t *end, const uint8_t *limit) except NULL:
+        cdef size_t mark = q - self.o.data
+        cdef bint well
+        if self.mode == BASE64 or self.mode == HEX:
+            q = put(self._room(q, 2 * (end - start)), "\"")
+            return put(in_base64(q, start, end) if self.mode == BASE64 else in_hex(q, start, end), "\"")
+        q = self._string(q, start, end, limit, &well)
+        return q if well else self._malformed(self.o.data + mark, start, end)
+
+    cdef uint8_t *_string(self, uint8_t *q, const uint8_t *p, const uint8_t *end, const uint8_t *limit, bint *well) except NULL:
+        """Not `well` when it is no UTF-8; what was written is to be dropped then."""
+        cdef uint32_t point = 0
+        cdef int status = PAGE
+        if self.style == RAW:
+            well[0] = is_utf8(p, end)
+            q = self._room(q, end - p)
+            memcpy(q, p, end - p)
+            return q + (end - p)
+        if self.style != PRINTABLE:
+            q = put(q, "\"")
+        while True:
+            status = escaped(&self.o, &q, &p, end, limit, self.style, &point)
+            if status != PAGE:
+                break
+            learn(point >> 8)
+        if status == NO_MEMORY:
+            raise MemoryError
+        well[0] = status == DONE
+        return q if self.style == PRINTABLE else put(q, "\"")
+
+    cdef uint8_t *_malformed(self, uint8_t *q, const uint8_t *p, const uint8_t *end) except NULL:
+        """A field that is no UTF-8."""
+        cdef size_t mark = q - self.o.data
+        cdef bint well
+        cdef bytes better
+        if self.repair is not None:
+            better = self.repair(PyBytes_FromStringAndSize(<const char *> p, end - p))
+            p = <const uint8_t *> PyBytes_AsString(better)
+            end = p + PyBytes_Size(better)
+            q = self._string(self.o.data + mark, p, end, end, &well)
+            if not well:
+                raise ValueError("what was repaired is no UTF-8")
+            return q
+        q = self._room(q, 2 * (end - p))
+        if self.style == JSON:
+            return put(in_base64(put(q, "{\"base64\":\""), p, end), "\"}")
+        return in_hex(put(q, "0x"), p, end)
+
+    cdef uint8_t *_control(self, uint8_t *q, const Source *s, const int64_t *row, control) except NULL:
+        cdef Fixed text
+        word = control(value_of(s, row + KEY_AT), value_of(s, row + VALUE_AT))
+        fixed_of(word, &text)
+        return self._fixed(q, text)
+
+
+cdef inline bint inside(const Source *s, const int64_t *place) noexcept nogil:
+    return place[0] >= 0 and place[1] <= s.end - s.start and place[0] <= s.end - s.start - place[1]
+
+
+cdef const int64_t *headers_of(const Source *s, const int64_t *row) except NULL:
+    cdef int64_t first = row[HEADER_AT], count = row[HEADER_COUNT]
+    if first < 0 or count < 0 or count > s.headers or first > s.headers - count:
+        raise ValueError("there are not so many headers")
+    return s.cells + first * HEADER_WIDTH
+
+
+cdef object value_of(const Source *s, const int64_t *place):
+    if place[1] < 0:
+        return None
+    if not inside(s, place):
+        raise ValueError("a field lies outside the payload")
+    return PyBytes_FromStringAndSize(<const char *> s.start + place[0], place[1])
+
+
+cdef inline int64_t sequence_of(const int64_t *row, int64_t base_offset, int64_t base_sequence) noexcept nogil:
+    """In Java's 32 bits, as kdump.format.batch.next_sequence; -1 without a producer."""
+    cdef uint32_t sequence = <uint32_t> base_sequence, increment
+    if base_sequence < 0:
+        return -1
+    increment = <uint32_t> row[OFFSET] - <uint32_t> base_offset
+    if <int32_t> sequence > <int32_t> (0x7fffffff - increment):
+        return <int32_t> (sequence + increment - <uint32_t> 0x80000000)
+    return <int32_t> (sequence + increment)

@@ -1,0 +1,244 @@
+"""Producer snapshots."""
+
+from __future__ import annotations
+
+import random
+import re
+import struct
+from pathlib import Path
+from typing import Any
+
+import build
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kdump.format import snapshot
+from kdump.format.snapshot import ProducerEntry, SnapshotError, hash_order
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+SNAPSHOTS = [
+    pytest.param(path, id=path.relative_to(FIXTURES).as_posix()) for path in sorted(FIXTURES.rglob("*.snapshot"))
+]
+# These releases kept producers in a map of Scala, whose order is another one.
+OTHER_ORDER = ("v2-transactions-0.11.0.3", "v2-transactions-1.1.1")
+
+EMPTY = bytes.fromhex("000148674bc700000000")
+ONE = bytes.fromhex(
+    "00018a3883f800000001000000000000000700000000000400000000000000180000000400000000000003e8ffffffffffffffffffffffff"
+)
+ENTRY = ProducerEntry(
+    producer_id=7,
+    producer_epoch=0,
+    last_sequence=4,
+    last_offset=24,
+    offset_delta=4,
+    timestamp=1000,
+    coordinator_epoch=-1,
+    current_txn_first_offset=-1,
+)
+
+i16, i32, i64 = (st.integers(-1 << bits - 1, (1 << bits - 1) - 1) for bits in (16, 32, 64))
+entries = st.builds(ProducerEntry, i64, i16, i32, i64, i32, i64, i32, i64)
+
+
+# --- vectors ----------------------------------------------------------------------------------------------------------
+
+
+def test_vectors() -> None:
+    assert snapshot.parse(EMPTY) == []
+    assert snapshot.build([]) == EMPTY == build.producer_snapshot()
+    assert snapshot.parse(ONE) == [ENTRY]
+    assert snapshot.build([ENTRY]) == ONE
+    assert build.producer_snapshot(build.producer(7, last_sequence=4, last_offset=24, offset_delta=4)) == ONE
+
+
+@pytest.mark.parametrize(
+    ("last_sequence", "offset_delta", "last_offset", "first"),
+    [
+        (4, 4, 24, 0),
+        (4, 0, 24, 4),
+        (1, 3, 24, (1 << 31) - 2),
+        (0, 1, 0, (1 << 31) - 1),
+        (-1, 0, -1, -1),
+        (9, 2, -1, -1),
+    ],
+)
+def test_the_first_sequence_is_derived(last_sequence: int, offset_delta: int, last_offset: int, first: int) -> None:
+    entry = ENTRY._replace(last_sequence=last_sequence, offset_delta=offset_delta, last_offset=last_offset)
+    assert entry.first_sequence == first
+    assert entry.has_batch == (last_offset >= 0)
+
+
+def test_an_open_transaction() -> None:
+    assert not ENTRY.has_transaction
+    assert ENTRY._replace(current_txn_first_offset=0).has_transaction
+
+
+# --- damage -----------------------------------------------------------------------------------------------------------
+
+TWO = build.producer_snapshot(build.producer(1, last_offset=5), build.producer(2, epoch=3))
+
+
+@pytest.mark.parametrize("size", range(10))
+def test_no_header(size: int) -> None:
+    with pytest.raises(SnapshotError, match=f"^{size} bytes, too few for the header"):
+        snapshot.look(TWO[:size])
+
+
+@pytest.mark.parametrize(
+    ("data", "problem", "readable"),
+    [
+        (build.producer_snapshot(build.producer(1), version=0), "version 0, expected 1", 1),
+        (build.producer_snapshot(build.producer(1), version=2), "version 2, expected 1", 1),
+        (build.producer_snapshot(build.producer(1), count=-1), "a count of -1 entries", 0),
+        (build.producer_snapshot(build.producer(1), count=2), "a count of 2 entries, but 56 bytes hold 1", 1),
+        (build.producer_snapshot(build.producer(1), count=0x7FFFFFFF), "a count of 2147483647 entries, but", 1),
+        (TWO[:-1], "a count of 2 entries, but 101 bytes hold 1", 1),
+        (TWO[:-46], "a count of 2 entries, but 56 bytes hold 1", 1),
+        (TWO[:10], "a count of 2 entries, but 10 bytes hold 0", 0),
+        (build.producer_snapshot(build.producer(1), crc=5), "the checksum is wrong: stored 0x00000005, computed", 1),
+        (TWO + b"\0", "1 bytes of an older snapshot lie behind its end", 2),
+        (TWO + build.producer(9), "46 bytes of an older snapshot lie behind its end", 2),
+        (build.producer_snapshot(build.producer(1), crc=5, stale=b"x"), "the checksum is wrong", 1),
+    ],
+)
+def test_what_is_refused(data: bytes, problem: str, readable: int) -> None:
+    found = snapshot.look(data)
+    assert found.problem is not None
+    assert found.problem.startswith(problem)
+    assert [entry.producer_id for entry in found.entries()] == [1, 2][:readable]
+    with pytest.raises(SnapshotError, match="^" + re.escape(problem)):
+        snapshot.parse(data)
+
+
+def test_a_stale_tail() -> None:
+    longer = build.producer_snapshot(*(build.producer(number) for number in range(5)))
+    written = TWO + longer[len(TWO) :]
+    found = snapshot.look(written)
+    assert (found.stale_tail, found.end, found.crc_ok) == (3 * 46, len(TWO), False)
+    assert [entry.producer_id for entry in found.entries()] == [1, 2]
+    # one wrong bit more, and there is no telling
+    damaged = bytearray(written)
+    damaged[20] ^= 1
+    assert snapshot.look(bytes(damaged)).stale_tail == 0
+
+
+def test_bytes_under_the_checksum_are_ignored() -> None:
+    data = build.producer_snapshot(build.producer(1), tail=b"more")
+    assert [entry.producer_id for entry in snapshot.parse(data)] == [1]
+    found = snapshot.look(data)
+    assert (found.problem, found.end, found.stale_tail) == (None, 56, 0)
+
+
+@given(st.data(), st.lists(entries, max_size=4))
+def test_every_flipped_bit_is_noticed(data: st.DataObject, made: list[ProducerEntry]) -> None:
+    sound = snapshot.build(made)
+    bit = data.draw(st.integers(0, len(sound) * 8 - 1))
+    damaged = bytearray(sound)
+    damaged[bit // 8] ^= 1 << bit % 8
+    with pytest.raises(SnapshotError):
+        snapshot.parse(bytes(damaged))
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes(data: bytes) -> None:
+    try:
+        found = snapshot.look(data)
+    except SnapshotError:
+        assert len(data) < 10
+        return
+    assert len(list(found.entries())) == found.whole_entries
+    assert found.end + found.stale_tail <= len(data)
+    if found.problem is None:
+        assert snapshot.parse(data) == list(found.entries())
+    else:
+        with pytest.raises(SnapshotError, match=re.escape(found.problem)):
+            snapshot.parse(data)
+
+
+# --- order and round trips --------------------------------------------------------------------------------------------
+
+
+def test_the_order_of_a_hash_map() -> None:
+    # as HashMap.keySet() of Java 17 gives them
+    assert hash_order([]) == []
+    assert hash_order(range(13)) == list(range(13))
+    assert hash_order([0, 1, 1000, 2000, 2001, 4000, 4001]) == [0, 2000, 4000, 1, 2001, 4001, 1000]
+    assert hash_order([1000, 1, 0, 4001, 4000, 2001, 2000]) == [0, 4000, 2000, 1, 4001, 2001, 1000]
+    assert hash_order([16, 0]) == [16, 0]
+    assert hash_order([0, 16]) == [0, 16]
+    assert hash_order([-1, 5, -2]) == [-1, -2, 5]
+    assert hash_order([1 << 32, 65536, 3]) == [1 << 32, 65536, 3]
+
+
+@pytest.mark.parametrize(("count", "size"), [(12, 16), (13, 32), (24, 32), (25, 64), (48, 64), (49, 128)])
+def test_the_table_grows_at_three_quarters(count: int, size: int) -> None:
+    # the last one shares the bucket of 0 in a table of `size`, and in no larger one
+    producers = [*range(1, count - 1), size, 0]
+    assert hash_order(producers)[:2] == [size, 0]
+
+
+def test_a_ninth_in_a_bucket_doubles_a_small_table() -> None:
+    eight = [number * 16 for number in range(8)]
+    assert hash_order(eight) == eight
+    nine = [number * 16 for number in range(9)]
+    assert hash_order(nine) == [0, 32, 64, 96, 128, 16, 48, 80, 112]
+
+
+@given(st.lists(i64, unique=True, max_size=200))
+def test_the_order_is_stable(producers: list[int]) -> None:
+    ordered = hash_order(producers)
+    assert sorted(ordered) == sorted(producers)
+    assert sorted(hash_order(ordered)) == sorted(producers)
+
+
+@given(st.lists(st.integers(0, 20_000), unique=True, max_size=200))
+def test_what_was_built_builds_itself_again(producers: list[int]) -> None:
+    built = snapshot.build([ENTRY._replace(producer_id=producer) for producer in producers])
+    assert snapshot.build(snapshot.parse(built)) == built
+
+
+@given(st.lists(entries, unique_by=lambda entry: entry.producer_id, max_size=30))
+def test_round_trips(made: list[ProducerEntry]) -> None:
+    data = snapshot.build(made)
+    assert len(data) == 10 + 46 * len(made)
+    assert sorted(snapshot.parse(data)) == sorted(made)
+
+
+def test_the_later_entry_of_a_producer_counts() -> None:
+    later = ENTRY._replace(last_offset=99)
+    assert snapshot.parse(snapshot.build([ENTRY, ENTRY._replace(producer_id=8), later])) == [
+        later,
+        ENTRY._replace(producer_id=8),
+    ]
+
+
+def test_a_hundred_thousand_producers() -> None:
+    chosen = random.Random(3)
+    producers = list(dict.fromkeys(chosen.randrange(1 << 40) for _ in range(100_000)))
+    data = snapshot.build([ENTRY._replace(producer_id=producer) for producer in producers])
+    found = snapshot.look(data)
+    assert found.problem is None
+    assert sum(1 for _ in found.entries()) == len(producers)
+
+
+# --- what brokers wrote -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", SNAPSHOTS)
+def test_snapshots_of_brokers(path: Path) -> None:
+    data = path.read_bytes()
+    known = snapshot.parse(data)
+    assert struct.unpack_from(">i", data, 6) == (len(known),)
+    built = snapshot.build(known)
+    if path.parent.parent.name in OTHER_ORDER:
+        assert sorted(snapshot.parse(built)) == sorted(known)
+    else:
+        assert built == data
+
+
+def test_some_snapshots_of_brokers_have_several_producers() -> None:
+    counts: list[Any] = [len(snapshot.parse(param.values[0].read_bytes())) for param in SNAPSHOTS]  # type: ignore[union-attr]
+    assert max(counts) > 3
+    assert 0 in counts

@@ -1,0 +1,46 @@
+"""What `kdump dump` shows of any bytes at all: lines that can be read, whatever the file holds."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+
+from fuzz.check import Case, Difference, log_file
+from kdump.dump import Options as What
+from kdump.dump import dump
+from kdump.findings import Severity
+from kdump.render import Options, renderer
+
+# Control characters but the line end, and what turns the direction of text.
+_UNSAFE = re.compile(r"[\0-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+EVERYTHING = {
+    "json": Options(),
+    "text": Options(),
+    "kafka": Options(print_data_log=True),
+    "terminal": Options(color=False, width=120),
+}
+
+
+def lines(case: Case, name: str) -> bytes:
+    """One log in one format, damaged batches with what can be had of them."""
+    stream = io.BytesIO()
+    met: set[Severity] = set()
+    what = What(force=True, max_batch_bytes=case.max_batch_bytes)
+    with renderer(name, stream, EVERYTHING[name]) as to:
+        failed = list(to.show(dump([log_file(case)], what, met.add)))
+    if failed:
+        raise Difference(f"{name}: {failed}")
+    return stream.getvalue()
+
+
+def check_shown(case: Case, name: str) -> None:
+    """Raises Difference where a line is none."""
+    data = lines(case, name)
+    text = data.decode("utf-8")
+    if name == "json":
+        for line in text.splitlines():
+            if "type" not in json.loads(line):
+                raise Difference(f"no line of JSON: {line}")
+    if name != "kafka" and (unsafe := _UNSAFE.search(text)):
+        raise Difference(f"{name}: {unsafe[0]!r} at {unsafe.start()} reaches the output")

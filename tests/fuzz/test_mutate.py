@@ -1,0 +1,37 @@
+"""A share of the mutated segments of `mutate.py`, and that it notices what it looks for."""
+
+from __future__ import annotations
+
+import build
+import pytest
+
+from fuzz import corpus, mutate
+from fuzz.check import Case, Difference, check
+
+
+@pytest.mark.parametrize("first", range(0, 600, 100))
+def test_kernel_and_oracle_agree(first: int) -> None:
+    found = [problem for number in range(first, first + 100) if (problem := mutate.failure(1, number))]
+    assert not found, "\n".join(found)
+
+
+def test_a_case_is_its_seed_and_number() -> None:
+    assert mutate.case(3, 7) == mutate.case(3, 7)
+    assert len({mutate.case(3, number).data for number in range(50)}) > 40
+
+
+def test_a_difference_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = build.batch([build.record(b"k", b"v")]) + b"\0"
+    check(Case(data, 0))
+    monkeypatch.setattr("oracle.verify", lambda *_, **__: [])
+    with pytest.raises(Difference, match="findings"):
+        check(Case(data, 0))
+
+
+def test_sealed_again() -> None:
+    data = bytearray(build.batch([build.record(b"k", b"v")]) + build.message_v0(b"k", b"v", offset=1))
+    sound = bytes(data)
+    data[17:21] = data[-14 - 12 + 4 : -14 - 12 + 8] = b"\1\2\3\4"
+    assert corpus.resealed(sound) == sound
+    again = corpus.resealed(bytes(data))
+    assert again[17:21] == sound[17:21]

@@ -1,0 +1,466 @@
+"""The manual pages in man/, made from Click's options and the catalogue of findings.
+
+    python tests/manual.py            writes man/*.1
+    python tests/manual.py --check    says which pages differ, and ends with 1 when one does
+
+What a program cannot know of itself (what a field means, what an exit status is for, how the options of Kafka's tool translate) stands here; the
+test of the manual fails when a field, an option or a code has no words.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+from kdump.cli import COMMANDS, group
+from kdump.findings import CATALOGUE
+
+PAGES = Path(__file__).resolve().parent.parent / "man"
+DATE = "November 21, 2026"
+
+EXIT_STATUS = {
+    "kdump": {
+        "0": "Done, and nothing at or above --fail-on (error, if not given).",
+        "1": "Damage at or above --fail-on.",
+        "2": "Usage.",
+        "3": "Something could not be read: missing, no permission, not a regular file, a directory without log files, a codec library that is not there. "
+        "The other paths are done all the same.",
+        "70": "A bug in kdump. Traceback and versions are on standard error.",
+        "130": "Interrupted. The summary of what was done until then is printed.",
+        "141": "The reader of the output went away.",
+    }
+}
+STATUS_RULE = "Of several the first that applies of 70, 130 and 141, 3, 1, 0."
+
+BATCH = {
+    "position": "where in the file the batch begins, in bytes",
+    "size": "of the whole batch with its header, in bytes",
+    "magic": "0 and 1: a message; 2: a record batch",
+    "base_offset": "of the first record; of a compressed message of magic 0 or 1 null unless it was opened",
+    "last_offset": "of the last record, also when compaction removed it",
+    "count": "records; of a compressed message of magic 0 or 1 null unless it was opened",
+    "partition_leader_epoch": "-1 where it is unknown; null in magic 0 and 1",
+    "crc": "the stored checksum",
+    "crc_ok": "whether it is right; null where nobody computed it",
+    "codec": "none, gzip, snappy, lz4, zstd, or a number that is no codec",
+    "timestamp_type": "CreateTime, LogAppendTime, or NoTimestampType (magic 0)",
+    "base_timestamp": "as stored",
+    "max_timestamp": "as stored",
+    "delete_horizon_ms": "null without one",
+    "producer_id": "-1 without a producer; null in magic 0 and 1",
+    "producer_epoch": "likewise",
+    "base_sequence": "likewise",
+    "last_sequence": "likewise; after 2147483647 comes 0",
+    "transactional": "true or false",
+    "control": "whether the records are control records",
+}
+RECORD = {
+    "topic": "by the name of the directory; null where that is no topic-partition",
+    "partition": "likewise",
+    "offset": "of the record",
+    "timestamp": "in milliseconds since the epoch; null in magic 0",
+    "timestamp_type": "as of its batch",
+    "key": "bytes, or null",
+    "value": "bytes, or null",
+    "headers": "an array of objects with key and value, in order",
+    "position": "of its batch",
+    "batch_offset": "the base offset of its batch",
+    "sequence": "-1 without a producer; null in magic 0 and 1",
+    "producer_id": "of its batch",
+    "control": "of its batch",
+}
+CONTROL = {
+    "control_type": "COMMIT, ABORT, LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VERSION, KRAFT_VOTERS, or the number",
+    "coordinator_epoch": "of COMMIT and ABORT, else null",
+    "control_value": "the fields of the value; null when it is none",
+}
+GAP = {
+    "position": "where the bytes begin",
+    "length": "how many they are",
+    "reason": "of a gap: bytes, zeros, length, foreign-batch, unsearched; of a tail: torn, zeros, garbage",
+}
+DUMP_SUMMARY = {
+    "schema": "1; another number would mean that a field was taken away or changed its meaning",
+    "command": "dump",
+    "exit_status": "of this run",
+    "seconds": "that it took",
+}
+FINDING = {
+    "code": "see FINDINGS",
+    "severity": "error, warning, info",
+    "topic": "by the name of the directory; null where that is no topic-partition",
+    "partition": "likewise",
+    "segment": "the base offset in the name of the file; null without one",
+    "position": "where in the file, in bytes",
+    "length": "of the bytes that the finding is about",
+    "offset": "a record offset, null where none is known",
+    "broker": "what the next unclean start of Kafka does about it; null for a file that is looked at alone",
+    "message": "the sentence",
+    "data": "what stands in the sentence, by name",
+}
+FILE = {
+    "batches": "that are valid",
+    "records": "in them; null where compressed messages of magic 0 or 1 were not opened",
+    "bytes": "of the file",
+    "valid_bytes": "in valid batches",
+    "findings": "their number",
+}
+VERIFY_SUMMARY = {
+    "schema": "1; another number would mean that a field was taken away or changed its meaning",
+    "command": "verify",
+    "files": "that were read",
+    "segments": "that they hold",
+    "batches": "that are valid",
+    "records": "in them; null where compressed messages of magic 0 or 1 were not opened",
+    "bytes": "of all files",
+    "valid_bytes": "in valid batches",
+    "findings": "an object: by_severity and by_code, both objects of numbers",
+    "findings_dropped": "findings that were counted but not printed: those of one code and file beyond the first 1000",
+    "interrupted": "whether the run was",
+    "exit_status": "of this run",
+    "seconds": "that it took",
+}
+LINES: dict[str, dict[str, tuple[str, Mapping[str, str]]]] = {
+    "dump": {
+        "batch": ("One for every batch, and for every message of magic 0 and 1 that lies in the log itself.", BATCH),
+        "record": ("After its batch. Records of control batches have three fields more.", RECORD),
+        "control": ("These, at the end of a record of a control batch.", CONTROL),
+        "gap": ("Bytes between batches that are no batch.", GAP),
+        "tail": ("Bytes behind the last batch.", GAP),
+        "summary": ("The last line.", DUMP_SUMMARY),
+    },
+    "verify": {
+        "finding": ("One for every finding.", FINDING),
+        "file": ("With --verbose, one for every file, behind its findings.", FILE),
+        "summary": ("The last line.", VERIFY_SUMMARY),
+    },
+}
+
+KAFKA = {
+    "--files FILE,...": "PATH ..., which may be directories and globs too",
+    "--print-data-log": "kdump dump; with --format kafka also by this name",
+    "--deep-iteration": "kdump dump, which shows records unless --batches is given; with --format kafka also by this name",
+    "--skip-record-metadata": "with --format kafka and --print-data-log by this name; else --format json and the fields key and value",
+    "--max-bytes SIZE": "--max-bytes SIZE",
+    "--max-message-size SIZE": "--max-batch-bytes SIZE",
+    "--key-decoder-class, --value-decoder-class": "no counterpart: --bytes says how bytes are written",
+    "--offsets-decoder, --transaction-log-decoder, --cluster-metadata-decoder, --share-group-state-decoder, --remote-log-metadata-decoder": "no counterpart: "
+    "keys and values come as bytes, control records decoded",
+    "--verify-index-only, --index-sanity-check": "no counterpart: log files are proved by kdump verify, index files are not read",
+    "--help, --version": "--help, --version",
+}
+KAFKA_NOTE = (
+    "The output of kdump dump --format kafka is that of kafka-dump-log.sh of Kafka 4.3, line by line. "
+    "Where Kafka's tool stops at the first bytes that are no batch, kdump shows in the other formats what lies behind them. "
+    "It starts no JVM, and creates no index file beside a log that has none."
+)
+
+FILES = {
+    "<20 digits>.log": "A segment. The number is the offset of its first record.",
+    "<20 digits>.kafka": "A segment of Kafka 0.7. The number is the position of its first byte in the log.",
+    "<20 digits>-<10 digits>.checkpoint, bootstrap.checkpoint": "A snapshot of KRaft.",
+    "*.deleted, *.cleaned, *.swap, *.part": "Appended to one of these. Read when it is named, passed over in directories.",
+    "<topic>-<partition>": "A directory of segments, from which topic and partition are taken.",
+}
+
+EXAMPLES = {
+    "kdump": [
+        ("Is anything wrong with what a broker left?", "kdump verify --deep /data/kafka"),
+        ("What is in this segment?", "kdump dump 00000000000000000000.log"),
+        ("What does this finding mean?", "kdump verify --explain tail/torn"),
+    ],
+    "dump": [
+        (
+            "Ten records from offset 1000 on, one JSON object a line:",
+            "kdump dump --records --format json --offset 1000: -n 10 topic-0/",
+        ),
+        ("Keys and sizes of the batches of a segment from a pipe:", "zcat segment.gz | kdump dump --batches -"),
+        (
+            "The values that are text, with jq:",
+            "kdump dump --records --format json topic-0/ | jq -r 'select(.type == \"record\") | .value | strings'",
+        ),
+        ("As kafka-dump-log.sh prints it:", "kdump dump --format kafka --print-data-log 00000000000000000000.log"),
+    ],
+    "verify": [
+        ("Every record of a log directory, on four processes:", "kdump verify --deep --jobs 4 /data/kafka"),
+        (
+            "Only framing and checksums, and nothing printed unless something is wrong:",
+            "kdump verify -q --select batch --select gap --select tail /data/kafka/topic-*",
+        ),
+        (
+            "Counts by code for a script:",
+            "kdump verify --format json --fail-on never . | tail -n 1 | jq .findings.by_code",
+        ),
+        (
+            "A log that is known to be compacted, with warnings as failures:",
+            "kdump verify --compacted yes --fail-on warning topic-0/",
+        ),
+    ],
+}
+ABOUT = {
+    "kdump": [
+        (
+            "kdump reads the log segments that Apache Kafka keeps on disk: message sets of magic 0 and 1, record batches of magic 2, the log of Kafka 0.7, the log "
+            "and the snapshots of KRaft."
+        ),
+        (
+            "It needs no broker and no JVM. It opens files for reading only and creates nothing beside them. Damage does not stop it: it finds the next batch of the "
+            "log and goes on, so one run says everything that is wrong and everything that is whole."
+        ),
+        "Offset is always the offset of a record, position is always bytes in a file.",
+    ],
+    "dump": [
+        "kdump dump shows batches with their records, and bytes that are no batch, in the order of the bytes in the files.",
+        "Records of a batch whose checksum is wrong are shown only with --force, as far as they parse.",
+    ],
+    "verify": [
+        (
+            "kdump verify proves every batch: its length, its checksum, its header, its offsets and its leader epoch against the batch before. With --deep it also "
+            "opens every record: it decompresses, parses, and compares with the header. The judge is Kafka's own reader: what it accepts is at most a warning, what "
+            "it refuses is an error."
+        ),
+        "A finding in text is one line, path:position: severity code: sentence. On a terminal findings come grouped, the worst first.",
+    ],
+}
+PATHS = (
+    "PATH is a file, a directory or a glob; - is standard input. A file is read whatever its name; its base offset is the number that the name begins with. "
+    "Directories are walked, links are followed, each file is read once. Several paths are one run with one exit status."
+)
+JSON = (
+    "With --format json every line is an object with a type, all but the summary with a path. Fields come in this order. Integers are numbers, times are "
+    "milliseconds since the epoch, a stored -1 stays -1, and null stands where the format has no such field or nobody knows. Bytes are a string when they are "
+    'valid UTF-8, else {"base64": "..."}; a path or topic that is no UTF-8 likewise.'
+)
+
+
+# ---- mdoc
+
+
+def escaped(text: str) -> str:
+    """Text that roff takes literally."""
+    text = text.replace("\\", "\\e").replace("…", "...").replace("–", "-").replace("×", "x")
+    text = re.sub(
+        r"(?<!\w)(--?)(?=\w)", lambda match: "\\-" * len(match[1]), text
+    )  # an option is typed with minus signs
+    return "\\&" + text if text.startswith((".", "'")) else text
+
+
+def prose(text: str) -> Iterator[str]:
+    """A paragraph; every sentence begins a line."""
+    for sentence in re.split(r"(?<=[.?!]) (?=[A-Z`(])", text.strip()):
+        yield from wrapped(escaped(sentence))
+
+
+def wrapped(text: str) -> Iterator[str]:
+    for line in textwrap.wrap(text, 78, break_long_words=False, break_on_hyphens=False):
+        yield "\\&" + line if line.startswith((".", "'")) else line
+
+
+def quoted(text: str) -> str:
+    """An argument of a macro."""
+    return '"' + escaped(text).replace('"', '""') + '"'
+
+
+def listed(items: Iterable[tuple[str, str]], macro: str = "Li", width: str = "Ds") -> Iterator[str]:
+    yield f".Bl -tag -width {width}"
+    for name, text in items:
+        yield f".It {macro} {quoted(name)}"
+        yield from prose(text)
+    yield ".El"
+
+
+def words_of(option: click.Option) -> str:
+    """What an option takes."""
+    if option.is_flag or option.count:
+        return ""
+    if option.metavar:
+        return option.metavar
+    if isinstance(option.type, click.Choice):
+        return " | ".join(str(choice) for choice in option.type.choices)
+    return option.type.name.upper()
+
+
+def option_of(option: click.Option) -> Iterator[str]:
+    names = [*option.opts, *option.secondary_opts]
+    taken = words_of(option)
+    flags = " , ".join(f"Fl {name[1:]}" for name in names)
+    yield f".It {flags}" + (f" Ar {quoted(taken)}" if taken else "")
+    text = option.help or ""
+    if isinstance(option.show_default, str):
+        text += f" Default: {option.show_default}."
+    elif option.show_default and option.default is not None:
+        text += f" Default: {option.default}."
+    yield from prose(text)
+
+
+def options_of(command: click.Command) -> list[click.Option]:
+    """Every option of a command, --help too."""
+    context = click.Context(command, info_name=command.name, help_option_names=["-h", "--help"])
+    return [parameter for parameter in command.get_params(context) if isinstance(parameter, click.Option)]
+
+
+def examples(name: str) -> Iterator[str]:
+    yield ".Sh EXAMPLES"
+    for number, (what, command) in enumerate(EXAMPLES[name]):
+        if number:
+            yield ".Pp"
+        yield from prose(what)
+        yield ".Pp"
+        yield f".Dl {escaped(command)}"
+
+
+def exit_status() -> Iterator[str]:
+    yield ".Sh EXIT STATUS"
+    yield from prose(STATUS_RULE)
+    yield from listed(EXIT_STATUS["kdump"].items(), width="130")
+
+
+def head(name: str, what: str) -> Iterator[str]:
+    page = "kdump" if name == "kdump" else f"kdump-{name}"
+    yield '.\\" Made by tests/manual.py from the options and the catalogue; change those.'
+    yield f".Dd {DATE}"
+    yield f".Dt {page.upper()} 1"
+    yield ".Os"
+    yield ".Sh NAME"
+    yield f".Nm {page}"
+    yield f".Nd {escaped(what)}"
+
+
+def page_of_the_group() -> Iterator[str]:
+    yield from head("kdump", "read and prove the log segments that Apache Kafka left on disk")
+    yield ".Sh SYNOPSIS"
+    for name in COMMANDS:
+        yield ".Nm"
+        yield f".Cm {name}"
+        yield ".Op Ar options"
+        yield ".Ar PATH ..."
+    yield ".Nm"
+    yield ".Fl -help | Fl -version"
+    yield ".Sh DESCRIPTION"
+    for number, paragraph in enumerate(ABOUT["kdump"]):
+        if number:
+            yield ".Pp"
+        yield from prose(paragraph)
+    yield ".Pp"
+    yield "The commands are:"
+    yield ".Bl -tag -width verify"
+    for name, what in COMMANDS.items():
+        yield f".It Cm {name}"
+        yield from prose(what[0].upper() + what[1:] + ".")
+        yield "See"
+        yield f".Xr kdump-{name} 1 ."
+    yield ".El"
+    yield ".Pp"
+    yield from prose(PATHS)
+    yield ".Sh OPTIONS"
+    yield ".Bl -tag -width Ds"
+    for option in options_of(group):
+        yield from option_of(option)
+    yield ".El"
+    yield ".Sh FILES"
+    yield from listed(FILES.items(), "Pa")
+    yield from exit_status()
+    yield from examples("kdump")
+    yield ".Sh COMPATIBILITY"
+    yield "The options of Kafka's"
+    yield ".Nm kafka-dump-log.sh"
+    yield "and what does the same for log files:"
+    yield from listed(KAFKA.items())
+    yield ".Pp"
+    yield from prose(KAFKA_NOTE)
+    yield ".Sh SEE ALSO"
+    yield from (f".Xr kdump-{name} 1{' ,' if name != list(COMMANDS)[-1] else ''}" for name in COMMANDS)
+
+
+def page_of(name: str) -> Iterator[str]:
+    command: click.Command = import_module(f"kdump.cli.{name}").command
+    yield from head(name, COMMANDS[name])
+    yield ".Sh SYNOPSIS"
+    yield ".Nm kdump"
+    yield f".Cm {name}"
+    yield ".Op Ar options"
+    yield ".Ar PATH ..."
+    yield ".Sh DESCRIPTION"
+    for paragraph in ABOUT[name]:
+        yield from prose(paragraph)
+        yield ".Pp"
+    yield from prose(PATHS)
+    yield ".Sh OPTIONS"
+    yield ".Bl -tag -width Ds"
+    for option in options_of(command):
+        yield from option_of(option)
+    yield ".El"
+    yield from exit_status()
+    if name == "verify":
+        yield from findings()
+    yield ".Sh JSON"
+    yield from prose(JSON)
+    for kind, (what, fields) in LINES[name].items():
+        yield f".Ss {kind}"
+        yield from prose(what)
+        yield from listed(fields.items(), width="partition_leader_epoch" if kind == "batch" else "control_value")
+    yield from examples(name)
+    yield ".Sh SEE ALSO"
+    others = sorted({*COMMANDS} - {name})
+    yield ".Xr kdump 1 ,"
+    yield from (f".Xr kdump-{other} 1" for other in others)
+
+
+def findings() -> Iterator[str]:
+    yield ".Sh FINDINGS"
+    yield from prose(
+        "An error is what cannot be read, or what a broker would cut off or refuse to start with. A warning is a broken invariant of data that can be read. "
+        "Info is legal and worth knowing. Words in italics stand for numbers."
+    )
+    yield ".Bl -tag -width Ds"
+    for entry in CATALOGUE.values():
+        yield f".It Cm {entry.code} Pq {entry.severity.word}"
+        yield from prose(entry.title + ".")
+        yield ".Pp"
+        sentence = re.sub(r"\{(\w+)(?::\?([^}|]*)(?:\|([^}]*))?)?[^}]*\}", placeholder, escaped(entry.sentence))
+        yield from wrapped(f"\\(lq{sentence}\\(rq")
+        yield ".Pp"
+        yield from prose(entry.why)
+        yield ".Pp"
+        yield from prose(f"Recovery: {entry.recover}")
+        yield ".br"
+        yield from prose(f"Source: {entry.source}.")
+    yield ".El"
+
+
+def placeholder(match: re.Match[str]) -> str:
+    """A field of a sentence as the manual shows it: a name in italics, or the words that it stands for."""
+    name, text, other = match.groups()
+    if text is None:
+        return f"\\fI{name}\\fR"
+    text = text.replace("#", f"\\fI{name}\\fR")
+    return f"({text} or {other})" if other else f"[{text}]"
+
+
+def pages() -> dict[str, str]:
+    """File name and text of every page."""
+    made = {"kdump.1": page_of_the_group(), **{f"kdump-{name}.1": page_of(name) for name in COMMANDS}}
+    return {name: "\n".join(lines) + "\n" for name, lines in made.items()}
+
+
+def main() -> int:
+    differing = []
+    for name, text in pages().items():
+        path = PAGES / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            differing.append(name)
+            if "--check" not in sys.argv:
+                PAGES.mkdir(exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+    print(" ".join(differing) or "nothing", "differs" if "--check" in sys.argv else "written")
+    return 1 if differing and "--check" in sys.argv else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,177 @@
+"""What imports what: the layers, and how little a start costs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+
+import build
+import pytest
+
+import kdump
+from kdump.format.batch import Batch
+from kdump.kernel import records as kernel
+from kdump.kernel.scan import BATCH_COLUMNS, SUSPECTS
+
+ROOT = Path(__file__).resolve().parent.parent
+HEAVY = ("numpy", "pandas", "pyarrow", "pyspark", "rich")
+FACTOR = 5
+
+
+def child(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        cwd="/",
+        env={**os.environ, "PYTHONPATH": ""},
+    )
+
+
+def test_layers() -> None:
+    pytest.importorskip("importlinter")
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from importlinter.cli import lint_imports_command; lint_imports_command()",
+            "--no-cache",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    kept = re.search(r"Contracts: (\d+) kept, 0 broken", done.stdout)
+    assert kept is not None
+    assert int(kept[1]) >= 3
+
+
+LOADED = """
+import json, sys
+from kdump.cli import run
+status = run(sys.argv[1:])
+print("\\n" + json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
+"""
+
+
+def loaded(*arguments: str) -> set[str]:
+    """The top-level modules that are there after a run of the command."""
+    return set(json.loads(child("-c", LOADED, *arguments).stdout.splitlines()[-1]))
+
+
+@pytest.fixture(scope="module")
+def log() -> str:
+    return str(next((ROOT / "fixtures" / "codecs" / "none-0").glob("*.log")))
+
+
+def test_help_loads_nothing_heavy() -> None:
+    for arguments in (["--help"], ["verify", "--help"], ["dump", "--help"], ["verify", "--explain", "batch/crc"]):
+        assert not loaded(*arguments) & set(HEAVY), arguments
+
+
+def test_work_loads_nothing_heavy(log: str) -> None:
+    for arguments in (
+        ["verify", log],
+        ["verify", "--deep", "--format", "json", log],
+        ["dump", "--format", "json", log],
+        ["dump", "--format", "kafka", log],
+    ):
+        assert not loaded(*arguments) & set(HEAVY), arguments
+    # the codecs come with the first batch that needs them
+    assert not loaded("verify", log) & {"lz4", "zstandard", "snappy", "cramjam", "isal"}
+
+
+def test_only_the_terminal_loads_rich(log: str) -> None:
+    assert "rich" in loaded("dump", "--format", "terminal", log)
+
+
+def test_start_of_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """Prints the ratio; a busy machine is no defect, so only a gross one fails."""
+
+    def seconds(*arguments: str) -> float:
+        took = []
+        for _ in range(5):
+            began = time.perf_counter()
+            child(*arguments)
+            took.append(time.perf_counter() - began)
+        return min(statistics.median(took), *took)
+
+    nothing, command = seconds("-c", "pass"), seconds("-m", "kdump", "--help")
+    with capsys.disabled():
+        print(
+            f"\nkdump --help: {command * 1000:.0f} ms, {command / nothing:.1f} times python -c pass ({nothing * 1000:.0f} ms); at most {FACTOR} is wanted"
+        )
+    assert command < 3 * FACTOR * nothing
+
+
+def test_import_costs_nothing() -> None:
+    done = child("-c", "import sys; before = set(sys.modules); import kdump; print(*sorted(set(sys.modules) - before))")
+    assert {name for name in done.stdout.split() if not re.match(r"_?typing|collections", name)} == {"kdump"}
+
+
+def test_public_names() -> None:
+    for name in kdump.__all__:
+        assert getattr(kdump, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = kdump.nothing
+
+
+def test_public_names_are_typed() -> None:
+    text = (ROOT / "kdump" / "__init__.py").read_text(encoding="utf-8")
+    for name in kdump.__all__:
+        assert len(re.findall(rf"\b{name}\b", text)) >= 2, name
+    assert (Path(kdump.__file__).parent / "py.typed").exists()
+
+
+def test_columns_of_a_batch_are_its_fields() -> None:
+    assert BATCH_COLUMNS == Batch._fields
+    assert len(SUSPECTS) == len(set(SUSPECTS)) < 30
+
+
+def test_columns_of_a_record_are_what_records_are_made_of() -> None:
+    items = [
+        build.record(b"key", b"value", headers=[(b"h", None), (b"", b"x")], timestamp=5),
+        build.record(None, b"", timestamp=7),
+    ]
+    body = b"".join(
+        build.encode_record(item, offset_delta=number, timestamp_delta=item.timestamp or 0)
+        for number, item in enumerate(items)
+    )
+    rows, headers, status, _ = kernel.decode(body, 2, 100, 0)
+    assert status == 0
+    cells = memoryview(rows).cast("q").tolist()
+    width = len(kernel.RECORD_COLUMNS)
+    first, second = (dict(zip(kernel.RECORD_COLUMNS, cells[at : at + width], strict=True)) for at in (0, width))
+    assert (first["offset"], first["timestamp"], second["offset"], second["timestamp"]) == (100, 5, 101, 7)
+    assert body[first["key_at"] :][: first["key_size"]] == b"key"
+    assert body[first["value_at"] :][: first["value_size"]] == b"value"
+    assert (second["key_size"], second["value_size"]) == (-1, 0)
+    assert (first["header_count"], second["header_count"]) == (2, 0)
+    assert first["at"] + first["size"] == second["at"]
+    assert second["at"] + second["size"] == len(body)
+    assert first["magic"] == second["magic"] == 2
+    row = dict(
+        zip(kernel.HEADER_COLUMNS, memoryview(headers).cast("q").tolist()[: len(kernel.HEADER_COLUMNS)], strict=True)
+    )
+    assert body[row["key_at"] :][: row["key_size"]] == b"h"
+    assert row["value_size"] == -1
+    assert len(headers) == 2 * 8 * len(kernel.HEADER_COLUMNS)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "kdump").rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_module_imports_alone(path: Path) -> None:
+    name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    if name != "kdump.__main__":
+        assert import_module(name).__name__ == name

@@ -1,0 +1,210 @@
+"""The manual pages say everything that the program knows of itself, and are well-formed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import build
+import click
+import manual
+import pytest
+
+from kdump import cli
+from kdump.findings import CATALOGUE
+
+NAMES = sorted(manual.pages())
+
+
+def plain(text: str) -> str:
+    """The words of a page without its markup."""
+    text = text.replace("\\-", "-").replace("\\&", "").replace("\\e", "\\")
+    text = re.sub(r"\\f[IR]|\\\(.q|\\", "", text)
+    return " ".join(re.sub(r"^\.\w+ ?", "", line) for line in text.splitlines())
+
+
+def test_pages_are_the_generated_ones() -> None:
+    made = manual.pages()
+    assert sorted(path.name for path in manual.PAGES.iterdir()) == sorted(made)
+    for name, text in made.items():
+        assert (manual.PAGES / name).read_text(encoding="utf-8") == text, "run python tests/manual.py"
+
+
+def test_a_page_for_every_command() -> None:
+    assert NAMES == sorted(["kdump.1", *(f"kdump-{name}.1" for name in cli.COMMANDS)])
+    text = manual.pages()["kdump.1"]
+    for name in cli.COMMANDS:
+        assert f".Xr kdump-{name} 1" in text
+
+
+@pytest.mark.parametrize("name", [None, *cli.COMMANDS])
+def test_every_option(name: str | None) -> None:
+    command: click.Command = cli.group if name is None else import_module(f"kdump.cli.{name}").command
+    text = manual.pages()["kdump.1" if name is None else f"kdump-{name}.1"]
+    shown = set(
+        re.findall(
+            r"--?[\w-]+",
+            click.Context(command, help_option_names=["-h", "--help"]).command.get_help(
+                click.Context(command, info_name="x")
+            ),
+        )
+    )
+    options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
+    assert options
+    for option in options:
+        for flag in (*option.opts, *option.secondary_opts):
+            assert f"Fl {flag[1:]}" in text, flag
+            assert flag in shown
+        assert option.help
+        assert plain(option.help.rstrip("."))[:40] in plain(text)
+    assert "Fl -help" in text
+
+
+@pytest.mark.parametrize("code", CATALOGUE)
+def test_every_code(code: str) -> None:
+    entry = CATALOGUE[code]
+    text = manual.pages()["kdump-verify.1"]
+    assert f".It Cm {code} Pq {entry.severity.word}\n" in text
+    words = plain(text)
+    for said in (entry.title, entry.why, entry.recover, entry.source):
+        assert " ".join(said.split()) in words
+    for literal in re.split(r"\{[^}]*\}|[?|#]", entry.sentence):
+        assert literal.strip() in words
+
+
+def test_every_exit_status() -> None:
+    statuses = {0, cli.FOUND, cli.USAGE, cli.FAILED, cli.BUG, cli.INTERRUPTED, cli.PIPE_CLOSED}
+    assert {int(status) for status in manual.EXIT_STATUS["kdump"]} == statuses
+    for text in manual.pages().values():
+        for status in statuses:
+            assert f'.It Li "{status}"' in text
+
+
+SECTIONS = ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "EXAMPLES", "SEE ALSO"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sections(name: str) -> None:
+    found = re.findall(r"^\.Sh (.+)$", manual.pages()[name], re.MULTILINE)
+    more = {"kdump.1": ["FILES", "COMPATIBILITY"], "kdump-dump.1": ["JSON"], "kdump-verify.1": ["FINDINGS", "JSON"]}
+    assert sorted(found) == sorted(SECTIONS + more[name])
+
+
+def fields_of(kdump: Any, tmp_path: Path, command: str) -> dict[str, list[str]]:
+    """The fields of every type of line that a command writes, in their order."""
+    good = build.batch([build.record(b"k", b"v")], epoch=1)
+    data = (
+        good
+        + build.marker("COMMIT", base_offset=1, epoch=1)
+        + b"\xff" * 30
+        + build.batch([build.record(b"k", b"v")], base_offset=2, epoch=1)
+        + good[:30]
+    )
+    (tmp_path / "0.log").write_bytes(data)
+    more = ["-v"] if command == "verify" else []
+    lines = [json.loads(line) for line in kdump.inside(command, *more, "--format", "json", "0.log").lines]
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        names = [name for name in line if name not in ("type", "path")]
+        if "control_type" in line:
+            found["control"] = names[-3:]
+            assert names[:-3] == found["record"]
+        else:
+            assert found.setdefault(line["type"], names) == names
+    return found
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_every_field_of_json(kdump: Any, tmp_path: Path, command: str) -> None:
+    told = {kind: list(fields) for kind, (_, fields) in manual.LINES[command].items()}
+    assert fields_of(kdump, tmp_path, command) == told
+
+
+def examples() -> list[tuple[str, str]]:
+    return [(page, command) for page, pairs in manual.EXAMPLES.items() for _, command in pairs]
+
+
+@pytest.mark.parametrize(("page", "command"), examples())
+def test_examples_parse(page: str, command: str) -> None:
+    words = next(part for part in (shlex.split(piece) for piece in command.split(" | ")) if part[0] == "kdump")
+    name = words[1]
+    assert page in ("kdump", name)
+    target: click.Command = import_module(f"kdump.cli.{name}").command
+    with contextlib.suppress(click.exceptions.Exit):  # --explain ends there
+        target.make_context(f"kdump {name}", list(words[2:]))
+
+
+def test_options_of_kafkas_tool() -> None:
+    text = plain(manual.pages()["kdump.1"])
+    for option in [
+        "--files",
+        "--print-data-log",
+        "--deep-iteration",
+        "--skip-record-metadata",
+        "--max-bytes",
+        "--key-decoder-class",
+        "--value-decoder-class",
+        "--offsets-decoder",
+        "--transaction-log-decoder",
+        "--cluster-metadata-decoder",
+        "--share-group-state-decoder",
+        "--remote-log-metadata-decoder",
+        "--verify-index-only",
+        "--index-sanity-check",
+        "--help",
+        "--version",
+    ]:
+        assert any(option in asked for asked in manual.KAFKA), option
+        assert option in text
+    known = {
+        flag
+        for name in cli.COMMANDS
+        for option in manual.options_of(import_module(f"kdump.cli.{name}").command)
+        for flag in option.opts
+    }
+    for answer in manual.KAFKA.values():
+        for flag in re.findall(r"--[\w-]+", answer):
+            assert flag in known | {"--version"}, flag
+
+
+needs_mandoc = pytest.mark.skipif(shutil.which("mandoc") is None, reason="mandoc is not installed")
+
+
+@needs_mandoc
+@pytest.mark.parametrize("name", NAMES)
+def test_lint(name: str) -> None:
+    done = subprocess.run(
+        ["mandoc", "-Tlint", manual.PAGES / name], capture_output=True, text=True, timeout=60, check=False
+    )
+    # the pages that these refer to are not installed
+    complaints = [
+        line for line in (done.stdout + done.stderr).splitlines() if "referenced manual not found: Xr kdump" not in line
+    ]
+    assert complaints == []
+
+
+@needs_mandoc
+@pytest.mark.parametrize("name", NAMES)
+def test_rendered(name: str) -> None:
+    done = subprocess.run(
+        ["mandoc", "-Tascii", "-Owidth=78", manual.PAGES / name],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env=os.environ | {"LC_ALL": "C"},
+    )
+    shown = re.sub(r".\x08", "", done.stdout)
+    assert f"{name.removesuffix('.1')} - " in shown
+    assert "\\" not in shown.replace("\\x", "").replace("\\n", "")
+    for section in SECTIONS:
+        assert f"\n{section}\n" in shown
+    assert all(len(line) <= 80 for line in shown.splitlines())
