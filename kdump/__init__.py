@@ -7,9 +7,7 @@
 Names load on first use, so that importing kdump costs nothing.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # the one of typing, without its price
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
@@ -48,8 +46,11 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
     if name not in _HOMES:
         raise AttributeError(f"module 'kdump' has no attribute {name!r}")
     module, inside = _HOMES[name]
-    return getattr(import_module(module), inside)
+    value: object = getattr(import_module(module), inside)
+    return value

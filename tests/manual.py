@@ -85,6 +85,51 @@ GAP = {
     "length": "how many they are",
     "reason": "of a gap: bytes, zeros, length, foreign-batch, unsearched; of a tail: torn, zeros, garbage",
 }
+COMPANIONS = {
+    "index_entry": (
+        "An entry of an offset index.",
+        {"offset": "of a record, not relative to the segment", "position": "of its batch in the log file, in bytes"},
+    ),
+    "time_index_entry": (
+        "An entry of a time index.",
+        {"timestamp": "the largest up to there", "offset": "of the record that has it, not relative to the segment"},
+    ),
+    "aborted_transaction": (
+        "An entry of a transaction index.",
+        {
+            "version": "0",
+            "producer_id": "of the transaction",
+            "first_offset": "of the transaction",
+            "last_offset": "of its marker",
+            "last_stable_offset": "when it ended",
+        },
+    ),
+    "producer": (
+        "An entry of a producer snapshot.",
+        {
+            "producer_id": "of the producer",
+            "producer_epoch": "of the producer",
+            "last_sequence": "of its last batch, -1 without one",
+            "last_offset": "of its last batch, -1 without one",
+            "offset_delta": "between the first and the last record of that batch",
+            "timestamp": "of that batch",
+            "coordinator_epoch": "of its last marker, -1 without one",
+            "current_txn_first_offset": "of the open transaction, -1 without one",
+        },
+    ),
+    "epoch": (
+        "A line of leader-epoch-checkpoint.",
+        {"epoch": "of the leader", "start_offset": "of the first record under it"},
+    ),
+    "checkpoint_entry": (
+        "A line of a checkpoint of offsets.",
+        {"topic": "of the partition", "partition": "its number", "offset": "that the checkpoint keeps for it"},
+    ),
+    "property": (
+        "A line of partition.metadata or meta.properties.",
+        {"key": "before the sign", "value": "behind it"},
+    ),
+}
 DUMP_SUMMARY = {
     "schema": "1; another number would mean that a field was taken away or changed its meaning",
     "command": "dump",
@@ -133,6 +178,7 @@ LINES: dict[str, dict[str, tuple[str, Mapping[str, str]]]] = {
         "control": ("These, at the end of a record of a control batch.", CONTROL),
         "gap": ("Bytes between batches that are no batch.", GAP),
         "tail": ("Bytes behind the last batch.", GAP),
+        **COMPANIONS,
         "summary": ("The last line.", DUMP_SUMMARY),
     },
     "verify": {
@@ -143,7 +189,7 @@ LINES: dict[str, dict[str, tuple[str, Mapping[str, str]]]] = {
 }
 
 KAFKA = {
-    "--files FILE,...": "PATH ..., which may be directories and globs too",
+    "--files FILE,...": "kdump dump PATH ..., which may be directories and globs too",
     "--print-data-log": "kdump dump; with --format kafka also by this name",
     "--deep-iteration": "kdump dump, which shows records unless --batches is given; with --format kafka also by this name",
     "--skip-record-metadata": "with --format kafka and --print-data-log by this name; else --format json and the fields key and value",
@@ -152,7 +198,7 @@ KAFKA = {
     "--key-decoder-class, --value-decoder-class": "no counterpart: --bytes says how bytes are written",
     "--offsets-decoder, --transaction-log-decoder, --cluster-metadata-decoder, --share-group-state-decoder, --remote-log-metadata-decoder": "no counterpart: "
     "keys and values come as bytes, control records decoded",
-    "--verify-index-only, --index-sanity-check": "no counterpart: log files are proved by kdump verify, index files are not read",
+    "--verify-index-only, --index-sanity-check": "no counterpart: kdump verify proves log files; kdump dump shows the entries of an index",
     "--help, --version": "--help, --version",
 }
 KAFKA_NOTE = (
@@ -165,6 +211,8 @@ FILES = {
     "<20 digits>.log": "A segment. The number is the offset of its first record.",
     "<20 digits>.kafka": "A segment of Kafka 0.7. The number is the position of its first byte in the log.",
     "<20 digits>-<10 digits>.checkpoint, bootstrap.checkpoint": "A snapshot of KRaft.",
+    "<20 digits>.index, .timeindex, .txnindex, .snapshot, leader-epoch-checkpoint, partition.metadata": "Companions of a segment. kdump dump shows those that "
+    "PATH names.",
     "*.deleted, *.cleaned, *.swap, *.part": "Appended to one of these. Read when it is named, passed over in directories.",
     "<topic>-<partition>": "A directory of segments, from which topic and partition are taken.",
 }
@@ -218,6 +266,7 @@ ABOUT = {
     "dump": [
         "kdump dump shows batches with their records, and bytes that are no batch, in the order of the bytes in the files.",
         "Records of a batch whose checksum is wrong are shown only with --force, as far as they parse.",
+        "A companion of a segment (an index, a producer snapshot, a checkpoint) is shown entry by entry where PATH names it.",
     ],
     "verify": [
         (

@@ -9,7 +9,7 @@ from pathlib import Path
 import build
 import plain_lines
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kdump.dump import Options as What
@@ -32,6 +32,8 @@ LOGS = sorted(
     if path.suffix in (".log", ".checkpoint", ".kafka") and path.stat().st_size < 2 << 20
 )
 PLAIN = Batch(**(dict.fromkeys(Batch._fields, -1) | {"magic": 2, "attributes": 0, "base_offset": 0, "suspect": 0}))
+
+ANY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 class Terminal(io.BytesIO):
@@ -155,6 +157,7 @@ RECORDS = st.builds(
 )
 
 
+@ANY
 @given(
     items=st.lists(RECORDS, max_size=4),
     base_offset=st.integers(0, 100) | st.just(NULL),
@@ -167,6 +170,7 @@ def test_any_records(items: list[Record], base_offset: int, base_sequence: int, 
     compare(PLAIN._replace(attributes=attributes, **places), plain_lines.opened(items))
 
 
+@ANY
 @given(
     items=st.lists(RECORDS, min_size=1, max_size=3),
     magic=st.sampled_from([0, 1]),
@@ -178,7 +182,7 @@ def test_any_messages(items: list[Record], magic: int, inner: int, right: bool) 
     compare(PLAIN._replace(magic=magic), plain_lines.opened(messages))
 
 
-@settings(max_examples=40)
+@settings(ANY, max_examples=40)
 @given(data=build.segments(min_batches=1, max_batches=4))
 def test_any_segment(data: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("lines") / "00000000000000000000.log"
@@ -287,6 +291,21 @@ def test_what_python_says_wrong_comes_out() -> None:
         Lines("text", "utf8", bytes).text(*rows, 0, 0, -1, None)
 
 
+def test_a_writer_is_not_entered_twice() -> None:
+    opened = values([b"\xff"])
+    rows = (opened.payload, opened.rows, opened.headers)
+    lines: Lines
+
+    def again(data: bytes) -> bytes:
+        return lines.text(*rows, 0, 0, -1, None)[0]
+
+    lines = Lines("text", "utf8", again)
+    with pytest.raises(RuntimeError):
+        lines.text(*rows, 0, 0, -1, None)
+    lines = Lines("text", "utf8", lambda data: b"?")
+    assert lines.text(*rows, 0, 0, -1, None)[0].endswith(b'value="?"\n')
+
+
 def test_large_batches_come_in_pieces() -> None:
     opened = values([b"v" * 1000] * 5000)
     lines = Lines("text")
@@ -298,6 +317,7 @@ def test_large_batches_come_in_pieces() -> None:
     assert b"".join(pieces).decode() == plain_lines.text_lines(PLAIN, records(PLAIN, opened))
 
 
+@ANY
 @given(st.lists(TIMES, min_size=1))
 @example(
     [951_782_399_999, 951_782_400_000, 951_868_800_000, -2_203_891_200_000, 4_107_542_400_000]
@@ -318,6 +338,7 @@ def test_every_day_of_four_hundred_years() -> None:
 # --- which records ----------------------------------------------------------------------------------------------------
 
 
+@ANY
 @given(
     offsets=st.lists(st.integers(0, 20), max_size=10),
     first=st.none() | st.integers(0, 20),

@@ -98,21 +98,32 @@ def test_sections(name: str) -> None:
     assert sorted(found) == sorted(SECTIONS + more[name])
 
 
+FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
+COMPANIONS = [
+    ".index",
+    ".timeindex",
+    ".txnindex",
+    ".snapshot",
+    "leader-epoch-checkpoint",
+    "recovery-point-offset-checkpoint",
+    "partition.metadata",
+]
+
+
 def fields_of(kdump: Any, tmp_path: Path, command: str) -> dict[str, list[str]]:
     """The fields of every type of line that a command writes, in their order."""
     good = build.batch([build.record(b"k", b"v")], epoch=1)
-    data = (
-        good
-        + build.marker("COMMIT", base_offset=1, epoch=1)
-        + b"\xff" * 30
-        + build.batch([build.record(b"k", b"v")], base_offset=2, epoch=1)
-        + good[:30]
+    last = build.batch([build.record(b"k", b"v")], base_offset=2, epoch=1)
+    (tmp_path / "0.log").write_bytes(
+        good + build.marker("COMMIT", base_offset=1, epoch=1) + b"\xff" * 30 + last + good[:30]
     )
-    (tmp_path / "0.log").write_bytes(data)
-    more = ["-v"] if command == "verify" else []
-    lines = [json.loads(line) for line in kdump.inside(command, *more, "--format", "json", "0.log").lines]
+    paths, more = ["0.log"], ["-v"]
+    if command == "dump":
+        more = []
+        for name in COMPANIONS:
+            paths += sorted(str(path) for path in FIXTURES.rglob(f"*{name}") if path.stat().st_size)[:40]
     found: dict[str, list[str]] = {}
-    for line in lines:
+    for line in map(json.loads, kdump.inside(command, *more, "--format", "json", *paths).lines):
         names = [name for name in line if name not in ("type", "path")]
         if "control_type" in line:
             found["control"] = names[-3:]
@@ -125,6 +136,7 @@ def fields_of(kdump: Any, tmp_path: Path, command: str) -> dict[str, list[str]]:
 @pytest.mark.parametrize("command", cli.COMMANDS)
 def test_every_field_of_json(kdump: Any, tmp_path: Path, command: str) -> None:
     told = {kind: list(fields) for kind, (_, fields) in manual.LINES[command].items()}
+    assert all(word for _, fields in manual.LINES[command].values() for word in fields.values())
     assert fields_of(kdump, tmp_path, command) == told
 
 

@@ -42,7 +42,9 @@ def _rule(
         batch = chunk.row(0)
         if which == -1 and position + batch.size != source.size:
             return
-        inside = list(records(batch, open_batch(batch, chunk.body(batch), max_bytes))) if batch.control else []
+        opened = open_batch(batch, chunk.body(batch), max_bytes)
+        # The reader takes the whole batch or nothing of it.
+        inside = list(records(batch, opened)) if batch.control and opened.problem is None else []
         if not inside or _type(inside[which].key) != wanted:
             yield found(code, path, position, batch.size, offset=batch.base_offset)
         return

@@ -22,7 +22,14 @@ class Lines:
 
     def __init__(self, style: str, mode: str = "auto", repair: Callable[[bytes], bytes] | None = None) -> None: ...
     def text(
-        self, payload: Buffer, rows: Buffer, headers: Buffer, first: int, base_offset: int, base_sequence: int, control: Control | None
+        self,
+        payload: Buffer,
+        rows: Buffer,
+        headers: Buffer,
+        first: int,
+        base_offset: int,
+        base_sequence: int,
+        control: Control | None,
     ) -> tuple[bytes, int]:
         """The lines of kdump.render.text."""
 

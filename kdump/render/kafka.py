@@ -437,7 +437,17 @@ class Renderer(base.Renderer):
         done, count = 0, records.records
         while done < count:
             lines, done = self._lines.kafka(
-                payload, rows, headers, done, batch.base_offset, batch.base_sequence, control, label, metadata, contents, batch.is_legacy
+                payload,
+                rows,
+                headers,
+                done,
+                batch.base_offset,
+                batch.base_sequence,
+                control,
+                label,
+                metadata,
+                contents,
+                batch.is_legacy,
             )
             self.out.write(lines)
 

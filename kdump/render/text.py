@@ -168,7 +168,9 @@ class Renderer(base.Renderer):
         control = _control if batch.control else None
         done, count = 0, records.records
         while done < count:
-            lines, done = self._lines.text(payload, rows, headers, done, batch.base_offset, batch.base_sequence, control)
+            lines, done = self._lines.text(
+                payload, rows, headers, done, batch.base_offset, batch.base_sequence, control
+            )
             self.out.write(lines)
 
     def gap(self, path: Path, gap: Gap | Foreign | Unsearched) -> None:

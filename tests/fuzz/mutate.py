@@ -46,7 +46,9 @@ def case(seed: int, number: int) -> Case:
     cuts = tuple(rng.randrange(len(data) + 1) for _ in range(rng.choice((0, 0, 1, 1, 3))))
     # 1: a window that is exactly as large as what is looked at, so that a checking allocator sees a read beyond it
     window = rng.choice((512 << 10, 512 << 10, 1, 1, max(1, len(data)), 100, 1000))
-    return Case(data, known, rng.random() < 0.8, limit, cuts, window)
+    if rng.random() < 0.1:
+        return Case(data, 0, True, limit, (), window, Kind.CHECKPOINT)
+    return Case(data, known, rng.random() < 0.8, limit, cuts, window, tight=rng.random() < 0.3)
 
 
 def failure(seed: int, number: int) -> str | None:
