@@ -45,7 +45,7 @@ class Begin(NamedTuple):
 class Shown(NamedTuple):
     """A batch with those of its records that were asked for, None where none were; kdump.records.records makes values of them.
 
-    `damage` is the code of what is wrong with all of it or stopped its records.
+    `damage` is the code of what is wrong with all of it or stopped its records. The bytes of the records are there until the next event.
     """
 
     batch: Batch
@@ -131,7 +131,7 @@ def _dump_source(
         for batch in item.rows():
             for finding in checks.explain(file.path, batch, file.base_offset) if batch.suspect else ():
                 on_damage(finding.severity)
-            if not _wanted(batch, options):
+            if not everything and not _wanted(batch, options):
                 continue
             shown = _show(item, batch, options, budget)
             if shown.damage is not None:

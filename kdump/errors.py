@@ -9,6 +9,10 @@ class SourceError(KdumpError):
     """Something cannot be read: missing, no permission, not a regular file, an I/O error."""
 
 
+class NotALog(SourceError):
+    """A file that lies beside logs, named where a log is wanted."""
+
+
 class CodecMissing(KdumpError):
     """The library of a codec cannot be imported.
 

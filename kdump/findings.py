@@ -34,10 +34,48 @@ class Entry:
     source: str
 
 
+PROBLEMS: Final = {
+    "record-length": "its length is negative or reaches past the end of the records",
+    "varint": "a number has no end",
+    "key-length": "its key reaches past its end",
+    "value-length": "its value reaches past its end",
+    "header-count": "its number of headers is negative or more than its bytes can hold",
+    "header-key": "a header key has a negative length or reaches past its end",
+    "header-value": "a header value reaches past its end",
+    "body-end": "its fields do not end where its length says",
+    "missing": "the records end before it",
+    "leftover": "bytes follow the last record",
+    "control-key": "its key is no version and type",
+    "control-value": "its value is no version and coordinator epoch",
+    "message-fields": "its key or value reaches past its end",
+    "wrapper-size": "the size of an entry is less than 14",
+    "wrapper-size-07": "the size of an entry is negative, too small or, in the first one, more than there is",
+    "wrapper-magic": "an entry has a magic other than 0 and 1",
+    "wrapper-nested": "an entry is compressed itself",
+    "wrapper-nested-07": "compressed messages lie more than 16 deep in one another",
+    "wrapper-empty": "there is none",
+    "wrapper-offset": "the wrapper's offset is below the last inner one",
+}
+"""What is wrong with records, as a clause; the words are those of kdump.kernel.records.STATUSES."""
+
+
+def _clause(table: str, problem: str) -> str:
+    if table == "records":
+        return PROBLEMS[problem]
+    from kdump.format import codec  # only findings of compressed data need it
+
+    return (codec.REASONS if table == "codec" else codec.NOTES)[problem]
+
+
 class _Sentence(Formatter):
-    """`{name:?text|other}` is the text, with the value for #, where there is a value, else the other one or nothing."""
+    """Two forms beyond the usual: `{name:?text|other}` is the text, with the value for #, where there is a value, else the other one or nothing.
+
+    `{name:@table}` is the clause that the value, a short word, stands for.
+    """
 
     def format_field(self, value: Any, spec: str) -> str:
+        if spec.startswith("@"):
+            return _clause(spec[1:], value)
         if not spec.startswith("?"):
             return str(super().format_field(value, spec))
         text, _, other = spec[1:].partition("|")
@@ -120,7 +158,7 @@ _ENTRIES = (
         "batch/codec",
         _E,
         "Records cannot be decompressed",
-        "the records of this batch (codec {codec}) cannot be decompressed: {reason}",
+        "the records of this batch (codec {codec}) cannot be decompressed: {problem:@codec}",
         "The checksum is right, so these bytes are what was written; a writer or an undetected fault before the checksum broke them. No consumer can read them.",
         _KEPT,
         "CompressionType.forId, org.apache.kafka.common.compress",
@@ -129,7 +167,7 @@ _ENTRIES = (
         "batch/codec-odd",
         _W,
         "Compressed data departs from its codec's format",
-        "the data of this batch (codec {codec}) is not as its format says: {reason}",
+        "the data of this batch (codec {codec}) is not as its format says: {problem:@odd}",
         "Kafka's reader accepts it. Other readers may not.",
         _KEPT,
         "org.apache.kafka.common.compress",
@@ -201,7 +239,7 @@ _ENTRIES = (
         "control/structure",
         _E,
         "Control record cannot be parsed",
-        "record {record} of this control batch is malformed: {reason}",
+        "record {record} of this control batch is malformed: {problem:@records}",
         "A broker that replays it refuses to load the log; a consumer cannot tell a commit from an abort.",
         "A broker that has to replay it does not start.",
         "ControlRecordType.parse, EndTransactionMarker.deserialize",
@@ -210,7 +248,7 @@ _ENTRIES = (
         "record/structure",
         _E,
         "Record does not parse",
-        "record {record} of this batch does not parse: {reason}, at byte {at} of the records",
+        "record {record} of this batch does not parse: {problem:@records}, at byte {at} of the records",
         "The checksum is right, so these bytes are what was written. Consumers stop here.",
         _KEPT,
         "DefaultRecord.readFrom, AbstractLegacyRecordBatch",
@@ -246,7 +284,7 @@ _ENTRIES = (
         "legacy/wrapper",
         _E,
         "Compressed message without readable messages inside",
-        "the messages inside this wrapper cannot be read: {reason}, at inner message {record}",
+        "the messages inside this wrapper cannot be read: {problem:@records}, at inner message {record}",
         "Consumers stop here.",
         _KEPT,
         "AbstractLegacyRecordBatch.DeepRecordsIterator",

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Generator, Iterable, Iterator
 from typing import NamedTuple
 
-from kdump.errors import SourceError
+from kdump.errors import NotALog, SourceError
 from kdump.format import naming
 from kdump.format.naming import Kind
 from kdump.source import FileSource
@@ -62,7 +62,7 @@ def discover(
                 if not (yield from _below(found, seen, highest)):
                     yield SourceError(f"{found}: no log files here")
             elif kind is None and not companions and (companion := naming.companion_of(found)) is not None:
-                yield SourceError(f"{found}: {companion}, not a log file (--type log reads it as one)")
+                yield NotALog(f"{found}: {companion}, not a log file (--type log reads it as one)")
             elif (status.st_dev, status.st_ino) not in seen:
                 seen.add((status.st_dev, status.st_ino))
                 known = kind or naming.companion_kind_of(found) or naming.kind_of(found) or Kind.LOG

@@ -111,7 +111,10 @@ def _open_07(batch: Message, body: bytes | memoryview, max_bytes: int) -> Opened
         inside = unwrap(batch, body, max_bytes, keep=True)
         return Opened(inside.payload, memoryview(inside.rows).cast("q"), _NOTHING, inside.problem)
     value_at, value_size, crcs = batch.payload_at, batch.payload_size, (batch.crc, batch.computed_crc)
-    row = array("q", (0, batch.size, batch.base_offset, -1, 0, -1, value_at, value_size, 0, 0, batch.magic, *crcs, batch.attributes))
+    row = array(
+        "q",
+        (0, batch.size, batch.base_offset, -1, 0, -1, value_at, value_size, 0, 0, batch.magic, *crcs, batch.attributes),
+    )
     return Opened(body, memoryview(row), _NOTHING, None)
 
 

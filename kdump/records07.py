@@ -50,13 +50,13 @@ class Unwrapped:
     def open(self, number: int, data: codec.Data, depth: int) -> bool:
         """Decompress with the codec of this number and take the entries; whether nothing stopped it."""
         if number >= len(EXISTING_CODECS):
-            return self._stop("batch/codec", f"no codec has the number {number}")
+            return self._stop("batch/codec", "codec-unknown")
         try:
             payload, note = codec.decompress(number, data, 0, self.left)
         except codec.LimitExceeded as error:
-            return self._stop("batch/limit", codec.REASONS[error.reason])
+            return self._stop("batch/limit", error.reason)
         except codec.CodecError as error:
-            return self._stop("batch/codec", codec.REASONS[error.reason])
+            return self._stop("batch/codec", error.reason)
         self.note = self.note or note
         self.left -= len(payload)
         origin, self.origin = self.origin, self.origin + len(payload)

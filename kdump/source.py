@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -95,6 +96,31 @@ class BytesSource:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class Told:
+    """A source that tells how far it has been read."""
+
+    def __init__(self, source: Source, on_bytes: Callable[[int], None]) -> None:
+        self.name = source.name
+        self.size = source.size
+        self._source = source
+        self._on_bytes = on_bytes
+        self._reached = 0
+
+    def readinto(self, position: int, buffer: memoryview) -> int:
+        count = self._source.readinto(position, buffer)
+        # A piece that is read again, and what a search reads ahead, counts once.
+        if position + count > self._reached:
+            self._on_bytes(position + count - self._reached)
+            self._reached = position + count
+        return count
+
+    def size_now(self) -> int:
+        return self._source.size_now()
+
+    def close(self) -> None:
+        self._source.close()
 
 
 _FILE_TYPES = {

@@ -8,6 +8,7 @@ is scanned again from there. So every cutting gives the same result as none.
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 from kdump import checks
@@ -24,7 +25,7 @@ from kdump.kernel.scan07 import Scanner07
 from kdump.partition import LogFile
 from kdump.segment import MAX_BATCH_BYTES, BatchChunk, Walk
 from kdump.segment07 import walk_of
-from kdump.source import Source
+from kdump.source import Source, Told
 
 RANGE_BYTES = 64 << 20
 _SUSPECT = BATCH_COLUMNS.index("suspect")
@@ -90,9 +91,10 @@ def verify(
     engine = engine or Serial()
     tasks = (task for file in files for task in ranges(file, options, engine.slots))
     pending: list[tuple[Range, Summary]] = []
-    for task, summary in engine.map(_scan_task, tasks):
+    inside = on_bytes is not None and engine.slots == 1  # otherwise the work is done where nobody can be told
+    for task, summary in engine.map(partial(_scan_task, on_bytes=on_bytes) if inside else _scan_task, tasks):
         pending.append((task, summary))
-        if on_bytes is not None:
+        if on_bytes is not None and not inside:
             on_bytes((task.file.size if task.stop is None else task.stop) - task.start)
         if task.stop is None:
             yield conclude(task.file, options, fold(pending))
@@ -119,10 +121,9 @@ def fold(parts: list[tuple[Range, Summary]]) -> Summary:
 
 def join(left: Summary, task: Range, right: Summary) -> Summary:
     """`left` and the range right of it, scanned again where it began at another place or would have said something else."""
-    if left.error or right.error:
-        left.error = left.error or right.error
+    if left.error:
         return left
-    if right.start != left.end or not _agrees(left.seen, right.seen):
+    if right.error or right.start != left.end or not _agrees(left.seen, right.seen):
         right = scan(task._replace(start=left.end), carry=_state(left.seen))
     else:
         _link(left.seen, right.seen)
@@ -130,17 +131,22 @@ def join(left: Summary, task: Range, right: Summary) -> Summary:
         if sum(1 for kept in left.findings if kept.code == finding.code) < KEPT:
             left.findings.append(finding)
     left.counts.update(right.counts)
-    left.seen = _merged(left.seen, right.seen)
+    if right.seen:
+        left.seen = _merged(left.seen, right.seen)
     left.end = right.end
+    left.error = right.error
     return left
 
 
-def scan(task: Range, carry: tuple[int, bool, int, bool] | None = None) -> Summary:
+def scan(
+    task: Range, carry: tuple[int, bool, int, bool] | None = None, on_bytes: Callable[[int], None] | None = None
+) -> Summary:
     """Walk over one range. Without `carry` a start inside the file is taken for a hint and the first batch behind it is looked for."""
     file, options = task.file, task.options
     try:
         with file.open() as source:
-            return scan_source(source, file, options, task.start, task.stop, carry)
+            told = source if on_bytes is None else Told(source, on_bytes)
+            return scan_source(told, file, options, task.start, task.stop, carry)
     except SourceError as error:
         return Summary(None, task.start, {}, error=error)
 
@@ -164,16 +170,23 @@ def scan_source(
         deep=options.deep,
         max_batch_bytes=options.max_batch_bytes,
     )
-    synced = carry is not None or walk.sync()
-    summary = Summary(walk.position if synced else None, walk.position, {})
-    for item in walk if synced else ():
-        if isinstance(item, BatchChunk):
-            for finding in _chunk(walk, item, file, options):
-                summary.add(finding)
-        else:
-            summary.add(framing.other(file.path, item, file.preallocated))
+    summary = Summary(None, start, {})
+    try:
+        if carry is not None or walk.sync():
+            summary.start = walk.position
+            for item in walk:
+                if isinstance(item, BatchChunk):
+                    for finding in _chunk(walk, item, file, options):
+                        summary.add(finding)
+                else:
+                    summary.add(framing.other(file.path, item, file.preallocated))
+    except SourceError as error:
+        # What was found before the disk failed is worth having.
+        summary.error = error
     summary.end = walk.position
     summary.seen = walk.scanner.state()
+    if summary.error is not None:
+        return summary
     if file.kind is Kind.CHECKPOINT:
         from kdump.checks import kraft  # brings the record decoder, which plain verify does without
 
@@ -184,8 +197,8 @@ def scan_source(
     return summary
 
 
-def _scan_task(task: Range) -> tuple[Range, Summary]:
-    return task, scan(task)
+def _scan_task(task: Range, on_bytes: Callable[[int], None] | None = None) -> tuple[Range, Summary]:
+    return task, scan(task, on_bytes=on_bytes)
 
 
 def _chunk(walk: Walk, chunk: BatchChunk, file: LogFile, options: Options) -> Iterator[Finding]:
@@ -203,11 +216,11 @@ def _chunk(walk: Walk, chunk: BatchChunk, file: LogFile, options: Options) -> It
             except codec.LimitExceeded:
                 yield framing.limit(file.path, batch, options.max_batch_bytes, decompressed=True)
             except codec.CodecError as error:
-                yield framing.codec("batch/codec", file.path, batch, codec.REASONS[error.reason])
+                yield framing.codec("batch/codec", file.path, batch, error.reason)
             else:
                 bits = scanner.open(index, payload)
                 if note is not None:
-                    yield framing.codec("batch/codec-odd", file.path, batch, codec.NOTES[note])
+                    yield framing.codec("batch/codec-odd", file.path, batch, note)
         if bits & ~OPEN:
             yield from checks.explain(file.path, chunk.row(index), file.base_offset)
 
@@ -227,10 +240,8 @@ def _unwrap(
         yield framing.codec("batch/codec", file.path, batch, inside.reason)
     else:
         if inside.note is not None:
-            yield framing.codec("batch/codec-odd", file.path, batch, codec.NOTES[inside.note])
-        return scanner.opened(
-            index, inside.messages, inside.status, inside.status_at, inside.inner_crc, inside.partial
-        )
+            yield framing.codec("batch/codec-odd", file.path, batch, inside.note)
+        return scanner.opened(index, inside.messages, inside.status, inside.status_at, inside.inner_crc, inside.partial)
     return batch.suspect
 
 
@@ -240,9 +251,9 @@ def _payload(chunk: BatchChunk, batch: Batch) -> memoryview:
 
 def conclude(file: LogFile, options: Options, summary: Summary) -> FileReport:
     """What shows only over the whole file, and the report."""
-    if summary.error:
-        return FileReport(file, error=summary.error)
     seen = summary.seen
+    if not seen:
+        return FileReport(file, error=summary.error)
     if seen["gaps"]:
         # Damage may have taken the only sign of a cleaner with it.
         compacted = bool(seen["compacted"] or seen["broken"]) if options.compacted is None else options.compacted
@@ -268,6 +279,7 @@ def conclude(file: LogFile, options: Options, summary: Summary) -> FileReport:
         None if seen["unopened"] else seen["records"],
         file.size,
         seen["valid_bytes"],
+        summary.error,
     )
 
 

@@ -156,7 +156,7 @@ class Command:
             os.chdir(before)
         out.flush()
         err.flush()
-        return Ran(status, out.buffer.getvalue(), err.buffer.getvalue())  # type: ignore[attr-defined]
+        return Ran(status, out.buffer.getvalue(), err.buffer.getvalue())
 
     @contextlib.contextmanager
     def started(self, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:

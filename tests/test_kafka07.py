@@ -531,7 +531,7 @@ def found(prove: Prove, data: bytes, **how: Any) -> list[str]:
     report = prove(HELLO_0 + data + HELLO_1, kind=Kind.KAFKA07, base_offset=0, **{"deep": True} | how)
     assert all(finding.position in (14, 0) for finding in report.findings)
     return [
-        f"{finding.code} {finding.data['reason']}" if "reason" in finding.data else finding.code
+        f"{finding.code} {finding.data['problem']}" if "problem" in finding.data else finding.code
         for finding in report.findings
     ]
 
@@ -543,7 +543,7 @@ def deep(levels: int, payload: bytes = b"x") -> bytes:
     return entry
 
 
-SIZE = "legacy/wrapper the size of an entry is negative, too small or, in the first one, more than there is"
+SIZE = "legacy/wrapper wrapper-size-07"
 
 
 @pytest.mark.parametrize(
@@ -552,14 +552,14 @@ SIZE = "legacy/wrapper the size of an entry is negative, too small or, in the fi
         (sealed(build.kafka07([b"a", [b"b", []], b"c"])), []),
         (sealed(b""), []),
         (sealed(HELLO_0 + HELLO_1), []),
-        (build.message07(b"", codec=3), ["batch/codec no codec has the number 3"]),
-        (sealed(HELLO_1 + build.message07(b"", codec=3)), ["batch/codec no codec has the number 3"]),
-        (build.message07(b"", codec="gzip"), ["batch/codec the gzip stream breaks off"]),
-        (build.message07(b"junk", codec="snappy"), ["batch/codec a snappy block is malformed"]),
-        (sealed(build.message07(b"junk", codec="gzip")), ["batch/codec a gzip header is malformed"]),
+        (build.message07(b"", codec=3), ["batch/codec codec-unknown"]),
+        (sealed(HELLO_1 + build.message07(b"", codec=3)), ["batch/codec codec-unknown"]),
+        (build.message07(b"", codec="gzip"), ["batch/codec gzip-truncated"]),
+        (build.message07(b"junk", codec="snappy"), ["batch/codec snappy-block"]),
+        (sealed(build.message07(b"junk", codec="gzip")), ["batch/codec gzip-header"]),
         (
             build.message07(gzip.compress(HELLO_1) + b"behind", codec="gzip"),
-            ["batch/codec-odd bytes follow the last gzip member"],
+            ["batch/codec-odd gzip-trailing"],
         ),
         (sealed(HELLO_1 + build.message07(b"a", crc=1) + HELLO_0), ["legacy/inner-crc"]),
         (
@@ -575,10 +575,10 @@ SIZE = "legacy/wrapper the size of an entry is negative, too small or, in the fi
         (sealed(HELLO_1 + struct.pack(">i", 5) + b"\1" + bytes(4)), [SIZE]),
         (
             sealed(HELLO_1 + HELLO_1[:4] + b"\2" + HELLO_1[5:]),
-            ["legacy/wrapper an entry has a magic other than 0 and 1"],
+            ["legacy/wrapper wrapper-magic"],
         ),
         (deep(MAX_DEPTH), []),
-        (deep(MAX_DEPTH + 1), [f"legacy/wrapper compressed messages lie more than {MAX_DEPTH} deep in one another"]),
+        (deep(MAX_DEPTH + 1), ["legacy/wrapper wrapper-nested-07"]),
         (build.message07(b"x")[:5] + b"\xf8" + build.message07(b"x")[6:], ["batch/attributes"]),
     ],
 )
@@ -595,7 +595,7 @@ def test_where_a_wrapper_breaks(prove: Prove) -> None:
         "legacy/wrapper",
         50,
         3,
-        "wrapper-size",
+        "wrapper-size-07",
     )
     ((batch, opened),) = Read(data).opened
     assert opened.problem == "legacy/wrapper"

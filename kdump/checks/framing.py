@@ -11,7 +11,9 @@ def _crc(path: str, batch: Batch, base: int | None) -> Finding:
 
 
 def _magic(path: str, batch: Batch, base: int | None) -> Finding:
-    return found("batch/magic", path, batch.position, batch.size, offset=batch.base_offset, magic=batch.magic, like=_like(batch))
+    return found(
+        "batch/magic", path, batch.position, batch.size, offset=batch.base_offset, magic=batch.magic, like=_like(batch)
+    )
 
 
 def _like(batch: Batch) -> int:
@@ -26,14 +28,7 @@ def _limit(path: str, batch: Batch, base: int | None) -> Finding:
 
 
 def _codec(path: str, batch: Batch, base: int | None) -> Finding:
-    return codec(
-        "batch/codec",
-        path,
-        batch,
-        f"no codec has the number {batch.codec}"
-        if batch.codec_name == batch.codec
-        else f"magic {batch.magic} has no {batch.codec_name}",
-    )
+    return codec("batch/codec", path, batch, "codec-unknown" if batch.codec_name == batch.codec else "codec-magic")
 
 
 def _count(path: str, batch: Batch, base: int | None) -> Finding:
@@ -70,10 +65,10 @@ EXPLAIN = {
 }
 
 
-def codec(code: str, path: str, batch: Batch, reason: str) -> Finding:
-    """batch/codec or batch/codec-odd with the reason that opening the batch met."""
+def codec(code: str, path: str, batch: Batch, problem: str) -> Finding:
+    """batch/codec or batch/codec-odd with what opening the batch met: a key of kdump.format.codec's REASONS or NOTES."""
     return found(
-        code, path, batch.position, batch.size, offset=batch.last_offset, codec=batch.codec_name, reason=reason
+        code, path, batch.position, batch.size, offset=batch.last_offset, codec=batch.codec_name, problem=problem
     )
 
 

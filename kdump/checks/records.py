@@ -2,35 +2,10 @@
 
 from kdump.findings import Finding, found
 from kdump.format.batch import Batch
-from kdump.format.kafka07 import MAX_DEPTH, Message
+from kdump.format.kafka07 import Message
 from kdump.kernel.records import STATUSES
 
-# What the kernel's statuses say to a person.
-REASONS = {
-    "record-length": "its length is negative or reaches past the end of the records",
-    "varint": "a number has no end",
-    "key-length": "its key reaches past its end",
-    "value-length": "its value reaches past its end",
-    "header-count": "its number of headers is negative or more than its bytes can hold",
-    "header-key": "a header key has a negative length or reaches past its end",
-    "header-value": "a header value reaches past its end",
-    "body-end": "its fields do not end where its length says",
-    "missing": "the records end before it",
-    "leftover": "bytes follow the last record",
-    "control-key": "its key is no version and type",
-    "control-value": "its value is no version and coordinator epoch",
-    "message-fields": "its key or value reaches past its end",
-    "wrapper-size": "the size of an entry is less than 14",
-    "wrapper-magic": "an entry has a magic other than 0 and 1",
-    "wrapper-nested": "an entry is compressed itself",
-    "wrapper-empty": "there is none",
-    "wrapper-offset": "the wrapper's offset is below the last inner one",
-}
-REASONS_07 = {
-    **REASONS,
-    "wrapper-size": "the size of an entry is negative, too small or, in the first one, more than there is",
-    "wrapper-nested": f"compressed messages lie more than {MAX_DEPTH} deep in one another",
-}
+_OF_07 = ("wrapper-size", "wrapper-nested")  # mean something else in a log of Kafka 0.7
 
 
 def _problem(code: str, path: str, batch: Batch, base: int | None) -> Finding:
@@ -43,8 +18,7 @@ def _problem(code: str, path: str, batch: Batch, base: int | None) -> Finding:
         offset=batch.last_offset,
         record=batch.status_record,
         at=batch.status_at,
-        problem=status,
-        reason=(REASONS_07 if isinstance(batch, Message) else REASONS)[status],
+        problem=f"{status}-07" if isinstance(batch, Message) and status in _OF_07 else status,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kdump.cli import complain, options
+from kdump.cli import INTERRUPTED, complain, options
 from kdump.dump import Failed, dump
 from kdump.dump import Options as What
 from kdump.errors import SourceError
@@ -84,13 +84,16 @@ def command(**chosen: Any) -> int:
         options.inputs(chosen, companions=True) as files,
         renderer(chosen["format_name"], sys.stdout, _look(chosen)) as out,
     ):
-        failed = False
-        for failure in out.show(
-            dump(_shown(files, chosen), _what(chosen), met.add), everything=chosen["offsets"] is None
-        ):
-            failed |= isinstance(failure, Failed)
-            complain(failure.error if isinstance(failure, Failed) else failure.message)
-        status = options.status(failed, met, chosen["fail_on"])
+        failed, status = False, INTERRUPTED
+        try:
+            for failure in out.show(
+                dump(_shown(files, chosen), _what(chosen), met.add), everything=chosen["offsets"] is None
+            ):
+                failed |= isinstance(failure, Failed)
+                complain(failure.error if isinstance(failure, Failed) else failure.message)
+            status = options.status(failed, met, chosen["fail_on"])
+        except KeyboardInterrupt:
+            pass  # the summary and the exit status say so
         if chosen["format_name"] == "json" and not chosen["quiet"]:
             out.summary({"command": "dump", "exit_status": status, "seconds": round(time.monotonic() - started, 3)})
     return status

@@ -141,9 +141,13 @@ def inputs(chosen: dict[str, Any], *, companions: bool = False) -> Iterator[Iter
     import tempfile
 
     with tempfile.NamedTemporaryFile(prefix="kdump-") as spool:
-        shutil.copyfileobj(sys.stdin.buffer, spool, 1 << 20)
-        spool.flush()
-        standard_input = LogFile("-", chosen["kind"] or Kind.LOG, None, True, spool.tell(), spool.name)
+        standard_input: LogFile | SourceError
+        if sys.stdin is None:
+            standard_input = SourceError("-: standard input is closed")
+        else:
+            shutil.copyfileobj(sys.stdin.buffer, spool, 1 << 20)
+            spool.flush()
+            standard_input = LogFile("-", chosen["kind"] or Kind.LOG, None, True, spool.tell(), spool.name)
         seen: set[tuple[int, int]] = set()
         yield (
             found

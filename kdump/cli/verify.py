@@ -12,7 +12,7 @@ from kdump import verify
 from kdump.cli import INTERRUPTED, complain, options
 from kdump.cli.progress import Progress
 from kdump.engine import Engine, Processes, Serial
-from kdump.errors import SourceError
+from kdump.errors import NotALog, SourceError
 from kdump.findings import CATALOGUE, Finding, Severity
 from kdump.partition import LogFile
 from kdump.render import Options as Look
@@ -123,7 +123,8 @@ def _reports(
 ) -> Iterator[verify.FileReport]:
     files = [file for file in found if isinstance(file, LogFile)]
     for error in found:
-        if isinstance(error, SourceError):
+        # A shell's * names the indexes beside the logs too; that is no failure unless there is nothing else.
+        if isinstance(error, SourceError) and not (files and isinstance(error, NotALog)):
             totals.fail(error)
     size = sum(file.size for file in files)
     engine: Engine = Processes(chosen["jobs"]) if chosen["jobs"] > 1 and size > SMALL_BYTES else Serial()
@@ -154,7 +155,8 @@ class Totals:
         """Count a report; its findings that are to be shown."""
         if report.error is not None:
             self.fail(report.error)
-            return ()
+            if not report.batches and not report.counts:
+                return ()
         self._sums.update(
             files=1, segments=1, batches=report.batches, bytes=report.bytes, valid_bytes=report.valid_bytes
         )

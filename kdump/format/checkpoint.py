@@ -261,8 +261,8 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
             continue
         yield first, "".join((*parts, line))
         parts.clear()
-    # At the end of the file it is an empty key with an empty value.
-    if parts or alone:
+    # At the end of the file it is an empty key with an empty value (a quirk of Java's reader, which CRLF hides).
+    if parts or (alone and not text.endswith("\r\n")):
         yield first, "".join(parts)
 
 
@@ -449,7 +449,9 @@ def build_clean_shutdown(marker: CleanShutdown) -> bytes:
 def _clean_shutdown_object(data: bytes) -> Mapping[str, Any]:
     if not data:
         return {}
-    return _json_object("\n".join(_lines(data, MAX_PROPERTIES_BYTES)))
+    if len(data) > MAX_PROPERTIES_BYTES:
+        raise _too_large(data, MAX_PROPERTIES_BYTES)
+    return _json_object(data.decode(errors="replace"))
 
 
 # --- what they share --------------------------------------------------------------------------------------------------

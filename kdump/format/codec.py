@@ -108,6 +108,7 @@ Data = bytes | bytearray | memoryview
 
 REASONS: Final = {
     "codec-unknown": "no codec has this number",
+    "codec-magic": "messages of this magic cannot be compressed with it",
     "limit": "it decompresses to more bytes than allowed",
     "gzip-header": "a gzip header is malformed",
     "gzip-truncated": "the gzip stream breaks off",

@@ -24,7 +24,7 @@ meta.properties .kafka_cleanshutdown        in a log directory: whose it is; tha
 
 import re
 from enum import StrEnum
-from os.path import basename, dirname, splitext
+from os.path import abspath, basename, dirname, splitext
 from typing import NamedTuple
 
 
@@ -155,4 +155,4 @@ def topic_partition_of(directory: str, *, kafka07: bool = False) -> TopicPartiti
 
 def topic_partition_of_file(path: str) -> TopicPartition | None:
     """Topic and partition of the directory that a file lies in."""
-    return topic_partition_of(dirname(path), kafka07=kind_of(path) is Kind.KAFKA07)
+    return topic_partition_of(dirname(abspath(path)), kafka07=kind_of(path) is Kind.KAFKA07)

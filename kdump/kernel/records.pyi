@@ -6,7 +6,9 @@ RECORD_COLUMNS: tuple[str, ...]
 HEADER_COLUMNS: tuple[str, ...]
 NULL_FIELD: int
 
-def decode(payload: Buffer, count: int, base_offset: int, base_timestamp: int, log_append_ms: int | None = None) -> tuple[bytes, bytes, int, int]:
+def decode(
+    payload: Buffer, count: int, base_offset: int, base_timestamp: int, log_append_ms: int | None = None
+) -> tuple[bytes, bytes, int, int]:
     """The records of a batch of magic 2: (int64 rows of RECORD_COLUMNS, int64 rows of HEADER_COLUMNS, status, byte that status speaks of).
 
     With a status, the rows are those of the records before the bad one. Positions count from the start of the payload.

@@ -32,7 +32,13 @@ class Scanner:
     """After SCAN_DAMAGED: what stands there."""
 
     def __init__(
-        self, base_offset: int = -1, *, deep: bool = False, everything: bool = False, max_batch_bytes: int = ..., capacity: int = ...
+        self,
+        base_offset: int = -1,
+        *,
+        deep: bool = False,
+        everything: bool = False,
+        max_batch_bytes: int = ...,
+        capacity: int = ...,
     ) -> None: ...
     def scan(self, buffer: Buffer, start: int, end: int, position: int, stop: int, file_end: int) -> int:
         """Walk over buffer[start:end], which lies at `position` of a file that ends at `file_end`, up to the first batch at or after `stop`.

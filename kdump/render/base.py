@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 BYTES_MODES = ("auto", "base64", "hex", "utf8")
 
 CHUNK_BYTES = 64 * 1024
+LARGE_BYTES = 32 * 1024
 
 Path = str | os.PathLike[str]
 Control = Callable[[bytes | None, bytes | None], bytes]
@@ -60,6 +61,8 @@ class Options:
 class Output:
     """Collects text and writes it in chunks of at least 64 KiB; after every value when the stream is a terminal.
 
+    A piece of 32 KiB or more is written at once: to wait for another one would cost a copy of both.
+
     Takes a binary stream, or a text stream: of one that has a binary stream below it (`sys.stdout`), that one is used,
     so that the bytes are UTF-8 whatever the locale says.
     """
@@ -82,7 +85,7 @@ class Output:
         data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
         self._parts.append(data)
         self._held += len(data)
-        if self._held >= CHUNK_BYTES or self.terminal:
+        if self._held >= CHUNK_BYTES or len(data) >= LARGE_BYTES or self.terminal:
             self.flush()
 
     def flush(self) -> None:

@@ -191,6 +191,8 @@ class Renderer(base.Renderer):
         self._path_json = ""
         self._place: tuple[Path, str | None, int | None] | None = None
         self._head = b""
+        self._kind_of: tuple[int, bool, int, int] | None = None
+        self._kind = self._end = b""
         mode = options.bytes_mode
         self._lines = Lines("json", mode, base.replaced if mode == "utf8" else None)
 
@@ -213,16 +215,16 @@ class Renderer(base.Renderer):
             start = f'{{"type":"record","path":{self._name(path)},"topic":{where},"partition":{_number(partition)},"offset":'
             self._head = start.encode()
         payload, rows, headers, _ = records
-        legacy, is_control = batch.is_legacy, batch.control
-        fixed = (
-            self._head,
-            f',"timestamp_type":"{batch.timestamp_type}","key":'.encode(),
-            _NO_TIME,
-            f',"position":{batch.position},"batch_offset":{_number(batch.base_offset)},'.encode(),
-            f',"producer_id":{"null" if legacy else batch.producer_id},"control":{"true" if is_control else "false"}'.encode(),
-        )
+        legacy, is_control, timeless = batch.is_legacy, batch.control, isinstance(batch, Message)
+        kind_of = (batch.magic, timeless, batch.attributes, batch.producer_id)
+        if kind_of != self._kind_of:  # seldom: what most batches of a file have in common
+            self._kind_of = kind_of
+            producer = "null" if legacy else batch.producer_id
+            self._kind = f',"timestamp_type":"{batch.timestamp_type}","key":'.encode()
+            self._end = f',"producer_id":{producer},"control":{"true" if is_control else "false"}'.encode()
+        place = f',"position":{batch.position},"batch_offset":{_number(batch.base_offset)},'.encode()
+        fixed = (self._head, self._kind, _NO_TIME, place, self._end)
         control = self._control if is_control else None
-        timeless = isinstance(batch, Message)
         done, count = 0, records.records
         while done < count:
             lines, done = self._lines.json(

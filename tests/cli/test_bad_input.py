@@ -103,19 +103,19 @@ def lies() -> dict[str, bytes]:
         out[f"count {count} wide"] = build.batch(three, count=count, last_offset_delta=2**31 - 1)
     for field in sorted(build.RECORD_FIELDS - {"trailing"}):
         for value in (-1, -2, -(2**31), 0, 1, 2, 63, 64, 2**20, 2**31 - 1):
-            lie = build.record(b"b", b"2", headers=[(b"h", b"v")], **{field: value})
+            lie = three[1]._replace(overrides={field: value})
             out[f"{field} {value}"] = build.batch([three[0], lie, three[2]])
         for name, raw in (
             ("endless", build.TOO_LONG_VARINT),
             ("endless long", build.TOO_LONG_VARLONG),
             ("all ones", b"\xff" * 30),
         ):
-            lie = build.record(b"b", b"2", headers=[(b"h", b"v")], **{field: raw})
+            lie = three[1]._replace(overrides={field: raw})
             out[f"{field} {name}"] = build.batch([three[0], lie, three[2]])
-    for codec in (5, 6, 7):
-        out[f"codec {codec}"] = build.batch(three, codec=codec)
+    for number in (5, 6, 7):
+        out[f"codec {number}"] = build.batch(three, codec=number)
         for magic in (0, 1):
-            out[f"codec {codec} magic {magic}"] = build.message(magic, b"k", b"v", codec=codec)
+            out[f"codec {number} magic {magic}"] = build.message(magic, b"k", b"v", codec=number)
     for magic in (3, 4, 127, 128, 255):
         out[f"magic {magic}"] = one(0) + one(1, magic=magic) + one(2)
         out[f"magic {magic} unsealed"] = one(0) + one(1, magic=magic, crc=0) + one(2)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 import socket
 import sys
 from pathlib import Path
@@ -214,9 +216,14 @@ def test_directories_deeper_than_calls_can_nest(tmp_path: Path, monkeypatch: pyt
 def test_a_directory_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for base in range(50):
         (tmp_path / f"{base:020}.log").write_bytes(one(base))
-    listed = []
+    listed: list[str] = []
     listing = os.listdir
-    monkeypatch.setattr(os, "listdir", lambda path: (listed.append(path), listing(path))[1])
+
+    def noted(path: str) -> list[str]:
+        listed.append(path)
+        return listing(path)
+
+    monkeypatch.setattr(os, "listdir", noted)
     for paths in ([str(tmp_path)], [str(tmp_path / "*.log")]):
         listed.clear()
         files = [file for file in discover(paths) if isinstance(file, LogFile)]
@@ -258,6 +265,47 @@ def test_what_is_no_file(kdump: Any, tmp_path: Path, monkeypatch: pytest.MonkeyP
                 assert ran.problems.count("\n") == 1
     (tmp_path / "directory.log").mkdir()
     assert kdump.inside("verify", "directory.log").problems == "kdump: directory.log: no log files here\n"
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.EMFILE, errno.ELOOP])
+def test_what_the_system_refuses(kdump: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    (tmp_path / "0.log").write_bytes(CLEAN)
+    (tmp_path / "1.log").write_bytes(one(1))
+    opening = os.open
+
+    def refused(path: Any, *more: Any, **named: Any) -> int:
+        if str(path) == "./0.log":
+            raise OSError(number, os.strerror(number), path)
+        return opening(path, *more, **named)
+
+    monkeypatch.setattr(os, "open", refused)
+    for command in ("verify", "dump"):
+        ran = kdump.inside(command, "--format", "json", ".")
+        assert ran.status == 3
+        assert ran.problems.startswith("kdump: ./0.log: ")
+        assert ran.problems.count("\n") == 1
+        assert '"path":"./1.log"' in ran.text or summary(ran)["files"] == 1
+
+
+def test_an_error_in_the_middle_of_a_file(kdump: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "0.log").write_bytes(one(0, crc=1) + b"".join(one(number) for number in range(1, 20_000)))
+    (tmp_path / "1.log").write_bytes(one(1))
+    reading = os.preadv
+
+    def broken(descriptor: int, buffers: Any, position: int) -> int:
+        if position > 500_000:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return reading(descriptor, buffers, position)
+
+    monkeypatch.setattr(os, "preadv", broken)
+    for command in ("verify", "dump"):
+        ran = kdump.inside(command, "--format", "json", ".")
+        assert ran.status == 3
+        assert re.fullmatch(r"kdump: \./0\.log: reading at byte \d+: input/output error\n", ran.problems)
+    assert '"path":"./1.log"' in ran.text
+    ran = kdump.inside("verify", "--format", "json", ".")
+    assert '"code":"batch/crc"' in ran.text  # what was found before the disk failed
+    assert summary(ran)["files"] == 2
 
 
 def test_no_permission(kdump: Any, tmp_path: Path) -> None:

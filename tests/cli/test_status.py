@@ -170,6 +170,14 @@ def test_closed_pipe_before_anything_is_said(kdump: Any, logs: Path) -> None:
         assert (done.returncode, done.stderr) == (141, b"")
 
 
+def test_standard_input_that_is_not_there(kdump: Any, logs: Path) -> None:
+    script = '"$0" verify -q - clean.log damaged.log <&-; echo "$?"'
+    done = subprocess.run(["bash", "-c", script, kdump.program], cwd=logs, capture_output=True, timeout=60, check=False)
+    assert done.stderr == b"kdump: -: standard input is closed\n"
+    assert done.stdout.startswith(b"damaged.log:118: error batch/crc: ")
+    assert done.stdout.endswith(b"\n3\n")
+
+
 def test_standard_output_that_is_not_there(kdump: Any, logs: Path) -> None:
     script = '"$0" verify clean.log >&-; echo "$?"; "$0" verify missing.log 2>&- | wc -l'
     done = subprocess.run(["bash", "-c", script, kdump.program], cwd=logs, capture_output=True, timeout=60, check=False)

@@ -132,9 +132,9 @@ def test_lines_of_text(kdump: Any, several: str) -> None:
     ran = kdump("verify", "--deep", several)
     *found, summary = ran.lines
     for line in found:
-        path, position, severity, code, sentence = re.fullmatch(
-            r"(.+?):(\d+): (\w+) ([\w-]+/[\w-]+): (.+)", line
-        ).groups()
+        match = re.fullmatch(r"(.+?):(\d+): (\w+) ([\w-]+/[\w-]+): (.+)", line)
+        assert match is not None
+        path, position, severity, code, sentence = match.groups()
         assert (path, CATALOGUE[code].severity.word) == (several, severity)
         assert sentence
         assert int(position) < len(SEVERAL)

@@ -269,6 +269,7 @@ def test_partition_metadata_round_trips(version: int, topic_id: str) -> None:
         ("\\\n\n#a", []),
         ("\\", [("", "")]),
         ("a=b\n\\\n", [("a", "b"), ("", "")]),
+        ("a=b\r\n\\\r\n", [("a", "b")]),
         # ISO-8859-1, whatever was written; only CR and LF end a line
         ("a=\u00e9\u0085b", [("a", "é\x85b")]),
     ],
@@ -469,7 +470,7 @@ def test_markers(data: bytes, marker: CleanShutdown, properties: list[tuple[str,
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"\n", "no JSON: ''"),
+        (b"\n", "no JSON: '\\n'"),
         (b"{}", "brokerEpoch is missing"),
         (b'{"brokerEpoch":null}', "brokerEpoch is no number of 64 bits: 'null'"),
         (b'{"brokerEpoch":1,"version":[]}', "version is no number of 32 bits: '[]'"),

@@ -85,7 +85,7 @@ def test_verdict_without_isal(case: Case) -> None:
 
 def test_every_reason_and_every_note_has_a_case() -> None:
     reasons = {case.verdict.reason for case in CASES if isinstance(case.verdict, Refused)}
-    assert reasons | {"limit", "codec-unknown", "zstd-legacy"} == set(codec.REASONS)
+    assert reasons | {"limit", "codec-unknown", "codec-magic", "zstd-legacy"} == set(codec.REASONS)
     assert {case.verdict.note for case in CASES if isinstance(case.verdict, Taken)} == {None, *codec.NOTES}
 
 

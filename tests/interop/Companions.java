@@ -43,7 +43,7 @@ public class Companions {
             String found;
             try {
                 found = read(parts[0], data, file, root);
-            } catch (Exception refused) {
+            } catch (Exception | OutOfMemoryError refused) {
                 found = "refused";
             }
             output.println(found);
