@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol, Self
@@ -25,7 +26,22 @@ class Source(Protocol):
     def close(self) -> None: ...
 
 
-class FileSource:
+class _Closing(ABC):
+    """Closed at the end of a `with`."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class FileSource(_Closing):
     """A regular file, opened read-only. Raises SourceError for what cannot be read: missing, no permission, a directory, a device."""
 
     def __init__(self, path: str) -> None:
@@ -61,16 +77,8 @@ class FileSource:
     def close(self) -> None:
         os.close(self._fd)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class BytesSource:
+class BytesSource(_Closing):
     """Bytes at hand: standard input, a slice, a test."""
 
     def __init__(self, data: bytes | memoryview, name: str = "-") -> None:
@@ -88,14 +96,6 @@ class BytesSource:
 
     def close(self) -> None:
         self._data.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class Told:

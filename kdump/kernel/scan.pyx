@@ -210,7 +210,6 @@ cdef class Scanner:
         self.s.first_position = self.s.last_position = self.s.first_offset = self.s.last_offset = self.s.max_timestamp = -1
         self.s.gap_position = self.s.inner_magic_position = -1
 
-
     # ---- the walk
 
     def scan(self, buffer, Py_ssize_t start, Py_ssize_t end, int64_t position, int64_t stop, int64_t file_end):
