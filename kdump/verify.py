@@ -17,7 +17,7 @@ from kdump.engine import Engine, Serial
 from kdump.errors import SourceError
 from kdump.findings import KEPT, Finding, Severity
 from kdump.format import codec
-from kdump.format.batch import Batch
+from kdump.format.batch import CODEC_MASK
 from kdump.format.kafka07 import Message
 from kdump.format.naming import Kind
 from kdump.kernel.scan import BATCH_COLUMNS, OPEN, Scanner
@@ -28,7 +28,10 @@ from kdump.segment07 import walk_of
 from kdump.source import Source, Told
 
 RANGE_BYTES = 64 << 20
-_SUSPECT = BATCH_COLUMNS.index("suspect")
+_SUSPECT, _MAGIC, _ATTRIBUTES, _PAYLOAD_AT, _PAYLOAD_SIZE = (
+    BATCH_COLUMNS.index(name) for name in ("suspect", "magic", "attributes", "payload_at", "payload_size")
+)
+assert BATCH_COLUMNS[0] == "position"
 _WIDTH = len(BATCH_COLUMNS)
 
 
@@ -202,25 +205,27 @@ def _scan_task(task: Range, on_bytes: Callable[[int], None] | None = None) -> tu
 
 
 def _chunk(walk: Walk, chunk: BatchChunk, file: LogFile, options: Options) -> Iterator[Finding]:
-    scanner, rows = walk.scanner, walk.scanner.rows
+    scanner, rows, decompress = walk.scanner, walk.scanner.rows, codec.decompress
     for index in range(chunk.batches):
         bits = rows[index * _WIDTH + _SUSPECT]
         if bits & OPEN and isinstance(scanner, Scanner07):
             bits = yield from _unwrap(scanner, index, chunk, file, options)
         elif bits & OPEN and isinstance(scanner, Scanner):
-            batch = chunk.row(index)
+            # Cells instead of a Batch: at a few microseconds a batch, making one would show.
+            cell = index * _WIDTH
+            payload = walk.bytes_at(rows[cell] + rows[cell + _PAYLOAD_AT], rows[cell + _PAYLOAD_SIZE])
             try:
-                payload, note = codec.decompress(
-                    batch.codec, _payload(chunk, batch), batch.magic, options.max_batch_bytes
+                opened, note = decompress(
+                    rows[cell + _ATTRIBUTES] & CODEC_MASK, payload, rows[cell + _MAGIC], options.max_batch_bytes
                 )
             except codec.LimitExceeded:
-                yield framing.limit(file.path, batch, options.max_batch_bytes, decompressed=True)
+                yield framing.limit(file.path, chunk.row(index), options.max_batch_bytes, decompressed=True)
             except codec.CodecError as error:
-                yield framing.codec("batch/codec", file.path, batch, error.reason)
+                yield framing.codec("batch/codec", file.path, chunk.row(index), error.reason)
             else:
-                bits = scanner.open(index, payload)
+                bits = scanner.open(index, opened)
                 if note is not None:
-                    yield framing.codec("batch/codec-odd", file.path, batch, note)
+                    yield framing.codec("batch/codec-odd", file.path, chunk.row(index), note)
         if bits & ~OPEN:
             yield from checks.explain(file.path, chunk.row(index), file.base_offset)
 
@@ -243,10 +248,6 @@ def _unwrap(
             yield framing.codec("batch/codec-odd", file.path, batch, inside.note)
         return scanner.opened(index, inside.messages, inside.status, inside.status_at, inside.inner_crc, inside.partial)
     return batch.suspect
-
-
-def _payload(chunk: BatchChunk, batch: Batch) -> memoryview:
-    return chunk.body(batch)[batch.payload_at : batch.payload_at + batch.payload_size]
 
 
 def conclude(file: LogFile, options: Options, summary: Summary) -> FileReport:

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import traceback
 from importlib import import_module
 from typing import Any
 
@@ -104,6 +103,8 @@ def run(arguments: list[str] | None = None) -> int:
         complain("not enough memory; a smaller --max-batch-bytes bounds what a batch may take")
         return FAILED
     except Exception:
+        import traceback
+
         traceback.print_exc()
         sys.stderr.write(
             f"kdump {__version__}, Python {sys.version.split()[0]}, {sys.platform}: this is a bug in kdump; its files are as they were.\n"

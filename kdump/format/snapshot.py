@@ -37,8 +37,6 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 VERSION: Final = 1
 HEADER_SIZE: Final = 10
 ENTRY_SIZE: Final = 46
@@ -50,6 +48,12 @@ _VERSION_AND_CRC = struct.Struct(">hI")
 _ENTRY = struct.Struct(">qhiqiqiq")
 
 _SEQUENCES = 1 << 31
+
+
+def _crc32c(data: bytes | memoryview) -> int:
+    from crc32c import crc32c  # takes longer to import than most dumps
+
+    return int(crc32c(data))
 
 
 class SnapshotError(ValueError):
@@ -110,7 +114,7 @@ class Snapshot(NamedTuple):
         """Bytes behind the entries, when the checksum is right without them and wrong with them; else 0."""
         if self.crc_ok or self.count != self.whole_entries or self.end == len(self.data):
             return 0
-        return len(self.data) - self.end if crc32c(memoryview(self.data)[CRC_FROM : self.end]) == self.crc else 0
+        return len(self.data) - self.end if _crc32c(memoryview(self.data)[CRC_FROM : self.end]) == self.crc else 0
 
     @property
     def problem(self) -> str | None:
@@ -138,7 +142,7 @@ def look(data: bytes) -> Snapshot:
     if len(data) < HEADER_SIZE:
         raise SnapshotError(f"{len(data)} bytes, too few for the header of a snapshot ({HEADER_SIZE})")
     version, crc, count = _HEADER.unpack_from(data)
-    return Snapshot(version, crc, crc32c(memoryview(data)[CRC_FROM:]), count, data)
+    return Snapshot(version, crc, _crc32c(memoryview(data)[CRC_FROM:]), count, data)
 
 
 def parse(data: bytes) -> list[ProducerEntry]:
@@ -162,7 +166,7 @@ def build(entries: Iterable[ProducerEntry]) -> bytes:
     for entry in entries:
         known[entry.producer_id] = entry
     body = _COUNT.pack(len(known)) + b"".join([_ENTRY.pack(*known[producer]) for producer in hash_order(known)])
-    return _VERSION_AND_CRC.pack(VERSION, crc32c(body)) + body
+    return _VERSION_AND_CRC.pack(VERSION, _crc32c(body)) + body
 
 
 def hash_order(producers: Iterable[int]) -> list[int]:

@@ -18,15 +18,13 @@ from functools import lru_cache
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from kdump.companions import Damage, Entry
-from kdump.dump import Begin, End, Failed, Shown
-from kdump.segment import Foreign, Gap, Tail, Unsearched
-
 if TYPE_CHECKING:
-    from kdump.dump import Event
+    from kdump.companions import Damage
+    from kdump.dump import Event, Failed
     from kdump.findings import Finding
     from kdump.format.batch import Batch
     from kdump.records import Opened
+    from kdump.segment import Foreign, Gap, Tail, Unsearched
 
 # text when it is valid UTF-8 (auto), or the same form for every field
 BYTES_MODES = ("auto", "base64", "hex", "utf8")
@@ -173,6 +171,11 @@ class Renderer(ABC):
 
         `everything` says that the dump leaves no batch of a file out, so that a renderer may look beside the batches.
         """
+        # A verify renders too, and does without what only a dump needs.
+        from kdump.companions import Damage, Entry
+        from kdump.dump import Begin, End, Failed, Shown
+        from kdump.segment import Foreign, Gap, Tail, Unsearched
+
         path, topic, partition = "", None, None
         for event in events:
             match event:
@@ -224,11 +227,12 @@ def _counted(count: int, one: str, many: str | None = None) -> str:
 
 def gap_reason(gap: Gap | Foreign | Unsearched) -> str:
     """Why bytes are no batch of the log, in the words of the findings' codes (`batch/length`, `gap/bytes` …)."""
-    match gap:
-        case Foreign():
-            return "foreign-batch"
-        case Unsearched():
-            return "unsearched"
+    from kdump.segment import Foreign, Unsearched
+
+    if isinstance(gap, Foreign):
+        return "foreign-batch"
+    if isinstance(gap, Unsearched):
+        return "unsearched"
     return "length" if gap.headed else "zeros" if gap.zeros else "bytes"
 
 

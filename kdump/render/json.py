@@ -23,10 +23,8 @@ from collections.abc import Callable, Iterable, Mapping
 from json.encoder import encode_basestring
 from typing import IO, TYPE_CHECKING, Any
 
-from kdump.format import control
 from kdump.format.batch import NULL
 from kdump.format.kafka07 import Message
-from kdump.kernel.lines import Lines
 from kdump.render import base
 from kdump.render.base import Options, Path, crc_state, gap_reason, hides_batch
 
@@ -163,6 +161,8 @@ _NO_TIME = b'null,"timestamp_type":"NoTimestampType","key":'
 
 def _control_fields(key: bytes | None, value: bytes | None, encode: Encode) -> bytes:
     kind, epoch, content = "null", "null", "null"
+    from kdump.format import control
+
     try:
         read = control.decode_key(key)
         kind = json_string(read.name) if read.type in control.TYPES else str(read.type)
@@ -194,6 +194,8 @@ class Renderer(base.Renderer):
         self._kind_of: tuple[int, bool, int, int] | None = None
         self._kind = self._end = b""
         mode = options.bytes_mode
+        from kdump.kernel.lines import Lines
+
         self._lines = Lines("json", mode, base.replaced if mode == "utf8" else None)
 
     def _control(self, key: bytes | None, value: bytes | None) -> bytes:

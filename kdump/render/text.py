@@ -33,9 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import IO, TYPE_CHECKING, Any
 
-from kdump.format import control
 from kdump.format.batch import NULL
-from kdump.kernel.lines import Lines
 from kdump.render import base
 from kdump.render.base import (
     Options,
@@ -87,6 +85,8 @@ def batch_line(batch: Batch, damage: str | None = None) -> str:
 
 def control_word(key: bytes | None, value: bytes | None) -> str:
     """What a control record says: `COMMIT(version=0,coordinator_epoch=3)`; `?` in place of what cannot be read."""
+    from kdump.format import control
+
     try:
         kind = control.decode_key(key)
     except ValueError:
@@ -154,6 +154,8 @@ class Renderer(base.Renderer):
     def __init__(self, stream: IO[Any], options: Options) -> None:
         super().__init__(stream, options)
         self._mode = options.bytes_mode
+        from kdump.kernel.lines import Lines
+
         self._lines = Lines("text", self._mode, base.replaced if self._mode == "utf8" else None)
 
     def begin(self, path: Path, size: int | None = None, read: Read | None = None) -> None:
