@@ -1,7 +1,7 @@
 /* CRC-32C (Castagnoli, reflected 0x82F63B78) and CRC-32 (IEEE, reflected 0xEDB88320) for the scan.
  *
  * CRC-32C runs three independent streams through the CPU's CRC instruction, which has a latency of three cycles and a throughput of one, and joins them
- * by multiplying with x^(8*n) modulo the polynomial, a linear operation kept as four tables of 256 words for each of the two block lengths.
+ * by multiplying with x^(8*n) modulo the polynomial, a linear operation kept as four tables of 256 words for each of the three block lengths.
  * Every machine has the table version (sixteen tables, sixteen bytes a step) for both polynomials.
  * Functions take and return the finished value (pre- and post-inverted), so calls chain. */
 #ifndef KDUMP_CRC_H
@@ -10,8 +10,9 @@
 #include <stddef.h>
 #include <string.h>
 
-#define KD_LONG 2048  /* bytes of one of three streams: large batches */
-#define KD_SHORT 128  /* ... and what is left of them, or small batches */
+#define KD_LONG 5344   /* bytes of one of three streams: a batch of 16 KiB, the usual size */
+#define KD_MIDDLE 512 /* ... what is left of it */
+#define KD_SHORT 64   /* ... and of that, or small batches */
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #define KD_HARDWARE 1
@@ -35,7 +36,8 @@ static int kd_hardware_here(void) { return 1; }
 static int kd_hardware_here(void) { return 0; }
 #endif
 
-static uint32_t kd_c_tables[16][256], kd_ieee_tables[16][256], kd_shift_long[4][256], kd_shift_short[4][256];
+static uint32_t kd_c_tables[16][256], kd_ieee_tables[16][256], kd_shift_long[4][256], kd_shift_middle[4][256],
+    kd_shift_short[4][256];
 
 static inline uint64_t kd_load64(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return v; }
 
@@ -93,6 +95,7 @@ static void kd_crc_setup(void) {
     kd_fill_tables(kd_c_tables, 0x82F63B78u);
     kd_fill_tables(kd_ieee_tables, 0xEDB88320u);
     kd_fill_shift(kd_shift_long, KD_LONG);
+    kd_fill_shift(kd_shift_middle, KD_MIDDLE);
     kd_fill_shift(kd_shift_short, KD_SHORT);
 }
 
@@ -124,6 +127,7 @@ static uint32_t kd_crc32_table(uint32_t crc, const uint8_t *p, size_t n) {
 KD_TARGET static uint32_t kd_crc32c_hardware(uint32_t crc, const uint8_t *p, size_t n) {
     crc = ~crc;
     KD_THREE_STREAMS(KD_LONG, kd_shift_long)
+    KD_THREE_STREAMS(KD_MIDDLE, kd_shift_middle)
     KD_THREE_STREAMS(KD_SHORT, kd_shift_short)
     while (n >= 8) {
         crc = KD_STEP64(crc, kd_load64(p));
