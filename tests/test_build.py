@@ -6,13 +6,14 @@ import gzip
 import struct
 import zlib
 
-import build
 import crc32c
-import oracle
 import pytest
 import snappy
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import build
+import oracle
 
 # Computed once by hand from the format's tables; all magic 2 batches have leader epoch 0.
 VECTORS = {

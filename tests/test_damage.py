@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 
-import build
-import damage
-import oracle
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+
+import build
+import damage
+import oracle
 
 # A handful of mixed segments is enough for each damage: what it picks inside them is random as well.
 EXAMPLES = 10

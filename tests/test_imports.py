@@ -12,9 +12,9 @@ import time
 from importlib import import_module
 from pathlib import Path
 
-import build
 import pytest
 
+import build
 import kdump
 from kdump.format.batch import Batch
 from kdump.kernel import records as kernel

@@ -10,13 +10,13 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-import build
-import oracle
 import pytest
-from conftest import Command, Prove
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+import build
+import oracle
+from conftest import Command, Prove
 from kdump.checks import framing
 from kdump.format.batch import NULL
 from kdump.format.kafka07 import MAX_DEPTH, Message

@@ -4,13 +4,13 @@ import random
 from collections import Counter
 from pathlib import Path
 
-import build
-import damage
-import oracle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import build
+import damage
+import oracle
 from kdump.format.naming import Kind, base_offset_of
 from kdump.partition import LogFile
 from kdump.records import open_batch, records
@@ -28,7 +28,9 @@ def kdump_says(data: bytes, *, deep: bool, base_offset: int | None, checkpoint: 
     file = LogFile("x", Kind.CHECKPOINT if checkpoint else Kind.LOG, base_offset, True, len(data))
     options = Options(deep=deep)
     report = conclude(file, options, scan_source(BytesSource(data), file, options))
-    return Counter((found.code, found.severity.word, found.position) for found in report.findings if found.code not in CODEC_ONLY)
+    return Counter(
+        (found.code, found.severity.word, found.position) for found in report.findings if found.code not in CODEC_ONLY
+    )
 
 
 def oracle_says(data: bytes, *, deep: bool, base_offset: int | None, checkpoint: bool = False) -> Said:
@@ -59,8 +61,12 @@ def same_records(data: bytes) -> None:
                 continue
             first = batch.last_offset if batch.is_wrapper else batch.base_offset
             assert [
-                (one.offset, one.timestamp, one.key, one.value, one.headers, first, one.sequence, one.magic) for one in records(batch, opened)
-            ] == [(one.offset, one.timestamp, one.key, one.value, one.headers, one.batch_offset, one.sequence, one.magic) for one in expected]
+                (one.offset, one.timestamp, one.key, one.value, one.headers, first, one.sequence, one.magic)
+                for one in records(batch, opened)
+            ] == [
+                (one.offset, one.timestamp, one.key, one.value, one.headers, one.batch_offset, one.sequence, one.magic)
+                for one in expected
+            ]
 
 
 def logs() -> list[Path]:

@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import build
-import damage
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import build
+import damage
 from kdump import segment
 from kdump.findings import Severity
 from kdump.format.naming import Kind
@@ -85,14 +85,18 @@ def test_a_flipped_bit_under_a_checksum_adds_one_error(data: bytes, draw: st.Dat
     flipped[at] ^= 1 << draw.draw(st.integers(0, 7))
     after = verified(bytes(flipped))
     own = [found for found in before.findings if found.position == position and found.severity is not Severity.INFO]
-    added = Counter((f.code, f.severity, f.position) for f in after.findings) - Counter((f.code, f.severity, f.position) for f in before.findings)
+    added = Counter((f.code, f.severity, f.position) for f in after.findings) - Counter(
+        (f.code, f.severity, f.position) for f in before.findings
+    )
     new = [key for key in added.elements() if key[1] is not Severity.INFO]
     assert [(severity, place) for _, severity, place in new] == [(Severity.ERROR, position)], (new, own)
 
 
 @LAW
 @given(build.segments(), st.randoms(use_true_random=False), st.integers(0, 3), st.data())
-def test_no_cutting_into_ranges_changes_the_report(tmp_path: Path, data: bytes, rng: random.Random, times: int, draw: st.DataObject) -> None:
+def test_no_cutting_into_ranges_changes_the_report(
+    tmp_path: Path, data: bytes, rng: random.Random, times: int, draw: st.DataObject
+) -> None:
     data = broken(data, rng, times)
     base_offset = draw.draw(st.sampled_from((None, 0)))
     path = tmp_path / "x.log"
@@ -100,9 +104,7 @@ def test_no_cutting_into_ranges_changes_the_report(tmp_path: Path, data: bytes, 
     options = Options(deep=draw.draw(st.booleans()))
     file = LogFile(str(path), Kind.LOG, base_offset, True, len(data))
     cuts = sorted(set(draw.draw(st.lists(st.integers(1, max(1, len(data))), max_size=6))))
-    tasks = [
-        Range(file, start, stop, options) for start, stop in zip([0, *cuts], [*cuts, None], strict=True)
-    ]
+    tasks = [Range(file, start, stop, options) for start, stop in zip([0, *cuts], [*cuts, None], strict=True)]
     whole = conclude(file, options, scan(Range(file, 0, None, options)))
     pieces = conclude(file, options, fold([(task, scan(task)) for task in tasks]))
     assert pieces == whole

@@ -6,12 +6,12 @@ import io
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import build
-import plain_lines
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+import build
+import plain_lines
 from kdump.dump import Options as What
 from kdump.dump import Shown, dump
 from kdump.format.batch import NULL, Batch

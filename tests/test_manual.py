@@ -13,11 +13,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import build
 import click
-import manual
 import pytest
 
+import build
+import manual
 from kdump import cli
 from kdump.findings import CATALOGUE
 

@@ -6,12 +6,13 @@ import random
 import struct
 import zlib
 
-import build
-import damage
-import oracle
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+
+import build
+import damage
+import oracle
 from oracle import Batch, Damaged, Gap, Tail
 
 ONE = build.batch([build.record(value=b"hello")])

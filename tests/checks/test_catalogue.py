@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import build
 import pytest
 from click.testing import CliRunner
 
+import build
 from kdump.checks import EXPLAIN
 from kdump.cli import group
 from kdump.findings import CATALOGUE, KEPT, Entry, Finding, Severity

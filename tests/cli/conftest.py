@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import build
 import pytest
+
+import build
 
 
 def plain(base_offset: int, count: int = 3, **fields: Any) -> bytes:

@@ -18,12 +18,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import build
-import oracle
 import pytest
 import snappy
 import zstandard
 
+import build
+import oracle
 from kdump.format.naming import Kind
 from kdump.partition import LogFile
 from kdump.segment import BatchChunk, Walk

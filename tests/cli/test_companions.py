@@ -8,11 +8,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import build
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import build
 from kdump import companions
 from kdump.companions import Damage, Entry
 from kdump.errors import SourceError

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import build
-import oracle
 import pytest
 
+import build
+import oracle
 from kdump.findings import CATALOGUE
 from kdump.format import naming
 

@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import build
 import pytest
 
+import build
 from kdump.partition import LogFile, discover
 
 CLEAN = build.segment(

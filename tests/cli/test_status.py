@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import build
 import pytest
 
+import build
 import kdump.cli
 import kdump.verify
 

@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-import build
 import pytest
+
+import build
 
 ESCAPE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 COLOUR = re.compile(rb"\x1b\[[0-9;]*m")

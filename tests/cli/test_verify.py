@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-import build
-import oracle
 import pytest
 
+import build
+import oracle
 from kdump.findings import CATALOGUE, KEPT
 
 FINDING_FIELDS = [

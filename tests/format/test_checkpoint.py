@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import build
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import build
 from kdump.format import checkpoint
 from kdump.format.checkpoint import (
     CheckpointError,

@@ -9,8 +9,11 @@ import subprocess
 import sys
 import threading
 
-import codec_cases
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import codec_cases
 from codec_cases import (
     ACROSS,
     CASES,
@@ -41,9 +44,6 @@ from codec_cases import (
     zstd_frame,
     zstd_stream,
 )
-from hypothesis import given
-from hypothesis import strategies as st
-
 from kdump.errors import CodecMissing, KdumpError
 from kdump.format import codec
 

@@ -9,11 +9,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import build
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import build
 from kdump.format import index
 from kdump.format.index import AbortedTransaction, Extent, OffsetIndexEntry, TimeIndexEntry
 

@@ -8,11 +8,11 @@ import struct
 from pathlib import Path
 from typing import Any
 
-import build
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import build
 from kdump.format import snapshot
 from kdump.format.snapshot import ProducerEntry, SnapshotError, hash_order
 

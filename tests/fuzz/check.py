@@ -10,7 +10,6 @@ from typing import NamedTuple
 from unittest import mock
 
 import oracle
-
 from kdump import segment
 from kdump.checks import framing
 from kdump.findings import KEPT

@@ -16,7 +16,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 with atheris.instrument_imports(include=["kdump", "oracle"]):
     import oracle  # noqa: F401  # instrumented before anything else imports it
-
     from fuzz import corpus
     from fuzz.check import LIMIT_BYTES, Case, check
 

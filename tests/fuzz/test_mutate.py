@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import build
 import pytest
 
+import build
 from fuzz import corpus, mutate
 from fuzz.check import Case, Difference, check
 

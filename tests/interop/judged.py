@@ -28,7 +28,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from fuzz.check import Case, report, tiles
-
 from kdump.findings import Finding, Severity
 from kdump.format.batch import NULL, Batch
 from kdump.format.record import Record

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 import pytest
+
 from codec_cases import (
     ACROSS,
     CASES,
@@ -30,7 +31,6 @@ from codec_cases import (
     noise,
     text,
 )
-
 from kdump.format import codec
 
 HERE = Path(__file__).parent

@@ -23,10 +23,10 @@ from itertools import product
 from pathlib import Path
 from types import ModuleType
 
-import oracle
 import pytest
-from fuzz import corpus
 
+import oracle
+from fuzz import corpus
 from kdump.cli import run
 
 SOURCE = Path(__file__).resolve().parents[2] / "fixtures" / "make" / "DumpAll.java"

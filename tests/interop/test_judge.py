@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+
 import build
 import damage
-import pytest
 from fuzz import corpus
-
 from interop import judged
 
 JUDGE = Path(__file__).with_name("Judge.java")

@@ -8,13 +8,13 @@ from typing import Any, cast
 from unittest import mock
 
 import pytest
-from plain_lines import opened
 
 from kdump.findings import CATALOGUE, Entry, Severity, found
 from kdump.format.batch import NULL, Batch
 from kdump.format.record import Record
 from kdump.render import Options, Renderer, renderer
 from kdump.segment import Foreign, Gap, Tail, Tailed, Unsearched
+from plain_lines import opened
 
 PATH = "/logs/orders-3/00000000000000000000.log"
 HOSTILE_PATH = "/logs/a\x1b[31m\u202eb\udcff-0/00000000000000000007.log"

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_lines import opened
 
 from kdump.dump import Options as DumpOptions
 from kdump.dump import dump
@@ -30,6 +29,7 @@ from kdump.render.kafka import (
     header_batch,
     java_text,
 )
+from plain_lines import opened
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 VARIANTS = {

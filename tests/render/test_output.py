@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from plain_lines import opened
 
 from kdump.format.batch import Batch
 from kdump.format.record import Record
 from kdump.render import FORMATS, Options, renderer
 from kdump.render.base import CHUNK_BYTES, Output
+from plain_lines import opened
 
 
 class Written(io.BytesIO):

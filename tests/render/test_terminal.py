@@ -8,12 +8,12 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_lines import opened
 
 from kdump.findings import Severity, found
 from kdump.format.batch import Batch
 from kdump.format.record import Record
 from kdump.render import Options, Renderer, renderer
+from plain_lines import opened
 
 
 def rendered(fill: Callable[[Renderer], None], *, width: int = 100) -> str:

@@ -8,13 +8,13 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_lines import opened
 
 from kdump.format.batch import Batch
 from kdump.format.record import Record
 from kdump.render import BYTES_MODES, Options, renderer
 from kdump.render.base import bytes_text, iso_time, path_text, printable
 from kdump.render.text import words
+from plain_lines import opened
 
 
 @given(data=st.binary() | st.text().map(str.encode), mode=st.sampled_from(BYTES_MODES))
