@@ -202,6 +202,83 @@ cdef inline int walk_record(const uint8_t *p, const uint8_t *end, Fields *f, bin
     return 0 if p == end else BODY_END
 
 
+# The same walk where at least SLACK readable bytes lie behind the record: numbers are read without asking for the end, which all other checks and the
+# last one do. A field that runs over shows there; the numbers in a row, which no length stops, take a dozen bytes. False: not sound, or not sure.
+cdef enum:
+    SLACK = 32
+
+
+cdef inline const uint8_t *near_varint(const uint8_t *p, const uint8_t *end, int32_t *value, bint *odd) noexcept nogil:
+    cdef uint32_t result = p[0]
+    if result < 0x80:
+        value[0] = <int32_t> (result >> 1) ^ -<int32_t> (result & 1)
+        return p + 1
+    if <uint8_t> (p[1] - 1) < 0x7f:
+        result = (result & 0x7f) | <uint32_t> p[1] << 7
+        value[0] = <int32_t> (result >> 1) ^ -<int32_t> (result & 1)
+        return p + 2
+    return long_varint(p, end, value, odd)
+
+
+cdef inline const uint8_t *near_varlong(const uint8_t *p, const uint8_t *end, int64_t *value, bint *odd) noexcept nogil:
+    cdef uint64_t result = p[0]
+    if result < 0x80:
+        value[0] = <int64_t> (result >> 1) ^ -<int64_t> (result & 1)
+        return p + 1
+    if <uint8_t> (p[1] - 1) < 0x7f:
+        result = (result & 0x7f) | <uint64_t> p[1] << 7
+        value[0] = <int64_t> (result >> 1) ^ -<int64_t> (result & 1)
+        return p + 2
+    return long_varlong(p, end, value, odd)
+
+
+cdef inline bint is_sound(const uint8_t *p, const uint8_t *end, Fields *f, bint *odd) noexcept nogil:
+    cdef int32_t size = 0, left = 0
+    p = near_varlong(p + 1, end, &f.timestamp_delta, odd)
+    if p == NULL:
+        return False
+    p = near_varint(p, end, &f.offset_delta, odd)
+    if p == NULL:
+        return False
+    p = near_varint(p, end, &size, odd)
+    if p == NULL:
+        return False
+    f.key = p
+    f.key_size = size
+    if size > 0:
+        if size > end - p:
+            return False
+        p += size
+    p = near_varint(p, end, &size, odd)
+    if p == NULL:
+        return False
+    f.value = p
+    f.value_size = size
+    if size > 0:
+        if size > end - p:
+            return False
+        p += size
+    p = near_varint(p, end, &left, odd)
+    if p == NULL or left < 0 or left > end - p:
+        return False
+    f.header_count = left
+    while left > 0:
+        if end - p < 2:
+            return False
+        p = near_varint(p, end, &size, odd)
+        if p == NULL or size < 0 or size > end - p:
+            return False
+        p = near_varint(p + size, end, &size, odd)
+        if p == NULL:
+            return False
+        if size > 0:
+            if size > end - p:
+                return False
+            p += size
+        left -= 1
+    return p == end
+
+
 # Finds the body of the record at p: its end, or NULL with the status.
 cdef inline const uint8_t *record_end(const uint8_t **p, const uint8_t *end, int *status, bint *odd) noexcept nogil:
     cdef int32_t size = 0
@@ -245,16 +322,19 @@ cdef void validate_batch(const uint8_t *start, const uint8_t *end, int64_t count
     cdef int status = 0, control_problem = 0
     cdef int64_t i, previous = -1, timestamp, highest = INT64_MIN, headers = 0
     cdef int64_t varint_record = -1, delta_record = -1, sound = 0
-    cdef bint odd = False
+    cdef bint odd = False, long_length
     clear(v)
     for i in range(count):
         stop = record_end(&p, end, &status, &odd)
         if stop == NULL:
             f.at = p
             break
-        status = walk_record(p, stop, &f, &odd)
-        if status:
-            break
+        long_length = odd
+        if end - stop < SLACK or not is_sound(p, stop, &f, &odd):
+            odd = long_length
+            status = walk_record(p, stop, &f, &odd)
+            if status:
+                break
         p = stop
         timestamp = <int64_t> (<uint64_t> base_timestamp + <uint64_t> f.timestamp_delta)
         if timestamp > highest:
