@@ -79,7 +79,7 @@ class FileSource(_Closing):
 
 
 class BytesSource(_Closing):
-    """Bytes at hand: standard input, a slice, a test."""
+    """Bytes at hand: a slice, a test."""
 
     def __init__(self, data: bytes | memoryview, name: str = "-") -> None:
         self.name = name

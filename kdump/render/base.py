@@ -109,8 +109,6 @@ class Renderer(ABC):
     def __init__(self, stream: IO[Any], options: Options) -> None:
         self.options = options
         self.out = Output(stream)
-        self._topic: str | None = None
-        self._partition: int | None = None
 
     def __enter__(self) -> Self:
         return self
