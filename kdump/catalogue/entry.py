@@ -1,0 +1,29 @@
+"""An entry of the catalogue."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Severity(IntEnum):
+    """How bad: INFO is legal and worth knowing, WARNING breaks an invariant but reads, ERROR cannot be read or a broker would cut it or refuse to start."""
+
+    INFO = 0
+    WARNING = 1
+    ERROR = 2
+
+    @property
+    def word(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the catalogue says of a code. `sentence` is a template over the finding's data, position, length and offset."""
+
+    code: str
+    severity: Severity
+    title: str
+    sentence: str
+    why: str
+    recover: str
+    source: str
