@@ -43,11 +43,12 @@ class Entry(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """Why Kafka's reader refuses the file, or will misread it."""
+    """Why Kafka's reader refuses the file, or will misread it; `refusal` is what its own message is, where Kafka's dump tool prints that."""
 
     path: str
     severity: Severity
     reason: str
+    refusal: str | None = None
 
     @property
     def message(self) -> str:
@@ -165,10 +166,10 @@ def _snapshot(path: str, data: bytes) -> Iterator[Entry | Tail | Damage]:
     try:
         found = snapshot.look(data)
     except SnapshotError as error:
-        yield Damage(path, Severity.ERROR, str(error))
+        yield Damage(path, Severity.ERROR, str(error), snapshot.refusal(data))
         return
     if found.problem is not None:
-        yield Damage(path, Severity.ERROR, found.problem)
+        yield Damage(path, Severity.ERROR, found.problem, snapshot.refusal(data))
         if found.version != snapshot.VERSION:
             return
     for entry in found.entries():

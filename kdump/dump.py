@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from kdump import checks, companions
+from kdump import checks, companions, index_report
 from kdump.checks import framing
 from kdump.companions import Damage, Entry
 from kdump.errors import SourceError
 from kdump.findings import CATALOGUE, Severity
 from kdump.format import naming
 from kdump.format.batch import NULL, Batch
+from kdump.index_report import Report, Sane
 from kdump.kernel.scan import SUSPECTS
 from kdump.partition import LogFile
 from kdump.records import UNOPENED, Opened, open_batch
@@ -23,7 +24,8 @@ _DAMAGED = {1 << SUSPECTS.index(code): code for code in ("batch/crc", "batch/mag
 
 class Options(NamedTuple):
     """What to show. `offsets` is half open; `limit` bounds records where records are shown, else batches, and the entries of companions;
-    `max_bytes` ends a log file early.
+    `max_bytes` ends a log file early. `compare` compares an offset or time index with the log beside it as Kafka's dump tool does, `check` only checks
+    the index in itself; of the index `entries` are shown or not.
     """
 
     records: bool = True
@@ -32,6 +34,9 @@ class Options(NamedTuple):
     force: bool = False
     max_bytes: int | None = None
     max_batch_bytes: int = MAX_BATCH_BYTES
+    compare: bool = False
+    check: bool = False
+    entries: bool = True
 
 
 class Begin(NamedTuple):
@@ -67,7 +72,7 @@ class Failed(NamedTuple):
     error: SourceError
 
 
-Event = Begin | Shown | Entry | Gap | Foreign | Unsearched | Tail | Shrunk | Damage | End | Failed
+Event = Begin | Shown | Entry | Gap | Foreign | Unsearched | Tail | Shrunk | Damage | Report | Sane | End | Failed
 
 
 class _Budget:
@@ -98,7 +103,10 @@ def dump(
             continue
         try:
             with file.open() as source:
-                show = _dump_source if file.kind in naming.LOG_KINDS else _dump_companion
+                if file.kind in naming.LOG_KINDS:
+                    show = _dump_source
+                else:
+                    show = _check_index if options.check and file.kind in index_report.ENTRIES else _dump_companion
                 yield from show(source, file, options, on_damage, budget)
         except SourceError as error:
             yield Failed(error)
@@ -150,9 +158,13 @@ def _dump_companion(
     source: Source, file: LogFile, options: Options, on_damage: Callable[[Severity], None], budget: _Budget
 ) -> Iterator[Event]:
     everything = options.offsets == (None, None)
+    is_index = file.kind in index_report.ENTRIES
+    hidden = is_index and not options.entries
     yield Begin(file, naming.topic_partition_of_file(file.path), None)
     for item in companions.contents(file.path, source, file.kind, file.base_offset):
         if isinstance(item, Entry):
+            if hidden:
+                continue
             if item.offsets is not None and not _within(*item.offsets, options):
                 continue
             yield item
@@ -164,7 +176,23 @@ def _dump_companion(
         on_damage(companions.severity(item, file.newest))
         if everything or isinstance(item, Damage):
             yield item
-    yield End(file, source.size, everything)
+    yield End(file, source.size, everything and not hidden)
+    if is_index and options.compare and everything:
+        for told in index_report.compare(file, source, options.max_batch_bytes):
+            on_damage(told.severity)
+            yield told
+
+
+def _check_index(
+    source: Source, file: LogFile, options: Options, on_damage: Callable[[Severity], None], budget: _Budget
+) -> Iterator[Event]:
+    yield Begin(file, naming.topic_partition_of_file(file.path), None)
+    told = index_report.check(file, source)
+    if isinstance(told, Damage):
+        on_damage(told.severity)
+    if told is not None:
+        yield told
+    yield End(file, source.size, False)
 
 
 def _within(lowest: int, highest: int, options: Options) -> bool:

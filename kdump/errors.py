@@ -13,6 +13,17 @@ class NotALog(SourceError):
     """A file that lies beside logs, named where a log is wanted."""
 
 
+class NotShown(SourceError):
+    """A file at `path` for which the format of Kafka's dump tool has no lines."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path}: not a file that Kafka's dump tool shows")
+        self.path = path
+
+    def __reduce__(self) -> tuple[type["NotShown"], tuple[str]]:
+        return NotShown, (self.path,)
+
+
 class CodecMissing(KdumpError):
     """The library of a codec cannot be imported.
 

@@ -23,6 +23,7 @@ PROBLEMS: Final = {
     "leftover": "bytes follow the last record",
     "control-key": "its key is no version and type",
     "control-value": "its value is no version and coordinator epoch",
+    "control-type": "its type is no marker of a transaction's end",
     "message-fields": "its key or value reaches past its end",
     "wrapper-size": "the size of an entry is less than 14",
     "wrapper-size-07": "the size of an entry is negative, too small or, in the first one, more than there is",

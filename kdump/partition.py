@@ -4,12 +4,12 @@ import glob
 import os
 import re
 import stat
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from kdump.errors import NotALog, SourceError
 from kdump.format import naming
-from kdump.format.naming import Kind
+from kdump.format.naming import Kind, TopicPartition
 from kdump.source import FileSource
 
 
@@ -32,6 +32,80 @@ class LogFile(NamedTuple):
     def open(self) -> FileSource:
         """The bytes. Raises SourceError."""
         return FileSource(self.read_from or self.path)
+
+
+class Segment(NamedTuple):
+    """A log file with its indexes. A broker looks for them under the 20-digit name only, and so do we."""
+
+    log: LogFile
+    index: LogFile | None = None  # type: ignore[assignment]  # hides a method of tuples that nobody calls on this
+    timeindex: LogFile | None = None
+    txnindex: LogFile | None = None
+
+
+class Stray(NamedTuple):
+    """What does not belong where it lies; `what` is a key of kdump.checks.files.STRAYS."""
+
+    path: str
+    size: int
+    what: str
+
+
+class LogDirectory(NamedTuple):
+    """A directory of topic-partitions with the files at its root.
+
+    `whole`: it was named, so that `strays` are wanted. `locked`: another process holds .lock, as a running broker does.
+    `partitions` are those whose directories a broker loads: neither on their way out nor set aside.
+    """
+
+    path: str
+    whole: bool
+    checkpoints: Mapping[str, LogFile]
+    meta: LogFile | None
+    clean_shutdown: LogFile | None
+    has_lock_file: bool
+    locked: bool
+    partitions: tuple[TopicPartition, ...]
+    strays: tuple[Stray, ...]
+
+
+class Partition(NamedTuple):
+    """A topic-partition directory; or one log file that was named alone, or standard input, and then `path` is that file.
+
+    `whole`: the directory was named, or its log directory was, and it is a broker's; every file in it is known, and `strays` are wanted.
+    `segments` by base offset, `checkpoints` are the KRaft snapshots, `snapshots` those of the producers. `state` is delete, future, stray or nothing.
+    """
+
+    path: str
+    topic_partition: TopicPartition | None
+    whole: bool
+    segments: tuple[Segment, ...]
+    checkpoints: tuple[LogFile, ...] = ()
+    snapshots: tuple[LogFile, ...] = ()
+    epochs: LogFile | None = None
+    metadata: LogFile | None = None
+    quorum_state: LogFile | None = None
+    strays: tuple[Stray, ...] = ()
+    state: str = ""
+    log_directory: LogDirectory | None = None
+
+
+def without_companions(partition: Partition) -> Partition:
+    """The log files of a partition alone."""
+    return Partition(
+        path=partition.path,
+        topic_partition=partition.topic_partition,
+        whole=False,
+        segments=tuple(Segment(segment.log) for segment in partition.segments),
+        checkpoints=partition.checkpoints,
+        state=partition.state,
+    )
+
+
+def log_files(partition: Partition) -> list[LogFile]:
+    """The log files of a partition in natural order of their names."""
+    files = [*(segment.log for segment in partition.segments), *partition.checkpoints]
+    return sorted(files, key=lambda file: natural(os.path.basename(file.path)))
 
 
 def discover(

@@ -9,13 +9,14 @@ Damage never ends the walk. At bytes that are no valid batch it goes on
    contain whole batches. The search gives up when it has checksummed SEARCH_FACTOR times the bytes it passed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
 from kdump.format.batch import CODEC_MASK, CONTROL, LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC, Batch
 from kdump.kernel import crc
+from kdump.kernel.producers import RUNS_FULL, Runs
 from kdump.kernel.scan import (
     BATCH_COLUMNS,
     FRAMES,
@@ -42,6 +43,9 @@ OFFSET_SPAN = (1 << 31) - 1  # the offsets of a segment lie this close together
 _VALID, _END, _SHORT, _LENGTH, _OVERRUN, _LIMIT, _CRC, _MAGIC = range(len(FRAMES))
 _FILLS = frozenset((_LIMIT, _CRC, _MAGIC))
 _WIDTH = len(BATCH_COLUMNS)
+Carry = tuple[int, bool, int, bool, int]
+"""known_last, has_last, known_epoch, linked and max_timestamp of Scanner.state, where a walk ended."""
+
 _ANY_EPOCH = 1 << 31  # messages of magic 0 and 1 carry none
 
 
@@ -142,7 +146,8 @@ class Walk:
     """One walk over the batches of a source that begin in [start, stop).
 
     Iterate over it once. `carry` is the state of the walk that ended at `start`; without it a `start` inside the file has to be found (`sync`). `deep` proves records that need no decompression, `everything` makes a row of every batch; without it the chunks hold only suspect
-    batches and those that have to be opened. Afterwards `position` is where the walk ended: the first batch at or after `stop`, or the end.
+    batches and those that have to be opened. `runs` records what producers wrote and `drain` is given its events, the last ones when the iteration ends; `expect` has the entries of the offset
+    index and the time index for Scanner.expect. Afterwards `position` is where the walk ended: the first batch at or after `stop`, or the end.
     """
 
     # What another format has in their place (kdump.segment07).
@@ -158,11 +163,14 @@ class Walk:
         base_offset: int | None = None,
         start: int = 0,
         stop: int | None = None,
-        carry: tuple[int, bool, int, bool] | None = None,
+        carry: Carry | tuple[int, bool, int, bool] | None = None,
         deep: bool = False,
         everything: bool = False,
         max_batch_bytes: int = MAX_BATCH_BYTES,
         rows: int = 256,
+        runs: Runs | None = None,
+        drain: Callable[[bytes], None] | None = None,
+        expect: tuple[bytes, bytes] | None = None,
     ) -> None:
         self.source = source
         self.scanner: Scanner | Scanner07 = self.scanner_type(
@@ -171,7 +179,10 @@ class Walk:
             everything=everything,
             max_batch_bytes=max_batch_bytes,
             capacity=rows,
+            runs=runs,
         )
+        if expect is not None and isinstance(self.scanner, Scanner):
+            self.scanner.expect(*expect)
         if carry is not None:
             self.scanner.carry(*carry)
         self.position = start
@@ -183,8 +194,17 @@ class Walk:
         self._origin = 0
         self._filled = 0
         self._zeros_from: int | None = None
+        assert runs is None or drain is not None
+        self._runs = runs
+        self._drain = drain
 
     def __iter__(self) -> Iterator[Item]:
+        try:
+            yield from self._items()
+        finally:
+            self._take_runs(1)
+
+    def _items(self) -> Iterator[Item]:
         need = self.up_to_magic
         while self.position < self._stop:
             at = self._load(self.position, min(need, self._end - self.position))
@@ -194,6 +214,7 @@ class Walk:
             need = self.up_to_magic
             reason = self.scanner.scan(self._window, at, self._filled, self.position, self._stop, self._end)
             self.position += self.scanner.stop - at
+            self._take_runs(RUNS_FULL)
             if self.scanner.count:
                 yield BatchChunk(self, self.scanner.count, False)
             if reason == SCAN_NEED:
@@ -205,6 +226,10 @@ class Walk:
                 return
             elif reason != SCAN_FULL:
                 yield from self._damage()
+
+    def _take_runs(self, count: int) -> None:
+        if self._runs is not None and self._drain is not None and self._runs.count >= count:
+            self._drain(self._runs.take())
 
     def sync(self) -> bool:
         """Move from any byte to the first batch that this log could have at or after it; False when there is none."""

@@ -98,6 +98,14 @@ class BytesSource(_Closing):
         self._data.release()
 
 
+def whole(source: Source, limit: int) -> bytes:
+    """All bytes of a source, as many as there are when they are read. Raises SourceError for more than `limit` of them."""
+    if source.size > limit:
+        raise SourceError(f"{source.name}: {source.size} bytes, files of its kind have at most {limit}")
+    buffer = bytearray(source.size)
+    return bytes(buffer[: source.readinto(0, memoryview(buffer))])
+
+
 class Told:
     """A source that tells how far it has been read."""
 

@@ -29,6 +29,7 @@ Entry of a `.kafka` log (0.7; N counts the bytes after itself; CRC-32 over the p
 from __future__ import annotations
 
 import gzip
+import random
 import struct
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -952,6 +953,167 @@ def segments(
         magics=magics,
         codecs=codecs,
     ).map(lambda made: made.data)
+
+
+# --- partitions with producers ----------------------------------------------------------------------------------------
+
+
+class PartSegment(NamedTuple):
+    """A segment of a partition."""
+
+    base_offset: int
+    data: bytes
+
+
+DAY_MS = 86_400_000
+_SEQUENCES = 2**31
+# What the producers of `partition` do: as brokers let them, and as none would.
+_STEPS = (
+    *("data",) * 8,
+    *("begin", "begin", "end", "end", "end-bumped", "plain", "bump", "idle", "legacy", "leader", "roll"),
+)
+ODD_STEPS = (
+    *("skip", "repeat", "epoch-down", "epoch-jump", "plain-inside", "unsequenced", "wrap", "lone-marker", "marker-low"),
+    *("marker-far", "coordinator-low", "malformed", "empty-control", "kraft", "late", "early", "timeless"),
+)
+MALFORMED_MARKERS: tuple[tuple[bytes, bytes | None], ...] = (
+    (b"\0\0\0", b"\0\0\0\0\0\0"),
+    (b"\0\0\0\1", None),
+    (b"\0\0\0\1", b"\0\0\0\0\0"),
+    (b"\xff\xff\0\1", b"\0\0\0\0\0\0"),
+    (b"\0\0\0\1", b"\xff\xff\0\0\0\0"),
+    (b"\0\0\0\2", b"\0\0\0\0\0\0"),
+    (b"\0\0\xff\xff", b"\0\0\0\0\0\0"),
+)
+
+
+class _Writer:
+    """One producer of `partition`, as its broker knows it."""
+
+    def __init__(self, producer_id: int) -> None:
+        self.producer_id = producer_id
+        self.epoch = 0
+        self.sequence = 0
+        self.coordinator_epoch = 3
+        self.transactional = False
+
+
+def partition(
+    rng: random.Random,
+    *,
+    batches: int = 30,
+    producers: int = 3,
+    odd: float = 0.15,
+    odd_steps: Sequence[str] = ODD_STEPS,
+    removed: float = 0.0,
+) -> list[PartSegment]:
+    """Segments of a partition whose producers write, begin, commit and abort; with the chance `odd` a batch is one of `odd_steps`.
+
+    With the chance `removed` a batch is gone or empty, as after compaction.
+    """
+    writers = [_Writer(1000 * number + rng.randrange(3)) for number in range(producers)]
+    offset, epoch, now = rng.choice((0, 0, 5)), 0, 1_600_000_000_000
+    found: list[PartSegment] = []
+    base, data = offset, b""
+    for _ in range(batches):
+        writer = rng.choice(writers)
+        what = rng.choice(odd_steps if rng.random() < odd else _STEPS)
+        now += rng.choice((0, 1, 1000))
+        if what == "idle":
+            now += rng.choice((1, 8)) * DAY_MS
+        elif what == "leader":
+            epoch += 1
+        elif what == "roll":
+            if offset > base:
+                found.append(PartSegment(base, data))
+                base, data = offset, b""
+            continue
+        made, last = _step(rng, what, writer, offset, epoch, now)
+        if rng.random() >= removed:
+            data += made
+        elif made[16] == 2 and rng.random() < 0.4:
+            data += _emptied(made)
+        offset = last + 1
+    return [*found, PartSegment(base, data)]
+
+
+def _step(rng: random.Random, what: str, writer: _Writer, offset: int, epoch: int, now: int) -> tuple[bytes, int]:
+    """One batch of a producer, and its last offset."""
+    away = rng.choice((1, 30)) * DAY_MS
+    stamp = {"late": now + away, "early": now - away, "timeless": -1}.get(what, now)
+    if what == "legacy":
+        return message_v1(b"k", b"v", offset=offset, timestamp=now), offset
+    if what == "kraft":
+        return control_batch([kraft_version(1)], base_offset=offset, epoch=epoch), offset
+    if what == "empty-control":
+        return empty_batch(offset, offset, control=True, producer_id=writer.producer_id, epoch=epoch), offset
+    if what in ("end", "end-bumped", "lone-marker", "marker-low", "marker-far", "coordinator-low"):
+        marked = writer.epoch + {"end-bumped": 1, "marker-far": rng.choice((2, 5)), "marker-low": -1}.get(what, 0)
+        if marked > writer.epoch:
+            writer.epoch, writer.sequence = marked, 0
+        writer.transactional = False
+        writer.coordinator_epoch += rng.choice((0, 0, 0, 1))
+        made = marker(
+            rng.choice(("COMMIT", "ABORT")),
+            base_offset=offset,
+            producer_id=writer.producer_id,
+            producer_epoch=max(0, marked),
+            coordinator_epoch=writer.coordinator_epoch - (2 if what == "coordinator-low" else 0),
+            timestamp=stamp,
+            epoch=epoch,
+        )
+        return made, offset
+    if what == "malformed":
+        key, value = rng.choice(MALFORMED_MARKERS)
+        made = batch(
+            [control_record(1, value, key=key, timestamp=stamp)],
+            base_offset=offset,
+            codec=rng.choice(("none", "none", "gzip")),
+            control=True,
+            transactional=True,
+            producer_id=writer.producer_id,
+            producer_epoch=writer.epoch,
+            epoch=epoch,
+        )
+        return made, offset
+    count = 1 if what == "plain" else rng.randint(1, 4)
+    sequence, producer_epoch = writer.sequence, writer.epoch
+    if what == "begin":
+        writer.transactional = True
+    elif what in ("bump", "epoch-jump"):
+        writer.epoch = producer_epoch = writer.epoch + (1 if what == "bump" else rng.choice((1, 3)))
+        sequence = 0 if what == "bump" else sequence
+    elif what == "skip":
+        sequence = (sequence + rng.choice((1, 2, 2**20, 2**30 - 1, 2**30))) % _SEQUENCES
+    elif what == "repeat":
+        sequence = max(0, sequence - rng.randint(1, 4))
+    elif what == "epoch-down":
+        producer_epoch = max(-1, producer_epoch - 1)
+    elif what == "unsequenced":
+        sequence = -1
+    elif what == "wrap":
+        sequence = _SEQUENCES - rng.randint(1, 3)
+    made = batch(
+        [record(b"k", b"v" * rng.randint(0, 20), timestamp=stamp) for _ in range(count)],
+        base_offset=offset,
+        base_sequence=sequence,
+        producer_id=writer.producer_id,
+        producer_epoch=producer_epoch,
+        transactional=writer.transactional != (what == "plain-inside"),
+        epoch=epoch,
+    )
+    writer.sequence = 0 if sequence < 0 else (sequence + count) % _SEQUENCES
+    return made, offset + count - 1
+
+
+def _emptied(made: bytes) -> bytes:
+    """What the cleaner leaves of a batch of magic 2 that has no records any more."""
+    out = bytearray(made[:61])
+    struct.pack_into(">i", out, 8, 49)
+    struct.pack_into(">q", out, 27, -1)
+    struct.pack_into(">i", out, 57, 0)
+    out[22] &= 0xF8  # no codec
+    return reseal(bytes(out))
 
 
 # --- companions -------------------------------------------------------------------------------------------------------

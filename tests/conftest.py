@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import proving
 from kdump import cli
-from kdump import verify as verifying
+from kdump.fold import Options
 from kdump.format.naming import Kind
 from kdump.partition import LogFile
 from kdump.source import BytesSource
@@ -25,7 +26,7 @@ from kdump.source import BytesSource
 KDUMP = Path(sys.executable).with_name("kdump")
 TIMEOUT_SECONDS = 60
 
-Prove = Callable[..., verifying.FileReport]
+Prove = Callable[..., proving.Proved]
 
 
 def prove_source(
@@ -37,18 +38,17 @@ def prove_source(
     compacted: bool | None = None,
     kind: Kind = Kind.LOG,
     max_batch_bytes: int = 1 << 30,
-) -> verifying.FileReport:
+) -> proving.Proved:
     """The report on a source; the words are those of `oracle.verify`."""
     file = LogFile("00000000000000000000.log", kind, base_offset, newest, source.size)
-    options = verifying.Options(deep, compacted, max_batch_bytes)
-    return verifying.conclude(file, options, verifying.scan_source(source, file, options))
+    return proving.prove_file(file, Options(deep, compacted, max_batch_bytes), source=source)
 
 
 @pytest.fixture(scope="session")
 def prove() -> Prove:
     """Verify bytes, or an open source, through the library."""
 
-    def prove(data: Any, **how: Any) -> verifying.FileReport:
+    def prove(data: Any, **how: Any) -> proving.Proved:
         return prove_source(BytesSource(data) if isinstance(data, bytes) else data, **how)
 
     return prove

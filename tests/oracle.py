@@ -839,7 +839,7 @@ class _Rules:
         raws = _raw_records(opened.payload, batch.count or 0)
         if batch.control:
             for number, raw in enumerate(raws):
-                if reason := control_fault(raw.key, raw.value):
+                if reason := control_fault(raw.key, raw.value, ends=number == 0 and batch.producer_id >= 0):
                     self.add("control/structure", "error", batch, reason=reason, record=number)
                     break
         for number, raw in enumerate(raws):
@@ -923,8 +923,8 @@ class _Rules:
             self.findings.append(Finding("legacy/inner-magic", "info", position, 0, offset, data))
 
 
-def control_fault(key: bytes | None, value: bytes | None) -> str | None:
-    """Why a control record is none; None when it is sound."""
+def control_fault(key: bytes | None, value: bytes | None, *, ends: bool = False) -> str | None:
+    """Why a control record is none; None when it is sound. With `ends` it has to end a transaction."""
     if key is None or len(key) < 4:
         return "key"
     version, control_type = struct.unpack_from(">hh", key)
@@ -935,6 +935,8 @@ def control_fault(key: bytes | None, value: bytes | None) -> str | None:
             return "value"
         if struct.unpack_from(">h", value)[0] < 0:
             return "value version"
+    elif ends:
+        return "type"
     return None
 
 

@@ -11,21 +11,22 @@ from hypothesis import strategies as st
 
 import build
 import damage
+import proving
 from kdump import segment
 from kdump.findings import Severity
+from kdump.fold import Options
 from kdump.format.naming import Kind
 from kdump.kernel.scan import SUSPECTS
 from kdump.partition import LogFile
 from kdump.segment import BatchChunk, Foreign, Tail, Tailed, Unsearched, Walk
 from kdump.source import BytesSource
-from kdump.verify import FileReport, Options, Range, conclude, fold, scan, scan_source
 
 LAW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-def verified(data: bytes, *, deep: bool = True, base_offset: int | None = 0) -> FileReport:
+def verified(data: bytes, *, deep: bool = True, base_offset: int | None = 0) -> proving.Proved:
     file = LogFile("x.log", Kind.LOG, base_offset, True, len(data))
-    return conclude(file, Options(deep=deep), scan_source(BytesSource(data), file, Options(deep=deep)))
+    return proving.prove_file(file, Options(deep=deep), source=BytesSource(data))
 
 
 def tiles(data: bytes, base_offset: int | None = 0) -> Iterator[tuple[str, int, int]]:
@@ -103,11 +104,8 @@ def test_no_cutting_into_ranges_changes_the_report(
     path.write_bytes(data)
     options = Options(deep=draw.draw(st.booleans()))
     file = LogFile(str(path), Kind.LOG, base_offset, True, len(data))
-    cuts = sorted(set(draw.draw(st.lists(st.integers(1, max(1, len(data))), max_size=6))))
-    tasks = [Range(file, start, stop, options) for start, stop in zip([0, *cuts], [*cuts, None], strict=True)]
-    whole = conclude(file, options, scan(Range(file, 0, None, options)))
-    pieces = conclude(file, options, fold([(task, scan(task)) for task in tasks]))
-    assert pieces == whole
+    cuts = draw.draw(st.lists(st.integers(1, max(1, len(data))), max_size=6))
+    assert proving.prove_file(file, options, cuts=cuts) == proving.prove_file(file, options)
 
 
 @LAW

@@ -1,5 +1,7 @@
 """The largest timestamp of a batch against its records."""
 
+from typing import Final
+
 from kdump.findings import Finding, found
 from kdump.format.batch import Batch
 
@@ -17,3 +19,22 @@ def _max(path: str, batch: Batch, base: int | None) -> Finding:
 
 
 EXPLAIN = {"time/max": _max}
+
+
+FUTURE_MS: Final = 3_600_000
+"""A timestamp may be that far ahead of the clock (the default of message.timestamp.after.max.ms, KIP-937)."""
+
+
+def future(path: str, position: int, offset: int, timestamp: int, now_ms: int) -> Finding:
+    """The largest timestamp of a segment lies in the future."""
+    return found("time/future", path, position, 0, offset=offset, timestamp=timestamp, now=now_ms)
+
+
+def back(path: str, position: int, offset: int, count: int, largest: int) -> Finding:
+    """Timestamps that go back by more than 7 days from one batch to the next."""
+    return found("time/back", path, position, 0, offset=offset, count=count, largest=largest)
+
+
+def retention(path: str, position: int, timestamp: int, segments: int) -> Finding:
+    """A timestamp in the future keeps this segment and those behind it from being deleted by time."""
+    return found("time/retention", path, position, 0, timestamp=timestamp, segments=segments)

@@ -8,14 +8,16 @@ from typing import Any
 import click
 
 from kdump.cli import INTERRUPTED, complain, options
+from kdump.companions import Damage
 from kdump.dump import Failed, dump
 from kdump.dump import Options as What
-from kdump.errors import SourceError
+from kdump.errors import NotShown, SourceError
 from kdump.findings import Severity
-from kdump.format.naming import Kind, words_of
+from kdump.format.naming import Kind
 from kdump.partition import LogFile
 from kdump.render import BYTES_MODES, renderer
 from kdump.render import Options as Look
+from kdump.render.base import Line, printable
 
 
 @click.command("dump")
@@ -57,6 +59,16 @@ from kdump.render import Options as Look
 @click.option(
     "--skip-record-metadata", is_flag=True, help="With --format kafka and --print-data-log: key and value only."
 )
+@click.option(
+    "--verify-index-only",
+    is_flag=True,
+    help="With --format kafka: compare indexes with the log beside them, without their entries.",
+)
+@click.option(
+    "--index-sanity-check",
+    is_flag=True,
+    help="With --format kafka: only check indexes in themselves, as a broker did that loads them.",
+)
 @options.any_kind
 @options.max_batch_bytes
 @options.fail_on
@@ -81,22 +93,35 @@ def command(**chosen: Any) -> int:
     started = time.monotonic()
     met: set[Severity] = set()
     with (
-        options.inputs(chosen, companions=True) as files,
+        options.files(chosen) as files,
         renderer(chosen["format_name"], sys.stdout, _look(chosen)) as out,
     ):
         failed, status = False, INTERRUPTED
         try:
-            for failure in out.show(
+            for told in out.show(
                 dump(_shown(files, chosen), _what(chosen), met.add), everything=chosen["offsets"] is None
             ):
-                failed |= isinstance(failure, Failed)
-                complain(failure.error if isinstance(failure, Failed) else failure.message)
+                failed |= _tell(told)
             status = options.status(failed, met, chosen["fail_on"])
         except KeyboardInterrupt:
             pass  # the summary and the exit status say so
         if chosen["format_name"] == "json" and not chosen["quiet"]:
             out.summary({"command": "dump", "exit_status": status, "seconds": round(time.monotonic() - started, 3)})
     return status
+
+
+def _tell(told: Failed | Damage | Line) -> bool:
+    """Say it on standard error; whether something could not be shown."""
+    match told:
+        case Failed(error):
+            complain(error)
+            return True
+        case Damage():
+            complain(told.message)
+            return False
+        case Line(text, failed):
+            sys.stderr.write(f"{printable(text) if sys.stderr.isatty() else text}\n")
+            return failed
 
 
 def _shown(files: Iterable[LogFile | SourceError], chosen: dict[str, Any]) -> Iterator[LogFile | SourceError]:
@@ -106,9 +131,7 @@ def _shown(files: Iterable[LogFile | SourceError], chosen: dict[str, Any]) -> It
                 f"--format kafka shows what Kafka's tool shows, and that cannot read the log of Kafka 0.7: {file.path}"
             )
         if chosen["format_name"] == "kafka" and isinstance(file, LogFile) and file.kind not in _TOOL_KINDS:
-            yield SourceError(
-                f"{file.path}: {words_of(file.kind)}, which Kafka's tool does not show; the other formats do"
-            )
+            yield NotShown(file.path)
         else:
             yield file
 
@@ -124,6 +147,12 @@ def _check(chosen: dict[str, Any]) -> None:
             raise click.UsageError(
                 f"--{name.replace('_', '-')} goes with --format kafka; the other formats show records unless --batches is given"
             )
+    for name in ("verify_index_only", "index_sanity_check"):
+        option = f"--{name.replace('_', '-')}"
+        if chosen[name] and chosen["format_name"] != "kafka":
+            raise click.UsageError(f"{option} goes with --format kafka; kdump verify proves indexes with their log")
+        if chosen[name] and (chosen["offsets"] is not None or chosen["count"] is not None):
+            raise click.UsageError(f"{option} is about whole indexes, --offset and -n are not")
     if chosen["format_name"] == "kafka" and (chosen["batches"] or chosen["records"]):
         raise click.UsageError(
             "--format kafka shows what Kafka's tool shows: batches, with --deep-iteration or --print-data-log their records too"
@@ -139,6 +168,9 @@ def _what(chosen: dict[str, Any]) -> What:
         force=chosen["force"] or kafka,
         max_bytes=chosen["max_bytes"],
         max_batch_bytes=chosen["max_batch_bytes"],
+        compare=kafka,
+        check=chosen["index_sanity_check"],
+        entries=not chosen["verify_index_only"],
     )
 
 

@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 
 import click
 
+from kdump import discovery
 from kdump.cli import FAILED, FOUND
 from kdump.errors import SourceError
 from kdump.findings import Severity
 from kdump.format.naming import LOG_KINDS, Kind
-from kdump.partition import LogFile, discover
+from kdump.partition import LogDirectory, LogFile, Partition, without_companions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -131,31 +132,45 @@ def use_color(value: str) -> bool | None:
 
 
 @contextmanager
-def inputs(chosen: dict[str, Any], *, companions: bool = False) -> Iterator[Iterable[LogFile | SourceError]]:
-    """The files that the paths name, `companions` among them where asked for; standard input is kept in a temporary file while it is read."""
-    paths = list(chosen["paths"])
-    if "-" not in paths:
-        yield discover(paths, chosen["kind"], companions=companions)
+def partitions(
+    chosen: dict[str, Any], *, companions: bool = True
+) -> Iterator[Callable[[], Iterator[Partition | LogDirectory | SourceError]]]:
+    """What the paths name, to be gone through as often as is wanted; without `companions` the log files alone."""
+    with _standard_input(chosen) as standard_input:
+
+        def found() -> Iterator[Partition | LogDirectory | SourceError]:
+            for item in discovery.discover(chosen["paths"], chosen["kind"], standard_input):
+                if companions or isinstance(item, SourceError):
+                    yield item
+                elif isinstance(item, Partition):
+                    yield without_companions(item)
+
+        yield found
+
+
+@contextmanager
+def files(chosen: dict[str, Any]) -> Iterator[Iterator[LogFile | SourceError]]:
+    """The log files that the paths name or that lie below them, and the companions that they name."""
+    with _standard_input(chosen) as standard_input:
+        yield discovery.files(chosen["paths"], chosen["kind"], standard_input)
+
+
+@contextmanager
+def _standard_input(chosen: dict[str, Any]) -> Iterator[LogFile | SourceError | None]:
+    """What the path - stands for: standard input, kept in a temporary file while it is read."""
+    if "-" not in chosen["paths"]:
+        yield None
+        return
+    if sys.stdin is None:
+        yield SourceError("-: standard input is closed")
         return
     import shutil
     import tempfile
 
     with tempfile.NamedTemporaryFile(prefix="kdump-") as spool:
-        standard_input: LogFile | SourceError
-        if sys.stdin is None:
-            standard_input = SourceError("-: standard input is closed")
-        else:
-            shutil.copyfileobj(sys.stdin.buffer, spool, 1 << 20)
-            spool.flush()
-            standard_input = LogFile("-", chosen["kind"] or Kind.LOG, None, True, spool.tell(), spool.name)
-        seen: set[tuple[int, int]] = set()
-        yield (
-            found
-            for path in dict.fromkeys(paths)
-            for found in (
-                [standard_input] if path == "-" else discover([path], chosen["kind"], seen, companions=companions)
-            )
-        )
+        shutil.copyfileobj(sys.stdin.buffer, spool, 1 << 20)
+        spool.flush()
+        yield LogFile("-", chosen["kind"] or Kind.LOG, None, True, spool.tell(), spool.name)
 
 
 def status(failed: bool, met: Iterable[Severity], threshold: Severity | None) -> int:

@@ -20,6 +20,16 @@ class Progress:
         self._shown = terminal and wanted is not False
         self._lines = bool(wanted) and not terminal
 
+    @property
+    def wanted(self) -> bool:
+        """Whether anything is shown, so that the size has to be known."""
+        return self._shown or self._lines
+
+    def over(self, size: int) -> Self:
+        """The same over so many bytes."""
+        self._size = size
+        return self
+
     def __enter__(self) -> Self:
         return self
 

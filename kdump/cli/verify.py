@@ -3,29 +3,38 @@
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import click
 
 from kdump import verify
+from kdump.broker import Outcome
 from kdump.cli import INTERRUPTED, complain, options
 from kdump.cli.progress import Progress
 from kdump.engine import Engine, Processes, Serial
 from kdump.errors import NotALog, SourceError
 from kdump.findings import CATALOGUE, Finding, Severity
-from kdump.partition import LogFile
+from kdump.partition import LogDirectory, Partition
 from kdump.render import Options as Look
 from kdump.render import renderer
+from kdump.render.base import Renderer
 
 SMALL_BYTES = 8 << 20  # below it, starting processes takes longer than the work
+SMALL_PARTITIONS = 100  # companions are work too
+ALL = "all"
+Found = Partition | LogDirectory | SourceError
 
 
 def _explain(ctx: click.Context, param: click.Parameter, code: str | None) -> None:
     if code is None:
         return
+    if code == ALL:
+        for entry in CATALOGUE.values():
+            click.echo(f"{entry.code:<24}{entry.severity.word:<9}{entry.title}")
+        ctx.exit()
     if code not in CATALOGUE:
-        raise click.UsageError(f"no finding has the code {code!r}; the codes are {', '.join(CATALOGUE)}")
+        raise click.UsageError(f"no finding has the code {code!r}; kdump verify --explain lists them all")
     entry = CATALOGUE[code]
     click.echo(
         f"{entry.code} ({entry.severity.word}): {entry.title}\n\n{entry.why}\n\nRecovery: {entry.recover}\nSource: {entry.source}"
@@ -69,12 +78,24 @@ def _names(pattern: str, code: str) -> bool:
     help="Whether a cleaner went over the log, so that missing offsets are legal.",
 )
 @click.option(
+    "--no-companions",
+    is_flag=True,
+    help="Leave the files beside a log alone that was named itself: its indexes and its transaction index.",
+)
+@click.option(
+    "--live",
+    is_flag=True,
+    help="A broker is writing: look again at what is wrong, and report what still is. By itself where .lock is held.",
+)
+@click.option(
     "--explain",
-    metavar="CODE",
+    metavar="[CODE]",
+    is_flag=False,
+    flag_value=ALL,
     is_eager=True,
     expose_value=False,
     callback=_explain,
-    help="Say what a finding means, and stop.",
+    help="Say what a finding means, or list them all, and stop.",
 )
 @options.fail_on
 @options.output_format("terminal", "text", "json")
@@ -84,17 +105,19 @@ def _names(pattern: str, code: str) -> bool:
 @options.progress
 @options.color
 @options.quiet
+@click.option("--summary", "by_partition", is_flag=True, help="A line for every partition instead of one for every finding.")
 @click.option("-v", "--verbose", is_flag=True, help="A line for every file, also for a clean one.")
 def command(**chosen: Any) -> int:
-    """Prove log files: lengths, checksums, order of offsets and epochs; with --deep every record.
+    """Prove partitions: lengths, checksums, offsets, epochs, producers, transactions, indexes, snapshots, checkpoints; with --deep every record.
 
-    PATH is a segment, a snapshot, a directory of them, a glob, or - for standard input. Damage does not end the run: whatever can be read behind it is
-    proved too. Nothing is ever written.
+    PATH is a topic-partition directory, a log directory, any directory above, a segment, a KRaft snapshot, a glob, or - for standard input. Damage does not end
+    the run: whatever can be read behind it is proved too. Nothing is ever written.
 
     \b
     Examples:
-      kdump verify --deep /data/kafka/topic-0
+      kdump verify --deep /data/kafka
       kdump verify --format json --fail-on warning '/data/kafka/*/*.log'
+      kdump verify --summary /data/kafka
       kdump verify --explain batch/crc
 
     \b
@@ -102,36 +125,50 @@ def command(**chosen: Any) -> int:
     """
     totals = Totals(chosen)
     with (
-        options.inputs(chosen) as found,
+        options.partitions(chosen, companions=not chosen["no_companions"]) as found,
         renderer(chosen["format_name"], sys.stdout, Look(color=options.use_color(chosen["color"]))) as out,
     ):
         try:
-            for report in _reports(list(found), chosen, totals):
-                for finding in totals.take(report):
+            for report in _reports(found, chosen):
+                findings = totals.take(report)
+                if chosen["by_partition"]:
+                    totals.show(report, out)
+                    continue
+                for finding in findings:
                     out.finding(finding)
-                if chosen["verbose"] and report.error is None:
-                    out.file(report.file.path, totals.of(report))
+                for file in report.files if chosen["verbose"] else ():
+                    if file.error is None:
+                        out.file(file.file.path, totals.of(file))
         except KeyboardInterrupt:
             totals.interrupted = True
+        totals.end()
         if not chosen["quiet"]:
             out.summary(totals.fields())
     return totals.status
 
 
-def _reports(
-    found: list[LogFile | SourceError], chosen: dict[str, Any], totals: "Totals"
-) -> Iterator[verify.FileReport]:
-    files = [file for file in found if isinstance(file, LogFile)]
-    for error in found:
-        # A shell's * names the indexes beside the logs too; that is no failure unless there is nothing else.
-        if isinstance(error, SourceError) and not (files and isinstance(error, NotALog)):
-            totals.fail(error)
-    size = sum(file.size for file in files)
-    engine: Engine = Processes(chosen["jobs"]) if chosen["jobs"] > 1 and size > SMALL_BYTES else Serial()
+def _reports(found: Callable[[], Iterator[Found]], chosen: dict[str, Any]) -> Iterator[verify.Report]:
+    size, many = 0, chosen["jobs"] > 1 and _is_much(found())
+    progress = Progress(0, chosen["progress"])
+    if progress.wanted:
+        size = sum(verify.size_of(item) for item in found() if isinstance(item, Partition))
+    engine: Engine = Processes(chosen["jobs"]) if many else Serial()
     compacted = {"yes": True, "no": False}.get(chosen["compacted"])
-    what = verify.Options(chosen["deep"], compacted, chosen["max_batch_bytes"])
-    with Progress(size, chosen["progress"]) as progress:
-        yield from verify.verify(files, what, engine, progress.advance)
+    what = verify.Options(chosen["deep"], compacted, chosen["max_batch_bytes"], chosen["live"])
+    with progress.over(size):
+        yield from verify.verify(found(), what, engine, progress.advance)
+
+
+def _is_much(found: Iterator[Found]) -> bool:
+    """Whether there is enough to do for several processes; it looks no further than it has to."""
+    size, partitions = 0, 0
+    for item in found:
+        if isinstance(item, Partition):
+            size += verify.size_of(item)
+            partitions += 1
+        if size > SMALL_BYTES or partitions > SMALL_PARTITIONS:
+            return True
+    return False
 
 
 class Totals:
@@ -145,26 +182,39 @@ class Totals:
         self._shown = 0
         self._records: int | None = 0
         self._sums: Counter[str] = Counter()
+        self._passed_over: list[SourceError] = []
+        self._some = False
         self.interrupted = False
 
     def fail(self, error: SourceError) -> None:
         self._failed = True
         complain(error)
 
-    def take(self, report: verify.FileReport) -> Iterable[Finding]:
+    def take(self, report: verify.Report) -> Iterable[Finding]:
         """Count a report; its findings that are to be shown."""
-        if report.error is not None:
-            self.fail(report.error)
-            if not report.batches and not report.counts:
-                return ()
-        self._sums.update(
-            files=1, segments=1, batches=report.batches, bytes=report.bytes, valid_bytes=report.valid_bytes
-        )
-        self._records = None if self._records is None or report.records is None else self._records + report.records
+        for error in report.errors:
+            # A shell's * names the indexes beside the logs too; that is no failure unless there is nothing else.
+            if isinstance(error, NotALog):
+                self._passed_over.append(error)
+            else:
+                self.fail(error)
+        for file in report.files:
+            if file.error is not None and not file.batches and not file.counts:
+                continue
+            self._sums.update(
+                files=1, segments=1, batches=file.batches, bytes=file.bytes, valid_bytes=file.valid_bytes
+            )
+            self._records = None if self._records is None or file.records is None else self._records + file.records
+        self._some = self._some or bool(report.path)
         self._counts.update({key: count for key, count in report.counts.items() if self._wanted(key[0])})
         shown = [finding for finding in report.findings if self._wanted(finding.code)]
         self._shown += len(shown)
         return shown
+
+    def end(self) -> None:
+        """Complain of what was passed over, where there was nothing else."""
+        for error in () if self._some else self._passed_over:
+            self.fail(error)
 
     def of(self, report: verify.FileReport) -> dict[str, Any]:
         """The sums over one file."""
@@ -175,6 +225,30 @@ class Totals:
             "valid_bytes": report.valid_bytes,
             "findings": sum(count for (code, _), count in report.counts.items() if self._wanted(code)),
         }
+
+    def show(self, report: verify.Report, out: Renderer) -> None:
+        """The line of a partition, or of a log directory's own files where something is wrong with them."""
+        counts = Counter({key: count for key, count in report.counts.items() if self._wanted(key[0])})
+        if not report.path or (not report.files and not counts):
+            return
+        records = [file.records for file in report.files]
+        place, outcome = report.topic_partition, report.outcome
+        out.partition(
+            report.path,
+            {
+                "topic": None if place is None else place.topic,
+                "partition": None if place is None else place.partition,
+                "segments": len(report.files),
+                "batches": sum(file.batches for file in report.files),
+                "records": None if None in records else sum(count or 0 for count in records),
+                "bytes": sum(file.bytes for file in report.files),
+                "valid_bytes": sum(file.valid_bytes for file in report.files),
+                "log_start_offset": report.log_start_offset,
+                "log_end_offset": report.log_end_offset,
+                "findings": _by(counts),
+                "broker": None if outcome is None else _left(outcome),
+            },
+        )
 
     def _wanted(self, code: str) -> bool:
         def names(patterns: Iterable[str]) -> bool:
@@ -192,13 +266,6 @@ class Totals:
 
     def fields(self) -> dict[str, Any]:
         """The summary, by the names of the contract."""
-        by_severity = {
-            severity.word: sum(count for (_, its), count in self._counts.items() if its is severity)
-            for severity in reversed(Severity)
-        }
-        by_code: Counter[str] = Counter()
-        for (code, _), count in sorted(self._counts.items()):
-            by_code[code] += count
         return {
             "command": "verify",
             "files": self._sums["files"],
@@ -207,9 +274,32 @@ class Totals:
             "records": self._records,
             "bytes": self._sums["bytes"],
             "valid_bytes": self._sums["valid_bytes"],
-            "findings": {"by_severity": by_severity, "by_code": dict(by_code)},
+            "findings": _by(self._counts),
             "findings_dropped": sum(self._counts.values()) - self._shown,
             "interrupted": self.interrupted,
             "exit_status": self.status,
             "seconds": round(time.monotonic() - self._started, 3),
         }
+
+
+def _by(counts: Counter[tuple[str, Severity]]) -> dict[str, dict[str, int]]:
+    by_code: Counter[str] = Counter()
+    for (code, _), count in sorted(counts.items()):
+        by_code[code] += count
+    by_severity = {
+        severity.word: sum(count for (_, its), count in counts.items() if its is severity)
+        for severity in reversed(Severity)
+    }
+    return {"by_severity": by_severity, "by_code": {code: count for code, count in by_code.items() if count}}
+
+
+def _left(outcome: Outcome) -> dict[str, Any]:
+    """What a broker's next start would leave of a partition."""
+    return {
+        "refuses": [refusal.reason for refusal in outcome.refusals],
+        "log_start_offset": outcome.log_start_offset,
+        "log_end_offset": outcome.log_end_offset,
+        "segments": len(outcome.segments),
+        "cuts": dict(outcome.cuts),
+        "deletes": list(outcome.deleted),
+    }

@@ -11,14 +11,18 @@ bootstrap.checkpoint                        KRaft bootstrap snapshot
 <20 digits>.snapshot                        producers as they were before this offset
 leader-epoch-checkpoint partition.metadata  of the partition whose directory they lie in
 quorum-state                                of a KRaft partition
+remote_log_snapshot                         of a partition with tiered storage (3.0 to 3.6)
 <what>-checkpoint                           in a log directory: an offset of each partition; recovery-point-offset-,
                                             replication-offset-, log-start-offset-, cleaner-offset-checkpoint
 meta.properties .kafka_cleanshutdown        in a log directory: whose it is; that it was closed in order
+.lock                                       in a log directory: locked by the broker that uses it
+remote-log-index-cache/                     in a log directory: indexes of tiered segments
 ….deleted ….cleaned ….swap                  appended to a segment's name: waiting for deletion, being written, complete
 ….tmp                                       appended to a checkpoint's name while it is written
 <topic>-<partition>                         directory; the partition follows the last dash
 <topic>_<partition>                         directory of Kafka 0.7, beside the form with a dash
-<topic>-<partition>.<32 hex>-delete         … and -future, -stray: a partition on its way
+<topic>-<partition>.<32 hex>-delete         … and -future, -stray: a partition on its way; the topic is cut so that 255
+                                            characters suffice
 ==========================================  =====================================================================
 """
 
@@ -88,7 +92,16 @@ _WORDS = {
     Kind.QUORUM_STATE: "a quorum state",
     Kind.CLEAN_SHUTDOWN: "a marker of a clean shutdown",
 }
-_MOVED = re.compile(r"(.+)\.[0-9a-f]{32}-(?:delete|future|stray)")
+_ROOT_KINDS = (Kind.OFFSETS, Kind.META_PROPERTIES, Kind.CLEAN_SHUTDOWN)
+LOCK = ".lock"
+ROOT_FILES = frozenset((*(name for name, kind in _COMPANION_NAMES.items() if kind in _ROOT_KINDS), LOCK))
+"""What makes a directory a log directory."""
+BOOTSTRAP = "bootstrap.checkpoint"
+REMOTE_INDEX_CACHE = "remote-log-index-cache"
+METADATA_TOPIC = "__cluster_metadata"
+
+_MOVED = re.compile(r"(\S+-\S+)\.[^.\s]+-(delete|future|stray)", re.ASCII)
+_LONG = re.compile(r"[+-]?\d{1,255}")
 
 
 def _name(path: str) -> str:
@@ -140,17 +153,32 @@ def base_offset_of(path: str) -> int | None:
     return number if number < 1 << 63 else None
 
 
+def number_of(name: str) -> int | None:
+    """The number before the first dot as a broker reads it, with any sign and any count of digits; None where it fails (LogFileUtils.offsetFromFileName)."""
+    stem, dot, _ = name.partition(".")
+    if not dot or _LONG.fullmatch(stem) is None:
+        return None
+    number = int(stem)
+    return number if -1 << 63 <= number < 1 << 63 else None
+
+
+def state_of(directory: str) -> str:
+    """`delete`, `future` or `stray` where a directory's name says so of its partition, else nothing."""
+    moved = _MOVED.fullmatch(_name(directory))
+    return moved[2] if moved is not None else ""
+
+
 def topic_partition_of(directory: str, *, kafka07: bool = False) -> TopicPartition | None:
-    """Topic and partition that a directory's name says, or None."""
+    """Topic and partition that a directory's name says, or None (LocalLog.parseTopicPartitionName)."""
     name = _name(directory)
     if moved := _MOVED.fullmatch(name):
         name = moved[1]
     topic, dash, number = name.rpartition("-")
     if not (dash and topic and number.isascii() and number.isdigit()) and kafka07:
         topic, dash, number = name.rpartition("_")
-    if not (dash and topic and number.isascii() and number.isdigit()) or len(number) > 10:
+    if not (dash and topic and number.isascii() and number.isdigit()) or len(number.lstrip("0")) > 10:
         return None
-    return TopicPartition(topic, int(number))
+    return TopicPartition(topic, int(number)) if int(number) < 1 << 31 else None
 
 
 def topic_partition_of_file(path: str) -> TopicPartition | None:

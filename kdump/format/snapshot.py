@@ -33,9 +33,9 @@ a map of Scala, in another order. No reader cares.)
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 VERSION: Final = 1
 HEADER_SIZE: Final = 10
@@ -48,6 +48,8 @@ _VERSION_AND_CRC = struct.Struct(">hI")
 _ENTRY = struct.Struct(">qhiqiqiq")
 
 _SEQUENCES = 1 << 31
+
+Key = TypeVar("Key")
 
 
 def _crc32c(data: bytes | memoryview) -> int:
@@ -156,6 +158,33 @@ def parse(data: bytes) -> list[ProducerEntry]:
     return list(snapshot.entries())
 
 
+def refusal(data: bytes) -> str | None:
+    """The message with which Kafka's reader refuses the snapshot (ProducerStateManager.readSnapshot of 4.3); None when it takes it."""
+    schema = "Snapshot failed schema validation: "
+    version = int.from_bytes(data[:2], "big", signed=True)
+    if len(data) < 2:
+        return f"{schema}null"
+    if version != VERSION:
+        return f"{schema}Snapshot contained an unknown file version {version}"
+    if len(data) < HEADER_SIZE:
+        return f"{schema}null"
+    found = look(data)
+    if found.count < 0:
+        return f"{schema}non-nullable field producerEntries was serialized as null"
+    left = len(data) - HEADER_SIZE
+    if found.count > left:
+        return (
+            f"{schema}Tried to allocate a collection of size {found.count}, but there are only {left} bytes remaining."
+        )
+    if found.count > found.whole_entries:
+        return f"{schema}null"
+    if not found.crc_ok:
+        return (
+            f"Snapshot is corrupt (CRC is no longer valid). Stored crc: {found.crc}. Computed crc: {found.computed_crc}"
+        )
+    return None
+
+
 def build(entries: Iterable[ProducerEntry]) -> bytes:
     """The snapshot of producers that became known in this order; of two entries of one producer the later one counts.
 
@@ -171,14 +200,19 @@ def build(entries: Iterable[ProducerEntry]) -> bytes:
 
 def hash_order(producers: Iterable[int]) -> list[int]:
     """Different producer ids, given in the order of insertion, in the order of a `java.util.HashMap`."""
-    hashed = [(_hash(producer), producer) for producer in producers]
+    return map_order(producers, lambda producer: producer ^ producer >> 32)
+
+
+def map_order(keys: Iterable[Key], hash_code: Callable[[Key], int]) -> list[Key]:
+    """Different keys, given in the order of insertion, in the order of a `java.util.HashMap`; `hash_code` is Java's, of which 32 bits count."""
+    hashed = [(_spread(hash_code(key)), key) for key in keys]
     mask = _table_size([spread for spread, _ in hashed]) - 1
     # Doubling the table keeps the order inside a bucket, so one stable sort does for all of its growth.
-    return [producer for _, producer in sorted(hashed, key=lambda item: item[0] & mask)]
+    return [key for _, key in sorted(hashed, key=lambda item: item[0] & mask)]
 
 
-def _hash(producer: int) -> int:
-    folded = (producer ^ producer >> 32) & 0xFFFF_FFFF
+def _spread(hash_code: int) -> int:
+    folded = hash_code & 0xFFFF_FFFF
     return folded ^ folded >> 16
 
 

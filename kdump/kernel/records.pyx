@@ -16,6 +16,7 @@ from kdump.kernel.crc cimport crc32_of
 STATUSES = (
     "", "record-length", "varint", "key-length", "value-length", "header-count", "header-key", "header-value", "body-end", "missing", "leftover",
     "control-key", "control-value", "message-fields", "wrapper-size", "wrapper-magic", "wrapper-nested", "wrapper-empty", "wrapper-offset",
+    "control-type",
 )
 cdef enum:
     RECORD_LENGTH = 1
@@ -36,6 +37,7 @@ cdef enum:
     WRAPPER_NESTED
     WRAPPER_EMPTY
     WRAPPER_OFFSET
+    CONTROL_TYPE
 
 # One decoded record: positions count from the start of the payload, sizes are -1 for null.
 RECORD_COLUMNS = ("at", "size", "offset", "timestamp", "key_at", "key_size", "value_at", "value_size", "header_at", "header_count",
@@ -45,7 +47,7 @@ NULL_FIELD = INT64_MIN  # stands for "this format has no such field"
 cdef enum:
     WIDTH = 14
     HEADER_WIDTH = 4
-assert len(RECORD_COLUMNS) == WIDTH and len(HEADER_COLUMNS) == HEADER_WIDTH and STATUSES.index("wrapper-offset") == WRAPPER_OFFSET
+assert len(RECORD_COLUMNS) == WIDTH and len(HEADER_COLUMNS) == HEADER_WIDTH and STATUSES.index("control-type") == CONTROL_TYPE
 
 
 cdef inline int32_t be32(const uint8_t *p) noexcept nogil:
@@ -312,10 +314,11 @@ cdef inline void clear(Verdict *v) noexcept nogil:
     v.status_record = v.varint_record = v.delta_record = v.inner_crc = v.trailing = -1
     v.max_timestamp = INT64_MIN
     v.holes = False
+    v.marker = v.coordinator_epoch = -1
 
 
 cdef void validate_batch(const uint8_t *start, const uint8_t *end, int64_t count, int64_t last_offset_delta,
-                         int64_t base_timestamp, bint control, Verdict *v) noexcept nogil:
+                         int64_t base_timestamp, int control, Verdict *v) noexcept nogil:
     cdef const uint8_t *p = start
     cdef const uint8_t *stop
     cdef Fields f
@@ -351,6 +354,12 @@ cdef void validate_batch(const uint8_t *start, const uint8_t *end, int64_t count
                 varint_record = i
         if control and control_problem == 0:
             control_problem = control_status(&f)
+            if i == 0 and control_problem == 0:
+                v.marker = be16(f.key + 2)
+                if v.marker == 0 or v.marker == 1:
+                    v.coordinator_epoch = be32(f.value + 2)
+                elif control == CONTROL_OF_PRODUCER:
+                    control_problem = CONTROL_TYPE
             if control_problem:
                 v.status_record = i
                 v.status_at = f.key - start
@@ -362,6 +371,8 @@ cdef void validate_batch(const uint8_t *start, const uint8_t *end, int64_t count
         v.status_record = sound
         v.status_at = f.at - start
         control_problem = 0
+        if count == 1:
+            v.marker = -1  # with the last record, Kafka's reader looks for bytes behind it
     v.status = status if status else control_problem
     v.headers = headers
     v.max_timestamp = highest
@@ -506,7 +517,7 @@ def decode(payload, int64_t count, int64_t base_offset, int64_t base_timestamp, 
     try:
         start = p = <const uint8_t *> view.buf
         end = start + view.len
-        validate_batch(start, end, count, 2147483647, base_timestamp, False, &v)
+        validate_batch(start, end, count, 2147483647, base_timestamp, PLAIN, &v)
         rows = _rows(v.records, WIDTH)
         headers = _rows(v.headers, HEADER_WIDTH)
         row = <int64_t *> PyBytes_AsString(rows)

@@ -2,6 +2,8 @@ from typing import Any
 
 from typing_extensions import Buffer
 
+from kdump.kernel.producers import Runs
+
 BATCH_COLUMNS: tuple[str, ...]
 SUSPECTS: tuple[str, ...]
 """The finding codes of the bits of `suspect`, lowest bit first."""
@@ -14,11 +16,16 @@ SCAN_NEED: int
 SCAN_FULL: int
 SCAN_STOPPED: int
 SCAN_DAMAGED: int
+ENTRY_PROBLEMS: tuple[str, ...]
+"""The finding codes that `Scanner.entries` has rows of."""
+ENTRIES_KEPT: int
+"""How many index entries of one problem are kept; the counts stay exact."""
 
 class Scanner:
     """The state of one walk over one segment: framing, checksums, and the rules of a header and its neighbours.
 
     `deep` proves records too; `everything` makes a row of every batch, not only of suspect ones. `base_offset` is the segment's, -1 when not known.
+    `runs` is told what producers wrote; at RUNS_FULL events a scan comes back, so that they can be taken.
     """
 
     rows: memoryview
@@ -39,11 +46,18 @@ class Scanner:
         everything: bool = False,
         max_batch_bytes: int = ...,
         capacity: int = ...,
+        runs: Runs | None = None,
     ) -> None: ...
+    def expect(self, offset_slots: Buffer, time_slots: Buffer, interval: int = 4096) -> None:
+        """Hold the batches against the entries of the offset index and the time index, as they stand in the files; before the first scan.
+
+        Both in order (`ordered`). `interval` is the topic's index.interval.bytes. Raises ValueError without a base offset.
+        """
+
     def scan(self, buffer: Buffer, start: int, end: int, position: int, stop: int, file_end: int) -> int:
         """Walk over buffer[start:end], which lies at `position` of a file that ends at `file_end`, up to the first batch at or after `stop`.
 
-        Returns SCAN_NEED (the next batch is not all there), SCAN_FULL (no room for rows), SCAN_STOPPED or SCAN_DAMAGED (no valid batch at `stop`).
+        Returns SCAN_NEED (the next batch is not all there), SCAN_FULL (no room for rows, or the runs have to be taken), SCAN_STOPPED or SCAN_DAMAGED (no valid batch at `stop`).
         """
 
     def skip_body(self, buffer: Buffer, at: int, position: int, computed: int) -> None:
@@ -52,8 +66,8 @@ class Scanner:
     def damaged(self, buffer: Buffer, at: int, position: int, computed: int, frame: int) -> None:
         """Make a row for a batch that fills its bytes but does not prove itself. None of its fields feeds a rule."""
 
-    def carry(self, known_last: int, has_last: bool, known_epoch: int, linked: bool) -> None:
-        """Go on where another scanner ended."""
+    def carry(self, known_last: int, has_last: bool, known_epoch: int, linked: bool, max_timestamp: int = -1) -> None:
+        """Go on where another scanner ended; `max_timestamp` is the largest before."""
 
     def unlink(self) -> None:
         """Bytes that are no batch were passed: the next batch has no neighbour."""
@@ -62,7 +76,27 @@ class Scanner:
         """Prove the decompressed records of row `index`; its suspect bits."""
 
     def state(self) -> dict[str, Any]:
-        """What was seen so far: counts, offset range, gaps, the state that rules carry."""
+        """What was seen so far: counts, offset range, gaps, the state that rules carry.
+
+        epochs: (leader epoch, first offset, position) of each batch with another leader epoch than the one before, at most 65536.
+        backs, back_position, back_offset, back_largest: batches with a largest timestamp of more than 7 days (in ms) below that of the batch before.
+        index_differs: None, or the first place where the offset index is not what a broker's recovery would write:
+        (entry, offset, position, expected offset, expected position), -1 for what does not exist.
+        index_begin, index_cursor, time_begin, time_cursor: the entries of the indexes from the first batch to the end of the walk, [begin, cursor);
+        -1 without a batch or without `expect`.
+        first_index_offset: the offset of an entry at the first batch that could not be held against the batch before, -2^63 without one.
+        first_time_entry: the timestamp of the first time index entry that was held against a batch, -2^63 without one.
+        """
+
+    def entries(self) -> list[tuple[str, int, int, int, int, int, int, int]]:
+        """(problem, entry, its two values, position, first and last offset of the batch it was held against, what was found there instead).
+
+        Offsets are absolute. Found are: for index/position and timeindex/offset the batch's position and first offset, for index/offset the
+        last offset before the batch, for timeindex/misses the largest timestamp before the batch, for timeindex/wrong the one including it.
+        """
+
+    def entry_counts(self) -> dict[str, int]:
+        """How many entries have each problem; of what did not occur there is no key."""
 
     def look(self, buffer: Buffer, at: int, left: int) -> tuple[int, bool, int, int, bool]:
         """(total bytes, whether magic and offset are plausible here, offset field, leader epoch, whether the length is possible) of the frame at `at`."""
@@ -78,3 +112,6 @@ def stored(buffer: Buffer, at: int) -> tuple[int, int]:
 
 def is_zero(buffer: Buffer, start: int, end: int) -> bool:
     """Whether every byte of the range is zero."""
+
+def ordered(slots: Buffer, entry_size: int) -> int:
+    """How many entries at the beginning of an offset index (8 bytes an entry) or a time index (12) are in order."""

@@ -8,10 +8,17 @@ batch is decided in kdump.segment: the walk stops there and says what it saw.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AsString
-from libc.stdint cimport INT64_MAX, INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from cpython.bytes cimport PyBytes_AsString
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
 
 from kdump.kernel.crc cimport crc32_of, crc32c_of
-from kdump.kernel.records cimport Message, Verdict, parse_message, validate_batch, validate_message, validate_wrapped
+from kdump.kernel.producers cimport (
+    FLAG_TRANSACTIONAL, FULL_RUNS, KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_ODD, Event, Recorder, record, record_gap, recorder_of,
+)
+from kdump.kernel.records cimport (
+    CONTROL, CONTROL_OF_PRODUCER, PLAIN, Message, Verdict, parse_message, validate_batch, validate_message, validate_wrapped,
+)
 from kdump.kernel.records import STATUSES
 
 BATCH_COLUMNS = (
@@ -65,11 +72,24 @@ cdef enum:
     NEED, FULL, STOPPED, DAMAGED
 SCAN_NEED, SCAN_FULL, SCAN_STOPPED, SCAN_DAMAGED = NEED, FULL, STOPPED, DAMAGED
 
+# What an entry of an index can have against it.
+ENTRY_PROBLEMS = ("index/position", "index/offset", "timeindex/misses", "timeindex/wrong", "timeindex/offset")
+cdef enum:
+    INDEX_POSITION, INDEX_OFFSET, TIME_MISSES, TIME_WRONG, TIME_OFFSET
+    ENTRY_PROBLEM_COUNT
+assert len(ENTRY_PROBLEMS) == ENTRY_PROBLEM_COUNT
+ENTRIES_KEPT = 1000
+
 HEADER_BYTES = 61
 cdef enum:
     HEADER = 61
     UP_TO_MAGIC = 17
     FOREIGN_LIMIT = 1 << 20
+    INDEX_ENTRY = 8   # relative offset i32, position i32 (kdump.format.index)
+    TIME_ENTRY = 12   # timestamp i64, relative offset i32
+    MOST_ENTRIES_KEPT = 1000
+    MOST_EPOCHS = 65536
+cdef int64_t WEEK = 604_800_000
 cdef int64_t OFFSET_SPAN = 2147483647  # offsets of a segment are at most this far above its base
 cdef int CONTROL_STATUS = STATUSES.index("control-key")
 cdef int WRAPPER_STATUS = STATUSES.index("wrapper-size")
@@ -106,6 +126,10 @@ cdef inline bint all_zero(const uint8_t *p, int64_t n) noexcept nogil:
     return True
 
 
+cdef inline int control_of(int64_t attributes, int64_t producer_id) noexcept nogil:
+    return PLAIN if attributes & 0x20 == 0 else CONTROL_OF_PRODUCER if producer_id >= 0 else CONTROL
+
+
 cdef struct State:
     int64_t segment_base     # -1: not known
     int64_t known_last       # last offset of the last valid batch
@@ -128,6 +152,14 @@ cdef struct State:
     int64_t last_position
     int64_t last_offset
     int64_t max_timestamp
+    int64_t max_timestamp_offset    # last offset of the first batch that has it; as in LogSegment.recover, the base without one
+    int64_t max_timestamp_position
+    int64_t first_timestamp  # max timestamp of the first valid batch, -1: none
+    int64_t last_timestamp
+    int64_t backs            # batches whose max timestamp is more than a week below that of the batch before
+    int64_t back_position
+    int64_t back_offset
+    int64_t back_largest
     bint compacted
     int64_t gaps
     int64_t gap_position
@@ -141,6 +173,44 @@ cdef struct State:
     int64_t transactional
     int64_t codecs[8]
     int64_t magics[3]
+
+
+# The entries of the indexes, and the next of each that a batch may have to answer for.
+cdef struct Expected:
+    bint begun               # the walk began
+    bint from_zero           # ... at the first byte of the file
+    bint expecting
+    bint fresh               # no valid batch since the beginning, or since damage
+    const uint8_t *index
+    const uint8_t *time
+    int64_t interval
+    int64_t position         # a batch that ends behind it has to look at the offset index
+    int64_t offset           # a batch that ends there or behind it has to look at the time index
+    int64_t last_entry       # where a rebuild would have counted bytes from
+    int64_t index_count
+    int64_t index_begin
+    int64_t index_cursor
+    int64_t first_index_offset
+    int64_t time_count
+    int64_t time_begin
+    int64_t time_cursor
+    int64_t first_time_entry
+    bint differs
+    int64_t difference[5]
+
+cdef struct BadEntry:
+    int64_t problem
+    int64_t entry
+    int64_t stored[2]
+    int64_t position
+    int64_t first
+    int64_t last
+    int64_t found
+
+cdef struct EpochStart:
+    int64_t epoch
+    int64_t first_offset
+    int64_t position
 
 
 cdef inline void give(int64_t *row, Verdict *v) noexcept nogil:
@@ -196,8 +266,25 @@ cdef class Scanner:
     cdef readonly Py_ssize_t stop
     cdef readonly int64_t need
     cdef readonly int frame
+    cdef object _runs
+    cdef Recorder *_recorder  # of _runs, NULL without
+    cdef int64_t _end         # of the last valid batch
+    cdef Expected x
+    cdef bytes _index
+    cdef bytes _time
+    cdef BadEntry *_bad
+    cdef Py_ssize_t _bad_count
+    cdef Py_ssize_t _bad_capacity
+    cdef int64_t _entry_counts[ENTRY_PROBLEM_COUNT]
+    cdef int32_t _listed_epoch
+    cdef EpochStart *_epochs
+    cdef Py_ssize_t _epoch_count
+    cdef Py_ssize_t _epoch_capacity
+    cdef list _listed         # of _epochs, so many as were asked for
+    cdef bint _failed         # out of memory
 
-    def __init__(self, int64_t base_offset=-1, *, bint deep=False, bint everything=False, int64_t max_batch_bytes=1 << 30, Py_ssize_t capacity=256):
+    def __init__(self, int64_t base_offset=-1, *, bint deep=False, bint everything=False, int64_t max_batch_bytes=1 << 30, Py_ssize_t capacity=256,
+                 runs=None):
         self._capacity = capacity
         self._storage = bytearray(capacity * WIDTH * 8)
         self._row = <int64_t *> PyByteArray_AsString(self._storage)
@@ -209,6 +296,33 @@ cdef class Scanner:
         self.s.max_batch_bytes = max_batch_bytes
         self.s.first_position = self.s.last_position = self.s.first_offset = self.s.last_offset = self.s.max_timestamp = -1
         self.s.gap_position = self.s.inner_magic_position = -1
+        self.s.first_timestamp = self.s.last_timestamp = self.s.max_timestamp_position = self.s.back_position = self.s.back_offset = -1
+        self.s.max_timestamp_offset = base_offset
+        self._runs = runs
+        if runs is not None:
+            self._recorder = recorder_of(runs)
+        self.x.position = self.x.offset = INT64_MAX
+        self.x.index_begin = self.x.time_begin = self.x.index_cursor = self.x.time_cursor = -1
+        self.x.first_index_offset = self.x.first_time_entry = INT64_MIN
+        self._listed_epoch = -1
+        self._listed = []
+
+    def __dealloc__(self):
+        free(self._bad)
+        free(self._epochs)
+
+    def expect(self, offset_slots, time_slots, int64_t interval=4096):
+        if self.s.segment_base < 0:
+            raise ValueError("the entries of an index are relative to a base offset")
+        self._index = bytes(offset_slots)
+        self._time = bytes(time_slots)
+        self.x.index = <const uint8_t *> PyBytes_AsString(self._index)
+        self.x.time = <const uint8_t *> PyBytes_AsString(self._time)
+        self.x.index_count = len(self._index) // INDEX_ENTRY
+        self.x.time_count = len(self._time) // TIME_ENTRY
+        self.x.interval = max(0, min(interval, INT32_MAX))
+        self.x.expecting = self.x.fresh = True
+        self.x.position = INT64_MIN
 
     # ---- the walk
 
@@ -220,6 +334,9 @@ cdef class Scanner:
             if start < 0 or end > view.len or start > end:
                 raise ValueError("the range lies outside the buffer")
             self.count = 0
+            if not self.x.begun:
+                self.x.begun = True
+                self.x.from_zero = position == 0
             with nogil:
                 reason = self.walk(<const uint8_t *> view.buf, start, end, position, stop, file_end)
         finally:
@@ -236,7 +353,7 @@ cdef class Scanner:
             self.stop = at
             if position >= stop:
                 return STOPPED
-            if self.count >= self._capacity:
+            if self.count >= self._capacity or (self._recorder != NULL and self._recorder.count >= FULL_RUNS):
                 return FULL
             left = file_end - position
             if left < UP_TO_MAGIC:
@@ -314,22 +431,31 @@ cdef class Scanner:
             if frame == LIMIT:
                 row[STATUS_AT] = self.s.max_batch_bytes
             self.count = 1
-            self.s.linked = False
-            self.s.broken += 1
+            self.pass_over(position)
         finally:
             PyBuffer_Release(&view)
 
-    def carry(self, int64_t known_last, bint has_last, int64_t known_epoch, bint linked):
+    def carry(self, int64_t known_last, bint has_last, int64_t known_epoch, bint linked, int64_t max_timestamp=-1):
         """Go on where another scanner ended."""
         self.s.known_last = known_last
         self.s.has_last = has_last
         self.s.known_epoch = known_epoch
         self.s.linked = linked
+        self.s.max_timestamp = max_timestamp
 
     def unlink(self):
         """After bytes that are no batch: the next one has no neighbour."""
+        self.pass_over(self._end)
+
+    cdef void pass_over(self, int64_t position) noexcept nogil:
+        """Something that is no valid batch."""
         self.s.linked = False
         self.s.broken += 1
+        if self._recorder != NULL:
+            record_gap(self._recorder, position)
+        if self.x.expecting:
+            self.x.fresh = True
+            self.x.position = INT64_MIN
 
     cdef void batch_row(self, int64_t *row, const uint8_t *p, int64_t total, int64_t position, uint32_t computed) noexcept nogil:
         cdef int i
@@ -380,11 +506,25 @@ cdef class Scanner:
         self.context(row)
         row[PAYLOAD_AT] = row[PAYLOAD_SIZE] = INT64_MIN
 
-    cdef inline int64_t place(self, int64_t first, int64_t last, int64_t position, bint spans, int64_t epoch) noexcept nogil:
+    cdef inline int64_t place(self, int64_t first, int64_t last, int64_t position, int64_t total, bint spans, int64_t epoch,
+                              int64_t timestamp) noexcept nogil:
         """The rules of an offset range and its left neighbour; `spans` is false for a wrapper, whose first offset is not known."""
         cdef int64_t bits = 0
         cdef uint64_t missing
         cdef State *s = &self.s
+        if position + total > self.x.position or last >= self.x.offset:
+            self.answer(first, last, position, total, spans, timestamp)
+        if timestamp > s.max_timestamp:
+            s.max_timestamp = timestamp
+            s.max_timestamp_offset = last
+            s.max_timestamp_position = position
+        if s.last_timestamp > timestamp and s.linked and timestamp >= 0 and s.last_timestamp - timestamp > WEEK:
+            if s.backs == 0:
+                s.back_position = position
+                s.back_offset = first
+            s.backs += 1
+            s.back_largest = max(s.back_largest, s.last_timestamp - timestamp)
+        s.last_timestamp = timestamp
         if first < 0 or last < first or first < s.segment_base or (s.segment_base >= 0 and last - s.segment_base > OFFSET_SPAN):
             bits |= S_RANGE
         if s.linked:
@@ -409,11 +549,13 @@ cdef class Scanner:
             s.first_offset = first
             s.first_spans = spans
             s.first_epoch = epoch
+            s.first_timestamp = timestamp
         s.last_position = position
         s.known_last = last if last >= first else first
         s.has_last = True
         s.linked = True
         s.last_offset = s.known_last
+        self._end = position + total
         return bits
 
     cdef void batch(self, const uint8_t *p, int64_t total, int64_t position, uint32_t computed, bint body) noexcept nogil:
@@ -441,7 +583,9 @@ cdef class Scanner:
                 bits |= S_EPOCH
             if epoch >= 0:
                 s.known_epoch = epoch
-        bits |= self.place(first, last, position, True, epoch)
+                if epoch != self._listed_epoch:
+                    self.list_epoch(epoch, first, position)
+        bits |= self.place(first, last, position, total, True, epoch, max_timestamp)
         if count > delta + 1:
             bits |= S_COUNT
         elif count < delta + 1:
@@ -456,8 +600,6 @@ cdef class Scanner:
             s.control += 1
         s.codecs[codec] += 1
         s.magics[2] += 1
-        if max_timestamp > s.max_timestamp:
-            s.max_timestamp = max_timestamp
         if count > 0:
             s.records += count
         if codec > 4:
@@ -467,9 +609,11 @@ cdef class Scanner:
             if s.deep and body and (count > 0 or (count == 0 and total == HEADER)):
                 bits |= S_OPEN
         elif (s.deep or attributes & 0x20) and count >= 0 and body:
-            validate_batch(p + HEADER, p + total, count, delta, be64(p + 27), attributes & 0x20 != 0, &v)
+            validate_batch(p + HEADER, p + total, count, delta, be64(p + 27), control_of(attributes, be64(p + 43)), &v)
             bits |= judge_batch(&v, count, max_timestamp, attributes & 8 == 0)
             proved = True
+        if self._recorder != NULL and p[43] < 128:
+            self.produced(p, total, position, last, &v if proved else NULL)
         if bits or s.everything:
             if not s.everything:
                 self.batch_row(row, p, total, position, computed)
@@ -495,11 +639,9 @@ cdef class Scanner:
         cdef int64_t previous_offset = s.known_last if s.linked else INT64_MIN
         if p[17] & (0xf8 if p[16] == 0 else 0xf0):
             bits |= S_ATTRIBUTES
-        bits |= self.place(offset, offset, position, codec == 0, INT64_MIN)
+        bits |= self.place(offset, offset, position, total, codec == 0, INT64_MIN, timestamp)
         s.codecs[codec] += 1
         s.magics[p[16]] += 1
-        if timestamp > s.max_timestamp:
-            s.max_timestamp = timestamp
         if codec == 0:
             s.records += 1
             if s.deep and body:
@@ -554,7 +696,8 @@ cdef class Scanner:
         try:
             if row[MAGIC] == 2:
                 validate_batch(<const uint8_t *> view.buf, <const uint8_t *> view.buf + view.len, row[COUNT],
-                               <int64_t> (<uint64_t> row[LAST_OFFSET] - <uint64_t> row[BASE_OFFSET]), row[BASE_TIMESTAMP], row[ATTRIBUTES] & 0x20 != 0, &v)
+                               <int64_t> (<uint64_t> row[LAST_OFFSET] - <uint64_t> row[BASE_OFFSET]), row[BASE_TIMESTAMP],
+                               control_of(row[ATTRIBUTES], row[PRODUCER_ID]), &v)
                 bits |= judge_batch(&v, row[COUNT], row[MAX_TIMESTAMP], row[ATTRIBUTES] & 8 == 0)
                 give(row, &v)
             else:
@@ -579,7 +722,215 @@ cdef class Scanner:
     def state(self):
         """What the walk has seen so far, as a dict of plain values."""
         cdef dict seen = self.s
+        cdef EpochStart *start
+        if self._failed:
+            raise MemoryError
+        while len(self._listed) < self._epoch_count:
+            start = self._epochs + len(self._listed)
+            self._listed.append((start.epoch, start.first_offset, start.position))
+        seen["epochs"] = list(self._listed)
+        seen["index_begin"] = self.x.index_begin
+        seen["index_cursor"] = self.x.index_cursor
+        seen["time_begin"] = self.x.time_begin
+        seen["time_cursor"] = self.x.time_cursor
+        seen["first_index_offset"] = self.x.first_index_offset
+        seen["first_time_entry"] = self.x.first_time_entry
+        seen["index_differs"] = tuple(self.x.difference) if self.x.differs else None
         return seen
+
+    cdef void list_epoch(self, int32_t epoch, int64_t first, int64_t position) noexcept nogil:
+        cdef EpochStart *starts
+        self._listed_epoch = epoch
+        if self._epoch_count >= MOST_EPOCHS:
+            return
+        if self._epoch_count == self._epoch_capacity:
+            starts = <EpochStart *> realloc(self._epochs, (2 * self._epoch_capacity + 8) * sizeof(EpochStart))
+            if starts == NULL:
+                self._failed = True
+                return
+            self._epochs = starts
+            self._epoch_capacity = 2 * self._epoch_capacity + 8
+        self._epochs[self._epoch_count].epoch = epoch
+        self._epochs[self._epoch_count].first_offset = first
+        self._epochs[self._epoch_count].position = position
+        self._epoch_count += 1
+
+    cdef void produced(self, const uint8_t *p, int64_t total, int64_t position, int64_t last, const Verdict *v) noexcept nogil:
+        """Tell the runs of a batch that has a producer; `v` is what was found in its records, when they were looked at."""
+        cdef Event event
+        event.producer_id = be64(p + 43)
+        event.position = position
+        event.first_offset = event.last_offset = be64(p)
+        event.timestamp = event.first_timestamp = be64(p + 35)
+        event.size = <int32_t> total if total < INT32_MAX else INT32_MAX
+        event.first_sequence = event.last_sequence = -1
+        event.offset_delta = 0
+        event.epoch = <int16_t> (<int8_t> p[51] * 256 + p[52])
+        event.flags = FLAG_TRANSACTIONAL if p[22] & 0x10 else 0
+        event.batches = 1
+        if p[22] & 0x20 == 0:
+            event.kind = KIND_DATA
+            event.last_offset = last
+            event.offset_delta = be32(p + 23)
+            event.first_sequence = be32(p + 53)
+            if event.first_sequence != -1:
+                event.last_sequence = <int32_t> ((<uint32_t> event.first_sequence + <uint32_t> event.offset_delta) & 0x7fffffff)
+        elif be32(p + 57) == 0:
+            return  # the cleaner took the marker out
+        elif v != NULL and (v.marker == 0 or v.marker == 1):
+            event.kind = KIND_COMMIT if v.marker else KIND_ABORT
+            event.first_sequence = v.coordinator_epoch
+        else:
+            event.kind = KIND_ODD
+        record(self._recorder, &event)
+
+    # ---- the entries of the indexes
+
+    cdef inline int64_t index_offset(self, int64_t entry) noexcept nogil:
+        return <int64_t> (<uint64_t> self.s.segment_base + <uint64_t> <int64_t> be32(self.x.index + INDEX_ENTRY * entry))
+
+    cdef inline int64_t index_position(self, int64_t entry) noexcept nogil:
+        return be32(self.x.index + INDEX_ENTRY * entry + 4)
+
+    cdef inline int64_t time_offset(self, int64_t entry) noexcept nogil:
+        return <int64_t> (<uint64_t> self.s.segment_base + <uint64_t> <int64_t> be32(self.x.time + TIME_ENTRY * entry + 8))
+
+    cdef void answer(self, int64_t first, int64_t last, int64_t position, int64_t total, bint spans, int64_t timestamp) noexcept nogil:
+        """Hold a valid batch against the entries that speak of it. The state is that before the batch."""
+        cdef Expected *x = &self.x
+        cdef int64_t target, running
+        if not x.expecting:
+            return
+        if x.fresh:
+            self.seek(first, position)
+        if not x.differs:
+            self.rebuild(last, position)
+        while x.index_cursor < x.index_count:
+            target = self.index_position(x.index_cursor)
+            if target >= position + total:
+                break
+            if target > position:
+                self.bad_index_entry(INDEX_POSITION, first, last, position, position)
+            elif target == position and self.s.has_last and self.index_offset(x.index_cursor) <= self.s.known_last:
+                self.bad_index_entry(INDEX_OFFSET, first, last, position, self.s.known_last)
+            x.index_cursor += 1
+        running = max(self.s.max_timestamp, timestamp)
+        while x.time_cursor < x.time_count and self.time_offset(x.time_cursor) <= last:
+            self.time_entry(first, last, position, spans, running)
+            x.time_cursor += 1
+        x.position = self.index_position(x.index_cursor) if x.index_cursor < x.index_count else INT64_MAX
+        if not x.differs:
+            x.position = min(x.position, x.last_entry + x.interval)
+        x.offset = self.time_offset(x.time_cursor) if x.time_cursor < x.time_count else INT64_MAX
+
+    cdef void seek(self, int64_t first, int64_t position) noexcept nogil:
+        """Pass the entries before the first batch of a walk, or before one behind damage."""
+        cdef Expected *x = &self.x
+        cdef bint begins = x.index_begin < 0
+        cdef int64_t low = max(x.index_cursor, 0), high = x.index_count, middle
+        x.fresh = False
+        while low < high:
+            middle = low + (high - low) // 2
+            if self.index_position(middle) < position:
+                low = middle + 1
+            else:
+                high = middle
+        x.index_cursor = low
+        x.last_entry = self.index_position(low - 1) if low > 0 else 0
+        if not begins:
+            return
+        x.index_begin = low
+        if low < x.index_count and not self.s.has_last and self.index_position(low) == position:
+            x.first_index_offset = self.index_offset(low)
+        low, high = 0, x.time_count
+        if x.from_zero and not self.s.has_last:
+            high = 0
+        while low < high:
+            middle = low + (high - low) // 2
+            if self.time_offset(middle) < first if not self.s.has_last else self.time_offset(middle) <= self.s.known_last:
+                low = middle + 1
+            else:
+                high = middle
+        x.time_begin = x.time_cursor = low
+
+    cdef void rebuild(self, int64_t last, int64_t position) noexcept nogil:
+        """What LogSegment.recover would write at this batch, against the entry that is there."""
+        cdef Expected *x = &self.x
+        cdef bint left = x.index_cursor < x.index_count
+        cdef bint stands = left and self.index_position(x.index_cursor) == position
+        cdef bint due = position - x.last_entry > x.interval
+        if due != stands or (due and self.index_offset(x.index_cursor) != last):
+            x.differs = True
+            x.difference[0] = x.index_cursor
+            x.difference[1] = self.index_offset(x.index_cursor) if left else -1
+            x.difference[2] = self.index_position(x.index_cursor) if left else -1
+            x.difference[3] = last if due else -1
+            x.difference[4] = position if due else -1
+        if due or stands:
+            x.last_entry = position
+
+    cdef void time_entry(self, int64_t first, int64_t last, int64_t position, bint spans, int64_t running) noexcept nogil:
+        """Hold the next time index entry against the first batch that reaches its offset."""
+        cdef int64_t offset = self.time_offset(self.x.time_cursor)
+        cdef int64_t timestamp = be64(self.x.time + TIME_ENTRY * self.x.time_cursor)
+        if self.x.first_time_entry == INT64_MIN:
+            self.x.first_time_entry = timestamp
+        if self.s.max_timestamp > timestamp:
+            self.bad_entry(TIME_MISSES, self.x.time_cursor, timestamp, offset, first, last, position, self.s.max_timestamp)
+        elif timestamp != running and (self.s.linked or (spans and offset >= first)):
+            # Where bytes are lost before the batch, the entry can speak of a batch among them.
+            self.bad_entry(TIME_WRONG, self.x.time_cursor, timestamp, offset, first, last, position, running)
+        if self.s.linked and spans and offset < first:
+            self.bad_entry(TIME_OFFSET, self.x.time_cursor, timestamp, offset, first, last, position, first)
+
+    cdef void bad_index_entry(self, int problem, int64_t first, int64_t last, int64_t position, int64_t found) noexcept nogil:
+        cdef int64_t entry = self.x.index_cursor
+        self.bad_entry(problem, entry, self.index_offset(entry), self.index_position(entry), first, last, position, found)
+
+    cdef void bad_entry(self, int problem, int64_t entry, int64_t one, int64_t other, int64_t first, int64_t last, int64_t position,
+                        int64_t found) noexcept nogil:
+        cdef BadEntry *bad
+        self._entry_counts[problem] += 1
+        if self._entry_counts[problem] > MOST_ENTRIES_KEPT:
+            return
+        if self._bad_count == self._bad_capacity:
+            bad = <BadEntry *> realloc(self._bad, (2 * self._bad_capacity + 8) * sizeof(BadEntry))
+            if bad == NULL:
+                self._failed = True
+                return
+            self._bad = bad
+            self._bad_capacity = 2 * self._bad_capacity + 8
+        bad = self._bad + self._bad_count
+        self._bad_count += 1
+        bad.problem = problem
+        bad.entry = entry
+        bad.stored[0] = one
+        bad.stored[1] = other
+        bad.position = position
+        bad.first = first
+        bad.last = last
+        bad.found = found
+
+    def entries(self):
+        """The index entries that have something against them."""
+        cdef Py_ssize_t i
+        cdef BadEntry *bad
+        cdef list found = []
+        if self._failed:
+            raise MemoryError
+        for i in range(self._bad_count):
+            bad = self._bad + i
+            found.append((ENTRY_PROBLEMS[bad.problem], bad.entry, bad.stored[0], bad.stored[1], bad.position, bad.first, bad.last, bad.found))
+        return found
+
+    def entry_counts(self):
+        """How many index entries have each problem."""
+        cdef int problem
+        cdef dict counts = {}
+        for problem in range(ENTRY_PROBLEM_COUNT):
+            if self._entry_counts[problem]:
+                counts[ENTRY_PROBLEMS[problem]] = self._entry_counts[problem]
+        return counts
 
     # ---- bytes that are no batch
 
@@ -660,3 +1011,28 @@ def is_zero(buffer, Py_ssize_t start, Py_ssize_t end):
     finally:
         PyBuffer_Release(&view)
     return zero
+
+
+def ordered(slots, int entry_size):
+    """How many leading entries of an index are in order."""
+    cdef Py_buffer view
+    cdef const uint8_t *p
+    cdef int64_t count, i = 0
+    if entry_size != INDEX_ENTRY and entry_size != TIME_ENTRY:
+        raise ValueError("no index has entries of that size")
+    PyObject_GetBuffer(slots, &view, PyBUF_SIMPLE)
+    try:
+        p = <const uint8_t *> view.buf
+        count = view.len // entry_size
+        with nogil:
+            if entry_size == INDEX_ENTRY:
+                while i < count and be32(p) >= 0 and be32(p + 4) >= 0 and (i == 0 or (be32(p) > be32(p - 8) and be32(p + 4) > be32(p - 4))):
+                    i += 1
+                    p += INDEX_ENTRY
+            else:
+                while i < count and be32(p + 8) >= 0 and (i == 0 or (be64(p) > be64(p - 12) and be32(p + 8) >= be32(p - 4))):
+                    i += 1
+                    p += TIME_ENTRY
+    finally:
+        PyBuffer_Release(&view)
+    return i

@@ -2,6 +2,8 @@ from typing import Any
 
 from typing_extensions import Buffer
 
+from kdump.kernel.producers import Runs
+
 HEADER_BYTES: int
 
 class Scanner07:
@@ -25,7 +27,10 @@ class Scanner07:
         everything: bool = False,
         max_batch_bytes: int = ...,
         capacity: int = ...,
-    ) -> None: ...
+        runs: Runs | None = None,
+    ) -> None:
+        """No message has a producer, so `runs` stays empty."""
+
     def scan(self, buffer: Buffer, start: int, end: int, position: int, stop: int, file_end: int) -> int:
         """Walk over buffer[start:end] as `Scanner.scan` does."""
 
@@ -35,7 +40,7 @@ class Scanner07:
     def damaged(self, buffer: Buffer, at: int, position: int, computed: int, frame: int) -> None:
         """Make a row for a message that fills its bytes but does not prove itself; takes 10 bytes from `at` on."""
 
-    def carry(self, known_last: int, has_last: bool, known_epoch: int, linked: bool) -> None:
+    def carry(self, known_last: int, has_last: bool, known_epoch: int, linked: bool, max_timestamp: int = -1) -> None:
         """Go on where another scanner ended."""
 
     def unlink(self) -> None:

@@ -130,7 +130,8 @@ cdef class Scanner07:
     cdef readonly int64_t need
     cdef readonly int frame
 
-    def __init__(self, int64_t base_offset=-1, *, bint deep=False, bint everything=False, int64_t max_batch_bytes=1 << 30, Py_ssize_t capacity=256):
+    def __init__(self, int64_t base_offset=-1, *, bint deep=False, bint everything=False, int64_t max_batch_bytes=1 << 30, Py_ssize_t capacity=256,
+                 runs=None):
         self._capacity = capacity
         self._storage = bytearray(capacity * WIDTH * 8)
         self._row = <int64_t *> PyByteArray_AsString(self._storage)
@@ -297,7 +298,7 @@ cdef class Scanner07:
         finally:
             PyBuffer_Release(&view)
 
-    def carry(self, int64_t known_last, bint has_last, int64_t known_epoch, bint linked):
+    def carry(self, int64_t known_last, bint has_last, int64_t known_epoch, bint linked, int64_t max_timestamp=-1):
         self._known_last = known_last
         self._has_last = has_last
         self._linked = linked
@@ -335,7 +336,7 @@ cdef class Scanner07:
         first = self._base + self._first_position if self._first_position >= 0 else -1
         seen = dict(_NOTHING)
         seen.update(
-            segment_base=self._base, deep=self._deep, everything=self._everything, max_batch_bytes=self._max_bytes,
+            epochs=[], segment_base=self._base, deep=self._deep, everything=self._everything, max_batch_bytes=self._max_bytes,
             known_last=self._known_last, has_last=self._has_last, linked=self._linked, broken=self._broken,
             batches=self._batches, records=self._records, unopened=self._unopened, valid_bytes=self._valid_bytes,
             first_position=self._first_position, first_offset=first, first_spans=True,

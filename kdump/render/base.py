@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
 if TYPE_CHECKING:
     from kdump.companions import Damage
     from kdump.dump import Event, Failed
     from kdump.findings import Finding
     from kdump.format.batch import Batch
+    from kdump.index_report import Report
     from kdump.records import Opened
     from kdump.segment import Foreign, Gap, Tail, Unsearched
 
@@ -54,6 +55,13 @@ class Options:
     print_data_log: bool = False
     skip_record_metadata: bool = False
     max_bytes: int | None = None
+
+
+class Line(NamedTuple):
+    """A line for standard error as it stands; `failed` when it says that something could not be shown."""
+
+    text: str
+    failed: bool = False
 
 
 class Output:
@@ -152,9 +160,19 @@ class Renderer(ABC):
     def damage(self, damage: Damage) -> None:  # noqa: B027  # it is told elsewhere
         """What follows of a companion is not what Kafka's reader would take for it."""
 
+    def report(self, report: Report) -> None:  # noqa: B027  # only Kafka's tool compares while it shows
+        """What came of comparing an index with its log."""
+
+    def sane(self, path: Path) -> None:  # noqa: B027
+        """An index passed its sanity check."""
+
     def file(self, path: Path, fields: Mapping[str, Any]) -> None:
         """A file that was proved, with its totals."""
         self.entry(path, "file", fields)
+
+    def partition(self, path: Path, fields: Mapping[str, Any]) -> None:
+        """A partition that was proved, with its totals and what a broker's next start would leave."""
+        self.entry(path, "partition", fields)
 
     @abstractmethod
     def finding(self, finding: Finding) -> None:
@@ -164,14 +182,15 @@ class Renderer(ABC):
     def summary(self, fields: Mapping[str, Any]) -> None:
         """The last value of a run: its totals, and `command`, `exit_status`, `seconds`."""
 
-    def show(self, events: Iterable[Event], *, everything: bool = True) -> Iterator[Failed | Damage]:
-        """The values of a dump as they come; what could not be read is handed on, and what is wrong with a companion.
+    def show(self, events: Iterable[Event], *, everything: bool = True) -> Iterator[Failed | Damage | Line]:
+        """The values of a dump as they come; what could not be read is handed on, and what is wrong with a companion, for standard error.
 
         `everything` says that the dump leaves no batch of a file out, so that a renderer may look beside the batches.
         """
         # A verify renders too, and does without what only a dump needs.
         from kdump.companions import Damage, Entry
         from kdump.dump import Begin, End, Failed, Shown
+        from kdump.index_report import Report, Sane
         from kdump.segment import Foreign, Gap, Tail, Unsearched
 
         path, topic, partition = "", None, None
@@ -196,6 +215,10 @@ class Renderer(ABC):
                 case Damage():
                     self.damage(event)
                     yield event
+                case Report():
+                    self.report(event)
+                case Sane():
+                    self.sane(event.path)
                 case Failed():
                     yield event
 
@@ -215,6 +238,24 @@ def verdict(fields: Mapping[str, Any]) -> str:
         f"{ended}{_counted(fields['files'], 'file')}, {_counted(fields['batches'], 'batch', 'batches')}, {records} records,"
         f" {fields['valid_bytes']} of {fields['bytes']} bytes in valid batches: {found}{dropped}"
     )
+
+
+def partition_line(fields: Mapping[str, Any]) -> str:
+    """A partition of a verify as one sentence."""
+    counts, broker = fields["findings"], fields["broker"]
+    line = f"{_counted(fields['segments'], 'segment')}, {_counted(fields['batches'], 'batch', 'batches')}"
+    if fields["log_end_offset"] is not None:
+        line += f", offsets {fields['log_start_offset']} to {fields['log_end_offset']}"
+    found = ", ".join(_counted(count, word) for word, count in counts["by_severity"].items() if count)
+    codes = ", ".join(f"{code} {count}" for code, count in counts["by_code"].items())
+    line += f": {found} ({codes})" if found else ": clean"
+    if broker is None:
+        return line
+    if broker["refuses"]:
+        return f"{line}; a broker refuses to start"
+    if broker["log_end_offset"] != fields["log_end_offset"] or broker["cuts"]:
+        line += f"; a broker's next start leaves offsets {broker['log_start_offset']} to {broker['log_end_offset']}"
+    return line
 
 
 def _counted(count: int, one: str, many: str | None = None) -> str:

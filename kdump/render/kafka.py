@@ -14,6 +14,15 @@ Lines, in the order of the tool:
                                                                 of .txnindex `version: … producerId: …`, of .snapshot
                                                                 `producerId: … producerEpoch: …`
     <path> is empty.                                            an .index without entries
+    <path> passed sanity check.                                 an index (--index-sanity-check)
+
+On standard error, after the last file, and of each kind in the order of a `java.util.HashMap` of the paths:
+
+    Mismatches in :<path>                                       entries of an .index, `  Index offset: …, log offset: …`
+    Found timestamp mismatch in :<path>                         of a .timeindex, `  Index timestamp: …, log timestamp: …`
+    Found out of order timestamp in :<path>                     … `  Index timestamp: …, Previously indexed timestamp: …`
+    The following indexed offsets are not found in :<path>      … `Indexed offset: …, found log offset: …`
+    Non-consecutive offsets in <path>                           records of a log, `  … is followed by …`
 
 * Text is decoded as Java's `new String(bytes, UTF_8)` does and written as UTF-8. The tool itself writes in the charset
   of the locale (Java 17: `file.encoding`, ASCII with `?` under the POSIX locale); its output under a UTF-8 locale is the
@@ -21,8 +30,8 @@ Lines, in the order of the tool:
 * Legacy `isValid` is the CRC of the message itself; the timestamp type of a record is the one of its batch.
 * The walk is the one of Kafka's readers (FileLogInputStream): `frame_size` and `Walk`. Where the tool ends with an
   exception, the output here goes on with the next batch; up to there both are the same.
-* What the tool prints on standard error after the last file (non-consecutive offsets, index mismatches) is not printed:
-  `verify` reports it. Gaps, tails and findings have no line.
+* Where the tool would end with an exception, the line on standard error is one of kdump's. Gaps, tails and findings have
+  no line.
 """
 
 # the methods of all formats have one signature
@@ -32,133 +41,33 @@ from __future__ import annotations
 import os
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from posixpath import basename
 from typing import IO, TYPE_CHECKING, Any
 
+from kdump.errors import NotShown
 from kdump.format import control
-from kdump.format.batch import CODEC_MASK, HEADER_SIZE, LOG_OVERHEAD, MINIMUM_SIZE, NULL, UP_TO_MAGIC, Batch
+from kdump.format.batch import HEADER_SIZE, LOG_OVERHEAD, MINIMUM_SIZE, Batch
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY
-from kdump.kernel.crc import crc32, crc32c
+from kdump.format.snapshot import map_order
+from kdump.index_report import What
+from kdump.kafka_reader import Walk, wrapped
 from kdump.kernel.lines import Lines
+from kdump.kernel.records import RECORD_COLUMNS
 from kdump.records import open_batch
 from kdump.render import base
-from kdump.render.base import Options, Path, Read, printable
+from kdump.render.base import Line, Options, Path, Read, printable
 from kdump.segment import MAX_BATCH_BYTES
 
 if TYPE_CHECKING:
     from kdump.companions import Damage
+    from kdump.dump import Event, Failed
     from kdump.findings import Finding
+    from kdump.index_report import Report
     from kdump.records import Opened
     from kdump.segment import Foreign, Gap, Tail, Unsearched
 
 _INT_MAX = 0x7FFF_FFFF
-
-# --- the walk ---------------------------------------------------------------------------------------------------------
-
-
-def frame_size(header: bytes, position: int, end: int) -> int | None:
-    """The size of the batch that Kafka's readers see at `position`: 12 + its size field; None where they end.
-
-    `header` holds the 17 bytes at `position` (fewer only where fewer are left), `end` is the end of the file, or the
-    --max-bytes before it. They end without a word with 17 bytes or fewer left, and at a size that reaches past the end,
-    however large. Raises ValueError for a size below 14, where they raise CorruptRecordException; every other size is
-    believed, whatever stands in the batch (FileLogInputStream.nextBatch).
-    """
-    if position >= end - UP_TO_MAGIC:
-        return None
-    size = int.from_bytes(header[8:12], "big", signed=True)
-    if size < MINIMUM_SIZE[0]:
-        raise ValueError(f"Found record size {size} smaller than minimum record overhead ({MINIMUM_SIZE[0]})")
-    if position > end - LOG_OVERHEAD - size:
-        return None
-    return LOG_OVERHEAD + size
-
-
-class Walk:
-    """Where Kafka's readers go in one file, beside the batches that kdump found in it.
-
-    `read(position, size)` gives bytes of the file. Before each batch of kdump's (damaged ones too) call `until` with its
-    position: it gives the frames that only Kafka's readers see there. Show the batch when `takes` says so. At the end
-    call `until` with the size of the file.
-    """
-
-    def __init__(self, read: Read, size: int, max_bytes: int | None = None) -> None:
-        self._read = read
-        self._end = size if max_bytes is None else min(size, max_bytes)
-        self.position = 0
-        self.ended = False
-        self.raised = False
-
-    def until(self, position: int) -> Iterator[Batch]:
-        """The frames of Kafka's readers before `position`, as batches; where they would raise, the walk goes on there."""
-        while not self.ended and self.position < position:
-            try:
-                size = frame_size(self._read(self.position, UP_TO_MAGIC), self.position, self._end)
-            except ValueError:
-                self.raised = True
-                self.position = position
-                return
-            if size is None:
-                self.ended = True
-                return
-            batch = self._batch(size)
-            self.position += size
-            yield batch
-
-    def takes(self, batch: Batch) -> bool:
-        """Whether Kafka's readers come to this batch; then the walk goes on behind it."""
-        if self.ended or batch.position != self.position:
-            return False
-        if batch.position + batch.size > self._end:
-            # its frame was whole in the file, so this is the end of --max-bytes
-            self.ended = True
-            return False
-        self.position += batch.size
-        return True
-
-    def _batch(self, size: int) -> Batch:
-        header = self._read(self.position, HEADER_SIZE).ljust(HEADER_SIZE, b"\0")
-        return header_batch(header, self.position, size, self._checksum(header, size))
-
-    def _checksum(self, header: bytes, size: int) -> int:
-        legacy = header[16] < 2
-        update = crc32 if legacy else crc32c
-        at, stop = self.position + (16 if legacy else 21), self.position + size
-        checksum = 0
-        while at < stop:
-            data = self._read(at, min(stop - at, 1 << 20))
-            if not data:
-                return NULL
-            checksum = update(data, checksum)
-            at += len(data)
-        return checksum
-
-
-# the header of kdump.format.batch
-_HEADER = struct.Struct(">qiibIhiqqqhii")
-
-
-def header_batch(header: bytes, position: int, size: int, computed_crc: int) -> Batch:
-    """The 61 bytes at a position as a batch, whatever they are; for a frame that only Kafka's readers believe."""
-    fields = _HEADER.unpack_from(header)
-    base_offset, _, epoch, _, crc, attributes, delta, base_ms, max_ms, producer, producer_epoch, sequence, count = (
-        fields
-    )
-    magic = header[16]
-    magic_2 = (HEADER_SIZE, size - HEADER_SIZE)
-    unknown = (0, NULL, -1, 0, 0, -1, *((NULL, NULL) if magic < 2 else magic_2), -1, -1, 0, NULL, -1, 0, -1)
-    if magic < 2:
-        timestamp = int.from_bytes(header[18:26], "big", signed=True) if magic else -1
-        attributes = header[17]
-        first, messages = (NULL, NULL) if attributes & CODEC_MASK else (base_offset, 1)
-        crc = int.from_bytes(header[12:16], "big")
-        head = (position, size, magic, first, base_offset, messages, NULL, crc, computed_crc, attributes)
-        return Batch(*head, timestamp, timestamp, -1, -1, -1, *unknown)
-    last_offset = _wrapped(base_offset + delta, 64)
-    head = (position, size, magic, base_offset, last_offset, count, epoch, crc, computed_crc, attributes & 0xFFFF)
-    return Batch(*head, base_ms, max_ms, producer, producer_epoch, sequence, *unknown)
-
 
 # --- lines ------------------------------------------------------------------------------------------------------------
 
@@ -178,18 +87,13 @@ def _java_bytes(data: bytes) -> bytes:
     return java_text(data).encode()
 
 
-def _wrapped(number: int, bits: int) -> int:
-    half = 1 << bits - 1
-    return (number + half) % (half << 1) - half
-
-
 def _last_sequence(base_sequence: int, increment: int) -> int:
     """DefaultRecordBatch.lastSequence in Java's 32 bits, also for what no producer writes."""
     if base_sequence == -1:
         return -1
-    if base_sequence > _wrapped(_INT_MAX - increment, 32):
-        return _wrapped(increment - (_INT_MAX - base_sequence) - 1, 32)
-    return _wrapped(base_sequence + increment, 32)
+    if base_sequence > wrapped(_INT_MAX - increment, 32):
+        return wrapped(increment - (_INT_MAX - base_sequence) - 1, 32)
+    return wrapped(base_sequence + increment, 32)
 
 
 def _boolean(value: object) -> str:
@@ -204,10 +108,10 @@ def _optional(value: int | None) -> str:
 def batch_line(batch: Batch) -> str:
     """The line of a batch (DumpLogSegments.printBatchLevel)."""
     # the tool knows magic as a signed byte, and everything below 2 as a message
-    magic = _wrapped(batch.magic, 8)
+    magic = wrapped(batch.magic, 8)
     valid = batch.crc_ok and batch.size >= (HEADER_SIZE if magic >= 2 else LOG_OVERHEAD + MINIMUM_SIZE[0])
     if magic >= 2:
-        delta = _wrapped(batch.last_offset - batch.base_offset, 32)
+        delta = wrapped(batch.last_offset - batch.base_offset, 32)
         head = (
             f"baseOffset: {batch.base_offset} lastOffset: {batch.last_offset} count: {batch.count}"
             f" baseSequence: {batch.base_sequence} lastSequence: {_last_sequence(batch.base_sequence, delta)}"
@@ -316,7 +220,7 @@ def _producer_line(fields: Mapping[str, Any]) -> str:
     )
     if fields["last_offset"] >= 0:
         last, delta = fields["last_sequence"], fields["offset_delta"]
-        first_sequence = _wrapped(_INT_MAX - (delta - last) + 1 if last < delta else last - delta, 32)
+        first_sequence = wrapped(_INT_MAX - (delta - last) + 1 if last < delta else last - delta, 32)
         line += f" firstSequence: {first_sequence} lastSequence: {last} lastOffset: {fields['last_offset']} offsetDelta: {delta} timestamp: {fields['timestamp']}"
     return line + "\n"
 
@@ -329,7 +233,7 @@ def _number(text: str, bits: int) -> int | None:
     """Long.parseLong, Integer.parseInt; None where they raise."""
     # a file name has at most 255 bytes, so the conversion is bounded
     number = int(text) if _NUMBER.fullmatch(text) else None
-    return number if number is not None and _wrapped(number, bits) == number else None
+    return number if number is not None and wrapped(number, bits) == number else None
 
 
 def _java_path(path: Path) -> str:
@@ -356,6 +260,45 @@ def head_lines(path: Path) -> str:
     return line
 
 
+# --- reports ----------------------------------------------------------------------------------------------------------
+
+_WIDTH = len(RECORD_COLUMNS)
+_OFFSET = RECORD_COLUMNS.index("offset")
+
+_REPORTS = {
+    What.OFFSET: ("Mismatches in :", "  Index offset: {}, log offset: {}"),
+    What.TIMESTAMP: ("Found timestamp mismatch in :", "  Index timestamp: {}, log timestamp: {}"),
+    What.ORDER: (
+        "Found out of order timestamp in :",
+        "  Index timestamp: {}, Previously indexed timestamp: {}",
+    ),
+    What.NOT_FOUND: (
+        "The following indexed offsets are not found in :",
+        "Indexed offset: {}, found log offset: {}",
+    ),
+}
+
+
+def _absolute(path: Path) -> str:
+    """`new File(path).getAbsolutePath()`, which leaves . and .. alone."""
+    return _java_path(os.path.join(os.getcwd(), os.fspath(path)))
+
+
+def _java_hash(text: str) -> int:
+    """String.hashCode."""
+    code = 0
+    for (unit,) in struct.iter_unpack(">H", text.encode("utf-16-be", "surrogatepass")):
+        code = (code * 31 + unit) & 0xFFFF_FFFF
+    return code
+
+
+def _report_lines(what: What, pairs: Iterable[tuple[int, int]]) -> Iterator[str]:
+    if what is What.OFFSET:
+        # the tool keeps them in a TreeMap, in which a later entry of the same offset takes the place of the one before
+        pairs = sorted(dict(pairs).items(), reverse=True)
+    return (_REPORTS[what][1].format(*pair) for pair in pairs)
+
+
 class Renderer(base.Renderer):
     """Writes what Kafka's dump tool prints."""
 
@@ -372,11 +315,43 @@ class Renderer(base.Renderer):
         self._entries = 0
         self._padding = False
         self._refused = False
+        self._last_offset = -1
+        self._reports: dict[What, dict[str, list[tuple[int, int]]]] = {what: {} for what in _REPORTS}
+        self._jumps: dict[str, dict[int, int]] = {}
+        self._path = ""
+
+    def show(self, events: Iterable[Event], *, everything: bool = True) -> Iterator[Failed | Damage | Line]:
+        """What is for standard error comes in the words of the tool, where it has some; its reports come last."""
+        from kdump.companions import Damage
+        from kdump.dump import Failed
+
+        for told in super().show(events, everything=everything):
+            match told:
+                case Failed(NotShown() as error):
+                    self.begin(error.path)
+                    yield Line(f"Ignoring unknown file {_java_path(error.path)}", failed=True)
+                case Damage(refusal=str() as refusal):
+                    yield Line(refusal)
+                case _:
+                    yield told
+        yield from map(Line, self._told())
+
+    def _told(self) -> Iterator[str]:
+        for what, files in self._reports.items():
+            for path in map_order(files, _java_hash):
+                yield _REPORTS[what][0] + path
+                yield from _report_lines(what, files[path])
+        for path in map_order(self._jumps, _java_hash):
+            yield f"Non-consecutive offsets in {path}"
+            for previous, offset in sorted(self._jumps[path].items()):
+                yield f"  {previous} is followed by {offset}"
 
     def begin(self, path: Path, size: int | None = None, read: Read | None = None) -> None:
         self._valid_end = self._entries = 0
         self._padding = self._refused = False
         self._base = _base_offset(path)
+        self._path = _absolute(path)
+        self._last_offset = -1
         self._read = read
         self._walk = None if read is None or size is None else Walk(read, size, self.options.max_bytes)
         lines = head_lines(path)
@@ -430,6 +405,8 @@ class Renderer(base.Renderer):
 
     def _records(self, batch: Batch, records: Opened) -> None:
         payload, rows, headers, _ = records
+        if self._walk is not None:
+            self._follow(rows[_OFFSET::_WIDTH].tolist())
         control = self._control if batch.control else None
         label = batch.timestamp_type.encode()
         metadata = not self.options.skip_record_metadata
@@ -450,6 +427,17 @@ class Renderer(base.Renderer):
                 batch.is_legacy,
             )
             self.out.write(lines)
+
+    def _follow(self, offsets: list[int]) -> None:
+        """Keep what does not follow the offset before (DumpLogSegments.dumpBatchRecords)."""
+        first, count = self._last_offset + 1, len(offsets)
+        # most batches have no jump, and need no loop in Python to say so
+        if offsets != list(range(first, first + count)):
+            for previous, offset in zip([self._last_offset, *offsets], offsets, strict=False):
+                if offset != wrapped(previous + 1, 64):
+                    self._jumps.setdefault(self._path, {})[previous] = offset
+        if offsets:
+            self._last_offset = offsets[-1]
 
     def _control(self, key: bytes | None, value: bytes | None) -> bytes:
         return control_text(key, value, self._text).encode()
@@ -474,6 +462,13 @@ class Renderer(base.Renderer):
     def damage(self, damage: Damage) -> None:
         """The tool shows nothing of a producer snapshot that a broker would not load."""
         self._refused = True
+
+    def report(self, report: Report) -> None:
+        self._reports[report.what].setdefault(_absolute(report.path), []).extend(report.pairs)
+
+    def sane(self, path: Path) -> None:
+        shown = printable if self.out.terminal else str
+        self.out.write(f"{shown(_java_path(path))} passed sanity check.\n")
 
     def finding(self, finding: Finding) -> None:
         """The tool has no line for it."""

@@ -181,6 +181,11 @@ class Renderer(base.Renderer):
         names = ("file", *(name.replace("_", " ") for name, _, _ in pairs))
         self._row(names, [Text(path_text(path)), *(Text(value) for _, _, value in pairs)])
 
+    def partition(self, path: Path, fields: Mapping[str, Any]) -> None:
+        severities = fields["findings"]["by_severity"]
+        style = next((_STYLES[Severity[word.upper()]] for word, count in severities.items() if count), "green")
+        self._print(Text.assemble((path_text(path), style), f"  {printable(base.partition_line(fields))}"))
+
     def finding(self, finding: Finding) -> None:
         self._findings.append(finding)
 

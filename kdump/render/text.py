@@ -187,6 +187,9 @@ class Renderer(base.Renderer):
     def file(self, path: Path, fields: Mapping[str, Any]) -> None:
         self.out.write(f"file {path_text(path)} {' '.join(words(fields, mode=self._mode))}\n")
 
+    def partition(self, path: Path, fields: Mapping[str, Any]) -> None:
+        self.out.write(f"{path_text(path)}: {printable(base.partition_line(fields))}\n")
+
     def finding(self, finding: Finding) -> None:
         self.out.write(finding_line(finding) + "\n")
 

@@ -11,7 +11,7 @@ from random import Random
 from zlib import crc32
 
 from . import streams
-from .generate import Segment, read_manifest, write_partition
+from .generate import Segment, read_manifest, write_log_directory, write_partition
 
 SCALES = {"small": 64 << 20, "full": 1 << 30}  # bytes of one unit, decompressed
 CACHE_TAG = "CACHEDIR.TAG"
@@ -19,7 +19,7 @@ _CACHE_TAG_TEXT = (
     "Signature: 8a477f597d28d172789f06886806bc55\n# Segments and tools of kdump's benchmark; safe to delete.\n"
 )
 _SPARE_BYTES = 1 << 30  # left free on the disk
-_FORMAT = 1  # changes whenever the generator would write other bytes
+_FORMAT = 2  # changes whenever the generator would write other bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,8 @@ class Spec:
     stream: Callable[[Random], streams.Stream]
     segments: int = 1
     units: float = 1
+    partitions: int = 0
+    """So many partitions of so many segments in a log directory, whatever the scale; 0: one partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ SPECS: dict[str, Spec] = {
     "one-record": Spec(partial(streams.one_record, batch_bytes=140)),
     "magic1": Spec(partial(streams.magic1, append_bytes=16 << 10)),
     "plain-32m": Spec(partial(streams.plain, batch_bytes=16 << 10), units=1 / 32),
+    "many": Spec(partial(streams.idempotent, batch_bytes=1 << 10), segments=10, units=4 / (1 << 20), partitions=2000),
     **{
         f"{codec}-{size}": Spec(partial(streams.plain, batch_bytes=batch_bytes, codec=codec), segments=2, units=0.5)
         for size, batch_bytes in (("64k", 64 << 10), ("1k", 1177))
@@ -101,19 +104,27 @@ class Cache:
         """
         spec = SPECS[name]
         home = self.root / f"data-{_FORMAT}" / self.scale / name
-        directory = home / f"{name}-0"
-        segments = read_manifest(directory)
+        directory = home / ("log-directory-0" if spec.partitions else f"{name}-0")
+        segments = read_manifest(home)
         if segments is None:
             shutil.rmtree(home, ignore_errors=True)
-            segment_bytes = int(SCALES[self.scale] * spec.units)
-            log(f"making {name}: {spec.segments} x {segment_bytes >> 20} MiB")
-            self._check_room(spec.segments * segment_bytes)
-            segments = write_partition(
-                directory,
-                spec.stream(Random(crc32(name.encode()))),
-                segments=spec.segments,
-                segment_bytes=segment_bytes,
-            )
+            segment_bytes = int(SCALES["full" if spec.partitions else self.scale] * spec.units)
+            count = spec.segments * max(1, spec.partitions)
+            log(f"making {name}: {count} x {segment_bytes >> 10} KiB")
+            self._check_room(count * segment_bytes)
+            seed = crc32(name.encode())
+            if spec.partitions:
+                segments = write_log_directory(
+                    home,
+                    lambda number: spec.stream(Random(seed + number)),
+                    partitions=spec.partitions,
+                    segments=spec.segments,
+                    segment_bytes=segment_bytes,
+                )
+            else:
+                segments = write_partition(
+                    directory, spec.stream(Random(seed)), segments=spec.segments, segment_bytes=segment_bytes
+                )
         return Data(name, directory, tuple(segments))
 
     def _check_room(self, size: int) -> None:

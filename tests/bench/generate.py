@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -84,10 +84,33 @@ class SegmentWriter:
 
 
 def write_partition(directory: Path, stream: Stream, *, segments: int, segment_bytes: int) -> list[Segment]:
-    """Fill `directory` (named topic-partition) with segments of about `segment_bytes`, measured decompressed.
+    """Fill `directory` (named topic-partition) with segments of about `segment_bytes`, measured decompressed, and say so beside it."""
+    written = _fill(directory, stream, segments, segment_bytes)
+    _write_manifest(directory.parent, written)
+    return written
 
-    The manifest goes beside the directory, last: where there is one, the partition is complete.
-    """
+
+def write_log_directory(
+    home: Path, stream: Callable[[int], Stream], *, partitions: int, segments: int, segment_bytes: int
+) -> list[Segment]:
+    """A broker's log directory below `home`, after a clean stop, with that many partitions of one topic."""
+    directory = home / "log-directory-0"
+    written: list[Segment] = []
+    ends = []
+    for number in range(partitions):
+        inside = _fill(directory / f"topic-{number}", stream(number), segments, segment_bytes)
+        written += inside
+        ends.append(int(max((directory / f"topic-{number}").glob("*.snapshot")).stem))
+    lines = [f"topic {number} {end}\n" for number, end in enumerate(ends)]
+    for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        (directory / name).write_text(f"0\n{len(lines)}\n{''.join(lines)}", encoding="ascii")
+    (directory / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=YmVuY2htYXJrLXRvcGljIQ\n", encoding="ascii")
+    (directory / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":7}', encoding="ascii")
+    _write_manifest(home, written)
+    return written
+
+
+def _fill(directory: Path, stream: Stream, segments: int, segment_bytes: int) -> list[Segment]:
     directory.mkdir(parents=True)
     written = []
     next_offset = 0
@@ -103,19 +126,23 @@ def write_partition(directory: Path, stream: Stream, *, segments: int, segment_b
     if stream.producers is not None:
         (directory / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n", encoding="ascii")
     (directory / "partition.metadata").write_text("version: 0\ntopic_id: YmVuY2htYXJrLXRvcGljIQ", encoding="ascii")
-    rows = [{**asdict(segment), "path": segment.path.name} for segment in written]
-    (directory.parent / MANIFEST).write_text(json.dumps(rows, indent=1), encoding="ascii")
     return written
 
 
-def read_manifest(directory: Path) -> list[Segment] | None:
-    """What `write_partition` wrote there, or None when it did not get to the end."""
+def _write_manifest(home: Path, written: list[Segment]) -> None:
+    # Beside the directory and last: where there is one, the data set is complete.
+    rows = [{**asdict(segment), "path": str(segment.path.relative_to(home))} for segment in written]
+    (home / MANIFEST).write_text(json.dumps(rows, indent=1), encoding="ascii")
+
+
+def read_manifest(home: Path) -> list[Segment] | None:
+    """What was written below `home`, or None when it did not get to the end."""
     try:
-        rows = json.loads((directory.parent / MANIFEST).read_text(encoding="ascii"))
+        rows = json.loads((home / MANIFEST).read_text(encoding="ascii"))
     except FileNotFoundError:
         return None
     segments = [Segment(**row) for row in rows]
-    return [replace(segment, path=directory / segment.path) for segment in segments]
+    return [replace(segment, path=home / segment.path) for segment in segments]
 
 
 def _until(appends: Iterator[Append], writer: SegmentWriter, segment_bytes: int) -> Iterator[Append]:

@@ -24,6 +24,8 @@ class Kind(Enum):
     AT_LEAST = "x faster"
     PEAK = "MiB"
     IMPORTS = "imports"
+    PER_SEGMENT = "ms a segment"
+    SECONDS = "s"
 
 
 Make = Callable[[Tools, Data], Command]
@@ -101,6 +103,21 @@ def jobs() -> Iterator[Row]:
             yield Row(f"jobs-deep-{codec}-{size}", f"{codec}-{size}", Kind.AT_LEAST, 1.6, two, one)
 
 
+def scale() -> Iterator[Row]:
+    """A log directory of 2,000 partitions with 10 small segments each: the work a segment, the first line, two processes."""
+    one, two = _verify_directory(1), _verify_directory(2)
+    yield Row("many-segment", "many", Kind.PER_SEGMENT, 1, one, allowance=_help)
+    yield Row("many-segment-deep", "many", Kind.PER_SEGMENT, 1, _verify_directory(1, "--deep"), allowance=_help)
+    yield Row("many-first-line", "many", Kind.SECONDS, 2, _first_line)
+    yield Row("many-jobs", "many", Kind.AT_LEAST, 1.6, two, one)
+    yield Row("memory-many", "many", Kind.PEAK, 40, one)
+
+
+def _first_line(tools: Tools, data: Data) -> Command:
+    verify = tools.kdump("verify", "--summary", "--format", "json", "--progress", str(data.directory))
+    return tools.python("-m", "tests.bench.first_line", *verify.argv)
+
+
 def start() -> Iterator[Row]:
     """`kdump --help` against the bare interpreter."""
     small = "plain-32m"
@@ -155,7 +172,7 @@ def recover() -> Iterator[Row]:
 
 def all_rows() -> list[Row]:
     """Every row, in the order of the table."""
-    groups = (budgets, jobs, start, memory, dumps, indexes, recover, peers)
+    groups = (budgets, jobs, scale, start, memory, dumps, indexes, recover, peers)
     return [row for group in groups for row in group()]
 
 

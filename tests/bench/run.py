@@ -68,6 +68,8 @@ def measure(row: Row, tools: Tools, cache: Cache, runs: int) -> Result:
         data = cache.get(row.data, _say)
         if row.kind is Kind.IMPORTS:
             return _imports(row, row.subject(tools, data))
+        if row.kind in (Kind.PER_SEGMENT, Kind.SECONDS):
+            return _absolute(row, tools, data, runs)
         if row.kind is Kind.PEAK:
             return _peak(row, row.subject(tools, data), runs)
         reference_data = data if row.reference_data is None else cache.get(row.reference_data, _say)
@@ -127,6 +129,17 @@ def _peak(row: Row, command: Command, runs: int) -> Result:
     samples = [run(command) for _ in range(runs)]
     peak = max(sample.peak_bytes for sample in samples) / (1 << 20)
     return Result(row, peak, {"subject": median_s(samples)}, samples={"subject": samples})
+
+
+def _absolute(row: Row, tools: Tools, data: Data, runs: int) -> Result:
+    """Seconds of the subject, or milliseconds a segment beyond the allowance."""
+    commands, notes = _commands(row, tools, data, data)
+    samples = dict(zip(commands, alternate(tuple(commands.values()), runs), strict=True))
+    seconds = {name: median_s(measured) for name, measured in samples.items()}
+    value = seconds["subject"]
+    if row.kind is Kind.PER_SEGMENT:
+        value = (value - seconds["allowance"]) * 1000 / len(data.segments)
+    return Result(row, value, seconds, _spread(samples["subject"]), "; ".join(notes), samples)
 
 
 def _imports(row: Row, command: Command) -> Result:

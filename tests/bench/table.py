@@ -102,7 +102,8 @@ def _value(result: Result) -> str:
     if result.value is None:
         return "-"
     digits = {Kind.PEAK: 1, Kind.IMPORTS: 0}.get(result.row.kind, 2)
-    unit = {Kind.PEAK: " MiB", Kind.IMPORTS: ""}.get(result.row.kind, "x")
+    units = {Kind.PEAK: " MiB", Kind.IMPORTS: "", Kind.PER_SEGMENT: " ms", Kind.SECONDS: " s"}
+    unit = units.get(result.row.kind, "x")
     return f"{result.value:.{digits}f}{unit}"
 
 

@@ -19,9 +19,9 @@ from kdump.findings import CATALOGUE, KEPT, Entry, Finding, Severity
 from kdump.format.naming import Kind
 from kdump.kernel.scan import SUSPECTS
 from kdump.source import BytesSource
-from kdump.verify import FileReport
+from proving import Proved
 
-Prove = Callable[..., FileReport]
+Prove = Callable[..., Proved]
 
 
 def one(base_offset: int = 0, value: bytes = b"value", **fields: Any) -> bytes:
@@ -147,11 +147,11 @@ CASES: dict[str, Case] = {
 }
 
 
-def run(prove: Prove, made: Any, how: dict[str, Any]) -> FileReport:
+def run(prove: Prove, made: Any, how: dict[str, Any]) -> Proved:
     return prove(made() if callable(made) else made, **how)
 
 
-def codes(report: FileReport) -> set[str]:
+def codes(report: Proved) -> set[str]:
     return {finding.code for finding in report.findings}
 
 

@@ -17,16 +17,14 @@ from kdump.dump import Options as DumpOptions
 from kdump.dump import dump
 from kdump.format.batch import NULL, Batch
 from kdump.format.record import Record
+from kdump.kafka_reader import Walk, frame_size, header_batch
 from kdump.kernel.crc import crc32c
 from kdump.partition import LogFile, discover
 from kdump.render import Options, renderer
 from kdump.render.kafka import (
-    Walk,
     control_text,
     entry_line,
-    frame_size,
     head_lines,
-    header_batch,
     java_text,
 )
 from plain_lines import opened

@@ -1,0 +1,45 @@
+"""Names: files and directories that do not belong where they lie."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from kdump.findings import Finding, Severity, found
+from kdump.partition import LogDirectory, Partition, Stray
+
+STRAYS: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
+    "deleted": ("file/leftover", {"what": "deleted"}),
+    "cleaned": ("file/leftover", {"what": "cleaned"}),
+    "swap": ("file/leftover", {"what": "swap"}),
+    "swap-dropped": ("file/leftover", {"what": "swap-dropped"}),
+    "tmp": ("file/leftover", {"what": "tmp"}),
+    "part": ("file/leftover", {"what": "part"}),
+    "index": ("file/orphan", {"what": "index"}),
+    "snapshot": ("file/orphan", {"what": "snapshot"}),
+    "unknown": ("file/unknown", {}),
+    "number": ("file/name", {"problem": "number"}),
+    "short": ("file/name", {"problem": "short"}),
+    "negative": ("file/name", {"problem": "negative"}),
+    "partition": ("file/name", {"problem": "partition"}),
+    "duplicate": ("file/name", {"problem": "duplicate"}),
+    "directory": ("file/directory", {}),
+    "loop": ("file/loop", {}),
+}
+"""What a stray is, as the code and the data of its finding."""
+
+
+def partition(of: Partition) -> Iterator[Finding]:
+    """The strays of a topic-partition directory."""
+    return _explain(of.strays)
+
+
+def log_directory(of: LogDirectory) -> Iterator[Finding]:
+    """The strays at the root of a log directory."""
+    return _explain(of.strays)
+
+
+def _explain(strays: Iterable[Stray]) -> Iterator[Finding]:
+    for stray in strays:
+        code, data = STRAYS[stray.what]
+        # Every second clean stop leaves a snapshot behind that the next start deletes.
+        severity = Severity.INFO if stray.what == "snapshot" else None
+        yield found(code, stray.path, 0, stray.size, severity=severity, **data)

@@ -1,0 +1,204 @@
+"""Offset and time indexes: their own order, and their entries against the batches.
+
+What an entry may say depends on who wrote it (see kdump.format.index), so an index is never compared with a rebuilt one but for an info. A position has to be
+the beginning of a batch, all offsets before it have to lie below the entry's, and a timestamp has to be the largest one up to its batch. The scan
+compares; here its bad entries become findings.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from kdump.errors import SourceError
+from kdump.findings import Finding, Severity, found
+from kdump.format import index
+from kdump.format.naming import Kind
+from kdump.kernel.scan import ordered
+from kdump.partition import LogFile
+from kdump.source import Source
+
+MAX_BYTES: Final = 256 << 20
+"""The entries that are read of one index; segments of a GiB have less with any index.interval.bytes above 32."""
+
+_NAMES = {Kind.INDEX: "index", Kind.TIMEINDEX: "timeindex"}
+_STRUCTS = {Kind.INDEX: index.OFFSET_ENTRY, Kind.TIMEINDEX: index.TIME_ENTRY}
+_FIELDS = {Kind.INDEX: ("offset", "target"), Kind.TIMEINDEX: ("timestamp", "offset")}
+
+
+class Index(NamedTuple):
+    """An index without padding and remainder. The first `ordered` of its entries are in order."""
+
+    path: str
+    kind: Kind
+    base_offset: int
+    slots: bytes
+    ordered: int
+
+    @property
+    def entry_bytes(self) -> int:
+        return _STRUCTS[self.kind].size
+
+    @property
+    def entries(self) -> int:
+        return len(self.slots) // self.entry_bytes
+
+    @property
+    def prefix(self) -> bytes:
+        """The entries that are in order, for `Scanner.expect`."""
+        return self.slots[: self.ordered * self.entry_bytes]
+
+    def entry(self, number: int) -> tuple[int, int]:
+        """Offset and position, or timestamp and offset; the offset is absolute."""
+        first, second = _STRUCTS[self.kind].unpack_from(self.slots, number * self.entry_bytes)
+        if self.kind is Kind.INDEX:
+            return first + self.base_offset, second
+        return first, second + self.base_offset
+
+    def say(self, what: str, number: int, *, severity: Severity | None = None, **data: Any) -> Finding:
+        """A finding about an entry, with what it holds."""
+        stored: dict[str, Any] = dict(zip(_FIELDS[self.kind], self.entry(number), strict=True))
+        code, position = f"{_NAMES[self.kind]}/{what}", number * self.entry_bytes
+        return found(code, self.path, position, self.entry_bytes, severity=severity, entry=number, **stored, **data)
+
+
+class Scanned(NamedTuple):
+    """What the scan of a whole segment showed.
+
+    The tail begins at `end`, behind the last batch, be it valid or damaged. `end_offset` is the offset behind the last one, None where damage at the end hides it.
+    `max_timestamp` is that of the valid batches, -1 for none; `magics` counts them by magic. `broken`: some bytes before `end` are no valid batch, so what they held is not known.
+    `bad` are rows of `Scanner.entries()`, `differs` is `index_differs` of its state, and so is `compacted`: the segment shows that a cleaner went over it.
+    """
+
+    end: int
+    end_offset: int | None
+    max_timestamp: int
+    magics: Sequence[int]
+    broken: bool
+    newest: bool
+    bad: Sequence[tuple[Any, ...]] = ()
+    differs: tuple[int, int, int, int, int] | None = None
+    compacted: bool = False
+
+
+# ---- before the scan
+
+
+def structure(file: LogFile, source: Source, newest: bool) -> tuple[Index, list[Finding]]:
+    """An index taken apart, and what is wrong with it alone. `newest` when its segment is the last one, which has padding while a broker runs.
+
+    Raises SourceError when it cannot be read, or has more than MAX_BYTES of entries.
+    """
+    name, entry_bytes = _NAMES[file.kind], _STRUCTS[file.kind].size
+
+    def read(position: int, size: int) -> bytes:
+        buffer = bytearray(max(0, min(size, source.size - position)))
+        return bytes(buffer[: source.readinto(position, memoryview(buffer))])
+
+    extent = index.measure(read, source.size, entry_bytes)
+    if extent.entries > MAX_BYTES:
+        raise SourceError(f"{file.path}: {extent.entries} bytes of entries, at most {MAX_BYTES} are read")
+    slots = b"".join(index.blocks(read, extent.entries, entry_bytes))
+    it = Index(file.path, file.kind, file.base_offset or 0, slots, ordered(slots, entry_bytes))
+    findings = list(_order(it))
+    if extent.padding:
+        severity = Severity.INFO if newest else Severity.WARNING
+        findings.append(found(f"{name}/padding", file.path, extent.entries, extent.padding, severity=severity))
+    if extent.remainder:
+        at = source.size - extent.remainder
+        findings.append(found(f"{name}/torn", file.path, at, extent.remainder, entry_bytes=entry_bytes))
+    return it, findings
+
+
+def _order(it: Index) -> Iterator[Finding]:
+    if it.ordered == it.entries:
+        return
+    # The first entry of all is out of order when it is below zero.
+    before: tuple[int | None, int | None] = it.entry(it.ordered - 1) if it.ordered else (None, None)
+    previous: dict[str, Any] = {f"previous_{name}": value for name, value in zip(_FIELDS[it.kind], before, strict=True)}
+    yield it.say("order", it.ordered, **previous)
+
+
+# ---- after the scan
+
+
+def offset_index(log_path: str, it: Index | None, scanned: Scanned) -> Iterator[Finding]:
+    """The offset index of a segment against what the scan showed; None when there is no such file."""
+    if it is None:
+        yield found("index/missing", log_path, 0, 0)
+        return
+    for problem, number, *_, last in scanned.bad:
+        if problem == "index/position":
+            yield it.say("position", number)
+        elif problem == "index/offset":
+            yield it.say("offset", number, last=last)
+    stale = bisect_left(range(it.ordered), True, key=lambda number: it.entry(number)[1] >= scanned.end)
+    if scanned.end_offset is not None:
+        stale = min(stale, _at_or_above(it, scanned.end_offset))
+    if stale < it.ordered:
+        yield it.say("stale", stale, end_offset=scanned.end_offset, end=scanned.end, count=it.ordered - stale)
+    elif it.ordered == it.entries and scanned.differs is not None and not scanned.broken:
+        yield _differs(it, scanned.differs)
+
+
+def _at_or_above(it: Index, offset: int) -> int:
+    """The number of the first entry in order with such an offset, or how many there are."""
+    which = 0 if it.kind is Kind.INDEX else 1
+    return bisect_left(range(it.ordered), offset, key=lambda number: it.entry(number)[which])
+
+
+def _differs(it: Index, differs: tuple[int, int, int, int, int]) -> Finding:
+    number, offset, target, expected_offset, expected_target = differs
+    return found(
+        "index/differs",
+        it.path,
+        number * it.entry_bytes,
+        0 if target == -1 else it.entry_bytes,
+        offset=offset,
+        entry=number,
+        target=target,
+        expected_offset=expected_offset,
+        expected_target=expected_target,
+    )
+
+
+def time_index(log_path: str, it: Index | None, scanned: Scanned, others: bool) -> Iterator[Finding]:
+    """The time index of a segment against what the scan showed; None when there is no such file. `others`: some segment of the partition has one."""
+    messages = sum(scanned.magics[:2])
+    if it is None:
+        # Brokers wrote none up to 0.10.0; a later one gives every segment one when it loads the log.
+        if others or sum(scanned.magics) > messages:
+            yield found("timeindex/missing", log_path, 0, 0)
+        return
+    bad = [row for row in scanned.bad if row[0].startswith("timeindex/")]
+    # 0.10.1 began an empty one for a segment that 0.10.0 had written, which knows only what came after.
+    late = messages > 0 and (not it.entries or any(row[:2] == ("timeindex/misses", 0) for row in bad))
+    # The cleaner of 0.11 to 1.1 left out the batches that it emptied, though they keep their timestamps.
+    low = late or scanned.compacted
+    # A timestamp can be that of an unreadable batch, or of a message that 0.10.1 or 0.10.2 wrote down to magic 0.
+    high = scanned.broken or scanned.magics[0] > 0
+    for problem, number, *_, largest in bad:
+        misses = problem == "timeindex/misses"
+        if problem == "timeindex/offset":
+            yield it.say("offset", number)
+        elif not (low if it.entry(number)[0] < largest else high):
+            severity = Severity.ERROR if misses else Severity.WARNING
+            yield it.say("timestamp", number, severity=severity, found=largest, misses=misses)
+    if scanned.end_offset is not None:
+        stale = _at_or_above(it, scanned.end_offset)
+        if stale < it.ordered:
+            yield it.say("stale", stale, end_offset=scanned.end_offset, count=it.ordered - stale)
+    if not (scanned.newest or low) and it.ordered == it.entries:
+        yield from _last(it, scanned.max_timestamp, {row[1] for row in bad})
+
+
+def _last(it: Index, largest: int, bad: set[int]) -> Iterator[Finding]:
+    """Rolling a segment closes its time index with the largest timestamp, which retention goes by."""
+    number = it.entries - 1
+    if number < 0:
+        if largest >= 0:
+            yield found("timeindex/last", it.path, 0, 0, timestamp=None, found=largest)
+    elif it.entry(number)[0] < largest and number not in bad:
+        timestamp, _ = it.entry(number)
+        yield found(
+            "timeindex/last", it.path, number * it.entry_bytes, it.entry_bytes, timestamp=timestamp, found=largest
+        )

@@ -1,0 +1,1 @@
+"""What is inside the keys and values of records."""

@@ -1,0 +1,807 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""What producers wrote, recorded while a log is scanned (`Runs`) and replayed in log order as a broker does that loads the log (`Producers`).
+
+A log can be scanned in ranges, in any order and at once. The events are the same, but for where a run of batches is cut, and so is their replay.
+An event, in the byte order of the machine:
+
+    ===== ==== ==== ================  ==================================================================================
+    at    size type field             note
+    ===== ==== ==== ================  ==================================================================================
+    0     8    i64  producer_id
+    8     8    i64  position          of the first batch; of a GAP, where something is missing
+    16    8    i64  first_offset      of the first batch
+    24    8    i64  last_offset       of the last batch; of a marker, its first offset
+    32    8    i64  timestamp         max timestamp of the last batch
+    40    8    i64  first_timestamp   max timestamp of the first batch
+    48    4    i32  size              of the first batch, in bytes
+    52    4    i32  first_sequence    of the first batch, -1: none; of a marker, the coordinator epoch
+    56    4    i32  last_sequence     of the last batch, -1: none
+    60    4    i32  offset_delta      last offset - first offset of the last batch
+    64    2    i16  epoch
+    66    1    u8   kind              0 data, 1 abort marker, 2 commit marker, 3 another or unreadable control batch, 4 gap
+    67    1    u8   flags             bit 0: transactional
+    68    4    i32  batches
+    ===== ==== ==== ================  ==================================================================================
+
+Data of a producer is one event for as long as nothing could be said of its batches: they are in sequence, of one epoch, all or none transactional,
+with rising offsets and no day between them. A GAP (only its kind and position count) stands where damage may have taken batches.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
+from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy, memset
+
+import os
+
+EVENT = "=qqqqqqiiiihBBi"
+EVENT_BYTES = sizeof(Event)
+assert EVENT_BYTES == 72
+DATA, ABORT, COMMIT, ODD, GAP = KIND_DATA, KIND_ABORT, KIND_COMMIT, KIND_ODD, KIND_GAP
+TRANSACTIONAL = FLAG_TRANSACTIONAL
+RUNS_FULL = FULL_RUNS
+
+PROBLEMS = ("producer/sequence", "producer/epoch", "txn/state", "txn/marker-epoch")
+cdef enum:
+    SEQUENCE, EPOCH, STATE, MARKER_EPOCH
+    PROBLEM_COUNT
+TALLIES = ("gap", "empty", "coordinator")
+cdef enum:
+    SKIPPED, EMPTY, COORDINATOR
+    TALLY_COUNT
+assert len(PROBLEMS) == PROBLEM_COUNT and len(TALLIES) == TALLY_COUNT
+KEPT = 1000
+cdef enum:
+    ROWS_KEPT = 1000
+    ENTRY_BYTES = 46
+    MOST_PRODUCERS = 1 << 29
+FIELDS = ("producer_epoch", "last_sequence", "last_offset", "offset_delta", "timestamp", "coordinator_epoch", "current_txn_first_offset")
+cdef enum:
+    F_EPOCH, F_SEQUENCE, F_OFFSET, F_DELTA, F_TIMESTAMP, F_COORDINATOR, F_TXN
+    FIELD_COUNT
+assert len(FIELDS) == FIELD_COUNT
+
+cdef uint64_t DAY = 86_400_000  # producer.id.expiration.ms: a producer that was idle for so long is forgotten and may begin anywhere
+cdef uint64_t _salt = int.from_bytes(os.urandom(8))  # so that no file can be made whose producers all share a slot
+cdef uint32_t SEQUENCE_MASK = 0x7FFFFFFF
+cdef uint32_t HALF = 1 << 30  # a sequence that is ahead by less is ahead, else behind
+
+
+cdef inline int64_t slot_of(int64_t producer_id, int64_t mask) noexcept nogil:
+    """Where a producer's slot is looked for first: the top bits of a product, which tell near ids and multiples of 1000 apart."""
+    cdef uint64_t mixed = <uint64_t> producer_id ^ _salt
+    mixed = (mixed ^ mixed >> 32) * <uint64_t> 0x9E3779B97F4A7C15U
+    return <int64_t> ((mixed >> 32) * <uint64_t> (mask + 1) >> 32)
+
+
+cdef inline bint within_a_day(int64_t a, int64_t b) noexcept nogil:
+    return (<uint64_t> a - <uint64_t> b if a > b else <uint64_t> b - <uint64_t> a) < DAY
+
+
+# ---- recording
+
+
+cdef Recorder *recorder_of(object runs) except NULL:
+    cdef Runs checked = <Runs?> runs
+    return &checked.recorder
+
+
+cdef inline bint extends(const Event *run, const Event *batch) noexcept nogil:
+    return (run.kind == KIND_DATA and batch.kind == KIND_DATA and run.epoch == batch.epoch and run.flags == batch.flags
+            and run.last_sequence >= 0 and batch.first_sequence >= 0
+            and <uint32_t> batch.first_sequence == (<uint32_t> run.last_sequence + 1 & SEQUENCE_MASK)
+            and batch.first_offset > run.last_offset and within_a_day(batch.timestamp, run.timestamp) and run.batches < INT32_MAX)
+
+
+cdef bint make_room(Recorder *r) noexcept nogil:
+    """Room for one more event and one more producer; False without the memory for it."""
+    cdef int64_t capacity, mask, i, slot
+    cdef Event *events
+    cdef int32_t *slots
+    if r.failed:
+        return False
+    if r.count == r.capacity:
+        capacity = max(2 * r.capacity, 64)
+        events = <Event *> realloc(r.events, capacity * sizeof(Event)) if capacity < INT32_MAX else NULL
+        if events == NULL:
+            r.failed = True
+            return False
+        r.events = events
+        r.capacity = capacity
+    if r.slots == NULL or 2 * r.producers > r.mask:
+        mask = max(2 * r.mask + 1, 127)
+        slots = <int32_t *> malloc((mask + 1) * sizeof(int32_t))
+        if slots == NULL:
+            r.failed = True
+            return False
+        memset(slots, 0, (mask + 1) * sizeof(int32_t))
+        for i in range(r.mask + 1 if r.slots != NULL else 0):
+            if r.slots[i]:
+                slot = slot_of(r.events[r.slots[i] - 1].producer_id, mask)
+                while slots[slot]:
+                    slot = (slot + 1) & mask
+                slots[slot] = r.slots[i]
+        free(r.slots)
+        r.slots = slots
+        r.mask = mask
+    return True
+
+
+cdef void record(Recorder *r, const Event *batch) noexcept nogil:
+    cdef Event *run
+    cdef int64_t slot
+    if not make_room(r):
+        return
+    slot = slot_of(batch.producer_id, r.mask)
+    while r.slots[slot]:
+        run = r.events + (r.slots[slot] - 1)
+        if run.producer_id == batch.producer_id:
+            if r.slots[slot] > r.gap and extends(run, batch):
+                run.last_offset = batch.last_offset
+                run.timestamp = batch.timestamp
+                run.last_sequence = batch.last_sequence
+                run.offset_delta = batch.offset_delta
+                run.batches += 1
+                return
+            break
+        slot = (slot + 1) & r.mask
+    else:
+        r.producers += 1
+    r.events[r.count] = batch[0]
+    r.count += 1
+    r.slots[slot] = <int32_t> r.count
+
+
+cdef void record_gap(Recorder *r, int64_t position) noexcept nogil:
+    if (r.count and r.gap == r.count) or not make_room(r):
+        return
+    memset(r.events + r.count, 0, sizeof(Event))
+    r.events[r.count].position = position
+    r.events[r.count].kind = KIND_GAP
+    r.count += 1
+    r.gap = r.count
+
+
+cdef class Runs:
+    """What producers wrote, as a scan saw it; see producers.pyi."""
+
+    cdef Recorder recorder
+
+    def __dealloc__(self):
+        free(self.recorder.events)
+        free(self.recorder.slots)
+
+    @property
+    def count(self):
+        return self.recorder.count
+
+    def take(self):
+        cdef Recorder *r = &self.recorder
+        if r.failed:
+            raise MemoryError
+        events = PyBytes_FromStringAndSize(<char *> r.events, r.count * sizeof(Event))
+        if r.slots != NULL:
+            memset(r.slots, 0, (r.mask + 1) * sizeof(int32_t))
+        r.count = r.producers = r.gap = 0
+        return events
+
+
+# ---- replaying
+
+cdef enum:
+    # of a producer
+    HAS_SEQUENCE = 1  # its last sequence is known, or known to be none
+    CERTAIN = 2       # all of it follows from the log
+    TXN_CERTAIN = 4   # the first offset of its open transaction is certain
+
+cdef struct Producer:
+    int64_t producer_id
+    int64_t last_offset
+    int64_t timestamp
+    int64_t txn_first        # -1: no transaction is open
+    int64_t marker_offset    # of the last marker, when no data followed it; else -1
+    int32_t last_sequence
+    int32_t offset_delta
+    int32_t coordinator_epoch
+    int32_t generation       # the state is known when this is the generation of all
+    int32_t node             # of its open transaction
+    int16_t epoch
+    uint8_t flags
+
+# An open transaction, in a list in the order of their beginning. A free node has the next free one in `next`.
+cdef struct Node:
+    int32_t producer
+    int32_t previous
+    int32_t next
+
+cdef struct Row:
+    int64_t problem
+    int64_t position
+    int64_t size
+    int64_t offset
+    int64_t producer_id
+    int64_t epoch
+    int64_t sequence
+    int64_t previous_sequence
+    int64_t previous_epoch
+    int64_t txn_first
+    bint marker
+    bint duplicate
+
+cdef struct Tally:
+    int64_t count
+    int64_t position
+    int64_t size
+    int64_t offset
+    int64_t producer_id
+    int64_t epoch
+    int64_t value
+    int64_t previous
+
+cdef struct Aborted:
+    int64_t producer_id
+    int64_t first_offset
+    int64_t last_offset
+    int64_t last_stable_offset
+    bint certain_first
+    bint certain_lso
+
+
+cdef inline int64_t get(const uint8_t *p, int size) noexcept nogil:
+    """A big-endian number."""
+    cdef int i
+    cdef uint64_t value = <uint64_t> -<int64_t> (p[0] >> 7)
+    for i in range(size):
+        value = value << 8 | p[i]
+    return <int64_t> value
+
+
+cdef inline uint8_t *put(uint8_t *p, int64_t value, int size) noexcept nogil:
+    cdef int i
+    for i in range(size):
+        p[i] = <uint8_t> (<uint64_t> value >> 8 * (size - 1 - i))
+    return p + size
+
+
+cdef void parse_entry(const uint8_t *p, int64_t *fields) noexcept nogil:
+    """The fields of a snapshot's entry behind the producer id, with one form for what there is not."""
+    fields[F_EPOCH] = get(p + 8, 2)
+    fields[F_SEQUENCE] = get(p + 10, 4)
+    fields[F_OFFSET] = get(p + 14, 8)
+    fields[F_DELTA] = get(p + 22, 4)
+    fields[F_TIMESTAMP] = get(p + 26, 8)
+    fields[F_COORDINATOR] = get(p + 34, 4)
+    fields[F_TXN] = get(p + 38, 8)
+    plain(fields)
+
+
+cdef inline void plain(int64_t *fields) noexcept nogil:
+    if fields[F_OFFSET] < 0:
+        fields[F_SEQUENCE] = fields[F_OFFSET] = -1
+        fields[F_DELTA] = 0
+    if fields[F_TXN] < 0:
+        fields[F_TXN] = -1
+
+
+cdef inline void fields_of(const Producer *e, int64_t *fields) noexcept nogil:
+    fields[F_EPOCH] = e.epoch
+    fields[F_SEQUENCE] = e.last_sequence
+    fields[F_OFFSET] = e.last_offset
+    fields[F_DELTA] = e.offset_delta
+    fields[F_TIMESTAMP] = e.timestamp
+    fields[F_COORDINATOR] = e.coordinator_epoch
+    fields[F_TXN] = e.txn_first
+
+
+cdef class Producers:
+    """The state that a broker keeps of the producers of a partition; see producers.pyi."""
+
+    cdef readonly bint complete
+    cdef bint _sequences
+    cdef bint _failed
+    cdef int32_t _generation
+    cdef Producer *_producers
+    cdef int64_t _count
+    cdef int64_t _capacity
+    cdef int32_t *_slots         # one more than an index of producers, 0: free
+    cdef int64_t _mask
+    cdef Node *_nodes
+    cdef int32_t _node_capacity
+    cdef int32_t _free_node
+    cdef int32_t _first_node
+    cdef int32_t _last_node
+    cdef int64_t _uncertain      # open transactions whose first offset is not certain
+    cdef Row *_rows
+    cdef int64_t _row_count
+    cdef int64_t _row_capacity
+    cdef int64_t _problems[PROBLEM_COUNT]
+    cdef Tally _tallies[TALLY_COUNT]
+    cdef Aborted *_aborted
+    cdef int64_t _aborted_count
+    cdef int64_t _aborted_capacity
+
+    def __cinit__(self):
+        self._free_node = self._first_node = self._last_node = -1
+
+    def __init__(self, bint sequences=True, bint complete=False):
+        self._sequences = sequences
+        self.complete = complete
+
+    def __dealloc__(self):
+        free(self._producers)
+        free(self._slots)
+        free(self._nodes)
+        free(self._rows)
+        free(self._aborted)
+
+    def __len__(self):
+        return self._count
+
+    # ---- the table
+
+    cdef inline int64_t find(self, int64_t producer_id) noexcept nogil:
+        cdef int64_t slot
+        if self._slots == NULL:
+            return -1
+        slot = slot_of(producer_id, self._mask)
+        while self._slots[slot]:
+            if self._producers[self._slots[slot] - 1].producer_id == producer_id:
+                return self._slots[slot] - 1
+            slot = (slot + 1) & self._mask
+        return -1
+
+    cdef Producer *add(self, int64_t producer_id) noexcept nogil:
+        """A new producer of whom nothing is known, NULL without memory."""
+        cdef int64_t capacity, mask, slot, i
+        cdef Producer *producers
+        cdef int32_t *slots
+        cdef Producer *e
+        if self._count == self._capacity:
+            capacity = max(2 * self._capacity, 64)
+            producers = <Producer *> realloc(self._producers, capacity * sizeof(Producer)) if capacity <= MOST_PRODUCERS else NULL
+            if producers == NULL:
+                self._failed = True
+                return NULL
+            self._producers = producers
+            self._capacity = capacity
+        if self._slots == NULL or 2 * self._count > self._mask:
+            mask = max(2 * self._mask + 1, 127)
+            slots = <int32_t *> malloc((mask + 1) * sizeof(int32_t))
+            if slots == NULL:
+                self._failed = True
+                return NULL
+            memset(slots, 0, (mask + 1) * sizeof(int32_t))
+            free(self._slots)
+            self._slots = slots
+            self._mask = mask
+            for i in range(self._count):
+                self.link(i)
+        e = self._producers + self._count
+        e.producer_id = producer_id
+        e.last_offset = e.timestamp = e.txn_first = e.marker_offset = -1
+        e.last_sequence = e.coordinator_epoch = e.node = -1
+        e.offset_delta = 0
+        e.epoch = -1
+        e.flags = 0
+        e.generation = self._generation
+        self.link(self._count)
+        self._count += 1
+        return e
+
+    cdef inline void link(self, int64_t index) noexcept nogil:
+        cdef int64_t slot = slot_of(self._producers[index].producer_id, self._mask)
+        while self._slots[slot]:
+            slot = (slot + 1) & self._mask
+        self._slots[slot] = <int32_t> (index + 1)
+
+    # ---- the open transactions
+
+    cdef void begin(self, Producer *e, int64_t first, bint certain) noexcept nogil:
+        cdef int32_t node = self._free_node
+        cdef int32_t capacity, i
+        cdef Node *nodes
+        if node < 0:
+            capacity = max(2 * self._node_capacity, 64)  # there are no more than producers
+            nodes = <Node *> realloc(self._nodes, capacity * sizeof(Node))
+            if nodes == NULL:
+                self._failed = True
+                return
+            for i in range(self._node_capacity, capacity):
+                nodes[i].next = i + 1 if i + 1 < capacity else -1
+            node = self._node_capacity
+            self._nodes = nodes
+            self._node_capacity = capacity
+        self._free_node = self._nodes[node].next
+        self._nodes[node].producer = <int32_t> (e - self._producers)
+        self._nodes[node].previous = self._last_node
+        self._nodes[node].next = -1
+        if self._last_node >= 0:
+            self._nodes[self._last_node].next = node
+        else:
+            self._first_node = node
+        self._last_node = node
+        e.node = node
+        e.txn_first = first
+        e.flags &= ~TXN_CERTAIN
+        if certain:
+            e.flags |= TXN_CERTAIN
+        else:
+            self._uncertain += 1
+
+    cdef void finish(self, Producer *e) noexcept nogil:
+        cdef Node *node
+        if e.node < 0:
+            return
+        node = self._nodes + e.node
+        if node.previous >= 0:
+            self._nodes[node.previous].next = node.next
+        else:
+            self._first_node = node.next
+        if node.next >= 0:
+            self._nodes[node.next].previous = node.previous
+        else:
+            self._last_node = node.previous
+        node.next = self._free_node
+        self._free_node = e.node
+        if not e.flags & TXN_CERTAIN:
+            self._uncertain -= 1
+        e.node = -1
+        e.txn_first = -1
+        e.flags &= ~TXN_CERTAIN
+
+    # ---- what is wrong
+
+    cdef void complain(self, int problem, const Event *event, const Producer *e, int64_t sequence, int64_t previous, bint duplicate) noexcept nogil:
+        cdef Row *row
+        cdef int64_t capacity
+        self._problems[problem] += 1
+        if self._problems[problem] > ROWS_KEPT:
+            return
+        if self._row_count == self._row_capacity:
+            capacity = max(2 * self._row_capacity, 64)
+            row = <Row *> realloc(self._rows, capacity * sizeof(Row))
+            if row == NULL:
+                self._failed = True
+                return
+            self._rows = row
+            self._row_capacity = capacity
+        row = self._rows + self._row_count
+        self._row_count += 1
+        row.problem = problem
+        row.position = event.position
+        row.size = event.size
+        row.offset = event.first_offset
+        row.producer_id = event.producer_id
+        row.epoch = event.epoch
+        row.sequence = sequence
+        row.previous_sequence = previous
+        row.previous_epoch = e.epoch
+        row.txn_first = e.txn_first
+        row.marker = event.kind != KIND_DATA
+        row.duplicate = duplicate
+
+    cdef void tally(self, int what, const Event *event, int64_t value, int64_t previous) noexcept nogil:
+        cdef Tally *t = self._tallies + what
+        if t.count == 0:
+            t.position = event.position
+            t.size = event.size
+            t.offset = event.first_offset
+            t.producer_id = event.producer_id
+            t.epoch = event.epoch
+            t.value = value
+            t.previous = previous
+        t.count += 1
+
+    # ---- the rules
+
+    cdef inline void judge_sequence(self, const Event *event, const Producer *e) noexcept nogil:
+        cdef int64_t previous = -1 if event.epoch > e.epoch or e.last_sequence < 0 else e.last_sequence
+        cdef uint32_t expected = <uint32_t> (previous + 1) & SEQUENCE_MASK
+        cdef uint32_t distance = <uint32_t> event.first_sequence - expected & SEQUENCE_MASK
+        if distance == 0:
+            return
+        previous = <int64_t> expected - 1
+        if distance < HALF:
+            self.tally(SKIPPED, event, event.first_sequence, previous)
+        else:
+            self.complain(SEQUENCE, event, e, event.first_sequence, previous, event.last_sequence <= previous)
+
+    cdef void data(self, const Event *event) noexcept nogil:
+        cdef int64_t index = self.find(event.producer_id)
+        cdef Producer *e = self._producers + index if index >= 0 else self.add(event.producer_id)
+        cdef bint absent = index < 0
+        cdef bint known, sure
+        if e == NULL:
+            return
+        known = not absent and e.generation == self._generation
+        sure = absent and self.complete
+        if known:
+            if event.epoch < e.epoch:
+                self.complain(EPOCH, event, e, event.first_sequence, e.last_sequence, False)
+            elif (self._sequences and event.first_sequence >= 0 and e.flags & HAS_SEQUENCE and e.epoch >= 0
+                    and (event.first_timestamp < 0 or e.timestamp < 0 or within_a_day(event.first_timestamp, e.timestamp))):
+                self.judge_sequence(event, e)
+            if e.node >= 0 and not event.flags & FLAG_TRANSACTIONAL:
+                self.complain(STATE, event, e, event.first_sequence, e.last_sequence, False)
+                self.finish(e)
+        elif e.node >= 0:
+            if not event.flags & FLAG_TRANSACTIONAL:
+                self.finish(e)
+            elif e.flags & TXN_CERTAIN:
+                e.flags &= ~TXN_CERTAIN
+                self._uncertain += 1
+        if event.flags & FLAG_TRANSACTIONAL and e.node < 0:
+            self.begin(e, event.first_offset, known or sure)
+        self.settle(e, known, sure)
+        e.epoch = event.epoch
+        e.last_sequence = event.last_sequence
+        if event.first_sequence >= 0:
+            e.flags |= HAS_SEQUENCE
+        else:
+            e.flags &= ~HAS_SEQUENCE
+        e.last_offset = event.last_offset
+        e.offset_delta = event.offset_delta
+        e.timestamp = event.timestamp
+        e.marker_offset = -1
+
+    cdef inline void settle(self, Producer *e, bint known, bint sure) noexcept nogil:
+        if sure:
+            e.flags |= CERTAIN
+        elif not known:
+            e.flags &= ~CERTAIN
+        e.generation = self._generation
+
+    cdef void marker(self, const Event *event) noexcept nogil:
+        cdef int64_t index = self.find(event.producer_id)
+        cdef Producer *e = self._producers + index if index >= 0 else self.add(event.producer_id)
+        cdef bint absent = index < 0
+        cdef bint known, sure
+        if e == NULL:
+            return
+        known = not absent and e.generation == self._generation
+        sure = absent and self.complete
+        if known:
+            if event.epoch < e.epoch:
+                self.complain(EPOCH, event, e, -1, e.last_sequence, False)
+            elif e.node >= 0 and event.epoch > e.epoch + 1:
+                self.complain(MARKER_EPOCH, event, e, -1, e.last_sequence, False)
+            if 0 <= event.first_sequence < e.coordinator_epoch:
+                self.tally(COORDINATOR, event, event.first_sequence, e.coordinator_epoch)
+        if e.node >= 0:
+            if event.kind == KIND_ABORT:
+                self.abort(event, e, known)
+            self.finish(e)
+        elif known or sure:
+            self.tally(EMPTY, event, -1, -1)
+        if not known or event.epoch != e.epoch:
+            e.epoch = event.epoch
+            e.last_sequence = -1
+            e.last_offset = -1
+            e.offset_delta = 0
+            if known or sure:
+                e.flags |= HAS_SEQUENCE
+            else:
+                e.flags &= ~HAS_SEQUENCE
+        self.settle(e, known, sure)
+        e.timestamp = event.timestamp
+        e.coordinator_epoch = event.first_sequence
+        e.marker_offset = event.first_offset
+
+    cdef void abort(self, const Event *event, const Producer *e, bint known) noexcept nogil:
+        """List the open transaction of the producer as aborted."""
+        cdef Aborted *a
+        cdef int64_t capacity
+        cdef int32_t other = self._first_node if self._first_node != e.node else self._nodes[e.node].next
+        if self._aborted_count == self._aborted_capacity:
+            capacity = max(2 * self._aborted_capacity, 64)
+            a = <Aborted *> realloc(self._aborted, capacity * sizeof(Aborted))
+            if a == NULL:
+                self._failed = True
+                return
+            self._aborted = a
+            self._aborted_capacity = capacity
+        a = self._aborted + self._aborted_count
+        self._aborted_count += 1
+        a.producer_id = event.producer_id
+        a.first_offset = e.txn_first
+        a.last_offset = event.first_offset
+        if other >= 0:
+            a.last_stable_offset = self._producers[self._nodes[other].producer].txn_first
+        else:
+            a.last_stable_offset = <int64_t> (<uint64_t> event.first_offset + 1)
+        a.certain_first = known and e.flags & TXN_CERTAIN != 0
+        a.certain_lso = self.complete and self._uncertain == (0 if e.flags & TXN_CERTAIN else 1)
+
+    cdef void doubt(self, const Event *event) noexcept nogil:
+        """A control batch that may or may not have ended a transaction."""
+        cdef int64_t index = self.find(event.producer_id)
+        if index >= 0:
+            self.finish(self._producers + index)
+            self._producers[index].generation = self._generation - 1
+
+    cdef inline void missing(self) noexcept nogil:
+        self._generation += 1
+        self.complete = False
+
+    cdef void apply(self, const uint8_t *events, int64_t count) noexcept nogil:
+        cdef int64_t i
+        cdef Event event
+        for i in range(count):
+            memcpy(&event, events + i * <int64_t> sizeof(Event), sizeof(Event))
+            if event.kind == KIND_DATA:
+                self.data(&event)
+            elif event.kind == KIND_ABORT or event.kind == KIND_COMMIT:
+                self.marker(&event)
+            elif event.kind == KIND_GAP:
+                self.missing()
+            else:
+                self.doubt(&event)
+
+    def replay(self, events):
+        cdef Py_buffer view
+        PyObject_GetBuffer(events, &view, PyBUF_SIMPLE)
+        try:
+            if view.len % <Py_ssize_t> sizeof(Event):
+                raise ValueError("no whole number of events")
+            with nogil:
+                self.apply(<const uint8_t *> view.buf, view.len // <Py_ssize_t> sizeof(Event))
+        finally:
+            PyBuffer_Release(&view)
+        if self._failed:
+            raise MemoryError
+
+    def forget(self):
+        self.missing()
+
+    def load(self, entries):
+        cdef Py_buffer view
+        cdef const uint8_t *p
+        cdef int64_t fields[FIELD_COUNT]
+        cdef int64_t i, index
+        cdef Producer *e
+        cdef list opened = []
+        PyObject_GetBuffer(entries, &view, PyBUF_SIMPLE)
+        try:
+            if view.len % ENTRY_BYTES:
+                raise ValueError("no whole number of entries")
+            while self._first_node >= 0:
+                self.finish(self._producers + self._nodes[self._first_node].producer)
+            self._count = 0
+            if self._slots != NULL:
+                memset(self._slots, 0, (self._mask + 1) * sizeof(int32_t))
+            self.complete = True
+            for i in range(view.len // ENTRY_BYTES):
+                p = <const uint8_t *> view.buf + i * ENTRY_BYTES
+                parse_entry(p, fields)
+                index = self.find(get(p, 8))
+                e = self._producers + index if index >= 0 else self.add(get(p, 8))
+                if e == NULL:
+                    raise MemoryError
+                e.epoch = <int16_t> fields[F_EPOCH]
+                e.last_sequence = <int32_t> fields[F_SEQUENCE]
+                e.last_offset = fields[F_OFFSET]
+                e.offset_delta = <int32_t> fields[F_DELTA]
+                e.timestamp = fields[F_TIMESTAMP]
+                e.coordinator_epoch = <int32_t> fields[F_COORDINATOR]
+                e.txn_first = fields[F_TXN]
+                e.flags = CERTAIN if e.last_offset >= 0 and e.last_sequence < 0 else CERTAIN | HAS_SEQUENCE
+            for i in range(self._count):
+                if self._producers[i].txn_first >= 0:
+                    opened.append((self._producers[i].txn_first, i))
+            opened.sort()
+            for first, place in opened:
+                self.begin(self._producers + <int64_t> place, first, True)
+        finally:
+            PyBuffer_Release(&view)
+        if self._failed:
+            raise MemoryError
+
+    # ---- what came of it
+
+    def take(self):
+        cdef int64_t i
+        cdef Row *row
+        cdef Tally *t
+        cdef list rows = []
+        cdef dict counts = {}, tallies = {}
+        for i in range(self._row_count):
+            row = self._rows + i
+            rows.append((PROBLEMS[row.problem], row.position, row.size, row.offset, row.producer_id, row.epoch, row.sequence, row.previous_sequence,
+                         row.previous_epoch, row.txn_first, row.marker, row.duplicate))
+        for i in range(PROBLEM_COUNT):
+            if self._problems[i]:
+                counts[PROBLEMS[i]] = self._problems[i]
+        for i in range(TALLY_COUNT):
+            t = self._tallies + i
+            if t.count:
+                tallies[TALLIES[i]] = (t.count, t.position, t.size, t.offset, t.producer_id, t.epoch, t.value, t.previous)
+        self._row_count = 0
+        memset(self._problems, 0, sizeof(self._problems))
+        memset(self._tallies, 0, sizeof(self._tallies))
+        return rows, counts, tallies
+
+    def aborted(self):
+        cdef int64_t i
+        cdef Aborted *a
+        cdef list found = []
+        for i in range(self._aborted_count):
+            a = self._aborted + i
+            found.append((a.producer_id, a.first_offset, a.last_offset, a.last_stable_offset, a.certain_first, a.certain_lso))
+        self._aborted_count = 0
+        return found
+
+    def entries(self):
+        cdef bytes data = PyBytes_FromStringAndSize(NULL, self._count * ENTRY_BYTES)
+        cdef uint8_t *p = <uint8_t *> PyBytes_AsString(data)
+        cdef int64_t i
+        cdef Producer *e
+        for i in range(self._count):
+            e = self._producers + i
+            p = put(p, e.producer_id, 8)
+            p = put(p, e.epoch, 2)
+            p = put(p, e.last_sequence, 4)
+            p = put(p, e.last_offset, 8)
+            p = put(p, e.offset_delta, 4)
+            p = put(p, e.timestamp, 8)
+            p = put(p, e.coordinator_epoch, 4)
+            p = put(p, e.txn_first, 8)
+        return data
+
+    def open(self):
+        cdef int32_t node = self._first_node
+        cdef Producer *e
+        cdef list found = []
+        while node >= 0:
+            e = self._producers + self._nodes[node].producer
+            found.append((e.producer_id, e.epoch, e.txn_first, e.timestamp, e.flags & TXN_CERTAIN != 0 and e.generation == self._generation))
+            node = self._nodes[node].next
+        return found
+
+    def compare(self, entries):
+        cdef Py_buffer view
+        cdef const uint8_t *p
+        cdef int64_t stored[FIELD_COUNT]
+        cdef int64_t state[FIELD_COUNT]
+        cdef int64_t i, index
+        cdef int field
+        cdef Producer *e
+        cdef list differences = []
+        cdef bytearray listed = bytearray(self._count)
+        PyObject_GetBuffer(entries, &view, PyBUF_SIMPLE)
+        try:
+            if view.len % ENTRY_BYTES:
+                raise ValueError("no whole number of entries")
+            for i in range(view.len // ENTRY_BYTES):
+                if len(differences) >= ROWS_KEPT:
+                    break
+                p = <const uint8_t *> view.buf + i * ENTRY_BYTES
+                parse_entry(p, stored)
+                index = self.find(get(p, 8))
+                if index < 0:
+                    if self.complete:
+                        differences.append(("surplus", get(p, 8), FIELDS[F_TIMESTAMP], stored[F_TIMESTAMP], None))
+                    continue
+                listed[index] = 1
+                e = self._producers + index
+                if e.generation != self._generation or not e.flags & CERTAIN:
+                    continue
+                fields_of(e, state)
+                plain(state)
+                if e.marker_offset >= 0 and stored[F_OFFSET] == e.marker_offset:
+                    # Kafka 0.11 to 1.1 put a marker's offset where that of the last data belongs.
+                    stored[F_OFFSET] = state[F_OFFSET]
+                    stored[F_DELTA] = state[F_DELTA]
+                for field in range(FIELD_COUNT):
+                    if stored[field] != state[field]:
+                        differences.append(("differs", e.producer_id, FIELDS[field], stored[field], state[field]))
+                        break
+        finally:
+            PyBuffer_Release(&view)
+        for i in range(self._count):
+            if len(differences) >= ROWS_KEPT:
+                break
+            e = self._producers + i
+            if not listed[i] and e.generation == self._generation and e.flags & CERTAIN:
+                differences.append(("missing", e.producer_id, FIELDS[F_TIMESTAMP], None, e.timestamp))
+        return differences

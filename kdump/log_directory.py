@@ -1,0 +1,99 @@
+"""A log directory while its partitions come by: its checkpoints before, what shows across partitions behind."""
+
+from collections import defaultdict
+
+from kdump import broker
+from kdump.checks import checkpoints, files, hanging
+from kdump.checks.checkpoints import Facts
+from kdump.checks.hanging import OpenTransaction
+from kdump.errors import SourceError
+from kdump.fold import Options
+from kdump.format.checkpoint import CheckpointError, offset_entries
+from kdump.format.naming import TopicPartition
+from kdump.partition import LogDirectory, LogFile, Partition
+from kdump.proof import MAX_COMPANION_BYTES, Context, Report
+from kdump.source import whole
+
+TRANSACTION_LOG = "__transaction_state"
+
+
+def alone(report: Report) -> None:
+    """What shows of a partition outside a log directory: transactions that hang by its own timestamps."""
+    if report.open:
+        report.add(hanging.judge(report.open, report.max_timestamp, None))
+        report.finish()
+
+
+class Directory:
+    """Give it the report of each partition, then `conclude`. The checkpoints are read first: the logs only grow while a broker writes both."""
+
+    def __init__(self, place: LogDirectory, options: Options) -> None:
+        self.place = place
+        self._live = options.live or place.locked
+        self._now_ms = options.now_ms
+        self._report = Report(place.path)
+        self._contents = {name: self._read(file) for name, file in place.checkpoints.items()}
+        self._recovery_points = self._offsets("recovery-point-offset-checkpoint")
+        self._log_starts = self._offsets("log-start-offset-checkpoint")
+        self._cleaned = self._offsets("cleaner-offset-checkpoint")
+        self._facts: dict[TopicPartition, Facts] = {}
+        self._open: list[OpenTransaction] = []
+        self._transaction_log: dict[int, list[LogFile]] = defaultdict(list)
+
+    def _read(self, file: LogFile) -> bytes | None:
+        try:
+            with file.open() as source:
+                return whole(source, MAX_COMPANION_BYTES)
+        except SourceError as error:
+            self._report.errors.append(error)
+            return None
+
+    def _offsets(self, name: str) -> dict[TopicPartition, int]:
+        """What a checkpoint says of each partition; nothing where a broker could not read it either."""
+        try:
+            return {
+                TopicPartition(entry.topic, entry.partition): entry.offset
+                for entry in offset_entries(self._contents.get(name) or b"")
+            }
+        except CheckpointError:
+            return {}
+
+    def context(self, partition: Partition) -> Context:
+        """What the checkpoints say of a partition."""
+        name = partition.topic_partition
+        if name is None or partition.state in ("delete", "stray"):
+            return Context()
+        return Context(self._recovery_points.get(name, 0), self._log_starts.get(name), self._cleaned.get(name, 0) > 0)
+
+    def take(self, report: Report) -> None:
+        """The report of the next partition."""
+        name = report.topic_partition
+        if name is None:
+            return
+        # Of a partition's several directories the one that is in use counts.
+        order = ("", "future", "delete", "stray")
+        known = self._facts.get(name)
+        if known is None or order.index(report.state) < order.index(known.state):
+            self._facts[name] = Facts(
+                report.log_start_offset or 0, report.log_end_offset, report.topic_id, report.state
+            )
+        if report.state in ("", "future"):
+            self._open += report.open
+        if name.topic == TRANSACTION_LOG and not report.state:
+            self._transaction_log[name.partition] = [file.file for file in report.files]
+        self._report.max_timestamp = max(self._report.max_timestamp, report.max_timestamp)
+
+    def conclude(self) -> Report:
+        """What shows across the partitions."""
+        report, place = self._report, self.place
+        report.add(files.log_directory(place))
+        report.add(checkpoints.directory(place.path, self._contents, self._facts))
+        for file in (place.meta, place.clean_shutdown):
+            if file is not None and (data := self._read(file)) is not None:
+                report.add(checkpoints.properties(file.path, data))
+        if self._open:
+            # Under a running broker the data and the transaction log are not of one moment.
+            known = None if self._live or not self._transaction_log else hanging.states(self._transaction_log)
+            report.add(hanging.judge(self._open, self._now_ms if self._live else report.max_timestamp, known))
+        report.findings = list(broker.judge_directory(report.findings))
+        return report.finish()

@@ -1,0 +1,432 @@
+"""A partition while its segments come by in log order: what each showed is held against its neighbours, its companions and the replay of its producers."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from kdump import broker
+from kdump.checks import (
+    checkpoints,
+    epochs,
+    files,
+    indexes,
+    offsets,
+    producers,
+    records,
+    segments,
+    snapshots,
+    timestamps,
+    transactions,
+)
+from kdump.checks.hanging import OpenTransaction
+from kdump.errors import SourceError
+from kdump.findings import CATALOGUE, KEPT, Finding, Severity
+from kdump.fold import Options, Summary
+from kdump.format.naming import Kind, TopicPartition
+from kdump.kernel.producers import Producers
+from kdump.partition import LogFile, Partition, Segment, natural
+from kdump.source import whole
+
+COORDINATORS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
+"""Topics whose producers do not count: every batch of a coordinator has sequence 0."""
+MAX_COMPANION_BYTES = 256 << 20
+_ENTRY_CODES = {"timeindex/misses": "timeindex/timestamp", "timeindex/wrong": "timeindex/timestamp"}
+
+Counts = Counter[tuple[str, Severity]]
+
+
+class Context(NamedTuple):
+    """What a log directory's checkpoints say of a partition; None where they say nothing."""
+
+    recovery_point: int = 0
+    log_start_offset: int | None = None
+    cleaned: bool = False
+
+
+@dataclass(slots=True)
+class FileReport:
+    """What verify says of one log file. `records` is None where wrappers were not opened, so that nobody knows."""
+
+    file: LogFile
+    counts: Counts = field(default_factory=Counter)
+    batches: int = 0
+    records: int | None = 0
+    bytes: int = 0
+    valid_bytes: int = 0
+    error: SourceError | None = None
+
+
+@dataclass(slots=True)
+class Report:
+    """What verify says of a partition, or of the files of a log directory itself. `outcome` is what a broker's next start would leave, where it was asked for.
+
+    `log_end_offset` is None where damage at the end hides it. The findings are in the order of path and position, at most KEPT of a code and file; `counts` are exact.
+    """
+
+    path: str
+    topic_partition: TopicPartition | None = None
+    state: str = ""
+    files: list[FileReport] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    counts: Counts = field(default_factory=Counter)
+    errors: list[SourceError] = field(default_factory=list)
+    log_start_offset: int | None = None
+    log_end_offset: int | None = None
+    max_timestamp: int = -1
+    topic_id: str | None = None
+    open: list[OpenTransaction] = field(default_factory=list)
+    outcome: broker.Outcome | None = None
+
+    def add(self, findings: Iterable[Finding]) -> None:
+        for finding in findings:
+            self.counts[finding.code, finding.severity] += 1
+            self.findings.append(finding)
+
+    def keep(self, wanted: Callable[[Finding], bool]) -> None:
+        """Drop the findings that are not wanted, and what was only counted."""
+        self.findings = [finding for finding in self.findings if wanted(finding)]
+        self.counts = Counter((finding.code, finding.severity) for finding in self.findings)
+
+    def finish(self) -> "Report":
+        """Put the findings in order and drop what is more than KEPT of a code and file."""
+        kept: Counter[tuple[str, str]] = Counter()
+        ordered = sorted(self.findings, key=lambda finding: (natural(finding.path), finding.position))
+        self.findings = []
+        for finding in ordered:
+            kept[finding.path, finding.code] += 1
+            if kept[finding.path, finding.code] <= KEPT:
+                self.findings.append(finding)
+        return self
+
+
+@dataclass(slots=True)
+class _Past:
+    """What the segments so far leave to the next one. `end_offset` is None where damage hides it; `epoch` is -1 where none is known."""
+
+    path: str
+    base: int | None
+    end_offset: int | None
+    last_position: int = -1
+    last_offset: int = -1
+    epoch: int = -1
+
+
+class Proof:
+    """Give it the segments of a partition in order, each with `begin`, its events to `replay`, and `segment`; then `conclude`."""
+
+    def __init__(self, partition: Partition, context: Context, options: Options) -> None:
+        self._partition = partition
+        self._context = context
+        self._options = options
+        self._report = Report(partition.path, partition.topic_partition, partition.state)
+        name = partition.topic_partition
+        first = next((one.log.base_offset for one in partition.segments), None)
+        self._producers = Producers(sequences=name is None or name.topic not in COORDINATORS, complete=first == 0)
+        self._snapshots = {file.base_offset: file for file in partition.snapshots}
+        self._timed = any(one.timeindex is not None for one in partition.segments)
+        self._past: _Past | None = None
+        self._broken = False
+        self._compacted = context.cleaned
+        self._magics = [0, 0, 0]
+        self._epochs: list[tuple[int, int, int]] = []
+        self._empty: list[str] = []
+        self._future: list[tuple[str, int, int]] = []
+        self._proved: dict[str, broker.Proved] = {}
+
+    # ---- a segment
+
+    def begin(self, segment: Segment) -> Callable[[bytes], None]:
+        """A segment comes; what its producers did goes to the function that this gives, in log order."""
+        log = segment.log
+        base = log.base_offset
+        if log.kind is not Kind.LOG or base is None:
+            return _ignore if log.kind is not Kind.LOG else self._producers.replay
+        past = self._past
+        file = self._snapshots.pop(base, None)
+        if past is None:
+            if file is not None and (found := self._snapshot(file)) is not None and base > 0:
+                self._producers.load(snapshots.entries(found))
+        elif past.end_offset != base:
+            self._producers.forget()
+            self._broken = True
+            if file is not None:
+                self._snapshot(file)
+        elif file is not None:
+            self._compare(file)
+        return self._producers.replay
+
+    def take(self, segment: Segment, summary: Summary) -> None:
+        """A segment whose scan kept its events."""
+        replay = self.begin(segment)
+        for events in summary.events:
+            replay(events)
+        self.segment(segment, summary)
+
+    def segment(self, segment: Segment, summary: Summary) -> None:
+        """What the scan of the segment showed, after its events were replayed."""
+        log, seen = segment.log, summary.seen
+        report = FileReport(log, error=summary.error)
+        self._report.files.append(report)
+        if summary.error is not None:
+            self._report.errors.append(summary.error)
+            self._broken = True
+        if not seen:
+            self._past = _Past(log.path, log.base_offset, None)
+            return
+        self._report.findings += summary.findings
+        self._report.counts.update(summary.counts)
+        report.counts.update(summary.counts)
+        report.batches, report.bytes, report.valid_bytes = seen["batches"], log.size, seen["valid_bytes"]
+        report.records = None if seen["unopened"] else seen["records"]
+        self._gaps(log, seen)
+        if log.kind is Kind.LOG:
+            self._log(segment, summary)
+        elif log.kind is Kind.KAFKA07:
+            self._kafka07(segment, summary)
+
+    def _gaps(self, log: LogFile, seen: Mapping[str, Any]) -> None:
+        if seen["gaps"]:
+            # Damage may have taken the only sign of a cleaner with it.
+            compacted = self._cleaned(seen) or (self._options.compacted is None and bool(seen["broken"]))
+            gaps = (seen[name] for name in ("gap_position", "gap_previous", "gap_first", "gaps", "gap_offsets", "gap_largest"))
+            self._report.add([offsets.gaps(log.path, *gaps, compacted)])
+        if seen["inner_magic"]:
+            self._report.add([records.inner_magic(log.path, seen["inner_magic_position"], seen["inner_magic"])])
+        if seen["backs"]:
+            back = (seen[name] for name in ("back_position", "back_offset", "backs", "back_largest"))
+            self._report.add([timestamps.back(log.path, *back)])
+        newest, now = seen["max_timestamp"], self._options.now_ms
+        if now is not None and newest > now + timestamps.FUTURE_MS:
+            place = seen["max_timestamp_position"], seen["max_timestamp_offset"]
+            self._report.add([timestamps.future(log.path, *place, newest, now)])
+            self._future.append((log.path, place[0], newest))
+        self._report.max_timestamp = max(self._report.max_timestamp, newest)
+
+    def _cleaned(self, seen: Mapping[str, Any]) -> bool:
+        if self._options.compacted is not None:
+            return self._options.compacted
+        return bool(seen["compacted"]) or self._context.cleaned
+
+    def _log(self, segment: Segment, summary: Summary) -> None:
+        log, seen = segment.log, summary.seen
+        path, base = log.path, log.base_offset
+        compacted = self._cleaned(seen)
+        self._compacted = self._compacted or compacted
+        hidden = summary.damaged_at > seen["last_position"]
+        end_offset = None if hidden else seen["last_offset"] + 1 if seen["batches"] else base
+        self._neighbours(segment, seen, compacted)
+        self._broken = self._broken or summary.damages > 0
+        rows, counts, tallies = self._producers.take()
+        self._uncounted(counts)
+        self._report.add(producers.explain(path, rows))
+        self._report.add(producers.tallies(path, tallies, compacted=compacted or self._broken and self._compacted))
+        aborted = self._producers.aborted()
+        if self._partition.path != path or segment.index or segment.timeindex or segment.txnindex:
+            self._companions(segment, summary, end_offset, aborted, compacted)
+        self._magics = [a + b for a, b in zip(self._magics, seen["magics"], strict=True)]
+        for change in seen["epochs"]:
+            if not self._epochs or self._epochs[-1][0] != change[0]:
+                self._epochs.append(change)
+        if not log.size and not log.newest:
+            self._empty.append(path)
+        if broker.sound(finding.code for finding in summary.findings) and end_offset is not None:
+            changes = tuple((epoch, offset) for epoch, offset, _ in seen["epochs"])
+            state = {producer_id: first for producer_id, _, first, *_ in self._producers.open()}
+            self._proved[os.path.basename(path)] = broker.Proved(end_offset, changes, state)
+        last_epoch = seen["known_epoch"] if seen["linked"] else -1
+        self._past = _Past(path, base, end_offset, seen["last_position"], seen["last_offset"], last_epoch)
+
+    def _neighbours(self, segment: Segment, seen: Mapping[str, Any], compacted: bool) -> None:
+        """The segment against the one before."""
+        past, base, path = self._past, segment.log.base_offset, segment.log.path
+        if past is None or base is None:
+            return
+        if past.last_offset >= base:
+            self._report.add([segments.overlap(past.path, past.last_position, past.last_offset, base)])
+        elif past.end_offset is not None and base > past.end_offset:
+            self._report.add([segments.missing(path, base, past.end_offset, compacted=compacted or self._compacted)])
+        if 0 <= seen["first_epoch"] < past.epoch:
+            place = path, seen["first_position"], seen["first_offset"]
+            self._report.add([segments.epoch_backwards(*place, seen["first_epoch"], past.epoch)])
+
+    def _kafka07(self, segment: Segment, summary: Summary) -> None:
+        log = segment.log
+        if self._past is not None and self._past.end_offset is not None and log.base_offset is not None:
+            # Offsets are positions, so that a segment begins where the one before ended.
+            if log.base_offset > self._past.end_offset:
+                self._report.add([segments.missing(log.path, log.base_offset, self._past.end_offset, compacted=False)])
+            elif log.base_offset < self._past.end_offset:
+                self._report.add([segments.overlap(self._past.path, 0, self._past.end_offset - 1, log.base_offset)])
+        end = None if log.base_offset is None else log.base_offset + log.size
+        self._past = _Past(log.path, log.base_offset, end)
+
+    # ---- companions of a segment
+
+    def _companions(
+        self, segment: Segment, summary: Summary, end_offset: int | None, aborted: list[Any], compacted: bool
+    ) -> None:
+        log, seen = segment.log, summary.seen
+        if log.base_offset is None:
+            return
+        end = log.size if summary.tail is None else summary.tail
+        scanned = indexes.Scanned(
+            end,
+            end_offset,
+            seen["max_timestamp"],
+            seen["magics"],
+            summary.damages > 0,
+            log.newest,
+            summary.entries,
+            seen["index_differs"],
+        )
+        self._uncounted({_ENTRY_CODES.get(problem, problem): count for problem, count in summary.entry_counts.items()})
+        if self._partition.whole or segment.index is not None:
+            self._report.add(indexes.offset_index(log.path, summary.indexes.get(Kind.INDEX), scanned))
+        if self._partition.whole or segment.timeindex is not None:
+            self._report.add(indexes.time_index(log.path, summary.indexes.get(Kind.TIMEINDEX), scanned, self._timed))
+        if self._partition.whole or segment.txnindex is not None:
+            data = b"" if segment.txnindex is None else self._read(segment.txnindex)
+            if data is not None:
+                self._report.add(
+                    transactions.index(
+                        log.path,
+                        segment.txnindex,
+                        data,
+                        aborted,
+                        base_offset=log.base_offset,
+                        end_offset=end_offset,
+                        log_start=self._partition.segments[0].log.base_offset or 0,
+                        compacted=compacted,
+                        broken=self._broken,
+                    )
+                )
+
+    def _uncounted(self, counts: Mapping[str, int]) -> None:
+        """Count what the kernel counted and did not keep."""
+        for code, count in counts.items():
+            self._report.counts[code, CATALOGUE[code].severity] += max(0, count - KEPT)
+
+    def _snapshot(self, file: LogFile) -> snapshots.Snapshot | None:
+        """A snapshot whose entries can be used."""
+        data = self._read(file)
+        if data is None:
+            return None
+        found, findings = snapshots.structure(file.path, data)
+        self._report.add(findings)
+        return found
+
+    def _compare(self, file: LogFile) -> None:
+        """A snapshot against the replay, which has come to its offset."""
+        found = self._snapshot(file)
+        if found is None:
+            return
+        mismatches = self._producers.compare(snapshots.entries(found))
+        if mismatches:
+            newest = self._report.max_timestamp
+            known = self._producers.entries()
+            self._report.add(
+                snapshots.state(file.path, found, mismatches, known, newest, self._compacted or self._broken)
+            )
+
+    def _read(self, file: LogFile) -> bytes | None:
+        try:
+            with file.open() as source:
+                return whole(source, MAX_COMPANION_BYTES)
+        except SourceError as error:
+            self._report.errors.append(error)
+            return None
+
+    # ---- the whole
+
+    def conclude(self) -> Report:
+        """What shows only over the whole partition, and the report."""
+        report, partition, past = self._report, self._partition, self._past
+        start = next((one.log.base_offset for one in partition.segments), None)
+        end = None if past is None else past.end_offset
+        log_start = self._context.log_start_offset
+        report.log_start_offset = start if log_start is None or start is None else max(start, log_start)
+        report.log_end_offset = end
+        if self._empty:
+            report.add([segments.empty(self._empty[0], len(self._empty))])
+        magics = [magic for magic, count in enumerate(self._magics) if count]
+        if len(magics) > 1:
+            report.add([segments.magics(partition.segments[0].log.path, magics)])
+        if self._future and (behind := self._behind(self._future[0][0])):
+            path, position, timestamp = self._future[0]
+            report.add([timestamps.retention(path, position, timestamp, behind)])
+        self._at_end(end)
+        if end is not None or not partition.segments:
+            self._open()
+        if partition.epochs is not None and partition.segments and end is not None:
+            data = self._read(partition.epochs)
+            if data is not None:
+                partial = self._compacted or self._broken
+                legacy = bool(self._magics[0] or self._magics[1])
+                report.add(
+                    epochs.checkpoint(
+                        partition.epochs.path, data, self._epochs, log_start, end, partial=partial, legacy=legacy
+                    )
+                )
+        if partition.metadata is not None and (data := self._read(partition.metadata)) is not None:
+            report.add(checkpoints.partition_metadata(partition.metadata.path, data))
+            report.topic_id = checkpoints.topic_id(data)
+        if partition.quorum_state is not None and (data := self._read(partition.quorum_state)) is not None:
+            report.add(checkpoints.properties(partition.quorum_state.path, data))
+        report.add(files.partition(partition))
+        report.finish()
+        self._judge()
+        return report
+
+    def _behind(self, path: str) -> int:
+        paths = [one.log.path for one in self._partition.segments]
+        return len(paths) - 1 - paths.index(path)
+
+    def _at_end(self, end: int | None) -> None:
+        """The snapshots that no segment begins at: one at the end of the log is the state there."""
+        rest = [file for file in self._snapshots.values() if file.base_offset is not None]
+        for file in rest:
+            if file.base_offset == end and self._past is not None:
+                self._compare(file)
+            else:
+                self._snapshot(file)
+        bases = [one.log.base_offset for one in self._partition.segments if one.log.base_offset is not None]
+        if self._partition.segments:
+            self._report.add(snapshots.names(rest, bases, end))
+
+    def _open(self) -> None:
+        for producer_id, epoch, first, timestamp, certain in self._producers.open():
+            holder = [one for one in self._partition.segments if (one.log.base_offset or 0) <= first]
+            path = (holder or self._partition.segments)[-1 if holder else 0].log.path
+            self._report.open.append(
+                OpenTransaction(self._partition.topic_partition, path, producer_id, epoch, first, timestamp, certain)
+            )
+
+    def _judge(self) -> None:
+        """Say of each finding what a broker's next start does about it."""
+        report, partition = self._report, self._partition
+        if not partition.whole or not report.findings:
+            return
+        try:
+            report.outcome = broker.foresee(
+                broker.start_at(
+                    partition.path,
+                    self._proved,
+                    recovery_point=self._context.recovery_point,
+                    log_start_offset=self._context.log_start_offset or 0,
+                )
+            )
+        except SourceError as error:
+            report.errors.append(error)
+            return
+        report.findings = list(broker.judge(report.findings, report.outcome))
+
+
+def pieces(partition: Partition) -> tuple[Segment, ...]:
+    """The logs of a partition, each with its companions: segments, then KRaft snapshots."""
+    return (*partition.segments, *(Segment(file, None, None, None) for file in partition.checkpoints))
+
+
+def _ignore(events: bytes) -> None:
+    """What is no log of a partition has no producers to be replayed."""
