@@ -14,6 +14,7 @@ import os
 import struct
 from array import array
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
@@ -275,9 +276,9 @@ class _Bytes:
         """Where `position` is in the window; `need` bytes follow it there, and zeros where the file ends before."""
         window = self.window
         at = position - window.at
-        if window.holder is self and at >= 0 and (at + need <= window.filled or position + need > self.size):
-            if at <= window.filled and (at + need <= window.filled or window.at + window.filled >= self.size):
-                return at
+        there = at + need <= window.filled or (at <= window.filled and window.at + window.filled >= self.size)
+        if there and at >= 0 and window.holder is self:
+            return at
         n = max(0, min(_WINDOW_BYTES, self.size - position))
         window.holder, window.at = self, position
         window.filled = self.open().readinto(self.origin + position, window.view[:n])
@@ -562,6 +563,7 @@ class _Epochs:
 
     def __init__(self) -> None:
         self.entries: list[tuple[int, int]] = []
+        self.written = False  # the file is, with other entries than it had
 
     def assign(self, epoch: int, start: int) -> None:
         """Raises _Refused for an entry below zero."""
@@ -578,15 +580,18 @@ class _Epochs:
         """A batch during recovery."""
         if epoch >= 0 and (not self.entries or epoch > self.entries[-1][0]):
             self.assign(epoch, start)
+            self.written = True
 
     def truncate(self, log_start: int, log_end: int) -> None:
         entries = self.entries
         while entries and entries[-1][1] >= log_end:
             entries.pop()
+            self.written = True
         dropped = 0
         while dropped < len(entries) and entries[dropped][1] <= log_start:
             dropped += 1
         if dropped:
+            self.written = True
             entries[:dropped] = [(entries[dropped - 1][0], log_start)]
 
 
@@ -731,8 +736,11 @@ class _Loader:
                 self._make(0)
         else:
             log_end = self._retry(self._recover_log)
+            self._create_indexes(max(self.segments))
         log_start = max(self.start.log_start_offset, min(self.segments))
         self.epochs.truncate(self.start.log_start_offset, log_end)
+        if self.epochs.written:
+            self.delete(f"{EPOCHS}.tmp")
         self._remove_stray_snapshots()
         self._rebuild(_Producers(self), log_start, log_end)
         self._check_metadata()
@@ -904,6 +912,7 @@ class _Loader:
             for base in bases:
                 self._delete_segment(base)
             self.epochs.entries.clear()
+            self.epochs.written = True
             for name in self.list_snapshots().values():
                 self.delete(name)
         self._make(self.start.log_start_offset)
@@ -914,14 +923,17 @@ class _Loader:
             for suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot"):
                 self.delete(_name(base, suffix))
 
+    def _create_indexes(self, base: int) -> None:
+        for suffix in (".index", ".timeindex"):
+            self._create(_name(base, suffix))
+
     # ---- one segment
 
     def _recover(self, segment: _Segment) -> int:
         """LogLoader.recoverSegment: how many bytes are cut off."""
         if segment.held.origin:
             self.recovered.add(segment.held.origin)
-        for suffix in (".index", ".timeindex"):
-            self._create(_name(segment.base, suffix))
+        self._create_indexes(segment.base)
         if _name(segment.base, ".txnindex") in self.files:
             self.files[_name(segment.base, ".txnindex")] = _NEW
         before = segment.size
@@ -986,7 +998,9 @@ class _Loader:
                     first, aborts = done
                     if aborts and 0 <= offset <= last_abort:
                         raise _Refused("IllegalArgumentException", batch.position, "marker")
-                    last_abort = offset if aborts else last_abort
+                    if aborts:
+                        last_abort = offset
+                        self._create(_name(base, ".txnindex"))
                     producers.complete(first, batch.position)
             except _Refused as refused:
                 self._failed(_Refused(refused.exception, batch.position, refused.word), segment)
@@ -1085,11 +1099,10 @@ class _Loader:
         if segment.proved is not None:
             return segment.proved.next_offset
         position = self._translate(segment, segment.offsets[-1] if segment.offsets else segment.base)
-        last: _Seen | None = None
-        if position is not None:
-            for last in segment.file.batches(position, segment.size):
-                pass
-        return segment.base if last is None else _int64(segment.file.last_offset(last) + 1)
+        if position is None:
+            return segment.base
+        last = deque(segment.file.batches(position, segment.size), maxlen=1)
+        return _int64(segment.file.last_offset(last[0]) + 1) if last else segment.base
 
     def _wipe(self, segment: _Segment) -> int:
         """LogSegment.truncateTo the base offset, after an index refused an entry: how many bytes go, as a rule all."""

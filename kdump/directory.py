@@ -52,6 +52,16 @@ def unreadable(path: str, error: OSError | ValueError) -> SourceError:
     return SourceError(f"{path}: {error.strerror.lower() if isinstance(error, OSError) and error.strerror else error}")
 
 
+def _lost(
+    entry: os.DirEntry[str], error: OSError, is_kafkas: bool, errors: list[SourceError], strays: list[Stray]
+) -> None:
+    """Note a file that cannot be told of. A link that leads nowhere is somebody else's, unless its name is one of Kafka's."""
+    if is_kafkas or not entry.is_symlink():
+        errors.append(unreadable(entry.path, error))
+    else:
+        strays.append(Stray(entry.path, 0, "loop" if error.errno == errno.ELOOP else "unknown"))
+
+
 def leads_back(entry: os.DirEntry[str], path: str) -> bool:
     """Whether an entry of the directory `path` is a link to it, or to a directory above it."""
     if not entry.is_symlink():
@@ -84,10 +94,7 @@ def partition_in(
         try:
             files.add(entry, whole)
         except OSError as error:
-            if _kind_of(entry.name) is not None or not entry.is_symlink():
-                errors.append(unreadable(entry.path, error))
-            else:
-                strays.append(Stray(entry.path, 0, "loop" if error.errno == errno.ELOOP else "unknown"))
+            _lost(entry, error, _kind_of(entry.name) is not None, errors, strays)
     state = naming.state_of(found.path)
     metadata_log = topic_partition is not None and topic_partition.topic == naming.METADATA_TOPIC
     if whole := whole and (topic_partition is not None or files.are_a_brokers):
@@ -226,10 +233,7 @@ def log_directory_in(found: Listing, *, whole: bool) -> tuple[LogDirectory, list
             try:
                 size = entry.stat().st_size
             except OSError as error:
-                if kind is not None or not entry.is_symlink():
-                    errors.append(unreadable(entry.path, error))
-                else:
-                    strays.append(Stray(entry.path, 0, "loop" if error.errno == errno.ELOOP else "unknown"))
+                _lost(entry, error, kind is not None, errors, strays)
                 continue
             if kind is not None:
                 files[entry.name] = LogFile(entry.path, kind, None, True, size)

@@ -255,7 +255,14 @@ class _Walk:
         )
         yield from errors
         inside = [_Below(entry.path) for entry in found.directories if not leads_back(entry, found.path)]
-        _push(left, inside, partition if partition.whole or owner is not None or log_files(partition) else None)
+        _push(left, inside, partition if owner is not None or _is_one(partition) else None)
+
+
+def _is_one(partition: Partition) -> bool:
+    """Whether something in the directory is of a log, or the rest of one where it is wanted whole."""
+    rest = (*partition.snapshots, partition.epochs, partition.metadata, partition.quorum_state)
+    odd = {stray.what for stray in partition.strays} - {"unknown", "directory", "loop"}
+    return bool(log_files(partition) or (partition.whole and (odd or any(rest))))
 
 
 def _topic_partition(found: Listing) -> naming.TopicPartition | None:

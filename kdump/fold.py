@@ -277,7 +277,15 @@ def _unwrap(
 
 # ---- the state of neighbours
 
-_FIRST = ("first_position", "first_offset", "first_epoch", "first_spans", "first_timestamp", "index_begin", "time_begin")
+_FIRST = (
+    "first_position",
+    "first_offset",
+    "first_epoch",
+    "first_spans",
+    "first_timestamp",
+    "index_begin",
+    "time_begin",
+)
 _LAST = ("last_position", "last_offset", "known_last", "has_last", "last_timestamp", "index_cursor", "time_cursor")
 _SUM = (
     "batches",

@@ -234,7 +234,7 @@ class _Wrong:
 
 
 class _Astray:
-    """Entries at which the tool ends with an exception: they are counted, and the first one is named."""
+    """Entries that cannot be compared, at which the tool ends with an exception: they are counted, and the first one is named."""
 
     def __init__(self, path: str, severity: Severity, what: str) -> None:
         self._path = path
@@ -250,7 +250,7 @@ class _Astray:
     def damage(self) -> Iterator[Damage]:
         if self._count:
             reason = f"entries that {self._what}: {self._count}, the first one has {self._first}"
-            yield Damage(self._path, self._severity, f"{reason} (Kafka's tool ends there)")
+            yield Damage(self._path, self._severity, reason)
 
 
 class _Frame(NamedTuple):

@@ -33,7 +33,7 @@ class Walk:
 
     `read(position, size)` gives bytes of the file. Before each batch of kdump's (damaged ones too) call `until` with its
     position: it gives the frames that only Kafka's readers see there. Show the batch when `takes` says so. At the end
-    call `until` with the size of the file.
+    call `until` with the size of the file. `raised_at` is where the readers would end with an exception.
     """
 
     def __init__(self, read: Read, size: int, max_bytes: int | None = None) -> None:
@@ -41,7 +41,7 @@ class Walk:
         self._end = size if max_bytes is None else min(size, max_bytes)
         self.position = 0
         self.ended = False
-        self.raised = False
+        self.raised_at: int | None = None
 
     def until(self, position: int) -> Iterator[Batch]:
         """The frames of Kafka's readers before `position`, as batches; where they would raise, the walk goes on there."""
@@ -49,7 +49,8 @@ class Walk:
             try:
                 size = frame_size(self._read(self.position, UP_TO_MAGIC), self.position, self._end)
             except ValueError:
-                self.raised = True
+                if self.raised_at is None:
+                    self.raised_at = self.position
                 self.position = position
                 return
             if size is None:

@@ -190,7 +190,10 @@ class Proof:
         if seen["gaps"]:
             # Damage may have taken the only sign of a cleaner with it.
             compacted = self._cleaned(seen) or (self._options.compacted is None and bool(seen["broken"]))
-            gaps = (seen[name] for name in ("gap_position", "gap_previous", "gap_first", "gaps", "gap_offsets", "gap_largest"))
+            gaps = (
+                seen[name]
+                for name in ("gap_position", "gap_previous", "gap_first", "gaps", "gap_offsets", "gap_largest")
+            )
             self._report.add([offsets.gaps(log.path, *gaps, compacted)])
         if seen["inner_magic"]:
             self._report.add([records.inner_magic(log.path, seen["inner_magic_position"], seen["inner_magic"])])

@@ -486,7 +486,10 @@ class BadEntry(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """The first place where an offset index is not what a rebuild would write; -1 where one of them has no entry."""
+    """The first place where an offset index is not what a rebuild would write: the next entry there, and the one expected; -1 for none.
+
+    Offsets are absolute.
+    """
 
     entry: int
     offset: int
@@ -608,18 +611,17 @@ def rebuilt_times(data: bytes, base_offset: int, interval: int = 4096) -> list[t
 
 def difference(data: bytes, base_offset: int, slots: bytes, interval: int = 4096) -> Difference | None:
     """Where an offset index first is not what a broker that goes on from its last entry would write."""
-    entries = offset_entries(slots)
-    numbers = {position: number for number, (_, position) in enumerate(entries)}
+    entries = [(base_offset + offset, position) for offset, position in offset_entries(slots)]
     last = 0
     for item in oracle.walk(data, base_offset=base_offset):
         if not isinstance(item, Batch):
             continue
-        number = numbers.get(item.position)
-        due = (item.last_offset - base_offset, item.position) if item.position - last > interval else None
-        actual = None if number is None else entries[number]
+        number = sum(position < item.position for _, position in entries)
+        following = entries[number] if number < len(entries) else None
+        actual = following if following is not None and following[1] == item.position else None
+        due = (item.last_offset, item.position) if item.position - last > interval else None
         if due != actual:
-            following = sum(position < item.position for _, position in entries)
-            return Difference(following, *(actual or (MISSING, MISSING)), *(due or (MISSING, MISSING)))
+            return Difference(number, *(following or (MISSING, MISSING)), *(due or (MISSING, MISSING)))
         if due is not None:
             last = item.position
     return None

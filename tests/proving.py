@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from kdump.catalogue import logs
 from kdump.errors import SourceError
 from kdump.findings import Finding, Severity
 from kdump.fold import Options, Range, fold, scan, scan_source
@@ -14,10 +15,14 @@ from kdump.partition import LogFile, Partition, Segment
 from kdump.proof import Context, Proof, Report
 
 
+OF_A_LOG = frozenset(entry.code for entry in logs.ENTRIES)
+
+
 class Proved(NamedTuple):
-    """What verify says of one log file."""
+    """What verify says of one log file; `across` are the findings of rules that look further than a batch and its neighbour."""
 
     findings: list[Finding]
+    across: list[Finding]
     counts: Counter[tuple[str, Severity]]
     batches: int
     records: int | None
@@ -30,7 +35,14 @@ def of(report: Report) -> Proved:
     """The report on a partition of one file."""
     (file,) = report.files
     return Proved(
-        report.findings, report.counts, file.batches, file.records, file.bytes, file.valid_bytes, file.error
+        [finding for finding in report.findings if finding.code in OF_A_LOG],
+        [finding for finding in report.findings if finding.code not in OF_A_LOG],
+        Counter({key: count for key, count in report.counts.items() if key[0] in OF_A_LOG}),
+        file.batches,
+        file.records,
+        file.bytes,
+        file.valid_bytes,
+        file.error,
     )
 
 
@@ -40,7 +52,9 @@ def partition_of(file: LogFile) -> Partition:
     return Partition(file.path, None, False, segments, (file,) if file.kind is Kind.CHECKPOINT else ())
 
 
-def prove_file(file: LogFile, options: Options | None = None, *, source: Any = None, cuts: Iterable[int] = ()) -> Proved:
+def prove_file(
+    file: LogFile, options: Options | None = None, *, source: Any = None, cuts: Iterable[int] = ()
+) -> Proved:
     """Scan the file, or an open source in its place, whole or cut at `cuts`, and conclude."""
     options = options or Options()
     segment = Segment(file)

@@ -173,16 +173,19 @@ def time_index(log_path: str, it: Index | None, scanned: Scanned, others: bool) 
     # 0.10.1 began an empty one for a segment that 0.10.0 had written, which knows only what came after.
     late = messages > 0 and (not it.entries or any(row[:2] == ("timeindex/misses", 0) for row in bad))
     # The cleaner of 0.11 to 1.1 left out the batches that it emptied, though they keep their timestamps.
-    low = late or scanned.compacted
+    lacking = late or scanned.compacted
+    # A wrapper does not say where its offsets begin, so that an entry of an unreadable one before it seems to be its own.
+    low = lacking or (messages > 0 and scanned.broken)
     # A timestamp can be that of an unreadable batch, or of a message that 0.10.1 or 0.10.2 wrote down to magic 0.
     high = scanned.broken or scanned.magics[0] > 0
     for problem, number, *_, largest in bad:
-        misses = problem == "timeindex/misses"
         if problem == "timeindex/offset":
             yield it.say("offset", number)
+        elif problem == "timeindex/misses":
+            if not lacking:
+                yield it.say("timestamp", number, severity=Severity.ERROR, found=largest, misses=True)
         elif not (low if it.entry(number)[0] < largest else high):
-            severity = Severity.ERROR if misses else Severity.WARNING
-            yield it.say("timestamp", number, severity=severity, found=largest, misses=misses)
+            yield it.say("timestamp", number, severity=Severity.WARNING, found=largest, misses=False)
     if scanned.end_offset is not None:
         stale = _at_or_above(it, scanned.end_offset)
         if stale < it.ordered:

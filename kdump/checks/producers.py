@@ -7,6 +7,7 @@ from kdump.findings import Finding, Severity, found
 Row = tuple[str, int, int, int, int, int, int, int, int, int, bool, bool]
 Tally = tuple[int, int, int, int, int, int, int, int]
 
+
 def explain(path: str, rows: Iterable[Row]) -> Iterator[Finding]:
     """A finding for each row of `Producers.take`."""
     for (

@@ -21,10 +21,10 @@ Aborted = tuple[int, int, int, int, bool, bool]
 class _Replayed(NamedTuple):
     """What the log says of the segment: see `index`."""
 
-    aborted: Sequence[Aborted]
     base_offset: int
     end_offset: int | None
     log_start: int
+    compacted: bool
     broken: bool
 
 
@@ -48,7 +48,7 @@ def index(
     if not compacted and data == _build(aborted):
         return
     path = log_path if file is None else file.path
-    replayed = _Replayed(aborted, base_offset, end_offset, log_start, broken)
+    replayed = _Replayed(base_offset, end_offset, log_start, compacted, broken)
     remainder = len(data) % _SIZE
     stop = len(data) - remainder
     entries = list(aborted_transactions(data[:stop]))
@@ -73,7 +73,7 @@ def index(
             continue
         if previous is not None and entry.last_offset <= previous:
             yield _found("order", path, number, entry, previous=previous)
-        elif not compacted:
+        else:
             yield from _compared(path, number, entry, expected.get(entry.last_offset), replayed)
         previous = entry.last_offset
     if remainder:
@@ -96,8 +96,9 @@ def _compared(
 ) -> Iterator[Finding]:
     """An entry against the transaction whose marker lies where it says."""
     if aborted is None:
-        # The transaction may have begun before the replay, or in bytes that are missing.
-        if not replayed.broken and entry.first_offset >= replayed.log_start:
+        # The transaction may have begun before the replay, in bytes that are missing, or with records that were cleaned away.
+        unknown = replayed.broken or replayed.compacted or entry.first_offset < replayed.log_start
+        if not unknown:
             whose: dict[str, Any] = {
                 "producer_id": entry.producer_id,
                 "first": entry.first_offset,
@@ -106,9 +107,10 @@ def _compared(
             yield _found("surplus", path, number, entry, **whose)
         return
     producer_id, first, last, stable, certain_first, certain_stable = aborted
-    if entry.producer_id != producer_id or _wrong(entry.first_offset, first, certain_first, replayed.broken):
+    broken, exact = replayed.broken, not replayed.compacted
+    if entry.producer_id != producer_id or (exact and _wrong(entry.first_offset, first, certain_first, broken)):
         severity = Severity.ERROR
-    elif stable >= replayed.log_start and _wrong(entry.last_stable_offset, stable, certain_stable, replayed.broken):
+    elif exact and stable >= replayed.log_start and _wrong(entry.last_stable_offset, stable, certain_stable, broken):
         severity = Severity.WARNING
     else:
         return

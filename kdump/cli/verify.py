@@ -105,7 +105,9 @@ def _names(pattern: str, code: str) -> bool:
 @options.progress
 @options.color
 @options.quiet
-@click.option("--summary", "by_partition", is_flag=True, help="A line for every partition instead of one for every finding.")
+@click.option(
+    "--summary", "by_partition", is_flag=True, help="A line for every partition instead of one for every finding."
+)
 @click.option("-v", "--verbose", is_flag=True, help="A line for every file, also for a clean one.")
 def command(**chosen: Any) -> int:
     """Prove partitions: lengths, checksums, offsets, epochs, producers, transactions, indexes, snapshots, checkpoints; with --deep every record.
@@ -201,9 +203,7 @@ class Totals:
         for file in report.files:
             if file.error is not None and not file.batches and not file.counts:
                 continue
-            self._sums.update(
-                files=1, segments=1, batches=file.batches, bytes=file.bytes, valid_bytes=file.valid_bytes
-            )
+            self._sums.update(files=1, segments=1, batches=file.batches, bytes=file.bytes, valid_bytes=file.valid_bytes)
             self._records = None if self._records is None or file.records is None else self._records + file.records
         self._some = self._some or bool(report.path)
         self._counts.update({key: count for key, count in report.counts.items() if self._wanted(key[0])})

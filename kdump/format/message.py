@@ -46,7 +46,7 @@ class Reader:
 
     def _take(self, size: int, what: str) -> int:
         if not 0 <= size <= self.remaining:
-            raise ValueError(f"{what} needs {size} bytes at byte {self._at}, {self.remaining} are left")
+            raise ValueError(f"{what} needs {size} bytes at byte {self._at}, {self.remaining} bytes are left")
         at = self._at
         self._at += size
         return at

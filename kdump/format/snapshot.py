@@ -33,9 +33,9 @@ a map of Scala, in another order. No reader cares.)
 """
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 VERSION: Final = 1
 HEADER_SIZE: Final = 10
@@ -48,8 +48,6 @@ _VERSION_AND_CRC = struct.Struct(">hI")
 _ENTRY = struct.Struct(">qhiqiqiq")
 
 _SEQUENCES = 1 << 31
-
-Key = TypeVar("Key")
 
 
 def _crc32c(data: bytes | memoryview) -> int:
@@ -200,19 +198,14 @@ def build(entries: Iterable[ProducerEntry]) -> bytes:
 
 def hash_order(producers: Iterable[int]) -> list[int]:
     """Different producer ids, given in the order of insertion, in the order of a `java.util.HashMap`."""
-    return map_order(producers, lambda producer: producer ^ producer >> 32)
-
-
-def map_order(keys: Iterable[Key], hash_code: Callable[[Key], int]) -> list[Key]:
-    """Different keys, given in the order of insertion, in the order of a `java.util.HashMap`; `hash_code` is Java's, of which 32 bits count."""
-    hashed = [(_spread(hash_code(key)), key) for key in keys]
+    hashed = [(_hash(producer), producer) for producer in producers]
     mask = _table_size([spread for spread, _ in hashed]) - 1
     # Doubling the table keeps the order inside a bucket, so one stable sort does for all of its growth.
-    return [key for _, key in sorted(hashed, key=lambda item: item[0] & mask)]
+    return [producer for _, producer in sorted(hashed, key=lambda item: item[0] & mask)]
 
 
-def _spread(hash_code: int) -> int:
-    folded = hash_code & 0xFFFF_FFFF
+def _hash(producer: int) -> int:
+    folded = (producer ^ producer >> 32) & 0xFFFF_FFFF
     return folded ^ folded >> 16
 
 

@@ -47,9 +47,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 from kdump.errors import NotShown
 from kdump.format import control
-from kdump.format.batch import HEADER_SIZE, LOG_OVERHEAD, MINIMUM_SIZE, Batch
+from kdump.format.batch import CODECS, HEADER_SIZE, LOG_OVERHEAD, MINIMUM_SIZE, Batch
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY
-from kdump.format.snapshot import map_order
 from kdump.index_report import What
 from kdump.kafka_reader import Walk, wrapped
 from kdump.kernel.lines import Lines
@@ -284,12 +283,24 @@ def _absolute(path: Path) -> str:
     return _java_path(os.path.join(os.getcwd(), os.fspath(path)))
 
 
+def _map_order(paths: Iterable[str]) -> list[str]:
+    """Paths, given in the order of insertion, in the order of a `java.util.HashMap` that was filled with computeIfAbsent.
+
+    That one puts the newest first in its bucket, and doubles the table when it finds more than 3/4 of it in use.
+    """
+    newest_first = list(paths)[::-1]
+    size = 16
+    while len(newest_first) - 1 > size * 3 // 4:
+        size *= 2
+    return sorted(newest_first, key=lambda path: _java_hash(path) & size - 1)
+
+
 def _java_hash(text: str) -> int:
-    """String.hashCode."""
+    """String.hashCode, spread as the map spreads it."""
     code = 0
     for (unit,) in struct.iter_unpack(">H", text.encode("utf-16-be", "surrogatepass")):
         code = (code * 31 + unit) & 0xFFFF_FFFF
-    return code
+    return code ^ code >> 16
 
 
 def _report_lines(what: What, pairs: Iterable[tuple[int, int]]) -> Iterator[str]:
@@ -318,12 +329,14 @@ class Renderer(base.Renderer):
         self._last_offset = -1
         self._reports: dict[What, dict[str, list[tuple[int, int]]]] = {what: {} for what in _REPORTS}
         self._jumps: dict[str, dict[int, int]] = {}
-        self._path = ""
+        self._name = self._path = ""
+        self._stopped: dict[str, str] = {}
 
     def show(self, events: Iterable[Event], *, everything: bool = True) -> Iterator[Failed | Damage | Line]:
         """What is for standard error comes in the words of the tool, where it has some; its reports come last."""
         from kdump.companions import Damage
         from kdump.dump import Failed
+        from kdump.findings import Severity
 
         for told in super().show(events, everything=everything):
             match told:
@@ -334,14 +347,16 @@ class Renderer(base.Renderer):
                     yield Line(refusal)
                 case _:
                     yield told
+        for path, why in self._stopped.items():
+            yield Damage(path, Severity.ERROR, f"Kafka's tool ends with an exception {why}")
         yield from map(Line, self._told())
 
     def _told(self) -> Iterator[str]:
         for what, files in self._reports.items():
-            for path in map_order(files, _java_hash):
+            for path in _map_order(files):
                 yield _REPORTS[what][0] + path
                 yield from _report_lines(what, files[path])
-        for path in map_order(self._jumps, _java_hash):
+        for path in _map_order(self._jumps):
             yield f"Non-consecutive offsets in {path}"
             for previous, offset in sorted(self._jumps[path].items()):
                 yield f"  {previous} is followed by {offset}"
@@ -350,6 +365,7 @@ class Renderer(base.Renderer):
         self._valid_end = self._entries = 0
         self._padding = self._refused = False
         self._base = _base_offset(path)
+        self._name = os.fspath(path)
         self._path = _absolute(path)
         self._last_offset = -1
         self._read = read
@@ -379,6 +395,11 @@ class Renderer(base.Renderer):
                 self.out.write(entry_line("time_index_entry", {"timestamp": 0, "offset": self._base}))
         self._read = self._walk = None
 
+    def _stop(self, why: str) -> None:
+        """The tool would end here with an exception, and show nothing of what follows."""
+        if self._walk is not None:
+            self._stopped.setdefault(self._name, why)
+
     def batch(self, path: Path, batch: Batch, damage: str | None = None) -> None:
         self._catch_up(batch.position)
         self._taken = self._walk is None or self._walk.takes(batch)
@@ -398,15 +419,21 @@ class Renderer(base.Renderer):
             if self._deep and batch.size <= MAX_BATCH_BYTES:
                 body = self._read(batch.position, batch.size)
                 self._records(batch, open_batch(batch, body, MAX_BATCH_BYTES))
+        if self._walk.raised_at is not None:
+            self._stop(f"at byte {self._walk.raised_at}, where a batch would have less than {MINIMUM_SIZE[0]} bytes")
 
     def _batch(self, batch: Batch) -> None:
         self._valid_end = batch.position + batch.size
+        if batch.codec >= len(CODECS):
+            self._stop(f"at byte {batch.position}, at a batch of codec {batch.codec}, which there is not")
         self.out.write(batch_line(batch))
 
     def _records(self, batch: Batch, records: Opened) -> None:
-        payload, rows, headers, _ = records
+        payload, rows, headers, problem = records
         if self._walk is not None:
             self._follow(rows[_OFFSET::_WIDTH].tolist())
+        if problem not in (None, "batch/limit") and not batch.is_legacy:
+            self._stop(f"in the records of the batch at byte {batch.position}, which cannot be read ({problem})")
         control = self._control if batch.control else None
         label = batch.timestamp_type.encode()
         metadata = not self.options.skip_record_metadata

@@ -104,7 +104,9 @@ def write_log_directory(
     lines = [f"topic {number} {end}\n" for number, end in enumerate(ends)]
     for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
         (directory / name).write_text(f"0\n{len(lines)}\n{''.join(lines)}", encoding="ascii")
-    (directory / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=YmVuY2htYXJrLXRvcGljIQ\n", encoding="ascii")
+    (directory / "meta.properties").write_text(
+        "version=1\nnode.id=1\ncluster.id=YmVuY2htYXJrLXRvcGljIQ\n", encoding="ascii"
+    )
     (directory / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":7}', encoding="ascii")
     _write_manifest(home, written)
     return written

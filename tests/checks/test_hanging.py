@@ -291,3 +291,12 @@ def test_open_transaction_of_a_killed_broker() -> None:
             assert verdict(transaction, found) is None
             elsewhere = transaction._replace(topic_partition=TopicPartition(topic, 999))
             assert verdict(elsewhere, found) == "elsewhere"
+
+
+def test_hanging_transactions_of_a_broker_that_takes_late_data() -> None:
+    found = real("restarted")
+    transfers = [TRANSACTION._replace(topic_partition=TopicPartition("transfers", number)) for number in range(2)]
+    assert verdict(transfers[1]._replace(producer_id=2004, epoch=1), found) == "ended"
+    assert verdict(transfers[0]._replace(producer_id=1_000_000, epoch=0), found) == "unknown"
+    for transaction in transfers:
+        assert verdict(transaction._replace(producer_id=3, epoch=4), found) is None

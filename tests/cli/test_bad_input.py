@@ -24,13 +24,14 @@ import zstandard
 
 import build
 import oracle
+from kdump.fold import Options
 from kdump.format.naming import Kind
 from kdump.partition import LogFile
 from kdump.segment import BatchChunk, Walk
 from kdump.source import BytesSource
-from kdump.verify import FileReport, Options, conclude, scan_source
+from proving import Proved, prove_file
 
-Prove = Callable[..., FileReport]
+Prove = Callable[..., Proved]
 
 MIB = 1 << 20
 LIMIT_SECONDS = 20
@@ -647,7 +648,7 @@ def test_a_real_file_that_is_cut(tmp_path: Path) -> None:
     file = LogFile(str(path), Kind.LOG, 0, True, len(LONG))
     with file.open() as source:
         os.truncate(path, 1_000_000)
-        report = conclude(file, Options(deep=True), scan_source(source, file, Options(deep=True)))
+        report = prove_file(file, Options(deep=True), source=source)
     codes = {finding.code for finding in report.findings}
     assert "file/shrunk" in codes
     assert codes <= {"file/shrunk", "tail/torn"}
@@ -690,7 +691,7 @@ def test_a_file_that_grows(tmp_path: Path) -> None:
     with file.open() as source:
         with path.open("ab") as more:
             more.write(one(8))
-        report = conclude(file, Options(), scan_source(source, file, Options()))
+        report = prove_file(file, Options(), source=source)
     (finding,) = report.findings
     assert (finding.code, finding.severity.word, finding.position, finding.length) == (
         "file/grown",
@@ -706,5 +707,5 @@ def test_a_file_that_goes_away(kdump: Any, tmp_path: Path) -> None:
     file = LogFile(str(path), Kind.LOG, 0, True, len(SMALL))
     with file.open() as source:
         path.unlink()
-        report = conclude(file, Options(), scan_source(source, file, Options()))
+        report = prove_file(file, Options(), source=source)
     assert report.findings == []

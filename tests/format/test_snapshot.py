@@ -21,7 +21,7 @@ SNAPSHOTS = [
     pytest.param(path, id=path.relative_to(FIXTURES).as_posix()) for path in sorted(FIXTURES.rglob("*.snapshot"))
 ]
 # These releases kept producers in a map of Scala, whose order is another one.
-OTHER_ORDER = ("v2-transactions-0.11.0.3", "v2-transactions-1.1.1")
+OTHER_ORDER = ("v2-transactions-0.11.0.3", "v2-transactions-1.1.1", "follower-1.1.1", "leader-1.1.1")
 
 EMPTY = bytes.fromhex("000148674bc700000000")
 ONE = bytes.fromhex(

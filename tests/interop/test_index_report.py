@@ -30,17 +30,17 @@ CASES = int(os.environ.get("KDUMP_INDEX_CASES", "1200"))
 SEED = os.environ.get("KDUMP_INDEX_SEED", "0")
 MODES = ((), ("--verify-index-only",), ("--index-sanity-check",), ("--deep-iteration",))
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+UNKNOWN = ("leader-epoch-checkpoint", "partition.metadata", "quorum-state")
 ENTRY_SIZES = {".index": 8, ".timeindex": 12, ".txnindex": 34, ".snapshot": 46}
-FAILS = {
-    "exception": "the tool ended with an exception",
-    "Mismatches in :": "",
-    "Found timestamp mismatch in :": "",
-    "Found out of order timestamp in :": "",
-    "The following indexed offsets are not found in :": "",
-    "Non-consecutive offsets in ": "",
-    "Snapshot ": "",
-    "Ignoring unknown file ": "",
-}
+SAID = (
+    "Mismatches in :",
+    "Found timestamp mismatch in :",
+    "Found out of order timestamp in :",
+    "The following indexed offsets are not found in :",
+    "Non-consecutive offsets in ",
+    "Snapshot ",
+    "Ignoring unknown file ",
+)
 
 
 class Job(NamedTuple):
@@ -112,8 +112,8 @@ def intact(directory: Path) -> Iterator[Job]:
             files = sorted(path for path in (directory / str(number)).iterdir() if path.suffix in SUFFIXES)
             yield from (Job((path,), mode) for path in files)
             yield Job(tuple(files), mode)
-            others = sorted(path for path in (directory / str(number)).iterdir() if path.suffix not in SUFFIXES)
-            yield Job((*files[::-1], *(path for path in others if path.suffix != ".checkpoint")), mode)
+            others = sorted(path for path in (directory / str(number)).iterdir() if path.name in UNKNOWN)
+            yield Job((*files[::-1], *others), mode)
 
 
 def damaged(directory: Path) -> Iterator[Job]:
@@ -139,7 +139,8 @@ def damaged(directory: Path) -> Iterator[Job]:
             there = [path for path in log.parent.iterdir() if path.suffix in (".index", ".timeindex")]
             files += sorted(there)
             if rng.random() < 0.3:
-                files += sorted(path for path in log.parent.iterdir() if path not in there)
+                more = sorted(path for path in log.parent.iterdir() if path not in there)
+                files += [path for path in more if path.suffix in SUFFIXES or path.name in UNKNOWN]
         rng.shuffle(files)
         if files:
             yield Job(tuple(files[: rng.choice((1, 1, 2, 20))]), rng.choice(MODES))
@@ -154,6 +155,20 @@ def printed(job: Job) -> tuple[int, bytes, bytes]:
         out.flush()
         err.flush()
     return status, out.buffer.getvalue(), err.buffer.getvalue()  # type: ignore[attr-defined]
+
+
+def is_wrong_in_itself(path: Path) -> bool:
+    """Whether the log of a file has messages of magic 0 or 1 of which the tool reads less, or more, than is there."""
+    log = path.with_suffix(".log")
+    return log.exists() and not comparable(printed(Job((log,), ()))[1], log.read_bytes())[1]
+
+
+def must_speak(job: Job, said: bytes) -> bool:
+    """Whether kdump has something to say where the tool ended with an exception: not where it could do what was asked for all the same."""
+    if b"dumpIndex" in said:
+        return "--index-sanity-check" not in job.options and all(path.stat().st_size >= 8 for path in job.files)
+    # a time index needs no more of the log than the batches that it leads to, and perhaps no offset index
+    return b"dumpBatchRecords" in said or (b"dumpLog" in said and b"CorruptRecordException: Found record size" in said)
 
 
 @pytest.mark.parametrize("made", [intact, damaged], ids=lambda made: made.__name__)
@@ -172,19 +187,18 @@ def test_both_outputs(made: object, kafka: ModuleType, tmp_path: Path) -> None:
     for number, (job, status, (ours, out, err)) in enumerate(zip(jobs, statuses, mine, strict=True)):
         assert ours in (0, 1, 3), job
         theirs, said = ((tmp_path / f"{number}.{suffix}").read_bytes() for suffix in ("out", "out.err"))
-        whole = all(comparable(theirs, path.read_bytes())[1] for path in job.files if path.suffix == ".log")
-        if not whole:
-            met["left out"] += 1
-            continue
         met["exception" if status else "whole"] += 1
-        met.update(word for word in FAILS if not status and word.encode() in said)
-        if (out if status == 0 else out[: len(theirs)]) != theirs:
-            wrong.append(f"{job}\n  kdump: {out[-300:]!r}\n  tool:  {theirs[-300:]!r}\n  {err!r}")
+        met.update(word for word in SAID if not status and word.encode() in said)
+        same = out == theirs and err == said if status == 0 else out.startswith(theirs)
+        if not same and any(map(is_wrong_in_itself, job.files)):
+            met["left out"] += 1
+        elif (out if status == 0 else out[: len(theirs)]) != theirs:
+            wrong.append(f"{job}\n  kdump: {out[-300:]!r}\n  tool:  {theirs[-300:]!r}")
         elif status == 0 and err != said:
             wrong.append(f"{job}\n  kdump: {err[:600]!r}\n  tool:  {said[:600]!r}")
-        elif status and not err:
+        elif status and not err and must_speak(job, said):
             wrong.append(f"{job} {status}\n  kdump says nothing; the tool: {said[:600]!r}")
     print(len(jobs), dict(met))
-    assert not wrong, "\n".join([f"{len(wrong)} of {len(jobs)} differ", *wrong[:10]])
-    expected = {"whole", *FAILS} - ({"Snapshot ", "Found out of order timestamp in :"} if made is intact else set())
-    assert expected <= set(met)
+    assert not wrong, "\n".join([f"{len(wrong)} of {len(jobs)} differ", *(text[:2000] for text in wrong[:10])])
+    assert {"whole", "exception", *SAID[:1], *SAID[3:5]} <= set(met)
+    assert made is intact or set(SAID) <= set(met)

@@ -248,7 +248,7 @@ def test_the_walk_is_that_of_the_bytes_alone(data: bytes, cut: int) -> None:
     whole, pieces = Walk(read, len(data)), Walk(read, len(data))
     frames = [(frame.position, frame.size) for frame in whole.until(len(data))]
     split = [(frame.position, frame.size) for frame in pieces.until(min(cut, len(data)))]
-    if not pieces.raised:
+    if pieces.raised_at is None:
         split += [(frame.position, frame.size) for frame in pieces.until(len(data))]
         assert split == frames
     for position, size in frames:

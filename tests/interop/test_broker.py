@@ -1,0 +1,148 @@
+"""kdump's foresight and the log loader of a broker, on the same damaged topic-partition directories that brokers wrote.
+
+KDUMP_BROKER_SEEDS chooses how often each damage is done to each directory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+
+import damage_partition
+from damage import NotApplicable
+from kdump import broker
+
+LOADER = Path(__file__).with_name("Loader.java")
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+SEEDS = int(os.environ.get("KDUMP_BROKER_SEEDS", "3"))
+MEMORY = Path("/dev/shm")  # the loader syncs every file that it closes
+
+# Which of them says how far the reader of partition.metadata came.
+METADATA = ("KafkaStorageException", "NullPointerException", "IllegalArgumentException")
+PARTITIONS = (
+    "transactions/transactions-0",
+    "transactions/transactions-1",
+    "segments/segments-0",
+    "compacted/at-once-transactions-0",
+    "compacted/later-0",
+    "idempotent/wrap-0",
+    "crash/crash-0",
+    "crash/preallocated-0",
+    "v1-segments-0.10.2.2/segments-0",
+    "v0-segments-0.8.2.2/segments-0",
+    "v2-transactions-0.11.0.3/transactions-0",
+    "mixed-through-2.8.2/mixed-0",
+    "mixed-through-3.9.1/mixed-0",
+    "mixed-cleaned-0.10.0.1/down-0",
+    "v1-gzip-0.10.2.2/gzip-createtime-0",
+    "v2-segments-1.1.1/codecs-0",
+)
+
+
+class Case(NamedTuple):
+    """A damaged directory, and what the start is told of its log directory."""
+
+    name: str
+    directory: Path
+    recovery_point: int
+    log_start_offset: int
+
+
+@pytest.fixture(scope="module")
+def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where directories are copied to: in memory, where there is such a file system."""
+    if not os.access(MEMORY, os.W_OK):
+        yield tmp_path_factory.mktemp("partitions")
+        return
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="kdump-broker-") as made:
+        yield Path(made)
+
+
+def copied(room: Path, partition: str, number: int) -> Path:
+    directory = room / str(number) / Path(partition).name
+    shutil.copytree(FIXTURES / partition, directory)
+    return directory
+
+
+def damaged(room: Path, seeds: int) -> Iterator[Case]:
+    """Every damage on every directory; one in four with a recovery point and a log start offset of its own."""
+    number = 0
+    for partition in PARTITIONS:
+        for name in ["none", *damage_partition.DAMAGES]:
+            for seed in range(seeds):
+                rng = random.Random(f"{partition}:{name}:{seed}")
+                number += 1
+                directory = copied(room, partition, number)
+                bases = [damage_partition.base_offset(path) for path in damage_partition.logs(directory)]
+                points = [0, 0, 0, rng.choice(bases) + rng.choice((0, 1, 5))]
+                starts = [0, 0, 0, 0, 0, 0, 0, rng.choice((1, rng.choice(bases), 10**9))]
+                try:
+                    if name != "none":
+                        damage_partition.apply(name, directory, rng)
+                except NotApplicable:
+                    shutil.rmtree(directory.parent)
+                    continue
+                yield Case(f"{name} {partition} {seed}", directory, rng.choice(points), rng.choice(starts))
+
+
+def foreseen(case: Case) -> broker.Outcome:
+    start = broker.start_at(
+        str(case.directory), recovery_point=case.recovery_point, log_start_offset=case.log_start_offset
+    )
+    return broker.foresee(start)
+
+
+def disagreements(outcome: broker.Outcome, loaded: dict[str, Any]) -> Iterator[str]:
+    """Everything in which foresight and fact differ."""
+    if not loaded["loaded"]:
+        said = f"{loaded['exception']}: {loaded['message'][:150]}"
+        if not outcome.refusals:
+            yield f"refused: {said}"
+        elif outcome.refusals[0].word == "metadata":
+            if loaded["exception"] not in METADATA:
+                yield f"refused: {said}, foreseen {outcome.refusals}"
+        elif outcome.refusals[0].exception != loaded["exception"]:
+            yield f"refused: {said}, foreseen {outcome.refusals}"
+        return
+    if outcome.refusals:
+        yield f"loaded, foreseen {outcome.refusals}"
+        return
+    for what in ("log_start_offset", "log_end_offset"):
+        if getattr(outcome, what) != loaded[what]:
+            yield f"{what} {loaded[what]}, foreseen {getattr(outcome, what)}"
+    segments = [list(left) for left in outcome.segments]
+    if segments != loaded["segments"]:
+        yield f"segments {loaded['segments']}, foreseen {segments}"
+    if [list(entry) for entry in outcome.epochs] != loaded["epochs"]:
+        yield f"epochs {loaded['epochs']}, foreseen {outcome.epochs}"
+    if outcome.files ^ set(loaded["files"]):
+        yield f"files {sorted(set(loaded['files']) - outcome.files)}, foreseen {sorted(outcome.files - set(loaded['files']))}"
+
+
+def load(kafka: ModuleType, cases: list[Case]) -> list[dict[str, Any]]:
+    lines = "".join(f"{case.directory}\t{case.recovery_point}\t{case.log_start_offset}\n" for case in cases)
+    quiet = ("-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off")
+    done = kafka.run_source(kafka.NEWEST, LOADER, stdin=lines.encode(), flags=quiet)
+    return [json.loads(line) for line in done.stdout.decode().splitlines()]
+
+
+def test_foresight_is_what_happens(kafka: ModuleType, room: Path) -> None:
+    cases = list(damaged(room, SEEDS))
+    outcomes = [foreseen(case) for case in cases]
+    facts = load(kafka, cases)
+    assert len(facts) == len(cases)
+    wrong = [
+        f"{case.name}: {problem}"
+        for case, outcome, fact in zip(cases, outcomes, facts, strict=True)
+        for problem in disagreements(outcome, fact)
+    ]
+    assert not wrong, "\n".join([f"{len(wrong)} disagreements in {len(cases)} cases", *wrong[:60]])

@@ -1,0 +1,107 @@
+"""The log directory of a broker that writes, rolls, cleans and deletes is proved again and again: nothing is wrong in it.
+
+The broker is a released one, on the loopback, with segments of a few KiB. What `verify` says while it runs, after it was
+killed, and after it has recovered and stopped cleanly, is told by that history alone.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+TOPICS = HERE.parents[1] / "fixtures" / "make" / "Topics.java"
+RUN_S = 30
+LIMIT_S = 120
+
+SETTINGS: dict[str, str | int] = {
+    "log.cleaner.backoff.ms": 300,
+    "log.cleaner.dedupe.buffer.size": 8_000_000,
+    "log.retention.check.interval.ms": 300,
+    "log.segment.delete.delay.ms": 1000,
+    "log.flush.offset.checkpoint.interval.ms": 700,
+    "log.flush.start.offset.checkpoint.interval.ms": 700,
+    "replica.high.watermark.checkpoint.interval.ms": 700,
+    "metadata.log.max.record.bytes.between.snapshots": 4000,
+    "internal.metadata.log.segment.bytes": 8192,
+    "metadata.max.idle.interval.ms": 500,
+}
+SMALL = "internal.segment.bytes=8192,index.interval.bytes=512,file.delete.delay.ms=1000"
+CLEANED = f"{SMALL},cleanup.policy=compact,min.cleanable.dirty.ratio=0.01,delete.retention.ms=500"
+MADE = (
+    f"transfers:2:{SMALL}",
+    f"retained:1:{SMALL},retention.bytes=20000",
+    f"trimmed:1:{SMALL}",
+    f"compacted:1:{CLEANED}",
+)
+# of a broker that was killed: indexes keep the size they were made with, transactions have not ended, and what was about
+# to be deleted or put in place of what was cleaned is still there
+KILLED = {
+    ("info", "index/padding"),
+    ("info", "timeindex/padding"),
+    ("info", "txn/open"),
+    ("warning", "file/leftover"),
+}
+
+
+def verified(directory: Path, *options: str) -> tuple[int, list[dict[str, Any]]]:
+    """The exit status of `verify --deep` and what it found."""
+    done = subprocess.run(
+        [sys.executable, "-m", "kdump", "verify", "--deep", "--format", "json", "--no-progress", *options, directory],
+        capture_output=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.stderr == b""
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return done.returncode, [line for line in lines if line["type"] == "finding"]
+
+
+def told(found: Sequence[dict[str, Any]], directory: Path) -> str:
+    return "\n".join(json.dumps(finding).replace(f"{directory}/", "") for finding in found)
+
+
+def bases(directory: Path) -> set[int]:
+    return {int(path.stem) for path in directory.glob("*.log")}
+
+
+def test_a_broker_at_work(kafka: ModuleType, tmp_path: Path) -> None:
+    with kafka.kraft_broker(tmp_path / "broker", settings=SETTINGS) as broker:
+        kafka.run_source(kafka.NEWEST, TOPICS, broker.bootstrap, *MADE)
+        with kafka.background(kafka.NEWEST, HERE / "Live.java", broker.bootstrap) as writer:
+            assert kafka.first_line(writer) == b"round 0\n"
+            seen = {name: bases(broker.partition(name)) for name in ("retained-0", "trimmed-0", "compacted-0")}
+            began = time.monotonic()
+            runs = 0
+            while time.monotonic() - began < RUN_S:
+                for options in ((), ("--live",)):
+                    status, found = verified(broker.logs, *options)
+                    wrong = [finding for finding in found if finding["severity"] != "info"]
+                    assert (status, wrong) == (0, []), told(wrong, broker.logs)
+                    runs += 1
+                for name, known in seen.items():
+                    known |= bases(broker.partition(name))
+            assert writer.poll() is None
+            broker.crash()
+        # segments were rolled and went away, by retention, by deletion of records and by the cleaner, between the runs
+        assert runs > 4
+        for name, known in seen.items():
+            assert len(known) > len(bases(broker.partition(name))) > 0, name
+
+        status, found = verified(broker.logs)
+        surprising = [finding for finding in found if (finding["severity"], finding["code"]) not in KILLED]
+        assert (status, surprising) == (0, []), told(surprising, broker.logs)
+        assert {"index/padding", "timeindex/padding"} <= {finding["code"] for finding in found}
+
+        broker.start()
+        broker.stop()
+        status, found = verified(broker.logs)
+        wrong = [finding for finding in found if finding["severity"] != "info"]
+        assert (status, wrong) == (0, []), told(wrong, broker.logs)
+        assert "index/padding" not in {finding["code"] for finding in found}
