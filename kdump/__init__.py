@@ -1,7 +1,8 @@
 """kdump: read and prove the log segments that Apache Kafka left on disk.
 
-    for file in kdump.discover(["/data/kafka/topic-0"]): ...      which files are there
-    for report in kdump.verify_files(files, kdump.VerifyOptions(deep=True)): ...  findings and counts, a report a file
+    found = kdump.discover(["/data/kafka"])                                       log directories, partitions, what cannot be read
+    for report in kdump.verify_files(found, kdump.VerifyOptions(deep=True)): ...  findings and counts, a report a partition
+    files = kdump.files(["/data/kafka/topic-0"])                                  the log files alone
     for event in kdump.dump_files(files, kdump.DumpOptions(), print): ...         batches, records, gaps, tails in order
 
 Names load on first use, so that importing kdump costs nothing.
@@ -11,10 +12,11 @@ TYPE_CHECKING = False  # the one of typing, without its price
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from kdump.discovery import discover, files
     from kdump.dump import Options as DumpOptions
     from kdump.dump import dump as dump_files
     from kdump.findings import CATALOGUE, Finding, Severity
-    from kdump.partition import LogFile, discover
+    from kdump.partition import LogDirectory, LogFile, Partition
     from kdump.verify import FileReport
     from kdump.verify import Options as VerifyOptions
     from kdump.verify import verify as verify_files
@@ -25,8 +27,11 @@ _HOMES = {
     "CATALOGUE": ("kdump.findings", "CATALOGUE"),
     "Finding": ("kdump.findings", "Finding"),
     "Severity": ("kdump.findings", "Severity"),
+    "LogDirectory": ("kdump.partition", "LogDirectory"),
     "LogFile": ("kdump.partition", "LogFile"),
-    "discover": ("kdump.partition", "discover"),
+    "Partition": ("kdump.partition", "Partition"),
+    "discover": ("kdump.discovery", "discover"),
+    "files": ("kdump.discovery", "files"),
     "FileReport": ("kdump.verify", "FileReport"),
     "VerifyOptions": ("kdump.verify", "Options"),
     "verify_files": ("kdump.verify", "verify"),
@@ -36,12 +41,15 @@ __all__ = [
     "DumpOptions",
     "FileReport",
     "Finding",
+    "LogDirectory",
     "LogFile",
+    "Partition",
     "Severity",
     "VerifyOptions",
     "__version__",
     "discover",
     "dump_files",
+    "files",
     "verify_files",
 ]
 

@@ -103,10 +103,19 @@ def _index(
     read = _reader(source)
     extent = index.measure(read, source.size, entry_size)
     yield from _slots(path, read, extent.entries, entry_size, entries)
+    yield from _behind(extent, source.size, entry_size)
+
+
+def behind_entries(source: Source, entry_size: int) -> Iterator[Tail]:
+    """What lies behind the entries of an offset or time index: padding, a remainder."""
+    yield from _behind(index.measure(_reader(source), source.size, entry_size), source.size, entry_size)
+
+
+def _behind(extent: index.Extent, size: int, entry_size: int) -> Iterator[Tail]:
     if extent.padding:
         yield Tail(extent.entries, extent.padding, Tailed.ZEROS, 0)
     if extent.remainder:
-        yield Tail(source.size - extent.remainder, extent.remainder, Tailed.TORN, entry_size)
+        yield Tail(size - extent.remainder, extent.remainder, Tailed.TORN, entry_size)
 
 
 def _slots(

@@ -89,7 +89,7 @@ def partition_in(
     """
     files = _Files()
     strays: list[Stray] = []
-    errors = []
+    errors: list[SourceError] = []
     for entry in found.files:
         try:
             files.add(entry, whole)

@@ -3,7 +3,7 @@
 import glob
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import NamedTuple
 
 from kdump.directory import (
@@ -194,14 +194,6 @@ def _beside(file: LogFile) -> Iterator[LogFile | None]:
 # --- what lies below --------------------------------------------------------------------------------------------------
 
 
-class _Below(NamedTuple):
-    """A directory that is still to be listed; `owner` is the log directory whose topic-partition it is."""
-
-    path: str
-    named: bool = False
-    owner: LogDirectory | None = None
-
-
 class _Walk:
     """Walks directories, each once; `named` are those that are wanted whole."""
 
@@ -211,58 +203,87 @@ class _Walk:
 
     def below(self, path: str) -> Iterator[Found | None]:
         """What lies in a directory that was named and below it; None where another path led there before."""
-        left: list[_Below | Partition] = [_Below(path, named=True)]
+        left: list[str | Partition] = [path]
         while left:
             here = left.pop()
             if isinstance(here, Partition):
                 yield here
                 continue
-            inode = _inode_of(here.path)
-            if inode in self._entered:
-                yield None
+            found = yield from self._enter(here)
+            if found is None:
                 continue
-            if inode is not None:
-                self._entered.add(inode)
-            try:
-                found = listing(here.path)
-            except SourceError as error:
-                yield error
+            whole = here == path or _inode_of(here) in self._named
+            if found.is_log_directory:
+                odd = yield from self._log_directory(found, whole)
+                odd.sort(key=natural, reverse=True)
+                left += odd
                 continue
-            named = here.named or inode in self._named
-            if here.owner is None and found.is_log_directory:
-                yield from self._log_directory(found, named, left)
-            else:
-                yield from self._partition(found, named, here.owner, left)
+            partition, errors = partition_in(found, _topic_partition(found), whole=whole)
+            yield from errors
+            left += reversed(_in_order(_inside(found), partition if _is_one(partition) else None))
 
-    def _log_directory(self, found: Listing, named: bool, left: list[_Below | Partition]) -> Iterator[Found]:
-        directory, errors = log_directory_in(found, whole=named)
+    def _enter(self, path: str) -> Generator[Found | None, None, Listing | None]:
+        """The entries of a directory, or what comes in its place."""
+        inode = _inode_of(path)
+        if inode in self._entered:
+            yield None
+            return None
+        if inode is not None:
+            self._entered.add(inode)
+        try:
+            return listing(path)
+        except SourceError as error:
+            yield error
+            return None
+
+    def _log_directory(self, found: Listing, whole: bool) -> Generator[Found | None, None, list[str]]:
+        """A log directory and, without anything between them, its partitions; the directories in it that are none of a broker's."""
+        directory, errors = log_directory_in(found, whole=whole)
         # A broker reads no log file here but the snapshot that KRaft starts from.
-        loose, more = partition_in(found, None, whole=False)
+        loose, more = partition_in(found, None, whole=False, log_directory=directory)
         yield from {str(error): error for error in (*errors, *more)}.values()
         yield directory
-        inside = [
-            _Below(entry.path, owner=directory if topic_partition_in(entry) is not None else None)
-            for entry in found.directories
-            if entry.name != naming.REMOTE_INDEX_CACHE and not leads_back(entry, found.path)
-        ]
-        _push(left, inside, loose if log_files(loose) else None)
+        own = {entry.path: name for entry in found.directories if (name := topic_partition_in(entry)) is not None}
+        inside = _inside(found)
+        odd = [path for path in inside if path not in own]
+        for here in _in_order([path for path in inside if path in own], loose if log_files(loose) else None):
+            if isinstance(here, Partition):
+                yield here
+                continue
+            content = yield from self._enter(here)
+            if content is not None:
+                named = whole or _inode_of(here) in self._named
+                partition, errors = partition_in(content, own[here], whole=named, log_directory=directory)
+                yield from errors
+                yield partition
+                odd += _inside(content)
+        return odd
 
-    def _partition(
-        self, found: Listing, named: bool, owner: LogDirectory | None, left: list[_Below | Partition]
-    ) -> Iterator[Found]:
-        partition, errors = partition_in(
-            found, _topic_partition(found), whole=named or (owner is not None and owner.whole), log_directory=owner
-        )
-        yield from errors
-        inside = [_Below(entry.path) for entry in found.directories if not leads_back(entry, found.path)]
-        _push(left, inside, partition if owner is not None or _is_one(partition) else None)
+
+def _inside(found: Listing) -> list[str]:
+    """The directories in a directory that are to be walked."""
+    return [
+        entry.path
+        for entry in found.directories
+        if not leads_back(entry, found.path)
+        and not (found.is_log_directory and entry.name == naming.REMOTE_INDEX_CACHE)
+    ]
+
+
+def _in_order(inside: list[str], partition: Partition | None) -> list[str | Partition]:
+    """Directories in natural order, and a partition where its first log file is among them."""
+    order: list[tuple[str, str | Partition]] = [(os.path.basename(path), path) for path in inside]
+    if partition is not None:
+        first = log_files(partition)[0].path if inside and (partition.segments or partition.checkpoints) else ""
+        order.append((os.path.basename(first), partition))
+    return [item for _, item in sorted(order, key=lambda item: natural(item[0]))]
 
 
 def _is_one(partition: Partition) -> bool:
     """Whether something in the directory is of a log, or the rest of one where it is wanted whole."""
     rest = (*partition.snapshots, partition.epochs, partition.metadata, partition.quorum_state)
     odd = {stray.what for stray in partition.strays} - {"unknown", "directory", "loop"}
-    return bool(log_files(partition) or (partition.whole and (odd or any(rest))))
+    return bool(partition.segments or partition.checkpoints or (partition.whole and (odd or any(rest))))
 
 
 def _topic_partition(found: Listing) -> naming.TopicPartition | None:
@@ -270,13 +291,3 @@ def _topic_partition(found: Listing) -> naming.TopicPartition | None:
     return naming.topic_partition_of(path) or naming.topic_partition_of(
         path, kafka07=any(naming.kind_of(entry.name) is Kind.KAFKA07 for entry in found.files)
     )
-
-
-def _push(left: list[_Below | Partition], inside: list[_Below], partition: Partition | None) -> None:
-    """Put what comes next on the stack, in natural order; a partition is where its first log file is."""
-    order: list[tuple[str, _Below | Partition]] = [(os.path.basename(below.path), below) for below in inside]
-    if partition is not None:
-        first = next(iter(log_files(partition)), None)
-        order.append(("" if first is None else os.path.basename(first.path), partition))
-    order.sort(key=lambda item: natural(item[0]), reverse=True)
-    left += (item for _, item in order)

@@ -158,13 +158,16 @@ def _dump_companion(
     source: Source, file: LogFile, options: Options, on_damage: Callable[[Severity], None], budget: _Budget
 ) -> Iterator[Event]:
     everything = options.offsets == (None, None)
-    is_index = file.kind in index_report.ENTRIES
-    hidden = is_index and not options.entries
+    compared = index_report.ENTRIES.get(file.kind)
+    hidden = compared is not None and not options.entries
     yield Begin(file, naming.topic_partition_of_file(file.path), None)
-    for item in companions.contents(file.path, source, file.kind, file.base_offset):
+    items: Iterator[Entry | Tail | Damage]
+    if compared is not None and hidden:
+        items = companions.behind_entries(source, compared.size)
+    else:
+        items = companions.contents(file.path, source, file.kind, file.base_offset)
+    for item in items:
         if isinstance(item, Entry):
-            if hidden:
-                continue
             if item.offsets is not None and not _within(*item.offsets, options):
                 continue
             yield item
@@ -177,7 +180,7 @@ def _dump_companion(
         if everything or isinstance(item, Damage):
             yield item
     yield End(file, source.size, everything and not hidden)
-    if is_index and options.compare and everything:
+    if compared is not None and options.compare and everything:
         for told in index_report.compare(file, source, options.max_batch_bytes):
             on_damage(told.severity)
             yield told

@@ -279,10 +279,11 @@ class _Log:
 
     def __init__(self, source: Source, max_batch_bytes: int) -> None:
         self.size = source.size
+        self._source = source
         self._read = _reader(source)
         self._max_batch_bytes = max_batch_bytes
-        self._window = b""
-        self._origin = 0
+        self._window = memoryview(bytearray(min(_WINDOW_BYTES, source.size)))
+        self._origin = self._filled = 0
         self._largest: dict[int, int | None] = {}
         # Batches do not overlap. What only looks like batches can, and must not be read over and over.
         self._left = 8 * source.size + (1 << 20)
@@ -290,10 +291,10 @@ class _Log:
     def frame(self, position: int) -> _Frame | None:
         """What the readers see at a position in the file; None where they see the end. Raises ValueError where they end with an exception."""
         at = position - self._origin
-        if at < 0 or at + HEADER_SIZE > len(self._window):
-            self._window = self._read(position, _WINDOW_BYTES)
+        if at < 0 or at + HEADER_SIZE > self._filled:
+            self._filled = self._source.readinto(position, self._window[: self.size - position])
             self._origin, at = position, 0
-        header = self._window[at : at + HEADER_SIZE]
+        header = bytes(self._window[at : min(at + HEADER_SIZE, self._filled)])
         size = frame_size(header, position, self.size)
         if size is None:
             return None

@@ -95,5 +95,5 @@ class Directory:
             # Under a running broker the data and the transaction log are not of one moment.
             known = None if self._live or not self._transaction_log else hanging.states(self._transaction_log)
             report.add(hanging.judge(self._open, self._now_ms if self._live else report.max_timestamp, known))
-        report.findings = list(broker.judge_directory(report.findings))
+        report.findings = list(broker.judge(report.findings, None))
         return report.finish()

@@ -1,14 +1,10 @@
-"""From paths to files: a file as named, a directory and what is below it, a glob."""
+"""The values that a walk over directories gives: log files and their companions, segments, topic-partitions, log directories."""
 
-import glob
 import os
 import re
-import stat
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from kdump.errors import NotALog, SourceError
-from kdump.format import naming
 from kdump.format.naming import Kind, TopicPartition
 from kdump.source import FileSource
 
@@ -106,103 +102,6 @@ def log_files(partition: Partition) -> list[LogFile]:
     """The log files of a partition in natural order of their names."""
     files = [*(segment.log for segment in partition.segments), *partition.checkpoints]
     return sorted(files, key=lambda file: natural(os.path.basename(file.path)))
-
-
-def discover(
-    paths: Iterable[str],
-    kind: Kind | None = None,
-    seen: set[tuple[int, int]] | None = None,
-    *,
-    companions: bool = False,
-) -> Iterator[LogFile | SourceError]:
-    """The log files that the paths name, in natural order, each once; what cannot be read comes as an error in its place.
-
-    A file named directly is read whatever its name; `kind` says what it is when the name does not. Below directories only known suffixes count.
-    Symbolic links are followed, each directory is entered once. `seen` holds device and inode of what earlier calls gave. A companion that is
-    named directly comes only where `companions` are asked for; else it is an error.
-    """
-    seen = set() if seen is None else seen
-    highest = _Highest()
-    for path in paths:
-        for found in _expand(path):
-            try:
-                status = os.stat(found)
-            except (OSError, ValueError) as error:
-                yield SourceError(
-                    f"{found}: {error.strerror.lower() if isinstance(error, OSError) and error.strerror else error}"
-                )
-                continue
-            if os.path.isdir(found):
-                if not (yield from _below(found, seen, highest)):
-                    yield SourceError(f"{found}: no log files here")
-            elif kind is None and not companions and (companion := naming.companion_of(found)) is not None:
-                yield NotALog(f"{found}: {companion}, not a log file (--type log reads it as one)")
-            elif (status.st_dev, status.st_ino) not in seen:
-                seen.add((status.st_dev, status.st_ino))
-                known = kind or naming.companion_kind_of(found) or naming.kind_of(found) or Kind.LOG
-                yield _file(found, known, status.st_size, highest)
-
-
-def _expand(path: str) -> list[str]:
-    if glob.has_magic(path) and not os.path.lexists(path):
-        return sorted(glob.glob(path, recursive=True), key=natural) or [path]
-    return [path]
-
-
-def _below(
-    directory: str, seen: set[tuple[int, int]], highest: "_Highest"
-) -> Generator[LogFile | SourceError, None, bool]:
-    """What lies below, without what was `seen` before; whether there was anything to be read or to complain of."""
-    some = False
-    left = [directory]
-    while left:
-        path = left.pop()
-        kind = naming.kind_of(path)
-        try:
-            status = os.stat(path)
-            inode = (status.st_dev, status.st_ino)
-            if stat.S_ISDIR(status.st_mode):
-                if inode not in seen:
-                    seen.add(inode)
-                    left += [os.path.join(path, name) for name in sorted(os.listdir(path), key=natural, reverse=True)]
-                elif path == directory:
-                    return True
-                continue
-        except OSError as error:
-            # A link that leads nowhere is somebody else's, unless it is named as a log file.
-            if kind is not None or not os.path.islink(path):
-                some = True
-                yield SourceError(f"{path}: {(error.strerror or str(error)).lower()}")
-            continue
-        if kind is not None and naming.plain_name(os.path.basename(path)) == os.path.basename(path):
-            some = True
-            if inode not in seen:
-                seen.add(inode)
-                yield _file(path, kind, status.st_size, highest)
-    return some
-
-
-class _Highest(dict[tuple[str, Kind], int]):
-    """The highest base offset of a kind of file in a directory; each directory is listed once."""
-
-    def __missing__(self, place: tuple[str, Kind]) -> int:
-        directory, kind = place
-        try:
-            names = os.listdir(directory or ".")
-        except OSError:
-            names = []
-        suffix = naming.suffix_of(kind)
-        self[place] = max((naming.base_offset_of(name) or 0 for name in names if name.endswith(suffix)), default=0)
-        return self[place]
-
-
-def _file(path: str, kind: Kind, size: int, highest: _Highest) -> LogFile:
-    # The offsets of a snapshot count from 0, whatever its name says.
-    if kind is Kind.CHECKPOINT:
-        return LogFile(path, kind, 0, True, size)
-    base = naming.base_offset_of(path)
-    log = kind if kind in naming.LOG_KINDS else Kind.LOG
-    return LogFile(path, kind, base, base is None or base >= highest[os.path.dirname(path), log], size)
 
 
 _NUMBERS = re.compile(r"(\d+)")

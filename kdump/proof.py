@@ -101,6 +101,14 @@ class Report:
         return self
 
 
+class Interrupted(KeyboardInterrupt):
+    """The work was interrupted inside a partition; `report` has what was seen of it."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__()
+        self.report = report
+
+
 @dataclass(slots=True)
 class _Past:
     """What the segments so far leave to the next one. `end_offset` is None where damage hides it; `epoch` is -1 where none is known."""
@@ -232,7 +240,7 @@ class Proof:
         for change in seen["epochs"]:
             if not self._epochs or self._epochs[-1][0] != change[0]:
                 self._epochs.append(change)
-        if not log.size and not log.newest:
+        if not log.size and not log.newest and base is not None:
             self._empty.append(path)
         if broker.sound(finding.code for finding in summary.findings) and end_offset is not None:
             changes = tuple((epoch, offset) for epoch, offset, _ in seen["epochs"])
@@ -343,6 +351,10 @@ class Proof:
 
     # ---- the whole
 
+    def so_far(self) -> Report:
+        """The report when nothing more will come."""
+        return self._report.finish()
+
     def conclude(self) -> Report:
         """What shows only over the whole partition, and the report."""
         report, partition, past = self._report, self._partition, self._past
@@ -354,7 +366,7 @@ class Proof:
         if self._empty:
             report.add([segments.empty(self._empty[0], len(self._empty))])
         magics = [magic for magic, count in enumerate(self._magics) if count]
-        if len(magics) > 1:
+        if len(magics) > 1 and partition.path != partition.segments[0].log.path:
             report.add([segments.magics(partition.segments[0].log.path, magics)])
         if self._future and (behind := self._behind(self._future[0][0])):
             path, position, timestamp = self._future[0]
@@ -383,8 +395,9 @@ class Proof:
         return report
 
     def _behind(self, path: str) -> int:
+        """How many segments follow the one at this path."""
         paths = [one.log.path for one in self._partition.segments]
-        return len(paths) - 1 - paths.index(path)
+        return len(paths) - 1 - paths.index(path) if path in paths else 0
 
     def _at_end(self, end: int | None) -> None:
         """The snapshots that no segment begins at: one at the end of the log is the state there."""

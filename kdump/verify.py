@@ -9,19 +9,21 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kdump.discovery import discover
 from kdump.engine import Engine, Serial
 from kdump.errors import SourceError
 from kdump.findings import Finding, Severity
-from kdump.fold import RANGE_BYTES, Options, Range, Summary, fold, ranges, scan
+from kdump.fold import Options, Range, Summary, fold, ranges, scan
 from kdump.log_directory import Directory, alone
 from kdump.partition import LogDirectory, Partition
-from kdump.proof import Context, FileReport, Proof, Report, pieces
+from kdump.proof import Context, FileReport, Interrupted, Proof, Report, pieces
 
-__all__ = ["FileReport", "Options", "Report", "size_of", "verify"]
+__all__ = ["FileReport", "Interrupted", "Options", "Report", "size_of", "verify"]
 
+WHOLE_BYTES: Final = 8 << 20
+"""Up to so many bytes a partition is one piece of work, however many segments it has."""
 LOOKS = 4
 LOOK_SECONDS = 0.2
 
@@ -51,7 +53,7 @@ def verify(
 ) -> Iterator[Report]:
     """A report for each partition and, behind its partitions, for each log directory, in the order found. `on_bytes` is told how many bytes of logs more are done.
 
-    What could not be read comes as a report with nothing but errors.
+    What could not be read comes as a report with nothing but errors. A KeyboardInterrupt inside a partition is raised as Interrupted.
     """
     options = options or Options()
     if options.now_ms is None:
@@ -60,7 +62,7 @@ def verify(
     inside = on_bytes if engine.slots == 1 else None  # otherwise the work is done where nobody can be told
     plan: deque[_Step | Directory | SourceError] = deque()
     pending: list[tuple[Range, Summary]] = []
-    for result in engine.map(partial(_work, on_bytes=inside), _tasks(found, options, engine.slots, plan)):
+    for result in _results(engine.map(partial(_work, on_bytes=inside), _tasks(found, options, engine.slots, plan)), plan):
         yield from _aside(plan)
         step = plan.popleft()
         assert isinstance(step, _Step)
@@ -81,6 +83,19 @@ def verify(
                 step.directory.take(report)
             yield report
     yield from _aside(plan)
+
+
+def _results(
+    results: "Iterator[Report | Summary]", plan: "deque[_Step | Directory | SourceError]"
+) -> "Iterator[Report | Summary]":
+    """The results; an interrupt takes along what the partition in hand has shown."""
+    try:
+        yield from results
+    except KeyboardInterrupt:
+        for step in plan:
+            if isinstance(step, _Step) and step.proof is not None:
+                raise Interrupted(step.proof.so_far()) from None
+        raise
 
 
 def _aside(plan: "deque[_Step | Directory | SourceError]") -> Iterator[Report]:
@@ -113,7 +128,7 @@ def _tasks(
         how = options._replace(live=options.live or (place is not None and place.locked))
         # A task holds no more than its own piece: a log directory has the names of all.
         bare = item._replace(log_directory=None)
-        if how.live or slots == 1 or size_of(item) <= RANGE_BYTES:
+        if how.live or slots == 1 or size_of(item) <= WHOLE_BYTES:
             plan.append(_Step(_Whole(bare, context, how), None, True, directory))
             yield plan[-1].task
             continue
@@ -148,9 +163,12 @@ def prove(
 ) -> Report:
     """The report of one partition, in this process."""
     proof = Proof(partition, context, options)
-    for segment in pieces(partition):
-        drain = proof.begin(segment)
-        proof.segment(segment, scan(Range(segment, 0, None, options), drain=drain, on_bytes=on_bytes))
+    try:
+        for segment in pieces(partition):
+            drain = proof.begin(segment)
+            proof.segment(segment, scan(Range(segment, 0, None, options), drain=drain, on_bytes=on_bytes))
+    except KeyboardInterrupt:
+        raise Interrupted(proof.so_far()) from None
     return proof.conclude()
 
 

@@ -188,23 +188,57 @@ LINES: dict[str, dict[str, tuple[str, Mapping[str, str]]]] = {
     },
 }
 
+_BYTES = "None: keys and values are shown as they are, control records decoded. With Kafka's tool the option implies --print-data-log."
+_CLASS = "None: kdump runs no Java classes. --bytes says how bytes are written, and --format json hands them to whatever decodes them."
 KAFKA = {
-    "--files FILE,...": "kdump dump PATH ..., which may be directories and globs too",
-    "--print-data-log": "kdump dump; with --format kafka also by this name",
-    "--deep-iteration": "kdump dump, which shows records unless --batches is given; with --format kafka also by this name",
-    "--skip-record-metadata": "with --format kafka and --print-data-log by this name; else --format json and the fields key and value",
-    "--max-bytes SIZE": "--max-bytes SIZE",
-    "--max-message-size SIZE": "--max-batch-bytes SIZE",
-    "--key-decoder-class, --value-decoder-class": "no counterpart: --bytes says how bytes are written",
-    "--offsets-decoder, --transaction-log-decoder, --cluster-metadata-decoder, --share-group-state-decoder, --remote-log-metadata-decoder": "no counterpart: "
-    "keys and values come as bytes, control records decoded",
-    "--verify-index-only, --index-sanity-check": "no counterpart: kdump verify proves log files; kdump dump shows the entries of an index",
-    "--help, --version": "--help, --version",
+    "--files FILE,...": "PATH ..., which may be directories and globs too. A comma is a part of a name.",
+    "--print-data-log": "The same, with --format kafka. The other formats show keys and values unless --batches is given.",
+    "--deep-iteration": "The same, with --format kafka. The other formats show records unless --batches is given.",
+    "--verify-index-only": "The same, with --format kafka. kdump verify proves indexes too, and says what in them is damage.",
+    "--index-sanity-check": "The same, with --format kafka.",
+    "--max-message-size SIZE": "None, and none is needed: an entry of an index is compared with a batch of any size. --max-batch-bytes bounds the memory for one.",
+    "--max-bytes SIZE": "The same, in every format, also with k, m or g behind the number.",
+    "--key-decoder-class CLASS": _CLASS,
+    "--value-decoder-class CLASS": _CLASS,
+    "--offsets-decoder": _BYTES,
+    "--transaction-log-decoder": _BYTES,
+    "--cluster-metadata-decoder": _BYTES,
+    "--remote-log-metadata-decoder": _BYTES,
+    "--share-group-state-decoder": _BYTES,
+    "--skip-record-metadata": "The same, with --format kafka. Or --format json, and of its lines the fields key and value.",
+    "--help": "The same.",
+    "--version": "kdump --version, for the version of kdump.",
 }
-KAFKA_NOTE = (
-    "The output of kdump dump --format kafka is that of kafka-dump-log.sh of Kafka 4.3, line by line. "
-    "Where Kafka's tool stops at the first bytes that are no batch, kdump shows in the other formats what lies behind them. "
-    "It starts no JVM, and creates no index file beside a log that has none."
+KAFKA_SAME = (
+    "The output of kdump dump --format kafka is that of kafka-dump-log.sh of Kafka 4.3.1 on the same files, on standard output and on standard error, the "
+    "reports about indexes (Mismatches in ..., Found timestamp mismatch in ..., The following indexed offsets are not found in ...) and about offsets (Non-consecutive offsets "
+    "in ...) included. Every option of that tool, and what does the same here:"
+)
+KAFKA_DIFFERENT = (
+    (
+        "Exit status: Kafka's tool ends with 0 whatever it reports, and with 1 when it ends with an exception. kdump ends with 1 when there is damage at or above --fail-on. "
+        "A mismatch of an offset index is an error when the batch at the position is damaged or begins behind the offset, and timestamps out of order are one. "
+        "What brokers write themselves is info: the first offset of a batch in place of the last one (before Kafka 2.0), the timestamp of a batch that compaction has "
+        "emptied. Other reports about indexes are warnings, those about offsets are nothing of the kind. Damage of which Kafka's tool says nothing (bytes behind the last entry of an index) "
+        "makes the exit status 1 all the same; kdump verify says what it is."
+    ),
+    (
+        "Where Kafka's tool ends with an exception (a log or an index that is not there, an entry that leads out of the log, bytes that are no batch, records or a transaction index that cannot "
+        "be read, an index that fails the sanity check), kdump says so in a line that begins with kdump: and goes on with the next entry, batch or file."
+    ),
+    (
+        "The sanity check needs no log. A time index is compared with its log also when the offset index beside it is missing, and when the log is damaged elsewhere. Kafka's "
+        "tool creates an empty offset index there; kdump creates nothing, and opens what it reads for reading only. The time that it takes for a time index grows with its entries, not with their square."
+    ),
+    (
+        "Of files with other names (no dot, .deleted, .swap) Kafka's tool shows nothing. kdump shows those that it knows or that --type names. Of checkpoints, partition.metadata and "
+        "the like it says what Kafka's tool says, and the exit status is 3. It refuses a log of Kafka 0.7 in this format."
+    ),
+    (
+        "A file that is named twice is read once. The output is UTF-8, not in the charset of the locale. "
+        "With --offset nothing is compared. Of a damaged message of magic 0 or 1 Kafka's tool can show lengths that lead out of it; kdump ends its records there. "
+        "The records of a batch larger than --max-batch-bytes are left out."
+    ),
 )
 
 FILES = {
@@ -234,6 +268,10 @@ EXAMPLES = {
             "kdump dump --records --format json topic-0/ | jq -r 'select(.type == \"record\") | .value | strings'",
         ),
         ("As kafka-dump-log.sh prints it:", "kdump dump --format kafka --print-data-log 00000000000000000000.log"),
+        (
+            "The indexes of a partition against its log:",
+            "kdump dump --format kafka --verify-index-only topic-0/*.index topic-0/*.timeindex",
+        ),
     ],
     "verify": [
         ("Every record of a log directory, on four processes:", "kdump verify --deep --jobs 4 /data/kafka"),
@@ -417,12 +455,10 @@ def page_of_the_group() -> Iterator[str]:
     yield from exit_status()
     yield from examples("kdump")
     yield ".Sh COMPATIBILITY"
-    yield "The options of Kafka's"
-    yield ".Nm kafka-dump-log.sh"
-    yield "and what does the same for log files:"
-    yield from listed(KAFKA.items())
-    yield ".Pp"
-    yield from prose(KAFKA_NOTE)
+    yield ".Xr kdump-dump 1"
+    yield "has a table of the options of Kafka's own tool,"
+    yield ".Nm kafka-dump-log.sh ,"
+    yield "and of what does the same."
     yield ".Sh SEE ALSO"
     yield from (f".Xr kdump-{name} 1{' ,' if name != list(COMMANDS)[-1] else ''}" for name in COMMANDS)
 
@@ -455,6 +491,17 @@ def page_of(name: str) -> Iterator[str]:
         yield from prose(what)
         yield from listed(fields.items(), width="partition_leader_epoch" if kind == "batch" else "control_value")
     yield from examples(name)
+    if name == "dump":
+        yield ".Sh COMPATIBILITY"
+        yield from prose(KAFKA_SAME)
+        yield from listed(KAFKA.items())
+        yield ".Pp"
+        yield "What is different:"
+        yield ".Bl -bullet"
+        for difference in KAFKA_DIFFERENT:
+            yield ".It"
+            yield from prose(difference)
+        yield ".El"
     yield ".Sh SEE ALSO"
     others = sorted({*COMMANDS} - {name})
     yield ".Xr kdump 1 ,"

@@ -43,9 +43,12 @@ def marker_of(data: bytes, batch: Batch) -> Marker | None:
     if batch.codec or batch.count is None or batch.count < 0:
         return None
     body = data[batch.position + 61 : batch.position + batch.size]
+    reader = oracle._Reader(body)
     try:
-        raw = oracle._read_record(oracle._Reader(body), len(body))
+        raw = oracle._read_record(reader, len(body))
     except oracle.Malformed:
+        return None
+    if batch.count == 1 and reader.position < len(body):
         return None
     if raw.key is None or len(raw.key) < 4 or raw.value is None or len(raw.value) < 6:
         return None
@@ -72,6 +75,7 @@ class Producer:
     transaction: int = -1
     transaction_certain: bool = False
     known: bool = True
+    certain: bool = False  # no batch of it was ever missing
     sequence_known: bool = False
     marker_offset: int = -1  # of the last marker, when no data came after it
 
@@ -178,10 +182,12 @@ class Producers:
     aborted: list[Aborted] = field(default_factory=list)
 
     def load(self, snapshot: bytes) -> None:
-        """Begin anew with the entries of a snapshot."""
-        self.table, self.begun = {}, []
+        """Begin anew with the entries of a snapshot; of two of one producer the later counts."""
+        self.table = {}
         for entry in _SNAPSHOT.iter_unpack(snapshot):
-            producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp, coordinator_epoch, first = entry
+            producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp, coordinator_epoch, first = plain(
+                entry
+            )
             self.table[producer_id] = Producer(
                 epoch,
                 last_sequence,
@@ -189,13 +195,13 @@ class Producers:
                 offset_delta,
                 timestamp,
                 coordinator_epoch,
-                max(first, -1),
-                transaction_certain=first >= 0,
-                sequence_known=True,
+                first,
+                transaction_certain=first != -1,
+                certain=True,
+                sequence_known=last_offset < 0 or last_sequence >= 0,
             )
-            if first >= 0:
-                self.begun.append(producer_id)
-        self.begun.sort(key=lambda producer_id: self.table[producer_id].transaction)
+        begun = [producer_id for producer_id, producer in self.table.items() if producer.transaction != -1]
+        self.begun = sorted(begun, key=lambda producer_id: self.table[producer_id].transaction)
         self.complete = True
 
     def forget(self) -> None:
@@ -244,7 +250,7 @@ class Producers:
         """What stands there is no marker: whether its transaction has ended nobody knows."""
         if producer_id in self.table:
             self.table[producer_id].known = False
-            if self.table[producer_id].transaction >= 0:
+            if producer_id in self.begun:
                 self.close(producer_id)
 
     # Batches of records.
@@ -256,7 +262,7 @@ class Producers:
         before = self.table.get(batch.producer_id)
         if before is not None and known:
             self.judge(batch, before)
-        if before is not None and before.transaction >= 0:
+        if before is not None and batch.producer_id in self.begun:
             if not transactional:
                 if known:
                     self.trouble("txn/state", batch, before, batch.base_sequence)
@@ -264,6 +270,7 @@ class Producers:
             elif not known:
                 before.transaction_certain = False
         producer = self.table.setdefault(batch.producer_id, Producer(batch.producer_epoch))
+        producer.certain = sure and (before is None or producer.certain)
         producer.epoch = batch.producer_epoch
         producer.last_sequence = last_sequence(batch)
         producer.sequence_known = batch.base_sequence >= 0
@@ -272,7 +279,7 @@ class Producers:
         producer.timestamp = batch.max_timestamp
         producer.known = True
         producer.marker_offset = -1
-        if transactional and producer.transaction < 0:
+        if transactional and batch.producer_id not in self.begun:
             producer.transaction = batch.offset
             producer.transaction_certain = sure
             self.begun.append(batch.producer_id)
@@ -304,24 +311,23 @@ class Producers:
         if before is not None and known:
             if epoch < before.epoch:
                 self.trouble("producer/epoch", batch, before, -1, marker=True)
-            elif before.transaction >= 0 and epoch > before.epoch + 1:
+            elif producer_id in self.begun and epoch > before.epoch + 1:
                 self.trouble("txn/marker-epoch", batch, before, -1, marker=True)
             if 0 <= marker.coordinator_epoch < before.coordinator_epoch:
                 self.count("coordinator", batch, marker.coordinator_epoch, before.coordinator_epoch)
-        if before is not None and before.transaction >= 0:
+        if before is not None and batch.producer_id in self.begun:
             if not marker.commits:
                 self.aborted.append(self.entry(batch, before))
             self.close(producer_id)
         elif sure:
             self.count("empty", batch, -1, -1)
         producer = self.table.setdefault(producer_id, Producer(epoch))
-        if before is None or epoch != producer.epoch:
+        producer.certain = sure and (before is None or producer.certain)
+        if not known or epoch != producer.epoch:
             producer.epoch = epoch
             producer.last_sequence = producer.last_offset = -1
             producer.offset_delta = 0
             producer.sequence_known = sure
-        elif not known:
-            producer.sequence_known = False
         producer.timestamp = batch.max_timestamp
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.known = True
@@ -331,7 +337,7 @@ class Producers:
         """What a broker writes to the transaction index."""
         others = [other for other in self.begun if other != batch.producer_id]
         stable = self.table[others[0]].transaction if others else batch.offset + 1
-        certain = self.complete and all(self.table[each].transaction_certain for each in self.begun)
+        certain = self.complete and all(self.table[other].transaction_certain for other in self.begun)
         return Aborted(
             batch.producer_id,
             producer.transaction,
@@ -383,13 +389,13 @@ class Producers:
         """By their beginning."""
         found = [(producer_id, self.table[producer_id]) for producer_id in self.begun]
         return [
-            Open(producer_id, one.epoch, one.transaction, one.timestamp, one.transaction_certain)
+            Open(producer_id, one.epoch, one.transaction, one.timestamp, one.transaction_certain and one.known)
             for producer_id, one in found
         ]
 
     def compare(self, snapshot: bytes) -> list[Mismatch]:
-        """The entries of a snapshot taken here against what the log says."""
-        stored = {entry[0]: entry for entry in _SNAPSHOT.iter_unpack(snapshot)}
+        """The entries of a snapshot taken here against what the log says for certain."""
+        stored = {entry[0]: plain(entry) for entry in _SNAPSHOT.iter_unpack(snapshot)}
         found: list[Mismatch] = []
         for producer_id, entry in stored.items():
             if producer_id in self.table:
@@ -397,15 +403,16 @@ class Producers:
             elif self.complete and entry[1] >= 0:  # without an epoch it is left of an empty control batch
                 found.append(Mismatch("surplus", producer_id, "timestamp", entry[5], None))
         for producer_id, producer in self.table.items():
-            if producer_id not in stored and producer.known:
+            if producer_id not in stored and producer.known and producer.certain:
                 found.append(Mismatch("missing", producer_id, "timestamp", None, producer.timestamp))
-        return found
+        return found[:KEPT]
 
     def differences(self, producer_id: int, entry: tuple[int, ...]) -> Iterator[Mismatch]:
+        """The first field that is another one."""
         producer = self.table[producer_id]
-        if not producer.known:
+        if not producer.known or not producer.certain:
             return
-        values = _SNAPSHOT.unpack(producer.packed(producer_id))
+        values = plain(_SNAPSHOT.unpack(producer.packed(producer_id)))
         for name, stored, value in zip(SNAPSHOT_FIELDS, entry[1:], values[1:], strict=True):
             # Kafka 0.11 took a marker for the last batch, 1.1 did not take its time.
             if name in ("last_offset", "offset_delta") and entry[3] == producer.marker_offset >= 0:
@@ -415,6 +422,14 @@ class Producers:
             if stored != value:
                 yield Mismatch("differs", producer_id, name, stored, value)
                 return
+
+
+def plain(entry: tuple[int, ...]) -> tuple[int, ...]:
+    """An entry of a snapshot with one way to say that there is no batch, and no transaction."""
+    producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp, coordinator_epoch, first = entry
+    if last_offset < 0:
+        last_sequence, last_offset, offset_delta = -1, -1, 0
+    return producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp, coordinator_epoch, max(first, -1)
 
 
 def last_sequence(batch: Batch) -> int:
@@ -476,7 +491,7 @@ def facts(data: bytes, base_offset: int | None) -> Facts:
 
 
 class BadEntry(NamedTuple):
-    """An entry that a lookup would be misled by. `stored` is as in the file; the batch is the one it should belong to."""
+    """An entry that a lookup would be misled by. Offsets are absolute; the batch is the one that it was held against."""
 
     problem: str
     entry: int
@@ -540,9 +555,13 @@ def bad_offsets(data: bytes, base_offset: int, slots: bytes) -> list[BadEntry]:
             continue
         for number, (offset, position) in enumerate(entries):
             if item.position < position < item.position + item.size:
-                bad.append(BadEntry("index/position", number, (offset, position), item.position, item.position))
+                bad.append(
+                    BadEntry("index/position", number, (base_offset + offset, position), item.position, item.position)
+                )
             elif position == item.position and known_last is not None and base_offset + offset <= known_last:
-                bad.append(BadEntry("index/offset", number, (offset, position), item.position, known_last))
+                bad.append(
+                    BadEntry("index/offset", number, (base_offset + offset, position), item.position, known_last)
+                )
         known_last = item.furthest
     return bad
 
@@ -570,13 +589,15 @@ def bad_times(data: bytes, base_offset: int, slots: bytes) -> list[BadEntry]:
         running = max(earlier, batch.max_timestamp, -1)
         outside = batch.base_offset is not None and base_offset + offset < batch.base_offset
         if earlier > timestamp:
-            bad.append(BadEntry("timeindex/misses", number, (timestamp, offset), batch.position, earlier))
+            bad.append(BadEntry("timeindex/misses", number, (timestamp, base_offset + offset), batch.position, earlier))
         elif batch.magic == 0 or (outside and not linked[own]):
             pass  # without a timestamp, or its own batch may be among the missing ones
         elif timestamp != running:
-            bad.append(BadEntry("timeindex/wrong", number, (timestamp, offset), batch.position, running))
+            bad.append(BadEntry("timeindex/wrong", number, (timestamp, base_offset + offset), batch.position, running))
         if outside and linked[own]:
-            bad.append(BadEntry("timeindex/offset", number, (timestamp, offset), batch.position, batch.offset))
+            bad.append(
+                BadEntry("timeindex/offset", number, (timestamp, base_offset + offset), batch.position, batch.offset)
+            )
     return bad
 
 
@@ -610,18 +631,21 @@ def rebuilt_times(data: bytes, base_offset: int, interval: int = 4096) -> list[t
 
 
 def difference(data: bytes, base_offset: int, slots: bytes, interval: int = 4096) -> Difference | None:
-    """Where an offset index first is not what a broker that goes on from its last entry would write."""
+    """Where an offset index first is not what a broker would write that goes on from its entries before the batch or the damage."""
     entries = [(base_offset + offset, position) for offset, position in offset_entries(slots)]
     last = 0
+    before: object = None
     for item in oracle.walk(data, base_offset=base_offset):
-        if not isinstance(item, Batch):
-            continue
-        number = sum(position < item.position for _, position in entries)
-        following = entries[number] if number < len(entries) else None
-        actual = following if following is not None and following[1] == item.position else None
-        due = (item.last_offset, item.position) if item.position - last > interval else None
-        if due != actual:
-            return Difference(number, *(following or (MISSING, MISSING)), *(due or (MISSING, MISSING)))
-        if due is not None:
-            last = item.position
+        if isinstance(item, Batch):
+            number = sum(position < item.position for _, position in entries)
+            following = entries[number] if number < len(entries) else None
+            actual = following if following is not None and following[1] == item.position else None
+            if not isinstance(before, Batch):
+                last = entries[number - 1][1] if number else 0
+            due = (item.last_offset, item.position) if item.position - last > interval else None
+            if due != actual:
+                return Difference(number, *(following or (MISSING, MISSING)), *(due or (MISSING, MISSING)))
+            if due is not None:
+                last = item.position
+        before = item
     return None

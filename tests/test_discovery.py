@@ -161,10 +161,24 @@ def test_log_files_at_the_root_of_a_log_directory(logs: Path) -> None:
     assert isinstance(directory, LogDirectory)
     assert [os.path.basename(stray.path) for stray in directory.strays] == ["0.log"]
     (loose,) = [item for item in rest if isinstance(item, Partition) and item.path == str(logs)]
-    assert (loose.topic_partition, loose.whole, loose.log_directory) == (None, False, None)
+    assert (loose.topic_partition, loose.whole, loose.log_directory) == (None, False, directory)
     assert names(log_files(loose)) == ["0.log", "bootstrap.checkpoint"]
     (checkpoint,) = loose.checkpoints
     assert (checkpoint.kind, checkpoint.base_offset, checkpoint.newest) == (Kind.CHECKPOINT, 0, True)
+
+
+def test_nothing_comes_between_the_partitions_of_a_log_directory(logs: Path) -> None:
+    """Who reads its checkpoints does so once."""
+    put(logs, "bootstrap.checkpoint")
+    for odd in ("a", "t-0/below", "z"):
+        segments(logs / odd, 0)
+        segments(logs / odd / "t-0", 0)
+    directory, *rest = found(logs)
+    items = [item for item in rest if isinstance(item, Partition)]
+    assert [item.log_directory is directory for item in items] == [True] * 4 + [False] * 6
+    assert [os.path.relpath(item.path, logs) for item in items] == [
+        *(".", "t-0", "t-2", "t-10", "a", "a/t-0", "t-0/below", "t-0/below/t-0", "z", "z/t-0")
+    ]
 
 
 def test_the_metadata_log(tmp_path: Path) -> None:

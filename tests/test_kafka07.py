@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 import build
 import oracle
 from conftest import Command, Prove
+from kdump import discovery
 from kdump.checks import framing
 from kdump.format.batch import NULL
 from kdump.format.kafka07 import MAX_DEPTH, Message
 from kdump.format.naming import Kind, TopicPartition, topic_partition_of_file
 from kdump.kernel.scan import Scanner
 from kdump.kernel.scan07 import Scanner07, Search07, layout, until
-from kdump.partition import LogFile, discover
+from kdump.partition import LogFile
 from kdump.records import Opened, open_batch, records
 from kdump.records07 import unwrap
 from kdump.segment import MAX_BATCH_BYTES, BatchChunk, Foreign, Gap, Tail, Unsearched
@@ -717,7 +718,7 @@ def topic(tmp_path: Path) -> Path:
 
 
 def test_discovery(topic: Path) -> None:
-    files = [file for file in discover([str(topic)]) if isinstance(file, LogFile)]
+    files = [file for file in discovery.files([str(topic)]) if isinstance(file, LogFile)]
     first = files[0].size
     assert [(file.kind, file.base_offset, file.newest, file.preallocated) for file in files] == [
         (Kind.KAFKA07, 0, False, False),

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 import build
 import plain_lines
+from kdump import discovery
 from kdump.dump import Options as What
 from kdump.dump import Shown, dump
 from kdump.format.batch import NULL, Batch
 from kdump.format.record import Record
 from kdump.kernel.lines import PIECE_BYTES, Lines
 from kdump.kernel.records import RECORD_COLUMNS
-from kdump.partition import LogFile, discover
+from kdump.partition import LogFile
 from kdump.records import Opened, records
 from kdump.render import BYTES_MODES, Options, renderer
 from kdump.render.base import iso_time, printable
@@ -65,7 +66,7 @@ def compare(batch: Batch, opened: Opened) -> None:
 
 
 def shown(path: Path, **what: object) -> Iterator[Shown]:
-    files = [file for file in discover([str(path)]) if isinstance(file, LogFile)]
+    files = [file for file in discovery.files([str(path)]) if isinstance(file, LogFile)]
     yield from (event for event in dump(files, What(**what), lambda _: None) if isinstance(event, Shown))  # type: ignore[arg-type]
 
 

@@ -5,16 +5,18 @@ What a broker of Kafka 4.3.1 was seen to do with them at its start:
 =================================  =====================================================================================
 file                               what happens
 =================================  =====================================================================================
-any of the four checkpoints        malformed: the log directory goes offline, and a broker without another one ends. Where
-                                   only a number in a line is none: all recovery points are 0, or all logs start at their
-                                   first segment; no replica is served, for want of high watermarks; the cleaner ends
+any of the four checkpoints        malformed: the log directory goes offline, and a broker ends that has no other one, or
+                                   its metadata log there. Where only a number in a line is none: all recovery points
+                                   are 0, or all logs start at their first segment; no replica is served, for want of
+                                   high watermarks; the cleaner ends
 recovery-point-offset-checkpoint   above the log end offset: lowered to it; no line: 0, the whole log is recovered
 replication-offset-checkpoint      outside the log: moved into it; no line: 0
 log-start-offset-checkpoint        below the first segment: not used; above the log end offset: all segments are deleted
 cleaner-offset-checkpoint          outside the log: cleaning begins again at the log start offset
 partition.metadata                 malformed: the log is refused, and the broker does not start; missing, or with a topic
                                    id that the cluster does not know: the directory is renamed to -stray
-meta.properties, quorum-state      malformed: the broker does not start
+meta.properties                    malformed: as a checkpoint; without the node's id: the broker does not start
+quorum-state                       malformed: the broker does not start
 .kafka_cleanshutdown               only that it is there counts
 =================================  =====================================================================================
 
@@ -128,10 +130,9 @@ def directory(
         for partition, line in lines.items():
             if counts[partition] > 1:
                 yield _found("checkpoint/duplicate", path, partition, line, count=counts[partition])
-            start_offset, end_offset = starts[partition], facts[partition].log_end_offset
-            yield from _fits(path, name, partition, line, start_offset, end_offset)
-            if name == LOG_START and (end_offset is None or line.offset <= end_offset):
-                starts[partition] = max(start_offset, line.offset)
+            yield from _fits(path, name, partition, line, starts[partition], facts[partition].log_end_offset)
+            if name == LOG_START:
+                starts[partition] = max(starts[partition], line.offset)
     yield from _topic_ids(log_directory, facts)
 
 
@@ -178,7 +179,9 @@ def _fits(
 ) -> Iterator[Finding]:
     """The offset of a line against the log that begins and ends there."""
     what, value = _OFFSETS[name], line.offset
-    if value < 0 or (value < start_offset and name != _RECOVERY_POINT):
+    # Nothing is compared with a log start offset that is wrong itself.
+    wiped = end_offset is not None and start_offset > end_offset
+    if value < 0 or (value < start_offset and name != _RECOVERY_POINT and not wiped):
         # No broker writes a negative one.
         severity = Severity.WARNING if value < 0 else None
         yield _found(

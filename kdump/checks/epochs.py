@@ -37,7 +37,7 @@ class _Line(NamedTuple):
     position: int
     length: int
 
-    def say(self, what: str, path: str, **data: Any) -> Finding:
+    def finding(self, what: str, path: str, **data: Any) -> Finding:
         return found(
             f"epoch/{what}",
             path,
@@ -83,7 +83,7 @@ def checkpoint(
         # Brokers up to 1.1 kept an epoch without records, which has the start offset of the next one.
         if line.epoch <= before.epoch or line.start_offset < before.start_offset:
             previous = {"previous_epoch": before.epoch, "previous_offset": before.start_offset}
-            yield line.say("order", path, entry=line.number, **previous)
+            yield line.finding("order", path, entry=line.number, **previous)
     loaded, known = _loaded(lines), {line.epoch for line in lines}
     # A deletion lifts the first entry to the new start of the log.
     start = log_start if log_start is not None else loaded[0].start_offset if loaded else 0
@@ -98,9 +98,9 @@ def checkpoint(
     for line in loaded:
         higher = bool(spans) and line.epoch > spans[-1].epoch and not legacy
         if higher and (line.start_offset < log_end or missing):
-            yield line.say("stale", path, latest=spans[-1].epoch)
+            yield line.finding("stale", path, latest=spans[-1].epoch)
         elif line.start_offset > log_end:
-            yield line.say("beyond", path, end_offset=log_end)
+            yield line.finding("beyond", path, end_offset=log_end)
 
 
 def _lines(data: bytes) -> list[_Line]:
@@ -160,4 +160,4 @@ def _wrong(path: str, loaded: list[_Line], spans: list[_Span], start: int, parti
             # Before the first batch that is left there may have been others, but not among those of the epoch before.
             wrong = span.previous is not None and (line.start_offset <= span.previous or not partial)
         if wrong:
-            yield line.say("checkpoint", path, found=span.first)
+            yield line.finding("checkpoint", path, found=span.first)

@@ -15,7 +15,6 @@ from kdump.findings import Finding, found
 from kdump.format.batch import Batch
 from kdump.format.naming import TopicPartition
 from kdump.partition import LogFile
-from kdump.records import open_batch, records
 from kdump.segment import MAX_BATCH_BYTES, BatchChunk, Tail, Tailed, Walk
 
 MAX_TIMEOUT_MS: Final = 900_000
@@ -135,8 +134,8 @@ def states(partitions: Mapping[int, Iterable[LogFile]], max_batch_bytes: int = M
 
     What stands before damaged bytes counts as not known: they can hold a newer state.
     """
-    found: dict[int, Value] = {}
-    # Which partition a transactional id belongs to depends on their number, and nothing at hand tells that.
+    by_producer: dict[int, Value] = {}
+    # Of those that are missing behind the highest number nothing tells.
     complete = bool(partitions) and sorted(partitions) == list(range(len(partitions)))
     for files in partitions.values():
         newest: dict[str, Value] = {}
@@ -148,10 +147,10 @@ def states(partitions: Mapping[int, Iterable[LogFile]], max_batch_bytes: int = M
                 sound = False
             complete = complete and sound
         for value in newest.values():
-            found[value.producer_id] = value
+            by_producer[value.producer_id] = value
             if value.previous_producer_id >= 0:
-                found.setdefault(value.previous_producer_id, value)
-    return Known(found, complete)
+                by_producer.setdefault(value.previous_producer_id, value)
+    return Known(by_producer, complete)
 
 
 def _read(file: LogFile, newest: dict[str, Value], max_batch_bytes: int) -> bool:
@@ -172,6 +171,8 @@ def _read(file: LogFile, newest: dict[str, Value], max_batch_bytes: int) -> bool
 
 
 def _take(batch: Batch, body: memoryview, newest: dict[str, Value], max_batch_bytes: int) -> bool:
+    from kdump.records import open_batch, records  # brings the codecs, which plain verify does without
+
     whole = True
     opened = open_batch(batch, body, max_batch_bytes)
     for record in records(batch, opened):

@@ -11,17 +11,17 @@ from typing import Any, Final, NamedTuple
 
 from kdump.errors import SourceError
 from kdump.findings import Finding, Severity, found
-from kdump.format import index
+from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY, blocks, measure
 from kdump.format.naming import Kind
 from kdump.kernel.scan import ordered
 from kdump.partition import LogFile
 from kdump.source import Source
 
 MAX_BYTES: Final = 256 << 20
-"""The entries that are read of one index; segments of a GiB have less with any index.interval.bytes above 32."""
+"""The entries that are read of one index; segments of a GiB have less with any index.interval.bytes above 48."""
 
 _NAMES = {Kind.INDEX: "index", Kind.TIMEINDEX: "timeindex"}
-_STRUCTS = {Kind.INDEX: index.OFFSET_ENTRY, Kind.TIMEINDEX: index.TIME_ENTRY}
+_STRUCTS = {Kind.INDEX: OFFSET_ENTRY, Kind.TIMEINDEX: TIME_ENTRY}
 _FIELDS = {Kind.INDEX: ("offset", "target"), Kind.TIMEINDEX: ("timestamp", "offset")}
 
 
@@ -54,7 +54,7 @@ class Index(NamedTuple):
             return first + self.base_offset, second
         return first, second + self.base_offset
 
-    def say(self, what: str, number: int, *, severity: Severity | None = None, **data: Any) -> Finding:
+    def finding(self, what: str, number: int, *, severity: Severity | None = None, **data: Any) -> Finding:
         """A finding about an entry, with what it holds."""
         stored: dict[str, Any] = dict(zip(_FIELDS[self.kind], self.entry(number), strict=True))
         code, position = f"{_NAMES[self.kind]}/{what}", number * self.entry_bytes
@@ -94,65 +94,67 @@ def structure(file: LogFile, source: Source, newest: bool) -> tuple[Index, list[
         buffer = bytearray(max(0, min(size, source.size - position)))
         return bytes(buffer[: source.readinto(position, memoryview(buffer))])
 
-    extent = index.measure(read, source.size, entry_bytes)
+    extent = measure(read, source.size, entry_bytes)
     if extent.entries > MAX_BYTES:
         raise SourceError(f"{file.path}: {extent.entries} bytes of entries, at most {MAX_BYTES} are read")
-    slots = b"".join(index.blocks(read, extent.entries, entry_bytes))
-    it = Index(file.path, file.kind, file.base_offset or 0, slots, ordered(slots, entry_bytes))
-    findings = list(_order(it))
+    slots = b"".join(blocks(read, extent.entries, entry_bytes))
+    index = Index(file.path, file.kind, file.base_offset or 0, slots, ordered(slots, entry_bytes))
+    findings = list(_order(index))
     if extent.padding:
         severity = Severity.INFO if newest else Severity.WARNING
         findings.append(found(f"{name}/padding", file.path, extent.entries, extent.padding, severity=severity))
     if extent.remainder:
         at = source.size - extent.remainder
         findings.append(found(f"{name}/torn", file.path, at, extent.remainder, entry_bytes=entry_bytes))
-    return it, findings
+    return index, findings
 
 
-def _order(it: Index) -> Iterator[Finding]:
-    if it.ordered == it.entries:
+def _order(index: Index) -> Iterator[Finding]:
+    if index.ordered == index.entries:
         return
     # The first entry of all is out of order when it is below zero.
-    before: tuple[int | None, int | None] = it.entry(it.ordered - 1) if it.ordered else (None, None)
-    previous: dict[str, Any] = {f"previous_{name}": value for name, value in zip(_FIELDS[it.kind], before, strict=True)}
-    yield it.say("order", it.ordered, **previous)
+    before: tuple[int | None, int | None] = index.entry(index.ordered - 1) if index.ordered else (None, None)
+    previous: dict[str, Any] = {
+        f"previous_{name}": value for name, value in zip(_FIELDS[index.kind], before, strict=True)
+    }
+    yield index.finding("order", index.ordered, **previous)
 
 
 # ---- after the scan
 
 
-def offset_index(log_path: str, it: Index | None, scanned: Scanned) -> Iterator[Finding]:
+def offset_index(log_path: str, index: Index | None, scanned: Scanned) -> Iterator[Finding]:
     """The offset index of a segment against what the scan showed; None when there is no such file."""
-    if it is None:
+    if index is None:
         yield found("index/missing", log_path, 0, 0)
         return
     for problem, number, *_, last in scanned.bad:
         if problem == "index/position":
-            yield it.say("position", number)
+            yield index.finding("position", number)
         elif problem == "index/offset":
-            yield it.say("offset", number, last=last)
-    stale = bisect_left(range(it.ordered), True, key=lambda number: it.entry(number)[1] >= scanned.end)
+            yield index.finding("offset", number, last=last)
+    stale = bisect_left(range(index.ordered), True, key=lambda number: index.entry(number)[1] >= scanned.end)
     if scanned.end_offset is not None:
-        stale = min(stale, _at_or_above(it, scanned.end_offset))
-    if stale < it.ordered:
-        yield it.say("stale", stale, end_offset=scanned.end_offset, end=scanned.end, count=it.ordered - stale)
-    elif it.ordered == it.entries and scanned.differs is not None and not scanned.broken:
-        yield _differs(it, scanned.differs)
+        stale = min(stale, _at_or_above(index, scanned.end_offset))
+    if stale < index.ordered:
+        yield index.finding("stale", stale, end_offset=scanned.end_offset, end=scanned.end, count=index.ordered - stale)
+    elif index.ordered == index.entries and scanned.differs is not None and not scanned.broken:
+        yield _differs(index, scanned.differs)
 
 
-def _at_or_above(it: Index, offset: int) -> int:
+def _at_or_above(index: Index, offset: int) -> int:
     """The number of the first entry in order with such an offset, or how many there are."""
-    which = 0 if it.kind is Kind.INDEX else 1
-    return bisect_left(range(it.ordered), offset, key=lambda number: it.entry(number)[which])
+    which = 0 if index.kind is Kind.INDEX else 1
+    return bisect_left(range(index.ordered), offset, key=lambda number: index.entry(number)[which])
 
 
-def _differs(it: Index, differs: tuple[int, int, int, int, int]) -> Finding:
+def _differs(index: Index, differs: tuple[int, int, int, int, int]) -> Finding:
     number, offset, target, expected_offset, expected_target = differs
     return found(
         "index/differs",
-        it.path,
-        number * it.entry_bytes,
-        0 if target == -1 else it.entry_bytes,
+        index.path,
+        number * index.entry_bytes,
+        0 if target == -1 else index.entry_bytes,
         offset=offset,
         entry=number,
         target=target,
@@ -161,17 +163,17 @@ def _differs(it: Index, differs: tuple[int, int, int, int, int]) -> Finding:
     )
 
 
-def time_index(log_path: str, it: Index | None, scanned: Scanned, others: bool) -> Iterator[Finding]:
+def time_index(log_path: str, index: Index | None, scanned: Scanned, others: bool) -> Iterator[Finding]:
     """The time index of a segment against what the scan showed; None when there is no such file. `others`: some segment of the partition has one."""
     messages = sum(scanned.magics[:2])
-    if it is None:
+    if index is None:
         # Brokers wrote none up to 0.10.0; a later one gives every segment one when it loads the log.
         if others or sum(scanned.magics) > messages:
             yield found("timeindex/missing", log_path, 0, 0)
         return
     bad = [row for row in scanned.bad if row[0].startswith("timeindex/")]
     # 0.10.1 began an empty one for a segment that 0.10.0 had written, which knows only what came after.
-    late = messages > 0 and (not it.entries or any(row[:2] == ("timeindex/misses", 0) for row in bad))
+    late = messages > 0 and (not index.entries or any(row[:2] == ("timeindex/misses", 0) for row in bad))
     # The cleaner of 0.11 to 1.1 left out the batches that it emptied, though they keep their timestamps.
     lacking = late or scanned.compacted
     # A wrapper does not say where its offsets begin, so that an entry of an unreadable one before it seems to be its own.
@@ -180,28 +182,33 @@ def time_index(log_path: str, it: Index | None, scanned: Scanned, others: bool) 
     high = scanned.broken or scanned.magics[0] > 0
     for problem, number, *_, largest in bad:
         if problem == "timeindex/offset":
-            yield it.say("offset", number)
+            yield index.finding("offset", number)
         elif problem == "timeindex/misses":
             if not lacking:
-                yield it.say("timestamp", number, severity=Severity.ERROR, found=largest, misses=True)
-        elif not (low if it.entry(number)[0] < largest else high):
-            yield it.say("timestamp", number, severity=Severity.WARNING, found=largest, misses=False)
+                yield index.finding("timestamp", number, severity=Severity.ERROR, found=largest, misses=True)
+        elif not (low if index.entry(number)[0] < largest else high):
+            yield index.finding("timestamp", number, severity=Severity.WARNING, found=largest, misses=False)
     if scanned.end_offset is not None:
-        stale = _at_or_above(it, scanned.end_offset)
-        if stale < it.ordered:
-            yield it.say("stale", stale, end_offset=scanned.end_offset, count=it.ordered - stale)
-    if not (scanned.newest or low) and it.ordered == it.entries:
-        yield from _last(it, scanned.max_timestamp, {row[1] for row in bad})
+        stale = _at_or_above(index, scanned.end_offset)
+        if stale < index.ordered:
+            yield index.finding("stale", stale, end_offset=scanned.end_offset, count=index.ordered - stale)
+    if not (scanned.newest or low) and index.ordered == index.entries:
+        yield from _last(index, scanned.max_timestamp, {row[1] for row in bad})
 
 
-def _last(it: Index, largest: int, bad: set[int]) -> Iterator[Finding]:
+def _last(index: Index, largest: int, bad: set[int]) -> Iterator[Finding]:
     """Rolling a segment closes its time index with the largest timestamp, which retention goes by."""
-    number = it.entries - 1
+    number = index.entries - 1
     if number < 0:
         if largest >= 0:
-            yield found("timeindex/last", it.path, 0, 0, timestamp=None, found=largest)
-    elif it.entry(number)[0] < largest and number not in bad:
-        timestamp, _ = it.entry(number)
+            yield found("timeindex/last", index.path, 0, 0, timestamp=None, found=largest)
+    elif index.entry(number)[0] < largest and number not in bad:
+        timestamp, _ = index.entry(number)
         yield found(
-            "timeindex/last", it.path, number * it.entry_bytes, it.entry_bytes, timestamp=timestamp, found=largest
+            "timeindex/last",
+            index.path,
+            number * index.entry_bytes,
+            index.entry_bytes,
+            timestamp=timestamp,
+            found=largest,
         )

@@ -141,8 +141,10 @@ def command(**chosen: Any) -> int:
                 for file in report.files if chosen["verbose"] else ():
                     if file.error is None:
                         out.file(file.file.path, totals.of(file))
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stop:
             totals.interrupted = True
+            for finding in totals.take(stop.report) if isinstance(stop, verify.Interrupted) else ():
+                out.finding(finding)
         totals.end()
         if not chosen["quiet"]:
             out.summary(totals.fields())

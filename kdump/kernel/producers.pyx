@@ -452,7 +452,7 @@ cdef class Producers:
 
     # ---- what is wrong
 
-    cdef void complain(self, int problem, const Event *event, const Producer *e, int64_t sequence, int64_t previous, bint duplicate) noexcept nogil:
+    cdef void complain(self, int problem, const Event *event, const Producer *e) noexcept nogil:
         cdef Row *row
         cdef int64_t capacity
         self._problems[problem] += 1
@@ -474,12 +474,12 @@ cdef class Producers:
         row.offset = event.first_offset
         row.producer_id = event.producer_id
         row.epoch = event.epoch
-        row.sequence = sequence
-        row.previous_sequence = previous
+        row.marker = event.kind != KIND_DATA
+        row.sequence = -1 if row.marker else event.first_sequence
+        row.previous_sequence = e.last_sequence
         row.previous_epoch = e.epoch
         row.txn_first = e.txn_first
-        row.marker = event.kind != KIND_DATA
-        row.duplicate = duplicate
+        row.duplicate = not row.marker and event.first_sequence <= e.last_sequence
 
     cdef void tally(self, int what, const Event *event, int64_t value, int64_t previous) noexcept nogil:
         cdef Tally *t = self._tallies + what
@@ -499,13 +499,10 @@ cdef class Producers:
         cdef int64_t previous = -1 if event.epoch > e.epoch or e.last_sequence < 0 else e.last_sequence
         cdef uint32_t expected = <uint32_t> (previous + 1) & SEQUENCE_MASK
         cdef uint32_t distance = <uint32_t> event.first_sequence - expected & SEQUENCE_MASK
-        if distance == 0:
-            return
-        previous = <int64_t> expected - 1
-        if distance < HALF:
+        if distance >= HALF:
+            self.complain(SEQUENCE, event, e)
+        elif distance:
             self.tally(SKIPPED, event, event.first_sequence, previous)
-        else:
-            self.complain(SEQUENCE, event, e, event.first_sequence, previous, event.last_sequence <= previous)
 
     cdef void data(self, const Event *event) noexcept nogil:
         cdef int64_t index = self.find(event.producer_id)
@@ -518,12 +515,12 @@ cdef class Producers:
         sure = absent and self.complete
         if known:
             if event.epoch < e.epoch:
-                self.complain(EPOCH, event, e, event.first_sequence, e.last_sequence, False)
+                self.complain(EPOCH, event, e)
             elif (self._sequences and event.first_sequence >= 0 and e.flags & HAS_SEQUENCE and e.epoch >= 0
                     and (event.first_timestamp < 0 or e.timestamp < 0 or within_a_day(event.first_timestamp, e.timestamp))):
                 self.judge_sequence(event, e)
             if e.node >= 0 and not event.flags & FLAG_TRANSACTIONAL:
-                self.complain(STATE, event, e, event.first_sequence, e.last_sequence, False)
+                self.complain(STATE, event, e)
                 self.finish(e)
         elif e.node >= 0:
             if not event.flags & FLAG_TRANSACTIONAL:
@@ -563,9 +560,9 @@ cdef class Producers:
         sure = absent and self.complete
         if known:
             if event.epoch < e.epoch:
-                self.complain(EPOCH, event, e, -1, e.last_sequence, False)
+                self.complain(EPOCH, event, e)
             elif e.node >= 0 and event.epoch > e.epoch + 1:
-                self.complain(MARKER_EPOCH, event, e, -1, e.last_sequence, False)
+                self.complain(MARKER_EPOCH, event, e)
             if 0 <= event.first_sequence < e.coordinator_epoch:
                 self.tally(COORDINATOR, event, event.first_sequence, e.coordinator_epoch)
         if e.node >= 0:
@@ -611,7 +608,7 @@ cdef class Producers:
         else:
             a.last_stable_offset = <int64_t> (<uint64_t> event.first_offset + 1)
         a.certain_first = known and e.flags & TXN_CERTAIN != 0
-        a.certain_lso = self.complete and self._uncertain == (0 if e.flags & TXN_CERTAIN else 1)
+        a.certain_lso = self.complete and self._uncertain == 0
 
     cdef void doubt(self, const Event *event) noexcept nogil:
         """A control batch that may or may not have ended a transaction."""
@@ -779,7 +776,8 @@ cdef class Producers:
                 parse_entry(p, stored)
                 index = self.find(get(p, 8))
                 if index < 0:
-                    if self.complete:
+                    # Without an epoch it is left of a control batch whose marker the cleaner took out.
+                    if self.complete and stored[F_EPOCH] >= 0:
                         differences.append(("surplus", get(p, 8), FIELDS[F_TIMESTAMP], stored[F_TIMESTAMP], None))
                     continue
                 listed[index] = 1
@@ -788,10 +786,12 @@ cdef class Producers:
                     continue
                 fields_of(e, state)
                 plain(state)
+                # Kafka 0.11 put a marker's offset where that of the last data belongs; 1.1 left the timestamp of the data.
                 if e.marker_offset >= 0 and stored[F_OFFSET] == e.marker_offset:
-                    # Kafka 0.11 to 1.1 put a marker's offset where that of the last data belongs.
                     stored[F_OFFSET] = state[F_OFFSET]
                     stored[F_DELTA] = state[F_DELTA]
+                if e.marker_offset >= 0 and stored[F_TIMESTAMP] < state[F_TIMESTAMP]:
+                    stored[F_TIMESTAMP] = state[F_TIMESTAMP]
                 for field in range(FIELD_COUNT):
                     if stored[field] != state[field]:
                         differences.append(("differs", e.producer_id, FIELDS[field], stored[field], state[field]))

@@ -506,14 +506,14 @@ cdef class Scanner:
         self.context(row)
         row[PAYLOAD_AT] = row[PAYLOAD_SIZE] = INT64_MIN
 
-    cdef inline int64_t place(self, int64_t first, int64_t last, int64_t position, int64_t total, bint spans, int64_t epoch,
+    cdef inline int64_t place(self, int magic, int64_t first, int64_t last, int64_t position, int64_t total, bint spans, int64_t epoch,
                               int64_t timestamp) noexcept nogil:
         """The rules of an offset range and its left neighbour; `spans` is false for a wrapper, whose first offset is not known."""
         cdef int64_t bits = 0
         cdef uint64_t missing
         cdef State *s = &self.s
         if position + total > self.x.position or last >= self.x.offset:
-            self.answer(first, last, position, total, spans, timestamp)
+            self.answer(magic, first, last, position, total, spans, timestamp)
         if timestamp > s.max_timestamp:
             s.max_timestamp = timestamp
             s.max_timestamp_offset = last
@@ -585,7 +585,7 @@ cdef class Scanner:
                 s.known_epoch = epoch
                 if epoch != self._listed_epoch:
                     self.list_epoch(epoch, first, position)
-        bits |= self.place(first, last, position, total, True, epoch, max_timestamp)
+        bits |= self.place(2, first, last, position, total, True, epoch, max_timestamp)
         if count > delta + 1:
             bits |= S_COUNT
         elif count < delta + 1:
@@ -639,7 +639,7 @@ cdef class Scanner:
         cdef int64_t previous_offset = s.known_last if s.linked else INT64_MIN
         if p[17] & (0xf8 if p[16] == 0 else 0xf0):
             bits |= S_ATTRIBUTES
-        bits |= self.place(offset, offset, position, total, codec == 0, INT64_MIN, timestamp)
+        bits |= self.place(p[16], offset, offset, position, total, codec == 0, INT64_MIN, timestamp)
         s.codecs[codec] += 1
         s.magics[p[16]] += 1
         if codec == 0:
@@ -795,7 +795,8 @@ cdef class Scanner:
     cdef inline int64_t time_offset(self, int64_t entry) noexcept nogil:
         return <int64_t> (<uint64_t> self.s.segment_base + <uint64_t> <int64_t> be32(self.x.time + TIME_ENTRY * entry + 8))
 
-    cdef void answer(self, int64_t first, int64_t last, int64_t position, int64_t total, bint spans, int64_t timestamp) noexcept nogil:
+    cdef void answer(self, int magic, int64_t first, int64_t last, int64_t position, int64_t total, bint spans,
+                     int64_t timestamp) noexcept nogil:
         """Hold a valid batch against the entries that speak of it. The state is that before the batch."""
         cdef Expected *x = &self.x
         cdef int64_t target, running
@@ -816,7 +817,7 @@ cdef class Scanner:
             x.index_cursor += 1
         running = max(self.s.max_timestamp, timestamp)
         while x.time_cursor < x.time_count and self.time_offset(x.time_cursor) <= last:
-            self.time_entry(first, last, position, spans, running)
+            self.time_entry(magic, first, last, position, spans, running)
             x.time_cursor += 1
         x.position = self.index_position(x.index_cursor) if x.index_cursor < x.index_count else INT64_MAX
         if not x.differs:
@@ -869,18 +870,20 @@ cdef class Scanner:
         if due or stands:
             x.last_entry = position
 
-    cdef void time_entry(self, int64_t first, int64_t last, int64_t position, bint spans, int64_t running) noexcept nogil:
+    cdef void time_entry(self, int magic, int64_t first, int64_t last, int64_t position, bint spans, int64_t running) noexcept nogil:
         """Hold the next time index entry against the first batch that reaches its offset."""
+        cdef bint outside
         cdef int64_t offset = self.time_offset(self.x.time_cursor)
         cdef int64_t timestamp = be64(self.x.time + TIME_ENTRY * self.x.time_cursor)
+        outside = spans and offset < first
         if self.x.first_time_entry == INT64_MIN:
             self.x.first_time_entry = timestamp
         if self.s.max_timestamp > timestamp:
             self.bad_entry(TIME_MISSES, self.x.time_cursor, timestamp, offset, first, last, position, self.s.max_timestamp)
-        elif timestamp != running and (self.s.linked or (spans and offset >= first)):
-            # Where bytes are lost before the batch, the entry can speak of a batch among them.
+        elif timestamp != running and magic > 0 and (self.s.linked or not outside):
+            # Of a magic without timestamps a broker may know better. Behind damage, the entry can speak of a batch that is lost.
             self.bad_entry(TIME_WRONG, self.x.time_cursor, timestamp, offset, first, last, position, running)
-        if self.s.linked and spans and offset < first:
+        if outside and self.s.linked:
             self.bad_entry(TIME_OFFSET, self.x.time_cursor, timestamp, offset, first, last, position, first)
 
     cdef void bad_index_entry(self, int problem, int64_t first, int64_t last, int64_t position, int64_t found) noexcept nogil:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import build
 from kdump.checks.checkpoints import CHECKPOINTS, Facts, directory, partition_metadata, properties, topic_id
@@ -108,6 +110,7 @@ def test_log_start_beyond_the_end() -> None:
     assert found.severity is Severity.ERROR
     assert found.data == {"topic": "orders", "partition": 0, "value": 31, "end_offset": 30}
     assert rules({START: data}, {ORDERS: Facts(10, None)}) == []
+    assert rules({WATERMARK: build.checkpoint("orders 0 30")}, {ORDERS: Facts(31, 30)}) == []
 
 
 @pytest.mark.parametrize(
@@ -152,6 +155,33 @@ def test_place_of_a_line(end: str) -> None:
     assert data[first.position :][: first.length] == f"töpic 0 1{end}".encode()
     assert data[second.position :][: second.length] == f"orders 1 7{end}".encode()
     assert rules({WATERMARK: data[: -len(end)]})[1].length == len("orders 1 7")
+
+
+LINES = st.lists(
+    st.tuples(
+        st.sampled_from(["orders", "gone", "", " "]), st.sampled_from(["0", "1", "-1", "x"]), st.integers(-5, 1 << 63)
+    ).map(lambda fields: " ".join(map(str, fields))),
+    max_size=6,
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(CHECKPOINTS),
+        st.binary(max_size=40)
+        | st.builds(lambda lines, end: build.checkpoint(*lines, end=end), LINES, st.sampled_from(["\n", "\r\n"])),
+    ),
+    st.integers(-1, 40),
+    st.none() | st.integers(-1, 40),
+)
+def test_any_bytes(contents: dict[str, bytes], start_offset: int, end_offset: int | None) -> None:
+    for finding in rules(contents, {ORDERS: Facts(start_offset, end_offset)}):
+        data = contents[finding.path.removeprefix("logs/")]
+        assert finding.message
+        assert 0 <= finding.position <= finding.position + finding.length <= len(data)
+        if finding.code != "checkpoint/format":
+            line = data[finding.position : finding.position + finding.length].decode().split()
+            assert line == [*finding.data["topic"].split(), str(finding.data["partition"]), str(finding.offset)]
 
 
 def test_topic_ids() -> None:

@@ -14,7 +14,7 @@ from kdump.findings import Severity
 from kdump.partition import LogDirectory, Partition
 
 HEX = "3ee7cc0af0c147a1b23e6c9a6c99a490"
-E, W, I = Severity.ERROR, Severity.WARNING, Severity.INFO
+ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 ZERO, FIVE, NINE = (f"{base:020}" for base in (0, 5, 9))
 SOUND = (
     *(f"{ZERO}{suffix}" for suffix in (".log", ".index", ".timeindex", ".snapshot")),
@@ -57,41 +57,41 @@ def test_what_belongs(tmp_path: Path, name: str) -> None:
 
 
 ODD = [
-    (f"{ZERO}.log.deleted", "file/leftover", W, {"what": "deleted"}),
-    ("anything.deleted", "file/leftover", W, {"what": "deleted"}),
-    (f"{ZERO}.log.cleaned", "file/leftover", W, {"what": "cleaned"}),
-    (f"{ZERO}.timeindex.cleaned", "file/leftover", W, {"what": "cleaned"}),
-    (f"{ZERO}.log.swap", "file/leftover", W, {"what": "swap"}),
-    (f"{ZERO}.index.swap", "file/leftover", W, {"what": "swap"}),
-    ("leader-epoch-checkpoint.tmp", "file/leftover", W, {"what": "tmp"}),
-    ("partition.metadata.tmp", "file/leftover", W, {"what": "tmp"}),
-    (f"{NINE}.index", "file/orphan", W, {"what": "index"}),
-    (f"{NINE}.timeindex", "file/orphan", W, {"what": "index"}),
-    (f"{NINE}.txnindex", "file/orphan", W, {"what": "index"}),
-    ("9.index", "file/orphan", W, {"what": "index"}),
-    ("-1.index", "file/orphan", W, {"what": "index"}),
-    (f"{3:020}.snapshot", "file/orphan", I, {"what": "snapshot"}),
-    ("-1.snapshot", "file/orphan", I, {"what": "snapshot"}),
-    ("5.index", "file/unknown", I, {}),
-    ("notes.txt", "file/unknown", I, {}),
-    ("00000000000000000000", "file/unknown", I, {}),
-    (f"{ZERO}.log.bak", "file/unknown", I, {}),
-    (f"{ZERO}.log~", "file/unknown", I, {}),
-    (".hidden", "file/unknown", I, {}),
-    ("notes.tmp", "file/unknown", I, {}),
-    ("quorum-state", "file/unknown", I, {}),
-    (f"{ZERO}-0000000000.checkpoint", "file/unknown", I, {}),
-    ("bootstrap.checkpoint", "file/unknown", I, {}),
+    (f"{ZERO}.log.deleted", "file/leftover", WARNING, {"what": "deleted"}),
+    ("anything.deleted", "file/leftover", WARNING, {"what": "deleted"}),
+    (f"{ZERO}.log.cleaned", "file/leftover", WARNING, {"what": "cleaned"}),
+    (f"{ZERO}.timeindex.cleaned", "file/leftover", WARNING, {"what": "cleaned"}),
+    (f"{ZERO}.log.swap", "file/leftover", WARNING, {"what": "swap"}),
+    (f"{ZERO}.index.swap", "file/leftover", WARNING, {"what": "swap"}),
+    ("leader-epoch-checkpoint.tmp", "file/leftover", WARNING, {"what": "tmp"}),
+    ("partition.metadata.tmp", "file/leftover", WARNING, {"what": "tmp"}),
+    (f"{NINE}.index", "file/orphan", WARNING, {"what": "index"}),
+    (f"{NINE}.timeindex", "file/orphan", WARNING, {"what": "index"}),
+    (f"{NINE}.txnindex", "file/orphan", WARNING, {"what": "index"}),
+    ("9.index", "file/orphan", WARNING, {"what": "index"}),
+    ("-1.index", "file/orphan", WARNING, {"what": "index"}),
+    (f"{3:020}.snapshot", "file/orphan", INFO, {"what": "snapshot"}),
+    ("-1.snapshot", "file/orphan", INFO, {"what": "snapshot"}),
+    ("5.index", "file/unknown", INFO, {}),
+    ("notes.txt", "file/unknown", INFO, {}),
+    ("00000000000000000000", "file/unknown", INFO, {}),
+    (f"{ZERO}.log.bak", "file/unknown", INFO, {}),
+    (f"{ZERO}.log~", "file/unknown", INFO, {}),
+    (".hidden", "file/unknown", INFO, {}),
+    ("notes.tmp", "file/unknown", INFO, {}),
+    ("quorum-state", "file/unknown", INFO, {}),
+    (f"{ZERO}-0000000000.checkpoint", "file/unknown", INFO, {}),
+    ("bootstrap.checkpoint", "file/unknown", INFO, {}),
     *(
-        (f"{stem}{suffix}", "file/name", E, {"problem": "number"})
+        (f"{stem}{suffix}", "file/name", ERROR, {"problem": "number"})
         for stem in ("letters", "", "9223372036854775808", "99999999999999999999", "0x5", "5 ", "1_0", "--1", "-")
         for suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".log.swap", ".swap", ".index.cleaned")
     ),
-    ("5.log", "file/name", E, {"problem": "short"}),
-    ("+5.log", "file/name", E, {"problem": "short"}),
-    ("000000000000000000005.log", "file/name", E, {"problem": "short"}),
-    ("\u0665.log", "file/name", E, {"problem": "short"}),  # Java reads any script's digits
-    ("-1.log", "file/name", E, {"problem": "negative"}),
+    ("5.log", "file/name", ERROR, {"problem": "short"}),
+    ("+5.log", "file/name", ERROR, {"problem": "short"}),
+    ("000000000000000000005.log", "file/name", ERROR, {"problem": "short"}),
+    ("\u0665.log", "file/name", ERROR, {"problem": "short"}),  # Java reads any script's digits
+    ("-1.log", "file/name", ERROR, {"problem": "negative"}),
 ]
 
 
@@ -103,11 +103,11 @@ def test_what_does_not(tmp_path: Path, name: str, code: str, severity: Severity,
 def test_a_directory_on_its_way_out(tmp_path: Path) -> None:
     """All of it goes, so that a file that goes first is nothing; a name that keeps a broker from starting still does."""
     assert reported(tmp_path / f"t-0.{HEX}-delete", f"{ZERO}.log.deleted", "letters.log") == [
-        ("letters.log", "file/name", E, {"problem": "number"})
+        ("letters.log", "file/name", ERROR, {"problem": "number"})
     ]
     for state in ("future", "stray"):
         assert reported(tmp_path / f"t-0.{HEX}-{state}", f"{ZERO}.log.deleted") == [
-            (f"{ZERO}.log.deleted", "file/leftover", W, {"what": "deleted"})
+            (f"{ZERO}.log.deleted", "file/leftover", WARNING, {"what": "deleted"})
         ]
 
 
@@ -136,10 +136,10 @@ def test_the_metadata_log(tmp_path: Path) -> None:
         f"{NINE}-9999999999.checkpoint",
     )
     assert reported(tmp_path / "__cluster_metadata-0", *names) == [
-        (names[2], "file/leftover", W, {"what": "part"}),
-        (names[6], "file/name", E, {"problem": "number"}),
-        (names[5], "file/name", E, {"problem": "number"}),
-        (names[4], "file/name", E, {"problem": "number"}),
+        (names[2], "file/leftover", WARNING, {"what": "part"}),
+        (names[6], "file/name", ERROR, {"problem": "number"}),
+        (names[5], "file/name", ERROR, {"problem": "number"}),
+        (names[4], "file/name", ERROR, {"problem": "number"}),
     ]
 
 
@@ -154,9 +154,9 @@ def test_directories(tmp_path: Path) -> None:
     assert [
         (os.path.basename(finding.path), finding.code, finding.severity) for finding in files.partition(partition)
     ] == [
-        ("backup.log", "file/directory", I),
-        ("old", "file/directory", I),
-        ("round", "file/loop", I),
+        ("backup.log", "file/directory", INFO),
+        ("old", "file/directory", INFO),
+        ("round", "file/loop", INFO),
     ]
 
 

@@ -199,7 +199,8 @@ def test_lies_have_an_answer(kdump: Any, hostile: Path, arguments: list[str]) ->
     files = [str(path) for path in sorted(hostile.iterdir())] if "--type" in arguments else [str(hostile)]
     ran = kdump.inside(*arguments, *files)
     assert ran.status == 1
-    assert ran.err == b""
+    # Kafka's tool reports there what it finds odd.
+    assert ran.err == b"" or "kafka" in arguments
     if "json" in arguments:
         found = [json.loads(line) for line in ran.lines]
         assert found[-1]["type"] == "summary"
@@ -343,7 +344,7 @@ def test_a_cut_at_every_byte(kdump: Any, prove: Prove, tmp_path: Path) -> None:
     dumped = kdump("dump", "--format", "json", ".")
     for ran in (verified, dumped):
         assert (ran.status, ran.err) == (1, b"")
-    damaged = {json.loads(line)["path"] for line in verified.lines[:-1]}
+    damaged = {line["path"] for line in map(json.loads, verified.lines[:-1]) if line["severity"] == "error"}
     assert damaged == {f"./cut-{cut:04}.log" for cut in range(len(SMALL) + 1) if cut not in borders}
     covered = dict.fromkeys((f"./cut-{cut:04}.log" for cut in range(len(SMALL) + 1)), 0)
     for line in map(json.loads, dumped.lines[:-1]):
@@ -501,7 +502,7 @@ def measured(directory: Path, *arguments: str) -> tuple[int, int, str]:
         timeout=LIMIT_SECONDS,
         check=True,
     )
-    status, peak = done.stderr.split()
+    status, peak = done.stderr.split()[-2:]
     return int(status), int(peak), done.stdout
 
 

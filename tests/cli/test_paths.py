@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import build
-from kdump.partition import LogFile, discover
+from kdump.discovery import discover, files
+from kdump.partition import LogFile, Partition
 
 CLEAN = build.segment(
     build.batch([build.record(b"k", b"v")] * 3), build.batch([build.record(b"k", b"v")], base_offset=3, codec="lz4")
@@ -111,14 +112,10 @@ def test_directories(kdump: Any, tmp_path: Path) -> None:
         directory.mkdir(parents=True)
         for base in (0, 4, 100):
             (directory / f"{base:020}.log").write_bytes(one(base))
-        for name in (
-            "00000000000000000000.index",
-            "00000000000000000000.timeindex",
-            "leader-epoch-checkpoint",
-            "x.txt",
-        ):
-            (directory / name).write_bytes(b"\0" * 12)
-    (data / "meta.properties").write_text("version=1\n")
+        for name in ("00000000000000000000.index", "00000000000000000000.timeindex", "x.txt"):
+            (directory / name).touch()
+        (directory / "leader-epoch-checkpoint").write_bytes(build.checkpoint())
+    (data / "meta.properties").write_text("version=1\ncluster.id=a\nnode.id=1\n")
     expected = [f"data/topic-{partition}/{base:020}.log" for partition in (0, 2, 10) for base in (0, 4, 100)]
     assert files_of(kdump, "data") == expected
     assert files_of(kdump, "data/topic-2/") == [name for name in expected if "topic-2" in name]
@@ -201,9 +198,12 @@ def test_directories_deeper_than_calls_can_nest(tmp_path: Path, monkeypatch: pyt
     Path("0.log").write_bytes(CLEAN)
     os.chdir(tmp_path)
     try:
-        (found,) = discover(["."])
+        (found,) = files(["."])
         assert isinstance(found, LogFile)
         assert found.path.count("/") == depth + 1
+        (partition,) = discover(["."])
+        assert isinstance(partition, Partition)
+        assert partition.segments[0].log == found
     finally:
         for _ in range(depth):
             os.chdir("d")
@@ -217,18 +217,19 @@ def test_a_directory_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for base in range(50):
         (tmp_path / f"{base:020}.log").write_bytes(one(base))
     listed: list[str] = []
-    listing = os.listdir
+    for name in ("listdir", "scandir"):
+        listing = getattr(os, name)
 
-    def noted(path: str) -> list[str]:
-        listed.append(path)
-        return listing(path)
+        def noted(path: str, listing: Any = listing) -> Any:
+            listed.append(path)
+            return listing(path)
 
-    monkeypatch.setattr(os, "listdir", noted)
+        monkeypatch.setattr(os, name, noted)
     for paths in ([str(tmp_path)], [str(tmp_path / "*.log")]):
         listed.clear()
-        files = [file for file in discover(paths) if isinstance(file, LogFile)]
-        assert [file.base_offset for file in files] == list(range(50))
-        assert [file.base_offset for file in files if file.newest] == [49]
+        found = [file for file in files(paths) if isinstance(file, LogFile)]
+        assert [file.base_offset for file in found] == list(range(50))
+        assert [file.base_offset for file in found if file.newest] == [49]
         assert len(listed) <= 2
 
 
@@ -454,7 +455,8 @@ def test_hostile_names(kdump: Any, tmp_path: Path, name: str, output_format: str
 def test_hostile_directory(kdump: Any, tmp_path: Path) -> None:
     directory = tmp_path / "\x1b]0;title\x07-0"
     directory.mkdir()
-    (directory / "0.log").write_bytes(CLEAN)
+    (directory / "00000000000000000000.log").write_bytes(CLEAN)
+    (directory / "\x1b[2J.txt").touch()
     for arguments in (["dump", "--format", "text"], ["dump", "--format", "json"], ["verify"]):
         ran = kdump.inside(*arguments, directory.name)
         assert ran.status == 0

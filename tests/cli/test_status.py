@@ -110,7 +110,7 @@ def test_could_not_read_and_the_others_are_done(kdump: Any, logs: Path, command:
     (logs / "link.log").symlink_to("nowhere.log")
     (logs / "loop.log").symlink_to("loop.log")
     (logs / "no-logs").mkdir()
-    (logs / "no-logs" / "meta.properties").write_text("version=1\n")
+    (logs / "no-logs" / "notes.txt").write_text("version=1\n")
     ran = kdump(command, "--format", "json", bad, "clean.log")
     alone = kdump.inside(command, "--format", "json", bad)
     assert alone.status == 3

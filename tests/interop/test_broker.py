@@ -26,8 +26,11 @@ FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 SEEDS = int(os.environ.get("KDUMP_BROKER_SEEDS", "3"))
 MEMORY = Path("/dev/shm")  # the loader syncs every file that it closes
 
-# Which of them says how far the reader of partition.metadata came.
-METADATA = ("KafkaStorageException", "NullPointerException", "IllegalArgumentException")
+# Where one of several exceptions comes, by how far a reader gets.
+SEVERAL = {
+    "metadata": ("KafkaStorageException", "NullPointerException", "IllegalArgumentException"),
+    "wrapper": ("KafkaException", "CorruptRecordException", "InvalidRecordException"),
+}
 PARTITIONS = (
     "transactions/transactions-0",
     "transactions/transactions-1",
@@ -107,8 +110,8 @@ def disagreements(outcome: broker.Outcome, loaded: dict[str, Any]) -> Iterator[s
         said = f"{loaded['exception']}: {loaded['message'][:150]}"
         if not outcome.refusals:
             yield f"refused: {said}"
-        elif outcome.refusals[0].word == "metadata":
-            if loaded["exception"] not in METADATA:
+        elif outcome.refusals[0].word in SEVERAL:
+            if loaded["exception"] not in SEVERAL[outcome.refusals[0].word]:
                 yield f"refused: {said}, foreseen {outcome.refusals}"
         elif outcome.refusals[0].exception != loaded["exception"]:
             yield f"refused: {said}, foreseen {outcome.refusals}"

@@ -29,7 +29,9 @@ def real() -> list[tuple[str, bytes]]:
     for path in sorted(FIXTURES.glob("*/__transaction_state-*/*.log")):
         with FileSource(str(path)) as source:
             for item in Walk(source, everything=True):
-                for batch in item.rows() if isinstance(item, BatchChunk) else ():
+                if not isinstance(item, BatchChunk):
+                    continue
+                for batch in item.rows():
                     for record in records(batch, open_batch(batch, item.body(batch), 1 << 20)):
                         found |= {("key", record.key or b""), ("value", record.value or b"")}
     return sorted(found)

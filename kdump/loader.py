@@ -1,0 +1,915 @@
+"""Kafka's LogLoader on values: the files of a topic-partition directory before a start after an unclean stop, and what it makes of them.
+
+Leftovers, segments and their companions, recovery of each segment, deletion of what lies behind a cut, leader epochs, producer snapshots: the steps and their
+order are Kafka's, so that damage upon damage comes out as there. Nothing is written. Segments that are known to be sound (`Proved`) are not read.
+
+Sources: LogLoader, LogSegment, LocalLog.splitOverflowedSegment, ProducerStateManager, ProducerAppendInfo, LeaderEpochFileCache, UnifiedLog of Kafka 4.3.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from kdump.format import checkpoint, index, snapshot
+from kdump.format.batch import CONTROL, HEADER_SIZE, LOG_OVERHEAD, MINIMUM_SIZE, TRANSACTIONAL, UP_TO_MAGIC
+from kdump.format.checkpoint import CheckpointError
+from kdump.format.snapshot import SnapshotError
+from kdump.frames import HEADER, TIMESTAMP, Corrupt, Frames, Refused, Seen, Window, fits, int64
+from kdump.kernel import crc
+from kdump.source import Source
+
+INDEX_INTERVAL_BYTES: Final = 4096
+_OPEN_FILES: Final = 8
+_LARGEST_FILE: Final = (1 << 31) - 1
+
+EPOCHS: Final = "leader-epoch-checkpoint"
+METADATA: Final = "partition.metadata"
+
+
+# ---- what goes in
+
+
+class Proved(NamedTuple):
+    """A segment in which a recovery finds nothing to do (see `sound`). `next_offset` follows its last batch, or is its base offset.
+
+    `epochs` are the changes of the leader epoch with their first offsets, `transactions` the producers with a transaction that is open behind the segment
+    and its first offset, None where that is not known. `wrappers`: it holds compressed messages of magic 0 or 1. `state_end` follows its last batch of magic 2,
+    or is its base offset; None stands for `next_offset`.
+    """
+
+    next_offset: int
+    epochs: tuple[tuple[int, int], ...] = ()
+    transactions: Mapping[int, int] | None = None
+    wrappers: bool = False
+    state_end: int | None = None
+
+
+class Start(NamedTuple):
+    """A topic-partition directory before the start: name and size of every regular file in it, and how to read one.
+
+    `proved` are segments by the name of their .log; recovery point and log start offset are those of the log directory's checkpoints, 0 without one.
+    `deleting`: the directory is named …-delete, and is loaded without recovery.
+    """
+
+    files: Mapping[str, int]
+    open: Callable[[str], Source]
+    proved: Mapping[str, Proved] = {}
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    deleting: bool = False
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES
+
+
+# ---- what comes out
+
+
+class Refusal(NamedTuple):
+    """Why the start fails: Kafka's exception, the file and where in it, and a short word.
+
+    Words: name, epochs, metadata, txnindex, split, transaction, marker, control, backwards, walk, wrapper, size.
+    """
+
+    exception: str
+    name: str
+    position: int | None
+    word: str
+
+
+class Left(NamedTuple):
+    """A segment as it is left."""
+
+    base_offset: int
+    size: int
+
+
+class Outcome(NamedTuple):
+    """What the start leaves. Names are those of files before the start.
+
+    `refusals`: empty when the log loads, else the first is what the broker dies of, and everything else is what would come if it did not. `cuts`: from which
+    position on the bytes of a file go. `wiped`: emptied because indexed offsets go back. `deleted`: files that go, though others of the name may be written.
+    `files`: every name afterwards. `promoted`: a .swap file and the name that it takes. `split`: the base offsets of the segments that one is split into. `recovered`: logs that
+    are read through and whose indexes are made anew. `snapshots`: offsets of the snapshots that are written. `epochs`: the leader epochs afterwards.
+    """
+
+    refusals: tuple[Refusal, ...]
+    log_start_offset: int
+    log_end_offset: int
+    segments: tuple[Left, ...]
+    cuts: Mapping[str, int]
+    wiped: frozenset[str]
+    deleted: frozenset[str]
+    files: frozenset[str]
+    promoted: Mapping[str, str]
+    split: Mapping[str, tuple[int, ...]]
+    recovered: frozenset[str]
+    snapshots: frozenset[int]
+    epochs: tuple[tuple[int, int], ...]
+
+    @property
+    def refuses(self) -> bool:
+        return bool(self.refusals)
+
+
+# ---- the state that a load builds
+
+
+class Backwards(Exception):
+    """An index refuses an entry (InvalidOffsetException)."""
+
+
+class Overflow(Exception):
+    """The last offset of a batch is no offset of the segment (LogSegmentOffsetOverflowException)."""
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+
+
+def name_of(base_offset: int, suffix: str) -> str:
+    """The name as Kafka makes it: at least 20 digits, and a sign before them."""
+    return f"{'-' if base_offset < 0 else ''}{abs(base_offset):020d}{suffix}"
+
+
+def number_of(name: str) -> int | None:
+    """What Kafka takes for the offset in a name (LogFileUtils.offsetFromFileName); None where it finds none."""
+    stem, dot, _ = name.partition(".")
+    digits = stem[1:] if stem[:1] in ("-", "+") else stem
+    if not dot or not (digits.isascii() and digits.isdigit()):
+        return None
+    number = int(stem)  # a name has 255 bytes at most
+    return number if -(1 << 63) <= number < 1 << 63 else None
+
+
+class _Held(NamedTuple):
+    """What a file name stands for: bytes of a file from before the start, or, with an empty `origin`, something new."""
+
+    origin: str
+    start: int
+    size: int
+
+
+_NEW: Final = _Held("", 0, 0)
+
+
+class _Split(Exception):
+    """A segment has to be split before the load goes on."""
+
+    def __init__(self, segment: "_Segment") -> None:
+        self.segment = segment
+
+
+@dataclass(slots=True)
+class _Segment:
+    """A segment while it is loaded, with its offset index; `indexed` once that is known."""
+
+    base: int
+    name: str
+    held: _Held
+    file: Frames
+    proved: Proved | None = None
+    offsets: "array[int]" = field(default_factory=lambda: array("q"))
+    positions: "array[int]" = field(default_factory=lambda: array("q"))
+    indexed: bool = False
+
+    @property
+    def size(self) -> int:
+        return self.file.size
+
+    def clear_index(self) -> None:
+        self.offsets, self.positions, self.indexed = array("q"), array("q"), True
+
+    def lookup(self, offset: int) -> int:
+        """The position of the last index entry that is not above the offset."""
+        at = bisect_right(self.offsets, offset)
+        return self.positions[at - 1] if at else 0
+
+
+class _State(NamedTuple):
+    """Producers with an open transaction, and its first offset; `behind` are segments whose batches are still to be added."""
+
+    open: Mapping[int, int]
+    behind: tuple[_Segment, ...] = ()
+
+
+class Producers:
+    """ProducerStateManager, as far as it can fail: which transactions are open."""
+
+    def __init__(self, loader: "Loader") -> None:
+        self._loader = loader
+        self.snapshots = loader.list_snapshots()
+        self.open: dict[int, int] = {}
+        self.begun: dict[int, int] = {}  # producer by first offset of its transaction
+        self.behind: list[_Segment] = []
+        self.map_end = 0
+        self.snapshot_end = 0
+
+    def truncate_and_reload(self, log_start: int, log_end: int) -> None:
+        for offset in [offset for offset in self.snapshots if offset > log_end or offset <= log_start]:
+            self._delete(offset)
+        if log_end != self.map_end:
+            self._set({})
+            self._load(log_start)
+        else:
+            self.map_end = max(self.map_end, log_start)
+            self.snapshot_end = max(self.snapshots, default=log_start)
+
+    def _load(self, log_start: int) -> None:
+        while self.snapshots:
+            offset = max(self.snapshots)
+            state = self._loader.snapshot(self.snapshots[offset])
+            if state is not None:
+                self._set(state.open)
+                self.behind = list(state.behind)
+                self.map_end = self.snapshot_end = offset
+                return
+            self._delete(offset)
+        self.map_end = self.snapshot_end = log_start
+
+    def _set(self, open_: Mapping[int, int]) -> None:
+        self.open = dict(open_)
+        self.begun = {first: producer for producer, first in open_.items()}
+        self.behind = []
+
+    def _delete(self, offset: int) -> None:
+        self._loader.delete(self.snapshots.pop(offset))
+
+    def take_snapshot(self) -> None:
+        if self.map_end > self.snapshot_end:
+            state = _State(dict(self.open), tuple(self.behind))
+            self.snapshots[self.map_end] = self._loader.write_snapshot(self.map_end, state)
+            self.snapshot_end = self.map_end
+
+    def skip(self, segment: _Segment, proved: Proved) -> None:
+        """Pass over a proved segment."""
+        if proved.transactions is None:
+            self.behind.append(segment)
+        else:
+            self._set(proved.transactions)
+        self.map_end = proved.next_offset if proved.state_end is None else proved.state_end
+
+    def catch_up(self) -> None:
+        """Read the segments that were passed over."""
+        behind, self.behind = self.behind, []
+        for segment in behind:
+            self._loader.add(self, segment, 0, segment.size)
+
+    def apply(
+        self, file: Frames, batch: Seen, header: tuple[int, ...], begun: dict[int, int]
+    ) -> tuple[int, bool] | None:
+        """ProducerAppendInfo.append: first offset of the transaction that the batch ends, and whether it aborts it. Raises Refused."""
+        attributes, producer = header[5], header[9]
+        if attributes & CONTROL:
+            aborts = file.aborts(batch, header)
+            first = None if aborts is None else self.open.pop(producer, None)
+            return None if first is None or aborts is None else (first, aborts)
+        if producer in self.open:
+            if not attributes & TRANSACTIONAL:
+                raise Refused("InvalidTxnStateException", batch.position, "transaction")
+        elif attributes & TRANSACTIONAL:
+            self.open[producer] = batch.offset
+            begun[batch.offset] = producer
+        return None
+
+    def complete(self, first: int, position: int) -> None:
+        if self.begun.pop(first, None) is None:
+            raise Refused("IllegalArgumentException", position, "marker")
+
+
+class _Epochs:
+    """LeaderEpochFileCache."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[int, int]] = []
+        self.written = False  # the file is, with other entries than it had
+
+    def assign(self, epoch: int, start: int) -> None:
+        """Raises Refused for an entry below zero."""
+        if epoch < 0 or start < 0:
+            raise Refused("IllegalArgumentException", None, "epochs")
+        entries = self.entries
+        if entries and entries[-1][0] == epoch and start >= entries[-1][1]:
+            return
+        while entries and (entries[-1][0] >= epoch or entries[-1][1] >= start):
+            entries.pop()
+        entries.append((epoch, start))
+
+    def seen(self, epoch: int, start: int) -> None:
+        """A batch during recovery."""
+        if epoch >= 0 and (not self.entries or epoch > self.entries[-1][0]):
+            self.assign(epoch, start)
+            self.written = True
+
+    def truncate(self, log_start: int, log_end: int) -> None:
+        entries = self.entries
+        while entries and entries[-1][1] >= log_end:
+            entries.pop()
+            self.written = True
+        dropped = 0
+        while dropped < len(entries) and entries[dropped][1] <= log_start:
+            dropped += 1
+        if dropped:
+            self.written = True
+            entries[:dropped] = [(entries[dropped - 1][0], log_start)]
+
+
+class _TimeIndex:
+    """TimeIndex.maybeAppend, as far as it can fail."""
+
+    def __init__(self, base: int) -> None:
+        self._entries, self._timestamp, self._offset = 0, -1, base
+
+    def append(self, timestamp: int, offset: int) -> None:
+        if self._entries and offset < self._offset:
+            raise Backwards
+        if timestamp > self._timestamp:
+            self._entries, self._timestamp, self._offset = self._entries + 1, timestamp, offset
+
+
+class Loader:
+    """One start: the steps of LogLoader, on names and bytes from before it."""
+
+    def __init__(self, start: Start) -> None:
+        self.start = start
+        self.refusals: list[Refusal] = []
+        self.files = {name: _Held(name, 0, size) for name, size in start.files.items()}
+        self.segments: dict[int, _Segment] = {}
+        self.states: dict[str, _State] = {}  # of the snapshots that were written
+        self.written: set[int] = set()
+        self.deleted: set[str] = set()
+        self.promoted: dict[str, str] = {}
+        self.split: dict[str, tuple[int, ...]] = {}
+        self.stuck: set[int] = set()
+        self.wiped: set[str] = set()
+        self.recovered: set[str] = set()
+        self.cuts: dict[str, int] = {}
+        self.epochs = _Epochs()
+        self._window = Window()
+        self._opened: dict[str, Source] = {}
+
+    # ---- files
+
+    def _source(self, name: str) -> Source:
+        """The last few that were read stay open."""
+        source = self._opened.pop(name, None) or self.start.open(name)
+        self._opened[name] = source
+        if len(self._opened) > _OPEN_FILES:
+            self._opened.pop(next(iter(self._opened))).close()
+        return source
+
+    def _bytes(self, held: _Held) -> Frames:
+        return Frames(self._window, lambda: self._source(held.origin), held.start, held.size)
+
+    def _content(self, name: str) -> bytes:
+        held = self.files.get(name, _NEW)
+        return self._bytes(held).read(0, held.size) if held.size else b""
+
+    def delete(self, name: str) -> None:
+        held = self.files.pop(name, _NEW)
+        self.states.pop(name, None)
+        if held.origin in self.split:
+            self._cut(held, 0)
+        elif held.origin:
+            self.deleted.add(held.origin)
+
+    def _cut(self, held: _Held, size: int) -> None:
+        position = held.start + size
+        self.cuts[held.origin] = min(position, self.cuts.get(held.origin, position))
+
+    def _resize(self, segment: _Segment, size: int) -> None:
+        """Cut a segment off behind `size` bytes."""
+        if size < segment.size:
+            self._cut(segment.held, size)
+            segment.file = segment.file.part(0, size)
+            segment.held = segment.held._replace(size=size)
+            self.files[segment.name] = segment.held
+
+    def _create(self, name: str) -> None:
+        self.files.setdefault(name, _NEW)
+
+    def _refuse(self, exception: str, name: str, position: int | None, word: str) -> None:
+        refusal = Refusal(exception, name, position, word)
+        if refusal not in self.refusals:  # what is read twice fails twice
+            self.refusals.append(refusal)
+
+    def _failed(self, problem: "Corrupt | Refused", segment: _Segment) -> None:
+        """A reader failed where nobody catches it."""
+        if isinstance(problem, Corrupt):
+            problem = Refused("CorruptRecordException", problem.position, "walk")
+        position = None if problem.position is None else problem.position + segment.held.start
+        self._refuse(problem.exception, segment.held.origin or segment.name, position, problem.word)
+
+    # ---- producer snapshots
+
+    def list_snapshots(self) -> dict[int, str]:
+        """Those whose names have a number; the others are refused once, in the beginning."""
+        found = {}
+        for name in sorted(self.files):
+            if name.endswith(".snapshot") and (offset := number_of(name)) is not None:
+                found[offset] = name
+        return found
+
+    def snapshot(self, name: str) -> _State | None:
+        """What a snapshot says; None when Kafka's reader refuses it."""
+        if name in self.states:
+            return self.states[name]
+        try:
+            entries = snapshot.parse(self._content(name))
+        except SnapshotError:
+            return None
+        return _State({entry.producer_id: entry.current_txn_first_offset for entry in entries if entry.has_transaction})
+
+    def write_snapshot(self, offset: int, state: _State) -> str:
+        name = name_of(offset, ".snapshot")
+        self._create(name)
+        self.states[name] = state
+        self.written.add(offset)
+        return name
+
+    def _remove_stray_snapshots(self) -> None:
+        """Of the snapshots at no segment's base only the highest stays, and that only above all bases."""
+        stray = [
+            (offset, name) for offset, name in sorted(self.list_snapshots().items()) if offset not in self.segments
+        ]
+        for number, (offset, name) in enumerate(stray):
+            if number < len(stray) - 1 or offset < max(self.segments):
+                self.delete(name)
+
+    # ---- LogLoader.load
+
+    def close(self) -> None:
+        for source in self._opened.values():
+            source.close()
+
+    def run(self) -> Outcome:
+        self._load_epochs()
+        for name in sorted(self.files):
+            if name.endswith(".snapshot") and number_of(name) is None:
+                self._refuse("NumberFormatException", name, None, "name")
+        self._swap(self._leftovers())
+        self._retry(self._load_segments)
+        if self.start.deleting:
+            log_end = 0
+            if not self.segments:
+                self._make(0)
+        else:
+            log_end = self._retry(self._recover_log)
+            self._create_indexes(max(self.segments))
+        log_start = max(self.start.log_start_offset, min(self.segments))
+        self.epochs.truncate(self.start.log_start_offset, log_end)
+        if self.epochs.written:
+            self.delete(f"{EPOCHS}.tmp")
+        self._remove_stray_snapshots()
+        self._rebuild(Producers(self), log_start, log_end)
+        self._check_metadata()
+        return Outcome(
+            tuple(self.refusals),
+            log_start,
+            log_end,
+            tuple(Left(base, segment.size) for base, segment in sorted(self.segments.items())),
+            self.cuts,
+            frozenset(self.wiped),
+            frozenset(self.deleted),
+            frozenset(self.files),
+            self.promoted,
+            self.split,
+            frozenset(self.recovered),
+            frozenset(self.written),
+            tuple(self.epochs.entries),
+        )
+
+    def _load_epochs(self) -> None:
+        if EPOCHS not in self.files:
+            self._create(EPOCHS)
+            return
+        try:
+            entries = list(checkpoint.epoch_entries(self._content(EPOCHS)))
+        except CheckpointError:
+            self._refuse("KafkaStorageException", EPOCHS, None, "epochs")
+            return
+        for entry in entries:
+            try:
+                self.epochs.assign(entry.epoch, entry.start_offset)
+            except Refused as refused:
+                self._refuse(refused.exception, EPOCHS, None, refused.word)
+
+    def _check_metadata(self) -> None:
+        if METADATA in self.files:
+            data = self._content(METADATA)
+            try:
+                checkpoint.parse_partition_metadata(data)
+            except CheckpointError:
+                self._refuse("KafkaStorageException" if data else "NullPointerException", METADATA, None, "metadata")
+
+    def _leftovers(self) -> list[str]:
+        """Delete what an interrupted run left, and give the .swap files that are whole."""
+        numbers = {}
+        for name in sorted(self.files):
+            if name.endswith(".deleted") and not name.endswith(".checkpoint.deleted"):
+                self.delete(name)
+            elif name.endswith((".cleaned", ".swap")):
+                number = number_of(name)
+                if number is None:
+                    self._refuse("NumberFormatException", name, None, "name")
+                else:
+                    numbers[name] = number
+        lowest = min((number for name, number in numbers.items() if name.endswith(".cleaned")), default=1 << 63)
+        for name, number in numbers.items():
+            if name.endswith(".cleaned") or number >= lowest:
+                self.delete(name)
+        return [name for name in numbers if name in self.files]
+
+    def _swap(self, swaps: list[str]) -> None:
+        """Put the .swap files into the places of the segments that they stand for."""
+        lowest, highest = 1 << 63, -(1 << 63)
+        for name in swaps:
+            number = number_of(name)
+            if name.endswith(".log.swap") and number is not None:
+                segment = self.segment(name_of(number, ".log.swap"), number)
+                self._load_index(segment, name_of(number, ".index.swap"))
+                self._create(name_of(number, ".index.swap"))
+                lowest, highest = min(lowest, number), max(highest, self.end_of(segment))
+        for name in sorted(self.files):
+            number = number_of(name)
+            if number is not None and lowest <= number < highest and not name.endswith(".swap"):
+                self.delete(name)
+        for name in sorted(self.files):
+            if name.endswith(".swap") and number_of(name) is not None:
+                to = name.removesuffix(".swap")
+                self.delete(to)
+                self.files[to] = held = self.files.pop(name)
+                if held.origin:
+                    self.promoted[held.origin] = to
+
+    def _load_index(self, segment: _Segment, name: str) -> None:
+        """An index as it stands: every slot of it is an entry."""
+        segment.clear_index()
+        data = self._content(name)
+        size = index.OFFSET_ENTRY.size
+        for relative, position in index.OFFSET_ENTRY.iter_unpack(data[: len(data) - len(data) % size]):
+            segment.offsets.append(segment.base + relative)
+            segment.positions.append(position)
+
+    def segment(self, name: str, base: int) -> _Segment:
+        """The segment of this name; an empty one where there is none, as Kafka makes it."""
+        self._create(name)
+        held = self.files[name]
+        if held.size > _LARGEST_FILE:
+            self._refuse("KafkaException", held.origin, None, "size")
+        whole = held == _Held(name, 0, self.start.files.get(name, 0))
+        return _Segment(base, name, held, self._bytes(held), self.start.proved.get(name) if whole else None)
+
+    def _make(self, base: int) -> None:
+        self.segments[base] = self.segment(name_of(base, ".log"), base)
+
+    def _retry(self, step: Callable[[], int]) -> int:
+        """Do a step again and again, while there is a segment to be split (KAFKA-6264)."""
+        while True:
+            try:
+                return step()
+            except _Split as split:
+                self._split(split.segment)
+
+    def _load_segments(self) -> int:
+        self.segments.clear()
+        for name in sorted(self.files):
+            is_index = name.endswith((".index", ".timeindex", ".txnindex"))
+            if name not in self.files or not (is_index or name.endswith(".log")):
+                continue
+            number = number_of(name)
+            if number is None:
+                self._refuse("NumberFormatException", name, None, "name")
+            elif is_index:
+                if name_of(number, ".log") not in self.files:
+                    self.delete(name)
+            else:
+                segment = self.segment(name_of(number, ".log"), number)
+                if not self._is_sane(segment):
+                    # What is cut off here is not reported: later segments stay.
+                    try:
+                        self._recover(segment)
+                    except Backwards:
+                        self._failed(Refused("InvalidOffsetException", None, "backwards"), segment)
+                self.segments[number] = segment
+        return 0
+
+    def _is_sane(self, segment: _Segment) -> bool:
+        """LogSegment.sanityCheck: False when the segment has to be recovered at once, because of its offset or transaction index."""
+        if name_of(segment.base, ".index") not in self.files:
+            return False
+        self._create(name_of(segment.base, ".timeindex"))
+        name = name_of(segment.base, ".txnindex")
+        data = self._content(name)
+        size = index.TRANSACTION_ENTRY.size
+        for number, entry in enumerate(index.aborted_transactions(data[: len(data) - len(data) % size])):
+            if entry.refused:
+                self._refuse("KafkaException", self.files[name].origin, number * size, "txnindex")
+                return True
+            if entry.last_offset < segment.base:
+                return False
+        return True
+
+    def _recover_log(self) -> int:
+        """The log end offset."""
+        bases = sorted(self.segments)
+        unflushed = bases[max(0, bisect_right(bases, self.start.recovery_point) - 1) :]
+        for number, base in enumerate(unflushed):
+            segment = self.segments[base]
+            try:
+                truncated = self._recover(segment)
+            except Backwards:
+                truncated = self._wipe(segment)
+            if truncated > 0:
+                for later in unflushed[number + 1 :]:
+                    self._delete_segment(later)
+                break
+        if self.segments:
+            log_end = self.end_of(self.segments[max(self.segments)])
+            if log_end >= self.start.log_start_offset:
+                return log_end
+            for base in bases:
+                self._delete_segment(base)
+            self.epochs.entries.clear()
+            self.epochs.written = True
+            for name in self.list_snapshots().values():
+                self.delete(name)
+        self._make(self.start.log_start_offset)
+        return self.start.log_start_offset
+
+    def _delete_segment(self, base: int) -> None:
+        if self.segments.pop(base, None) is not None:
+            for suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot"):
+                self.delete(name_of(base, suffix))
+
+    def _create_indexes(self, base: int) -> None:
+        for suffix in (".index", ".timeindex"):
+            self._create(name_of(base, suffix))
+
+    # ---- one segment
+
+    def _recover(self, segment: _Segment) -> int:
+        """LogLoader.recoverSegment: how many bytes are cut off."""
+        if segment.held.origin:
+            self.recovered.add(segment.held.origin)
+        self._create_indexes(segment.base)
+        if name_of(segment.base, ".txnindex") in self.files:
+            self.files[name_of(segment.base, ".txnindex")] = _NEW
+        before = segment.size
+        producers = Producers(self)
+        self._rebuild(producers, self.start.log_start_offset, segment.base)
+        if segment.proved is not None:
+            for epoch, first in segment.proved.epochs:
+                self.epochs.seen(epoch, first)
+            producers.skip(segment, segment.proved)
+        else:
+            producers.catch_up()
+            try:
+                self.replay(segment, producers)
+            except Overflow:
+                raise _Split(segment) from None
+        producers.take_snapshot()
+        return before - segment.size
+
+    def replay(self, segment: _Segment, producers: Producers) -> None:
+        """LogSegment.recover: walk to the first bad batch, make the indexes, cut the rest off. Raises Overflow, Backwards."""
+        segment.clear_index()
+        file, base, interval = segment.file, segment.base, self.start.index_interval_bytes
+        end, buffer, unpack = file.size, file.window.buffer, HEADER.unpack_from
+        times = _TimeIndex(base)
+        position = indexed = 0
+        largest, largest_offset, last_abort = -1, base, -1
+        while position < end - UP_TO_MAGIC:
+            header = unpack(buffer, file.load(position, HEADER_SIZE))
+            offset, size, epoch, magic, stored, _, delta, _, timestamp, producer, _, _, _ = header
+            if size < MINIMUM_SIZE[0] or position > end - LOG_OVERHEAD - size:
+                break
+            total = LOG_OVERHEAD + size
+            if magic >= 2:
+                if total < HEADER_SIZE or file.checksum(position, 21, total, crc.crc32c) != stored:
+                    break
+                last = int64(offset + delta)
+            else:
+                if file.checksum(position, 16, total, crc.crc32) != epoch & 0xFFFFFFFF:
+                    break
+                last = offset
+                at = file.load(position, HEADER_SIZE)
+                timestamp = -1 if magic == 0 else TIMESTAMP.unpack_from(buffer, at + 18)[0]
+            if not fits(last, base) and base not in self.stuck:
+                raise Overflow(position)
+            if timestamp > largest:
+                largest, largest_offset = timestamp, last
+            if position - indexed > interval:
+                if segment.offsets and last <= segment.offsets[-1]:
+                    raise Backwards
+                segment.offsets.append(last)
+                segment.positions.append(position)
+                times.append(largest, largest_offset)
+                indexed = position
+            batch = Seen(position, total, offset, magic)
+            position += total
+            if magic < 2:
+                continue
+            try:
+                self.epochs.seen(epoch, offset)
+                done = producers.apply(file, batch, header, producers.begun) if producer >= 0 else None
+                if done is not None:
+                    first, aborts = done
+                    if aborts and 0 <= offset <= last_abort:
+                        raise Refused("IllegalArgumentException", batch.position, "marker")
+                    if aborts:
+                        last_abort = offset
+                        self._create(name_of(base, ".txnindex"))
+                    producers.complete(first, batch.position)
+            except Refused as refused:
+                self._failed(Refused(refused.exception, batch.position, refused.word), segment)
+                if refused.exception == "InvalidRecordException":
+                    break  # caught here, so that what follows is cut off; not when the batch is read again
+            producers.map_end = last + 1
+        self._resize(segment, position)
+        times.append(largest, largest_offset)
+
+    def add(self, producers: Producers, segment: _Segment, start: int, end: int) -> None:
+        """UnifiedLog.loadProducersFromRecords: the batches of a part of a segment, none of them proved."""
+        begun: dict[int, int] = {}
+        completed: list[tuple[int, int]] = []
+        try:
+            for batch in segment.file.batches(start, end):
+                header = segment.file.header(batch) if batch.magic >= 2 else None
+                if header is None or header[9] < 0:
+                    continue
+                try:
+                    done = producers.apply(segment.file, batch, header, begun)
+                except Refused as refused:
+                    self._failed(refused, segment)
+                else:
+                    if done is not None:
+                        completed.append((done[0], batch.position))
+        except (Corrupt, Refused) as problem:
+            self._failed(problem, segment)
+        producers.begun.update(begun)
+        for first, position in completed:
+            try:
+                producers.complete(first, position)
+            except Refused as refused:
+                self._failed(refused, segment)
+
+    def _rebuild(self, producers: Producers, log_start: int, log_end: int) -> None:
+        """UnifiedLog.rebuildProducerState: the newest snapshot, and the batches from there to `log_end`."""
+        bases = sorted(self.segments)
+        to_snapshot = {*bases[-2:], log_end}
+        producers.truncate_and_reload(log_start, log_end)
+        if log_end > max(producers.map_end, 0):
+            floor = bisect_right(bases, log_end) - 1
+            for number in range(max(0, bisect_right(bases, producers.map_end) - 1), bisect_left(bases, log_end)):
+                segment = self.segments[bases[number]]
+                start = max(segment.base, producers.map_end, log_start)
+                producers.map_end = start
+                if segment.base in to_snapshot:
+                    producers.take_snapshot()
+                try:
+                    self._add_from(producers, segment, start, log_end if number == floor else None)
+                except (Corrupt, Refused) as problem:
+                    self._failed(problem, segment)
+        producers.map_end = log_end
+        producers.take_snapshot()
+
+    def _add_from(self, producers: Producers, segment: _Segment, start: int, log_end: int | None) -> None:
+        proved = segment.proved
+        if proved is not None and (start in (segment.base, proved.next_offset) or proved.transactions is not None):
+            if start == segment.base and proved.wrappers:
+                self._translate(segment, start)
+            if start < proved.next_offset:
+                producers.skip(segment, proved)
+            return
+        producers.catch_up()
+        stop = None if log_end is None else self._translate(segment, log_end)
+        position = self._translate(segment, start)
+        if position is not None:
+            stop = segment.size if stop is None else stop
+            if stop < position:
+                raise Refused("IllegalArgumentException", position, "backwards")
+            self.add(producers, segment, position, stop)
+
+    def _translate(self, segment: _Segment, offset: int) -> int | None:
+        """LogSegment.translateOffset: the position of the first batch that holds the offset or is above it."""
+        if not segment.indexed and segment.proved is None:
+            self._load_index(segment, name_of(segment.base, ".index"))
+        file = segment.file
+        previous: Seen | None = None
+        for batch in file.batches(segment.lookup(offset), segment.size):
+            first = file.first_offset(batch)
+            if first >= offset:
+                if first > offset and previous is not None and file.last_offset(previous) >= offset:
+                    return previous.position
+                return batch.position
+            previous = batch
+        return previous.position if previous is not None and file.last_offset(previous) >= offset else None
+
+    def end_of(self, segment: _Segment) -> int:
+        try:
+            return self.next_offset(segment)
+        except (Corrupt, Refused) as problem:
+            self._failed(problem, segment)
+            return segment.base
+
+    def next_offset(self, segment: _Segment) -> int:
+        """LogSegment.readNextOffset: behind the last batch of those from the last index entry on. Raises Corrupt, Refused."""
+        if segment.proved is not None:
+            return segment.proved.next_offset
+        position = self._translate(segment, segment.offsets[-1] if segment.offsets else segment.base)
+        if position is None:
+            return segment.base
+        last = deque(segment.file.batches(position, segment.size), maxlen=1)
+        return int64(segment.file.last_offset(last[0]) + 1) if last else segment.base
+
+    def _wipe(self, segment: _Segment) -> int:
+        """LogSegment.truncateTo the base offset, after an index refused an entry: how many bytes go, as a rule all."""
+        if segment.held.origin:
+            self.wiped.add(segment.held.origin)
+        try:
+            position = self._translate(segment, segment.base)
+        except (Corrupt, Refused) as problem:
+            self._failed(problem, segment)
+            position = 0
+        segment.clear_index()
+        size = segment.size
+        if position is not None:
+            self._resize(segment, position)
+        return size - segment.size
+
+    # ---- overflow
+
+    def _split(self, segment: _Segment) -> None:
+        """LocalLog.splitOverflowedSegment; where that fails the segment is taken as it is."""
+        try:
+            following = self.next_offset(segment)
+            if following <= segment.base or fits(following - 1, segment.base):
+                raise Refused("IllegalArgumentException", None, "split")
+            parts = self._parts(segment)
+        except (Corrupt, Refused) as problem:
+            self._failed(problem, segment)
+            self.stuck.add(segment.base)
+            return
+        bases = [base for base, _, _ in parts]
+        held = segment.held
+        if held.origin:
+            self.split[held.origin] = tuple(
+                sorted({*self.split.get(held.origin, ()), *bases} - {segment.base} | {*bases})
+            )
+        if segment.base in self.segments:
+            for suffix in (".log", ".index", ".timeindex", ".txnindex"):
+                self.files.pop(name_of(segment.base, suffix), None)
+            if segment.base not in bases:
+                self.delete(name_of(segment.base, ".snapshot"))
+            del self.segments[segment.base]
+        for base, start, size in sorted(parts):
+            name = name_of(base, ".log")
+            self.files[name] = _Held(held.origin, held.start + start, size)
+            self.files[name_of(base, ".index")] = self.files[name_of(base, ".timeindex")] = _NEW
+            self.segments[base] = self.segment(name, base)
+        if segment.base != min(bases):
+            self.segments.pop(segment.base, None)
+
+    def _parts(self, segment: _Segment) -> list[tuple[int, int, int]]:
+        """Base offset, position and size of the new segments. Raises Corrupt, Refused."""
+        file, parts, position = segment.file, list[tuple[int, int, int]](), 0
+        while position < segment.size:
+            first = next(file.batches(position, segment.size), None)
+            if first is None:
+                raise Refused("NoSuchElementException", position, "split")
+            base = file.first_offset(first)
+            if any(base == other for other, _, _ in parts):
+                raise Refused("NoSuchFileException", position, "split")
+            size = self._copied(file, base, position)
+            if size == 0:
+                raise Refused("IllegalStateException", position, "split")
+            parts.append((base, position, size))
+            position += size
+        return parts
+
+    def _copied(self, file: Frames, base: int, start: int) -> int:
+        """LogSegment.appendFromFile: the bytes of the batches from `start` on that a segment with this base can hold."""
+        since, largest, largest_offset, last_indexed = 0, -1, base, None
+        times, position = _TimeIndex(base), start
+        try:
+            for batch in file.batches(start, file.size):
+                last = file.last_offset(batch)
+                if not fits(last, base):
+                    break
+                if not 0 <= batch.magic <= 2:
+                    raise Corrupt(batch.position)
+                timestamp = file.timestamp(batch)
+                if timestamp > largest:
+                    largest, largest_offset = timestamp, last
+                if since > self.start.index_interval_bytes:
+                    if last_indexed is not None and last <= last_indexed:
+                        raise Backwards
+                    times.append(largest, largest_offset)
+                    last_indexed, since = last, 0
+                since += batch.total
+                position += batch.total
+            times.append(largest, largest_offset)
+        except Backwards:
+            raise Refused("InvalidOffsetException", position, "split") from None
+        return position - start

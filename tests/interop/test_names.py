@@ -1,0 +1,117 @@
+"""What the log loader of a broker does with the names that kdump knows, and with those that it complains of."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import build
+from checks.test_files import BELONGS, FIVE, NINE, ODD, SOUND, ZERO
+from kdump.discovery import discover
+from kdump.partition import Partition
+
+LOADER = Path(__file__).with_name("Loader.java")
+TOPIC_ID = "mwJ-D-tiSwSrr_TIGJF7hA"
+LOGS = {
+    ZERO: b"".join(build.batch([build.record(b"k", b"v")], base_offset=offset) for offset in range(5)),
+    FIVE: b"".join(build.batch([build.record(b"k", b"v")], base_offset=offset) for offset in range(5, 9)),
+}
+
+
+def content(name: str) -> bytes:
+    """What makes a file of that name sound; a number of bytes where nobody reads it."""
+    if name.endswith((".index", ".timeindex", ".txnindex")):
+        return b""
+    if name.endswith(".snapshot"):
+        return build.producer_snapshot()
+    if name == "leader-epoch-checkpoint":
+        return build.checkpoint("0 0")
+    if name == "partition.metadata":
+        return f"version: 0\ntopic_id: {TOPIC_ID}".encode()
+    return LOGS.get(name.partition(".")[0], b"some bytes")
+
+
+def made(directory: Path, *names: str) -> Path:
+    directory.mkdir(parents=True)
+    for name in (*SOUND, *names):
+        (directory / name).write_bytes(content(name))
+    return directory
+
+
+def load(kafka: ModuleType, directories: list[Path]) -> list[dict[str, Any]]:
+    # From the last segment on, so that snapshots below it are not made anew.
+    lines = "".join(f"{directory}\t9\t0\n" for directory in directories)
+    quiet = ("-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off")
+    done = kafka.run_source(kafka.NEWEST, LOADER, stdin=lines.encode(), flags=quiet)
+    return [json.loads(line) for line in done.stdout.decode().splitlines()]
+
+
+def stray(directory: Path, name: str) -> str | None:
+    (partition,) = discover([str(directory)])
+    assert isinstance(partition, Partition)
+    return next((stray.what for stray in partition.strays if stray.path == str(directory / name)), None)
+
+
+def fits(name: str, what: str | None, loaded: dict[str, Any]) -> bool:
+    """Whether the loader did what kdump says of the name."""
+    if what == "number":
+        return not loaded["loaded"] and loaded["exception"] == "NumberFormatException"
+    stays = loaded["files"].get(name) == len(content(name))
+    match what:
+        case "deleted" | "cleaned" | "swap" | "swap-dropped" | "index" | "snapshot":
+            done = name not in loaded["files"]
+        case "short" | "negative":
+            done = stays and loaded["log_end_offset"] == 9
+        case "tmp":
+            done = True  # a writer of the checkpoint begins with a new one
+        case "unknown":
+            done = stays
+        case _:
+            done = name in loaded["files"] or name.endswith((".checkpoint.deleted", "remote_log_snapshot"))
+    return bool(loaded["loaded"] and done)
+
+
+def test_names(kafka: ModuleType, tmp_path: Path) -> None:
+    names = [*BELONGS, *(name for name, *_ in ODD)]
+    directories = [made(tmp_path / str(number) / "t-0", name) for number, name in enumerate(names)]
+    said = [stray(directory, name) for directory, name in zip(directories, names, strict=True)]
+    loaded = load(kafka, directories)
+    assert len(loaded) == len(names)
+    wrong = [
+        (name, what, result)
+        for name, what, result in zip(names, said, loaded, strict=True)
+        if not fits(name, what, result)
+    ]
+    assert not wrong
+
+
+def test_segments_by_odd_names(kafka: ModuleType, tmp_path: Path) -> None:
+    """A broker makes an empty segment of the number and never reads the file."""
+    short, negative = load(kafka, [made(tmp_path / "a" / "t-0", "12.log"), made(tmp_path / "b" / "t-0", "-1.log")])
+    assert short["segments"] == [[0, len(LOGS[ZERO])], [5, len(LOGS[FIVE])], [12, 0]]
+    assert short["files"]["12.log"] == len(content("12.log"))
+    assert [-1, 0] in negative["segments"]
+
+
+def test_replacements(kafka: ModuleType, tmp_path: Path) -> None:
+    """A replacement removes what is in its range, and is itself removed behind an unfinished split."""
+    alone = made(tmp_path / "a" / "t-0", f"{ZERO}.log.swap")
+    behind = made(tmp_path / "b" / "t-0", f"{FIVE}.log.swap", f"{FIVE}.log.cleaned", f"{ZERO}.index.cleaned")
+    assert stray(alone, f"{ZERO}.log.swap") == "swap"
+    assert stray(behind, f"{FIVE}.log.swap") == "swap-dropped"
+    (alone / f"{3:020}.snapshot").write_bytes(build.producer_snapshot())
+    replaced, dropped = load(kafka, [alone, behind])
+    assert f"{3:020}.snapshot" not in replaced["files"]
+    assert replaced["log_end_offset"] == dropped["log_end_offset"] == 9
+    assert not [name for name in (*replaced["files"], *dropped["files"]) if name.endswith((".swap", ".cleaned"))]
+
+
+def test_snapshots(kafka: ModuleType, tmp_path: Path) -> None:
+    names = [f"{offset:020}.snapshot" for offset in (2, 3, 9)]
+    directory = made(tmp_path / "t-0", *names)
+    assert [stray(directory, name) for name in names] == ["snapshot", "snapshot", None]
+    (loaded,) = load(kafka, [directory])
+    assert [name in loaded["files"] for name in names] == [False, False, True]
+    assert f"{NINE}.snapshot" == names[-1]
