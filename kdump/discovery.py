@@ -18,7 +18,7 @@ from kdump.directory import (
 from kdump.errors import NotALog, SourceError
 from kdump.format import naming
 from kdump.format.naming import Kind
-from kdump.partition import LogDirectory, LogFile, Partition, Segment, log_files, natural
+from kdump.partition import LogDirectory, LogFile, Partition, Segment, index_files, log_files, natural
 
 Found = Partition | LogDirectory | SourceError
 _Inode = tuple[int, int]
@@ -61,9 +61,13 @@ def discover(
 
 
 def files(
-    paths: Iterable[str], kind: Kind | None = None, standard_input: LogFile | SourceError | None = None
+    paths: Iterable[str],
+    kind: Kind | None = None,
+    standard_input: LogFile | SourceError | None = None,
+    *,
+    indexes: bool = False,
 ) -> Iterator[LogFile | SourceError]:
-    """The log files of what `discover` finds, each file once, and the companions that are named themselves."""
+    """The log files of what `discover` finds, or their offset and time `indexes`, each file once, and the files that are named themselves."""
     walk, highest, seen = _Walk(set()), _Highest(), set[_Inode | None]()
     for item in _named(paths, standard_input):
         if isinstance(item, LogFile | SourceError):
@@ -79,18 +83,19 @@ def files(
                 some = some or not isinstance(found, LogDirectory | Partition)
                 if isinstance(found, SourceError):
                     yield found
-                for file in log_files(found) if isinstance(found, Partition) else ():
+                wanted = index_files if indexes else log_files
+                for file in wanted(found) if isinstance(found, Partition) else ():
                     some = True
                     place = _inode_of(file.path)
                     if place is None or place not in seen:
                         seen.add(place)
                         yield file
             if not some:
-                yield _nothing(item.path)
+                yield _nothing(item.path, "indexes" if indexes else "log files")
 
 
-def _nothing(path: str) -> SourceError:
-    return SourceError(f"{path}: no log files here")
+def _nothing(path: str, wanted: str = "log files") -> SourceError:
+    return SourceError(f"{path}: no {wanted} here")
 
 
 # --- what was named ---------------------------------------------------------------------------------------------------

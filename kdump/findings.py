@@ -52,7 +52,8 @@ CLAUSES: Final[Mapping[str, Mapping[str, str]]] = {
     "leftover": {
         "deleted": "it was marked for deletion",
         "cleaned": "the cleaner had not finished writing it",
-        "swap": "it was about to replace segments",
+        "swap": "it was about to replace segments, and the next start puts it in the place of everything in its range",
+        "swap-dropped": "it was about to replace segments, but a .cleaned file at or below its offset makes the next start delete it",
         "tmp": "a checkpoint had not been written to its end",
         "part": "a snapshot had not been written to its end",
     },
@@ -65,6 +66,7 @@ CLAUSES: Final[Mapping[str, Mapping[str, str]]] = {
         "short": "the number has not 20 digits: a broker does not read this file and creates an empty segment of that number",
         "negative": "the number is negative: a broker creates an empty segment of that number",
         "partition": "the directory's name is no topic and partition: a broker does not start",
+        "duplicate": "another directory here is of the same partition: a broker does not start",
     },
 }
 """What a short word in the data of a finding stands for, by the table that the sentence names; codec and odd stand in kdump.format.codec."""

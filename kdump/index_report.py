@@ -154,7 +154,7 @@ def _entries(file: LogFile, source: Source) -> Iterator[tuple[int, int]]:
 def _offsets(file: LogFile, source: Source, log: "_Log") -> Iterator[Report | Damage]:
     base = file.base_offset or 0
     wrong = _Wrong(file.path, What.OFFSET)
-    beyond = _Astray(file.path, Severity.WARNING, f"lead behind the end of the log, which has {log.size} bytes")
+    beyond = _Astray(file.path, Severity.ERROR, f"lead behind the end of the log, which has {log.size} bytes")
     nowhere = _Astray(file.path, Severity.ERROR, "lead to bytes that are no batch")
     for relative, position in _entries(file, source):
         offset = base + relative

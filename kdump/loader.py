@@ -266,6 +266,7 @@ class Producers:
             return None if first is None or aborts is None else (first, aborts)
         if producer in self.open:
             if not attributes & TRANSACTIONAL:
+                del self.open[producer]  # one cause, one refusal
                 raise Refused("InvalidTxnStateException", batch.position, "transaction")
         elif attributes & TRANSACTIONAL:
             self.open[producer] = batch.offset

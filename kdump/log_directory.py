@@ -7,6 +7,7 @@ from kdump.checks import checkpoints, files, hanging
 from kdump.checks.checkpoints import Facts
 from kdump.checks.hanging import OpenTransaction
 from kdump.errors import SourceError
+from kdump.findings import found
 from kdump.fold import Options
 from kdump.format.checkpoint import CheckpointError, offset_entries
 from kdump.format.naming import TopicPartition
@@ -15,6 +16,7 @@ from kdump.proof import MAX_COMPANION_BYTES, Context, Report
 from kdump.source import whole
 
 TRANSACTION_LOG = "__transaction_state"
+METADATA_TOPIC = "__cluster_metadata"
 
 
 def alone(report: Report) -> None:
@@ -38,6 +40,7 @@ class Directory:
         self._cleaned = self._offsets("cleaner-offset-checkpoint")
         self._facts: dict[TopicPartition, Facts] = {}
         self._open: list[OpenTransaction] = []
+        self._without_metadata: list[str] = []
         self._transaction_log: dict[int, list[LogFile]] = defaultdict(list)
 
     def _read(self, file: LogFile) -> bytes | None:
@@ -75,10 +78,12 @@ class Directory:
         known = self._facts.get(name)
         if known is None or order.index(report.state) < order.index(known.state):
             self._facts[name] = Facts(
-                report.log_start_offset or 0, report.log_end_offset, report.topic_id, report.state
+                report.first_offset or 0, report.log_end_offset, report.topic_id, report.state
             )
         if report.state in ("", "future"):
             self._open += report.open
+            if not report.has_metadata and name.topic != METADATA_TOPIC:
+                self._without_metadata.append(report.path)
         if name.topic == TRANSACTION_LOG and not report.state:
             self._transaction_log[name.partition] = [file.file for file in report.files]
         self._report.max_timestamp = max(self._report.max_timestamp, report.max_timestamp)
@@ -91,6 +96,8 @@ class Directory:
         for file in (place.meta, place.clean_shutdown):
             if file is not None and (data := self._read(file)) is not None:
                 report.add(checkpoints.properties(file.path, data))
+                if file is place.meta and checkpoints.of_kraft(data):
+                    report.add(found("metadata/missing", path, 0, 0) for path in self._without_metadata)
         if self._open:
             # Under a running broker the data and the transaction log are not of one moment.
             known = None if self._live or not self._transaction_log else hanging.states(self._transaction_log)

@@ -107,6 +107,11 @@ def log_files(partition: Partition) -> list[LogFile]:
 _NUMBERS = re.compile(r"(\d+)")
 
 
+def index_files(partition: Partition) -> list[LogFile]:
+    """The offset and time indexes of a partition, segment by segment."""
+    return [file for segment in partition.segments for file in (segment.index, segment.timeindex) if file is not None]
+
+
 def natural(name: str) -> list[tuple[int, int, str]]:
     """A sort key that puts topic-2 before topic-10."""
     return [(0, int(part), part) if part.isdigit() else (1, 0, part) for part in _NUMBERS.split(name)]

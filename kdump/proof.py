@@ -24,6 +24,7 @@ from kdump.checks.hanging import OpenTransaction
 from kdump.errors import SourceError
 from kdump.findings import CATALOGUE, KEPT, Finding, Severity
 from kdump.fold import Options, Summary
+from kdump.format.checkpoint import CheckpointError, epoch_entries
 from kdump.format.naming import Kind, TopicPartition
 from kdump.kernel.producers import Producers
 from kdump.partition import LogFile, Partition, Segment, natural
@@ -72,10 +73,12 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     counts: Counts = field(default_factory=Counter)
     errors: list[SourceError] = field(default_factory=list)
+    first_offset: int | None = None
     log_start_offset: int | None = None
     log_end_offset: int | None = None
     max_timestamp: int = -1
     topic_id: str | None = None
+    has_metadata: bool = False
     open: list[OpenTransaction] = field(default_factory=list)
     outcome: broker.Outcome | None = None
 
@@ -134,6 +137,7 @@ class Proof:
         self._producers = Producers(sequences=name is None or name.topic not in COORDINATORS, complete=first == 0)
         self._snapshots = {file.base_offset: file for file in partition.snapshots}
         self._timed = any(one.timeindex is not None for one in partition.segments)
+        self._log_start = max(first or 0, context.log_start_offset or 0, self._first_epoch())
         self._past: _Past | None = None
         self._broken = False
         self._compacted = context.cleaned
@@ -142,6 +146,16 @@ class Proof:
         self._empty: list[str] = []
         self._future: list[tuple[str, int, int]] = []
         self._proved: dict[str, broker.Proved] = {}
+
+    def _first_epoch(self) -> int:
+        """Where the first leader epoch begins, which is lifted with the log start; 0 where nothing says it."""
+        self._epochs_file = b"" if self._partition.epochs is None else self._read(self._partition.epochs)
+        bases = [one.log.base_offset for one in self._partition.segments]
+        try:
+            first = next((entry.start_offset for entry in epoch_entries(self._epochs_file or b"")), 0)
+        except CheckpointError:
+            return 0
+        return min(first, max((base or 0 for base in bases), default=0))
 
     # ---- a segment
 
@@ -281,7 +295,7 @@ class Proof:
         log, seen = segment.log, summary.seen
         if log.base_offset is None:
             return
-        end = log.size if summary.tail is None else summary.tail
+        end = summary.end if summary.tail is None else summary.tail
         scanned = indexes.Scanned(
             end,
             end_offset,
@@ -291,6 +305,7 @@ class Proof:
             log.newest,
             summary.entries,
             seen["index_differs"],
+            bool(seen["compacted"]),
         )
         self._uncounted({_ENTRY_CODES.get(problem, problem): count for problem, count in summary.entry_counts.items()})
         if self._partition.whole or segment.index is not None:
@@ -308,7 +323,7 @@ class Proof:
                         aborted,
                         base_offset=log.base_offset,
                         end_offset=end_offset,
-                        log_start=self._partition.segments[0].log.base_offset or 0,
+                        log_start=self._log_start,
                         compacted=compacted,
                         broken=self._broken,
                     )
@@ -338,7 +353,9 @@ class Proof:
             newest = self._report.max_timestamp
             known = self._producers.entries()
             self._report.add(
-                snapshots.state(file.path, found, mismatches, known, newest, self._compacted or self._broken)
+                snapshots.state(
+                    file.path, found, mismatches, known, newest, self._compacted or self._broken, self._log_start
+                )
             )
 
     def _read(self, file: LogFile) -> bytes | None:
@@ -361,6 +378,7 @@ class Proof:
         start = next((one.log.base_offset for one in partition.segments), None)
         end = None if past is None else past.end_offset
         log_start = self._context.log_start_offset
+        report.first_offset = start
         report.log_start_offset = start if log_start is None or start is None else max(start, log_start)
         report.log_end_offset = end
         if self._empty:
@@ -375,7 +393,7 @@ class Proof:
         if end is not None or not partition.segments:
             self._open()
         if partition.epochs is not None and partition.segments and end is not None:
-            data = self._read(partition.epochs)
+            data = self._epochs_file
             if data is not None:
                 partial = self._compacted or self._broken
                 legacy = bool(self._magics[0] or self._magics[1])
@@ -384,6 +402,7 @@ class Proof:
                         partition.epochs.path, data, self._epochs, log_start, end, partial=partial, legacy=legacy
                     )
                 )
+        report.has_metadata = partition.metadata is not None
         if partition.metadata is not None and (data := self._read(partition.metadata)) is not None:
             report.add(checkpoints.partition_metadata(partition.metadata.path, data))
             report.topic_id = checkpoints.topic_id(data)
@@ -408,8 +427,9 @@ class Proof:
             else:
                 self._snapshot(file)
         bases = [one.log.base_offset for one in self._partition.segments if one.log.base_offset is not None]
-        if self._partition.segments:
-            self._report.add(snapshots.names(rest, bases, end))
+        # One inside the log at no segment's base is a file that does not belong there (kdump.checks.files).
+        beyond = [file for file in rest if end is not None and (file.base_offset or 0) > end]
+        self._report.add(snapshots.names(beyond, bases, end))
 
     def _open(self) -> None:
         for producer_id, epoch, first, timestamp, certain in self._producers.open():

@@ -117,8 +117,10 @@ def _tasks(
         if isinstance(item, SourceError):
             plan.append(item)
             continue
+        # Logs beside the partitions of a log directory, as the snapshot that KRaft starts from, do not end it.
+        beside = directory is not None and item.path == directory.place.path
         place = item if isinstance(item, LogDirectory) else item.log_directory
-        if directory is not None and place is not directory.place:
+        if directory is not None and place is not directory.place and not beside:
             plan.append(directory)
             directory = None
         if isinstance(item, LogDirectory):

@@ -217,7 +217,7 @@ KAFKA_SAME = (
 KAFKA_DIFFERENT = (
     (
         "Exit status: Kafka's tool ends with 0 whatever it reports, and with 1 when it ends with an exception. kdump ends with 1 when there is damage at or above --fail-on. "
-        "A mismatch of an offset index is an error when the batch at the position is damaged or begins behind the offset, and timestamps out of order are one. "
+        "An entry of an offset index is an error when it leads out of the log or to no batch, a mismatch when the batch at the position is damaged or begins behind the offset, and timestamps out of order are one. "
         "What brokers write themselves is info: the first offset of a batch in place of the last one (before Kafka 2.0), the timestamp of a batch that compaction has "
         "emptied. Other reports about indexes are warnings, those about offsets are nothing of the kind. Damage of which Kafka's tool says nothing (bytes behind the last entry of an index) "
         "makes the exit status 1 all the same; kdump verify says what it is."
@@ -270,7 +270,7 @@ EXAMPLES = {
         ("As kafka-dump-log.sh prints it:", "kdump dump --format kafka --print-data-log 00000000000000000000.log"),
         (
             "The indexes of a partition against its log:",
-            "kdump dump --format kafka --verify-index-only topic-0/*.index topic-0/*.timeindex",
+            "kdump dump --format kafka --verify-index-only topic-0/",
         ),
     ],
     "verify": [

@@ -188,7 +188,7 @@ ENTRIES = (
         "txnindex/range",
         _E,
         "A transaction index has offsets outside its segment",
-        "entry {entry} ends at offset {offset}, the segment begins at {base}",
+        "entry {entry} spans offsets {first} to {offset}, outside of what a segment from {base}{end:? to #} can have",
         "An entry stands in the segment of its marker. One below the base makes a broker recover the segment at start; one behind the end belongs to records that are gone.",
         _REBUILT,
         "TransactionIndex.sanityCheck",

@@ -79,6 +79,14 @@ def topic_id(data: bytes) -> str | None:
         return None
 
 
+def of_kraft(data: bytes) -> bool:
+    """Whether a meta.properties is that of a broker in KRaft mode."""
+    try:
+        return checkpoint.parse_meta_properties(data).version == 1
+    except CheckpointError:
+        return False
+
+
 def properties(path: str, data: bytes) -> Iterator[Finding]:
     """properties/format of a meta.properties, quorum-state or .kafka_cleanshutdown, by its name."""
     severity = None

@@ -62,12 +62,12 @@ from kdump.render.base import Line, printable
 @click.option(
     "--verify-index-only",
     is_flag=True,
-    help="With --format kafka: compare indexes with the log beside them, without their entries.",
+    help="With --format kafka: compare indexes with the log beside them, without their entries. A directory is its indexes.",
 )
 @click.option(
     "--index-sanity-check",
     is_flag=True,
-    help="With --format kafka: only check indexes in themselves, as a broker did that loads them.",
+    help="With --format kafka: only check indexes in themselves, as brokers before 2.3 did when they loaded them. A directory is its indexes.",
 )
 @options.any_kind
 @options.max_batch_bytes
@@ -93,7 +93,7 @@ def command(**chosen: Any) -> int:
     started = time.monotonic()
     met: set[Severity] = set()
     with (
-        options.files(chosen) as files,
+        options.files(chosen, indexes=chosen["verify_index_only"] or chosen["index_sanity_check"]) as files,
         renderer(chosen["format_name"], sys.stdout, _look(chosen)) as out,
     ):
         failed, status = False, INTERRUPTED

@@ -149,10 +149,10 @@ def partitions(
 
 
 @contextmanager
-def files(chosen: dict[str, Any]) -> Iterator[Iterator[LogFile | SourceError]]:
-    """The log files that the paths name or that lie below them, and the companions that they name."""
+def files(chosen: dict[str, Any], *, indexes: bool = False) -> Iterator[Iterator[LogFile | SourceError]]:
+    """The log files that the paths name or that lie below them, and the companions that they name; with `indexes`, those of the log files below them."""
     with _standard_input(chosen) as standard_input:
-        yield discovery.files(chosen["paths"], chosen["kind"], standard_input)
+        yield discovery.files(chosen["paths"], chosen["kind"], standard_input, indexes=indexes)
 
 
 @contextmanager

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -16,6 +17,7 @@ from .streams import Append, Stream
 
 INDEX_INTERVAL_BYTES = 4096  # Kafka's default index.interval.bytes
 MANIFEST = "manifest.json"
+_DIFFERENT = 8
 
 _INDEX_ENTRY = struct.Struct(">ii")
 _TIME_INDEX_ENTRY = struct.Struct(">qi")
@@ -93,14 +95,20 @@ def write_partition(directory: Path, stream: Stream, *, segments: int, segment_b
 def write_log_directory(
     home: Path, stream: Callable[[int], Stream], *, partitions: int, segments: int, segment_bytes: int
 ) -> list[Segment]:
-    """A broker's log directory below `home`, after a clean stop, with that many partitions of one topic."""
+    """A broker's log directory below `home`, after a clean stop, with that many partitions of one topic, a few of them different."""
     directory = home / "log-directory-0"
     written: list[Segment] = []
-    ends = []
+    ends: list[int] = []
     for number in range(partitions):
-        inside = _fill(directory / f"topic-{number}", stream(number), segments, segment_bytes)
-        written += inside
-        ends.append(int(max((directory / f"topic-{number}").glob("*.snapshot")).stem))
+        place = directory / f"topic-{number}"
+        if number < _DIFFERENT:
+            written += _fill(place, stream(number), segments, segment_bytes)
+            ends.append(int(max(place.glob("*.snapshot")).stem))
+        else:
+            first = (number % _DIFFERENT) * segments
+            shutil.copytree(directory / f"topic-{number % _DIFFERENT}", place)
+            written += [replace(one, path=place / one.path.name) for one in written[first : first + segments]]
+            ends.append(ends[number % _DIFFERENT])
     lines = [f"topic {number} {end}\n" for number, end in enumerate(ends)]
     for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
         (directory / name).write_text(f"0\n{len(lines)}\n{''.join(lines)}", encoding="ascii")
