@@ -181,7 +181,9 @@ def word(finding: Finding, outcome: Outcome | None) -> str:
     name, code = os.path.basename(finding.path), finding.code
     if outcome is None:
         if code == "checkpoint/format":
-            return "refuses" if name == _HIGH_WATERMARKS else "ignores"
+            return "refuses"
+        if code == "file/name":
+            return "refuses"
         return _DIRECTORY.get(code, "ignores")
     if any(_is_about(refusal, finding, name) for refusal in outcome.refusals):
         return "refuses"

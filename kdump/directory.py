@@ -56,6 +56,8 @@ def _lost(
     entry: os.DirEntry[str], error: OSError, is_kafkas: bool, errors: list[SourceError], strays: list[Stray]
 ) -> None:
     """Note a file that cannot be told of. A link that leads nowhere is somebody else's, unless its name is one of Kafka's."""
+    if isinstance(error, FileNotFoundError) and not entry.is_symlink():
+        return  # a broker deleted it a moment ago
     if is_kafkas or not entry.is_symlink():
         errors.append(unreadable(entry.path, error))
     else:
@@ -98,7 +100,7 @@ def partition_in(
     state = naming.state_of(found.path)
     metadata_log = topic_partition is not None and topic_partition.topic == naming.METADATA_TOPIC
     if whole := whole and (topic_partition is not None or files.are_a_brokers):
-        strays += orphans(files.indexes, files.numbered["log"], files.snapshots, files.bases)
+        strays += orphans(files.indexes, files.numbered["log"])
         strays += misnamed(files.others, files.numbered["log"], state, metadata_log=metadata_log)
         for entry in found.directories:
             strays.append(Stray(entry.path, 0, "loop" if leads_back(entry, found.path) else "directory"))
@@ -153,11 +155,6 @@ class _Files:
     def are_a_brokers(self) -> bool:
         """Whether a name here is one that a broker gives."""
         return bool(self.singles) or any(self.numbered.values())
-
-    @property
-    def bases(self) -> set[int]:
-        """Where a broker has segments; it makes one at 0 where there is none."""
-        return {base for base, kind, _ in self.logs if kind is Kind.LOG and base is not None} or {0}
 
     @property
     def indexes(self) -> list[dict[int, Place]]:

@@ -59,7 +59,6 @@ CLAUSES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "orphan": {
         "index": "an index without its log file",
-        "snapshot": "a producer snapshot where no segment begins, and not the newest",
     },
     "name": {
         "number": "the part before the first dot is no number that fits into 63 bits: a broker does not start",

@@ -5,6 +5,7 @@ where not, the right range is scanned again from there. So every cutting gives t
 in log order (kdump.kernel.producers); the rules about it are applied to a whole partition by kdump.verify.
 """
 
+import os
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from kdump.format.naming import Kind
 from kdump.kernel.producers import Runs
 from kdump.kernel.scan import BATCH_COLUMNS, OPEN, Scanner
 from kdump.kernel.scan07 import Scanner07
-from kdump.partition import Segment
+from kdump.partition import LogFile, Segment
 from kdump.segment import MAX_BATCH_BYTES, BatchChunk, Carry, Foreign, Gap, Shrunk, Tail, Tailed, Unsearched, Walk
 from kdump.segment07 import walk_of
 from kdump.source import Source, Told
@@ -65,7 +66,7 @@ class Summary:
     """What a range showed. `start` and `end` are the batch borders it really covered; start is None when no batch was found to begin with.
 
     `events` are the batches of producers, `entries` the index entries that the batches contradict, with exact counts by problem, `indexes` what the range at
-    the beginning of the file read of them. `damages` counts what is broken, padding aside, the last of it at `damaged_at`; `tail` is where a tail begins.
+    the beginning of the file read of them and `errors` why not. `damages` counts what is broken, padding aside, the last of it at `damaged_at`; `tail` is where a tail begins.
     """
 
     start: int | None
@@ -80,6 +81,7 @@ class Summary:
     damages: int = 0
     damaged_at: int = -1
     tail: int | None = None
+    errors: list[SourceError] = field(default_factory=list)
     error: SourceError | None = None
 
     def add(self, finding: Finding) -> None:
@@ -149,7 +151,7 @@ def scan(
             told = source if on_bytes is None else Told(source, on_bytes)
             return scan_source(told, task.segment, task.options, task.start, task.stop, carry, drain)
     except SourceError as error:
-        return Summary(None, task.start, {}, error=error)
+        return Summary(None, task.start, {}, error=None if gone(file, task.options) else error)
 
 
 def scan_source(
@@ -167,8 +169,13 @@ def scan_source(
     prefixes = {}
     for companion in (segment.index, segment.timeindex) if file.base_offset is not None else ():
         if companion is not None:
-            with companion.open() as entries:
-                index, found = structure(companion, entries, file.newest)
+            try:
+                with companion.open() as entries:
+                    index, found = structure(companion, entries, file.newest)
+            except SourceError as error:
+                if start == 0 and not gone(companion, options):
+                    summary.errors.append(error)
+                continue
             prefixes[companion.kind] = index.prefix
             if start == 0:
                 summary.indexes[companion.kind] = index
@@ -218,6 +225,11 @@ def scan_source(
     if stop is None and (grown := source.size_now() - source.size) > 0:
         summary.add(framing.grown(file.path, source.size, grown))
     return summary
+
+
+def gone(file: LogFile, options: Options) -> bool:
+    """Whether a running broker has taken the file away."""
+    return options.live and not os.path.lexists(file.path)
 
 
 def _note(summary: Summary, item: Gap | Foreign | Unsearched | Tail | Shrunk) -> None:

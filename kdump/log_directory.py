@@ -22,7 +22,8 @@ METADATA_TOPIC = "__cluster_metadata"
 def alone(report: Report) -> None:
     """What shows of a partition outside a log directory: transactions that hang by its own timestamps."""
     if report.open:
-        report.add(hanging.judge(report.open, report.max_timestamp, None))
+        found_open = hanging.judge(report.open, report.max_timestamp, None)
+        report.add(found_open if report.outcome is None else broker.judge(found_open, report.outcome))
         report.finish()
 
 

@@ -23,7 +23,7 @@ from kdump.checks import (
 from kdump.checks.hanging import OpenTransaction
 from kdump.errors import SourceError
 from kdump.findings import CATALOGUE, KEPT, Finding, Severity
-from kdump.fold import Options, Summary
+from kdump.fold import Options, Summary, gone
 from kdump.format.checkpoint import CheckpointError, epoch_entries
 from kdump.format.naming import Kind, TopicPartition
 from kdump.kernel.producers import Producers
@@ -191,9 +191,10 @@ class Proof:
         log, seen = segment.log, summary.seen
         report = FileReport(log, error=summary.error)
         self._report.files.append(report)
+        self._report.errors += summary.errors
         if summary.error is not None:
             self._report.errors.append(summary.error)
-            self._broken = True
+        self._broken = self._broken or summary.error is not None
         if not seen:
             self._past = _Past(log.path, log.base_offset, None)
             return
@@ -350,7 +351,8 @@ class Proof:
             return
         mismatches = self._producers.compare(snapshots.entries(found))
         if mismatches:
-            newest = self._report.max_timestamp
+            # A broker goes by its clock when it forgets a silent producer, and writes what is left.
+            newest = max(self._report.max_timestamp, _changed_ms(file))
             known = self._producers.entries()
             self._report.add(
                 snapshots.state(
@@ -363,7 +365,8 @@ class Proof:
             with file.open() as source:
                 return whole(source, MAX_COMPANION_BYTES)
         except SourceError as error:
-            self._report.errors.append(error)
+            if not gone(file, self._options):
+                self._report.errors.append(error)
             return None
 
     # ---- the whole
@@ -408,7 +411,7 @@ class Proof:
             report.topic_id = checkpoints.topic_id(data)
         if partition.quorum_state is not None and (data := self._read(partition.quorum_state)) is not None:
             report.add(checkpoints.properties(partition.quorum_state.path, data))
-        report.add(files.partition(partition))
+        report.add(files.partition(partition, live=self._options.live))
         report.finish()
         self._judge()
         return report
@@ -427,9 +430,8 @@ class Proof:
             else:
                 self._snapshot(file)
         bases = [one.log.base_offset for one in self._partition.segments if one.log.base_offset is not None]
-        # One inside the log at no segment's base is a file that does not belong there (kdump.checks.files).
-        beyond = [file for file in rest if end is not None and (file.base_offset or 0) > end]
-        self._report.add(snapshots.names(beyond, bases, end))
+        if self._partition.segments:
+            self._report.add(snapshots.names(rest, bases, end))
 
     def _open(self) -> None:
         for producer_id, epoch, first, timestamp, certain in self._producers.open():
@@ -462,6 +464,13 @@ class Proof:
 def pieces(partition: Partition) -> tuple[Segment, ...]:
     """The logs of a partition, each with its companions: segments, then KRaft snapshots."""
     return (*partition.segments, *(Segment(file, None, None, None) for file in partition.checkpoints))
+
+
+def _changed_ms(file: LogFile) -> int:
+    try:
+        return os.stat(file.path).st_mtime_ns // 1_000_000
+    except OSError:
+        return -1
 
 
 def _ignore(events: bytes) -> None:

@@ -16,22 +16,12 @@ _TIERED_AT_ROOT = "_rlmm_committed_offsets"
 _SNAPSHOT = re.compile(r"([0-9]{20}).([0-9]{10})", re.DOTALL)
 
 
-def orphans(
-    indexes: Sequence[Mapping[int, Place]],
-    logs: Collection[int],
-    snapshots: Sequence[tuple[int, Place]],
-    bases: Collection[int],
-) -> Iterator[Stray]:
-    """Indexes that are not beside one of the `logs`, and the snapshots of producers at none of the `bases` of segments but the newest."""
+def orphans(indexes: Sequence[Mapping[int, Place]], logs: Collection[int]) -> Iterator[Stray]:
+    """Indexes that are not beside one of the `logs`."""
     for table in indexes:
         for base, place in table.items():
             if base not in logs:
                 yield Stray(*place, "index")
-    loose = sorted((offset, place) for offset, place in snapshots if offset not in bases)
-    for index, (offset, place) in enumerate(loose):
-        # The newest one is what a clean stop left, unless segments were written after it.
-        if index < len(loose) - 1 or (bases and offset < max(bases)):
-            yield Stray(*place, "snapshot")
 
 
 def misnamed(

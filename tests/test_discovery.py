@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import build
+from kdump import directory, discovery
 from kdump.discovery import discover, files
 from kdump.errors import NotALog, SourceError
 from kdump.format.naming import Kind, TopicPartition
@@ -453,6 +454,25 @@ def test_a_directory_that_cannot_be_listed(logs: Path, monkeypatch: pytest.Monke
     items = found(logs)
     assert [str(item) for item in items if isinstance(item, SourceError)] == [f"{logs / 't-2'}: permission denied"]
     assert len(items) == 4
+
+
+def test_files_that_go_while_the_directory_is_listed(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A running broker deletes segments; one that is gone was never there."""
+    put(logs / "t-2", "00000000000000000000.log.deleted")
+    gone = list(logs.glob("t-2/*00.*"))
+    listed = directory.listing
+
+    def late(path: str) -> directory.Listing:
+        found = listed(path)
+        if path == str(logs / "t-2"):
+            for file in gone:
+                file.unlink()
+        return found
+
+    monkeypatch.setattr(discovery, "listing", late)
+    (partition,) = partitions(logs / "t-2")
+    assert [segment.log.base_offset for segment in partition.segments] == [5]
+    assert (len(partition.snapshots), partition.strays) == (1, ())
 
 
 def test_missing_paths(tmp_path: Path) -> None:

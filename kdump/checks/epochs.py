@@ -85,8 +85,9 @@ def checkpoint(
             previous = {"previous_epoch": before.epoch, "previous_offset": before.start_offset}
             yield line.finding("order", path, entry=line.number, **previous)
     loaded, known = _loaded(lines), {line.epoch for line in lines}
-    # A deletion lifts the first entry to the new start of the log.
-    start = log_start if log_start is not None else loaded[0].start_offset if loaded else 0
+    # A deletion lifts the first entry to the new start of the log at once, the checkpoint of log starts follows within a minute.
+    lifted = loaded[0].start_offset if loaded and loaded[0].start_offset <= log_end else 0
+    start = max(log_start or 0, lifted)
     spans = _spans(seen, log_end, known)
     yield from _wrong(path, loaded, spans, start, partial or legacy)
     missing = [span for span in spans if span.end > start and span.epoch not in known]

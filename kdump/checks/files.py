@@ -14,7 +14,6 @@ STRAYS: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
     "tmp": ("file/leftover", {"what": "tmp"}),
     "part": ("file/leftover", {"what": "part"}),
     "index": ("file/orphan", {"what": "index"}),
-    "snapshot": ("file/orphan", {"what": "snapshot"}),
     "unknown": ("file/unknown", {}),
     "number": ("file/name", {"problem": "number"}),
     "short": ("file/name", {"problem": "short"}),
@@ -27,9 +26,9 @@ STRAYS: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
 """What a stray is, as the code and the data of its finding."""
 
 
-def partition(of: Partition) -> Iterator[Finding]:
-    """The strays of a topic-partition directory."""
-    return _explain(of.strays)
+def partition(of: Partition, *, live: bool = False) -> Iterator[Finding]:
+    """The strays of a topic-partition directory. While a broker is `live`, what it is about to delete or put in place is info."""
+    return _explain(of.strays, Severity.INFO if live else None)
 
 
 def log_directory(of: LogDirectory) -> Iterator[Finding]:
@@ -37,9 +36,8 @@ def log_directory(of: LogDirectory) -> Iterator[Finding]:
     return _explain(of.strays)
 
 
-def _explain(strays: Iterable[Stray]) -> Iterator[Finding]:
+def _explain(strays: Iterable[Stray], leftover: Severity | None = None) -> Iterator[Finding]:
     for stray in strays:
         code, data = STRAYS[stray.what]
-        # Every second clean stop leaves a snapshot behind that the next start deletes.
-        severity = Severity.INFO if stray.what == "snapshot" else None
+        severity = leftover if code == "file/leftover" else None
         yield found(code, stray.path, 0, stray.size, severity=severity, **data)

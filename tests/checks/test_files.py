@@ -70,8 +70,6 @@ ODD = [
     (f"{NINE}.txnindex", "file/orphan", WARNING, {"what": "index"}),
     ("9.index", "file/orphan", WARNING, {"what": "index"}),
     ("-1.index", "file/orphan", WARNING, {"what": "index"}),
-    (f"{3:020}.snapshot", "file/orphan", INFO, {"what": "snapshot"}),
-    ("-1.snapshot", "file/orphan", INFO, {"what": "snapshot"}),
     ("5.index", "file/unknown", INFO, {}),
     ("notes.txt", "file/unknown", INFO, {}),
     ("00000000000000000000", "file/unknown", INFO, {}),
@@ -115,14 +113,6 @@ def test_replacements_behind_an_unfinished_split(tmp_path: Path) -> None:
     names = (f"{FIVE}.log.cleaned", f"{ZERO}.log.swap", f"{FIVE}.log.swap", f"{NINE}.index.swap")
     found = {name: data["what"] for name, _, _, data in reported(tmp_path / "t-0", *names)}
     assert found == dict(zip(names, ("cleaned", "swap", "swap-dropped", "swap-dropped"), strict=True))
-
-
-def test_snapshots_of_producers_that_no_segment_begins_at(tmp_path: Path) -> None:
-    """The newest is what the last clean stop left; a start deletes the others."""
-    names = [f"{offset:020}.snapshot" for offset in (2, 7, 8, 11)]
-    assert [name for name, *_ in reported(tmp_path / "t-0", *names)] == names[:-1]
-    # one that is below the newest segment is no newest
-    assert [name for name, *_ in reported(tmp_path / "t-1", names[0])] == names[:1]
 
 
 def test_the_metadata_log(tmp_path: Path) -> None:
