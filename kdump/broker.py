@@ -146,7 +146,6 @@ _ANYWHERE: Final = frozenset({"split", "marker", "backwards"})
 """Words of refusals at another place than their cause, which lies somewhere in the file."""
 
 _DIRECTORY: Final[Mapping[str, str]] = {
-    "properties/format": "refuses",
     # The checkpoints of a log directory are written anew from the logs that were loaded.
     "checkpoint/unknown": "deletes",
     "checkpoint/beyond": "rebuilds",
@@ -156,7 +155,13 @@ _DIRECTORY: Final[Mapping[str, str]] = {
 }
 _ELSEWHERE: Final = frozenset({"txn/open", "txn/hanging", "time/retention"})
 """Codes of what is no place in the log."""
-_HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+_ROOT: Final[Mapping[str, str]] = {
+    # What cannot be read marks its log directory as failed, and a broker without another one stops.
+    "checkpoint/format": "refuses",
+    "properties/format": "refuses",
+    "file/name": "refuses",
+}
+"""Codes of the files at the root of a log directory."""
 
 
 def judge(findings: Iterable[Finding], outcome: Outcome) -> Iterator[Finding]:
@@ -180,11 +185,7 @@ def word(finding: Finding, outcome: Outcome | None) -> str:
     """
     name, code = os.path.basename(finding.path), finding.code
     if outcome is None:
-        if code == "checkpoint/format":
-            return "refuses"
-        if code == "file/name":
-            return "refuses"
-        return _DIRECTORY.get(code, "ignores")
+        return _ROOT.get(code) or _DIRECTORY.get(code, "ignores")
     if any(_is_about(refusal, finding, name) for refusal in outcome.refusals):
         return "refuses"
     if code in _DIRECTORY:

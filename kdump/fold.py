@@ -29,6 +29,7 @@ from kdump.segment07 import walk_of
 from kdump.source import Source, Told
 
 RANGE_BYTES: Final = 64 << 20
+_NOTHING: Final = -(1 << 63)
 BACK_MS: Final = 7 * 86_400_000
 _SUSPECT, _MAGIC, _ATTRIBUTES, _PAYLOAD_AT, _PAYLOAD_SIZE = (
     BATCH_COLUMNS.index(name) for name in ("suspect", "magic", "attributes", "payload_at", "payload_size")
@@ -330,6 +331,9 @@ def _agrees(left: dict[str, Any], right: dict[str, Any]) -> bool:
     if (left["index_cursor"], left["time_cursor"]) != (right["index_begin"], right["time_begin"]):
         return False
     if right["time_cursor"] > right["time_begin"] and left["max_timestamp"] > right["first_time_entry"]:
+        return False
+    # An entry of the index at the right walk's first batch, which did not know what lies before.
+    if _NOTHING < right["first_index_offset"] <= left["known_last"]:
         return False
     return bool(right["first_offset"] > left["known_last"])
 

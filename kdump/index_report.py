@@ -6,7 +6,7 @@ has to be the last one of that batch, and the timestamp the largest one of its r
 offset that is not the first one. Batches are what stands there by their lengths (kdump.kafka_reader); nothing is checksummed.
 
 Brokers themselves write entries that the tool reports: before Kafka 2.0 that of the first record of a batch, since then that of the last one of all
-batches that were appended together; and of a batch that compaction has emptied the tool knows no timestamp. So a report has a severity of its own.
+batches that were appended together; and of messages of magic 0, or of a batch that compaction has emptied, the tool knows no timestamp. So a report has a severity of its own.
 
 The tool goes through the log once for each entry of a time index. Here all entries go through it together.
 """
@@ -154,8 +154,9 @@ def _entries(file: LogFile, source: Source) -> Iterator[tuple[int, int]]:
 def _offsets(file: LogFile, source: Source, log: "_Log") -> Iterator[Report | Damage]:
     base = file.base_offset or 0
     wrong = _Wrong(file.path, What.OFFSET)
-    beyond = _Astray(file.path, Severity.ERROR, f"lead behind the end of the log, which has {log.size} bytes")
-    nowhere = _Astray(file.path, Severity.ERROR, "lead to bytes that are no batch")
+    beyond = _Astray(file, f"lead behind the end of the log, which has {log.size} bytes")
+    nowhere = _Astray(file, "lead to bytes that are no batch")
+    ahead: list[tuple[int, int]] = []
     for relative, position in _entries(file, source):
         offset = base + relative
         try:
@@ -163,9 +164,13 @@ def _offsets(file: LogFile, source: Source, log: "_Log") -> Iterator[Report | Da
         except ValueError:
             frame = None
         if frame is None:
-            (beyond if position >= log.size else nowhere).add(f"offset {offset} at position {position}")
+            (beyond if position >= log.size else nowhere).add(offset, position)
         elif frame.last_offset != offset:
             wrong.add(offset, frame.last_offset, log.judge(frame, offset, Severity.ERROR))
+            if offset > frame.last_offset:
+                ahead.append((position, offset))
+    if not all(log.end_batches(some) for some in _chunks(iter(ahead))):
+        wrong.worse(Severity.WARNING)
     yield from wrong.report()
     yield from beyond.damage()
     yield from nowhere.damage()
@@ -174,10 +179,11 @@ def _offsets(file: LogFile, source: Source, log: "_Log") -> Iterator[Report | Da
 def _times(file: LogFile, source: Source, log: "_Log", index: "_Index") -> Iterator[Report | Damage]:
     base = file.base_offset or 0
     mismatch, order, lost = (_Wrong(file.path, what) for what in (What.TIMESTAMP, What.ORDER, What.NOT_FOUND))
-    stray = _Astray(file.path, Severity.ERROR, "are sent out of the log by the offset index")
-    cut = _Astray(file.path, Severity.ERROR, "are not found before bytes of the log that are no batch")
-    closed = _Astray(file.path, Severity.ERROR, "are of a batch that cannot be opened")
+    stray = _Astray(file, "are sent out of the log by the offset index")
+    cut = _Astray(file, "are not found before bytes of the log that are no batch")
+    closed = _Astray(file, "are of a batch that cannot be opened")
     previous = _NO_TIMESTAMP
+    padded = source.size > TIME_ENTRY.size
     for entries in _chunks(_entries(file, source)):
         places = [index.position(relative) for _, relative in entries]
         wanted = [
@@ -192,22 +198,23 @@ def _times(file: LogFile, source: Source, log: "_Log", index: "_Index") -> Itera
                 found.update(dict.fromkeys(numbers, reached))
         for number, (timestamp, relative) in enumerate(entries):
             offset = base + relative
-            words = f"timestamp {timestamp} offset {offset}"
             frame = found.get(number)
             if number in broken:
-                cut.add(words)
+                cut.add(timestamp, offset)
             elif not 0 <= places[number] <= log.size:
-                stray.add(words)
+                stray.add(timestamp, offset)
             elif frame is None:
                 lost.add(offset, -1, Severity.WARNING)
             elif frame.last_offset != offset:
                 lost.add(offset, frame.last_offset, log.judge(frame, offset, Severity.WARNING))
             elif (largest := log.largest_timestamp(frame)) is None:
-                closed.add(words)
+                closed.add(timestamp, offset)
             else:
                 if largest != timestamp:
-                    as_stored = frame.batch.max_timestamp == timestamp
-                    mismatch.add(timestamp, largest, Severity.INFO if as_stored else Severity.WARNING)
+                    # the tool takes the first slot of nothing but padding for an entry
+                    padding = timestamp == relative == 0 and padded
+                    unknown = frame.magic == 0 or frame.batch.max_timestamp == timestamp
+                    mismatch.add(timestamp, largest, Severity.INFO if padding or unknown else Severity.WARNING)
                 if previous >= timestamp:
                     order.add(timestamp, previous, Severity.ERROR)
             previous = timestamp
@@ -225,6 +232,9 @@ class _Wrong:
 
     def add(self, indexed: int, found: int, severity: Severity) -> None:
         self._report.pairs.append((indexed, found))
+        self.worse(severity)
+
+    def worse(self, severity: Severity) -> None:
         if severity > self._report.severity:
             self._report = self._report._replace(severity=severity)
 
@@ -236,21 +246,23 @@ class _Wrong:
 class _Astray:
     """Entries that cannot be compared, at which the tool ends with an exception: they are counted, and the first one is named."""
 
-    def __init__(self, path: str, severity: Severity, what: str) -> None:
-        self._path = path
-        self._severity = severity
+    def __init__(self, file: LogFile, what: str) -> None:
+        self._path = file.path
         self._what = what
+        self._entry = "offset {} at position {}" if file.kind is Kind.INDEX else "timestamp {} offset {}"
         self._count = 0
-        self._first = ""
+        self._first: tuple[int, int] = (0, 0)
 
-    def add(self, entry: str) -> None:
-        self._first = self._first or entry
+    def add(self, first: int, second: int) -> None:
+        if not self._count:
+            self._first = first, second
         self._count += 1
 
     def damage(self) -> Iterator[Damage]:
         if self._count:
-            reason = f"entries that {self._what}: {self._count}, the first one has {self._first}"
-            yield Damage(self._path, self._severity, reason)
+            first = self._entry.format(*self._first)
+            reason = f"entries that {self._what}: {self._count}, the first one has {first}"
+            yield Damage(self._path, Severity.ERROR, reason)
 
 
 class _Frame(NamedTuple):
@@ -346,15 +358,24 @@ class _Log:
                 heappush(many, item)
             waiting[following] = many
 
+    def end_batches(self, ahead: list[tuple[int, int]]) -> bool:
+        """Whether each of these offsets is the last one of a batch that comes after the one at the position."""
+        wanted = [(position, offset, number) for number, (position, offset) in enumerate(ahead)]
+        found = self.search(wanted)
+        return len(ahead) == sum(
+            frame.last_offset == ahead[number][1] for frame, numbers in found for number in numbers
+        )
+
     def judge(self, frame: _Frame, offset: int, bad: Severity) -> Severity:
-        """How bad it is that an entry with this offset leads to the batch, of which it is not the last offset; `bad` where no broker writes such an entry."""
+        """How bad it is that an entry with this offset leads to the batch, of which it is not the last offset; `bad` where no broker writes such an entry.
+
+        An offset behind the batch is not bad in itself: see `end_batches`.
+        """
         if not self._spend(frame.size):
             return bad
         batch = frame.batch
         if checksum(self._read, frame.position, frame.size, frame.header) != batch.crc:
             return bad
-        if offset > frame.last_offset:
-            return Severity.WARNING
         return Severity.INFO if frame.magic < 2 or offset >= batch.base_offset else bad
 
     def largest_timestamp(self, frame: _Frame) -> int | None:

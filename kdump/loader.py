@@ -456,7 +456,7 @@ class Loader:
                 self._make(0)
         else:
             log_end = self._retry(self._recover_log)
-            self._create_indexes(max(self.segments))
+        self._create_indexes(max(self.segments))
         log_start = max(self.start.log_start_offset, min(self.segments))
         self.epochs.truncate(self.start.log_start_offset, log_end)
         if self.epochs.written:

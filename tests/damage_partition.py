@@ -55,9 +55,17 @@ def base_offset(path: Path) -> int:
     return int(path.name.partition(".")[0])
 
 
+def files(directory: Path, suffix: str) -> list[Path]:
+    """The files of one kind whose names are offsets, by base offset."""
+    named = [path for path in directory.glob(f"*.{suffix}") if path.is_file() and path.stem.isdigit()]
+    return sorted(
+        (path for path in named if base_offset(path) < 2**62), key=lambda path: (base_offset(path), path.name)
+    )
+
+
 def logs(directory: Path) -> list[Path]:
     """The segments, by base offset."""
-    return sorted(directory.glob("*.log"), key=base_offset)
+    return files(directory, "log")
 
 
 def _pick(rng: random.Random, paths: Sequence[Path], what: str) -> Path:
@@ -367,18 +375,18 @@ def _companion_damage(suffix: str, entry_bytes: int) -> None:
 
     def on(name: str, change: Callable[[bytes, Path, random.Random], bytes]) -> None:
         def make(directory: Path, rng: random.Random) -> Where:
-            path = _pick(rng, sorted(directory.glob(f"*.{suffix}")), suffix)
+            path = _pick(rng, files(directory, suffix), suffix)
             return _write(path, change(path.read_bytes(), path, rng))
 
         DAMAGES[f"{suffix}-{name}"] = make
 
     def deleted(directory: Path, rng: random.Random) -> Where:
-        path = _pick(rng, sorted(directory.glob(f"*.{suffix}")), suffix)
+        path = _pick(rng, files(directory, suffix), suffix)
         path.unlink()
         return Where(path.name, 0)
 
     def renamed(directory: Path, rng: random.Random) -> Where:
-        path = _pick(rng, sorted(directory.glob(f"*.{suffix}")), suffix)
+        path = _pick(rng, files(directory, suffix), suffix)
         new = path.with_name(f"{base_offset(path) + rng.choice((1, 3, 10**6)):020d}.{suffix}")
         if new.exists():
             raise NotApplicable("there is such a file")
@@ -386,7 +394,7 @@ def _companion_damage(suffix: str, entry_bytes: int) -> None:
         return Where(path.name, 0)
 
     def stale(directory: Path, rng: random.Random) -> Where:
-        paths = sorted(directory.glob(f"*.{suffix}"))
+        paths = files(directory, suffix)
         path = _pick(rng, paths, suffix)
         other = _pick(rng, [each for each in paths if each != path], f"second {suffix}")
         return _write(path, other.read_bytes())
@@ -412,7 +420,7 @@ _companion_damage("snapshot", 46)
 @_named("txnindex-version")
 def _txnindex_version(directory: Path, rng: random.Random) -> Where:
     """The first byte of an entry above zero."""
-    path = _pick(rng, [path for path in sorted(directory.glob("*.txnindex")) if path.stat().st_size >= 34], "txnindex")
+    path = _pick(rng, [path for path in files(directory, "txnindex") if path.stat().st_size >= 34], "txnindex")
     data = bytearray(path.read_bytes())
     data[34 * rng.randrange(len(data) // 34)] = rng.choice((1, 2, 127))
     return _write(path, bytes(data))
@@ -445,7 +453,7 @@ def _text_damage(name: str, file: str, change: Callable[[bytes, random.Random], 
 
 
 def _epoch_lines(data: bytes) -> list[str]:
-    return data.decode().splitlines()[2:]
+    return data.decode("latin-1").splitlines()[2:]
 
 
 _epochs = partial(_text_damage, file="leader-epoch-checkpoint")
@@ -475,7 +483,7 @@ _epochs("epochs-negative", change=lambda data, rng: build.checkpoint(*_epoch_lin
 _metadata("partition-metadata-missing", change=lambda data, rng: None)
 _metadata("partition-metadata-empty", change=lambda data, rng: b"")
 _metadata("partition-metadata-garbage", change=lambda data, rng: rng.randbytes(40))
-_metadata("partition-metadata-cut", change=lambda data, rng: data[: rng.randrange(1, len(data) - 1)])
+_metadata("partition-metadata-cut", change=lambda data, rng: data[: len(data) - rng.randrange(1, 30)])
 _metadata("partition-metadata-zero-id", change=lambda data, rng: b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA")
 
 

@@ -218,7 +218,7 @@ KAFKA_DIFFERENT = (
     (
         "Exit status: Kafka's tool ends with 0 whatever it reports, and with 1 when it ends with an exception. kdump ends with 1 when there is damage at or above --fail-on. "
         "An entry of an offset index is an error when it leads out of the log or to no batch, a mismatch when the batch at the position is damaged or begins behind the offset, and timestamps out of order are one. "
-        "What brokers write themselves is info: the first offset of a batch in place of the last one (before Kafka 2.0), the timestamp of a batch that compaction has "
+        "What brokers write themselves is info: the first offset of a batch in place of the last one (before Kafka 2.0), the last offset of several batches that were appended together, a timestamp where the records have none: magic 0, a batch that compaction has "
         "emptied. Other reports about indexes are warnings, those about offsets are nothing of the kind. Damage of which Kafka's tool says nothing (bytes behind the last entry of an index) "
         "makes the exit status 1 all the same; kdump verify says what it is."
     ),

@@ -85,8 +85,15 @@ def test_sound_indexes(kdump: Any, segment: Path) -> None:
     [
         # the first offset of a batch, as Kafka 0.8 to 1.1 wrote it
         ([(8, POSITIONS[1])], ["  Index offset: 8, log offset: 9"], (0, 0, 1)),
-        # the last one of several batches that were appended together, or one that is not in the log
-        ([(12, POSITIONS[1])], ["  Index offset: 12, log offset: 9"], (0, 1, 1)),
+        # the last one of several batches that were appended together
+        ([(12, POSITIONS[1])], ["  Index offset: 12, log offset: 9"], (0, 0, 1)),
+        # of no batch, or not in the log
+        ([(10, POSITIONS[1])], ["  Index offset: 10, log offset: 9"], (0, 1, 1)),
+        (
+            [(12, POSITIONS[1]), (99, POSITIONS[2])],
+            ["  Index offset: 99, log offset: 12", "  Index offset: 12, log offset: 9"],
+            (0, 1, 1),
+        ),
         # of a batch before: a reader would begin too late
         ([(7, POSITIONS[1])], ["  Index offset: 7, log offset: 9"], (1, 1, 1)),
         # descending, and of two entries of one offset the last one
@@ -151,6 +158,20 @@ def test_padding_is_no_entry(kdump: Any, segment: Path) -> None:
     # in a segment that is not the newest one there is nothing to come
     (segment / "20.log").write_bytes(b"")
     assert shown(kdump, "5.timeindex", "--index-sanity-check", "--fail-on", "warning").status == 1
+
+
+def test_nothing_but_padding(kdump: Any, segment: Path) -> None:
+    one = build.batch(records(1), base_offset=5)
+    (segment / "5.log").write_bytes(one)
+    (segment / "5.index").write_bytes(bytes(80))
+    (segment / "5.timeindex").write_bytes(bytes(120))
+    reported = [f"Found timestamp mismatch in :{segment / '5.timeindex'}", f"  Index timestamp: 0, log timestamp: {T}"]
+    for name, lines in (("5.index", []), ("5.timeindex", reported)):
+        ran = shown(kdump, name, "--fail-on", "warning")
+        assert (ran.status, len(ran.lines), ran.problems.splitlines()) == (0, 2, lines)
+    # one slot of zeros is an entry: nobody takes room for one
+    (segment / "5.timeindex").write_bytes(bytes(12))
+    assert shown(kdump, "5.timeindex", "--fail-on", "warning").status == 1
 
 
 # --- time indexes -----------------------------------------------------------------------------------------------------

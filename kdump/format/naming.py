@@ -101,7 +101,9 @@ REMOTE_INDEX_CACHE = "remote-log-index-cache"
 METADATA_TOPIC = "__cluster_metadata"
 
 _MOVED = re.compile(r"(\S+-\S+)\.[^.\s]+-(delete|future|stray)", re.ASCII)
+# As Java parses them: digits of any script, any count of them that a name has room for.
 _LONG = re.compile(r"[+-]?\d{1,255}")
+_INT = re.compile(r"\+?\d{1,255}")
 
 
 def _name(path: str) -> str:
@@ -173,12 +175,11 @@ def topic_partition_of(directory: str, *, kafka07: bool = False) -> TopicPartiti
     name = _name(directory)
     if moved := _MOVED.fullmatch(name):
         name = moved[1]
-    topic, dash, number = name.rpartition("-")
-    if not (dash and topic and number.isascii() and number.isdigit()) and kafka07:
-        topic, dash, number = name.rpartition("_")
-    if not (dash and topic and number.isascii() and number.isdigit()) or len(number.lstrip("0")) > 10:
-        return None
-    return TopicPartition(topic, int(number)) if int(number) < 1 << 31 else None
+    for separator in "-_" if kafka07 else "-":
+        topic, _, partition = name.rpartition(separator)
+        if topic and _INT.fullmatch(partition) is not None and int(partition) < 1 << 31:
+            return TopicPartition(topic, int(partition))
+    return None
 
 
 def topic_partition_of_file(path: str) -> TopicPartition | None:

@@ -7,8 +7,8 @@ import json
 import re
 
 from fuzz.check import Case, Difference, log_file
+from kdump.dump import Failed, dump
 from kdump.dump import Options as What
-from kdump.dump import dump
 from kdump.findings import Severity
 from kdump.render import Options, renderer
 
@@ -28,7 +28,9 @@ def lines(case: Case, name: str) -> bytes:
     met: set[Severity] = set()
     what = What(force=True, max_batch_bytes=case.max_batch_bytes)
     with renderer(name, stream, EVERYTHING[name]) as to:
-        failed = list(to.show(dump([log_file(case)], what, met.add)))
+        told = list(to.show(dump([log_file(case)], what, met.add)))
+    # What Kafka's tool says of offsets, and where it would end, is no failure.
+    failed = [item for item in told if isinstance(item, Failed)]
     if failed:
         raise Difference(f"{name}: {failed}")
     return stream.getvalue()

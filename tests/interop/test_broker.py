@@ -50,6 +50,10 @@ PARTITIONS = (
     "mixed-cleaned-0.10.0.1/down-0",
     "v1-gzip-0.10.2.2/gzip-createtime-0",
     "v2-segments-1.1.1/codecs-0",
+    "log-directory/settings-0",
+    "log-directory/__cluster_metadata-0",
+    "log-directory/gone-0.3ee7cc0af0c147a1b23e6c9a6c99a490-delete",
+    "internal/__consumer_offsets-0",
 )
 
 
@@ -79,7 +83,7 @@ def copied(room: Path, partition: str, number: int) -> Path:
 
 
 def damaged(room: Path, seeds: int) -> Iterator[Case]:
-    """Every damage on every directory; one in four with a recovery point and a log start offset of its own."""
+    """Every damage on every directory, every second time another one on top; at times with a recovery point and a log start offset."""
     number = 0
     for partition in PARTITIONS:
         for name in ["none", *damage_partition.DAMAGES]:
@@ -90,13 +94,17 @@ def damaged(room: Path, seeds: int) -> Iterator[Case]:
                 bases = [damage_partition.base_offset(path) for path in damage_partition.logs(directory)]
                 points = [0, 0, 0, rng.choice(bases) + rng.choice((0, 1, 5))]
                 starts = [0, 0, 0, 0, 0, 0, 0, rng.choice((1, rng.choice(bases), 10**9))]
+                names = [name, rng.choice(list(damage_partition.DAMAGES))] if seed % 2 else [name]
                 try:
-                    if name != "none":
-                        damage_partition.apply(name, directory, rng)
+                    for each in names:
+                        if each != "none":
+                            damage_partition.apply(each, directory, rng)
                 except NotApplicable:
                     shutil.rmtree(directory.parent)
                     continue
-                yield Case(f"{name} {partition} {seed}", directory, rng.choice(points), rng.choice(starts))
+                yield Case(
+                    f"{' and '.join(names)} {partition} {seed}", directory, rng.choice(points), rng.choice(starts)
+                )
 
 
 def foreseen(case: Case) -> broker.Outcome:

@@ -3,16 +3,51 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import build
-from checks.test_files import BELONGS, FIVE, NINE, ODD, SOUND, ZERO
+from checks.test_files import BELONGS, FIVE, ODD, SOUND, ZERO
+from kdump.checks import snapshots
 from kdump.discovery import discover
+from kdump.format.naming import number_of, topic_partition_of
 from kdump.partition import Partition
 
 LOADER = Path(__file__).with_name("Loader.java")
+NAMES = Path(__file__).with_name("Names.java")
+PIECES = (
+    *(
+        "t",
+        "a.b",
+        "-",
+        "-",
+        "-",
+        ".",
+        ".",
+        "_",
+        "+",
+        " ",
+        "0",
+        "5",
+        "007",
+        "2147483647",
+        "2147483648",
+        "9223372036854775807",
+    ),
+    *(
+        "9223372036854775808",
+        "\u0663",
+        "\u00b2",
+        "\u00f6",
+        "3ee7cc0af0c147a1b23e6c9a6c99a490",
+        "-delete",
+        "-future",
+        "-stray",
+    ),
+    *("log", "index", "\u2007", "\x0b"),
+)
 TOPIC_ID = "mwJ-D-tiSwSrr_TIGJF7hA"
 LOGS = {
     ZERO: b"".join(build.batch([build.record(b"k", b"v")], base_offset=offset) for offset in range(5)),
@@ -60,7 +95,7 @@ def fits(name: str, what: str | None, loaded: dict[str, Any]) -> bool:
         return not loaded["loaded"] and loaded["exception"] == "NumberFormatException"
     stays = loaded["files"].get(name) == len(content(name))
     match what:
-        case "deleted" | "cleaned" | "swap" | "swap-dropped" | "index" | "snapshot":
+        case "deleted" | "cleaned" | "swap" | "swap-dropped" | "index":
             done = name not in loaded["files"]
         case "short" | "negative":
             done = stays and loaded["log_end_offset"] == 9
@@ -109,9 +144,30 @@ def test_replacements(kafka: ModuleType, tmp_path: Path) -> None:
 
 
 def test_snapshots(kafka: ModuleType, tmp_path: Path) -> None:
-    names = [f"{offset:020}.snapshot" for offset in (2, 3, 9)]
-    directory = made(tmp_path / "t-0", *names)
-    assert [stray(directory, name) for name in names] == ["snapshot", "snapshot", None]
-    (loaded,) = load(kafka, [directory])
-    assert [name in loaded["files"] for name in names] == [False, False, True]
-    assert f"{NINE}.snapshot" == names[-1]
+    """Those that `snapshot/name` is about are deleted, the others stay."""
+    for number, offsets in enumerate([(2, 3, 9), (2,), (9,), (7, 9), (5,)]):
+        directory = made(tmp_path / str(number) / "t-0", *(f"{offset:020}.snapshot" for offset in offsets))
+        (partition,) = discover([str(directory)])
+        assert isinstance(partition, Partition)
+        odd = {finding.offset for finding in snapshots.names(partition.snapshots, (0, 5), 9)}
+        (loaded,) = load(kafka, [directory])
+        assert {offset for offset in offsets if f"{offset:020}.snapshot" not in loaded["files"]} == odd
+
+
+def test_what_a_name_says(kafka: ModuleType) -> None:
+    chosen = random.Random(7)
+    names = {"".join(chosen.choices(PIECES, k=chosen.randrange(1, 8))) for _ in range(20_000)}
+    wanted = sorted(name for name in names if name not in (".", ".."))
+    done = kafka.run_source(kafka.NEWEST, NAMES, stdin="".join(f"{name}\n" for name in wanted).encode())
+    told = [line.split("\t") for line in done.stdout.decode().split("\n")[:-1]]
+    assert len(told) == len(wanted)
+    wrong = []
+    for name, (partition, topic, number) in zip(wanted, told, strict=True):
+        place = topic_partition_of(name)
+        said = ("-", "-") if place is None else (str(place.partition), place.topic)
+        offset = number_of(name)
+        if said != (partition, topic) or number != ("-" if offset is None else str(offset)):
+            wrong.append((name, said, offset, (partition, topic, number)))
+    assert not wrong
+    assert sum(partition != "-" for partition, _, _ in told) > 100
+    assert sum(number != "-" for _, _, number in told) > 100
