@@ -37,6 +37,9 @@ def discover(
     named = list(_named(paths, standard_input))
     directories = {_inode(item.status) for item in named if isinstance(item, _Named) and item.is_directory}
     single = any(isinstance(item, _Named) and not item.is_directory for item in named)
+    of_logs = {
+        _parent(item.path) for item in named if isinstance(item, _Named) and naming.kind_of(item.path) is not None
+    }
     walk, highest, seen = _Walk(directories), _Highest(), set[_Inode | None]()
     for item in named:
         if isinstance(item, LogFile):
@@ -53,8 +56,9 @@ def discover(
                     yield found
             if not some:
                 yield _nothing(item.path)
-        elif kind is None and (companion := naming.companion_of(item.path)) is not None:
-            yield NotALog(f"{item.path}: {companion}, not a log file (--type log reads it as one)")
+        elif kind is None and naming.companion_of(item.path) is not None:
+            if _inode_of(_parent(item.path)) not in directories:
+                yield _companion(item, beside_logs=_parent(item.path) in of_logs)
         elif (inode := _inode(item.status)) not in seen and _inode_of(_parent(item.path)) not in directories:
             seen.add(inode)
             yield _alone(item.file(kind, highest))
@@ -181,6 +185,48 @@ def _alone(file: LogFile) -> Partition:
         segments=() if file.kind is Kind.CHECKPOINT else (Segment(file, *_beside(file)),),
         checkpoints=(file,) if file.kind is Kind.CHECKPOINT else (),
         state="" if standard_input else naming.state_of(place),
+    )
+
+
+def _companion(item: _Named, *, beside_logs: bool) -> Partition | NotALog:
+    """A companion that was named alone, with the log that it is held against. Beside logs that were named it has come with its own."""
+    kind, path = naming.companion_kind_of(item.path), item.path
+    error = NotALog(f"{path}: {naming.companion_of(path)}, not a log file (--type log reads it as one)")
+    if beside_logs or naming.plain_name(os.path.basename(path)) != os.path.basename(path):
+        return error
+    if kind in _INDEXES:
+        log = os.path.join(os.path.dirname(path), f"{naming.base_offset_of(path) or 0:020}.log")
+        try:
+            alone = _alone(_Named(log, os.stat(log)).file(Kind.LOG, _Highest()))
+        except OSError:
+            return error
+        beside = {each.kind: each for each in alone.segments[0][1:] if isinstance(each, LogFile) and each.kind is kind}
+        found = Segment(alone.segments[0].log, *(beside.get(each) for each in _INDEXES))
+        return alone._replace(path=path, segments=(found,), only=path) if beside else error
+    try:
+        place = listing(_parent(path))
+        partition, _ = partition_in(place, _topic_partition(place), whole=False)
+    except SourceError:
+        return error
+    own = (*partition.snapshots, partition.epochs, partition.metadata, partition.quorum_state)
+    same = next(
+        (file for file in own if file is not None and os.path.basename(file.path) == os.path.basename(path)), None
+    )
+    if same is None or not partition.segments:
+        return error
+    # Its path as it was named, and the findings' too.
+    return _renamed(partition, same, same._replace(path=path))._replace(only=path)
+
+
+def _renamed(partition: Partition, old: LogFile, new: LogFile) -> Partition:
+    def named(file: LogFile | None) -> LogFile | None:
+        return new if file is old else file
+
+    return partition._replace(
+        snapshots=tuple(new if file is old else file for file in partition.snapshots),
+        epochs=named(partition.epochs),
+        metadata=named(partition.metadata),
+        quorum_state=named(partition.quorum_state),
     )
 
 

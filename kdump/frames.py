@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from kdump.format import control
-from kdump.format.batch import CODEC_MASK, HEADER_SIZE, LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC, Batch
+from kdump.format.batch import CODEC_MASK, CODECS, HEADER_SIZE, LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC, Batch
 from kdump.format.control import ControlType
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.records import Opened, open_batch
@@ -161,8 +161,9 @@ class Frames:
         opened = self.opened(batch, attributes, count, base_timestamp)
         compressed = attributes & CODEC_MASK != 0
         if opened.problem is not None and (compressed or count == 1 or not opened.records):
+            unreadable = "KafkaException" if attributes & CODEC_MASK < len(CODECS) else "IllegalArgumentException"
             known = opened.problem in ("record/structure", "batch/count")
-            raise Refused("InvalidRecordException" if known else "KafkaException", batch.position, "control")
+            raise Refused("InvalidRecordException" if known else unreadable, batch.position, "control")
         rows, payload = opened.rows, memoryview(opened.payload)
         key, value = (
             None if rows[size] < 0 else bytes(payload[rows[at] : rows[at] + rows[size]])

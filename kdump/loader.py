@@ -456,7 +456,7 @@ class Loader:
                 self._make(0)
         else:
             log_end = self._retry(self._recover_log)
-        self._create_indexes(max(self.segments))
+            self._create_indexes(max(self.segments))
         log_start = max(self.start.log_start_offset, min(self.segments))
         self.epochs.truncate(self.start.log_start_offset, log_end)
         if self.epochs.written:
@@ -723,9 +723,9 @@ class Loader:
                         self._create(name_of(base, ".txnindex"))
                     producers.complete(first, batch.position)
             except Refused as refused:
-                self._failed(Refused(refused.exception, batch.position, refused.word), segment)
                 if refused.exception == "InvalidRecordException":
-                    break  # caught here, so that what follows is cut off; not when the batch is read again
+                    break  # caught here, so that what follows is cut off; not where the batch is read again
+                self._failed(Refused(refused.exception, batch.position, refused.word), segment)
             producers.map_end = last + 1
         self._resize(segment, position)
         times.append(largest, largest_offset)

@@ -78,9 +78,7 @@ class Directory:
         order = ("", "future", "delete", "stray")
         known = self._facts.get(name)
         if known is None or order.index(report.state) < order.index(known.state):
-            self._facts[name] = Facts(
-                report.first_offset or 0, report.log_end_offset, report.topic_id, report.state
-            )
+            self._facts[name] = Facts(report.first_offset or 0, report.log_end_offset, report.topic_id, report.state)
         if report.state in ("", "future"):
             self._open += report.open
             if not report.has_metadata and name.topic != METADATA_TOPIC:
@@ -102,6 +100,10 @@ class Directory:
         if self._open:
             # Under a running broker the data and the transaction log are not of one moment.
             known = None if self._live or not self._transaction_log else hanging.states(self._transaction_log)
-            report.add(hanging.judge(self._open, self._now_ms if self._live else report.max_timestamp, known))
-        report.findings = list(broker.judge(report.findings, None))
+            report.add(
+                hanging.judge(
+                    self._open, self._now_ms if self._live and self._now_ms is not None else report.max_timestamp, known
+                )
+            )
+        report.findings = list(broker.judge_directory(report.findings))
         return report.finish()

@@ -70,6 +70,7 @@ class Partition(NamedTuple):
 
     `whole`: the directory was named, or its log directory was, and it is a broker's; every file in it is known, and `strays` are wanted.
     `segments` by base offset, `checkpoints` are the KRaft snapshots, `snapshots` those of the producers. `state` is delete, future, stray or nothing.
+    `only` is the path of a companion that was named alone: what is wanted is what is wrong with it, as far as the log beside it tells.
     """
 
     path: str
@@ -84,6 +85,7 @@ class Partition(NamedTuple):
     strays: tuple[Stray, ...] = ()
     state: str = ""
     log_directory: LogDirectory | None = None
+    only: str | None = None
 
 
 def without_companions(partition: Partition) -> Partition:

@@ -213,16 +213,11 @@ class Proof:
         if seen["gaps"]:
             # Damage may have taken the only sign of a cleaner with it.
             compacted = self._cleaned(seen) or (self._options.compacted is None and bool(seen["broken"]))
-            gaps = (
-                seen[name]
-                for name in ("gap_position", "gap_previous", "gap_first", "gaps", "gap_offsets", "gap_largest")
-            )
-            self._report.add([offsets.gaps(log.path, *gaps, compacted)])
+            self._report.add([offsets.gaps(log.path, seen, compacted=compacted)])
         if seen["inner_magic"]:
             self._report.add([records.inner_magic(log.path, seen["inner_magic_position"], seen["inner_magic"])])
         if seen["backs"]:
-            back = (seen[name] for name in ("back_position", "back_offset", "backs", "back_largest"))
-            self._report.add([timestamps.back(log.path, *back)])
+            self._report.add([timestamps.back(log.path, seen)])
         newest, now = seen["max_timestamp"], self._options.now_ms
         if now is not None and newest > now + timestamps.FUTURE_MS:
             place = seen["max_timestamp_position"], seen["max_timestamp_offset"]
@@ -247,7 +242,7 @@ class Proof:
         rows, counts, tallies = self._producers.take()
         self._uncounted(counts)
         self._report.add(producers.explain(path, rows))
-        self._report.add(producers.tallies(path, tallies, compacted=compacted or self._broken and self._compacted))
+        self._report.add(producers.tallies(path, tallies, compacted=compacted or (self._broken and self._compacted)))
         aborted = self._producers.aborted()
         if self._partition.path != path or segment.index or segment.timeindex or segment.txnindex:
             self._companions(segment, summary, end_offset, aborted, compacted)
@@ -257,10 +252,19 @@ class Proof:
                 self._epochs.append(change)
         if not log.size and not log.newest and base is not None:
             self._empty.append(path)
-        if broker.sound(finding.code for finding in summary.findings) and end_offset is not None:
+        codes = {finding.code for finding in summary.findings} | counts.keys()
+        legacy, modern = seen["magics"][0] + seen["magics"][1], seen["magics"][2]
+        # A segment of both kinds is rare: the broker's replay reads it again.
+        if broker.sound(codes) and end_offset is not None and base is not None and not (legacy and modern):
             changes = tuple((epoch, offset) for epoch, offset, _ in seen["epochs"])
-            state = {producer_id: first for producer_id, _, first, *_ in self._producers.open()}
-            self._proved[os.path.basename(path)] = broker.Proved(end_offset, changes, state)
+            state = None if self._broken else {producer: first for producer, _, first, *_ in self._producers.open()}
+            self._proved[os.path.basename(path)] = broker.Proved(
+                end_offset,
+                changes,
+                state,
+                wrappers=bool(legacy) and sum(seen["codecs"][1:]) > 0,
+                state_end=base if legacy else None,
+            )
         last_epoch = seen["known_epoch"] if seen["linked"] else -1
         self._past = _Past(path, base, end_offset, seen["last_position"], seen["last_offset"], last_epoch)
 
@@ -393,7 +397,7 @@ class Proof:
             path, position, timestamp = self._future[0]
             report.add([timestamps.retention(path, position, timestamp, behind)])
         self._at_end(end)
-        if end is not None or not partition.segments:
+        if end is not None and partition.segments[-1].log.newest:
             self._open()
         if partition.epochs is not None and partition.segments and end is not None:
             data = self._epochs_file
@@ -412,6 +416,9 @@ class Proof:
         if partition.quorum_state is not None and (data := self._read(partition.quorum_state)) is not None:
             report.add(checkpoints.properties(partition.quorum_state.path, data))
         report.add(files.partition(partition, live=self._options.live))
+        if partition.only is not None:
+            report.keep(lambda finding: finding.path == partition.only)
+            report.open = []
         report.finish()
         self._judge()
         return report

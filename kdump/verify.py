@@ -5,6 +5,7 @@ replayed, and its companions are held against what came out (kdump.proof). The s
 is the same.
 """
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -62,7 +63,9 @@ def verify(
     inside = on_bytes if engine.slots == 1 else None  # otherwise the work is done where nobody can be told
     plan: deque[_Step | Directory | SourceError] = deque()
     pending: list[tuple[Range, Summary]] = []
-    for result in _results(engine.map(partial(_work, on_bytes=inside), _tasks(found, options, engine.slots, plan)), plan):
+    for result in _results(
+        engine.map(partial(_work, on_bytes=inside), _tasks(found, options, engine.slots, plan)), plan
+    ):
         yield from _aside(plan)
         step = plan.popleft()
         assert isinstance(step, _Step)
@@ -100,8 +103,8 @@ def _results(
 
 def _aside(plan: "deque[_Step | Directory | SourceError]") -> Iterator[Report]:
     """The reports that need no more work before the next piece of it."""
-    while plan and not isinstance(plan[0], _Step):
-        item = plan.popleft()
+    while plan and isinstance(item := plan[0], Directory | SourceError):
+        plan.popleft()
         yield Report("", errors=[item]) if isinstance(item, SourceError) else item.conclude()
 
 
@@ -131,8 +134,9 @@ def _tasks(
         # A task holds no more than its own piece: a log directory has the names of all.
         bare = item._replace(log_directory=None)
         if how.live or slots == 1 or size_of(item) <= WHOLE_BYTES:
-            plan.append(_Step(_Whole(bare, context, how), None, True, directory))
-            yield plan[-1].task
+            whole = _Whole(bare, context, how)
+            plan.append(_Step(whole, None, True, directory))
+            yield whole
             continue
         proof = Proof(bare, context, how)
         todo = [task for segment in pieces(item) for task in ranges(segment, how, slots)]
@@ -189,13 +193,22 @@ def _looked_at(
         if not report.errors and all(finding.severity < Severity.WARNING for finding in report.findings):
             break
         time.sleep(LOOK_SECONDS)
-        again = next((item for item in discover([partition.path]) if isinstance(item, Partition)), None)
+        again = _listed_again(partition)
         if again is None:
             return Report(partition.path, partition.topic_partition, partition.state)
         seen = {_identity(finding) for finding in report.findings}
-        report = prove(again._replace(whole=partition.whole, log_directory=None), context, options)
+        report = prove(again, context, options)
         report.keep(lambda finding, seen=seen: finding.severity < Severity.WARNING or _identity(finding) in seen)  # type: ignore[misc]
     return report
+
+
+def _listed_again(partition: Partition) -> Partition | None:
+    """The partition as its directory is now; None where there is none any more. One file named alone stays what it is."""
+    if not os.path.isdir(partition.path):
+        return partition if os.path.lexists(partition.path) else None
+    found = (item for item in discover([partition.path]) if isinstance(item, Partition) and item.path == partition.path)
+    again = next(found, None)
+    return None if again is None else again._replace(whole=partition.whole, log_directory=None)
 
 
 def _identity(finding: Finding) -> tuple[str, str, int, int | None]:

@@ -128,17 +128,19 @@ def offset_index(log_path: str, index: Index | None, scanned: Scanned) -> Iterat
     if index is None:
         yield found("index/missing", log_path, 0, 0)
         return
+    wrong = False
     for problem, number, *_, last in scanned.bad:
         if problem == "index/position":
             yield index.finding("position", number)
         elif problem == "index/offset":
             yield index.finding("offset", number, last=last)
+        wrong = wrong or problem.startswith("index/")
     stale = bisect_left(range(index.ordered), True, key=lambda number: index.entry(number)[1] >= scanned.end)
     if scanned.end_offset is not None:
         stale = min(stale, _at_or_above(index, scanned.end_offset))
     if stale < index.ordered:
         yield index.finding("stale", stale, end_offset=scanned.end_offset, end=scanned.end, count=index.ordered - stale)
-    elif index.ordered == index.entries and scanned.differs is not None and not scanned.broken:
+    elif index.ordered == index.entries and scanned.differs is not None and not (scanned.broken or wrong):
         yield _differs(index, scanned.differs)
 
 

@@ -1,5 +1,7 @@
 """Offsets of a batch against the segment and the batch before; gaps of a whole segment."""
 
+from collections.abc import Mapping
+
 from kdump.findings import Finding, Severity, found
 from kdump.format.batch import NULL, Batch
 
@@ -25,20 +27,17 @@ def _range(path: str, batch: Batch, base: int | None) -> Finding:
 EXPLAIN = {"offset/backwards": _backwards, "offset/range": _range}
 
 
-def gaps(
-    path: str, position: int, previous: int, first: int, count: int, missing: int, largest: int, compacted: bool
-) -> Finding:
-    """All offset gaps of a segment as one finding: info where a cleaner made them."""
-    severity = Severity.INFO if compacted else Severity.WARNING
+def gaps(path: str, seen: Mapping[str, int], *, compacted: bool) -> Finding:
+    """All offset gaps that a scan has `seen` in a segment as one finding: info where a cleaner made them."""
     return found(
         "offset/gap",
         path,
-        position,
+        seen["gap_position"],
         0,
-        offset=first,
-        severity=severity,
-        previous=previous,
-        count=count,
-        missing=missing,
-        largest=largest,
+        offset=seen["gap_first"],
+        severity=Severity.INFO if compacted else Severity.WARNING,
+        previous=seen["gap_previous"],
+        count=seen["gaps"],
+        missing=seen["gap_offsets"],
+        largest=seen["gap_largest"],
     )

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from typing import Any
+
 from kdump.findings import Finding, Severity, found
 
 Row = tuple[str, int, int, int, int, int, int, int, int, int, bool, bool]
@@ -24,7 +26,7 @@ def explain(path: str, rows: Iterable[Row]) -> Iterator[Finding]:
         marker,
         _,
     ) in rows:
-        data: dict[str, int | bool] = {"producer_id": producer_id, "epoch": epoch}
+        data: dict[str, Any] = {"producer_id": producer_id, "epoch": epoch}
         match problem:
             case "producer/sequence":
                 data |= {"sequence": sequence, "previous": previous}

@@ -1,5 +1,6 @@
 """The largest timestamp of a batch against its records."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from kdump.findings import Finding, found
@@ -30,9 +31,17 @@ def future(path: str, position: int, offset: int, timestamp: int, now_ms: int) -
     return found("time/future", path, position, 0, offset=offset, timestamp=timestamp, now=now_ms)
 
 
-def back(path: str, position: int, offset: int, count: int, largest: int) -> Finding:
-    """Timestamps that go back by more than 7 days from one batch to the next."""
-    return found("time/back", path, position, 0, offset=offset, count=count, largest=largest)
+def back(path: str, seen: Mapping[str, int]) -> Finding:
+    """All steps back of more than 7 days between the timestamps of batches that a scan has `seen` in a segment."""
+    return found(
+        "time/back",
+        path,
+        seen["back_position"],
+        0,
+        offset=seen["back_offset"],
+        count=seen["backs"],
+        largest=seen["back_largest"],
+    )
 
 
 def retention(path: str, position: int, timestamp: int, segments: int) -> Finding:

@@ -298,7 +298,7 @@ def _by(counts: Counter[tuple[str, Severity]]) -> dict[str, dict[str, int]]:
 def _left(outcome: Outcome) -> dict[str, Any]:
     """What a broker's next start would leave of a partition."""
     return {
-        "refuses": [refusal.reason for refusal in outcome.refusals],
+        "refuses": [refusal.exception for refusal in outcome.refusals],
         "log_start_offset": outcome.log_start_offset,
         "log_end_offset": outcome.log_end_offset,
         "segments": len(outcome.segments),

@@ -233,14 +233,12 @@ CASES: dict[str, Case] = {
     ),
     "txnindex/entry": Case(edited(f"{C}.txnindex", 10, ">q", 26), "rebuilds", f"{C}.txnindex"),
     # producer snapshots and leader epochs
-    "snapshot/format": Case(edited(f"{B}.snapshot", 0, ">h", 2), "deletes", f"{B}.snapshot"),
-    "snapshot/crc": Case(edited(f"{B}.snapshot", 2, ">I", 1), "deletes", f"{B}.snapshot"),
+    "snapshot/format": Case(edited(f"{END}.snapshot", 0, ">h", 2), "deletes", f"{END}.snapshot"),
+    "snapshot/crc": Case(edited(f"{END}.snapshot", 2, ">I", 1), "deletes", f"{END}.snapshot"),
     "snapshot/state": Case(on(f"t-0/{B}.snapshot", RESEALED), "ignores", f"{B}.snapshot"),
-    "snapshot/name": Case(
-        on(f"t-0/{stem(15)}.snapshot", SNAPSHOT), "deletes", f"{stem(15)}.snapshot", on(f"t-0/{stem(25)}.snapshot", SNAPSHOT)
-    ),
+    "snapshot/name": Case(on(f"t-0/{stem(15)}.snapshot", SNAPSHOT), "deletes", f"{stem(15)}.snapshot"),
     "epoch/format": Case(epochs("0 0", "1 x", "2 20"), "refuses", "leader-epoch-checkpoint"),
-    "epoch/order": Case(epochs("0 0", "2 20", "1 10"), "rebuilds", "leader-epoch-checkpoint"),
+    "epoch/order": Case(epochs("0 0", "2 20", "1 10"), "ignores", "leader-epoch-checkpoint"),
     "epoch/checkpoint": Case(epochs("0 0", "1 12", "2 20"), "ignores", "leader-epoch-checkpoint"),
     "epoch/missing": Case(epochs("0 0", "2 20"), "ignores", "leader-epoch-checkpoint"),
     "epoch/beyond": Case(epochs("0 0", "1 10", "2 20", "5 40"), "deletes", "leader-epoch-checkpoint"),

