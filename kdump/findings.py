@@ -41,7 +41,7 @@ CLAUSES: Final[Mapping[str, Mapping[str, str]]] = {
     "snapshot": {
         "missing": "the snapshot lacks it",
         "surplus": "the log does not have it",
-        "differs": "they differ",
+        "differs": "it is not as the log has it",
     },
     "hanging": {
         "idle": "its producer has been silent for longer than a transaction may last",

@@ -249,6 +249,11 @@ class Producers:
             self._set(proved.transactions)
         self.map_end = proved.next_offset if proved.state_end is None else proved.state_end
 
+    @property
+    def twofold(self) -> bool:
+        """Whether transactions began at the same offset. Kafka knows them by that, so that no later segment is as it seems."""
+        return len(self.begun) != len(self.open)
+
     def catch_up(self) -> None:
         """Read the segments that were passed over."""
         behind, self.behind = self.behind, []
@@ -659,7 +664,7 @@ class Loader:
         before = segment.size
         producers = Producers(self)
         self._rebuild(producers, self.start.log_start_offset, segment.base)
-        if segment.proved is not None:
+        if segment.proved is not None and not producers.twofold:
             for epoch, first in segment.proved.epochs:
                 self.epochs.seen(epoch, first)
             producers.skip(segment, segment.proved)
@@ -776,7 +781,7 @@ class Loader:
         producers.take_snapshot()
 
     def _add_from(self, producers: Producers, segment: _Segment, start: int, log_end: int | None) -> None:
-        proved = segment.proved
+        proved = None if producers.twofold else segment.proved
         if proved is not None and (start in (segment.base, proved.next_offset) or proved.transactions is not None):
             if start == segment.base and proved.wrappers:
                 self._translate(segment, start)

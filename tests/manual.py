@@ -519,7 +519,9 @@ def findings() -> Iterator[str]:
         yield f".It Cm {entry.code} Pq {entry.severity.word}"
         yield from prose(entry.title + ".")
         yield ".Pp"
-        sentence = re.sub(r"\{(\w+)(?::\?([^}|]*)(?:\|([^}]*))?)?[^}]*\}", placeholder, escaped(entry.sentence))
+        # Values can stand inside of words that depend on another one.
+        sentence = re.sub(r"\{(\w+)\}", r"\\fI\1\\fR", escaped(entry.sentence))
+        sentence = re.sub(r"\{(\w+)(?::\?([^}|]*)(?:\|([^}]*))?)?[^}]*\}", placeholder, sentence)
         yield from wrapped(f"\\(lq{sentence}\\(rq")
         yield ".Pp"
         yield from prose(entry.why)

@@ -484,7 +484,7 @@ def test_what_verify_proved_need_not_be_read_again(partition: str, tmp_path: Pat
         except NotApplicable:
             continue
         outcome = broker.foresee(broker.start_at(str(directory)))
-        (report, *_) = verify(discover([str(directory)]), Options())
+        (report, *_) = verify(discover([str(directory)]), Options(deep=True))
         if report.outcome is None:
             assert (outcome.refusals, outcome.cuts, outcome.wiped) == ((), {}, frozenset()), name
             continue

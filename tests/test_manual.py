@@ -76,7 +76,7 @@ def test_every_code(code: str) -> None:
     words = plain(text)
     for said in (entry.title, entry.why, entry.recover, entry.source):
         assert " ".join(said.split()) in words
-    for literal in re.split(r"\{[^}]*\}|[?|#]", entry.sentence):
+    for literal in re.split(r"\{\w+(?:[^?{}]*\}|:\?)|[|#}]", entry.sentence):
         assert literal.strip() in words
 
 

@@ -99,7 +99,7 @@ def state(
             0 if number is None else ENTRY_SIZE,
             producer_id=producer_id,
             problem=problem,
-            name=name,
+            name=name if problem == "differs" else None,
             stored=there,
             found=here,
         )

@@ -1,9 +1,10 @@
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 cdef enum:
     KIND_DATA, KIND_ABORT, KIND_COMMIT, KIND_ODD, KIND_GAP
     FLAG_TRANSACTIONAL = 1
     FULL_RUNS = 16384
+    IDLE = 86_400_000  # ms; a producer that was idle for so long is forgotten (producer.id.expiration.ms) and may begin anywhere
 
 cdef struct Event:
     int64_t producer_id
@@ -28,10 +29,46 @@ cdef struct Recorder:
     int64_t capacity
     int32_t *slots      # one more than an index of events, 0: free
     int64_t mask        # slots - 1
+    uint64_t salt
     int64_t producers
     int64_t gap         # events up to the last GAP
     bint failed         # out of memory
 
 cdef Recorder *recorder_of(object runs) except NULL
-cdef void record(Recorder *recorder, const Event *event) noexcept nogil
+cdef void record(Recorder *recorder, const Event *event, int64_t slot) noexcept nogil
 cdef void record_gap(Recorder *recorder, int64_t position) noexcept nogil
+
+
+cdef inline int64_t slot_of(int64_t producer_id, uint64_t salt, int64_t mask) noexcept nogil:
+    """Where a producer's slot is looked for first: the top bits of a product, which tell near ids and multiples of 1000 apart."""
+    cdef uint64_t mixed = <uint64_t> producer_id ^ salt
+    mixed = (mixed ^ mixed >> 32) * <uint64_t> 0x9E3779B97F4A7C15U
+    return <int64_t> ((mixed >> 32) * <uint64_t> (mask + 1) >> 32)
+
+
+cdef inline int64_t find_slot(const Recorder *r, int64_t producer_id) noexcept nogil:
+    """The slot of a producer, or the free one that it would have."""
+    cdef int64_t slot = slot_of(producer_id, r.salt, r.mask)
+    while r.slots[slot] and r.events[r.slots[slot] - 1].producer_id != producer_id:
+        slot = (slot + 1) & r.mask
+    return slot
+
+
+cdef inline bint within(int64_t a, int64_t b, uint64_t span) noexcept nogil:
+    return (<uint64_t> a - <uint64_t> b if a > b else <uint64_t> b - <uint64_t> a) < span
+
+
+cdef inline bint extend(Recorder *r, int64_t slot, int epoch, int flags, int64_t first_offset, int64_t last_offset, int64_t timestamp,
+                        int32_t first_sequence, int32_t last_sequence, int32_t offset_delta) noexcept nogil:
+    """Make a batch of records part of its producer's last event; False where it begins another one."""
+    cdef Event *run = r.events + (r.slots[slot] - 1)
+    if (r.slots[slot] <= r.gap or run.kind != KIND_DATA or run.epoch != epoch or run.flags != flags or run.last_sequence < 0 or first_sequence < 0
+            or <uint32_t> first_sequence != (<uint32_t> run.last_sequence + 1 & <uint32_t> 0x7FFFFFFF) or first_offset <= run.last_offset
+            or not within(timestamp, run.timestamp, IDLE) or run.batches == INT32_MAX):
+        return False
+    run.last_offset = last_offset
+    run.timestamp = timestamp
+    run.last_sequence = last_sequence
+    run.offset_delta = offset_delta
+    run.batches += 1
+    return True

@@ -30,7 +30,7 @@ with rising offsets and no day between them. A GAP (only its kind and position c
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
 from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
 import os
@@ -56,27 +56,16 @@ cdef enum:
     ROWS_KEPT = 1000
     ENTRY_BYTES = 46
     MOST_PRODUCERS = 1 << 29
+    FIRST_SLOTS = 128
 FIELDS = ("producer_epoch", "last_sequence", "last_offset", "offset_delta", "timestamp", "coordinator_epoch", "current_txn_first_offset")
 cdef enum:
     F_EPOCH, F_SEQUENCE, F_OFFSET, F_DELTA, F_TIMESTAMP, F_COORDINATOR, F_TXN
     FIELD_COUNT
 assert len(FIELDS) == FIELD_COUNT
 
-cdef uint64_t DAY = 86_400_000  # producer.id.expiration.ms: a producer that was idle for so long is forgotten and may begin anywhere
 cdef uint64_t _salt = int.from_bytes(os.urandom(8))  # so that no file can be made whose producers all share a slot
 cdef uint32_t SEQUENCE_MASK = 0x7FFFFFFF
 cdef uint32_t HALF = 1 << 30  # a sequence that is ahead by less is ahead, else behind
-
-
-cdef inline int64_t slot_of(int64_t producer_id, int64_t mask) noexcept nogil:
-    """Where a producer's slot is looked for first: the top bits of a product, which tell near ids and multiples of 1000 apart."""
-    cdef uint64_t mixed = <uint64_t> producer_id ^ _salt
-    mixed = (mixed ^ mixed >> 32) * <uint64_t> 0x9E3779B97F4A7C15U
-    return <int64_t> ((mixed >> 32) * <uint64_t> (mask + 1) >> 32)
-
-
-cdef inline bint within_a_day(int64_t a, int64_t b) noexcept nogil:
-    return (<uint64_t> a - <uint64_t> b if a > b else <uint64_t> b - <uint64_t> a) < DAY
 
 
 # ---- recording
@@ -85,13 +74,6 @@ cdef inline bint within_a_day(int64_t a, int64_t b) noexcept nogil:
 cdef Recorder *recorder_of(object runs) except NULL:
     cdef Runs checked = <Runs?> runs
     return &checked.recorder
-
-
-cdef inline bint extends(const Event *run, const Event *batch) noexcept nogil:
-    return (run.kind == KIND_DATA and batch.kind == KIND_DATA and run.epoch == batch.epoch and run.flags == batch.flags
-            and run.last_sequence >= 0 and batch.first_sequence >= 0
-            and <uint32_t> batch.first_sequence == (<uint32_t> run.last_sequence + 1 & SEQUENCE_MASK)
-            and batch.first_offset > run.last_offset and within_a_day(batch.timestamp, run.timestamp) and run.batches < INT32_MAX)
 
 
 cdef bint make_room(Recorder *r) noexcept nogil:
@@ -109,16 +91,15 @@ cdef bint make_room(Recorder *r) noexcept nogil:
             return False
         r.events = events
         r.capacity = capacity
-    if r.slots == NULL or 2 * r.producers > r.mask:
-        mask = max(2 * r.mask + 1, 127)
-        slots = <int32_t *> malloc((mask + 1) * sizeof(int32_t))
+    if 2 * r.producers > r.mask:
+        mask = 2 * r.mask + 1
+        slots = <int32_t *> calloc(mask + 1, sizeof(int32_t))
         if slots == NULL:
             r.failed = True
             return False
-        memset(slots, 0, (mask + 1) * sizeof(int32_t))
-        for i in range(r.mask + 1 if r.slots != NULL else 0):
+        for i in range(r.mask + 1):
             if r.slots[i]:
-                slot = slot_of(r.events[r.slots[i] - 1].producer_id, mask)
+                slot = slot_of(r.events[r.slots[i] - 1].producer_id, r.salt, mask)
                 while slots[slot]:
                     slot = (slot + 1) & mask
                 slots[slot] = r.slots[i]
@@ -128,27 +109,16 @@ cdef bint make_room(Recorder *r) noexcept nogil:
     return True
 
 
-cdef void record(Recorder *r, const Event *batch) noexcept nogil:
-    cdef Event *run
-    cdef int64_t slot
+cdef void record(Recorder *r, const Event *event, int64_t slot) noexcept nogil:
+    """One more event; `slot` is where find_slot found its producer."""
+    cdef int64_t mask = r.mask
     if not make_room(r):
         return
-    slot = slot_of(batch.producer_id, r.mask)
-    while r.slots[slot]:
-        run = r.events + (r.slots[slot] - 1)
-        if run.producer_id == batch.producer_id:
-            if r.slots[slot] > r.gap and extends(run, batch):
-                run.last_offset = batch.last_offset
-                run.timestamp = batch.timestamp
-                run.last_sequence = batch.last_sequence
-                run.offset_delta = batch.offset_delta
-                run.batches += 1
-                return
-            break
-        slot = (slot + 1) & r.mask
-    else:
+    if r.mask != mask:
+        slot = find_slot(r, event.producer_id)
+    if r.slots[slot] == 0:
         r.producers += 1
-    r.events[r.count] = batch[0]
+    r.events[r.count] = event[0]
     r.count += 1
     r.slots[slot] = <int32_t> r.count
 
@@ -168,6 +138,13 @@ cdef class Runs:
 
     cdef Recorder recorder
 
+    def __cinit__(self):
+        self.recorder.salt = _salt
+        self.recorder.slots = <int32_t *> calloc(FIRST_SLOTS, sizeof(int32_t))
+        if self.recorder.slots == NULL:
+            raise MemoryError
+        self.recorder.mask = FIRST_SLOTS - 1
+
     def __dealloc__(self):
         free(self.recorder.events)
         free(self.recorder.slots)
@@ -181,8 +158,7 @@ cdef class Runs:
         if r.failed:
             raise MemoryError
         events = PyBytes_FromStringAndSize(<char *> r.events, r.count * sizeof(Event))
-        if r.slots != NULL:
-            memset(r.slots, 0, (r.mask + 1) * sizeof(int32_t))
+        memset(r.slots, 0, (r.mask + 1) * sizeof(int32_t))
         r.count = r.producers = r.gap = 0
         return events
 
@@ -323,6 +299,10 @@ cdef class Producers:
 
     def __cinit__(self):
         self._free_node = self._first_node = self._last_node = -1
+        self._slots = <int32_t *> calloc(FIRST_SLOTS, sizeof(int32_t))
+        if self._slots == NULL:
+            raise MemoryError
+        self._mask = FIRST_SLOTS - 1
 
     def __init__(self, bint sequences=True, bint complete=False):
         self._sequences = sequences
@@ -342,9 +322,7 @@ cdef class Producers:
 
     cdef inline int64_t find(self, int64_t producer_id) noexcept nogil:
         cdef int64_t slot
-        if self._slots == NULL:
-            return -1
-        slot = slot_of(producer_id, self._mask)
+        slot = slot_of(producer_id, _salt, self._mask)
         while self._slots[slot]:
             if self._producers[self._slots[slot] - 1].producer_id == producer_id:
                 return self._slots[slot] - 1
@@ -365,13 +343,12 @@ cdef class Producers:
                 return NULL
             self._producers = producers
             self._capacity = capacity
-        if self._slots == NULL or 2 * self._count > self._mask:
-            mask = max(2 * self._mask + 1, 127)
-            slots = <int32_t *> malloc((mask + 1) * sizeof(int32_t))
+        if 2 * self._count > self._mask:
+            mask = 2 * self._mask + 1
+            slots = <int32_t *> calloc(mask + 1, sizeof(int32_t))
             if slots == NULL:
                 self._failed = True
                 return NULL
-            memset(slots, 0, (mask + 1) * sizeof(int32_t))
             free(self._slots)
             self._slots = slots
             self._mask = mask
@@ -390,7 +367,7 @@ cdef class Producers:
         return e
 
     cdef inline void link(self, int64_t index) noexcept nogil:
-        cdef int64_t slot = slot_of(self._producers[index].producer_id, self._mask)
+        cdef int64_t slot = slot_of(self._producers[index].producer_id, _salt, self._mask)
         while self._slots[slot]:
             slot = (slot + 1) & self._mask
         self._slots[slot] = <int32_t> (index + 1)
@@ -517,7 +494,7 @@ cdef class Producers:
             if event.epoch < e.epoch:
                 self.complain(EPOCH, event, e)
             elif (self._sequences and event.first_sequence >= 0 and e.flags & HAS_SEQUENCE and e.epoch >= 0
-                    and (event.first_timestamp < 0 or e.timestamp < 0 or within_a_day(event.first_timestamp, e.timestamp))):
+                    and (event.first_timestamp < 0 or e.timestamp < 0 or within(event.first_timestamp, e.timestamp, IDLE))):
                 self.judge_sequence(event, e)
             if e.node >= 0 and not event.flags & FLAG_TRANSACTIONAL:
                 self.complain(STATE, event, e)
@@ -665,8 +642,7 @@ cdef class Producers:
             while self._first_node >= 0:
                 self.finish(self._producers + self._nodes[self._first_node].producer)
             self._count = 0
-            if self._slots != NULL:
-                memset(self._slots, 0, (self._mask + 1) * sizeof(int32_t))
+            memset(self._slots, 0, (self._mask + 1) * sizeof(int32_t))
             self.complete = True
             for i in range(view.len // ENTRY_BYTES):
                 p = <const uint8_t *> view.buf + i * ENTRY_BYTES

@@ -14,7 +14,8 @@ from libc.stdlib cimport free, realloc
 
 from kdump.kernel.crc cimport crc32_of, crc32c_of
 from kdump.kernel.producers cimport (
-    FLAG_TRANSACTIONAL, FULL_RUNS, KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_ODD, Event, Recorder, record, record_gap, recorder_of,
+    FLAG_TRANSACTIONAL, FULL_RUNS, KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_ODD, Event, Recorder, extend, find_slot, record, record_gap,
+    recorder_of,
 )
 from kdump.kernel.records cimport (
     CONTROL, CONTROL_OF_PRODUCER, PLAIN, Message, Verdict, parse_message, validate_batch, validate_message, validate_wrapped,
@@ -758,31 +759,39 @@ cdef class Scanner:
     cdef void produced(self, const uint8_t *p, int64_t total, int64_t position, int64_t last, const Verdict *v) noexcept nogil:
         """Tell the runs of a batch that has a producer; `v` is what was found in its records, when they were looked at."""
         cdef Event event
-        event.producer_id = be64(p + 43)
-        event.position = position
-        event.first_offset = event.last_offset = be64(p)
-        event.timestamp = event.first_timestamp = be64(p + 35)
-        event.size = <int32_t> total if total < INT32_MAX else INT32_MAX
-        event.first_sequence = event.last_sequence = -1
-        event.offset_delta = 0
-        event.epoch = <int16_t> (<int8_t> p[51] * 256 + p[52])
-        event.flags = FLAG_TRANSACTIONAL if p[22] & 0x10 else 0
-        event.batches = 1
-        if p[22] & 0x20 == 0:
-            event.kind = KIND_DATA
-            event.last_offset = last
-            event.offset_delta = be32(p + 23)
-            event.first_sequence = be32(p + 53)
-            if event.first_sequence != -1:
-                event.last_sequence = <int32_t> ((<uint32_t> event.first_sequence + <uint32_t> event.offset_delta) & 0x7fffffff)
-        elif be32(p + 57) == 0:
-            return  # the cleaner took the marker out
-        elif v != NULL and (v.marker == 0 or v.marker == 1):
-            event.kind = KIND_COMMIT if v.marker else KIND_ABORT
-            event.first_sequence = v.coordinator_epoch
-        else:
+        cdef int64_t producer_id = be64(p + 43)
+        cdef int64_t slot = find_slot(self._recorder, producer_id)
+        cdef int64_t first = be64(p), timestamp = be64(p + 35)
+        cdef int32_t delta = be32(p + 23), first_sequence = be32(p + 53), last_sequence = -1
+        cdef int epoch = <int8_t> p[51] * 256 + p[52], flags = FLAG_TRANSACTIONAL if p[22] & 0x10 else 0
+        cdef bint control = p[22] & 0x20 != 0
+        if control:
+            if be32(p + 57) == 0:
+                return  # the cleaner took the marker out
             event.kind = KIND_ODD
-        record(self._recorder, &event)
+            first_sequence = -1
+            if v != NULL and (v.marker == 0 or v.marker == 1):
+                event.kind = KIND_COMMIT if v.marker else KIND_ABORT
+                first_sequence = v.coordinator_epoch
+        else:
+            if first_sequence != -1:
+                last_sequence = <int32_t> ((<uint32_t> first_sequence + <uint32_t> delta) & <uint32_t> 0x7FFFFFFF)
+            if extend(self._recorder, slot, epoch, flags, first, last, timestamp, first_sequence, last_sequence, delta):
+                return
+            event.kind = KIND_DATA
+        event.producer_id = producer_id
+        event.position = position
+        event.first_offset = first
+        event.last_offset = first if control else last
+        event.timestamp = event.first_timestamp = timestamp
+        event.size = <int32_t> total if total < INT32_MAX else INT32_MAX
+        event.first_sequence = first_sequence
+        event.last_sequence = last_sequence
+        event.offset_delta = 0 if control else delta
+        event.epoch = <int16_t> epoch
+        event.flags = <uint8_t> flags
+        event.batches = 1
+        record(self._recorder, &event, slot)
 
     # ---- the entries of the indexes
 

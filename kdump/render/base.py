@@ -244,6 +244,8 @@ def partition_line(fields: Mapping[str, Any]) -> str:
     """A partition of a verify as one sentence."""
     counts, broker = fields["findings"], fields["broker"]
     line = f"{_counted(fields['segments'], 'segment')}, {_counted(fields['batches'], 'batch', 'batches')}"
+    if not fields["segments"] and fields["topic"] is None:
+        line = "the log directory itself"
     if fields["log_end_offset"] is not None:
         line += f", offsets {fields['log_start_offset']} to {fields['log_end_offset']}"
     found = ", ".join(_counted(count, word) for word, count in counts["by_severity"].items() if count)

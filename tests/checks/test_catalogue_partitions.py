@@ -233,8 +233,8 @@ CASES: dict[str, Case] = {
     ),
     "txnindex/entry": Case(edited(f"{C}.txnindex", 10, ">q", 26), "rebuilds", f"{C}.txnindex"),
     # producer snapshots and leader epochs
-    "snapshot/format": Case(edited(f"{END}.snapshot", 0, ">h", 2), "deletes", f"{END}.snapshot"),
-    "snapshot/crc": Case(edited(f"{END}.snapshot", 2, ">I", 1), "deletes", f"{END}.snapshot"),
+    "snapshot/format": Case(edited(f"{END}.snapshot", 0, ">h", 2), "rebuilds", f"{END}.snapshot"),
+    "snapshot/crc": Case(edited(f"{END}.snapshot", 2, ">I", 1), "rebuilds", f"{END}.snapshot"),
     "snapshot/state": Case(on(f"t-0/{B}.snapshot", RESEALED), "ignores", f"{B}.snapshot"),
     "snapshot/name": Case(on(f"t-0/{stem(15)}.snapshot", SNAPSHOT), "deletes", f"{stem(15)}.snapshot"),
     "epoch/format": Case(epochs("0 0", "1 x", "2 20"), "refuses", "leader-epoch-checkpoint"),
