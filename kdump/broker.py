@@ -71,19 +71,23 @@ def start_at(
     )
 
 
-_NOTICED = frozenset(
+_NOTICED: Final = frozenset(
     {
-        *("batch/crc", "batch/length", "batch/magic", "batch/limit", "batch/count"),
-        *("gap/bytes", "gap/unsearched", "tail/torn", "tail/zeros", "tail/garbage"),
+        *("batch/crc", "batch/length", "batch/magic", "batch/limit", "batch/count", "gap/bytes", "gap/unsearched"),
         *("offset/range", "offset/backwards", "control/structure", "txn/state", "file/shrunk", "file/grown"),
         *("legacy/wrapper", "batch/codec", "record/structure"),
     }
 )
+_TAILS: Final = frozenset({"tail/torn", "tail/zeros", "tail/garbage"})
 
 
-def sound(codes: Iterable[str]) -> bool:
-    """Whether a recovery passes over a log with findings of these codes, so that it can be given as `Proved`."""
-    return _NOTICED.isdisjoint(codes)
+def sound(codes: Iterable[str], *, tail: bool = False) -> bool:
+    """Whether a recovery passes over a log with findings of these codes, so that it can be given as `Proved`.
+
+    With `tail`, bytes behind the last batch do not count: `Proved.valid_bytes` then says where they begin.
+    """
+    found = set(codes)
+    return _NOTICED.isdisjoint(found) and (tail or _TAILS.isdisjoint(found))
 
 
 class Recovered(NamedTuple):

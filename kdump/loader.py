@@ -37,7 +37,7 @@ class Proved(NamedTuple):
 
     `epochs` are the changes of the leader epoch with their first offsets, `transactions` the producers with a transaction that is open behind the segment
     and its first offset, None where that is not known. `wrappers`: it holds compressed messages of magic 0 or 1. `state_end` follows its last batch of magic 2,
-    or is its base offset; None stands for `next_offset`.
+    or is its base offset; None stands for `next_offset`. `valid_bytes`: all is sound up to here, behind it is a tail that a recovery cuts off.
     """
 
     next_offset: int
@@ -45,6 +45,7 @@ class Proved(NamedTuple):
     transactions: Mapping[int, int] | None = None
     wrappers: bool = False
     state_end: int | None = None
+    valid_bytes: int | None = None
 
 
 class Start(NamedTuple):
@@ -665,6 +666,8 @@ class Loader:
         producers = Producers(self)
         self._rebuild(producers, self.start.log_start_offset, segment.base)
         if segment.proved is not None and not producers.twofold:
+            if segment.proved.valid_bytes is not None:
+                self._resize(segment, segment.proved.valid_bytes)
             for epoch, first in segment.proved.epochs:
                 self.epochs.seen(epoch, first)
             producers.skip(segment, segment.proved)
@@ -781,7 +784,9 @@ class Loader:
         producers.take_snapshot()
 
     def _add_from(self, producers: Producers, segment: _Segment, start: int, log_end: int | None) -> None:
-        proved = None if producers.twofold else segment.proved
+        proved = segment.proved
+        if producers.twofold or (proved is not None and proved.valid_bytes not in (None, segment.size)):
+            proved = None
         if proved is not None and (start in (segment.base, proved.next_offset) or proved.transactions is not None):
             if start == segment.base and proved.wrappers:
                 self._translate(segment, start)

@@ -19,7 +19,7 @@ TRANSACTION_LOG = "__transaction_state"
 METADATA_TOPIC = "__cluster_metadata"
 
 
-def alone(report: Report) -> None:
+def alone(report: Report, now_ms: int | None) -> None:
     """What shows of a partition outside a log directory: transactions that hang by its own timestamps."""
     if report.open:
         found_open = hanging.judge(report.open, report.max_timestamp, None)
@@ -90,7 +90,7 @@ class Directory:
     def conclude(self) -> Report:
         """What shows across the partitions."""
         report, place = self._report, self.place
-        report.add(files.log_directory(place))
+        report.add(files.log_directory(place, live=self._live))
         report.add(checkpoints.directory(place.path, self._contents, self._facts))
         for file in (place.meta, place.clean_shutdown):
             if file is not None and (data := self._read(file)) is not None:

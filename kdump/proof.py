@@ -289,7 +289,9 @@ class Proof:
                 self._report.add([segments.missing(log.path, log.base_offset, self._past.end_offset, compacted=False)])
             elif log.base_offset < self._past.end_offset:
                 self._report.add([segments.overlap(self._past.path, 0, self._past.end_offset - 1, log.base_offset)])
-        end = None if log.base_offset is None else log.base_offset + (log.size if summary.tail is None else summary.tail)
+        end = (
+            None if log.base_offset is None else log.base_offset + (log.size if summary.tail is None else summary.tail)
+        )
         self._past = _Past(log.path, log.base_offset, end)
 
     # ---- companions of a segment

@@ -22,7 +22,8 @@ TOPIC_ID = "wCO-p8jMSDOmjbmG5aH4gA"
 OTHER_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 META = b"version=1\nnode.id=1\ncluster.id=abc\ndirectory.id=7oPCvB8nTaSYkK1gVUSi8g\n"
 OFFSETS = tuple(
-    f"{name}-checkpoint" for name in ("cleaner-offset", "log-start-offset", "recovery-point-offset", "replication-offset")
+    f"{name}-checkpoint"
+    for name in ("cleaner-offset", "log-start-offset", "recovery-point-offset", "replication-offset")
 )
 
 
@@ -52,7 +53,13 @@ class Writer:
         return self
 
     def data(
-        self, producer_id: int = -1, sequence: int = -1, *, producer_epoch: int | None = None, timestamp: int | None = None, **how: Any
+        self,
+        producer_id: int = -1,
+        sequence: int = -1,
+        *,
+        producer_epoch: int | None = None,
+        timestamp: int | None = None,
+        **how: Any,
     ) -> Writer:
         if producer_epoch is None:
             producer_epoch = -1 if producer_id < 0 else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Iterator
 
 from kdump.findings import CATALOGUE, Finding
 
@@ -12,11 +13,18 @@ OUTCOMES = frozenset(("truncates", "deletes", "rebuilds", "refuses", "ignores"))
 
 def check(finding: Finding) -> None:
     """Its sentence has all that the catalogue's template names, and reads as one."""
-    wanted = {name for _, name, _, _ in string.Formatter().parse(CATALOGUE[finding.code].sentence) if name}
-    assert wanted <= finding.data.keys() | {"position", "length", "offset"}
+    assert set(_names(CATALOGUE[finding.code].sentence)) <= finding.data.keys() | {"position", "length", "offset"}
     message = finding.message
     for odd in ("None", "True", "False", "{", "}", "  ", "''"):
         assert odd not in message, message
     assert message
     assert not message.endswith((".", " ", ":"))
     assert message.isprintable()
+
+
+def _names(template: str) -> Iterator[str]:
+    """The values that a template names, also inside of words that depend on another one."""
+    for _, name, spec, _ in string.Formatter().parse(template):
+        if name:
+            yield name
+            yield from _names(spec or "")

@@ -171,6 +171,17 @@ def test_log_start_above_the_log() -> None:
     assert foresee(healthy(), log_start_offset=30).log_start_offset == 30
 
 
+def test_a_tail_that_verify_found() -> None:
+    files = healthy() | {f"{SECOND}.log": TWO + b"\1" * 30}
+    proved = {f"{SECOND}.log": broker.Proved(20, ((0, 10),), {}, valid_bytes=len(TWO))}
+    for recovery_point in (0, 25):
+        with_it = foresee(files, proved=proved, recovery_point=recovery_point)
+        assert with_it == foresee(files, recovery_point=recovery_point)
+        assert with_it.cuts == ({} if recovery_point else {f"{SECOND}.log": len(TWO)})
+    assert broker.sound(["tail/torn", "offset/gap"], tail=True)
+    assert not broker.sound(["tail/torn", "offset/gap"])
+
+
 # ---------------------------------------------------------------------------------------------------------------- offsets
 
 

@@ -31,9 +31,9 @@ def partition(of: Partition, *, live: bool = False) -> Iterator[Finding]:
     return _explain(of.strays, Severity.INFO if live else None)
 
 
-def log_directory(of: LogDirectory) -> Iterator[Finding]:
-    """The strays at the root of a log directory."""
-    return _explain(of.strays)
+def log_directory(of: LogDirectory, *, live: bool = False) -> Iterator[Finding]:
+    """The strays at the root of a log directory; `live` as in `partition`."""
+    return _explain(of.strays, Severity.INFO if live else None)
 
 
 def _explain(strays: Iterable[Stray], leftover: Severity | None = None) -> Iterator[Finding]:

@@ -26,13 +26,14 @@ _FIELDS = {Kind.INDEX: ("offset", "target"), Kind.TIMEINDEX: ("timestamp", "offs
 
 
 class Index(NamedTuple):
-    """An index without padding and remainder. The first `ordered` of its entries are in order."""
+    """An index without padding and remainder, which are `behind` its entries. The first `ordered` of these are in order."""
 
     path: str
     kind: Kind
     base_offset: int
     slots: bytes
     ordered: int
+    behind: int = 0
 
     @property
     def entry_bytes(self) -> int:
@@ -41,6 +42,11 @@ class Index(NamedTuple):
     @property
     def entries(self) -> int:
         return len(self.slots) // self.entry_bytes
+
+    @property
+    def contradicted(self) -> int | None:
+        """The number of the entry that the next one does not follow; what is wrong there was said with that one."""
+        return self.ordered - 1 if self.ordered < self.entries else None
 
     @property
     def prefix(self) -> bytes:
@@ -98,7 +104,9 @@ def structure(file: LogFile, source: Source, newest: bool) -> tuple[Index, list[
     if extent.entries > MAX_BYTES:
         raise SourceError(f"{file.path}: {extent.entries} bytes of entries, at most {MAX_BYTES} are read")
     slots = b"".join(blocks(read, extent.entries, entry_bytes))
-    index = Index(file.path, file.kind, file.base_offset or 0, slots, ordered(slots, entry_bytes))
+    index = Index(
+        file.path, file.kind, file.base_offset or 0, slots, ordered(slots, entry_bytes), source.size - extent.entries
+    )
     findings = list(_order(index))
     if extent.padding:
         severity = Severity.INFO if newest else Severity.WARNING
@@ -130,15 +138,17 @@ def offset_index(log_path: str, index: Index | None, scanned: Scanned) -> Iterat
         return
     wrong = False
     for problem, number, *_, last in scanned.bad:
+        wrong = wrong or problem.startswith("index/")
+        if number == index.contradicted:
+            continue
         if problem == "index/position":
             yield index.finding("position", number)
         elif problem == "index/offset":
             yield index.finding("offset", number, last=last)
-        wrong = wrong or problem.startswith("index/")
     stale = bisect_left(range(index.ordered), True, key=lambda number: index.entry(number)[1] >= scanned.end)
     if scanned.end_offset is not None:
         stale = min(stale, _at_or_above(index, scanned.end_offset))
-    if stale < index.ordered:
+    if stale < index.ordered and stale != index.contradicted:
         yield index.finding("stale", stale, end_offset=scanned.end_offset, end=scanned.end, count=index.ordered - stale)
     elif index.ordered == index.entries and scanned.differs is not None and not (scanned.broken or wrong):
         yield _differs(index, scanned.differs)
@@ -183,6 +193,8 @@ def time_index(log_path: str, index: Index | None, scanned: Scanned, others: boo
     # A timestamp can be that of an unreadable batch, or of a message that 0.10.1 or 0.10.2 wrote down to magic 0.
     high = scanned.broken or scanned.magics[0] > 0
     for problem, number, *_, largest in bad:
+        if number == index.contradicted:
+            continue
         if problem == "timeindex/offset":
             yield index.finding("offset", number)
         elif problem == "timeindex/misses":
@@ -192,9 +204,10 @@ def time_index(log_path: str, index: Index | None, scanned: Scanned, others: boo
             yield index.finding("timestamp", number, severity=Severity.WARNING, found=largest, misses=False)
     if scanned.end_offset is not None:
         stale = _at_or_above(index, scanned.end_offset)
-        if stale < index.ordered:
+        if stale < index.ordered and stale != index.contradicted:
             yield index.finding("stale", stale, end_offset=scanned.end_offset, count=index.ordered - stale)
-    if not (scanned.newest or low) and index.ordered == index.entries:
+    # Zeros behind the entries, or half an entry, are reason enough.
+    if not (scanned.newest or low) and index.ordered == index.entries and not index.behind:
         yield from _last(index, scanned.max_timestamp, {row[1] for row in bad})
 
 

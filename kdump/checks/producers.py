@@ -1,7 +1,6 @@
 """What the replay of a segment's batches found out about producers and transactions (kdump.kernel.producers), as findings."""
 
 from collections.abc import Iterable, Iterator, Mapping
-
 from typing import Any
 
 from kdump.findings import Finding, Severity, found

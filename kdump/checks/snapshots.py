@@ -1,7 +1,7 @@
 """Producer snapshots: whether they can be read, whether they are what the log says of its producers, and where they lie."""
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from kdump.findings import Finding, Severity, found
 from kdump.format.snapshot import (
@@ -76,11 +76,18 @@ def state(
     """
     stored = {entry.producer_id: (number, entry) for number, entry in enumerate(snapshot.entries())}
     replayed = {entry.producer_id: entry for entry in _unpacked(known)}
-    for problem, producer_id, name, there, here in mismatches:
+    quiet: list[Mismatch] = []
+    for mismatch in mismatches:
+        problem, producer_id, name, there, here = mismatch
         number, entry = stored.get(producer_id, (None, None))
         own = replayed.get(producer_id)
-        if problem == "missing" and own is not None and _forgotten(own, newest_timestamp, log_start):
-            continue
+        if problem == "missing" and own is not None:
+            if _forgotten(own, newest_timestamp, log_start):
+                continue
+            # A broker may be set to forget producers much earlier (producer.id.expiration.ms); only a transaction keeps one.
+            if not own.has_transaction:
+                quiet.append(mismatch)
+                continue
         if compacted and problem == "surplus":
             continue
         if problem == "differs" and entry is not None and own is not None:
@@ -102,7 +109,18 @@ def state(
             name=name if problem == "differs" else None,
             stored=there,
             found=here,
+            more=0,
         )
+    if quiet:
+        _, producer_id, _, there, here = quiet[0]
+        data: dict[str, Any] = {
+            "producer_id": producer_id,
+            "problem": "missing",
+            "name": None,
+            "stored": there,
+            "found": here,
+        }
+        yield found("snapshot/state", path, 0, 0, severity=Severity.INFO, more=len(quiet) - 1, **data)
 
 
 def _unpacked(known: bytes) -> Iterator[ProducerEntry]:

@@ -68,6 +68,7 @@ def index(
             # Of the two bytes of the version Kafka reads the first one.
             severity = Severity.ERROR if entry.refused else Severity.WARNING
             yield _found("version", path, number, entry, severity=severity, version=version)
+            continue
         if _outside(entry, replayed):
             yield _found("range", path, number, entry, base=base_offset, first=entry.first_offset, end=end_offset)
             continue

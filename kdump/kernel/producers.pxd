@@ -61,8 +61,11 @@ cdef inline bint within(int64_t a, int64_t b, uint64_t span) noexcept nogil:
 cdef inline bint extend(Recorder *r, int64_t slot, int epoch, int flags, int64_t first_offset, int64_t last_offset, int64_t timestamp,
                         int32_t first_sequence, int32_t last_sequence, int32_t offset_delta) noexcept nogil:
     """Make a batch of records part of its producer's last event; False where it begins another one."""
-    cdef Event *run = r.events + (r.slots[slot] - 1)
-    if (r.slots[slot] <= r.gap or run.kind != KIND_DATA or run.epoch != epoch or run.flags != flags or run.last_sequence < 0 or first_sequence < 0
+    cdef Event *run
+    if r.slots[slot] <= r.gap:
+        return False
+    run = r.events + (r.slots[slot] - 1)
+    if (run.kind != KIND_DATA or run.epoch != epoch or run.flags != flags or run.last_sequence < 0 or first_sequence < 0
             or <uint32_t> first_sequence != (<uint32_t> run.last_sequence + 1 & <uint32_t> 0x7FFFFFFF) or first_offset <= run.last_offset
             or not within(timestamp, run.timestamp, IDLE) or run.batches == INT32_MAX):
         return False

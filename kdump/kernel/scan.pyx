@@ -6,6 +6,7 @@ a healthy one leaves nothing behind but counts. The layouts stand in kdump.forma
 batch is decided in kdump.segment: the walk stops there and says what it saw.
 """
 
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AsString
 from cpython.bytes cimport PyBytes_AsString
@@ -255,6 +256,7 @@ cdef inline int64_t judge_messages(Verdict *v, int64_t timestamp, bint timed) no
     return bits
 
 
+@cython.final
 cdef class Scanner:
     """The state of one walk over one segment; see scan.pyi."""
 

@@ -18,7 +18,20 @@ import pytest
 
 import build
 import sentences
-from directories import NOW_MS, OTHER_TOPIC_ID, START_MS, Files, Writer, changed, log_directory, metadata, partition, stem, without, write
+from directories import (
+    NOW_MS,
+    OTHER_TOPIC_ID,
+    START_MS,
+    Files,
+    Writer,
+    changed,
+    log_directory,
+    metadata,
+    partition,
+    stem,
+    without,
+    write,
+)
 from kdump.catalogue import companions, partitions
 from kdump.discovery import discover
 from kdump.findings import CATALOGUE, Finding, Severity
@@ -156,7 +169,10 @@ def old_and_new() -> Files:
 
 def topics(*topic_ids: str) -> Files:
     return log_directory(
-        {f"t-{number}": changed(PARTITION, {"partition.metadata": metadata(one)}) for number, one in enumerate(topic_ids)},
+        {
+            f"t-{number}": changed(PARTITION, {"partition.metadata": metadata(one)})
+            for number, one in enumerate(topic_ids)
+        },
         recovery_point_offset_checkpoint=build.checkpoint(*(f"t {number} 20" for number in range(len(topic_ids)))),
     )
 
@@ -216,9 +232,7 @@ CASES: dict[str, Case] = {
     "timeindex/stale": Case(
         more(f"{C}.timeindex", build.time_index((START_MS + 99_000, 50))), "rebuilds", f"{C}.timeindex"
     ),
-    "timeindex/last": Case(
-        on(f"t-0/{A}.timeindex", bytes_of(f"t-0/{A}.timeindex")[:-12]), "ignores", f"{A}.timeindex"
-    ),
+    "timeindex/last": Case(on(f"t-0/{A}.timeindex", bytes_of(f"t-0/{A}.timeindex")[:-12]), "ignores", f"{A}.timeindex"),
     "txnindex/version": Case(edited(f"{C}.txnindex", 0, ">h", 256), "refuses", f"{C}.txnindex"),
     "txnindex/torn": Case(more(f"{C}.txnindex", b"\0\0\0"), "rebuilds", f"{C}.txnindex"),
     "txnindex/order": Case(more(f"{A}.txnindex", build.transaction_index(ABORTED)), "ignores", f"{A}.txnindex"),
@@ -290,7 +304,12 @@ CASES: dict[str, Case] = {
     ),
     "txn/open": Case(of(markers()), "ignores", f"{A}.log", of(markers(lambda writer: writer.end("COMMIT", 2)))),
     "txn/hanging": Case(
-        of(markers(lambda writer: writer.data(timestamp=START_MS + DAY_MS // 48), lambda writer: writer.data(timestamp=NOW_MS))),
+        of(
+            markers(
+                lambda writer: writer.data(timestamp=START_MS + DAY_MS // 48),
+                lambda writer: writer.data(timestamp=NOW_MS),
+            )
+        ),
         "ignores",
         f"{A}.log",
         of(markers(lambda writer: writer.end("COMMIT", 2), lambda writer: writer.data(timestamp=NOW_MS))),
@@ -302,11 +321,12 @@ CASES: dict[str, Case] = {
         of(emptied()), "ignores", f"{stem(3)}.log", of(gap()), also=("offset/gap",), besides=("segment/missing",)
     ),
     "segment/magic": Case(old_and_new(), "ignores", f"{A}.log", of(Writer().data().roll(new_epoch=False).data())),
-    "time/future": Case(
-        of(stamped(NOW_MS + 3_600_001)), "ignores", f"{A}.log", of(stamped(NOW_MS + 3_600_000))
-    ),
+    "time/future": Case(of(stamped(NOW_MS + 3_600_001)), "ignores", f"{A}.log", of(stamped(NOW_MS + 3_600_000))),
     "time/back": Case(
-        of(stamped(START_MS, START_MS - 7 * DAY_MS - 1)), "ignores", f"{A}.log", of(stamped(START_MS, START_MS - 7 * DAY_MS))
+        of(stamped(START_MS, START_MS - 7 * DAY_MS - 1)),
+        "ignores",
+        f"{A}.log",
+        of(stamped(START_MS, START_MS - 7 * DAY_MS)),
     ),
     "time/retention": Case(
         of(stamped(NOW_MS + 3_600_001, NOW_MS, roll=True)),
@@ -338,9 +358,7 @@ CASES: dict[str, Case] = {
         "log-start-offset-checkpoint",
         offsets("log-start-offset", "t 0 30"),
     ),
-    "checkpoint/below": Case(
-        begun_late(10, 5), "rebuilds", "cleaner-offset-checkpoint", begun_late(10, 10)
-    ),
+    "checkpoint/below": Case(begun_late(10, 5), "rebuilds", "cleaner-offset-checkpoint", begun_late(10, 10)),
     "checkpoint/duplicate": Case(
         offsets("replication-offset", "t 0 10", "t 0 20"),
         "rebuilds",

@@ -25,7 +25,7 @@ from kdump.verify import Options, verify
 
 LOADER = Path(__file__).with_name("Loader.java")
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
-SEEDS = int(os.environ.get("KDUMP_BROKER_SEEDS", "3"))
+SEEDS = int(os.environ.get("KDUMP_BROKER_SEEDS", "4"))
 MEMORY = Path("/dev/shm")  # the loader syncs every file that it closes
 
 # Where one of several exceptions comes, by how far a reader gets.
