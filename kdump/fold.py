@@ -115,8 +115,12 @@ def join(left: Summary, task: Range, right: Summary) -> Summary:
         return left
     if right.error or right.start != left.end or not _agrees(left.seen, right.seen):
         right = scan(task._replace(start=left.end), carry=_state(left.seen))
+        # What was carried has no timestamp of the batch before.
+        if right.seen and left.seen["linked"] and right.seen["first_position"] == left.end:
+            _link_times(left.seen, right.seen)
     else:
         _link(left.seen, right.seen)
+        _link_times(left.seen, right.seen)
     for finding in right.findings:
         if sum(1 for kept in left.findings if kept.code == finding.code) < KEPT:
             left.findings.append(finding)
@@ -339,7 +343,7 @@ def _agrees(left: dict[str, Any], right: dict[str, Any]) -> bool:
 
 
 def _link(left: dict[str, Any], right: dict[str, Any]) -> None:
-    """Count the gap between the offsets of two walks and the step back between their timestamps, which neither could see."""
+    """Count the gap between the offsets of two walks, which neither could see."""
     missing = right["first_offset"] - left["known_last"] - 1
     if missing and right["first_spans"]:
         if not left["gaps"]:
@@ -349,6 +353,10 @@ def _link(left: dict[str, Any], right: dict[str, Any]) -> None:
         left["gaps"] += 1
         left["gap_offsets"] += missing
         left["gap_largest"] = max(left["gap_largest"], missing)
+
+
+def _link_times(left: dict[str, Any], right: dict[str, Any]) -> None:
+    """Count the step back between the timestamps of two walks, which neither could see."""
     back = left["last_timestamp"] - right["first_timestamp"]
     if right["first_timestamp"] >= 0 and back > BACK_MS:
         if not left["backs"]:

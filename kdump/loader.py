@@ -184,7 +184,7 @@ class _Segment:
     def lookup(self, offset: int) -> int:
         """The position of the last index entry that is not above the offset."""
         at = bisect_right(self.offsets, offset)
-        return self.positions[at - 1] if at else 0
+        return max(0, self.positions[at - 1]) if at else 0
 
 
 class _State(NamedTuple):

@@ -12,14 +12,15 @@ from kdump.fold import Options
 from kdump.format.checkpoint import CheckpointError, offset_entries
 from kdump.format.naming import TopicPartition
 from kdump.partition import LogDirectory, LogFile, Partition
-from kdump.proof import MAX_COMPANION_BYTES, Context, Report
+from kdump.proof import MAX_COMPANION_BYTES, Context
+from kdump.report import Report
 from kdump.source import whole
 
 TRANSACTION_LOG = "__transaction_state"
 METADATA_TOPIC = "__cluster_metadata"
 
 
-def alone(report: Report, now_ms: int | None) -> None:
+def alone(report: Report) -> None:
     """What shows of a partition outside a log directory: transactions that hang by its own timestamps."""
     if report.open:
         found_open = hanging.judge(report.open, report.max_timestamp, None)

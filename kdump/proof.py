@@ -1,9 +1,8 @@
 """A partition while its segments come by in log order: what each showed is held against its neighbours, its companions and the replay of its producers."""
 
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kdump import broker
@@ -22,20 +21,19 @@ from kdump.checks import (
 )
 from kdump.checks.hanging import OpenTransaction
 from kdump.errors import SourceError
-from kdump.findings import CATALOGUE, KEPT, Finding, Severity
+from kdump.findings import CATALOGUE, KEPT
 from kdump.fold import Options, Summary, gone
 from kdump.format.checkpoint import CheckpointError, epoch_entries
-from kdump.format.naming import Kind, TopicPartition
+from kdump.format.naming import Kind
 from kdump.kernel.producers import Producers
-from kdump.partition import LogFile, Partition, Segment, natural
+from kdump.partition import LogFile, Partition, Segment
+from kdump.report import FileReport, Report
 from kdump.source import whole
 
 COORDINATORS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 """Topics whose producers do not count: every batch of a coordinator has sequence 0."""
 MAX_COMPANION_BYTES = 256 << 20
 _ENTRY_CODES = {"timeindex/misses": "timeindex/timestamp", "timeindex/wrong": "timeindex/timestamp"}
-
-Counts = Counter[tuple[str, Severity]]
 
 
 class Context(NamedTuple):
@@ -44,72 +42,6 @@ class Context(NamedTuple):
     recovery_point: int = 0
     log_start_offset: int | None = None
     cleaned: bool = False
-
-
-@dataclass(slots=True)
-class FileReport:
-    """What verify says of one log file. `records` is None where wrappers were not opened, so that nobody knows."""
-
-    file: LogFile
-    counts: Counts = field(default_factory=Counter)
-    batches: int = 0
-    records: int | None = 0
-    bytes: int = 0
-    valid_bytes: int = 0
-    error: SourceError | None = None
-
-
-@dataclass(slots=True)
-class Report:
-    """What verify says of a partition, or of the files of a log directory itself. `outcome` is what a broker's next start would leave, where it was asked for.
-
-    `log_end_offset` is None where damage at the end hides it. The findings are in the order of path and position, at most KEPT of a code and file; `counts` are exact.
-    """
-
-    path: str
-    topic_partition: TopicPartition | None = None
-    state: str = ""
-    files: list[FileReport] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    counts: Counts = field(default_factory=Counter)
-    errors: list[SourceError] = field(default_factory=list)
-    first_offset: int | None = None
-    log_start_offset: int | None = None
-    log_end_offset: int | None = None
-    max_timestamp: int = -1
-    topic_id: str | None = None
-    has_metadata: bool = False
-    open: list[OpenTransaction] = field(default_factory=list)
-    outcome: broker.Outcome | None = None
-
-    def add(self, findings: Iterable[Finding]) -> None:
-        for finding in findings:
-            self.counts[finding.code, finding.severity] += 1
-            self.findings.append(finding)
-
-    def keep(self, wanted: Callable[[Finding], bool]) -> None:
-        """Drop the findings that are not wanted, and what was only counted."""
-        self.findings = [finding for finding in self.findings if wanted(finding)]
-        self.counts = Counter((finding.code, finding.severity) for finding in self.findings)
-
-    def finish(self) -> "Report":
-        """Put the findings in order and drop what is more than KEPT of a code and file."""
-        kept: Counter[tuple[str, str]] = Counter()
-        ordered = sorted(self.findings, key=lambda finding: (natural(finding.path), finding.position))
-        self.findings = []
-        for finding in ordered:
-            kept[finding.path, finding.code] += 1
-            if kept[finding.path, finding.code] <= KEPT:
-                self.findings.append(finding)
-        return self
-
-
-class Interrupted(KeyboardInterrupt):
-    """The work was interrupted inside a partition; `report` has what was seen of it."""
-
-    def __init__(self, report: Report) -> None:
-        super().__init__()
-        self.report = report
 
 
 @dataclass(slots=True)
@@ -128,6 +60,12 @@ class Proof:
     """Give it the segments of a partition in order, each with `begin`, its events to `replay`, and `segment`; then `conclude`."""
 
     def __init__(self, partition: Partition, context: Context, options: Options) -> None:
+        # A broker does not read a log whose name has not 20 digits, so that it is no neighbour of the others.
+        misnamed = {stray.path for stray in partition.strays}
+        self._misnamed = {one.log.path for one in partition.segments if one.log.path in misnamed}
+        partition = partition._replace(
+            segments=tuple(one for one in partition.segments if one.log.path not in self._misnamed)
+        )
         self._partition = partition
         self._context = context
         self._options = options
@@ -163,8 +101,10 @@ class Proof:
         """A segment comes; what its producers did goes to the function that this gives, in log order."""
         log = segment.log
         base = log.base_offset
-        if log.kind is not Kind.LOG or base is None:
-            return _ignore if log.kind is not Kind.LOG else self._producers.replay
+        if log.kind is not Kind.LOG or log.path in self._misnamed:
+            return _ignore
+        if base is None:
+            return self._producers.replay
         past = self._past
         file = self._snapshots.pop(base, None)
         if past is None:
@@ -204,6 +144,8 @@ class Proof:
         report.batches, report.bytes, report.valid_bytes = seen["batches"], log.size, seen["valid_bytes"]
         report.records = None if seen["unopened"] else seen["records"]
         self._gaps(log, seen)
+        if log.path in self._misnamed:
+            return
         if log.kind is Kind.LOG:
             self._log(segment, summary)
         elif log.kind is Kind.KAFKA07:
@@ -223,7 +165,8 @@ class Proof:
             place = seen["max_timestamp_position"], seen["max_timestamp_offset"]
             self._report.add([timestamps.future(log.path, *place, newest, now)])
             self._future.append((log.path, place[0], newest))
-        self._report.max_timestamp = max(self._report.max_timestamp, newest)
+        # A timestamp in the future says nothing of how late it is.
+        self._report.max_timestamp = max(self._report.max_timestamp, newest if now is None else min(newest, now))
 
     def _cleaned(self, seen: Mapping[str, Any]) -> bool:
         if self._options.compacted is not None:
@@ -277,7 +220,7 @@ class Proof:
             self._report.add([segments.overlap(past.path, past.last_position, past.last_offset, base)])
         elif past.end_offset is not None and base > past.end_offset:
             self._report.add([segments.missing(path, base, past.end_offset, compacted=compacted or self._compacted)])
-        if 0 <= seen["first_epoch"] < past.epoch:
+        if seen["batches"] and 0 <= seen["first_epoch"] < past.epoch:
             place = path, seen["first_position"], seen["first_offset"]
             self._report.add([segments.epoch_backwards(*place, seen["first_epoch"], past.epoch)])
 

@@ -19,7 +19,8 @@ from kdump.findings import Finding, Severity
 from kdump.fold import Options, Range, Summary, fold, ranges, scan
 from kdump.log_directory import Directory, alone
 from kdump.partition import LogDirectory, Partition
-from kdump.proof import Context, FileReport, Interrupted, Proof, Report, pieces
+from kdump.proof import Context, Proof, pieces
+from kdump.report import FileReport, Interrupted, Report
 
 __all__ = ["FileReport", "Interrupted", "Options", "Report", "size_of", "verify"]
 

@@ -6,6 +6,7 @@ A directory is a value: what lies in it, by relative path. Bytes are a file, tex
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -166,3 +167,8 @@ def write(directory: Path, files: Mapping[str, bytes | str | None]) -> Path:
             path.write_bytes(content)
             os.utime(path, (NOW_MS / 1000, NOW_MS / 1000))
     return directory
+
+
+def made(rng: random.Random, **how: Any) -> Files:
+    """A partition whose producers did this and that, with its companions."""
+    return partition({base: data for base, data in build.partition(rng, **how)}, interval=rng.choice((1, 300, 4096)))

@@ -1,0 +1,80 @@
+"""What a verify says: of a log file, of a partition, of a log directory."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from kdump import broker
+from kdump.checks.hanging import OpenTransaction
+from kdump.errors import SourceError
+from kdump.findings import KEPT, Finding, Severity
+from kdump.format.naming import TopicPartition
+from kdump.partition import LogFile, natural
+
+Counts = Counter[tuple[str, Severity]]
+
+
+@dataclass(slots=True)
+class FileReport:
+    """What verify says of one log file. `records` is None where wrappers were not opened, so that nobody knows."""
+
+    file: LogFile
+    counts: Counts = field(default_factory=Counter)
+    batches: int = 0
+    records: int | None = 0
+    bytes: int = 0
+    valid_bytes: int = 0
+    error: SourceError | None = None
+
+
+@dataclass(slots=True)
+class Report:
+    """What verify says of a partition, or of the files of a log directory itself. `outcome` is what a broker's next start would leave, where it was asked for.
+
+    `log_end_offset` is None where damage at the end hides it. The findings are in the order of path and position, at most KEPT of a code and file; `counts` are exact.
+    """
+
+    path: str
+    topic_partition: TopicPartition | None = None
+    state: str = ""
+    files: list[FileReport] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    counts: Counts = field(default_factory=Counter)
+    errors: list[SourceError] = field(default_factory=list)
+    first_offset: int | None = None
+    log_start_offset: int | None = None
+    log_end_offset: int | None = None
+    max_timestamp: int = -1
+    topic_id: str | None = None
+    has_metadata: bool = False
+    open: list[OpenTransaction] = field(default_factory=list)
+    outcome: broker.Outcome | None = None
+
+    def add(self, findings: Iterable[Finding]) -> None:
+        for finding in findings:
+            self.counts[finding.code, finding.severity] += 1
+            self.findings.append(finding)
+
+    def keep(self, wanted: Callable[[Finding], bool]) -> None:
+        """Drop the findings that are not wanted, and what was only counted."""
+        self.findings = [finding for finding in self.findings if wanted(finding)]
+        self.counts = Counter((finding.code, finding.severity) for finding in self.findings)
+
+    def finish(self) -> "Report":
+        """Put the findings in order and drop what is more than KEPT of a code and file."""
+        kept: Counter[tuple[str, str]] = Counter()
+        ordered = sorted(self.findings, key=lambda finding: (natural(finding.path), finding.position))
+        self.findings = []
+        for finding in ordered:
+            kept[finding.path, finding.code] += 1
+            if kept[finding.path, finding.code] <= KEPT:
+                self.findings.append(finding)
+        return self
+
+
+class Interrupted(KeyboardInterrupt):
+    """The work was interrupted inside a partition; `report` has what was seen of it."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__()
+        self.report = report
