@@ -7,11 +7,11 @@ Sources: LogLoader, LogSegment, LocalLog.splitOverflowedSegment, ProducerStateMa
 """
 
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from kdump.format import checkpoint, index, snapshot
 from kdump.format.batch import CONTROL, HEADER_SIZE, LOG_OVERHEAD, MINIMUM_SIZE, TRANSACTIONAL, UP_TO_MAGIC
@@ -187,6 +187,30 @@ class _Segment:
         return max(0, self.positions[at - 1]) if at else 0
 
 
+_Value = TypeVar("_Value")
+
+
+class _ByOffset(dict[int, _Value]):
+    """A map with its offsets in order, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.order: list[int] = []
+
+    def __setitem__(self, offset: int, value: _Value) -> None:
+        if offset not in self:
+            insort(self.order, offset)
+        super().__setitem__(offset, value)
+
+    def __delitem__(self, offset: int) -> None:
+        super().__delitem__(offset)
+        del self.order[bisect_left(self.order, offset)]
+
+    def clear(self) -> None:
+        super().clear()
+        self.order.clear()
+
+
 class _State(NamedTuple):
     """Producers with an open transaction, and its first offset; `behind` are segments whose batches are still to be added."""
 
@@ -199,7 +223,7 @@ class Producers:
 
     def __init__(self, loader: "Loader") -> None:
         self._loader = loader
-        self.snapshots = loader.list_snapshots()
+        self._snapshots = loader.snapshots
         self.open: dict[int, int] = {}
         self.begun: dict[int, int] = {}  # producer by first offset of its transaction
         self.behind: list[_Segment] = []
@@ -207,25 +231,26 @@ class Producers:
         self.snapshot_end = 0
 
     def truncate_and_reload(self, log_start: int, log_end: int) -> None:
-        for offset in [offset for offset in self.snapshots if offset > log_end or offset <= log_start]:
-            self._delete(offset)
+        order = self._snapshots.order
+        for offset in order[bisect_right(order, log_end) :] + order[: bisect_right(order, min(log_start, log_end))]:
+            self._loader.delete(self._snapshots[offset])
         if log_end != self.map_end:
             self._set({})
             self._load(log_start)
         else:
             self.map_end = max(self.map_end, log_start)
-            self.snapshot_end = max(self.snapshots, default=log_start)
+            self.snapshot_end = order[-1] if order else log_start
 
     def _load(self, log_start: int) -> None:
-        while self.snapshots:
-            offset = max(self.snapshots)
-            state = self._loader.snapshot(self.snapshots[offset])
+        while self._snapshots:
+            offset = self._snapshots.order[-1]
+            state = self._loader.snapshot(self._snapshots[offset])
             if state is not None:
                 self._set(state.open)
                 self.behind = list(state.behind)
                 self.map_end = self.snapshot_end = offset
                 return
-            self._delete(offset)
+            self._loader.delete(self._snapshots[offset])
         self.map_end = self.snapshot_end = log_start
 
     def _set(self, open_: Mapping[int, int]) -> None:
@@ -233,13 +258,9 @@ class Producers:
         self.begun = {first: producer for producer, first in open_.items()}
         self.behind = []
 
-    def _delete(self, offset: int) -> None:
-        self._loader.delete(self.snapshots.pop(offset))
-
     def take_snapshot(self) -> None:
         if self.map_end > self.snapshot_end:
-            state = _State(dict(self.open), tuple(self.behind))
-            self.snapshots[self.map_end] = self._loader.write_snapshot(self.map_end, state)
+            self._loader.write_snapshot(self.map_end, _State(dict(self.open), tuple(self.behind)))
             self.snapshot_end = self.map_end
 
     def skip(self, segment: _Segment, proved: Proved) -> None:
@@ -341,7 +362,8 @@ class Loader:
         self.start = start
         self.refusals: list[Refusal] = []
         self.files = {name: _Held(name, 0, size) for name, size in start.files.items()}
-        self.segments: dict[int, _Segment] = {}
+        self.segments: _ByOffset[_Segment] = _ByOffset()
+        self.snapshots: _ByOffset[str] = _ByOffset()
         self.states: dict[str, _State] = {}  # of the snapshots that were written
         self.written: set[int] = set()
         self.deleted: set[str] = set()
@@ -375,6 +397,9 @@ class Loader:
     def delete(self, name: str) -> None:
         held = self.files.pop(name, _NEW)
         self.states.pop(name, None)
+        number = number_of(name) if name.endswith(".snapshot") else None
+        if number is not None and self.snapshots.get(number) == name:
+            del self.snapshots[number]
         if held.origin in self.split:
             self._cut(held, 0)
         elif held.origin:
@@ -409,13 +434,11 @@ class Loader:
 
     # ---- producer snapshots
 
-    def list_snapshots(self) -> dict[int, str]:
-        """Those whose names have a number; the others are refused once, in the beginning."""
-        found = {}
+    def _list_snapshots(self) -> None:
+        """Those whose names have a number; the others were refused."""
         for name in sorted(self.files):
             if name.endswith(".snapshot") and (offset := number_of(name)) is not None:
-                found[offset] = name
-        return found
+                self.snapshots[offset] = name
 
     def snapshot(self, name: str) -> _State | None:
         """What a snapshot says; None when Kafka's reader refuses it."""
@@ -427,21 +450,20 @@ class Loader:
             return None
         return _State({entry.producer_id: entry.current_txn_first_offset for entry in entries if entry.has_transaction})
 
-    def write_snapshot(self, offset: int, state: _State) -> str:
+    def write_snapshot(self, offset: int, state: _State) -> None:
         name = name_of(offset, ".snapshot")
         self._create(name)
         self.states[name] = state
+        self.snapshots[offset] = name
         self.written.add(offset)
-        return name
 
     def _remove_stray_snapshots(self) -> None:
         """Of the snapshots at no segment's base only the highest stays, and that only above all bases."""
-        stray = [
-            (offset, name) for offset, name in sorted(self.list_snapshots().items()) if offset not in self.segments
-        ]
-        for number, (offset, name) in enumerate(stray):
-            if number < len(stray) - 1 or offset < max(self.segments):
-                self.delete(name)
+        stray = [offset for offset in self.snapshots.order if offset not in self.segments]
+        if stray and stray[-1] > self.segments.order[-1]:
+            stray.pop()
+        for offset in stray:
+            self.delete(self.snapshots[offset])
 
     # ---- LogLoader.load
 
@@ -455,6 +477,7 @@ class Loader:
             if name.endswith(".snapshot") and number_of(name) is None:
                 self._refuse("NumberFormatException", name, None, "name")
         self._swap(self._leftovers())
+        self._list_snapshots()
         self._retry(self._load_segments)
         if self.start.deleting:
             log_end = 0
@@ -462,8 +485,8 @@ class Loader:
                 self._make(0)
         else:
             log_end = self._retry(self._recover_log)
-            self._create_indexes(max(self.segments))
-        log_start = max(self.start.log_start_offset, min(self.segments))
+            self._create_indexes(self.segments.order[-1])
+        log_start = max(self.start.log_start_offset, self.segments.order[0])
         self.epochs.truncate(self.start.log_start_offset, log_end)
         if self.epochs.written:
             self.delete(f"{EPOCHS}.tmp")
@@ -474,7 +497,7 @@ class Loader:
             tuple(self.refusals),
             log_start,
             log_end,
-            tuple(Left(base, segment.size) for base, segment in sorted(self.segments.items())),
+            tuple(Left(base, self.segments[base].size) for base in self.segments.order),
             self.cuts,
             frozenset(self.wiped),
             frozenset(self.deleted),
@@ -555,7 +578,7 @@ class Loader:
         data = self._content(name)
         size = index.OFFSET_ENTRY.size
         for relative, position in index.OFFSET_ENTRY.iter_unpack(data[: len(data) - len(data) % size]):
-            segment.offsets.append(segment.base + relative)
+            segment.offsets.append(int64(segment.base + relative))
             segment.positions.append(position)
 
     def segment(self, name: str, base: int) -> _Segment:
@@ -619,7 +642,7 @@ class Loader:
 
     def _recover_log(self) -> int:
         """The log end offset."""
-        bases = sorted(self.segments)
+        bases = self.segments.order
         unflushed = bases[max(0, bisect_right(bases, self.start.recovery_point) - 1) :]
         for number, base in enumerate(unflushed):
             segment = self.segments[base]
@@ -632,22 +655,22 @@ class Loader:
                     self._delete_segment(later)
                 break
         if self.segments:
-            log_end = self.end_of(self.segments[max(self.segments)])
+            log_end = self.end_of(self.segments[bases[-1]])
             if log_end >= self.start.log_start_offset:
                 return log_end
-            for base in bases:
+            for base in list(bases):
                 self._delete_segment(base)
             self.epochs.entries.clear()
             self.epochs.written = True
-            for name in self.list_snapshots().values():
+            for name in list(self.snapshots.values()):
                 self.delete(name)
         self._make(self.start.log_start_offset)
         return self.start.log_start_offset
 
     def _delete_segment(self, base: int) -> None:
-        if self.segments.pop(base, None) is not None:
-            for suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot"):
-                self.delete(name_of(base, suffix))
+        del self.segments[base]
+        for suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot"):
+            self.delete(name_of(base, suffix))
 
     def _create_indexes(self, base: int) -> None:
         for suffix in (".index", ".timeindex"):
@@ -765,7 +788,7 @@ class Loader:
 
     def _rebuild(self, producers: Producers, log_start: int, log_end: int) -> None:
         """UnifiedLog.rebuildProducerState: the newest snapshot, and the batches from there to `log_end`."""
-        bases = sorted(self.segments)
+        bases = self.segments.order
         to_snapshot = {*bases[-2:], log_end}
         producers.truncate_and_reload(log_start, log_end)
         if log_end > max(producers.map_end, 0):
@@ -865,10 +888,10 @@ class Loader:
         bases = [base for base, _, _ in parts]
         held = segment.held
         if held.origin:
-            self.split[held.origin] = tuple(
-                sorted({*self.split.get(held.origin, ()), *bases} - {segment.base} | {*bases})
-            )
-        if segment.base in self.segments:
+            earlier = set(self.split.get(held.origin, ()))
+            self.split[held.origin] = tuple(sorted(earlier - {segment.base} | set(bases)))
+        known = segment.base in self.segments
+        if known:
             for suffix in (".log", ".index", ".timeindex", ".txnindex"):
                 self.files.pop(name_of(segment.base, suffix), None)
             if segment.base not in bases:
@@ -879,8 +902,8 @@ class Loader:
             self.files[name] = _Held(held.origin, held.start + start, size)
             self.files[name_of(base, ".index")] = self.files[name_of(base, ".timeindex")] = _NEW
             self.segments[base] = self.segment(name, base)
-        if segment.base != min(bases):
-            self.segments.pop(segment.base, None)
+        if known and segment.base in bases and segment.base != min(bases):
+            del self.segments[segment.base]  # the loader forgets the new one with the old
 
     def _parts(self, segment: _Segment) -> list[tuple[int, int, int]]:
         """Base offset, position and size of the new segments. Raises Corrupt, Refused."""

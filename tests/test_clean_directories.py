@@ -84,6 +84,7 @@ HISTORY = (
             ("crash", "preallocated-0"),
             ("segments", "segments-0"),
             ("transactions", "transactions-0"),
+            ("fetched", "transactions-0"),
             ("transactions-v1", "transactions-0"),
             *((case, f"transfers-{number}") for case in ("killed", "restarted") for number in (0, 1)),
             *((f"{role}{of}", "transfers-[01]") for role in ("follower", "leader") for of in ("", "-1.1.1", "-2.8.2")),

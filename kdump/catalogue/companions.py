@@ -79,7 +79,7 @@ ENTRIES = (
         "index/differs",
         _I,
         "An offset index is not what a rebuild would write",
-        "the first difference is entry {entry}: stored offset {offset}, position {target}; a rebuild with an entry every 4096 bytes has offset {expected_offset}, position {expected_target} (-1: none)",
+        "the first difference is entry {entry}: {offset:?offset # at position {target}|none stored}, {expected_offset:?offset # at position {expected_target}|none} in a rebuild with an entry every 4096 bytes",
         "Brokers write other entries than a rebuild does: up to 1.1, as followers up to 4.0, after a restart, after cleaning, with another index.interval.bytes. Lookups find the same records.",
         _REBUILT,
         "LogSegment.append, LogSegment.recover, KAFKA-806",

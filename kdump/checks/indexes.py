@@ -162,16 +162,17 @@ def _at_or_above(index: Index, offset: int) -> int:
 
 def _differs(index: Index, differs: tuple[int, int, int, int, int]) -> Finding:
     number, offset, target, expected_offset, expected_target = differs
+    stored, expected = target != -1, expected_target != -1
     return found(
         "index/differs",
         index.path,
         number * index.entry_bytes,
-        0 if target == -1 else index.entry_bytes,
-        offset=offset,
+        index.entry_bytes if stored else 0,
+        offset=offset if stored else None,
         entry=number,
-        target=target,
-        expected_offset=expected_offset,
-        expected_target=expected_target,
+        target=target if stored else None,
+        expected_offset=expected_offset if expected else None,
+        expected_target=expected_target if expected else None,
     )
 
 
