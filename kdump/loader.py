@@ -9,7 +9,7 @@ Sources: LogLoader, LogSegment, LocalLog.splitOverflowedSegment, ProducerStateMa
 from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
@@ -24,6 +24,7 @@ from kdump.source import Source
 INDEX_INTERVAL_BYTES: Final = 4096
 _OPEN_FILES: Final = 8
 _LARGEST_FILE: Final = (1 << 31) - 1
+_LARGEST_SNAPSHOT: Final = 256 << 20  # five million producers; a larger one is taken for a damaged one
 
 EPOCHS: Final = "leader-epoch-checkpoint"
 METADATA: Final = "partition.metadata"
@@ -211,11 +212,18 @@ class _ByOffset(dict[int, _Value]):
         self.order.clear()
 
 
+class _Passed(NamedTuple):
+    """Segments that were passed over: the last one, and those before it."""
+
+    segment: _Segment
+    before: "_Passed | None"
+
+
 class _State(NamedTuple):
-    """Producers with an open transaction, and its first offset; `behind` are segments whose batches are still to be added."""
+    """Producers with an open transaction, and its first offset; the batches of `passed` are still to be added."""
 
     open: Mapping[int, int]
-    behind: tuple[_Segment, ...] = ()
+    passed: _Passed | None = None
 
 
 class Producers:
@@ -226,7 +234,7 @@ class Producers:
         self._snapshots = loader.snapshots
         self.open: dict[int, int] = {}
         self.begun: dict[int, int] = {}  # producer by first offset of its transaction
-        self.behind: list[_Segment] = []
+        self.passed: _Passed | None = None
         self.map_end = 0
         self.snapshot_end = 0
 
@@ -247,7 +255,7 @@ class Producers:
             state = self._loader.snapshot(self._snapshots[offset])
             if state is not None:
                 self._set(state.open)
-                self.behind = list(state.behind)
+                self.passed = state.passed
                 self.map_end = self.snapshot_end = offset
                 return
             self._loader.delete(self._snapshots[offset])
@@ -256,17 +264,17 @@ class Producers:
     def _set(self, open_: Mapping[int, int]) -> None:
         self.open = dict(open_)
         self.begun = {first: producer for producer, first in open_.items()}
-        self.behind = []
+        self.passed = None
 
     def take_snapshot(self) -> None:
         if self.map_end > self.snapshot_end:
-            self._loader.write_snapshot(self.map_end, _State(dict(self.open), tuple(self.behind)))
+            self._loader.write_snapshot(self.map_end, _State(dict(self.open), self.passed))
             self.snapshot_end = self.map_end
 
     def skip(self, segment: _Segment, proved: Proved) -> None:
         """Pass over a proved segment."""
         if proved.transactions is None:
-            self.behind.append(segment)
+            self.passed = _Passed(segment, self.passed)
         else:
             self._set(proved.transactions)
         self.map_end = proved.next_offset if proved.state_end is None else proved.state_end
@@ -278,8 +286,11 @@ class Producers:
 
     def catch_up(self) -> None:
         """Read the segments that were passed over."""
-        behind, self.behind = self.behind, []
-        for segment in behind:
+        segments = []
+        while self.passed is not None:
+            segments.append(self.passed.segment)
+            self.passed = self.passed.before
+        for segment in reversed(segments):
             self._loader.add(self, segment, 0, segment.size)
 
     def apply(
@@ -390,9 +401,15 @@ class Loader:
     def _bytes(self, held: _Held) -> Frames:
         return Frames(self._window, lambda: self._source(held.origin), held.start, held.size)
 
-    def _content(self, name: str) -> bytes:
+    def _content(self, name: str, limit: int) -> bytes:
+        """The bytes of a companion; of one that is larger, one more than the limit, which its reader refuses."""
         held = self.files.get(name, _NEW)
-        return self._bytes(held).read(0, held.size) if held.size else b""
+        return self._bytes(held).read(0, min(held.size, limit + 1)) if held.size else b""
+
+    def _slots(self, name: str, entry_size: int) -> Iterator[bytes]:
+        """The entries of an index, in pieces."""
+        held = self.files.get(name, _NEW)
+        return index.blocks(self._bytes(held).read, held.size - held.size % entry_size, entry_size)
 
     def delete(self, name: str) -> None:
         held = self.files.pop(name, _NEW)
@@ -445,7 +462,7 @@ class Loader:
         if name in self.states:
             return self.states[name]
         try:
-            entries = snapshot.parse(self._content(name))
+            entries = snapshot.parse(self._content(name, _LARGEST_SNAPSHOT))
         except SnapshotError:
             return None
         return _State({entry.producer_id: entry.current_txn_first_offset for entry in entries if entry.has_transaction})
@@ -514,7 +531,7 @@ class Loader:
             self._create(EPOCHS)
             return
         try:
-            entries = list(checkpoint.epoch_entries(self._content(EPOCHS)))
+            entries = list(checkpoint.epoch_entries(self._content(EPOCHS, checkpoint.MAX_BYTES)))
         except CheckpointError:
             self._refuse("KafkaStorageException", EPOCHS, None, "epochs")
             return
@@ -526,7 +543,7 @@ class Loader:
 
     def _check_metadata(self) -> None:
         if METADATA in self.files:
-            data = self._content(METADATA)
+            data = self._content(METADATA, checkpoint.MAX_PROPERTIES_BYTES)
             try:
                 checkpoint.parse_partition_metadata(data)
             except CheckpointError:
@@ -575,11 +592,10 @@ class Loader:
     def _load_index(self, segment: _Segment, name: str) -> None:
         """An index as it stands: every slot of it is an entry."""
         segment.clear_index()
-        data = self._content(name)
-        size = index.OFFSET_ENTRY.size
-        for relative, position in index.OFFSET_ENTRY.iter_unpack(data[: len(data) - len(data) % size]):
-            segment.offsets.append(int64(segment.base + relative))
-            segment.positions.append(position)
+        for slots in self._slots(name, index.OFFSET_ENTRY.size):
+            for relative, position in index.OFFSET_ENTRY.iter_unpack(slots):
+                segment.offsets.append(int64(segment.base + relative))
+                segment.positions.append(position)
 
     def segment(self, name: str, base: int) -> _Segment:
         """The segment of this name; an empty one where there is none, as Kafka makes it."""
@@ -630,14 +646,15 @@ class Loader:
             return False
         self._create(name_of(segment.base, ".timeindex"))
         name = name_of(segment.base, ".txnindex")
-        data = self._content(name)
-        size = index.TRANSACTION_ENTRY.size
-        for number, entry in enumerate(index.aborted_transactions(data[: len(data) - len(data) % size])):
-            if entry.refused:
-                self._refuse("KafkaException", self.files[name].origin, number * size, "txnindex")
-                return True
-            if entry.last_offset < segment.base:
-                return False
+        size, number = index.TRANSACTION_ENTRY.size, 0
+        for slots in self._slots(name, size):
+            for entry in index.aborted_transactions(slots):
+                if entry.refused:
+                    self._refuse("KafkaException", self.files[name].origin, number * size, "txnindex")
+                    return True
+                if entry.last_offset < segment.base:
+                    return False
+                number += 1
         return True
 
     def _recover_log(self) -> int:

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 
-from kdump import broker
 from kdump.checks import checkpoints, files, hanging
 from kdump.checks.checkpoints import Facts
 from kdump.checks.hanging import OpenTransaction
@@ -24,7 +23,11 @@ def alone(report: Report) -> None:
     """What shows of a partition outside a log directory: transactions that hang by its own timestamps."""
     if report.open:
         found_open = hanging.judge(report.open, report.max_timestamp, None)
-        report.add(found_open if report.outcome is None else broker.judge(found_open, report.outcome))
+        if report.outcome is not None:
+            from kdump import broker  # takes a while to import
+
+            found_open = broker.judge(found_open, report.outcome)
+        report.add(found_open)
         report.finish()
 
 
@@ -106,5 +109,8 @@ class Directory:
                     self._open, self._now_ms if self._live and self._now_ms is not None else report.max_timestamp, known
                 )
             )
-        report.findings = list(broker.judge_directory(report.findings))
+        if report.findings:
+            from kdump import broker
+
+            report.findings = list(broker.judge_directory(report.findings))
         return report.finish()

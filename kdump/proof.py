@@ -1,11 +1,10 @@
 """A partition while its segments come by in log order: what each showed is held against its neighbours, its companions and the replay of its producers."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kdump import broker
 from kdump.checks import (
     checkpoints,
     epochs,
@@ -83,7 +82,7 @@ class Proof:
         self._epochs: list[tuple[int, int, int]] = []
         self._empty: list[str] = []
         self._future: list[tuple[str, int, int]] = []
-        self._proved: dict[str, broker.Proved] = {}
+        self._proved: dict[str, tuple[Any, ...]] = {}  # what broker.Proved is made of
 
     def _first_epoch(self) -> int:
         """Where the first leader epoch begins, which is lifted with the log start; 0 where nothing says it."""
@@ -198,16 +197,11 @@ class Proof:
         codes = {finding.code for finding in summary.findings} | counts.keys()
         legacy, modern = seen["magics"][0] + seen["magics"][1], seen["magics"][2]
         # A segment of both kinds is rare: the broker's replay reads it again.
-        if broker.sound(codes) and end_offset is not None and base is not None and not (legacy and modern):
+        if self._partition.whole and end_offset is not None and not (legacy and modern) and _sound(codes):
             changes = tuple((epoch, offset) for epoch, offset, _ in seen["epochs"])
             state = None if self._broken else {producer: first for producer, _, first, *_ in self._producers.open()}
-            self._proved[os.path.basename(path)] = broker.Proved(
-                end_offset,
-                changes,
-                state,
-                wrappers=bool(legacy) and sum(seen["codecs"][1:]) > 0,
-                state_end=base if legacy else None,
-            )
+            wrappers = bool(legacy) and sum(seen["codecs"][1:]) > 0
+            self._proved[os.path.basename(path)] = end_offset, changes, state, wrappers, base if legacy else None
         last_epoch = seen["known_epoch"] if seen["linked"] else -1
         self._past = _Past(path, base, end_offset, seen["last_position"], seen["last_offset"], last_epoch)
 
@@ -398,11 +392,13 @@ class Proof:
         report, partition = self._report, self._partition
         if not partition.whole or not report.findings:
             return
+        from kdump import broker  # takes a while to import, and most partitions do without
+
         try:
             report.outcome = broker.foresee(
                 broker.start_at(
                     partition.path,
-                    self._proved,
+                    {name: broker.Proved(*values) for name, values in self._proved.items()},
                     recovery_point=self._context.recovery_point,
                     log_start_offset=self._context.log_start_offset or 0,
                 )
@@ -416,6 +412,14 @@ class Proof:
 def pieces(partition: Partition) -> tuple[Segment, ...]:
     """The logs of a partition, each with its companions: segments, then KRaft snapshots."""
     return (*partition.segments, *(Segment(file, None, None, None) for file in partition.checkpoints))
+
+
+def _sound(codes: Set[str]) -> bool:
+    if not codes:
+        return True
+    from kdump import broker
+
+    return broker.sound(codes)
 
 
 def _changed_ms(file: LogFile) -> int:

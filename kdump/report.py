@@ -3,13 +3,16 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from kdump import broker
 from kdump.checks.hanging import OpenTransaction
 from kdump.errors import SourceError
 from kdump.findings import KEPT, Finding, Severity
 from kdump.format.naming import TopicPartition
 from kdump.partition import LogFile, natural
+
+if TYPE_CHECKING:
+    from kdump.broker import Outcome
 
 Counts = Counter[tuple[str, Severity]]
 
@@ -48,7 +51,7 @@ class Report:
     topic_id: str | None = None
     has_metadata: bool = False
     open: list[OpenTransaction] = field(default_factory=list)
-    outcome: broker.Outcome | None = None
+    outcome: "Outcome | None" = None
 
     def add(self, findings: Iterable[Finding]) -> None:
         for finding in findings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Iterator
 
@@ -15,8 +16,9 @@ def check(finding: Finding) -> None:
     """Its sentence has all that the catalogue's template names, and reads as one."""
     assert set(_names(CATALOGUE[finding.code].sentence)) <= finding.data.keys() | {"position", "length", "offset"}
     message = finding.message
+    ours = re.sub(r"'.*'", "", message)  # what a file says is quoted
     for odd in ("None", "True", "False", "{", "}", "  "):
-        assert odd not in message, message
+        assert odd not in ours, message
     assert message
     assert not message.endswith((".", " ", ":"))
     assert message.isprintable()

@@ -4,12 +4,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kdump import verify
-from kdump.broker import Outcome
 from kdump.cli import INTERRUPTED, complain, options
 from kdump.cli.progress import Progress
 from kdump.engine import Engine, Processes, Serial
@@ -19,6 +18,9 @@ from kdump.partition import LogDirectory, Partition
 from kdump.render import Options as Look
 from kdump.render import renderer
 from kdump.render.base import Renderer
+
+if TYPE_CHECKING:
+    from kdump.broker import Outcome
 
 SMALL_BYTES = 8 << 20  # below it, starting processes takes longer than the work
 SMALL_PARTITIONS = 100  # companions are work too
@@ -295,7 +297,7 @@ def _by(counts: Counter[tuple[str, Severity]]) -> dict[str, dict[str, int]]:
     return {"by_severity": by_severity, "by_code": {code: count for code, count in by_code.items() if count}}
 
 
-def _left(outcome: Outcome) -> dict[str, Any]:
+def _left(outcome: "Outcome") -> dict[str, Any]:
     """What a broker's next start would leave of a partition."""
     return {
         "refuses": [refusal.exception for refusal in outcome.refusals],
