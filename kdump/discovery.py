@@ -284,7 +284,8 @@ class _Walk:
         try:
             return listing(path)
         except SourceError as error:
-            yield error
+            # A broker renames and deletes directories while they are listed.
+            yield error if os.path.lexists(path) else None
             return None
 
     def _log_directory(self, found: Listing, whole: bool) -> Generator[Found | None, None, list[str]]:

@@ -30,6 +30,7 @@ from kdump.source import Source, Told
 
 RANGE_BYTES: Final = 64 << 20
 _NOTHING: Final = -(1 << 63)
+_MOST: Final = (1 << 63) - 1  # where the kernel stops counting
 BACK_MS: Final = 7 * 86_400_000
 _SUSPECT, _MAGIC, _ATTRIBUTES, _PAYLOAD_AT, _PAYLOAD_SIZE = (
     BATCH_COLUMNS.index(name) for name in ("suspect", "magic", "attributes", "payload_at", "payload_size")
@@ -113,7 +114,7 @@ def join(left: Summary, task: Range, right: Summary) -> Summary:
     """`left` and the range right of it, scanned again where it began at another place or would have said something else."""
     if left.error:
         return left
-    if right.error or right.start != left.end or not _agrees(left.seen, right.seen):
+    if right.error or right.start != left.end or not _agrees(left.seen, right.seen) or _behind(left.seen, right):
         right = scan(task._replace(start=left.end), carry=_state(left.seen))
         # What was carried has no timestamp of the batch before.
         if right.seen and left.seen["linked"] and right.seen["first_position"] == left.end:
@@ -342,6 +343,14 @@ def _agrees(left: dict[str, Any], right: dict[str, Any]) -> bool:
     return bool(right["first_offset"] > left["known_last"])
 
 
+def _behind(left: dict[str, Any], right: Summary) -> bool:
+    """Whether a timestamp that the right walk calls the largest so far is not, with the left one before it."""
+    return any(
+        problem in ("timeindex/misses", "timeindex/wrong") and largest < left["max_timestamp"]
+        for problem, *_, largest in right.entries
+    )
+
+
 def _link(left: dict[str, Any], right: dict[str, Any]) -> None:
     """Count the gap between the offsets of two walks, which neither could see."""
     missing = right["first_offset"] - left["known_last"] - 1
@@ -351,7 +360,7 @@ def _link(left: dict[str, Any], right: dict[str, Any]) -> None:
                 gap_position=right["first_position"], gap_first=right["first_offset"], gap_previous=left["known_last"]
             )
         left["gaps"] += 1
-        left["gap_offsets"] += missing
+        left["gap_offsets"] = min(left["gap_offsets"] + missing, _MOST)
         left["gap_largest"] = max(left["gap_largest"], missing)
 
 
@@ -368,7 +377,7 @@ def _link_times(left: dict[str, Any], right: dict[str, Any]) -> None:
 def _merged(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
     whole = dict(left)
     for name in _SUM:
-        whole[name] += right[name]
+        whole[name] = min(whole[name] + right[name], _MOST)
     if right["batches"]:
         whole.update({name: right[name] for name in _LAST})
     if not left["batches"]:

@@ -32,6 +32,7 @@ from kdump.source import whole
 COORDINATORS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 """Topics whose producers do not count: every batch of a coordinator has sequence 0."""
 MAX_COMPANION_BYTES = 256 << 20
+_OFFSETS_LIE = {"offset/backwards", "offset/range"}
 _ENTRY_CODES = {"timeindex/misses": "timeindex/timestamp", "timeindex/wrong": "timeindex/timestamp"}
 
 
@@ -240,18 +241,24 @@ class Proof:
         if log.base_offset is None:
             return
         end = summary.end if summary.tail is None else summary.tail
+        entries, last = summary.entries, end_offset
+        counts: Mapping[str, int] = summary.entry_counts
+        if _OFFSETS_LIE & {finding.code for finding in summary.findings}:
+            # Entries with the true offsets would all seem wrong.
+            entries, last = [entry for entry in entries if entry[0] == "index/position"], None
+            counts = {"index/position": counts["index/position"]}
         scanned = indexes.Scanned(
             end,
-            end_offset,
+            last,
             seen["max_timestamp"],
             seen["magics"],
             summary.damages > 0,
             log.newest,
-            summary.entries,
+            entries,
             seen["index_differs"],
             bool(seen["compacted"]),
         )
-        self._uncounted({_ENTRY_CODES.get(problem, problem): count for problem, count in summary.entry_counts.items()})
+        self._uncounted({_ENTRY_CODES.get(problem, problem): count for problem, count in counts.items()})
         if self._partition.whole or segment.index is not None:
             self._report.add(indexes.offset_index(log.path, summary.indexes.get(Kind.INDEX), scanned))
         if self._partition.whole or segment.timeindex is not None:

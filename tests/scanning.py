@@ -10,7 +10,7 @@ from kdump.kernel.scan import Scanner
 from kdump.segment import Tail, Walk
 from kdump.source import BytesSource
 
-Carry = tuple[int, bool, int, bool, int]
+Carry = tuple[int, bool, int, bool, int, int]
 
 
 class Scanned(NamedTuple):
@@ -25,7 +25,8 @@ class Scanned(NamedTuple):
     @property
     def carry(self) -> Carry:
         seen = self.state
-        return seen["known_last"], seen["has_last"], seen["known_epoch"], seen["linked"], seen["max_timestamp"]
+        cursor = max(0, seen["time_cursor"])
+        return seen["known_last"], seen["has_last"], seen["known_epoch"], seen["linked"], seen["max_timestamp"], cursor
 
 
 def scanned(

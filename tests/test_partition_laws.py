@@ -200,7 +200,9 @@ def companions(copy: Path) -> list[Path]:
     return [path for path in sorted(copy.iterdir()) if path.suffix != ".log" and path.stat().st_size]
 
 
-@pytest.mark.parametrize("name", [*COMPLETE, "crash/crash-0", "mixed-through-2.8.2/mixed-0", "compacted/at-once-transactions-0"])
+@pytest.mark.parametrize(
+    "name", [*COMPLETE, "crash/crash-0", "mixed-through-2.8.2/mixed-0", "compacted/at-once-transactions-0"]
+)
 def test_a_companion_judges_no_log(tmp_path: Path, name: str) -> None:
     rng = random.Random(name)
     copy = copied(tmp_path, name)

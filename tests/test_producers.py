@@ -717,6 +717,16 @@ def test_a_walk_that_goes_on_begins_where_the_other_one_ended() -> None:
     assert alone.state()["first_index_offset"] == 6
 
 
+def test_a_carried_cursor_says_where_the_time_index_goes_on() -> None:
+    time = build.time_index(*((NOW + offset, offset) for offset in (3, 6, 9)))
+    for carried, begin in ((-1, 1), (0, 0), (2, 2), (99, 3)):
+        scanner = Scanner(0)
+        scanner.expect(b"", time)
+        scanner.carry(5, True, 0, True, NOW + 5, carried)
+        scanner.scan(LOG[6], 0, SIZE, 6 * SIZE, 7 * SIZE, 7 * SIZE)
+        assert scanner.state()["time_begin"] == begin
+
+
 def test_entries_need_a_base_offset() -> None:
     with pytest.raises(ValueError):
         Scanner(-1).expect(b"", b"")

@@ -17,7 +17,7 @@ ENTRIES = (
         _W,
         "A segment without its offset index",
         "the segment has no offset index",
-        "A broker recovers such a segment when it starts, even after a clean stop, and does not notice when that cuts something off.",
+        "A broker recovers such a segment when it starts, even after a clean stop, and does not notice when that cuts something off. In a newest segment that is too small for an entry this is info: a broker makes the file when it first needs it.",
         _REBUILT,
         "LogLoader.loadSegmentFiles",
     ),

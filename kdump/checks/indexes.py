@@ -20,6 +20,9 @@ from kdump.source import Source
 MAX_BYTES: Final = 256 << 20
 """The entries that are read of one index; segments of a GiB have less with any index.interval.bytes above 48."""
 
+INTERVAL_BYTES: Final = 4096
+"""index.interval.bytes of a broker that sets none: up to so many bytes have no entry."""
+
 _NAMES = {Kind.INDEX: "index", Kind.TIMEINDEX: "timeindex"}
 _STRUCTS = {Kind.INDEX: OFFSET_ENTRY, Kind.TIMEINDEX: TIME_ENTRY}
 _FIELDS = {Kind.INDEX: ("offset", "target"), Kind.TIMEINDEX: ("timestamp", "offset")}
@@ -134,7 +137,9 @@ def _order(index: Index) -> Iterator[Finding]:
 def offset_index(log_path: str, index: Index | None, scanned: Scanned) -> Iterator[Finding]:
     """The offset index of a segment against what the scan showed; None when there is no such file."""
     if index is None:
-        yield found("index/missing", log_path, 0, 0)
+        # It is made when it is first asked for (LazyIndex), and the newest segment may do without entries yet.
+        idle = scanned.newest and scanned.end <= INTERVAL_BYTES
+        yield found("index/missing", log_path, 0, 0, severity=Severity.INFO if idle else None)
         return
     wrong = False
     for problem, number, *_, last in scanned.bad:

@@ -66,8 +66,16 @@ class Scanner:
     def damaged(self, buffer: Buffer, at: int, position: int, computed: int, frame: int) -> None:
         """Make a row for a batch that fills its bytes but does not prove itself. None of its fields feeds a rule."""
 
-    def carry(self, known_last: int, has_last: bool, known_epoch: int, linked: bool, max_timestamp: int = -1) -> None:
-        """Go on where another scanner ended; `max_timestamp` is the largest before."""
+    def carry(
+        self,
+        known_last: int,
+        has_last: bool,
+        known_epoch: int,
+        linked: bool,
+        max_timestamp: int = -1,
+        time_cursor: int = -1,
+    ) -> None:
+        """Go on where another scanner ended; `max_timestamp` is the largest before, `time_cursor` the next entry of the time index, -1 when not known."""
 
     def unlink(self) -> None:
         """Bytes that are no batch were passed: the next batch has no neighbour."""

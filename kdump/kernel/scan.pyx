@@ -196,6 +196,7 @@ cdef struct Expected:
     int64_t time_count
     int64_t time_begin
     int64_t time_cursor
+    int64_t carried_cursor   # where a time index goes on, -1: to be looked for
     int64_t first_time_entry
     bint differs
     int64_t difference[5]
@@ -305,7 +306,7 @@ cdef class Scanner:
         if runs is not None:
             self._recorder = recorder_of(runs)
         self.x.position = self.x.offset = INT64_MAX
-        self.x.index_begin = self.x.time_begin = self.x.index_cursor = self.x.time_cursor = -1
+        self.x.index_begin = self.x.time_begin = self.x.index_cursor = self.x.time_cursor = self.x.carried_cursor = -1
         self.x.first_index_offset = self.x.first_time_entry = INT64_MIN
         self._listed_epoch = -1
         self._listed = []
@@ -438,13 +439,14 @@ cdef class Scanner:
         finally:
             PyBuffer_Release(&view)
 
-    def carry(self, int64_t known_last, bint has_last, int64_t known_epoch, bint linked, int64_t max_timestamp=-1):
+    def carry(self, int64_t known_last, bint has_last, int64_t known_epoch, bint linked, int64_t max_timestamp=-1, int64_t time_cursor=-1):
         """Go on where another scanner ended."""
         self.s.known_last = known_last
         self.s.has_last = has_last
         self.s.known_epoch = known_epoch
         self.s.linked = linked
         self.s.max_timestamp = max_timestamp
+        self.x.carried_cursor = time_cursor
 
     def unlink(self):
         """After bytes that are no batch: the next one has no neighbour."""
@@ -825,6 +827,7 @@ cdef class Scanner:
                 self.bad_index_entry(INDEX_POSITION, first, last, position, position)
             elif target == position and self.s.has_last and self.index_offset(x.index_cursor) <= self.s.known_last:
                 self.bad_index_entry(INDEX_OFFSET, first, last, position, self.s.known_last)
+            x.last_entry = target
             x.index_cursor += 1
         running = max(self.s.max_timestamp, timestamp)
         while x.time_cursor < x.time_count and self.time_offset(x.time_cursor) <= last:
@@ -855,7 +858,9 @@ cdef class Scanner:
         if low < x.index_count and not self.s.has_last and self.index_position(low) == position:
             x.first_index_offset = self.index_offset(low)
         low, high = 0, x.time_count
-        if x.from_zero and not self.s.has_last:
+        if x.carried_cursor >= 0:
+            low = high = min(x.carried_cursor, high)
+        elif x.from_zero and not self.s.has_last:
             high = 0
         while low < high:
             middle = low + (high - low) // 2
@@ -878,8 +883,6 @@ cdef class Scanner:
             x.difference[2] = self.index_position(x.index_cursor) if left else -1
             x.difference[3] = last if due else -1
             x.difference[4] = position if due else -1
-        if due or stands:
-            x.last_entry = position
 
     cdef void time_entry(self, int magic, int64_t first, int64_t last, int64_t position, bint spans, int64_t running) noexcept nogil:
         """Hold the next time index entry against the first batch that reaches its offset."""

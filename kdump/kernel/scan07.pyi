@@ -40,7 +40,15 @@ class Scanner07:
     def damaged(self, buffer: Buffer, at: int, position: int, computed: int, frame: int) -> None:
         """Make a row for a message that fills its bytes but does not prove itself; takes 10 bytes from `at` on."""
 
-    def carry(self, known_last: int, has_last: bool, known_epoch: int, linked: bool, max_timestamp: int = -1) -> None:
+    def carry(
+        self,
+        known_last: int,
+        has_last: bool,
+        known_epoch: int,
+        linked: bool,
+        max_timestamp: int = -1,
+        time_cursor: int = -1,
+    ) -> None:
         """Go on where another scanner ended."""
 
     def unlink(self) -> None:

@@ -298,7 +298,7 @@ cdef class Scanner07:
         finally:
             PyBuffer_Release(&view)
 
-    def carry(self, int64_t known_last, bint has_last, int64_t known_epoch, bint linked, int64_t max_timestamp=-1):
+    def carry(self, int64_t known_last, bint has_last, int64_t known_epoch, bint linked, int64_t max_timestamp=-1, int64_t time_cursor=-1):
         self._known_last = known_last
         self._has_last = has_last
         self._linked = linked

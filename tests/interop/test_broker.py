@@ -1,6 +1,6 @@
 """kdump's foresight and the log loader of a broker, on the same damaged topic-partition directories that brokers wrote.
 
-KDUMP_BROKER_SEEDS chooses how often each damage is done to each directory.
+KDUMP_BROKER_SEEDS chooses how often each damage is done to each directory, KDUMP_BROKER_MUTATED how many directories have bytes changed at random.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import build
+import damage
 import damage_partition
 from damage import NotApplicable
 from kdump import broker
@@ -26,12 +28,17 @@ from kdump.verify import Options, verify
 LOADER = Path(__file__).with_name("Loader.java")
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 SEEDS = int(os.environ.get("KDUMP_BROKER_SEEDS", "4"))
+MUTATED = int(os.environ.get("KDUMP_BROKER_MUTATED", "1500"))
 MEMORY = Path("/dev/shm")  # the loader syncs every file that it closes
 
 # Where one of several exceptions comes, by how far a reader gets.
 SEVERAL = {
     "metadata": ("KafkaStorageException", "NullPointerException", "IllegalArgumentException"),
-    "wrapper": ("KafkaException", "CorruptRecordException", "InvalidRecordException"),
+    "epochs": ("KafkaStorageException", "IllegalArgumentException", "NumberFormatException"),
+    "wrapper": (
+        *("KafkaException", "CorruptRecordException", "InvalidRecordException"),
+        *("IllegalArgumentException", "IndexOutOfBoundsException", "OutOfMemoryError"),
+    ),
 }
 PARTITIONS = (
     "transactions/transactions-0",
@@ -105,6 +112,37 @@ def damaged(room: Path, seeds: int) -> Iterator[Case]:
                 yield Case(
                     f"{' and '.join(names)} {partition} {seed}", directory, rng.choice(points), rng.choice(starts)
                 )
+
+
+def mutated(room: Path, count: int) -> Iterator[Case]:
+    """Bytes of any file changed at random, most of them in headers of batches, and often with the checksum made right."""
+    for number in range(count):
+        rng = random.Random(f"mutated:{number}")
+        partition = rng.choice(PARTITIONS)
+        directory = copied(room, partition, number)
+        for _ in range(rng.choice((1, 1, 2, 4))):
+            files = sorted(path for path in directory.iterdir() if path.suffix == ".log" or rng.random() < 0.3)
+            path = rng.choice(files)
+            if data := path.read_bytes():
+                path.write_bytes(mutate(data, rng, log=path.suffix == ".log"))
+        bases = [damage_partition.base_offset(path) for path in damage_partition.logs(directory)]
+        point, start = rng.choice((0, 0, rng.choice(bases))), rng.choice((0, 0, 0, rng.choice(bases) + 1))
+        yield Case(f"mutated {number} {partition}", directory, point, start)
+
+
+def mutate(data: bytes, rng: random.Random, *, log: bool) -> bytes:
+    found = damage.batches(data) if log and rng.random() < 0.6 else []
+    if found:
+        batch = rng.choice(found)
+        at = batch.position + rng.randrange(min(61, batch.size))
+        byte = rng.choice((0, 1, 127, 128, 255, data[at] ^ 1 << rng.randrange(8)))
+        data = data[:at] + bytes([byte]) + data[at + 1 :]
+        fits = build.total_size(data, batch.position) == batch.size
+        return build.reseal(data, batch.position) if fits and rng.random() < 0.7 else data
+    at = rng.randrange(len(data))
+    if rng.random() < 0.5:
+        return data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
+    return data[:at] + rng.randbytes(rng.randrange(40)) + data[at + rng.randrange(1, 40) :]
 
 
 def foreseen(case: Case) -> broker.Outcome:
@@ -185,6 +223,18 @@ def test_foresight_is_what_happens(told: list[Told]) -> None:
         for problem in disagreements(outcome, fact, deleting=case.directory.name.endswith("-delete"))
     ]
     assert not wrong, "\n".join([f"{len(wrong)} disagreements in {len(told)} cases", *wrong[:60]])
+
+
+def test_any_bytes(kafka: ModuleType, room: Path) -> None:
+    cases = list(mutated(room / "mutated", MUTATED))
+    outcomes = [foreseen(case) for case in cases]
+    facts = load(kafka, cases)
+    wrong = [
+        f"{case.name}: {problem}"
+        for case, outcome, fact in zip(cases, outcomes, facts, strict=True)
+        for problem in disagreements(outcome, fact, deleting=case.directory.name.endswith("-delete"))
+    ]
+    assert not wrong, "\n".join([f"{len(wrong)} disagreements in {len(cases)} cases", *wrong[:60]])
 
 
 def test_verify_says_so(told: list[Told]) -> None:

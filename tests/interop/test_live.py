@@ -43,10 +43,10 @@ MADE = (
 )
 
 
-def verified(directory: Path, *options: str) -> tuple[int, list[dict[str, Any]]]:
+def verified(*paths: Path, options: Sequence[str] = ()) -> tuple[int, list[dict[str, Any]]]:
     """The exit status of `verify --deep` and what it found."""
     done = subprocess.run(
-        [sys.executable, "-m", "kdump", "verify", "--deep", "--format", "json", "--no-progress", *options, directory],
+        [sys.executable, "-m", "kdump", "verify", "--deep", "--format", "json", "--no-progress", *options, *paths],
         capture_output=True,
         timeout=LIMIT_S,
         check=False,
@@ -78,7 +78,7 @@ def test_a_broker_at_work(kafka: ModuleType, tmp_path: Path) -> None:
             runs = 0
             while time.monotonic() - began < RUN_S:
                 for options in ((), ("--live",)):
-                    status, found = verified(broker.logs, *options)
+                    status, found = verified(broker.logs, options=options)
                     wrong = worse_than_info(found)
                     assert (status, wrong) == (0, []), told(wrong, broker.logs)
                     runs += 1
@@ -106,3 +106,25 @@ def test_a_broker_at_work(kafka: ModuleType, tmp_path: Path) -> None:
         wrong = worse_than_info(found)
         assert (status, wrong) == (0, []), told(wrong, broker.logs)
         assert "index/padding" not in {finding["code"] for finding in found}
+
+
+def test_topics_come_and_go(kafka: ModuleType, tmp_path: Path) -> None:
+    directories = [tmp_path / "broker" / name for name in ("logs", "more")]
+    settings = {**SETTINGS, "log.dirs": ",".join(map(str, directories)), "log.retention.ms": 5000}
+    with kafka.kraft_broker(tmp_path / "broker", settings=settings) as broker:
+        kafka.run_source(kafka.NEWEST, TOPICS, broker.bootstrap, *MADE)
+        live = kafka.background(kafka.NEWEST, HERE / "Live.java", broker.bootstrap)
+        moved = ("transfers", "retained", "compacted")
+        churn = kafka.background(kafka.NEWEST, HERE / "Churn.java", broker.bootstrap, *directories, *moved)
+        with live as writer, churn as mover:
+            assert kafka.first_line(writer) == b"round 0\n"
+            assert kafka.first_line(mover) == b"turn 0\n"
+            began = time.monotonic()
+            while time.monotonic() - began < RUN_S:
+                status, found = verified(*directories)
+                wrong = worse_than_info(found)
+                assert (status, wrong) == (0, []), told(wrong, tmp_path)
+            assert mover.poll() is None
+    status, found = verified(*directories)
+    wrong = [finding for finding in worse_than_info(found) if finding["code"] != "file/leftover"]
+    assert (status, wrong) == (0, []), told(wrong, tmp_path)
