@@ -324,7 +324,9 @@ _LARGEST = ("max_timestamp", "max_timestamp_offset", "max_timestamp_position")
 
 
 def _state(seen: dict[str, Any]) -> Carry:
-    return seen["known_last"], seen["has_last"], seen["known_epoch"], seen["linked"], seen["max_timestamp"]
+    names = ("known_last", "has_last", "known_epoch", "linked", "max_timestamp")
+    # Where the left walk had no batch, the whole one judges the time index from its beginning.
+    return *(seen[name] for name in names), max(seen["time_cursor"], 0)
 
 
 def _agrees(left: dict[str, Any], right: dict[str, Any]) -> bool:
@@ -361,7 +363,7 @@ def _link(left: dict[str, Any], right: dict[str, Any]) -> None:
             )
         left["gaps"] += 1
         left["gap_offsets"] = min(left["gap_offsets"] + missing, _MOST)
-        left["gap_largest"] = max(left["gap_largest"], missing)
+        left["gap_largest"] = max(left["gap_largest"], min(missing, _MOST))
 
 
 def _link_times(left: dict[str, Any], right: dict[str, Any]) -> None:

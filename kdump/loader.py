@@ -304,7 +304,9 @@ class Producers:
             return None if first is None or aborts is None else (first, aborts)
         if producer in self.open:
             if not attributes & TRANSACTIONAL:
-                del self.open[producer]  # one cause, one refusal
+                first = self.open.pop(producer)  # one cause, one refusal
+                self.begun.pop(first, None)
+                begun.pop(first, None)
                 raise Refused("InvalidTxnStateException", batch.position, "transaction")
         elif attributes & TRANSACTIONAL:
             self.open[producer] = batch.offset

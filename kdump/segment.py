@@ -43,8 +43,8 @@ OFFSET_SPAN = (1 << 31) - 1  # the offsets of a segment lie this close together
 _VALID, _END, _SHORT, _LENGTH, _OVERRUN, _LIMIT, _CRC, _MAGIC = range(len(FRAMES))
 _FILLS = frozenset((_LIMIT, _CRC, _MAGIC))
 _WIDTH = len(BATCH_COLUMNS)
-Carry = tuple[int, bool, int, bool, int]
-"""known_last, has_last, known_epoch, linked and max_timestamp of Scanner.state, where a walk ended."""
+Carry = tuple[int, bool, int, bool, int, int]
+"""known_last, has_last, known_epoch, linked, max_timestamp and time_cursor of Scanner.state, where a walk ended."""
 
 _ANY_EPOCH = 1 << 31  # messages of magic 0 and 1 carry none
 

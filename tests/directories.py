@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,28 @@ class Writer:
         return self
 
 
+def history() -> Writer:
+    """Three segments of ten batches: producer 1 writes, producer 2 has a transaction in each."""
+    writer = Writer()
+    sequences = {1: 0, 2: 0}
+
+    def write_one(producer_id: int, **how: Any) -> None:
+        writer.data(producer_id, sequences[producer_id], **how)
+        sequences[producer_id] += 1
+
+    for number, how in enumerate(("ABORT", "COMMIT", "ABORT")):
+        if number:
+            writer.roll()
+        for _ in range(5):
+            write_one(1)
+        for _ in range(2):
+            write_one(2, transactional=True)
+        writer.end(how, 2)
+        for _ in range(2):
+            write_one(1)
+    return writer
+
+
 def partition(logs: Mapping[int, bytes], *, interval: int = 4096) -> Files:
     """The directory of a partition with these logs by base offset, after a clean stop."""
     files: Files = {"partition.metadata": metadata()}
@@ -171,4 +194,16 @@ def write(directory: Path, files: Mapping[str, bytes | str | None]) -> Path:
 
 def made(rng: random.Random, **how: Any) -> Files:
     """A partition whose producers did this and that, with its companions."""
-    return partition({base: data for base, data in build.partition(rng, **how)}, interval=rng.choice((1, 300, 4096)))
+    return partition(dict(build.partition(rng, **how)), interval=rng.choice((1, 300, 4096)))
+
+
+@cache
+def _clean() -> Files:
+    return log_directory(
+        {"t-0": partition(history().logs)}, recovery_point_offset_checkpoint=build.checkpoint("t 0 20")
+    )
+
+
+def clean() -> Files:
+    """A log directory with `history` in it, of which verify says nothing. The last segment was not flushed."""
+    return dict(_clean())

@@ -24,7 +24,6 @@ from kdump.discovery import discover
 from kdump.engine import Processes, Serial
 from kdump.findings import Finding, Severity
 from kdump.format.naming import Kind
-from kdump.partition import LogFile, Partition
 from kdump.verify import Options, Report, verify
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"

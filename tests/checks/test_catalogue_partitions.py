@@ -25,6 +25,8 @@ from directories import (
     Files,
     Writer,
     changed,
+    clean,
+    history,
     log_directory,
     metadata,
     partition,
@@ -43,31 +45,8 @@ A, B, C, END = (stem(offset) for offset in (0, 10, 20, 30))
 DAY_MS = 86_400_000
 
 
-def history(*, last: str = "ABORT") -> Writer:
-    """Three segments of ten batches: producer 1 writes, producer 2 has a transaction in each."""
-    writer = Writer()
-    sequences = {1: 0, 2: 0}
-
-    def write_one(producer_id: int, **how: Any) -> None:
-        writer.data(producer_id, sequences[producer_id], **how)
-        sequences[producer_id] += 1
-
-    for number, how in enumerate(("ABORT", "COMMIT", last)):
-        if number:
-            writer.roll()
-        for _ in range(5):
-            write_one(1)
-        for _ in range(2):
-            write_one(2, transactional=True)
-        writer.end(how, 2)
-        for _ in range(2):
-            write_one(1)
-    return writer
-
-
-HISTORY = history()
-PARTITION = partition(HISTORY.logs)
-CLEAN = log_directory({"t-0": PARTITION}, recovery_point_offset_checkpoint=build.checkpoint("t 0 20"))
+PARTITION = partition(history().logs)
+CLEAN = clean()
 
 
 def of(writer: Writer, **checkpoints: bytes) -> Files:
@@ -203,7 +182,6 @@ SNAPSHOT = bytes_of(f"t-0/{B}.snapshot")
 RESEALED = build.producer_snapshot(
     build.producer(1, last_sequence=9, last_offset=9, timestamp=START_MS + 9000), SNAPSHOT[56:]
 )
-AGAIN = HISTORY.logs[10]
 GAPPY_INDEX = of(gap())
 ABORTED = (2, 5, 7, 8)
 

@@ -16,6 +16,7 @@ import pytest
 import build
 import kdump.cli
 import kdump.verify
+from running import alive, slow, workers_of
 
 FINDINGS = {"clean.log": None, "noted.log": "info", "warned.log": "warning", "damaged.log": "error"}
 SEVERITIES = ["info", "warning", "error", "never"]
@@ -198,31 +199,6 @@ def test_closed_pipe_of_verify(kdump: Any, logs: Path) -> None:
         assert process.stderr.read() == b""
 
 
-def slow(padding: bytes) -> bytes:
-    """A segment that `--deep` needs seconds for, though it is small: every batch is 48 MiB of zeros for gzip."""
-    value = bytes(48 << 20)
-    batches = [build.batch([build.record(None, padding)])] if padding else []
-    first = build.batch([build.record(None, value)], base_offset=1, codec="gzip", level=1)
-    for number in range(60):
-        again = bytearray(first)
-        again[7] = 1 + number  # the base offset lies outside the checksum
-        batches.append(bytes(again))
-    return b"".join(batches)
-
-
-def children(pid: int) -> list[int]:
-    return [
-        int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
-    ]
-
-
-def alive(pid: int) -> bool:
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return False
-
-
 @pytest.fixture(scope="module")
 def long_running(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small file with one finding and two that take seconds; large enough for worker processes."""
@@ -231,19 +207,6 @@ def long_running(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("a.log", "b.log"):
         (directory / name).write_bytes(slow(os.urandom(5 << 20)))
     return directory
-
-
-def workers_of(process: subprocess.Popen[bytes], count: int) -> list[int]:
-    """The worker processes, once they are all there and at work."""
-    deadline = time.monotonic() + 20
-    workers: list[int] = []
-    while time.monotonic() < deadline and len(workers) < count:
-        time.sleep(0.02)
-        workers = children(process.pid)
-    assert len(workers) == count
-    time.sleep(0.7)
-    assert process.poll() is None, "the run was too short"
-    return workers
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see worker processes")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,22 +11,8 @@ import pytest
 import build
 import oracle
 from kdump.findings import CATALOGUE, KEPT
+from running import FINDING_FIELDS, lines, shown
 
-FINDING_FIELDS = [
-    "type",
-    "path",
-    "code",
-    "severity",
-    "topic",
-    "partition",
-    "segment",
-    "position",
-    "length",
-    "offset",
-    "broker",
-    "message",
-    "data",
-]
 SUMMARY_FIELDS = [
     "type",
     "schema",
@@ -57,14 +42,6 @@ SEVERAL = build.segment(
     one(2, max_timestamp=5),
     build.wrapper([build.record(b"k", b"v")], base_offset=3, inner_magic=0),
 )
-
-
-def lines(ran: Any) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in ran.lines]
-
-
-def shown(ran: Any) -> list[str]:
-    return [line["code"] for line in lines(ran) if line["type"] == "finding"]
 
 
 @pytest.fixture

@@ -1,0 +1,420 @@
+"""`kdump verify` on whole partitions and log directories: what it says, what it leaves out, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import build
+from directories import Files, Writer, changed, clean, partition, stem, without, write
+from kdump.findings import CATALOGUE
+from running import FINDING_FIELDS, lines, shown, slow, workers_of
+
+A, B, C, END = (stem(offset) for offset in (0, 10, 20, 30))
+PARTITION_FIELDS = [
+    "type",
+    "path",
+    "topic",
+    "partition",
+    "segments",
+    "batches",
+    "records",
+    "bytes",
+    "valid_bytes",
+    "log_start_offset",
+    "log_end_offset",
+    "findings",
+    "broker",
+]
+
+
+@contextmanager
+def unwatched(self: Any, arguments: tuple[str, ...] = ()) -> Iterator[None]:
+    """For runs while somebody else changes what is read."""
+    yield
+
+
+def content(files: Files, name: str) -> bytes:
+    data = files[name]
+    assert isinstance(data, bytes)
+    return data
+
+
+def flipped(files: Files, name: str, at: int) -> Files:
+    data = bytearray(content(files, name))
+    data[at] ^= 1
+    return changed(files, {name: bytes(data)})
+
+
+def damaged() -> Files:
+    """An error in the last segment, warnings in an index and a checkpoint, an info beside them."""
+    files = flipped(clean(), f"t-0/{C}.log", -100)
+    return changed(
+        files,
+        {
+            f"t-0/{A}.index": content(files, f"t-0/{A}.index") + b"\0\0\1",
+            "t-0/notes.txt": b"hello",
+            "replication-offset-checkpoint": build.checkpoint("gone 3 5"),
+        },
+    )
+
+
+def verified(kdump: Any, *arguments: str) -> Any:
+    return kdump.inside("verify", "--format", "json", *arguments)
+
+
+def summary(ran: Any) -> dict[str, Any]:
+    return lines(ran)[-1]
+
+
+# ---- lines
+
+
+def test_a_finding_says_where_it_is(kdump: Any, tmp_path: Path) -> None:
+    write(tmp_path / "d", damaged())
+    ran = verified(kdump, "d")
+    assert ran.status == 1
+    found = lines(ran)[:-1]
+    for line in found:
+        assert list(line) == FINDING_FIELDS
+    places = [
+        (Path(line["path"]).name, *(line[name] for name in ("code", "topic", "partition", "segment", "broker")))
+        for line in found
+    ]
+    assert places == [
+        (f"{A}.index", "index/torn", "t", 0, 0, "ignores"),
+        (f"{C}.log", "batch/crc", "t", 0, 20, "truncates"),
+        ("notes.txt", "file/unknown", "t", 0, None, "ignores"),
+        ("replication-offset-checkpoint", "checkpoint/unknown", None, None, None, "deletes"),
+    ]
+    totals = summary(ran)
+    assert (totals["files"], totals["segments"], totals["batches"]) == (3, 3, 29)
+    assert totals["findings"]["by_severity"] == {"error": 1, "warning": 2, "info": 1}
+    assert totals["findings_dropped"] == 0
+
+
+def test_text_and_terminal_say_the_same(kdump: Any, tmp_path: Path) -> None:
+    write(tmp_path / "d", damaged())
+    expected = [line["message"] for line in lines(verified(kdump, "d"))[:-1]]
+    text = kdump.inside("verify", "--format", "text", "d")
+    assert [line.partition(": ")[2].partition(": ")[2] for line in text.lines[:-1]] == expected
+    terminal = " ".join(kdump.inside("verify", "--format", "terminal", "d").text.split())
+    for message in expected:
+        assert message in terminal
+
+
+def test_summary_has_a_line_for_every_partition(kdump: Any, tmp_path: Path) -> None:
+    write(tmp_path / "d", damaged())
+    ran = verified(kdump, "--summary", "d")
+    assert ran.status == 1
+    of_partition, of_directory, totals = lines(ran)
+    assert list(of_partition) == list(of_directory) == PARTITION_FIELDS
+    assert of_partition["type"] == "partition"
+    fields = {
+        name: of_partition[name] for name in ("path", "topic", "partition", "segments", "batches", "log_start_offset")
+    }
+    assert fields == {
+        "path": "d/t-0",
+        "topic": "t",
+        "partition": 0,
+        "segments": 3,
+        "batches": 29,
+        "log_start_offset": 0,
+    }
+    assert of_partition["findings"]["by_code"] == {"batch/crc": 1, "file/unknown": 1, "index/torn": 1}
+    broker = of_partition["broker"]
+    assert list(broker) == ["refuses", "log_start_offset", "log_end_offset", "segments", "cuts", "deletes"]
+    assert broker["refuses"] == []
+    assert broker["cuts"] == {f"{C}.log": content(clean(), f"t-0/{C}.log").__len__() - 1573}
+    assert broker["log_end_offset"] == 29
+    assert (of_directory["path"], of_directory["topic"], of_directory["broker"]) == ("d", None, None)
+    assert of_directory["findings"]["by_code"] == {"checkpoint/unknown": 1}
+    assert totals["findings"]["by_severity"] == {"error": 1, "warning": 2, "info": 1}
+
+
+def test_summary_in_words(kdump: Any, tmp_path: Path) -> None:
+    write(tmp_path / "d", damaged())
+    ran = kdump.inside("verify", "--summary", "--format", "text", "d")
+    assert len(ran.lines) == 3
+    assert ran.lines[0].startswith("d/t-0: 3 segments, 29 batches")
+    assert ran.lines[0].endswith("; a broker's next start leaves offsets 0 to 29")
+    assert ran.lines[1] == "d: the log directory itself: 1 warning (checkpoint/unknown 1)"
+    write(tmp_path / "clean", clean())
+    assert kdump.inside("verify", "--summary", "--format", "text", "clean").lines[0] == (
+        "clean/t-0: 3 segments, 30 batches, offsets 0 to 30: clean"
+    )
+    write(tmp_path / "no", changed(clean(), {"t-0/partition.metadata": b"version: 7\n"}))
+    assert (
+        kdump.inside("verify", "--summary", "--format", "text", "no")
+        .lines[0]
+        .endswith(": 1 error (metadata/format 1); a broker refuses to start")
+    )
+
+
+# ---- what is wanted
+
+
+@pytest.mark.parametrize(
+    ("options", "codes", "status"),
+    [
+        ([], ["index/torn", "batch/crc", "file/unknown", "checkpoint/unknown"], 1),
+        (["--select", "index"], ["index/torn"], 0),
+        (["--select", "checkpoint", "--select", "file/unknown"], ["file/unknown", "checkpoint/unknown"], 0),
+        (["--select", "timeindex", "--select", "txnindex", "--select", "snapshot"], [], 0),
+        (["--ignore", "batch"], ["index/torn", "file/unknown", "checkpoint/unknown"], 0),
+        (["--ignore", "batch", "--fail-on", "warning"], ["index/torn", "file/unknown", "checkpoint/unknown"], 1),
+        (["--select", "file", "--fail-on", "warning"], ["file/unknown"], 0),
+        (["--select", "file", "--fail-on", "info"], ["file/unknown"], 1),
+        (["--ignore", "index", "--ignore", "file", "--ignore", "checkpoint"], ["batch/crc"], 1),
+    ],
+)
+def test_select_and_ignore(kdump: Any, tmp_path: Path, options: list[str], codes: list[str], status: int) -> None:
+    write(tmp_path / "d", damaged())
+    ran = verified(kdump, *options, "d")
+    assert (ran.status, shown(ran)) == (status, codes)
+    assert summary(ran)["findings"]["by_code"].keys() == set(codes)
+
+
+def test_explain_lists_every_family(kdump: Any) -> None:
+    ran = kdump.inside("verify", "--explain")
+    assert [line.split()[0] for line in ran.lines] == list(CATALOGUE)
+    families = {line.partition("/")[0] for line in ran.lines}
+    assert families >= {
+        *("index", "timeindex", "txnindex", "snapshot", "epoch", "producer", "txn", "segment", "time"),
+        *("checkpoint", "metadata", "properties", "file"),
+    }
+
+
+# ---- a segment that is named alone
+
+
+ODD_COMPANIONS = {
+    f"t-0/{C}.index": "index/torn",
+    f"t-0/{C}.timeindex": "timeindex/torn",
+    f"t-0/{C}.txnindex": "txnindex/torn",
+}
+
+
+def with_odd_companions() -> Files:
+    files = clean()
+    for name in ODD_COMPANIONS:
+        files[name] = content(files, name) + b"\0\0\1"
+    return changed(files, {"t-0/notes.txt": b"hello", "t-0/leader-epoch-checkpoint": b"nonsense"})
+
+
+def test_a_segment_comes_with_what_lies_beside_it(kdump: Any, tmp_path: Path) -> None:
+    write(tmp_path / "d", with_odd_companions())
+    ran = verified(kdump, f"d/t-0/{C}.log")
+    found = lines(ran)[:-1]
+    assert {line["code"] for line in found} == set(ODD_COMPANIONS.values())
+    assert {line["path"] for line in found} == {f"d/{name}" for name in ODD_COMPANIONS}
+    for line in found:
+        assert (line["topic"], line["partition"], line["segment"], line["broker"]) == ("t", 0, 20, None)
+    assert (ran.status, summary(ran)["files"]) == (0, 1)
+    alone = verified(kdump, "--no-companions", f"d/t-0/{C}.log")
+    assert (alone.status, shown(alone)) == (0, [])
+    # what nobody can know of one file
+    write(tmp_path / "e", without(clean(), f"t-0/{C}.index", f"t-0/{C}.txnindex"))
+    assert shown(verified(kdump, f"e/t-0/{C}.log")) == []
+
+
+def test_a_segment_named_beside_its_directory_is_proved_once(kdump: Any, tmp_path: Path) -> None:
+    write(tmp_path / "d", with_odd_companions())
+    whole = verified(kdump, "d/t-0")
+    for paths in (("d/t-0", f"d/t-0/{C}.log"), (f"d/t-0/{C}.log", "d/t-0"), ("d/t-0", "d/t-0")):
+        ran = verified(kdump, *paths)
+        assert sorted(ran.lines[:-1]) == sorted(whole.lines[:-1])
+        assert summary(ran)["files"] == 3
+
+
+# ---- how it ends
+
+
+def test_clean(kdump: Any, tmp_path: Path) -> None:
+    write(tmp_path / "d", clean())
+    for paths in (["d"], ["d/t-0"], [f"d/t-0/{C}.log"], ["."]):
+        ran = verified(kdump, "--fail-on", "info", *paths)
+        assert (ran.status, shown(ran), ran.problems) == (0, [], "")
+
+
+UNREADABLE = [
+    f"t-0/{C}.index",
+    f"t-0/{C}.timeindex",
+    f"t-0/{C}.txnindex",
+    f"t-0/{B}.snapshot",
+    "t-0/leader-epoch-checkpoint",
+    "t-0/partition.metadata",
+    "meta.properties",
+    "recovery-point-offset-checkpoint",
+]
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_companion_that_cannot_be_read(kdump: Any, tmp_path: Path, name: str) -> None:
+    """The rest is still done."""
+    files = changed(damaged(), {name: Path(name).name})  # a link to itself
+    write(tmp_path / "d", files)
+    ran = verified(kdump, "d")
+    assert ran.status == 3
+    assert ran.problems.splitlines() == [f"kdump: d/{name}: too many levels of symbolic links"]
+    assert "batch/crc" in shown(ran)
+    assert summary(ran)["exit_status"] == 3
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_companion_that_must_not_be_read(kdump: Any, tmp_path: Path, name: str) -> None:
+    write(tmp_path / "d", damaged())
+    (tmp_path / "d" / name).chmod(0)
+    ran = kdump("verify", "--format", "json", "d")
+    assert ran.status == 3
+    assert f"kdump: d/{name}: permission denied\n" in ran.problems
+    assert "batch/crc" in shown(ran)
+
+
+@pytest.mark.parametrize("name", [name for name in UNREADABLE if "/" in name])
+def test_a_directory_in_place_of_a_companion(kdump: Any, tmp_path: Path, name: str) -> None:
+    write(tmp_path / "d", changed(clean(), {name: None}))
+    ran = verified(kdump, "d")
+    assert "file/directory" in shown(ran)
+    assert ran.status in (0, 1)
+    assert ran.problems == ""
+
+
+def test_several_paths(kdump: Any, tmp_path: Path) -> None:
+    write(tmp_path / "one", damaged())
+    write(tmp_path / "two", clean())
+    write(tmp_path / "three" / "t-0", partition(Writer().data().logs))
+    ran = verified(kdump, "three/t-0", "two", "missing", "one")
+    assert ran.status == 3
+    assert ran.problems == "kdump: missing: no such file or directory\n"
+    assert shown(ran) == ["index/torn", "batch/crc", "file/unknown", "checkpoint/unknown"]
+    assert summary(ran)["files"] == 7
+
+
+def test_a_directory_above_two_log_directories(kdump: Any, tmp_path: Path) -> None:
+    write(tmp_path / "data" / "a", damaged())
+    write(tmp_path / "data" / "b", clean())
+    ran = verified(kdump, "--summary", "data")
+    assert [(line["type"], line.get("path")) for line in lines(ran)] == [
+        ("partition", "data/a/t-0"),
+        ("partition", "data/a"),
+        ("partition", "data/b/t-0"),
+        ("summary", None),
+    ]
+    # each has checkpoints of its own
+    assert "checkpoint/unknown" in summary(ran)["findings"]["by_code"]
+    ran = verified(kdump, "data/a", "data/b")
+    assert shown(ran) == ["index/torn", "batch/crc", "file/unknown", "checkpoint/unknown"]
+
+
+def test_loops(kdump: Any, tmp_path: Path) -> None:
+    write(tmp_path / "d", changed(clean(), {"t-0/up": "..", "again": ".", "t-0/here": "."}))
+    ran = verified(kdump, "d")
+    assert sorted(shown(ran)) == ["file/loop"] * 3
+    assert (ran.status, ran.problems, summary(ran)["files"]) == (0, "", 3)
+    (tmp_path / "link").symlink_to("d")
+    assert summary(verified(kdump, "d", "link"))["files"] == 3
+
+
+# ---- a broker at work
+
+LOCK = """
+import fcntl, sys
+with open(sys.argv[1], "w") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX)
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_locked_directory_is_live(kdump: Any, tmp_path: Path) -> None:
+    leaving = changed(clean(), {".lock": b"", f"t-0/{stem(5)}.log.deleted": b""})
+    write(tmp_path / "d", leaving)
+    assert [line["severity"] for line in lines(verified(kdump, "d"))[:-1]] == ["warning"]
+    with subprocess.Popen(
+        [sys.executable, "-c", LOCK, str(tmp_path / "d/.lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"locked\n"
+        for path in ("d", "."):
+            assert [line["severity"] for line in lines(verified(kdump, path))[:-1]] == ["info"]
+        process.communicate()
+    assert [line["severity"] for line in lines(verified(kdump, "d"))[:-1]] == ["warning"]
+
+
+def test_live_reports_what_is_still_wrong(kdump: Any, tmp_path: Path) -> None:
+    write(tmp_path / "d", damaged())
+    still = verified(kdump, "--live", "d")
+    once = verified(kdump, "d")
+    assert (still.status, shown(still)) == (1, shown(once))
+
+
+def test_live_forgets_what_was_mended(kdump: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last batch is only half there when it is read for the first time."""
+    files = clean()
+    name = f"t-0/{C}.log"
+    write(tmp_path / "d", changed(files, {name: content(files, name)[:-100]}))
+    whole = content(files, name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kdump.verify.time.sleep", lambda seconds: (tmp_path / "d" / name).write_bytes(whole))
+        patch.setattr(type(kdump), "watched", unwatched)
+        ran = verified(kdump, "--live", "d")
+    assert (ran.status, shown(ran), ran.problems) == (0, [], "")
+
+
+def test_live_lets_a_broker_delete(kdump: Any, tmp_path: Path) -> None:
+    """Retention takes the first segment between two looks."""
+    files = clean()
+    name = f"t-0/{A}.index"
+    write(tmp_path / "d", changed(files, {name: content(files, name) + b"\0\0\1"}))
+
+    def delete(seconds: float) -> None:
+        for path in (tmp_path / "d/t-0").glob(f"{A}.*"):
+            path.unlink()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kdump.verify.time.sleep", delete)
+        patch.setattr(type(kdump), "watched", unwatched)
+        ran = verified(kdump, "--live", "d")
+    assert (ran.status, ran.problems) == (0, "")
+    assert [line["code"] for line in lines(ran)[:-1] if line["severity"] != "info"] == []
+
+
+# ---- interrupted
+
+
+@pytest.fixture(scope="module")
+def long_partition(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A partition whose second segment takes seconds, behind one with a finding."""
+    directory = tmp_path_factory.mktemp("long") / "t-0"
+    directory.mkdir()
+    (directory / f"{A}.log").write_bytes(build.batch([build.record(b"k", b"v")], attributes=0x80))
+    (directory / f"{stem(1)}.log").write_bytes(slow(os.urandom(9 << 20)))
+    return directory
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see worker processes")
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_interrupted_inside_a_partition(kdump: Any, long_partition: Path, jobs: int) -> None:
+    with kdump.started("verify", "--deep", "--format", "json", "-j", str(jobs), str(long_partition)) as process:
+        workers_of(process, jobs if jobs > 1 else 0)
+        began = time.monotonic()
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+        assert time.monotonic() - began < 5
+    assert process.returncode == 130
+    assert b"Traceback" not in err
+    found = [json.loads(line) for line in out.splitlines()]
+    assert {line["code"] for line in found[:-1]} >= {"batch/attributes"}
+    assert (found[-1]["type"], found[-1]["interrupted"], found[-1]["exit_status"]) == ("summary", True, 130)
