@@ -244,7 +244,7 @@ def log_directory_in(found: Listing, *, whole: bool) -> tuple[LogDirectory, list
         meta=next((file for file in files.values() if file.kind is Kind.META_PROPERTIES), None),
         clean_shutdown=next((file for file in files.values() if file.kind is Kind.CLEAN_SHUTDOWN), None),
         has_lock_file=lock is not None,
-        locked=lock is not None and _locked(lock),
+        locked=lock is not None and is_locked(lock),
         partitions=names,
         strays=_in_order(strays + odd) if whole else (),
     )
@@ -288,7 +288,7 @@ def _directories(found: Listing) -> tuple[tuple[TopicPartition, ...], list[Stray
 _FLOCK = "qqihh" if sys.platform == "darwin" else "hhqqi"
 
 
-def _locked(path: str) -> bool:
+def is_locked(path: str) -> bool:
     """Whether another process holds a lock on the file. Nothing is locked; where the file cannot be opened nobody knows, and it counts as not locked.
 
     Closing the file gives up the locks that this process itself has on it.

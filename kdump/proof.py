@@ -411,7 +411,9 @@ class Proof:
                 )
             )
         except SourceError as error:
-            report.errors.append(error)
+            # What cannot be read was said already, unless only a broker reads it.
+            if not report.errors:
+                report.errors.append(error)
             return
         report.findings = list(broker.judge(report.findings, report.outcome))
 

@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
+from kdump.directory import is_locked
 from kdump.discovery import discover
 from kdump.engine import Engine, Serial
 from kdump.errors import SourceError
 from kdump.findings import Finding, Severity
 from kdump.fold import Options, Range, Summary, fold, ranges, scan
+from kdump.format import naming
 from kdump.log_directory import Directory, alone
 from kdump.partition import LogDirectory, Partition
 from kdump.proof import Context, Proof, pieces
@@ -131,7 +133,7 @@ def _tasks(
             directory = Directory(item, options)
             continue
         context = Context() if directory is None else directory.context(item)
-        how = options._replace(live=options.live or (place is not None and place.locked))
+        how = options._replace(live=options.live or _is_written(item))
         # A task holds no more than its own piece: a log directory has the names of all.
         bare = item._replace(log_directory=None)
         if how.live or slots == 1 or size_of(item) <= WHOLE_BYTES:
@@ -146,6 +148,14 @@ def _tasks(
             yield task
     if directory is not None:
         plan.append(directory)
+
+
+def _is_written(partition: Partition) -> bool:
+    """Whether a broker runs on the log directory that the partition lies in, be that known or not."""
+    if partition.log_directory is not None:
+        return partition.log_directory.locked
+    directory = partition.path if partition.whole else os.path.dirname(partition.path)
+    return is_locked(os.path.join(os.path.dirname(os.path.abspath(directory)), naming.LOCK))
 
 
 def size_of(partition: Partition) -> int:

@@ -347,8 +347,7 @@ def test_a_locked_directory_is_live(kdump: Any, tmp_path: Path) -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"locked\n"
-        for path in ("d", "."):
-            assert [line["severity"] for line in lines(verified(kdump, path))[:-1]] == ["info"]
+        assert [line["severity"] for line in lines(verified(kdump, "d"))[:-1]] == ["info"]
         process.communicate()
     assert [line["severity"] for line in lines(verified(kdump, "d"))[:-1]] == ["warning"]
 
@@ -356,7 +355,9 @@ def test_a_locked_directory_is_live(kdump: Any, tmp_path: Path) -> None:
 def test_live_reports_what_is_still_wrong(kdump: Any, tmp_path: Path) -> None:
     write(tmp_path / "d", damaged())
     still = verified(kdump, "--live", "d")
-    once = verified(kdump, "d")
+    once = verified(
+        kdump, "--ignore", "checkpoint", "d"
+    )  # a broker removes partitions before it writes their lines anew
     assert (still.status, shown(still)) == (1, shown(once))
 
 
