@@ -10,6 +10,7 @@ would stop the broker is known at once, and also what the start does to the rest
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -57,8 +58,10 @@ def start_at(
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
-                if entry.is_file():
-                    files[entry.name] = entry.stat().st_size
+                # A link that leads nowhere is no file to a broker either.
+                with suppress(OSError):
+                    if entry.is_file():
+                        files[entry.name] = entry.stat().st_size
     except OSError as error:
         raise SourceError(f"{directory}: {(error.strerror or str(error)).lower()}") from None
     return Start(

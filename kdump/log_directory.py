@@ -82,7 +82,12 @@ class Directory:
         order = ("", "future", "delete", "stray")
         known = self._facts.get(name)
         if known is None or order.index(report.state) < order.index(known.state):
-            self._facts[name] = Facts(report.first_offset or 0, report.log_end_offset, report.topic_id, report.state)
+            self._facts[name] = Facts(
+                report.first_offset or 0,
+                report.log_end_offset if report.end_is_known else None,
+                report.topic_id,
+                report.state,
+            )
         if report.state in ("", "future"):
             self._open += report.open
             if not report.has_metadata and not report.state and name.topic != METADATA_TOPIC:

@@ -33,6 +33,7 @@ COORDINATORS = frozenset(("__consumer_offsets", "__transaction_state", "__share_
 """Topics whose producers do not count: every batch of a coordinator has sequence 0."""
 MAX_COMPANION_BYTES = 256 << 20
 _OFFSETS_LIE = {"offset/backwards", "offset/range"}
+_NO_END = (1 << 63) - 1
 _ENTRY_CODES = {"timeindex/misses": "timeindex/timestamp", "timeindex/wrong": "timeindex/timestamp"}
 
 
@@ -179,7 +180,12 @@ class Proof:
         compacted = self._cleaned(seen)
         self._compacted = self._compacted or compacted
         hidden = summary.damaged_at > seen["last_position"]
-        end_offset = None if hidden else seen["last_offset"] + 1 if seen["batches"] else base
+        valid_end = seen["last_offset"] + 1 if seen["batches"] else base
+        end_offset = None if hidden else valid_end
+        torn = (
+            hidden and summary.damaged_at == summary.tail
+        )  # behind a tail nothing can be missing that a broker would keep
+        self._report.log_end_offset = valid_end if torn or not hidden else None
         self._neighbours(segment, seen, compacted)
         self._broken = self._broken or summary.damages > 0
         rows, counts, tallies = self._producers.take()
@@ -198,11 +204,18 @@ class Proof:
         codes = {finding.code for finding in summary.findings} | counts.keys()
         legacy, modern = seen["magics"][0] + seen["magics"][1], seen["magics"][2]
         # A segment of both kinds is rare: the broker's replay reads it again.
-        if self._partition.whole and end_offset is not None and not (legacy and modern) and _sound(codes):
+        if self._partition.whole and (torn or not hidden) and not (legacy and modern) and _sound(codes):
             changes = tuple((epoch, offset) for epoch, offset, _ in seen["epochs"])
             state = None if self._broken else {producer: first for producer, _, first, *_ in self._producers.open()}
             wrappers = bool(legacy) and sum(seen["codecs"][1:]) > 0
-            self._proved[os.path.basename(path)] = end_offset, changes, state, wrappers, base if legacy else None
+            self._proved[os.path.basename(path)] = (
+                valid_end,
+                changes,
+                state,
+                wrappers,
+                base if legacy else None,
+                summary.tail,
+            )
         last_epoch = seen["known_epoch"] if seen["linked"] else -1
         self._past = _Past(path, base, end_offset, seen["last_position"], seen["last_offset"], last_epoch)
 
@@ -259,10 +272,12 @@ class Proof:
             bool(seen["compacted"]),
         )
         self._uncounted({_ENTRY_CODES.get(problem, problem): count for problem, count in counts.items()})
-        if self._partition.whole or segment.index is not None:
-            self._report.add(indexes.offset_index(log.path, summary.indexes.get(Kind.INDEX), scanned))
-        if self._partition.whole or segment.timeindex is not None:
-            self._report.add(indexes.time_index(log.path, summary.indexes.get(Kind.TIMEINDEX), scanned, self._timed))
+        index, times = summary.indexes.get(Kind.INDEX), summary.indexes.get(Kind.TIMEINDEX)
+        # One that is there and could not be read is not missing.
+        if index is not None or (self._partition.whole and segment.index is None):
+            self._report.add(indexes.offset_index(log.path, index, scanned))
+        if times is not None or (self._partition.whole and segment.timeindex is None):
+            self._report.add(indexes.time_index(log.path, times, scanned, self._timed))
         if self._partition.whole or segment.txnindex is not None:
             data = b"" if segment.txnindex is None else self._read(segment.txnindex)
             if data is not None:
@@ -333,7 +348,9 @@ class Proof:
         log_start = self._context.log_start_offset
         report.first_offset = start
         report.log_start_offset = start if log_start is None or start is None else max(start, log_start)
-        report.log_end_offset = end
+        report.end_is_known = end is not None
+        if end is not None:
+            report.log_end_offset = end
         if self._empty:
             report.add([segments.empty(self._empty[0], len(self._empty))])
         magics = [magic for magic, count in enumerate(self._magics) if count]
@@ -345,16 +362,15 @@ class Proof:
         self._at_end(end)
         if end is not None and partition.segments[-1].log.newest:
             self._open()
-        if partition.epochs is not None and partition.segments and end is not None:
-            data = self._epochs_file
-            if data is not None:
-                partial = self._compacted or self._broken
-                legacy = bool(self._magics[0] or self._magics[1])
-                report.add(
-                    epochs.checkpoint(
-                        partition.epochs.path, data, self._epochs, log_start, end, partial=partial, legacy=legacy
-                    )
-                )
+        if partition.epochs is not None and self._epochs_file is not None:
+            # Without the end of the log only the file's own form is told.
+            seen, log_end = (self._epochs, end) if end is not None else ([], _NO_END)
+            partial = self._compacted or self._broken
+            legacy = bool(self._magics[0] or self._magics[1])
+            judged = epochs.checkpoint(
+                partition.epochs.path, self._epochs_file, seen, log_start, log_end, partial=partial, legacy=legacy
+            )
+            report.add(judged)
         report.has_metadata = partition.metadata is not None
         if partition.metadata is not None and (data := self._read(partition.metadata)) is not None:
             report.add(checkpoints.partition_metadata(partition.metadata.path, data))
@@ -428,7 +444,7 @@ def _sound(codes: Set[str]) -> bool:
         return True
     from kdump import broker
 
-    return broker.sound(codes)
+    return broker.sound(codes, tail=True)
 
 
 def _changed_ms(file: LogFile) -> int:

@@ -34,7 +34,7 @@ class FileReport:
 class Report:
     """What verify says of a partition, or of the files of a log directory itself. `outcome` is what a broker's next start would leave, where it was asked for.
 
-    `log_end_offset` is None where damage at the end hides it. The findings are in the order of path and position, at most KEPT of a code and file; `counts` are exact.
+    `log_end_offset` is that behind the last batch, None where damaged batches hide it; behind a tail it is not known (`end_is_known`) whether there was more. The findings are in the order of path and position, at most KEPT of a code and file; `counts` are exact.
     """
 
     path: str
@@ -47,6 +47,7 @@ class Report:
     first_offset: int | None = None
     log_start_offset: int | None = None
     log_end_offset: int | None = None
+    end_is_known: bool = False
     max_timestamp: int = -1
     topic_id: str | None = None
     has_metadata: bool = False

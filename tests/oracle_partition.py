@@ -631,21 +631,15 @@ def rebuilt_times(data: bytes, base_offset: int, interval: int = 4096) -> list[t
 
 
 def difference(data: bytes, base_offset: int, slots: bytes, interval: int = 4096) -> Difference | None:
-    """Where an offset index first is not what a broker would write that goes on from its entries before the batch or the damage."""
+    """Where an offset index first is not what a broker would write that goes on from its entries before the batch."""
     entries = [(base_offset + offset, position) for offset, position in offset_entries(slots)]
-    last = 0
-    before: object = None
     for item in oracle.walk(data, base_offset=base_offset):
         if isinstance(item, Batch):
             number = sum(position < item.position for _, position in entries)
+            last = entries[number - 1][1] if number else 0
             following = entries[number] if number < len(entries) else None
             actual = following if following is not None and following[1] == item.position else None
-            if not isinstance(before, Batch):
-                last = entries[number - 1][1] if number else 0
             due = (item.last_offset, item.position) if item.position - last > interval else None
             if due != actual:
                 return Difference(number, *(following or (MISSING, MISSING)), *(due or (MISSING, MISSING)))
-            if due is not None:
-                last = item.position
-        before = item
     return None

@@ -21,11 +21,13 @@ class Scanned(NamedTuple):
     entries: list[tuple[str, int, int, int, int, int, int, int]]
     end: int
     tail: bool
+    carried: Carry | None
 
     @property
     def carry(self) -> Carry:
+        """For the range right of it. A range without batches passes on the cursor that it was given."""
         seen = self.state
-        cursor = max(0, seen["time_cursor"])
+        cursor = seen["time_cursor"] if seen["batches"] else 0 if self.carried is None else self.carried[5]
         return seen["known_last"], seen["has_last"], seen["known_epoch"], seen["linked"], seen["max_timestamp"], cursor
 
 
@@ -49,4 +51,4 @@ def scanned(
     tail = False
     for item in walk:
         tail = tail or isinstance(item, Tail)
-    return Scanned(runs.take(), scanner.state(), scanner.entries(), walk.position, tail)
+    return Scanned(runs.take(), scanner.state(), scanner.entries(), walk.position, tail, carry)
