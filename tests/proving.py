@@ -15,7 +15,6 @@ from kdump.partition import LogFile, Partition, Segment
 from kdump.proof import Context, Proof
 from kdump.report import Report
 
-
 OF_A_LOG = frozenset(entry.code for entry in logs.ENTRIES)
 
 

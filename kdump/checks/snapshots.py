@@ -142,10 +142,9 @@ def _behind(stored: ProducerEntry, replayed: ProducerEntry) -> bool:
 def names(files: Sequence[LogFile], bases: Collection[int], end_offset: int | None) -> Iterator[Finding]:
     """The snapshots of a partition whose segments have these base offsets; `end_offset` is the offset behind its last one, None where damage hides it."""
     stray = [file for file in files if file.base_offset is not None and file.base_offset not in bases]
-    newest = max((file.base_offset or 0 for file in stray), default=0)
-    for file in stray:
-        offset = file.base_offset
-        assert offset is not None
+    offsets = [file.base_offset or 0 for file in stray]
+    newest = max((offset for offset in offsets if end_offset is None or offset <= end_offset), default=0)
+    for file, offset in zip(stray, offsets, strict=True):
         beyond = end_offset is not None and offset > end_offset
         # A clean stop leaves one at the end of the log.
         if beyond or offset < newest or offset < max(bases, default=0):

@@ -443,3 +443,109 @@ def test_a_file_without_its_directory_has_no_broker(tmp_path: Path, code: str) -
     directory = write(tmp_path / "d", CASES[code].fires)
     for log in sorted(directory.glob("t-0/*.log")):
         assert {finding.broker for finding in Shown(log).findings} <= {None}
+
+
+# ---- severities that depend, and other ways to one code
+
+
+def compacted_gap() -> Files:
+    """A hole between two segments, of which a cleaner left the second."""
+    writer = Writer().data().skip().roll(new_epoch=False)
+    return of(writer.add(build.empty_batch(writer.offset, writer.offset)).data())
+
+
+def lacking(sequence: int) -> Files:
+    """Batches with a hole in their sequence, behind one that a cleaner emptied."""
+    writer = Writer().add(build.empty_batch(0, 0))
+    return of(writer.data(1, 0).data(1, sequence))
+
+
+PADDED_SNAPSHOT = build.producer_snapshot(SNAPSHOT[10:56], SNAPSHOT[56:], tail=b"more")
+OTHERWISE: dict[str, tuple[str, Severity, Files]] = {
+    "padding in the newest index": ("index/padding", Severity.INFO, more(f"{C}.index", bytes(800))),
+    "padding in the newest time index": ("timeindex/padding", Severity.INFO, more(f"{C}.timeindex", bytes(1200))),
+    "first entry below zero": ("index/order", Severity.ERROR, edited(f"{C}.index", 0, ">i", -5)),
+    "first timestamp below zero": ("timeindex/order", Severity.ERROR, edited(f"{C}.timeindex", 8, ">i", -5)),
+    "a wild entry in the middle": ("index/order", Severity.ERROR, edited(f"{C}.index", 0, ">i", 1 << 30)),
+    "a wild timestamp in the middle": ("timeindex/order", Severity.ERROR, edited(f"{C}.timeindex", 0, ">q", 1 << 60)),
+    "a timestamp that misses nothing": (
+        "timeindex/timestamp",
+        Severity.WARNING,
+        edited(f"{C}.timeindex", 0, ">q", START_MS + 23_500),
+    ),
+    "a time index without entries": ("timeindex/last", Severity.WARNING, on(f"t-0/{A}.timeindex", b"")),
+    "a time index of zeros": ("timeindex/padding", Severity.WARNING, on(f"t-0/{A}.timeindex", bytes(36))),
+    "half an entry in a time index": (
+        "timeindex/torn",
+        Severity.WARNING,
+        on(f"t-0/{A}.timeindex", bytes_of(f"t-0/{A}.timeindex")[:-5]),
+    ),
+    "the byte of the version that Kafka does not read": (
+        "txnindex/version",
+        Severity.WARNING,
+        edited(f"{C}.txnindex", 0, ">h", 1),
+    ),
+    "another producer": ("txnindex/entry", Severity.ERROR, edited(f"{C}.txnindex", 2, ">q", 3)),
+    "another last stable offset": ("txnindex/entry", Severity.WARNING, edited(f"{C}.txnindex", 26, ">q", 27)),
+    "bytes under the checksum": ("snapshot/format", Severity.WARNING, on(f"t-0/{B}.snapshot", PADDED_SNAPSHOT)),
+    "bytes behind the checksum": ("snapshot/crc", Severity.ERROR, more(f"{B}.snapshot", b"stale")),
+    "a snapshot cut short": ("snapshot/format", Severity.ERROR, on(f"t-0/{B}.snapshot", SNAPSHOT[:-1])),
+    "a snapshot without a header": ("snapshot/format", Severity.ERROR, on(f"t-0/{B}.snapshot", b"")),
+    "a producer more": (
+        "snapshot/state",
+        Severity.WARNING,
+        on(f"t-0/{B}.snapshot", build.producer_snapshot(SNAPSHOT[10:56], SNAPSHOT[56:], build.producer(9))),
+    ),
+    "a producer less": (
+        "snapshot/state",
+        Severity.INFO,
+        on(f"t-0/{B}.snapshot", build.producer_snapshot(SNAPSHOT[10:56])),
+    ),
+    "a snapshot behind the end": ("snapshot/name", Severity.INFO, on(f"t-0/{stem(31)}.snapshot", SNAPSHOT)),
+    "a hole that a cleaner made": ("segment/missing", Severity.INFO, compacted_gap()),
+    "a sequence that a cleaner made": ("producer/gap", Severity.INFO, lacking(5)),
+    "a marker with an epoch that was fenced": (
+        "producer/epoch",
+        Severity.WARNING,
+        of(Writer().data(2, 0, producer_epoch=3, transactional=True).end("COMMIT", 2, producer_epoch=2)),
+    ),
+    "a marker for no reason": ("properties/format", Severity.WARNING, on(".kafka_cleanshutdown", b"{")),
+    "an offset below zero": ("checkpoint/below", Severity.WARNING, offsets("replication-offset", "t 0 -1")),
+    **{
+        f"leftover {suffix}": ("file/leftover", Severity.WARNING, on(f"t-0/{stem(5)}.log.{suffix}", b""))
+        for suffix in ("deleted", "cleaned")
+    },
+    "leftover swap": ("file/leftover", Severity.WARNING, on(f"t-0/{C}.index.swap", bytes_of(f"t-0/{C}.index"))),
+    "leftover tmp": ("file/leftover", Severity.WARNING, on("t-0/leader-epoch-checkpoint.tmp", b"0\n0\n")),
+    "leftover at the root": ("file/leftover", Severity.WARNING, on("meta.properties.tmp", b"")),
+    "a short name": (
+        "file/name",
+        Severity.ERROR,
+        on("t-0/5.log", build.batch([build.record(b"k", b"v")], base_offset=5)),
+    ),
+    "a negative name": ("file/name", Severity.ERROR, on("t-0/-1.log", build.batch([build.record(b"k", b"v")]))),
+    "a name above 63 bits": ("file/name", Severity.ERROR, on("t-0/99999999999999999999.log", b"")),
+    "no partition": ("file/name", Severity.ERROR, on("nothing", None)),
+    "two of one partition": ("file/name", Severity.ERROR, on("t-00/partition.metadata", metadata())),
+    "no file of a log directory": ("file/unknown", Severity.INFO, on("notes.txt", b"hello")),
+    "a loop at the root": ("file/loop", Severity.INFO, on("again", ".")),
+}
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_one_thing_is_one_finding(tmp_path: Path, name: str) -> None:
+    code, severity, files = OTHERWISE[name]
+    shown = Shown(write(tmp_path / "d", files))
+    told = [(finding.code, finding.severity) for finding in shown.findings if finding.code != "offset/gap"]
+    assert told == [(code, severity)], [finding.message for finding in shown.findings]
+    assert shown.errors == []
+    for finding in shown.findings:
+        sentences.check(finding)
+        assert finding.broker in sentences.OUTCOMES
+
+
+def test_a_partition_named_alone_is_whole(tmp_path: Path) -> None:
+    """Its own files are known; what stands at the root of its log directory is not."""
+    write(tmp_path / "d", changed(CLEAN, {"t-0/notes.txt": b"", "replication-offset-checkpoint": b"nonsense"}))
+    shown = Shown(tmp_path / "d" / "t-0")
+    assert [(finding.code, finding.broker) for finding in shown.findings] == [("file/unknown", "ignores")]

@@ -6,6 +6,7 @@ killed, and after it has recovered and stopped cleanly, is explained by that his
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -41,6 +42,9 @@ MADE = (
     f"trimmed:1:{SMALL}",
     f"compacted:1:{CLEANED}",
 )
+
+
+MOVED = ("transfers", "retained", "compacted")
 
 
 def verified(*paths: Path, options: Sequence[str] = ()) -> tuple[int, list[dict[str, Any]]]:
@@ -113,11 +117,11 @@ def test_topics_come_and_go(kafka: ModuleType, tmp_path: Path) -> None:
     settings = {**SETTINGS, "log.dirs": ",".join(map(str, directories)), "log.retention.ms": 5000}
     with kafka.kraft_broker(tmp_path / "broker", settings=settings) as broker:
         kafka.run_source(kafka.NEWEST, TOPICS, broker.bootstrap, *MADE)
-        live = kafka.background(kafka.NEWEST, HERE / "Live.java", broker.bootstrap)
-        moved = ("transfers", "retained", "compacted")
-        churn = kafka.background(kafka.NEWEST, HERE / "Churn.java", broker.bootstrap, *directories, *moved)
-        with live as writer, churn as mover:
+        with contextlib.ExitStack() as running:
+            writer = running.enter_context(kafka.background(kafka.NEWEST, HERE / "Live.java", broker.bootstrap))
             assert kafka.first_line(writer) == b"round 0\n"
+            churn = kafka.background(kafka.NEWEST, HERE / "Churn.java", broker.bootstrap, *directories, *MOVED)
+            mover = running.enter_context(churn)
             assert kafka.first_line(mover) == b"turn 0\n"
             began = time.monotonic()
             while time.monotonic() - began < RUN_S:

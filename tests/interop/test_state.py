@@ -171,10 +171,10 @@ def test_what_the_brokers_left() -> None:
         for each, (segment, following) in zip(found, pairs(case.segments), strict=True):
             producers.replay(each.events)
             stem = f"{segment.base_offset:020d}"
-            mine = [entry[:4] for entry in producers.aborted()]
-            theirs = list(struct.iter_unpack(">2xqqqq", existing(case.source / f"{stem}.txnindex")))
-            if case.source.parent.name in FETCHED:
-                mine, theirs = [entry[:3] for entry in mine], [entry[:3] for entry in theirs]
+            fields = 3 if case.source.parent.name in FETCHED else 4
+            stored = existing(case.source / f"{stem}.txnindex")
+            mine = [entry[:fields] for entry in producers.aborted()]
+            theirs = [entry[:fields] for entry in struct.iter_unpack(">2xqqqq", stored)]
             if mine != theirs:
                 wrong.append(f"{case.source}: {stem}: aborted {mine}, to the broker {theirs}")
             end = each.state["known_last"] + 1 if following is None else following
