@@ -256,7 +256,8 @@ class Proof:
         end = summary.end if summary.tail is None else summary.tail
         entries, last = summary.entries, end_offset
         counts: Mapping[str, int] = summary.entry_counts
-        if _OFFSETS_LIE & {finding.code for finding in summary.findings}:
+        lies = not _OFFSETS_LIE.isdisjoint(finding.code for finding in summary.findings)
+        if lies:
             # Entries with the true offsets would all seem wrong.
             entries, last = [entry for entry in entries if entry[0] == "index/position"], None
             counts = {"index/position": counts["index/position"]}
@@ -265,7 +266,7 @@ class Proof:
             last,
             seen["max_timestamp"],
             seen["magics"],
-            summary.damages > 0,
+            summary.damages > 0 or lies,
             log.newest,
             entries,
             seen["index_differs"],

@@ -48,7 +48,7 @@ PARTITIONS = (
 COMPLETE = ("segments/segments-0", "transactions-v1/transactions-0", "idempotent/turns-0", "restarted/transfers-0")
 """Partitions whose logs have all companions."""
 OF_A_LOG = {entry.code for entry in logs.ENTRIES}
-FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 class Ranges:
@@ -125,7 +125,7 @@ def borders(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
 
 @pytest.mark.parametrize("name", PARTITIONS)
 def test_no_cutting_changes_the_report(tmp_path: Path, name: str) -> None:
-    for seed in range(8):
+    for seed in range(12):
         rng = random.Random(f"{name} {seed}")
         copy = copied(tmp_path, name)
         hurt(copy, rng, seed % 4)

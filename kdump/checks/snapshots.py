@@ -14,6 +14,7 @@ from kdump.format.snapshot import (
     SnapshotError,
     look,
 )
+from kdump.kernel.crc import crc32c
 from kdump.partition import LogFile
 
 __all__ = ["Snapshot", "entries", "names", "state", "structure"]
@@ -28,7 +29,7 @@ Mismatch = tuple[str, int, str, int | None, int | None]
 def structure(path: str, data: bytes) -> tuple[Snapshot | None, list[Finding]]:
     """A snapshot whose entries can be believed, else None, and what is wrong with the file. Before a stale tail they can."""
     try:
-        snapshot = look(data)
+        snapshot = look(data, crc32c)
     except SnapshotError as error:
         return None, [found("snapshot/format", path, 0, len(data), problem=str(error))]
     if snapshot.version != VERSION or snapshot.count != snapshot.whole_entries:
