@@ -18,6 +18,9 @@ from kdump.source import whole
 TRANSACTION_LOG = "__transaction_state"
 METADATA_TOPIC = "__cluster_metadata"
 
+_LAGGING = frozenset(("checkpoint/unknown", "checkpoint/beyond", "checkpoint/below"))
+"""While a broker runs, its checkpoints lag behind by a minute: topics come and go, replicas move from one log directory to another."""
+
 
 def alone(report: Report) -> None:
     """What shows of a partition outside a log directory: transactions that hang by its own timestamps."""
@@ -100,16 +103,15 @@ class Directory:
         """What shows across the partitions."""
         report, place = self._report, self.place
         report.add(files.log_directory(place, live=self._live))
-        # While a broker runs, its checkpoints lag behind by a minute.
         report.add(
             finding
             for finding in checkpoints.directory(place.path, self._contents, self._facts)
-            if not (self._live and finding.code == "checkpoint/unknown")
+            if not (self._live and finding.code in _LAGGING)
         )
         for file in (place.meta, place.clean_shutdown):
             if file is not None and (data := self._read(file)) is not None:
                 report.add(checkpoints.properties(file.path, data))
-                if file is place.meta and checkpoints.of_kraft(data):
+                if file is place.meta and not self._live and checkpoints.of_kraft(data):
                     report.add(found("metadata/missing", path, 0, 0) for path in self._without_metadata)
         if self._open:
             # Under a running broker the data and the transaction log are not of one moment.

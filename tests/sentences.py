@@ -16,12 +16,13 @@ def check(finding: Finding) -> None:
     """Its sentence has all that the catalogue's template names, and reads as one."""
     assert set(_names(CATALOGUE[finding.code].sentence)) <= finding.data.keys() | {"position", "length", "offset"}
     message = finding.message
-    ours = re.sub(r"'.*'", "", message)  # what a file says is quoted
+    # What a file says is quoted, but for the names of topics; the renderers escape it.
+    ours = re.sub(r"'.*'", "", message).replace(finding.data.get("topic") or "\0", "")
     for odd in ("None", "True", "False", "{", "}", "  "):
         assert odd not in ours, message
     assert message
     assert not message.endswith((".", " ", ":"))
-    assert message.isprintable()
+    assert ours.isprintable()
 
 
 def _names(template: str) -> Iterator[str]:

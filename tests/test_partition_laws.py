@@ -223,6 +223,26 @@ def test_a_companion_judges_no_log(tmp_path: Path, name: str) -> None:
         path.write_bytes(data)
 
 
+@pytest.mark.parametrize("name", ["restarted", "leader-1.1.1"])
+def test_a_checkpoint_of_a_log_directory_judges_no_log(tmp_path: Path, name: str) -> None:
+    """What it says of a partition is used: where its log starts, and whether a cleaner went over it."""
+    rng = random.Random(name)
+    copy = copied(tmp_path, name)
+    before = shown(copy)
+    for path in sorted(path for path in copy.iterdir() if path.is_file() and path.name != "bootstrap.checkpoint"):
+        data = path.read_bytes()
+        for _ in range(4 if data else 0):
+            changed = bytearray(data)
+            changed[rng.randrange(len(data))] ^= rng.randrange(1, 256)
+            path.write_bytes(changed)
+            after = shown(copy)
+            assert of_the_logs(after) == of_the_logs(before)
+            for one in after:
+                sentences.check(one)
+                assert one.broker in sentences.OUTCOMES
+        path.write_bytes(data)
+
+
 def of_the_logs(findings: list[Finding]) -> Counter[tuple[Any, ...]]:
     return told([one for one in findings if one.code in OF_A_LOG])
 

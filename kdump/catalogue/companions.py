@@ -89,7 +89,7 @@ ENTRIES = (
         _W,
         "A segment without its time index",
         "the segment has no time index",
-        "A broker creates an empty one; retention then goes by the time at which the log file was changed.",
+        "A broker creates an empty one; retention then goes by the time at which the log file was changed. In a newest segment that is too small for an entry this is info.",
         _REBUILT,
         "LogLoader.loadSegmentFiles",
     ),

@@ -131,14 +131,20 @@ def directory(
         for partition, line in _lines(data):
             held = facts.get(partition)
             if held is None or held.state in ("delete", "stray"):
-                yield _found("checkpoint/unknown", path, partition, line, state=held.state if held else "")
+                # A deletion that is under way goes on at the next start, and the line with it.
+                severity = None if held is None else Severity.INFO
+                yield _found(
+                    "checkpoint/unknown", path, partition, line, severity=severity, state=held.state if held else ""
+                )
             else:
                 counts[partition] += 1
                 lines[partition] = line
         for partition, line in lines.items():
             if counts[partition] > 1:
                 yield _found("checkpoint/duplicate", path, partition, line, count=counts[partition])
-            yield from _fits(path, name, partition, line, starts[partition], facts[partition].log_end_offset)
+            # A replica that is being moved in here has no line yet; one that is there is of an earlier stay.
+            if facts[partition].state != "future":
+                yield from _fits(path, name, partition, line, starts[partition], facts[partition].log_end_offset)
             if name == LOG_START:
                 starts[partition] = max(starts[partition], line.offset)
     yield from _topic_ids(log_directory, facts)

@@ -137,9 +137,7 @@ def _order(index: Index) -> Iterator[Finding]:
 def offset_index(log_path: str, index: Index | None, scanned: Scanned) -> Iterator[Finding]:
     """The offset index of a segment against what the scan showed; None when there is no such file."""
     if index is None:
-        # It is made when it is first asked for (LazyIndex), and the newest segment may do without entries yet.
-        idle = scanned.newest and scanned.end <= INTERVAL_BYTES
-        yield found("index/missing", log_path, 0, 0, severity=Severity.INFO if idle else None)
+        yield found("index/missing", log_path, 0, 0, severity=_lazy(scanned))
         return
     wrong = False
     for problem, number, *_, last in scanned.bad:
@@ -157,6 +155,11 @@ def offset_index(log_path: str, index: Index | None, scanned: Scanned) -> Iterat
         yield index.finding("stale", stale, end_offset=scanned.end_offset, end=scanned.end, count=index.ordered - stale)
     elif index.ordered == index.entries and scanned.differs is not None and not (scanned.broken or wrong):
         yield _differs(index, scanned.differs)
+
+
+def _lazy(scanned: Scanned) -> Severity | None:
+    """An index is made when it is first asked for (LazyIndex), and the newest segment may do without entries yet."""
+    return Severity.INFO if scanned.newest and scanned.end <= INTERVAL_BYTES else None
 
 
 def _at_or_above(index: Index, offset: int) -> int:
@@ -187,7 +190,7 @@ def time_index(log_path: str, index: Index | None, scanned: Scanned, others: boo
     if index is None:
         # Brokers wrote none up to 0.10.0; a later one gives every segment one when it loads the log.
         if others or sum(scanned.magics) > messages:
-            yield found("timeindex/missing", log_path, 0, 0)
+            yield found("timeindex/missing", log_path, 0, 0, severity=_lazy(scanned))
         return
     bad = [row for row in scanned.bad if row[0].startswith("timeindex/")]
     # 0.10.1 began an empty one for a segment that 0.10.0 had written, which knows only what came after.

@@ -271,6 +271,18 @@ def test_a_companion_that_cannot_be_read(kdump: Any, tmp_path: Path, name: str) 
     assert summary(ran)["exit_status"] == 3
 
 
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_pipe_in_place_of_a_companion(kdump: Any, tmp_path: Path, name: str) -> None:
+    """Nobody waits for what it may have to say, and what is there is not missing."""
+    place = write(tmp_path / "d", damaged())
+    (place / name).unlink()
+    os.mkfifo(place / name)
+    ran = verified(kdump, "d")
+    assert (ran.status, ran.problems) == (3, f"kdump: d/{name}: not a regular file but a FIFO\n")
+    assert set(shown(ran)) <= {"index/torn", "batch/crc", "file/unknown", "checkpoint/unknown"}
+    assert "batch/crc" in shown(ran)
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_a_companion_that_must_not_be_read(kdump: Any, tmp_path: Path, name: str) -> None:
