@@ -38,10 +38,11 @@ had no version in front of their messages.
 from __future__ import annotations
 
 import struct
-from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from enum import IntEnum
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
+
+from kdump.format.message import I16, I32, I64, Reader
 
 KEY_SIZE = 4
 MARKER_SIZE = 6
@@ -51,14 +52,7 @@ HIGHEST_LEADER_CHANGE_VERSION = 1
 
 _KEY = struct.Struct(">hh")
 _MARKER = struct.Struct(">hi")
-_I16 = struct.Struct(">h")
 _U16 = struct.Struct(">H")
-_I32 = struct.Struct(">i")
-_I64 = struct.Struct(">q")
-_UUID_SIZE = 16
-_MAX_STRING_LENGTH = 0x7FFF
-
-_T = TypeVar("_T")
 
 
 class ControlType(IntEnum):
@@ -209,7 +203,7 @@ def decode_value(control_type: int, value: bytes | None, *, layout: int | None =
         return None
     if value is None:
         raise ValueError(f"the value of {type_name(control_type)} is null")
-    return read(_Reader(value), layout)
+    return read(Reader(value), layout)
 
 
 def decode_marker(value: bytes | None) -> EndTransactionMarker:
@@ -233,103 +227,44 @@ def decode(key: bytes | None, value: bytes | None) -> ControlRecord:
     return ControlRecord(parsed, decode_value(parsed.type, value))
 
 
-class _Reader:
-    """Reads the fields of one flexible Kafka message; every length is compared with what remains."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    @property
-    def remaining(self) -> int:
-        return len(self._data) - self._at
-
-    def _take(self, size: int, what: str) -> int:
-        if size > self.remaining:
-            raise ValueError(f"{what} needs {size} bytes at byte {self._at} of the value, {self.remaining} are left")
-        at = self._at
-        self._at += size
-        return at
-
-    def number(self, layout: struct.Struct, what: str) -> int:
-        found: int = layout.unpack_from(self._data, self._take(layout.size, what))[0]
-        return found
-
-    def uvarint(self, what: str) -> int:
-        found = 0
-        for shift in range(0, 35, 7):
-            byte = self._data[self._take(1, what)]
-            found |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                # Kafka shifts inside 32 bits: what a fifth byte has above them is dropped
-                return found & 0xFFFFFFFF
-        raise ValueError(f"{what} is a varint of more than 5 bytes")
-
-    def uuid(self, what: str) -> str:
-        at = self._take(_UUID_SIZE, what)
-        return urlsafe_b64encode(self._data[at : at + _UUID_SIZE]).decode("ascii").rstrip("=")
-
-    def string(self, what: str) -> str:
-        length = self.uvarint(what) - 1
-        if length < 0:
-            raise ValueError(f"{what} is null")
-        if length > _MAX_STRING_LENGTH:
-            raise ValueError(f"{what} has length {length}, expected at most {_MAX_STRING_LENGTH}")
-        at = self._take(length, what)
-        return self._data[at : at + length].decode("utf-8", "replace")
-
-    def array(self, read: Callable[[], _T], what: str) -> tuple[_T, ...]:
-        count = self.uvarint(what) - 1
-        if count < 0:
-            raise ValueError(f"{what} are null")
-        if count > self.remaining:
-            raise ValueError(f"{what} are {count}, only {self.remaining} bytes are left")
-        return tuple(read() for _ in range(count))
-
-    def tagged_fields(self) -> None:
-        for _ in range(self.uvarint("the tagged fields")):
-            self.uvarint("a tag")
-            self._take(self.uvarint("the size of a tagged field"), "a tagged field")
-
-
-def _leader_change(reader: _Reader, layout: int | None) -> LeaderChange:
-    version = reader.number(_I16, "the version")
+def _leader_change(reader: Reader, layout: int | None) -> LeaderChange:
+    version = reader.number(I16, "the version")
     with_directory = (version if layout is None else layout) >= HIGHEST_LEADER_CHANGE_VERSION
 
     def voter() -> Voter:
-        voter_id = reader.number(_I32, "a voter id")
+        voter_id = reader.number(I32, "a voter id")
         directory = reader.uuid("a voter's directory id") if with_directory else None
         reader.tagged_fields()
         return Voter(voter_id, directory)
 
-    leader_id = reader.number(_I32, "the leader id")
+    leader_id = reader.number(I32, "the leader id")
     voters = reader.array(voter, "the voters")
     granting = reader.array(voter, "the granting voters")
     reader.tagged_fields()
     return LeaderChange(version, leader_id, voters, granting)
 
 
-def _snapshot_header(reader: _Reader, _layout: int | None) -> SnapshotHeader:
-    version = reader.number(_I16, "the version")
-    timestamp = reader.number(_I64, "the last contained log timestamp")
+def _snapshot_header(reader: Reader, _layout: int | None) -> SnapshotHeader:
+    version = reader.number(I16, "the version")
+    timestamp = reader.number(I64, "the last contained log timestamp")
     reader.tagged_fields()
     return SnapshotHeader(version, timestamp)
 
 
-def _snapshot_footer(reader: _Reader, _layout: int | None) -> SnapshotFooter:
-    version = reader.number(_I16, "the version")
+def _snapshot_footer(reader: Reader, _layout: int | None) -> SnapshotFooter:
+    version = reader.number(I16, "the version")
     reader.tagged_fields()
     return SnapshotFooter(version)
 
 
-def _kraft_version(reader: _Reader, _layout: int | None) -> KRaftVersion:
-    version = reader.number(_I16, "the version")
-    kraft_version = reader.number(_I16, "the kraft version")
+def _kraft_version(reader: Reader, _layout: int | None) -> KRaftVersion:
+    version = reader.number(I16, "the version")
+    kraft_version = reader.number(I16, "the kraft version")
     reader.tagged_fields()
     return KRaftVersion(version, kraft_version)
 
 
-def _kraft_voters(reader: _Reader, _layout: int | None) -> KRaftVoters:
+def _kraft_voters(reader: Reader, _layout: int | None) -> KRaftVoters:
     def endpoint() -> Endpoint:
         name = reader.string("an endpoint's name")
         host = reader.string("an endpoint's host")
@@ -338,26 +273,26 @@ def _kraft_voters(reader: _Reader, _layout: int | None) -> KRaftVoters:
         return Endpoint(name, host, port)
 
     def feature() -> KRaftVersionFeature:
-        lowest = reader.number(_I16, "the lowest supported kraft version")
-        highest = reader.number(_I16, "the highest supported kraft version")
+        lowest = reader.number(I16, "the lowest supported kraft version")
+        highest = reader.number(I16, "the highest supported kraft version")
         reader.tagged_fields()
         return KRaftVersionFeature(lowest, highest)
 
     def voter() -> KRaftVoter:
-        voter_id = reader.number(_I32, "a voter id")
+        voter_id = reader.number(I32, "a voter id")
         directory = reader.uuid("a voter's directory id")
         endpoints = reader.array(endpoint, "the endpoints of a voter")
         supported = feature()
         reader.tagged_fields()
         return KRaftVoter(voter_id, directory, endpoints, supported)
 
-    version = reader.number(_I16, "the version")
+    version = reader.number(I16, "the version")
     voters = reader.array(voter, "the voters")
     reader.tagged_fields()
     return KRaftVoters(version, voters)
 
 
-_MESSAGES: dict[int, Callable[[_Reader, int | None], ControlValue]] = {
+_MESSAGES: dict[int, Callable[[Reader, int | None], ControlValue]] = {
     ControlType.LEADER_CHANGE: _leader_change,
     ControlType.SNAPSHOT_HEADER: _snapshot_header,
     ControlType.SNAPSHOT_FOOTER: _snapshot_footer,
