@@ -148,7 +148,9 @@ def offset_index(log_path: str, index: Index | None, scanned: Scanned) -> Iterat
             yield index.finding("position", number)
         elif problem == "index/offset":
             yield index.finding("offset", number, last=last)
-    stale = bisect_left(range(index.ordered), True, key=lambda number: index.entry(number)[1] >= scanned.end)
+    # A torn batch has the entry that was made for it.
+    first = scanned.end if scanned.end_offset is not None else scanned.end + 1
+    stale = bisect_left(range(index.ordered), True, key=lambda number: index.entry(number)[1] >= first)
     if scanned.end_offset is not None:
         stale = min(stale, _at_or_above(index, scanned.end_offset))
     if stale < index.ordered and stale != index.contradicted:

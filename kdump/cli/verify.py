@@ -115,7 +115,8 @@ def command(**chosen: Any) -> int:
     """Prove partitions: lengths, checksums, offsets, epochs, producers, transactions, indexes, snapshots, checkpoints; with --deep every record.
 
     PATH is a topic-partition directory, a log directory, any directory above, a segment, a KRaft snapshot, a glob, or - for standard input. Damage does not end
-    the run: whatever can be read behind it is proved too. Nothing is ever written.
+    the run: whatever can be read behind it is proved too. Nothing is ever written. Where PATH is a topic-partition or a log directory, files that do not belong
+    there are findings too, and each finding says what a broker's next start does about it; below a directory above them neither is told.
 
     \b
     Examples:

@@ -183,7 +183,7 @@ def test_an_offset_that_lies_before_the_position() -> None:
         (12600, 1030, 2, 1),  # the end of the log is where the last entry points
         (12601, 1029, 2, 1),  # its offset is not there any more
         (12601, None, None, 0),  # damage hides the last offsets
-        (4200, None, 0, 3),
+        (4200, None, 1, 2),  # the first one is of the batch that is torn
         (8000, 1005, 0, 3),
         (0, 1000, 0, 3),
     ],
