@@ -156,6 +156,20 @@ FILE = {
     "valid_bytes": "in valid batches",
     "findings": "their number",
 }
+PARTITION = {
+    "topic": "of the directory; null where its name does not say it",
+    "partition": "likewise",
+    "segments": "that were read",
+    "batches": "that are valid",
+    "records": "in them; null where compressed messages of magic 0 or 1 were not opened",
+    "bytes": "of its logs",
+    "valid_bytes": "in valid batches",
+    "log_start_offset": "the first offset, or the one that log-start-offset-checkpoint says",
+    "log_end_offset": "behind the last batch; null where damaged batches hide it",
+    "findings": "an object: by_severity and by_code, both objects of numbers",
+    "broker": "what the next unclean start of Kafka 4.3 would leave, null where nothing was found or the directory is not known whole: an object with refuses (exceptions), "
+    "log_start_offset, log_end_offset, segments, cuts (positions by file) and deletes (files)",
+}
 VERIFY_SUMMARY = {
     "schema": "1; another number would mean that a field was taken away or changed its meaning",
     "command": "verify",
@@ -184,6 +198,10 @@ LINES: dict[str, dict[str, tuple[str, Mapping[str, str]]]] = {
     "verify": {
         "finding": ("One for every finding.", FINDING),
         "file": ("With --verbose, one for every file, behind its findings.", FILE),
+        "partition": (
+            "With --summary, one for every partition instead of its findings; then one for the log directory itself.",
+            PARTITION,
+        ),
         "summary": ("The last line.", VERIFY_SUMMARY),
     },
 }
@@ -246,7 +264,8 @@ FILES = {
     "<20 digits>.kafka": "A segment of Kafka 0.7. The number is the position of its first byte in the log.",
     "<20 digits>-<10 digits>.checkpoint, bootstrap.checkpoint": "A snapshot of KRaft.",
     "<20 digits>.index, .timeindex, .txnindex, .snapshot, leader-epoch-checkpoint, partition.metadata": "Companions of a segment. kdump dump shows those that "
-    "PATH names.",
+    "PATH names, kdump verify holds them against the log.",
+    "recovery-point-offset-checkpoint, replication-offset-checkpoint, log-start-offset-checkpoint, cleaner-offset-checkpoint, meta.properties": "Of a log directory.",
     "*.deleted, *.cleaned, *.swap, *.part": "Appended to one of these. Read when it is named, passed over in directories.",
     "<topic>-<partition>": "A directory of segments, from which topic and partition are taken.",
 }
@@ -275,6 +294,7 @@ EXAMPLES = {
     ],
     "verify": [
         ("Every record of a log directory, on four processes:", "kdump verify --deep --jobs 4 /data/kafka"),
+        ("A line for every partition of a broker:", "kdump verify --summary /data/kafka"),
         (
             "Only framing and checksums, and nothing printed unless something is wrong:",
             "kdump verify -q --select batch --select gap --select tail /data/kafka/topic-*",
@@ -312,7 +332,18 @@ ABOUT = {
             "opens every record: it decompresses, parses, and compares with the header. The judge is Kafka's own reader: what it accepts is at most a warning, what "
             "it refuses is an error."
         ),
+        (
+            "A topic-partition directory is proved as a whole: segments against one another, offset, time and transaction indexes, producer snapshots and leader "
+            "epochs against the batches, sequences and transactions of every producer. A log directory adds its checkpoints, transactions that hang by the word of "
+            "__transaction_state, and names that keep a broker from starting. A segment named alone is proved with the indexes beside it, a companion named alone "
+            "against its log. Files that do not belong, and what a broker's next unclean start does about a finding (truncates, deletes, rebuilds, refuses or "
+            "ignores), are told where PATH is the topic-partition or the log directory itself, not for what lies below a directory above them."
+        ),
         "A finding in text is one line, path:position: severity code: sentence. On a terminal findings come grouped, the worst first.",
+        (
+            "A directory can be verified while a broker writes to it: where another process holds the lock of .lock, or with --live, what is wrong is looked at again, and "
+            "told only if it still is."
+        ),
     ],
 }
 PATHS = (

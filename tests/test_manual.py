@@ -134,6 +134,11 @@ def fields_of(kdump: Any, tmp_path: Path, command: str) -> dict[str, list[str]]:
             assert names[:-3] == found["record"]
         else:
             assert found.setdefault(line["type"], names) == names
+    if command == "verify":
+        line = json.loads(kdump.inside(command, "--summary", "--format", "json", *paths).lines[0])
+        found[line["type"]] = [name for name in line if name not in ("type", "path")]
+        assert list(found) == ["finding", "file", "summary", "partition"]
+        found = {kind: found[kind] for kind in ("finding", "file", "partition", "summary")}
     return found
 
 

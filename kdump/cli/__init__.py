@@ -14,7 +14,7 @@ FOUND, USAGE, FAILED, BUG, INTERRUPTED, PIPE_CLOSED = 1, 2, 3, 70, 130, 141
 
 COMMANDS = {
     "dump": "show what is in log files: batches with their records",
-    "verify": "prove log files: every batch, with --deep every record",
+    "verify": "prove partitions: every batch, companion and checkpoint, with --deep every record",
 }
 
 
