@@ -127,7 +127,20 @@ def left_by_the_broker(case: str, copy: Path) -> list[Path]:
 
 def findings(paths: list[Path]) -> tuple[int, list[dict[str, Any]]]:
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "kdump", "verify", "--deep", "--format", "json", "--no-progress", "-j", "1", *paths],
+        [
+            sys.executable,
+            "-P",
+            "-m",
+            "kdump",
+            "verify",
+            "--deep",
+            "--format",
+            "json",
+            "--no-progress",
+            "-j",
+            "1",
+            *paths,
+        ],
         capture_output=True,
         timeout=LIMIT_S,
         check=False,

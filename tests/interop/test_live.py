@@ -48,7 +48,19 @@ MOVED = ("transfers", "retained", "compacted")
 def verified(*paths: Path, options: Sequence[str] = ()) -> tuple[int, list[dict[str, Any]]]:
     """The exit status of `verify --deep` and what it found."""
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "kdump", "verify", "--deep", "--format", "json", "--no-progress", *options, *paths],
+        [
+            sys.executable,
+            "-P",
+            "-m",
+            "kdump",
+            "verify",
+            "--deep",
+            "--format",
+            "json",
+            "--no-progress",
+            *options,
+            *paths,
+        ],
         capture_output=True,
         timeout=LIMIT_S,
         check=False,
