@@ -207,6 +207,8 @@ def word(finding: Finding, outcome: Outcome | None) -> str:
     if code.startswith(("index/", "timeindex/", "txnindex/")):
         # One that is missing is spoken of at the log.
         return "rebuilds" if name.rpartition(".")[0] + ".log" in outcome.recovered else "ignores"
+    if code == "snapshot/missing":
+        return "rebuilds" if any(offset >= (finding.offset or 0) for offset in outcome.snapshots) else "ignores"
     if name == EPOCHS:
         return _epoch_word(finding, outcome)
     if name.endswith(".checkpoint"):

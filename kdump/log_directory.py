@@ -1,6 +1,7 @@
 """A log directory while its partitions come by: its checkpoints before, what shows across partitions behind."""
 
 from collections import defaultdict
+from dataclasses import replace
 
 from kdump.checks import checkpoints, files, hanging
 from kdump.checks.checkpoints import Facts
@@ -26,11 +27,8 @@ def alone(report: Report) -> None:
     """What shows of a partition outside a log directory: transactions that hang by its own timestamps."""
     if report.open:
         found_open = hanging.judge(report.open, report.max_timestamp, None)
-        if report.outcome is not None:
-            from kdump import broker  # takes a while to import
-
-            found_open = broker.judge(found_open, report.outcome)
-        report.add(found_open)
+        # A start neither ends nor drops a transaction.
+        report.add(replace(finding, broker="ignores") if report.whole else finding for finding in found_open)
         report.finish()
 
 

@@ -70,7 +70,7 @@ class Proof:
         self._partition = partition
         self._context = context
         self._options = options
-        self._report = Report(partition.path, partition.topic_partition, partition.state)
+        self._report = Report(partition.path, partition.topic_partition, partition.state, partition.whole)
         name = partition.topic_partition
         first = next((one.log.base_offset for one in partition.segments), None)
         self._producers = Producers(sequences=name is None or name.topic not in COORDINATORS, complete=first == 0)
@@ -402,6 +402,9 @@ class Proof:
         bases = [one.log.base_offset for one in self._partition.segments if one.log.base_offset is not None]
         if self._partition.segments:
             self._report.add(snapshots.names(rest, bases, end))
+        if self._partition.whole and len(bases) > 1 and len(self._producers):
+            last, path = bases[-1], self._partition.segments[len(bases) - 1].log.path
+            self._report.add(snapshots.missing(path, self._partition.snapshots, last))
 
     def _open(self) -> None:
         for producer_id, epoch, first, timestamp, certain in self._producers.open():

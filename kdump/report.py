@@ -40,6 +40,7 @@ class Report:
     path: str
     topic_partition: TopicPartition | None = None
     state: str = ""
+    whole: bool = False
     files: list[FileReport] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     counts: Counts = field(default_factory=Counter)

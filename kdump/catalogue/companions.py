@@ -257,6 +257,15 @@ ENTRIES = (
         "ProducerStateManager.removeStraySnapshots",
     ),
     Entry(
+        "snapshot/missing",
+        _I,
+        "The last segment begins without a producer snapshot",
+        "there is no snapshot of the producers at offset {offset}, where the segment begins",
+        "A broker that starts goes back to an older one and replays the log from there; where there is none at all, it forgets the producers after a clean stop.",
+        "Written anew from the log.",
+        _STATE,
+    ),
+    Entry(
         "epoch/format",
         _E,
         "A leader epoch checkpoint cannot be read",

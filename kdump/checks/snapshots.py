@@ -17,7 +17,7 @@ from kdump.format.snapshot import (
 from kdump.kernel.crc import crc32c
 from kdump.partition import LogFile
 
-__all__ = ["Snapshot", "entries", "names", "state", "structure"]
+__all__ = ["Snapshot", "entries", "missing", "names", "state", "structure"]
 
 EXPIRATION_MS: Final = 86_400_000
 """producer.id.expiration.ms, when a broker forgets a producer that wrote nothing more."""
@@ -150,3 +150,9 @@ def names(files: Sequence[LogFile], bases: Collection[int], end_offset: int | No
         # A clean stop leaves one at the end of the log.
         if beyond or offset < newest or offset < max(bases, default=0):
             yield found("snapshot/name", file.path, 0, 0, offset=offset, beyond=end_offset if beyond else None)
+
+
+def missing(log_path: str, files: Sequence[LogFile], last_base: int) -> Iterator[Finding]:
+    """That there is no snapshot where the last segment begins, in a partition with producers: every roll and every recovery writes one."""
+    if all(file.base_offset != last_base for file in files):
+        yield found("snapshot/missing", log_path, 0, 0, offset=last_base)

@@ -229,6 +229,7 @@ CASES: dict[str, Case] = {
     "snapshot/crc": Case(edited(f"{END}.snapshot", 2, ">I", 1), "rebuilds", f"{END}.snapshot"),
     "snapshot/state": Case(on(f"t-0/{B}.snapshot", RESEALED), "ignores", f"{B}.snapshot"),
     "snapshot/name": Case(on(f"t-0/{stem(15)}.snapshot", SNAPSHOT), "deletes", f"{stem(15)}.snapshot"),
+    "snapshot/missing": Case(without(CLEAN, f"t-0/{C}.snapshot"), "rebuilds", f"{C}.log"),
     "epoch/format": Case(epochs("0 0", "1 x", "2 20"), "refuses", "leader-epoch-checkpoint"),
     "epoch/order": Case(epochs("0 0", "2 20", "1 10"), "ignores", "leader-epoch-checkpoint"),
     "epoch/checkpoint": Case(epochs("0 0", "1 12", "2 20"), "ignores", "leader-epoch-checkpoint"),
