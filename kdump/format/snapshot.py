@@ -74,8 +74,12 @@ class ProducerEntry(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        """Of the last batch; modulo 2^31, as DefaultRecordBatch.decrementSequence."""
-        return (self.last_sequence - self.offset_delta) % _SEQUENCES if self.has_batch else -1
+        """Of the last batch; modulo 2^31, as DefaultRecordBatch.decrementSequence, whose int overflows on what no broker wrote."""
+        if not self.has_batch:
+            return -1
+        difference = self.last_sequence - self.offset_delta
+        wrapped = difference + _SEQUENCES if difference < 0 else difference
+        return (wrapped + _SEQUENCES) % (2 * _SEQUENCES) - _SEQUENCES
 
     @property
     def has_batch(self) -> bool:
