@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import build
 from kdump import index_report
 from kdump.findings import Severity
+from kdump.format.batch import HEADER_SIZE
 from kdump.format.naming import Kind
 from kdump.index_report import Report, Sane, What
 from kdump.kafka_reader import frame_size
@@ -403,6 +404,8 @@ def frames(data: bytes, position: int) -> Iterator[tuple[int, int]]:
     while (size := frame_size(data[position : position + 17], position, len(data))) is not None:
         last = int.from_bytes(data[position : position + 8], "big", signed=True)
         if data[position + 16] in range(2, 128):
+            if len(data) - position < HEADER_SIZE:
+                raise ValueError("the file ends in the header")
             last += int.from_bytes(data[position + 23 : position + 27], "big", signed=True)
         yield position, last
         position += size
