@@ -28,6 +28,7 @@ __all__ = ["FileReport", "Interrupted", "Options", "Report", "size_of", "verify"
 
 WHOLE_BYTES: Final = 8 << 20
 """Up to so many bytes a partition is one piece of work, however many segments it has."""
+GROUPED: Final = 16
 LOOKS = 4
 LOOK_SECONDS = 0.2
 
@@ -40,13 +41,19 @@ class _Whole(NamedTuple):
     options: Options
 
 
-class _Step(NamedTuple):
-    """A piece of work that was given out, and where its result belongs."""
+class _Group(NamedTuple):
+    """Small partitions that are worked on together: to hand one over costs more than to prove it."""
 
-    task: "_Whole | Range"
+    partitions: tuple[_Whole, ...]
+
+
+class _Step(NamedTuple):
+    """A piece of work that was given out, and where its result belongs: `directories` has one of each of its partitions."""
+
+    task: "_Group | Range"
     proof: Proof | None
     last: bool
-    directory: Directory | None
+    directories: tuple[Directory | None, ...]
 
 
 def verify(
@@ -74,26 +81,26 @@ def verify(
         assert isinstance(step, _Step)
         if on_bytes is not None and inside is None:
             on_bytes(_bytes(step.task))
-        report = result if isinstance(result, Report) else None
+        reports = result if isinstance(result, tuple) else ()
         if isinstance(step.task, Range) and isinstance(result, Summary) and step.proof is not None:
             pending.append((step.task, result))
             if step.task.stop is None:
                 step.proof.take(step.task.segment, fold(pending))
                 pending = []
                 if step.last:
-                    report = step.proof.conclude()
-        if report is not None:
-            if step.directory is None:
+                    reports = (step.proof.conclude(),)
+        for report, directory in zip(reports, step.directories, strict=False):
+            if directory is None:
                 alone(report)
             else:
-                step.directory.take(report)
+                directory.take(report)
             yield report
     yield from _aside(plan)
 
 
 def _results(
-    results: "Iterator[Report | Summary]", plan: "deque[_Step | Directory | SourceError]"
-) -> "Iterator[Report | Summary]":
+    results: "Iterator[tuple[Report, ...] | Summary]", plan: "deque[_Step | Directory | SourceError]"
+) -> "Iterator[tuple[Report, ...] | Summary]":
     """The results; an interrupt takes along what the partition in hand has shown."""
     try:
         yield from results
@@ -116,17 +123,28 @@ def _tasks(
     options: Options,
     slots: int,
     plan: "deque[_Step | Directory | SourceError]",
-) -> "Iterator[_Whole | Range]":
+) -> "Iterator[_Group | Range]":
     """The work, in order; `plan` gets a step for each piece, and what comes between."""
     directory: Directory | None = None
+    waiting: list[tuple[_Whole, Directory | None]] = []
+
+    def group() -> Iterator[_Group]:
+        if waiting:
+            task = _Group(tuple(whole for whole, _ in waiting))
+            plan.append(_Step(task, None, True, tuple(of for _, of in waiting)))
+            waiting.clear()
+            yield task
+
     for item in found:
         if isinstance(item, SourceError):
+            yield from group()
             plan.append(item)
             continue
         # Logs beside the partitions of a log directory, as the snapshot that KRaft starts from, do not end it.
         beside = directory is not None and item.path == directory.place.path
         place = item if isinstance(item, LogDirectory) else item.log_directory
         if directory is not None and place is not directory.place and not beside:
+            yield from group()
             plan.append(directory)
             directory = None
         if isinstance(item, LogDirectory):
@@ -137,15 +155,18 @@ def _tasks(
         # A task holds no more than its own piece: a log directory has the names of all.
         bare = item._replace(log_directory=None)
         if how.live or slots == 1 or size_of(item) <= WHOLE_BYTES:
-            whole = _Whole(bare, context, how)
-            plan.append(_Step(whole, None, True, directory))
-            yield whole
+            waiting.append((_Whole(bare, context, how), directory))
+            held = sum(size_of(whole.partition) for whole, _ in waiting)
+            if how.live or slots == 1 or len(waiting) == GROUPED or held > WHOLE_BYTES:
+                yield from group()
             continue
+        yield from group()
         proof = Proof(bare, context, how)
         todo = [task for segment in pieces(item) for task in ranges(segment, how, slots)]
         for number, task in enumerate(todo, 1):
-            plan.append(_Step(task, proof, number == len(todo), directory))
+            plan.append(_Step(task, proof, number == len(todo), (directory,)))
             yield task
+    yield from group()
     if directory is not None:
         plan.append(directory)
 
@@ -163,16 +184,16 @@ def size_of(partition: Partition) -> int:
     return sum(one.log.size for one in pieces(partition))
 
 
-def _bytes(task: "_Whole | Range") -> int:
+def _bytes(task: "_Group | Range") -> int:
     if isinstance(task, Range):
         return (task.segment.log.size if task.stop is None else task.stop) - task.start
-    return size_of(task.partition)
+    return sum(size_of(one.partition) for one in task.partitions)
 
 
-def _work(task: "_Whole | Range", on_bytes: Callable[[int], None] | None = None) -> Report | Summary:
+def _work(task: "_Group | Range", on_bytes: Callable[[int], None] | None = None) -> tuple[Report, ...] | Summary:
     if isinstance(task, Range):
         return scan(task, on_bytes=on_bytes)
-    return (_looked_at if task.options.live else prove)(*task, on_bytes)
+    return tuple((_looked_at if one.options.live else prove)(*one, on_bytes) for one in task.partitions)
 
 
 def prove(
