@@ -1,6 +1,7 @@
 """A partition while its segments come by in log order: what each showed is held against its neighbours, its companions and the replay of its producers."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from kdump.checks import (
 )
 from kdump.checks.hanging import OpenTransaction
 from kdump.errors import SourceError
-from kdump.findings import CATALOGUE, KEPT
+from kdump.findings import CATALOGUE, KEPT, Finding, Severity
 from kdump.fold import Options, Summary, gone
 from kdump.format.checkpoint import CheckpointError, epoch_entries
 from kdump.format.naming import Kind
@@ -34,7 +35,14 @@ COORDINATORS = frozenset(("__consumer_offsets", "__transaction_state", "__share_
 MAX_COMPANION_BYTES = 256 << 20
 _OFFSETS_LIE = {"offset/backwards", "offset/range"}
 _NO_END = (1 << 63) - 1
-_ENTRY_CODES = {"timeindex/misses": "timeindex/timestamp", "timeindex/wrong": "timeindex/timestamp"}
+_TOLD_AS = {
+    "index/position": ("index/position", Severity.ERROR),
+    "index/offset": ("index/offset", Severity.ERROR),
+    "timeindex/misses": ("timeindex/timestamp", Severity.ERROR),
+    "timeindex/wrong": ("timeindex/timestamp", Severity.WARNING),
+    "timeindex/offset": ("timeindex/offset", Severity.WARNING),
+}
+"""What becomes of the kernel's bad entries."""
 
 
 class Context(NamedTuple):
@@ -189,7 +197,8 @@ class Proof:
         self._neighbours(segment, seen, compacted)
         self._broken = self._broken or summary.damages > 0
         rows, counts, tallies = self._producers.take()
-        self._uncounted(counts)
+        for code, count in counts.items():
+            self._report.counts[code, CATALOGUE[code].severity] += max(0, count - KEPT)  # the kernel kept no more
         self._report.add(producers.explain(path, rows))
         self._report.add(producers.tallies(path, tallies, compacted=compacted or (self._broken and self._compacted)))
         aborted = self._producers.aborted()
@@ -272,13 +281,19 @@ class Proof:
             seen["index_differs"],
             bool(seen["compacted"]),
         )
-        self._uncounted({_ENTRY_CODES.get(problem, problem): count for problem, count in counts.items()})
         index, times = summary.indexes.get(Kind.INDEX), summary.indexes.get(Kind.TIMEINDEX)
         # One that is there and could not be read is not missing.
+        told: list[Finding] = []
         if index is not None or (self._partition.whole and segment.index is None):
-            self._report.add(indexes.offset_index(log.path, index, scanned))
+            told += indexes.offset_index(log.path, index, scanned)
         if times is not None or (self._partition.whole and segment.timeindex is None):
-            self._report.add(indexes.time_index(log.path, times, scanned, self._timed))
+            told += indexes.time_index(log.path, times, scanned, self._timed)
+        self._report.add(told)
+        kinds = Counter((finding.code, finding.severity) for finding in told)
+        for problem, count in counts.items():
+            # What the kernel only counted is what it kept, and that may be nobody's fault. Of one entry its order is told instead.
+            if count > KEPT and kinds[_TOLD_AS[problem]] >= KEPT - 1:
+                self._report.counts[_TOLD_AS[problem]] += count - KEPT
         if self._partition.whole or segment.txnindex is not None:
             data = b"" if segment.txnindex is None else self._read(segment.txnindex)
             if data is not None:
@@ -295,11 +310,6 @@ class Proof:
                         broken=self._broken,
                     )
                 )
-
-    def _uncounted(self, counts: Mapping[str, int]) -> None:
-        """Count what the kernel counted and did not keep."""
-        for code, count in counts.items():
-            self._report.counts[code, CATALOGUE[code].severity] += max(0, count - KEPT)
 
     def _snapshot(self, file: LogFile) -> snapshots.Snapshot | None:
         """A snapshot whose entries can be used."""

@@ -36,7 +36,7 @@ from directories import (
 )
 from kdump.catalogue import companions, partitions
 from kdump.discovery import discover
-from kdump.findings import CATALOGUE, Finding, Severity
+from kdump.findings import CATALOGUE, KEPT, Finding, Severity
 from kdump.render import Options as Look
 from kdump.render import renderer
 from kdump.verify import Options, Report, verify
@@ -550,3 +550,29 @@ def test_a_partition_named_alone_is_whole(tmp_path: Path) -> None:
     write(tmp_path / "d", changed(CLEAN, {"t-0/notes.txt": b"", "replication-offset-checkpoint": b"nonsense"}))
     shown = Shown(tmp_path / "d" / "t-0")
     assert [(finding.code, finding.broker) for finding in shown.findings] == [("file/unknown", "ignores")]
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.parametrize(("by", "severity"), [(1, Severity.WARNING), (-1, Severity.ERROR)])
+def test_more_entries_than_are_kept_are_counted_as_what_they_are(
+    tmp_path: Path, by: int, severity: Severity, compacted: bool
+) -> None:
+    """Of a time index whose entries are all too high, or all too low; of a compacted segment the low ones are nobody's fault."""
+    count = KEPT + 100
+    # The first batch has the offsets of two records, and in a compacted segment only one of them.
+    batches = [
+        build.batch([build.record(b"k", b"v")], base_offset=0, max_timestamp=10, last_offset_delta=int(compacted))
+    ]
+    batches += [
+        build.batch([build.record(b"k", b"v")], base_offset=2 + number, max_timestamp=10_000 + 10 * number)
+        for number in range(count)
+    ]
+    if not compacted:
+        batches[0] = build.batch([build.record(b"k", b"v")] * 2, base_offset=0, max_timestamp=10)
+    # Too low by more than a step, so that the batch before is above it.
+    entries = [(10_000 + 10 * number + (5 if by > 0 else -15), 2 + number) for number in range(1, count)]
+    directory = write(tmp_path / "t-0", {f"{A}.log": b"".join(batches), f"{A}.timeindex": build.time_index(*entries)})
+    (report,) = verify(discover([str(directory / f"{A}.log")]))
+    counted = {key: number for key, number in report.counts.items() if key[0] == "timeindex/timestamp"}
+    quiet = compacted and severity is Severity.ERROR
+    assert counted == ({} if quiet else {("timeindex/timestamp", severity): count - 1})
