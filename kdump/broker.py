@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from kdump.errors import SourceError
 from kdump.findings import Finding, Severity
+from kdump.format.naming import number_of
 from kdump.loader import (
     EPOCHS,
     INDEX_INTERVAL_BYTES,
@@ -29,7 +30,6 @@ from kdump.loader import (
     Refusal,
     Start,
     name_of,
-    number_of,
 )
 from kdump.source import FileSource, Source
 

@@ -5,15 +5,14 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from kdump.format import control
-from kdump.format.batch import CODEC_MASK, CODECS, HEADER_SIZE, LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC, Batch
+from kdump.format.batch import CODEC_MASK, CODECS, HEADER, HEADER_SIZE, UP_TO_MAGIC, Batch, wrapped
 from kdump.format.control import ControlType
+from kdump.kafka_reader import frame_size
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.records import Opened, open_batch
 from kdump.segment import MAX_BATCH_BYTES, OFFSET_SPAN
 from kdump.source import Source
 
-_HEAD: Final = struct.Struct(">qiIb")
-HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 TIMESTAMP: Final = struct.Struct(">q")
 _WINDOW_BYTES: Final = 256 << 10
 _KEY: Final = RECORD_COLUMNS.index("key_at")
@@ -97,14 +96,17 @@ class Frames:
     def batches(self, start: int, end: int) -> Iterator[Seen]:
         """As FileLogInputStream: nothing is proved, up to 17 bytes at the end are nothing, a size beyond the end is the end."""
         position = start
-        while position < end - UP_TO_MAGIC:
-            offset, size, _, magic = _HEAD.unpack_from(self.window.buffer, self.load(position, UP_TO_MAGIC))
-            if size < MINIMUM_SIZE[0]:
-                raise Corrupt(position)
-            if position > end - LOG_OVERHEAD - size:
+        while position < end:
+            at = self.load(position, UP_TO_MAGIC)
+            head = bytes(self.window.buffer[at : at + UP_TO_MAGIC])
+            try:
+                total = frame_size(head, position, end)
+            except ValueError:
+                raise Corrupt(position) from None
+            if total is None:
                 return
-            yield Seen(position, LOG_OVERHEAD + size, offset, magic)
-            position += LOG_OVERHEAD + size
+            yield Seen(position, total, int.from_bytes(head[:8], "big", signed=True), wrapped(head[16], 8))
+            position += total
 
     def header(self, batch: Seen) -> tuple[int, ...]:
         """The header of a batch of magic 2. That of a shorter one goes on in what follows; there may be nothing."""
@@ -113,7 +115,7 @@ class Frames:
         return HEADER.unpack_from(self.window.buffer, self.load(batch.position, HEADER_SIZE))
 
     def last_offset(self, batch: Seen) -> int:
-        return batch.offset if batch.magic < 2 else int64(batch.offset + self.header(batch)[6])
+        return batch.offset if batch.magic < 2 else wrapped(batch.offset + self.header(batch)[6], 64)
 
     def first_offset(self, batch: Seen) -> int:
         """Of a compressed message of magic 0 or 1 only the messages inside know it."""
@@ -193,10 +195,6 @@ class Frames:
 _NO_ROW: Final = Batch._make([0] * len(Batch._fields))
 
 
-def int64(number: int) -> int:
-    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
-
-
 def fits(offset: int, base_offset: int) -> bool:
     """Whether an offset can be one of the segment (AbstractIndex.toRelative, in Java's arithmetic)."""
-    return 0 <= int64(offset - base_offset) <= OFFSET_SPAN
+    return 0 <= wrapped(offset - base_offset, 64) <= OFFSET_SPAN

@@ -23,10 +23,10 @@ from typing import Any, Final, NamedTuple
 from kdump.companions import Damage
 from kdump.errors import SourceError
 from kdump.findings import Severity
-from kdump.format.batch import CODEC_MASK, HEADER_SIZE, NULL, Batch
+from kdump.format.batch import CODEC_MASK, HEADER_SIZE, NULL, Batch, wrapped
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY, blocks, measure
 from kdump.format.naming import Kind
-from kdump.kafka_reader import checksum, frame_size, header_batch, wrapped
+from kdump.kafka_reader import checksum, frame_size, header_batch
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.partition import LogFile
 from kdump.records import open_batch

@@ -1,9 +1,18 @@
 """What Kafka's own readers see in a log file: batch after batch by the length alone, whatever stands in them (FileLogInputStream)."""
 
-import struct
 from collections.abc import Callable, Iterator
 
-from kdump.format.batch import CODEC_MASK, HEADER_SIZE, LOG_OVERHEAD, MINIMUM_SIZE, NULL, UP_TO_MAGIC, Batch
+from kdump.format.batch import (
+    CODEC_MASK,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MINIMUM_SIZE,
+    NULL,
+    UP_TO_MAGIC,
+    Batch,
+    wrapped,
+)
 from kdump.kernel.crc import crc32, crc32c
 
 Read = Callable[[int, int], bytes]
@@ -91,13 +100,9 @@ def checksum(read: Read, position: int, size: int, header: bytes) -> int:
     return computed
 
 
-# the header of kdump.format.batch
-_HEADER = struct.Struct(">qiibIhiqqqhii")
-
-
 def header_batch(header: bytes, position: int, size: int, computed_crc: int) -> Batch:
     """The 61 bytes at a position as a batch, whatever they are; for a frame that only Kafka's readers believe."""
-    fields = _HEADER.unpack_from(header)
+    fields = HEADER.unpack_from(header)
     base_offset, _, epoch, _, crc, attributes, delta, base_ms, max_ms, producer, producer_epoch, sequence, count = (
         fields
     )
@@ -114,9 +119,3 @@ def header_batch(header: bytes, position: int, size: int, computed_crc: int) -> 
     last_offset = wrapped(base_offset + delta, 64)
     head = (position, size, magic, base_offset, last_offset, count, epoch, crc, computed_crc, attributes & 0xFFFF)
     return Batch(*head, base_ms, max_ms, producer, producer_epoch, sequence, *unknown)
-
-
-def wrapped(number: int, bits: int) -> int:
-    """The number as a signed one of so many bits: what Java's arithmetic makes of it."""
-    half = 1 << bits - 1
-    return (number + half) % (half << 1) - half

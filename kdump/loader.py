@@ -14,10 +14,20 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
 from kdump.format import checkpoint, index, snapshot
-from kdump.format.batch import CONTROL, HEADER_SIZE, LOG_OVERHEAD, MINIMUM_SIZE, TRANSACTIONAL, UP_TO_MAGIC
+from kdump.format.batch import (
+    CONTROL,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MINIMUM_SIZE,
+    TRANSACTIONAL,
+    UP_TO_MAGIC,
+    wrapped,
+)
 from kdump.format.checkpoint import CheckpointError
+from kdump.format.naming import number_of
 from kdump.format.snapshot import SnapshotError
-from kdump.frames import HEADER, TIMESTAMP, Corrupt, Frames, Refused, Seen, Window, fits, int64
+from kdump.frames import TIMESTAMP, Corrupt, Frames, Refused, Seen, Window, fits
 from kdump.kernel import crc
 from kdump.source import Source
 
@@ -132,16 +142,6 @@ class Overflow(Exception):
 def name_of(base_offset: int, suffix: str) -> str:
     """The name as Kafka makes it: at least 20 digits, and a sign before them."""
     return f"{'-' if base_offset < 0 else ''}{abs(base_offset):020d}{suffix}"
-
-
-def number_of(name: str) -> int | None:
-    """What Kafka takes for the offset in a name (LogFileUtils.offsetFromFileName); None where it finds none."""
-    stem, dot, _ = name.partition(".")
-    digits = stem[1:] if stem[:1] in ("-", "+") else stem
-    if not dot or not (digits.isascii() and digits.isdigit()):
-        return None
-    number = int(stem)  # a name has 255 bytes at most
-    return number if -(1 << 63) <= number < 1 << 63 else None
 
 
 class _Held(NamedTuple):
@@ -596,7 +596,7 @@ class Loader:
         segment.clear_index()
         for slots in self._slots(name, index.OFFSET_ENTRY.size):
             for relative, position in index.OFFSET_ENTRY.iter_unpack(slots):
-                segment.offsets.append(int64(segment.base + relative))
+                segment.offsets.append(wrapped(segment.base + relative, 64))
                 segment.positions.append(position)
 
     def segment(self, name: str, base: int) -> _Segment:
@@ -739,7 +739,7 @@ class Loader:
             if magic >= 2:
                 if total < HEADER_SIZE or file.checksum(position, 21, total, crc.crc32c) != stored:
                     break
-                last = int64(offset + delta)
+                last = wrapped(offset + delta, 64)
             else:
                 if file.checksum(position, 16, total, crc.crc32) != epoch & 0xFFFFFFFF:
                     break
@@ -874,7 +874,7 @@ class Loader:
         if position is None:
             return segment.base
         last = deque(segment.file.batches(position, segment.size), maxlen=1)
-        return int64(segment.file.last_offset(last[0]) + 1) if last else segment.base
+        return wrapped(segment.file.last_offset(last[0]) + 1, 64) if last else segment.base
 
     def _wipe(self, segment: _Segment) -> int:
         """LogSegment.truncateTo the base offset, after an index refused an entry: how many bytes go, as a rule all."""

@@ -22,9 +22,11 @@ Record batch (Kafka's DefaultRecordBatch, KIP-98; delete horizon KIP-534); integ
     ===== ==== ==== =====================  ================================================================
 """
 
+import struct
 from typing import Final, NamedTuple
 
-HEADER_SIZE: Final = 61
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+HEADER_SIZE: Final = HEADER.size
 LOG_OVERHEAD: Final = 12  # offset and size field, common to every format
 UP_TO_MAGIC: Final = 17  # the bytes that tell what the rest is
 MINIMUM_SIZE: Final = {0: 14, 1: 22, 2: 49}  # of the size field, by magic
@@ -108,7 +110,7 @@ class Batch(NamedTuple):
 
     @property
     def last_offset_delta(self) -> int:
-        return _int32(self.last_offset - self.base_offset)
+        return wrapped(self.last_offset - self.base_offset)
 
     @property
     def timestamp_type(self) -> str:
@@ -146,11 +148,18 @@ def next_sequence(sequence: int, increment: int) -> int:
     """The sequence `increment` records on: modulo 2^31, as Kafka's DefaultRecordBatch.incrementSequence; in Java's 32 bits for what no producer writes."""
     if sequence >= 0 and 0 <= increment < SEQUENCES:
         return (sequence + increment) % SEQUENCES
-    increment = _int32(increment)
-    if sequence > _int32(SEQUENCES - 1 - increment):
-        return _int32(sequence + increment - SEQUENCES)
-    return _int32(sequence + increment)
+    increment = wrapped(increment)
+    if sequence > wrapped(SEQUENCES - 1 - increment):
+        return wrapped(sequence + increment - SEQUENCES)
+    return wrapped(sequence + increment)
 
 
-def _int32(number: int) -> int:
-    return (number + SEQUENCES) % (2 * SEQUENCES) - SEQUENCES
+def previous_sequence(sequence: int, decrement: int) -> int:
+    """The sequence `decrement` records before: modulo 2^31, as Kafka's DefaultRecordBatch.decrementSequence."""
+    return wrapped(sequence - decrement + (SEQUENCES if sequence < decrement else 0))
+
+
+def wrapped(number: int, bits: int = 32) -> int:
+    """The number as a signed one of so many bits: what Java's arithmetic makes of it."""
+    half = 1 << bits - 1
+    return (number + half) % (half << 1) - half

@@ -37,6 +37,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
+from kdump.format.batch import previous_sequence
+
 VERSION: Final = 1
 HEADER_SIZE: Final = 10
 ENTRY_SIZE: Final = 46
@@ -46,8 +48,6 @@ _HEADER = struct.Struct(">hIi")
 _COUNT = struct.Struct(">i")
 _VERSION_AND_CRC = struct.Struct(">hI")
 _ENTRY = struct.Struct(">qhiqiqiq")
-
-_SEQUENCES = 1 << 31
 
 
 def _crc32c(data: bytes | memoryview) -> int:
@@ -74,12 +74,8 @@ class ProducerEntry(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        """Of the last batch; modulo 2^31, as DefaultRecordBatch.decrementSequence, whose int overflows on what no broker wrote."""
-        if not self.has_batch:
-            return -1
-        difference = self.last_sequence - self.offset_delta
-        wrapped = difference + _SEQUENCES if difference < 0 else difference
-        return (wrapped + _SEQUENCES) % (2 * _SEQUENCES) - _SEQUENCES
+        """Of the last batch."""
+        return previous_sequence(self.last_sequence, self.offset_delta) if self.has_batch else -1
 
     @property
     def has_batch(self) -> bool:

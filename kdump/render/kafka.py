@@ -47,10 +47,10 @@ from typing import IO, TYPE_CHECKING, Any
 
 from kdump.errors import NotShown
 from kdump.format import control
-from kdump.format.batch import CODECS, HEADER_SIZE, LOG_OVERHEAD, MINIMUM_SIZE, Batch
+from kdump.format.batch import CODECS, HEADER_SIZE, LOG_OVERHEAD, MINIMUM_SIZE, Batch, previous_sequence, wrapped
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY
 from kdump.index_report import What
-from kdump.kafka_reader import Walk, wrapped
+from kdump.kafka_reader import Walk
 from kdump.kernel.lines import Lines
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.records import open_batch
@@ -86,15 +86,6 @@ def _java_bytes(data: bytes) -> bytes:
     return java_text(data).encode()
 
 
-def _last_sequence(base_sequence: int, increment: int) -> int:
-    """DefaultRecordBatch.lastSequence in Java's 32 bits, also for what no producer writes."""
-    if base_sequence == -1:
-        return -1
-    if base_sequence > wrapped(_INT_MAX - increment, 32):
-        return wrapped(increment - (_INT_MAX - base_sequence) - 1, 32)
-    return wrapped(base_sequence + increment, 32)
-
-
 def _boolean(value: object) -> str:
     return "true" if value else "false"
 
@@ -110,10 +101,9 @@ def batch_line(batch: Batch) -> str:
     magic = wrapped(batch.magic, 8)
     valid = batch.crc_ok and batch.size >= (HEADER_SIZE if magic >= 2 else LOG_OVERHEAD + MINIMUM_SIZE[0])
     if magic >= 2:
-        delta = wrapped(batch.last_offset - batch.base_offset, 32)
         head = (
             f"baseOffset: {batch.base_offset} lastOffset: {batch.last_offset} count: {batch.count}"
-            f" baseSequence: {batch.base_sequence} lastSequence: {_last_sequence(batch.base_sequence, delta)}"
+            f" baseSequence: {batch.base_sequence} lastSequence: {batch.last_sequence}"
             f" producerId: {batch.producer_id} producerEpoch: {batch.producer_epoch}"
             f" partitionLeaderEpoch: {batch.partition_leader_epoch} isTransactional: {_boolean(batch.transactional)}"
             f" isControl: {_boolean(batch.control)} deleteHorizonMs: {_optional(batch.delete_horizon_ms)}"
@@ -219,8 +209,7 @@ def _producer_line(fields: Mapping[str, Any]) -> str:
     )
     if fields["last_offset"] >= 0:
         last, delta = fields["last_sequence"], fields["offset_delta"]
-        first_sequence = wrapped(_INT_MAX - (delta - last) + 1 if last < delta else last - delta, 32)
-        line += f" firstSequence: {first_sequence} lastSequence: {last} lastOffset: {fields['last_offset']} offsetDelta: {delta} timestamp: {fields['timestamp']}"
+        line += f" firstSequence: {previous_sequence(last, delta)} lastSequence: {last} lastOffset: {fields['last_offset']} offsetDelta: {delta} timestamp: {fields['timestamp']}"
     return line + "\n"
 
 
