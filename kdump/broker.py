@@ -17,20 +17,9 @@ from typing import Final, NamedTuple
 from kdump.errors import SourceError
 from kdump.findings import Finding, Severity
 from kdump.format.naming import number_of
-from kdump.loader import (
-    EPOCHS,
-    INDEX_INTERVAL_BYTES,
-    Backwards,
-    Left,
-    Loader,
-    Outcome,
-    Overflow,
-    Producers,
-    Proved,
-    Refusal,
-    Start,
-    name_of,
-)
+from kdump.load_state import Backwards, Overflow, Producers, name_of
+from kdump.loader import EPOCHS, Loader
+from kdump.outcome import INDEX_INTERVAL_BYTES, Left, Outcome, Proved, Refusal, Start
 from kdump.source import FileSource, Source
 
 __all__ = [

@@ -6,21 +6,17 @@ order are Kafka's, so that damage upon damage comes out as there. Nothing is wri
 Sources: LogLoader, LogSegment, LocalLog.splitOverflowedSegment, ProducerStateManager, ProducerAppendInfo, LeaderEpochFileCache, UnifiedLog of Kafka 4.3.
 """
 
-from array import array
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from kdump.format import checkpoint, index, snapshot
 from kdump.format.batch import (
-    CONTROL,
     HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
     MINIMUM_SIZE,
-    TRANSACTIONAL,
     UP_TO_MAGIC,
     wrapped,
 )
@@ -29,9 +25,23 @@ from kdump.format.naming import number_of
 from kdump.format.snapshot import SnapshotError
 from kdump.frames import TIMESTAMP, Corrupt, Frames, Refused, Seen, Window, fits
 from kdump.kernel import crc
+from kdump.load_state import (
+    NEW,
+    Backwards,
+    ByOffset,
+    Epochs,
+    Held,
+    Overflow,
+    Producers,
+    Segment,
+    Split,
+    State,
+    TimeIndex,
+    name_of,
+)
+from kdump.outcome import Left, Outcome, Refusal, Start
 from kdump.source import Source
 
-INDEX_INTERVAL_BYTES: Final = 4096
 _OPEN_FILES: Final = 8
 _LARGEST_FILE: Final = (1 << 31) - 1
 _LARGEST_SNAPSHOT: Final = 256 << 20  # five million producers; a larger one is taken for a damaged one
@@ -40,344 +50,16 @@ EPOCHS: Final = "leader-epoch-checkpoint"
 METADATA: Final = "partition.metadata"
 
 
-# ---- what goes in
-
-
-class Proved(NamedTuple):
-    """A segment in which a recovery finds nothing to do (see `sound`). `next_offset` follows its last batch, or is its base offset.
-
-    `epochs` are the changes of the leader epoch with their first offsets, `transactions` the producers with a transaction that is open behind the segment
-    and its first offset, None where that is not known. `wrappers`: it holds compressed messages of magic 0 or 1. `state_end` follows its last batch of magic 2,
-    or is its base offset; None stands for `next_offset`. `valid_bytes`: all is sound up to here, behind it is a tail that a recovery cuts off.
-    """
-
-    next_offset: int
-    epochs: tuple[tuple[int, int], ...] = ()
-    transactions: Mapping[int, int] | None = None
-    wrappers: bool = False
-    state_end: int | None = None
-    valid_bytes: int | None = None
-
-
-class Start(NamedTuple):
-    """A topic-partition directory before the start: name and size of every regular file in it, and how to read one.
-
-    `proved` are segments by the name of their .log; recovery point and log start offset are those of the log directory's checkpoints, 0 without one.
-    `deleting`: the directory is named …-delete, and is loaded without recovery.
-    """
-
-    files: Mapping[str, int]
-    open: Callable[[str], Source]
-    proved: Mapping[str, Proved] = {}
-    recovery_point: int = 0
-    log_start_offset: int = 0
-    deleting: bool = False
-    index_interval_bytes: int = INDEX_INTERVAL_BYTES
-
-
-# ---- what comes out
-
-
-class Refusal(NamedTuple):
-    """Why the start fails: Kafka's exception, the file and where in it, and a short word.
-
-    Words: name, epochs, metadata, txnindex, split, transaction, marker, control, backwards, walk, wrapper, size.
-    """
-
-    exception: str
-    name: str
-    position: int | None
-    word: str
-
-
-class Left(NamedTuple):
-    """A segment as it is left."""
-
-    base_offset: int
-    size: int
-
-
-class Outcome(NamedTuple):
-    """What the start leaves. Names are those of files before the start.
-
-    `refusals`: empty when the log loads, else the first is what the broker dies of, and everything else is what would come if it did not. `cuts`: from which
-    position on the bytes of a file go. `wiped`: emptied because indexed offsets go back. `deleted`: files that go, though others of the name may be written.
-    `files`: every name afterwards. `promoted`: a .swap file and the name that it takes. `split`: the base offsets of the segments that one is split into. `recovered`: logs that
-    are read through and whose indexes are made anew. `snapshots`: offsets of the snapshots that are written. `epochs`: the leader epochs afterwards.
-    """
-
-    refusals: tuple[Refusal, ...]
-    log_start_offset: int
-    log_end_offset: int
-    segments: tuple[Left, ...]
-    cuts: Mapping[str, int]
-    wiped: frozenset[str]
-    deleted: frozenset[str]
-    files: frozenset[str]
-    promoted: Mapping[str, str]
-    split: Mapping[str, tuple[int, ...]]
-    recovered: frozenset[str]
-    snapshots: frozenset[int]
-    epochs: tuple[tuple[int, int], ...]
-
-    @property
-    def refuses(self) -> bool:
-        return bool(self.refusals)
-
-
-# ---- the state that a load builds
-
-
-class Backwards(Exception):
-    """An index refuses an entry (InvalidOffsetException)."""
-
-
-class Overflow(Exception):
-    """The last offset of a batch is no offset of the segment (LogSegmentOffsetOverflowException)."""
-
-    def __init__(self, position: int) -> None:
-        self.position = position
-
-
-def name_of(base_offset: int, suffix: str) -> str:
-    """The name as Kafka makes it: at least 20 digits, and a sign before them."""
-    return f"{'-' if base_offset < 0 else ''}{abs(base_offset):020d}{suffix}"
-
-
-class _Held(NamedTuple):
-    """What a file name stands for: bytes of a file from before the start, or, with an empty `origin`, something new."""
-
-    origin: str
-    start: int
-    size: int
-
-
-_NEW: Final = _Held("", 0, 0)
-
-
-class _Split(Exception):
-    """A segment has to be split before the load goes on."""
-
-    def __init__(self, segment: "_Segment") -> None:
-        self.segment = segment
-
-
-@dataclass(slots=True)
-class _Segment:
-    """A segment while it is loaded, with its offset index; `indexed` once that is known."""
-
-    base: int
-    name: str
-    held: _Held
-    file: Frames
-    proved: Proved | None = None
-    offsets: "array[int]" = field(default_factory=lambda: array("q"))
-    positions: "array[int]" = field(default_factory=lambda: array("q"))
-    indexed: bool = False
-
-    @property
-    def size(self) -> int:
-        return self.file.size
-
-    def clear_index(self) -> None:
-        self.offsets, self.positions, self.indexed = array("q"), array("q"), True
-
-    def lookup(self, offset: int) -> int:
-        """The position of the last index entry that is not above the offset."""
-        at = bisect_right(self.offsets, offset)
-        return max(0, self.positions[at - 1]) if at else 0
-
-
-_Value = TypeVar("_Value")
-
-
-class _ByOffset(dict[int, _Value]):
-    """A map with its offsets in order, too."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.order: list[int] = []
-
-    def __setitem__(self, offset: int, value: _Value) -> None:
-        if offset not in self:
-            insort(self.order, offset)
-        super().__setitem__(offset, value)
-
-    def __delitem__(self, offset: int) -> None:
-        super().__delitem__(offset)
-        del self.order[bisect_left(self.order, offset)]
-
-    def clear(self) -> None:
-        super().clear()
-        self.order.clear()
-
-
-class _Passed(NamedTuple):
-    """Segments that were passed over: the last one, and those before it."""
-
-    segment: _Segment
-    before: "_Passed | None"
-
-
-class _State(NamedTuple):
-    """Producers with an open transaction, and its first offset; the batches of `passed` are still to be added."""
-
-    open: Mapping[int, int]
-    passed: _Passed | None = None
-
-
-class Producers:
-    """ProducerStateManager, as far as it can fail: which transactions are open."""
-
-    def __init__(self, loader: "Loader") -> None:
-        self._loader = loader
-        self._snapshots = loader.snapshots
-        self.open: dict[int, int] = {}
-        self.begun: dict[int, int] = {}  # producer by first offset of its transaction
-        self.passed: _Passed | None = None
-        self.map_end = 0
-        self.snapshot_end = 0
-
-    def truncate_and_reload(self, log_start: int, log_end: int) -> None:
-        order = self._snapshots.order
-        for offset in order[bisect_right(order, log_end) :] + order[: bisect_right(order, min(log_start, log_end))]:
-            self._loader.delete(self._snapshots[offset])
-        if log_end != self.map_end:
-            self._set({})
-            self._load(log_start)
-        else:
-            self.map_end = max(self.map_end, log_start)
-            self.snapshot_end = order[-1] if order else log_start
-
-    def _load(self, log_start: int) -> None:
-        while self._snapshots:
-            offset = self._snapshots.order[-1]
-            state = self._loader.snapshot(self._snapshots[offset])
-            if state is not None:
-                self._set(state.open)
-                self.passed = state.passed
-                self.map_end = self.snapshot_end = offset
-                return
-            self._loader.delete(self._snapshots[offset])
-        self.map_end = self.snapshot_end = log_start
-
-    def _set(self, open_: Mapping[int, int]) -> None:
-        self.open = dict(open_)
-        self.begun = {first: producer for producer, first in open_.items()}
-        self.passed = None
-
-    def take_snapshot(self) -> None:
-        if self.map_end > self.snapshot_end:
-            self._loader.write_snapshot(self.map_end, _State(dict(self.open), self.passed))
-            self.snapshot_end = self.map_end
-
-    def skip(self, segment: _Segment, proved: Proved) -> None:
-        """Pass over a proved segment."""
-        if proved.transactions is None:
-            self.passed = _Passed(segment, self.passed)
-        else:
-            self._set(proved.transactions)
-        self.map_end = proved.next_offset if proved.state_end is None else proved.state_end
-
-    @property
-    def twofold(self) -> bool:
-        """Whether transactions began at the same offset. Kafka knows them by that, so that no later segment is as it seems."""
-        return len(self.begun) != len(self.open)
-
-    def catch_up(self) -> None:
-        """Read the segments that were passed over."""
-        segments = []
-        while self.passed is not None:
-            segments.append(self.passed.segment)
-            self.passed = self.passed.before
-        for segment in reversed(segments):
-            self._loader.add(self, segment, 0, segment.size)
-
-    def apply(
-        self, file: Frames, batch: Seen, header: tuple[int, ...], begun: dict[int, int]
-    ) -> tuple[int, bool] | None:
-        """ProducerAppendInfo.append: first offset of the transaction that the batch ends, and whether it aborts it. Raises Refused."""
-        attributes, producer = header[5], header[9]
-        if attributes & CONTROL:
-            aborts = file.aborts(batch, header)
-            first = None if aborts is None else self.open.pop(producer, None)
-            return None if first is None or aborts is None else (first, aborts)
-        if producer in self.open:
-            if not attributes & TRANSACTIONAL:
-                first = self.open.pop(producer)  # one cause, one refusal
-                self.begun.pop(first, None)
-                begun.pop(first, None)
-                raise Refused("InvalidTxnStateException", batch.position, "transaction")
-        elif attributes & TRANSACTIONAL:
-            self.open[producer] = batch.offset
-            begun[batch.offset] = producer
-        return None
-
-    def complete(self, first: int, position: int) -> None:
-        if self.begun.pop(first, None) is None:
-            raise Refused("IllegalArgumentException", position, "marker")
-
-
-class _Epochs:
-    """LeaderEpochFileCache."""
-
-    def __init__(self) -> None:
-        self.entries: list[tuple[int, int]] = []
-        self.written = False  # the file is, with other entries than it had
-
-    def assign(self, epoch: int, start: int) -> None:
-        """Raises Refused for an entry below zero."""
-        if epoch < 0 or start < 0:
-            raise Refused("IllegalArgumentException", None, "epochs")
-        entries = self.entries
-        if entries and entries[-1][0] == epoch and start >= entries[-1][1]:
-            return
-        while entries and (entries[-1][0] >= epoch or entries[-1][1] >= start):
-            entries.pop()
-        entries.append((epoch, start))
-
-    def seen(self, epoch: int, start: int) -> None:
-        """A batch during recovery."""
-        if epoch >= 0 and (not self.entries or epoch > self.entries[-1][0]):
-            self.assign(epoch, start)
-            self.written = True
-
-    def truncate(self, log_start: int, log_end: int) -> None:
-        entries = self.entries
-        while entries and entries[-1][1] >= log_end:
-            entries.pop()
-            self.written = True
-        dropped = 0
-        while dropped < len(entries) and entries[dropped][1] <= log_start:
-            dropped += 1
-        if dropped:
-            self.written = True
-            entries[:dropped] = [(entries[dropped - 1][0], log_start)]
-
-
-class _TimeIndex:
-    """TimeIndex.maybeAppend, as far as it can fail."""
-
-    def __init__(self, base: int) -> None:
-        self._entries, self._timestamp, self._offset = 0, -1, base
-
-    def append(self, timestamp: int, offset: int) -> None:
-        if self._entries and offset < self._offset:
-            raise Backwards
-        if timestamp > self._timestamp:
-            self._entries, self._timestamp, self._offset = self._entries + 1, timestamp, offset
-
-
 class Loader:
     """One start: the steps of LogLoader, on names and bytes from before it."""
 
     def __init__(self, start: Start) -> None:
         self.start = start
         self.refusals: list[Refusal] = []
-        self.files = {name: _Held(name, 0, size) for name, size in start.files.items()}
-        self.segments: _ByOffset[_Segment] = _ByOffset()
-        self.snapshots: _ByOffset[str] = _ByOffset()
-        self.states: dict[str, _State] = {}  # of the snapshots that were written
+        self.files = {name: Held(name, 0, size) for name, size in start.files.items()}
+        self.segments: ByOffset[Segment] = ByOffset()
+        self.snapshots: ByOffset[str] = ByOffset()
+        self.states: dict[str, State] = {}  # of the snapshots that were written
         self.written: set[int] = set()
         self.deleted: set[str] = set()
         self.promoted: dict[str, str] = {}
@@ -386,7 +68,7 @@ class Loader:
         self.wiped: set[str] = set()
         self.recovered: set[str] = set()
         self.cuts: dict[str, int] = {}
-        self.epochs = _Epochs()
+        self.epochs = Epochs()
         self._window = Window()
         self._opened: dict[str, Source] = {}
 
@@ -400,21 +82,21 @@ class Loader:
             self._opened.pop(next(iter(self._opened))).close()
         return source
 
-    def _bytes(self, held: _Held) -> Frames:
+    def _bytes(self, held: Held) -> Frames:
         return Frames(self._window, lambda: self._source(held.origin), held.start, held.size)
 
     def _content(self, name: str, limit: int) -> bytes:
         """The bytes of a companion; of one that is larger, one more than the limit, which its reader refuses."""
-        held = self.files.get(name, _NEW)
+        held = self.files.get(name, NEW)
         return self._bytes(held).read(0, min(held.size, limit + 1)) if held.size else b""
 
     def _slots(self, name: str, entry_size: int) -> Iterator[bytes]:
         """The entries of an index, in pieces."""
-        held = self.files.get(name, _NEW)
+        held = self.files.get(name, NEW)
         return index.blocks(self._bytes(held).read, held.size - held.size % entry_size, entry_size)
 
     def delete(self, name: str) -> None:
-        held = self.files.pop(name, _NEW)
+        held = self.files.pop(name, NEW)
         self.states.pop(name, None)
         number = number_of(name) if name.endswith(".snapshot") else None
         if number is not None and self.snapshots.get(number) == name:
@@ -424,11 +106,11 @@ class Loader:
         elif held.origin:
             self.deleted.add(held.origin)
 
-    def _cut(self, held: _Held, size: int) -> None:
+    def _cut(self, held: Held, size: int) -> None:
         position = held.start + size
         self.cuts[held.origin] = min(position, self.cuts.get(held.origin, position))
 
-    def _resize(self, segment: _Segment, size: int) -> None:
+    def _resize(self, segment: Segment, size: int) -> None:
         """Cut a segment off behind `size` bytes."""
         if size < segment.size:
             self._cut(segment.held, size)
@@ -437,14 +119,14 @@ class Loader:
             self.files[segment.name] = segment.held
 
     def _create(self, name: str) -> None:
-        self.files.setdefault(name, _NEW)
+        self.files.setdefault(name, NEW)
 
     def _refuse(self, exception: str, name: str, position: int | None, word: str) -> None:
         refusal = Refusal(exception, name, position, word)
         if refusal not in self.refusals:  # what is read twice fails twice
             self.refusals.append(refusal)
 
-    def _failed(self, problem: "Corrupt | Refused", segment: _Segment) -> None:
+    def _failed(self, problem: "Corrupt | Refused", segment: Segment) -> None:
         """A reader failed where nobody catches it."""
         if isinstance(problem, Corrupt):
             problem = Refused("CorruptRecordException", problem.position, "walk")
@@ -459,7 +141,7 @@ class Loader:
             if name.endswith(".snapshot") and (offset := number_of(name)) is not None:
                 self.snapshots[offset] = name
 
-    def snapshot(self, name: str) -> _State | None:
+    def snapshot(self, name: str) -> State | None:
         """What a snapshot says; None when Kafka's reader refuses it."""
         if name in self.states:
             return self.states[name]
@@ -467,9 +149,9 @@ class Loader:
             entries = snapshot.parse(self._content(name, _LARGEST_SNAPSHOT))
         except SnapshotError:
             return None
-        return _State({entry.producer_id: entry.current_txn_first_offset for entry in entries if entry.has_transaction})
+        return State({entry.producer_id: entry.current_txn_first_offset for entry in entries if entry.has_transaction})
 
-    def write_snapshot(self, offset: int, state: _State) -> None:
+    def write_snapshot(self, offset: int, state: State) -> None:
         name = name_of(offset, ".snapshot")
         self._create(name)
         self.states[name] = state
@@ -591,7 +273,7 @@ class Loader:
                 if held.origin:
                     self.promoted[held.origin] = to
 
-    def _load_index(self, segment: _Segment, name: str) -> None:
+    def _load_index(self, segment: Segment, name: str) -> None:
         """An index as it stands: every slot of it is an entry."""
         segment.clear_index()
         for slots in self._slots(name, index.OFFSET_ENTRY.size):
@@ -599,14 +281,14 @@ class Loader:
                 segment.offsets.append(wrapped(segment.base + relative, 64))
                 segment.positions.append(position)
 
-    def segment(self, name: str, base: int) -> _Segment:
+    def segment(self, name: str, base: int) -> Segment:
         """The segment of this name; an empty one where there is none, as Kafka makes it."""
         self._create(name)
         held = self.files[name]
         if held.size > _LARGEST_FILE:
             self._refuse("KafkaException", held.origin, None, "size")
-        whole = held == _Held(name, 0, self.start.files.get(name, 0))
-        return _Segment(base, name, held, self._bytes(held), self.start.proved.get(name) if whole else None)
+        whole = held == Held(name, 0, self.start.files.get(name, 0))
+        return Segment(base, name, held, self._bytes(held), self.start.proved.get(name) if whole else None)
 
     def _make(self, base: int) -> None:
         self.segments[base] = self.segment(name_of(base, ".log"), base)
@@ -616,7 +298,7 @@ class Loader:
         while True:
             try:
                 return step()
-            except _Split as split:
+            except Split as split:
                 self._split(split.segment)
 
     def _load_segments(self) -> int:
@@ -642,7 +324,7 @@ class Loader:
                 self.segments[number] = segment
         return 0
 
-    def _is_sane(self, segment: _Segment) -> bool:
+    def _is_sane(self, segment: Segment) -> bool:
         """LogSegment.sanityCheck: False when the segment has to be recovered at once, because of its offset or transaction index."""
         if name_of(segment.base, ".index") not in self.files:
             return False
@@ -697,13 +379,13 @@ class Loader:
 
     # ---- one segment
 
-    def _recover(self, segment: _Segment) -> int:
+    def _recover(self, segment: Segment) -> int:
         """LogLoader.recoverSegment: how many bytes are cut off."""
         if segment.held.origin:
             self.recovered.add(segment.held.origin)
         self._create_indexes(segment.base)
         if name_of(segment.base, ".txnindex") in self.files:
-            self.files[name_of(segment.base, ".txnindex")] = _NEW
+            self.files[name_of(segment.base, ".txnindex")] = NEW
         before = segment.size
         producers = Producers(self)
         self._rebuild(producers, self.start.log_start_offset, segment.base)
@@ -718,16 +400,16 @@ class Loader:
             try:
                 self.replay(segment, producers)
             except Overflow:
-                raise _Split(segment) from None
+                raise Split(segment) from None
         producers.take_snapshot()
         return before - segment.size
 
-    def replay(self, segment: _Segment, producers: Producers) -> None:
+    def replay(self, segment: Segment, producers: Producers) -> None:
         """LogSegment.recover: walk to the first bad batch, make the indexes, cut the rest off. Raises Overflow, Backwards."""
         segment.clear_index()
         file, base, interval = segment.file, segment.base, self.start.index_interval_bytes
         end, buffer, unpack = file.size, file.window.buffer, HEADER.unpack_from
-        times = _TimeIndex(base)
+        times = TimeIndex(base)
         position = indexed = 0
         largest, largest_offset, last_abort = -1, base, -1
         while position < end - UP_TO_MAGIC:
@@ -780,7 +462,7 @@ class Loader:
         self._resize(segment, position)
         times.append(largest, largest_offset)
 
-    def add(self, producers: Producers, segment: _Segment, start: int, end: int) -> None:
+    def add(self, producers: Producers, segment: Segment, start: int, end: int) -> None:
         """UnifiedLog.loadProducersFromRecords: the batches of a part of a segment, none of them proved."""
         begun: dict[int, int] = {}
         completed: list[tuple[int, int]] = []
@@ -825,7 +507,7 @@ class Loader:
         producers.map_end = log_end
         producers.take_snapshot()
 
-    def _add_from(self, producers: Producers, segment: _Segment, start: int, log_end: int | None) -> None:
+    def _add_from(self, producers: Producers, segment: Segment, start: int, log_end: int | None) -> None:
         proved = segment.proved
         if producers.twofold or (proved is not None and proved.valid_bytes not in (None, segment.size)):
             proved = None
@@ -844,7 +526,7 @@ class Loader:
                 raise Refused("IllegalArgumentException", position, "backwards")
             self.add(producers, segment, position, stop)
 
-    def _translate(self, segment: _Segment, offset: int) -> int | None:
+    def _translate(self, segment: Segment, offset: int) -> int | None:
         """LogSegment.translateOffset: the position of the first batch that holds the offset or is above it."""
         if not segment.indexed and segment.proved is None:
             self._load_index(segment, name_of(segment.base, ".index"))
@@ -859,14 +541,14 @@ class Loader:
             previous = batch
         return previous.position if previous is not None and file.last_offset(previous) >= offset else None
 
-    def end_of(self, segment: _Segment) -> int:
+    def end_of(self, segment: Segment) -> int:
         try:
             return self.next_offset(segment)
         except (Corrupt, Refused) as problem:
             self._failed(problem, segment)
             return segment.base
 
-    def next_offset(self, segment: _Segment) -> int:
+    def next_offset(self, segment: Segment) -> int:
         """LogSegment.readNextOffset: behind the last batch of those from the last index entry on. Raises Corrupt, Refused."""
         if segment.proved is not None:
             return segment.proved.next_offset
@@ -876,7 +558,7 @@ class Loader:
         last = deque(segment.file.batches(position, segment.size), maxlen=1)
         return wrapped(segment.file.last_offset(last[0]) + 1, 64) if last else segment.base
 
-    def _wipe(self, segment: _Segment) -> int:
+    def _wipe(self, segment: Segment) -> int:
         """LogSegment.truncateTo the base offset, after an index refused an entry: how many bytes go, as a rule all."""
         if segment.held.origin:
             self.wiped.add(segment.held.origin)
@@ -893,7 +575,7 @@ class Loader:
 
     # ---- overflow
 
-    def _split(self, segment: _Segment) -> None:
+    def _split(self, segment: Segment) -> None:
         """LocalLog.splitOverflowedSegment; where that fails the segment is taken as it is."""
         try:
             following = self.next_offset(segment)
@@ -918,13 +600,13 @@ class Loader:
             del self.segments[segment.base]
         for base, start, size in sorted(parts):
             name = name_of(base, ".log")
-            self.files[name] = _Held(held.origin, held.start + start, size)
-            self.files[name_of(base, ".index")] = self.files[name_of(base, ".timeindex")] = _NEW
+            self.files[name] = Held(held.origin, held.start + start, size)
+            self.files[name_of(base, ".index")] = self.files[name_of(base, ".timeindex")] = NEW
             self.segments[base] = self.segment(name, base)
         if known and segment.base in bases and segment.base != min(bases):
             del self.segments[segment.base]  # the loader forgets the new one with the old
 
-    def _parts(self, segment: _Segment) -> list[tuple[int, int, int]]:
+    def _parts(self, segment: Segment) -> list[tuple[int, int, int]]:
         """Base offset, position and size of the new segments. Raises Corrupt, Refused."""
         file, parts, position = segment.file, list[tuple[int, int, int]](), 0
         while position < segment.size:
@@ -944,7 +626,7 @@ class Loader:
     def _copied(self, file: Frames, base: int, start: int) -> int:
         """LogSegment.appendFromFile: the bytes of the batches from `start` on that a segment with this base can hold."""
         since, largest, largest_offset, last_indexed = 0, -1, base, None
-        times, position = _TimeIndex(base), start
+        times, position = TimeIndex(base), start
         try:
             for batch in file.batches(start, file.size):
                 last = file.last_offset(batch)

@@ -100,6 +100,12 @@ def without_companions(partition: Partition) -> Partition:
     )
 
 
+def has_companions(partition: Partition) -> bool:
+    """Whether anything but log files is known of it; a broker's directory always has some."""
+    own = (*partition.snapshots, partition.epochs, partition.metadata, partition.quorum_state)
+    return partition.whole or any(own) or any(any(segment[1:]) for segment in partition.segments)
+
+
 def log_files(partition: Partition) -> list[LogFile]:
     """The log files of a partition in natural order of their names."""
     files = [*(segment.log for segment in partition.segments), *partition.checkpoints]

@@ -26,6 +26,7 @@ from kdump.fold import Options, Summary, gone
 from kdump.format.checkpoint import CheckpointError, epoch_entries
 from kdump.format.naming import Kind
 from kdump.kernel.producers import Producers
+from kdump.outcome import Proved
 from kdump.partition import LogFile, Partition, Segment
 from kdump.report import FileReport, Report
 from kdump.source import whole
@@ -84,6 +85,7 @@ class Proof:
         self._producers = Producers(sequences=name is None or name.topic not in COORDINATORS, complete=first == 0)
         self._snapshots = {file.base_offset: file for file in partition.snapshots}
         self._timed = any(one.timeindex is not None for one in partition.segments)
+        self._epochs_file = None if partition.epochs is None else self._read(partition.epochs)
         self._log_start = max(first or 0, context.log_start_offset or 0, self._first_epoch())
         self._past: _Past | None = None
         self._broken = False
@@ -92,11 +94,10 @@ class Proof:
         self._epochs: list[tuple[int, int, int]] = []
         self._empty: list[str] = []
         self._future: list[tuple[str, int, int]] = []
-        self._proved: dict[str, tuple[Any, ...]] = {}  # what broker.Proved is made of
+        self._proved: dict[str, Proved] = {}
 
     def _first_epoch(self) -> int:
         """Where the first leader epoch begins, which is lifted with the log start; 0 where nothing says it."""
-        self._epochs_file = b"" if self._partition.epochs is None else self._read(self._partition.epochs)
         bases = [one.log.base_offset for one in self._partition.segments]
         try:
             first = next((entry.start_offset for entry in epoch_entries(self._epochs_file or b"")), 0)
@@ -190,9 +191,8 @@ class Proof:
         hidden = summary.damaged_at > seen["last_position"]
         valid_end = seen["last_offset"] + 1 if seen["batches"] else base
         end_offset = None if hidden else valid_end
-        torn = (
-            hidden and summary.damaged_at == summary.tail
-        )  # behind a tail nothing can be missing that a broker would keep
+        # Behind a tail nothing can be missing that a broker would keep.
+        torn = hidden and summary.damaged_at == summary.tail
         self._report.log_end_offset = valid_end if torn or not hidden else None
         self._neighbours(segment, seen, compacted)
         self._broken = self._broken or summary.damages > 0
@@ -210,23 +210,27 @@ class Proof:
                 self._epochs.append(change)
         if not log.size and not log.newest and base is not None:
             self._empty.append(path)
-        codes = {finding.code for finding in summary.findings} | counts.keys()
-        legacy, modern = seen["magics"][0] + seen["magics"][1], seen["magics"][2]
-        # A segment of both kinds is rare: the broker's replay reads it again.
-        if self._partition.whole and (torn or not hidden) and not (legacy and modern) and _sound(codes):
-            changes = tuple((epoch, offset) for epoch, offset, _ in seen["epochs"])
-            state = None if self._broken else {producer: first for producer, _, first, *_ in self._producers.open()}
-            wrappers = bool(legacy) and sum(seen["codecs"][1:]) > 0
-            self._proved[os.path.basename(path)] = (
-                valid_end,
-                changes,
-                state,
-                wrappers,
-                base if legacy else None,
-                summary.tail,
-            )
+        if self._partition.whole and valid_end is not None and (torn or not hidden):
+            self._proves(segment, summary, valid_end, counts.keys())
         last_epoch = seen["known_epoch"] if seen["linked"] else -1
         self._past = _Past(path, base, end_offset, seen["last_position"], seen["last_offset"], last_epoch)
+
+    def _proves(self, segment: Segment, summary: Summary, valid_end: int, replayed: Set[str]) -> None:
+        """Remember a segment that a broker's recovery passes over, so that nobody has to read it again to say so."""
+        seen = summary.seen
+        codes = {finding.code for finding in summary.findings} | replayed
+        legacy, modern = seen["magics"][0] + seen["magics"][1], seen["magics"][2]
+        # A segment of both kinds is rare: the broker's replay reads it again.
+        if (legacy and modern) or not _sound(codes):
+            return
+        self._proved[os.path.basename(segment.log.path)] = Proved(
+            valid_end,
+            tuple((epoch, offset) for epoch, offset, _ in seen["epochs"]),
+            None if self._broken else {producer: first for producer, _, first, *_ in self._producers.open()},
+            wrappers=bool(legacy) and sum(seen["codecs"][1:]) > 0,
+            state_end=segment.log.base_offset if legacy else None,
+            valid_bytes=summary.tail,
+        )
 
     def _neighbours(self, segment: Segment, seen: Mapping[str, Any], compacted: bool) -> None:
         """The segment against the one before."""
@@ -238,8 +242,8 @@ class Proof:
         elif past.end_offset is not None and base > past.end_offset:
             self._report.add([segments.missing(path, base, past.end_offset, compacted=compacted or self._compacted)])
         if seen["batches"] and 0 <= seen["first_epoch"] < past.epoch:
-            place = path, seen["first_position"], seen["first_offset"]
-            self._report.add([segments.epoch_backwards(*place, seen["first_epoch"], past.epoch)])
+            place = path, seen["first_position"], 0, seen["first_offset"]
+            self._report.add([epochs.backwards(*place, epoch=seen["first_epoch"], previous=past.epoch)])
 
     def _kafka07(self, segment: Segment, summary: Summary) -> None:
         log = segment.log
@@ -435,7 +439,7 @@ class Proof:
             report.outcome = broker.foresee(
                 broker.start_at(
                     partition.path,
-                    {name: broker.Proved(*values) for name, values in self._proved.items()},
+                    self._proved,
                     recovery_point=self._context.recovery_point,
                     log_start_offset=self._context.log_start_offset or 0,
                 )

@@ -3,16 +3,13 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from kdump.checks.hanging import OpenTransaction
 from kdump.errors import SourceError
 from kdump.findings import KEPT, Finding, Severity
 from kdump.format.naming import TopicPartition
+from kdump.outcome import Outcome
 from kdump.partition import LogFile, natural
-
-if TYPE_CHECKING:
-    from kdump.broker import Outcome
 
 Counts = Counter[tuple[str, Severity]]
 
@@ -53,7 +50,7 @@ class Report:
     topic_id: str | None = None
     has_metadata: bool = False
     open: list[OpenTransaction] = field(default_factory=list)
-    outcome: "Outcome | None" = None
+    outcome: Outcome | None = None
 
     def add(self, findings: Iterable[Finding]) -> None:
         for finding in findings:

@@ -20,7 +20,7 @@ from kdump.findings import Finding, Severity
 from kdump.fold import Options, Range, Summary, fold, ranges, scan
 from kdump.format import naming
 from kdump.log_directory import Directory, alone
-from kdump.partition import LogDirectory, Partition
+from kdump.partition import LogDirectory, Partition, has_companions, without_companions
 from kdump.proof import Context, Proof, pieces
 from kdump.report import FileReport, Interrupted, Report
 
@@ -48,11 +48,10 @@ class _Group(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """A piece of work that was given out, and where its result belongs: `directories` has one of each of its partitions."""
+    """A piece of work that was given out, and where its result belongs: `directories` has one for each partition that ends with it."""
 
     task: "_Group | Range"
     proof: Proof | None
-    last: bool
     directories: tuple[Directory | None, ...]
 
 
@@ -87,9 +86,9 @@ def verify(
             if step.task.stop is None:
                 step.proof.take(step.task.segment, fold(pending))
                 pending = []
-                if step.last:
+                if step.directories:
                     reports = (step.proof.conclude(),)
-        for report, directory in zip(reports, step.directories, strict=False):
+        for report, directory in zip(reports, step.directories, strict=True):
             if directory is None:
                 alone(report)
             else:
@@ -131,7 +130,7 @@ def _tasks(
     def group() -> Iterator[_Group]:
         if waiting:
             task = _Group(tuple(whole for whole, _ in waiting))
-            plan.append(_Step(task, None, True, tuple(of for _, of in waiting)))
+            plan.append(_Step(task, None, tuple(of for _, of in waiting)))
             waiting.clear()
             yield task
 
@@ -164,7 +163,7 @@ def _tasks(
         proof = Proof(bare, context, how)
         todo = [task for segment in pieces(item) for task in ranges(segment, how, slots)]
         for number, task in enumerate(todo, 1):
-            plan.append(_Step(task, proof, number == len(todo), (directory,)))
+            plan.append(_Step(task, proof, (directory,) if number == len(todo) else ()))
             yield task
     yield from group()
     if directory is not None:
@@ -240,7 +239,11 @@ def _listed_again(partition: Partition) -> Partition | None:
         return partition if os.path.lexists(partition.path) else None
     found = (item for item in discover([partition.path]) if isinstance(item, Partition) and item.path == partition.path)
     again = next(found, None)
-    return None if again is None else again._replace(whole=partition.whole, log_directory=None)
+    if again is None:
+        return None
+    # Companions that were not wanted are not wanted now.
+    again = again if has_companions(partition) else without_companions(again)
+    return again._replace(whole=partition.whole, log_directory=None)
 
 
 def _identity(finding: Finding) -> tuple[str, str, int, int | None]:

@@ -11,15 +11,13 @@ from kdump.format.checkpoint import CheckpointError, epoch_entries
 
 
 def _backwards(path: str, batch: Batch, base: int | None) -> Finding:
-    return found(
-        "epoch/backwards",
-        path,
-        batch.position,
-        batch.size,
-        offset=batch.base_offset,
-        epoch=batch.partition_leader_epoch,
-        previous=batch.previous_epoch,
-    )
+    place = path, batch.position, batch.size, batch.base_offset
+    return backwards(*place, epoch=batch.partition_leader_epoch, previous=batch.previous_epoch)
+
+
+def backwards(path: str, position: int, size: int, offset: int, *, epoch: int, previous: int) -> Finding:
+    """A batch has a lower leader epoch than the one before, in its segment or in the one before that."""
+    return found("epoch/backwards", path, position, size, offset=offset, epoch=epoch, previous=previous)
 
 
 EXPLAIN = {"epoch/backwards": _backwards}

@@ -33,8 +33,3 @@ def empty(path: str, count: int) -> Finding:
 def magics(path: str, those: Sequence[int]) -> Finding:
     """The message formats of a partition that has several."""
     return found("segment/magic", path, 0, 0, magics=", ".join(map(str, those)))
-
-
-def epoch_backwards(path: str, position: int, offset: int, epoch: int, previous: int) -> Finding:
-    """The first batch of a segment has a lower leader epoch than the last one of the segment before."""
-    return found("epoch/backwards", path, position, 0, offset=offset, epoch=epoch, previous=previous)

@@ -4,7 +4,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,13 +14,11 @@ from kdump.cli.progress import Progress
 from kdump.engine import Engine, Processes, Serial
 from kdump.errors import NotALog, SourceError
 from kdump.findings import CATALOGUE, Finding, Severity
+from kdump.outcome import Outcome
 from kdump.partition import LogDirectory, Partition
 from kdump.render import Options as Look
 from kdump.render import renderer
 from kdump.render.base import Renderer
-
-if TYPE_CHECKING:
-    from kdump.broker import Outcome
 
 SMALL_BYTES = 8 << 20  # below it, starting processes takes longer than the work
 SMALL_PARTITIONS = 100  # companions are work too
@@ -135,19 +133,11 @@ def command(**chosen: Any) -> int:
     ):
         try:
             for report in _reports(found, chosen):
-                findings = totals.take(report)
-                if chosen["by_partition"]:
-                    totals.show(report, out)
-                    continue
-                for finding in findings:
-                    out.finding(finding)
-                for file in report.files if chosen["verbose"] else ():
-                    if file.error is None:
-                        out.file(file.file.path, totals.of(file))
+                totals.tell(report, out)
         except KeyboardInterrupt as stop:
             totals.interrupted = True
-            for finding in totals.take(stop.report) if isinstance(stop, verify.Interrupted) else ():
-                out.finding(finding)
+            if isinstance(stop, verify.Interrupted):
+                totals.tell(stop.report, out)
         totals.end()
         if not chosen["quiet"]:
             out.summary(totals.fields())
@@ -196,6 +186,18 @@ class Totals:
     def fail(self, error: SourceError) -> None:
         self._failed = True
         complain(error)
+
+    def tell(self, report: verify.Report, out: Renderer) -> None:
+        """Count a report and print what is wanted of it."""
+        findings = self.take(report)
+        if self._chosen["by_partition"]:
+            self.show(report, out)
+            return
+        for finding in findings:
+            out.finding(finding)
+        for file in report.files if self._chosen["verbose"] else ():
+            if file.error is None:
+                out.file(file.file.path, self.of(file))
 
     def take(self, report: verify.Report) -> Iterable[Finding]:
         """Count a report; its findings that are to be shown."""
@@ -298,7 +300,7 @@ def _by(counts: Counter[tuple[str, Severity]]) -> dict[str, dict[str, int]]:
     return {"by_severity": by_severity, "by_code": {code: count for code, count in by_code.items() if count}}
 
 
-def _left(outcome: "Outcome") -> dict[str, Any]:
+def _left(outcome: Outcome) -> dict[str, Any]:
     """What a broker's next start would leave of a partition."""
     return {
         "refuses": [refusal.exception for refusal in outcome.refusals],
