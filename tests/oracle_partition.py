@@ -107,7 +107,6 @@ class Trouble(NamedTuple):
     previous_epoch: int
     transaction: int
     marker: bool
-    repeats: bool
 
 
 class Tally(NamedTuple):
@@ -363,7 +362,6 @@ class Producers:
                 before.epoch,
                 before.transaction,
                 marker,
-                not marker and sequence <= before.last_sequence,
             )
         )
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,15 @@ def lines(ran: Any) -> list[dict[str, Any]]:
 
 def shown(ran: Any) -> list[str]:
     return [line["code"] for line in lines(ran) if line["type"] == "finding"]
+
+
+def verified(*paths: Path, options: Sequence[str] = (), seconds: int = 120) -> tuple[int, list[dict[str, Any]]]:
+    """The exit status of `verify --deep` in a process of its own, and what it found."""
+    command = (sys.executable, "-P", "-m", "kdump", "verify", "--deep", "--format", "json", "--no-progress")
+    done = subprocess.run([*command, *options, *paths], capture_output=True, timeout=seconds, check=False)
+    assert done.stderr == b""
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return done.returncode, [line for line in lines if line["type"] == "finding"]
 
 
 def slow(padding: bytes) -> bytes:

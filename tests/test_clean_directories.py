@@ -6,10 +6,7 @@ Every finding needs a line of the tables below, and every line that names a case
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -17,6 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
+from running import verified
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 CASES = sorted(path.parent.name for path in FIXTURES.glob("*/case.toml"))
@@ -125,31 +124,6 @@ def left_by_the_broker(case: str, copy: Path) -> list[Path]:
     return sorted(copy.iterdir())
 
 
-def findings(paths: list[Path]) -> tuple[int, list[dict[str, Any]]]:
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-P",
-            "-m",
-            "kdump",
-            "verify",
-            "--deep",
-            "--format",
-            "json",
-            "--no-progress",
-            "-j",
-            "1",
-            *paths,
-        ],
-        capture_output=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
-    assert done.stderr == b""
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    return done.returncode, [line for line in lines if line["type"] == "finding"]
-
-
 def directory_of(finding: dict[str, Any], copy: Path) -> str:
     """The topic-partition directory; "." for the root of a log directory."""
     parts = Path(finding["path"]).relative_to(copy).parts
@@ -177,7 +151,7 @@ def unexplained(case: str, copy: Path, found: list[dict[str, Any]], met: Counter
 @pytest.mark.parametrize("case", CASES)
 def test_a_broker_made_it(case: str, tmp_path: Path) -> None:
     copy = tmp_path / case
-    status, found = findings(left_by_the_broker(case, copy))
+    status, found = verified(*left_by_the_broker(case, copy), options=("-j", "1"))
     met: Counter[Told] = Counter()
     wrong = list(unexplained(case, copy, found, met))
     assert not wrong, "\n".join([f"{len(wrong)} findings that nothing explains", *wrong[:20]])
@@ -192,7 +166,7 @@ def test_every_line_is_of_a_case() -> None:
 
 def test_hanging_and_open_transactions_are_told_apart(tmp_path: Path) -> None:
     copy = tmp_path / "restarted"
-    _, found = findings(left_by_the_broker("restarted", copy))
+    _, found = verified(*left_by_the_broker("restarted", copy), options=("-j", "1"))
     transactions = {
         (finding["code"], finding["data"].get("problem"), directory_of(finding, copy))
         for finding in found

@@ -5,7 +5,7 @@ from typing import Any
 
 from kdump.findings import Finding, Severity, found
 
-Row = tuple[str, int, int, int, int, int, int, int, int, int, bool, bool]
+Row = tuple[str, int, int, int, int, int, int, int, int, int, bool]
 Tally = tuple[int, int, int, int, int, int, int, int]
 
 
@@ -23,7 +23,6 @@ def explain(path: str, rows: Iterable[Row]) -> Iterator[Finding]:
         previous_epoch,
         first,
         marker,
-        _,
     ) in rows:
         data: dict[str, Any] = {"producer_id": producer_id, "epoch": epoch}
         match problem:

@@ -53,7 +53,7 @@ class Producers:
     def take(self) -> tuple[list[_Row], dict[str, int], dict[str, _Tally]]:
         """What was wrong since the last `take`: (rows, exact number by problem, tallies); of what did not occur there is no key.
 
-        A row is (problem, position, size, offset, producer_id, epoch, sequence, previous_sequence, previous_epoch, txn_first, marker, duplicate);
+        A row is (problem, position, size, offset, producer_id, epoch, sequence, previous_sequence, previous_epoch, txn_first, marker);
         a tally, of "gap", "empty" or "coordinator", (count, then of the first one: position, size, offset, producer_id, epoch, value, previous).
         """
 

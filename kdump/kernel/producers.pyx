@@ -203,7 +203,6 @@ cdef struct Row:
     int64_t previous_epoch
     int64_t txn_first
     bint marker
-    bint duplicate
 
 cdef struct Tally:
     int64_t count
@@ -456,7 +455,6 @@ cdef class Producers:
         row.previous_sequence = e.last_sequence
         row.previous_epoch = e.epoch
         row.txn_first = e.txn_first
-        row.duplicate = not row.marker and event.first_sequence <= e.last_sequence
 
     cdef void tally(self, int what, const Event *event, int64_t value, int64_t previous) noexcept nogil:
         cdef Tally *t = self._tallies + what
@@ -481,15 +479,20 @@ cdef class Producers:
         elif distance:
             self.tally(SKIPPED, event, event.first_sequence, previous)
 
+    cdef inline Producer *meet(self, int64_t producer_id, bint *known, bint *sure) noexcept nogil:
+        """The producer's state, begun now unless it is there: whether it is `known`, or `sure` to be new. NULL without memory."""
+        cdef int64_t index = self.find(producer_id)
+        cdef Producer *e = self._producers + index if index >= 0 else self.add(producer_id)
+        if e != NULL:
+            known[0] = index >= 0 and e.generation == self._generation
+            sure[0] = index < 0 and self.complete
+        return e
+
     cdef void data(self, const Event *event) noexcept nogil:
-        cdef int64_t index = self.find(event.producer_id)
-        cdef Producer *e = self._producers + index if index >= 0 else self.add(event.producer_id)
-        cdef bint absent = index < 0
-        cdef bint known, sure
+        cdef bint known = False, sure = False
+        cdef Producer *e = self.meet(event.producer_id, &known, &sure)
         if e == NULL:
             return
-        known = not absent and e.generation == self._generation
-        sure = absent and self.complete
         if known:
             if event.epoch < e.epoch:
                 self.complain(EPOCH, event, e)
@@ -527,14 +530,10 @@ cdef class Producers:
         e.generation = self._generation
 
     cdef void marker(self, const Event *event) noexcept nogil:
-        cdef int64_t index = self.find(event.producer_id)
-        cdef Producer *e = self._producers + index if index >= 0 else self.add(event.producer_id)
-        cdef bint absent = index < 0
-        cdef bint known, sure
+        cdef bint known = False, sure = False
+        cdef Producer *e = self.meet(event.producer_id, &known, &sure)
         if e == NULL:
             return
-        known = not absent and e.generation == self._generation
-        sure = absent and self.complete
         if known:
             if event.epoch < e.epoch:
                 self.complain(EPOCH, event, e)
@@ -681,7 +680,7 @@ cdef class Producers:
         for i in range(self._row_count):
             row = self._rows + i
             rows.append((PROBLEMS[row.problem], row.position, row.size, row.offset, row.producer_id, row.epoch, row.sequence, row.previous_sequence,
-                         row.previous_epoch, row.txn_first, row.marker, row.duplicate))
+                         row.previous_epoch, row.txn_first, row.marker))
         for i in range(PROBLEM_COUNT):
             if self._problems[i]:
                 counts[PROBLEMS[i]] = self._problems[i]

@@ -373,6 +373,15 @@ def test_live_reports_what_is_still_wrong(kdump: Any, tmp_path: Path) -> None:
     assert (still.status, shown(still)) == (1, shown(once))
 
 
+def test_live_looks_again_at_what_it_was_asked_for(kdump: Any, tmp_path: Path) -> None:
+    """A second look does not bring the companions back that were not wanted."""
+    files = flipped(changed(clean(), {f"t-0/{B}.index": b"junk"}), f"t-0/{C}.log", 70)
+    write(tmp_path / "d", files)
+    assert "index/torn" in shown(kdump("verify", "--format", "json", "--live", "d/t-0"))
+    ran = kdump("verify", "--format", "json", "--live", "--no-companions", "d/t-0")
+    assert shown(ran) == ["batch/crc"]
+
+
 def test_live_forgets_what_was_mended(kdump: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last batch is only half there when it is read for the first time."""
     files = clean()

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from running import verified
 
 HERE = Path(__file__).resolve().parent
 TOPICS = HERE.parents[1] / "fixtures" / "make" / "Topics.java"
@@ -43,31 +43,6 @@ MADE = (
     f"compacted:1:{CLEANED}",
 )
 MOVED = ("transfers", "retained", "compacted")
-
-
-def verified(*paths: Path, options: Sequence[str] = ()) -> tuple[int, list[dict[str, Any]]]:
-    """The exit status of `verify --deep` and what it found."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-P",
-            "-m",
-            "kdump",
-            "verify",
-            "--deep",
-            "--format",
-            "json",
-            "--no-progress",
-            *options,
-            *paths,
-        ],
-        capture_output=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
-    assert done.stderr == b""
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    return done.returncode, [line for line in lines if line["type"] == "finding"]
 
 
 def worse_than_info(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
