@@ -1,6 +1,6 @@
 from typing_extensions import Buffer
 
-_Row = tuple[str, int, int, int, int, int, int, int, int, int, bool, bool]
+_Row = tuple[str, int, int, int, int, int, int, int, int, int, bool]
 _Tally = tuple[int, int, int, int, int, int, int, int]
 
 EVENT: str

@@ -367,9 +367,8 @@ def test_a_locked_directory_is_live(kdump: Any, tmp_path: Path) -> None:
 def test_live_reports_what_is_still_wrong(kdump: Any, tmp_path: Path) -> None:
     write(tmp_path / "d", damaged())
     still = verified(kdump, "--live", "d")
-    once = verified(
-        kdump, "--ignore", "checkpoint", "d"
-    )  # a broker removes partitions before it writes their lines anew
+    # A broker removes partitions before it writes their lines anew.
+    once = verified(kdump, "--ignore", "checkpoint", "d")
     assert (still.status, shown(still)) == (1, shown(once))
 
 
