@@ -21,14 +21,13 @@ A companion that Kafka's reader refuses is shown as far as it goes.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from kdump.errors import SourceError
 from kdump.findings import Severity
 from kdump.format import checkpoint, index, snapshot
 from kdump.format.checkpoint import CheckpointError
-from kdump.format.naming import Kind, words_of
+from kdump.format.naming import Kind
 from kdump.format.snapshot import SnapshotError
 from kdump.segment import Tail, Tailed
-from kdump.source import Source
+from kdump.source import Source, reader, whole
 
 MAX_SNAPSHOT_BYTES: Final = 256 << 20
 """The largest producer snapshot that is read: five million producers."""
@@ -71,7 +70,7 @@ def contents(path: str, source: Source, kind: Kind, base_offset: int | None) -> 
         case Kind.TXNINDEX:
             yield from _transactions(path, source)
         case Kind.SNAPSHOT:
-            yield from _snapshot(path, _whole(path, source, kind, MAX_SNAPSHOT_BYTES))
+            yield from _snapshot(path, whole(source, MAX_SNAPSHOT_BYTES))
         case _:
             yield from _text(path, source, kind)
 
@@ -89,18 +88,10 @@ def severity(item: Tail | Damage, newest: bool) -> Severity:
 # --- indexes ----------------------------------------------------------------------------------------------------------
 
 
-def _reader(source: Source) -> index.Read:
-    def read(position: int, size: int) -> bytes:
-        buffer = bytearray(max(0, min(size, source.size - position)))
-        return bytes(buffer[: source.readinto(position, memoryview(buffer))])
-
-    return read
-
-
 def _index(
     path: str, source: Source, entry_size: int, entries: Callable[[bytes], Iterator[Entry]]
 ) -> Iterator[Entry | Tail | Damage]:
-    read = _reader(source)
+    read = reader(source)
     extent = index.measure(read, source.size, entry_size)
     yield from _slots(path, read, extent.entries, entry_size, entries)
     yield from _behind(extent, source.size, entry_size)
@@ -108,7 +99,7 @@ def _index(
 
 def behind_entries(source: Source, entry_size: int) -> Iterator[Tail]:
     """What lies behind the entries of an offset or time index: padding, a remainder."""
-    yield from _behind(index.measure(_reader(source), source.size, entry_size), source.size, entry_size)
+    yield from _behind(index.measure(reader(source), source.size, entry_size), source.size, entry_size)
 
 
 def _behind(extent: index.Extent, size: int, entry_size: int) -> Iterator[Tail]:
@@ -140,7 +131,7 @@ def _times(slots: bytes, base_offset: int) -> Iterator[Entry]:
 
 
 def _transactions(path: str, source: Source) -> Iterator[Entry | Tail | Damage]:
-    read, entry_size = _reader(source), index.TRANSACTION_ENTRY.size
+    read, entry_size = reader(source), index.TRANSACTION_ENTRY.size
     remainder = source.size % entry_size
     stop = source.size - remainder
     for slots in index.blocks(read, stop, entry_size):
@@ -163,12 +154,6 @@ def _aborted(slots: bytes) -> Iterator[Entry]:
 
 
 # --- what is read as a whole ------------------------------------------------------------------------------------------
-
-
-def _whole(path: str, source: Source, kind: Kind, limit: int) -> bytes:
-    if source.size > limit:
-        raise SourceError(f"{path}: {source.size} bytes, {words_of(kind)} has at most {limit}")
-    return _reader(source)(0, source.size)
 
 
 def _snapshot(path: str, data: bytes) -> Iterator[Entry | Tail | Damage]:
@@ -224,7 +209,7 @@ _TEXTS = {
 
 def _text(path: str, source: Source, kind: Kind) -> Iterator[Entry | Damage]:
     how = _TEXTS[kind]
-    data = _whole(path, source, kind, how.limit)
+    data = whole(source, how.limit)
     try:
         for entry in how.entries(data):
             yield Entry(how.kind, entry._asdict())

@@ -16,7 +16,7 @@ from kdump.partition import LogFile
 from kdump.records import UNOPENED, Opened, open_batch
 from kdump.segment import MAX_BATCH_BYTES, BatchChunk, Foreign, Gap, Shrunk, Tail, Unsearched
 from kdump.segment07 import walk_of
-from kdump.source import Source
+from kdump.source import Source, reader
 
 # The bits of a batch of which nothing is to be believed.
 _DAMAGED = {1 << SUSPECTS.index(code): code for code in ("batch/crc", "batch/magic", "batch/limit")}
@@ -115,10 +115,7 @@ def dump(
 def _dump_source(
     source: Source, file: LogFile, options: Options, on_damage: Callable[[Severity], None], budget: _Budget
 ) -> Iterator[Event]:
-    def read(position: int, size: int) -> bytes:
-        buffer = bytearray(max(0, min(size, source.size - position)))
-        return bytes(buffer[: source.readinto(position, memoryview(buffer))])
-
+    read = reader(source)
     everything = options.offsets == (None, None)
     walk = walk_of(
         file.kind,

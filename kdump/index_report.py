@@ -30,7 +30,7 @@ from kdump.kafka_reader import checksum, frame_size, header_batch
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.partition import LogFile
 from kdump.records import open_batch
-from kdump.source import FileSource, Source, whole
+from kdump.source import FileSource, Source, reader, whole
 
 ENTRIES: Final = {Kind.INDEX: OFFSET_ENTRY, Kind.TIMEINDEX: TIME_ENTRY}
 """The files that are compared, and what their entries are."""
@@ -82,7 +82,7 @@ def check(file: LogFile, source: Source) -> Sane | Damage | None:
     entry = ENTRIES[file.kind]
     if file.kind is Kind.INDEX and source.size < entry.size:
         return None
-    read = _reader(source)
+    read = reader(source)
     reason = _refused(read, source.size, file.kind)
     if reason is None:
         return Sane(file.path)
@@ -143,7 +143,7 @@ def _entries(file: LogFile, source: Source) -> Iterator[tuple[int, int]]:
     entry = ENTRIES[file.kind]
     relative = 0 if file.kind is Kind.INDEX else 1
     first = True
-    for slots in blocks(_reader(source), source.size - source.size % entry.size, entry.size):
+    for slots in blocks(reader(source), source.size - source.size % entry.size, entry.size):
         for pair in entry.iter_unpack(slots):
             if pair[relative] == 0 and not first:
                 return
@@ -292,7 +292,7 @@ class _Log:
     def __init__(self, source: Source, max_batch_bytes: int) -> None:
         self.size = source.size
         self._source = source
-        self._read = _reader(source)
+        self._read = reader(source)
         self._max_batch_bytes = max_batch_bytes
         self._window = memoryview(bytearray(min(_WINDOW_BYTES, source.size)))
         self._origin = self._filled = 0
@@ -446,11 +446,3 @@ class _Index:
 def _chunks(entries: Iterator[Any]) -> Iterator[list[Any]]:
     while chunk := list(islice(entries, _TOGETHER)):
         yield chunk
-
-
-def _reader(source: Source) -> Callable[[int, int], bytes]:
-    def read(position: int, size: int) -> bytes:
-        buffer = bytearray(max(0, min(size, source.size - position)))
-        return bytes(buffer[: source.readinto(position, memoryview(buffer))])
-
-    return read

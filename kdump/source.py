@@ -98,12 +98,21 @@ class BytesSource(_Closing):
         self._data.release()
 
 
+def reader(source: Source) -> Callable[[int, int], bytes]:
+    """`read(position, size)` gives bytes of the source, fewer only at its end."""
+
+    def read(position: int, size: int) -> bytes:
+        buffer = bytearray(max(0, min(size, source.size - position)))
+        return bytes(buffer[: source.readinto(position, memoryview(buffer))])
+
+    return read
+
+
 def whole(source: Source, limit: int) -> bytes:
     """All bytes of a source, as many as there are when they are read. Raises SourceError for more than `limit` of them."""
     if source.size > limit:
         raise SourceError(f"{source.name}: {source.size} bytes, files of its kind have at most {limit}")
-    buffer = bytearray(source.size)
-    return bytes(buffer[: source.readinto(0, memoryview(buffer))])
+    return reader(source)(0, source.size)
 
 
 class Told:

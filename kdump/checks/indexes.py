@@ -15,7 +15,7 @@ from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY, blocks, measure
 from kdump.format.naming import Kind
 from kdump.kernel.scan import ordered
 from kdump.partition import LogFile
-from kdump.source import Source
+from kdump.source import Source, reader
 
 MAX_BYTES: Final = 256 << 20
 """The entries that are read of one index; segments of a GiB have less with any index.interval.bytes above 48."""
@@ -99,10 +99,7 @@ def structure(file: LogFile, source: Source, newest: bool) -> tuple[Index, list[
     """
     name, entry_bytes = _NAMES[file.kind], _STRUCTS[file.kind].size
 
-    def read(position: int, size: int) -> bytes:
-        buffer = bytearray(max(0, min(size, source.size - position)))
-        return bytes(buffer[: source.readinto(position, memoryview(buffer))])
-
+    read = reader(source)
     extent = measure(read, source.size, entry_bytes)
     if extent.entries > MAX_BYTES:
         raise SourceError(f"{file.path}: {extent.entries} bytes of entries, at most {MAX_BYTES} are read")

@@ -481,7 +481,7 @@ def test_files_that_are_too_large(kdump: Any, tmp_path: Path, name: str) -> None
     found = type(kdump)(elsewhere).inside("dump", f"../{name}")
     assert found.status == 3
     assert "1099511627776 bytes, " in found.problems
-    assert " has at most " in found.problems
+    assert " have at most " in found.problems
 
 
 def test_the_other_paths_are_still_done(kdump: Any, tmp_path: Path) -> None:
