@@ -3,12 +3,14 @@
 A plan has two faces that say the same: `actions` are for people and for JSON, `after` is what every file that changes is to hold.
 """
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kdump.findings import Finding
 from kdump.format.naming import TopicPartition
 from kdump.outcome import INDEX_INTERVAL_BYTES
+from kdump.source import FileSource, Pieces
 
 TRUNCATE: Final = "truncate"
 SALVAGE: Final = "salvage"
@@ -46,6 +48,15 @@ class Piece(NamedTuple):
     name: str
     start: int
     stop: int
+
+
+def opened(directory: str, pieces: Sequence[Piece]) -> Pieces:
+    """The bytes of the pieces, one behind the other. Raises SourceError."""
+    sources: dict[str, FileSource] = {}
+    for piece in pieces:
+        if piece.name not in sources:
+            sources[piece.name] = FileSource(os.path.join(directory, piece.name))
+    return Pieces([(sources[piece.name], piece.start, piece.stop) for piece in pieces], directory)
 
 
 class Content(NamedTuple):
