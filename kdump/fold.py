@@ -44,7 +44,7 @@ BadEntry = tuple[str, int, int, int, int, int, int, int]
 class Options(NamedTuple):
     """What to prove. `compacted` is None where each segment shows by itself whether a cleaner went over it.
 
-    `now_ms` is the time against which timestamps lie in the future; `live` says that a broker is writing.
+    `now_ms` is the time against which timestamps lie in the future; `live` says that a broker is writing, `proofs` that the segments that a recovery passes over are wanted.
     """
 
     deep: bool = False
@@ -52,6 +52,7 @@ class Options(NamedTuple):
     max_batch_bytes: int = MAX_BATCH_BYTES
     live: bool = False
     now_ms: int | None = None
+    proofs: bool = False
 
 
 class Range(NamedTuple):

@@ -7,11 +7,11 @@ from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kdump.format.batch import CONTROL, TRANSACTIONAL
 from kdump.frames import Frames, Refused, Seen
-from kdump.outcome import Proved
+from kdump.outcome import Held, Proved
 
 if TYPE_CHECKING:
     from kdump.loader import Loader
@@ -31,17 +31,6 @@ class Overflow(Exception):
 def name_of(base_offset: int, suffix: str) -> str:
     """The name as Kafka makes it: at least 20 digits, and a sign before them."""
     return f"{'-' if base_offset < 0 else ''}{abs(base_offset):020d}{suffix}"
-
-
-class Held(NamedTuple):
-    """What a file name stands for: bytes of a file from before the start, or, with an empty `origin`, something new."""
-
-    origin: str
-    start: int
-    size: int
-
-
-NEW: Final = Held("", 0, 0)
 
 
 class Split(Exception):

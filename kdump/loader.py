@@ -26,11 +26,9 @@ from kdump.format.snapshot import SnapshotError
 from kdump.frames import TIMESTAMP, Corrupt, Frames, Refused, Seen, Window, fits
 from kdump.kernel import crc
 from kdump.load_state import (
-    NEW,
     Backwards,
     ByOffset,
     Epochs,
-    Held,
     Overflow,
     Producers,
     Segment,
@@ -39,7 +37,7 @@ from kdump.load_state import (
     TimeIndex,
     name_of,
 )
-from kdump.outcome import Left, Outcome, Refusal, Start
+from kdump.outcome import NEW, Held, Left, Outcome, Refusal, Start
 from kdump.source import Source
 
 _OPEN_FILES: Final = 8
@@ -202,7 +200,7 @@ class Loader:
             self.cuts,
             frozenset(self.wiped),
             frozenset(self.deleted),
-            frozenset(self.files),
+            self.files,
             self.promoted,
             self.split,
             frozenset(self.recovered),

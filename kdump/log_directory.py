@@ -1,6 +1,9 @@
 """A log directory while its partitions come by: its checkpoints before, what shows across partitions behind."""
 
+import os
 from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from kdump.checks import checkpoints, files, hanging
@@ -9,12 +12,13 @@ from kdump.checks.hanging import OpenTransaction
 from kdump.errors import SourceError
 from kdump.findings import found
 from kdump.fold import Options
+from kdump.format import naming
 from kdump.format.checkpoint import CheckpointError, offset_entries
 from kdump.format.naming import TopicPartition
 from kdump.partition import LogDirectory, LogFile, Partition
-from kdump.proof import MAX_COMPANION_BYTES, Context
-from kdump.report import Report
-from kdump.source import whole
+from kdump.proof import MAX_COMPANION_BYTES
+from kdump.report import Context, Report
+from kdump.source import FileSource, whole
 
 TRANSACTION_LOG = "__transaction_state"
 METADATA_TOPIC = "__cluster_metadata"
@@ -32,32 +36,17 @@ def alone(report: Report) -> None:
         report.finish()
 
 
-class Directory:
-    """Give it the report of each partition, then `conclude`. The checkpoints are read first: the logs only grow while a broker writes both."""
+class Offsets:
+    """The offsets that the checkpoints of a log directory, given by name, have for its partitions."""
 
-    def __init__(self, place: LogDirectory, options: Options) -> None:
-        self.place = place
-        self._live = options.live or place.locked
-        self._now_ms = options.now_ms
-        self._report = Report(place.path)
-        self._contents = {name: self._read(file) for name, file in place.checkpoints.items()}
-        self._recovery_points = self._offsets("recovery-point-offset-checkpoint")
-        self._log_starts = self._offsets("log-start-offset-checkpoint")
-        self._cleaned = self._offsets("cleaner-offset-checkpoint")
-        self._facts: dict[TopicPartition, Facts] = {}
-        self._open: list[OpenTransaction] = []
-        self._without_metadata: list[str] = []
-        self._transaction_log: dict[int, list[LogFile]] = defaultdict(list)
+    def __init__(self, contents: Mapping[str, bytes | None]) -> None:
+        self._contents = contents
+        self._recovery_points = self._of("recovery-point-offset-checkpoint")
+        self._log_starts = self._of("log-start-offset-checkpoint")
+        self._high_watermarks = self._of("replication-offset-checkpoint")
+        self._cleaned = self._of("cleaner-offset-checkpoint")
 
-    def _read(self, file: LogFile) -> bytes | None:
-        try:
-            with file.open() as source:
-                return whole(source, MAX_COMPANION_BYTES)
-        except SourceError as error:
-            self._report.errors.append(error)
-            return None
-
-    def _offsets(self, name: str) -> dict[TopicPartition, int]:
+    def _of(self, name: str) -> dict[TopicPartition, int]:
         """What a checkpoint says of each partition; nothing where a broker could not read it either."""
         try:
             return {
@@ -72,7 +61,45 @@ class Directory:
         name = partition.topic_partition
         if name is None or partition.state in ("delete", "stray"):
             return Context()
-        return Context(self._recovery_points.get(name, 0), self._log_starts.get(name), self._cleaned.get(name, 0) > 0)
+        return Context(
+            self._recovery_points.get(name),
+            self._log_starts.get(name),
+            self._high_watermarks.get(name),
+            self._cleaned.get(name, 0) > 0,
+        )
+
+
+def checkpoints_of(directory: str) -> Offsets:
+    """What the checkpoints in a directory say, if they are there and can be read."""
+    contents = {}
+    for name in naming.OFFSET_CHECKPOINTS:
+        with suppress(SourceError), FileSource(os.path.join(directory, name)) as source:
+            contents[name] = whole(source, MAX_COMPANION_BYTES)
+    return Offsets(contents)
+
+
+class Directory:
+    """Give it the report of each partition, then `conclude`. The checkpoints are read first: the logs only grow while a broker writes both."""
+
+    def __init__(self, place: LogDirectory, options: Options) -> None:
+        self.place = place
+        self._live = options.live or place.locked
+        self._now_ms = options.now_ms
+        self._report = Report(place.path)
+        self._contents = {name: self._read(file) for name, file in place.checkpoints.items()}
+        self.context = Offsets(self._contents).context
+        self._facts: dict[TopicPartition, Facts] = {}
+        self._open: list[OpenTransaction] = []
+        self._without_metadata: list[str] = []
+        self._transaction_log: dict[int, list[LogFile]] = defaultdict(list)
+
+    def _read(self, file: LogFile) -> bytes | None:
+        try:
+            with file.open() as source:
+                return whole(source, MAX_COMPANION_BYTES)
+        except SourceError as error:
+            self._report.errors.append(error)
+            return None
 
     def take(self, report: Report) -> None:
         """The report of the next partition."""

@@ -66,12 +66,23 @@ class Left(NamedTuple):
     size: int
 
 
+class Held(NamedTuple):
+    """What a file name stands for: bytes of a file from before the start, or, with an empty `origin`, something new."""
+
+    origin: str
+    start: int
+    size: int
+
+
+NEW: Final = Held("", 0, 0)
+
+
 class Outcome(NamedTuple):
     """What the start leaves. Names are those of files before the start.
 
     `refusals`: empty when the log loads, else the first is what the broker dies of, and everything else is what would come if it did not. `cuts`: from which
     position on the bytes of a file go. `wiped`: emptied because indexed offsets go back. `deleted`: files that go, though others of the name may be written.
-    `files`: every name afterwards. `promoted`: a .swap file and the name that it takes. `split`: the base offsets of the segments that one is split into. `recovered`: logs that
+    `files`: every name afterwards, and what it stands for. `promoted`: a .swap file and the name that it takes. `split`: the base offsets of the segments that one is split into. `recovered`: logs that
     are read through and whose indexes are made anew. `snapshots`: offsets of the snapshots that are written. `epochs`: the leader epochs afterwards.
     """
 
@@ -82,7 +93,7 @@ class Outcome(NamedTuple):
     cuts: Mapping[str, int]
     wiped: frozenset[str]
     deleted: frozenset[str]
-    files: frozenset[str]
+    files: Mapping[str, Held]
     promoted: Mapping[str, str]
     split: Mapping[str, tuple[int, ...]]
     recovered: frozenset[str]

@@ -4,7 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from kdump.checks import (
     checkpoints,
@@ -28,7 +28,7 @@ from kdump.format.naming import Kind
 from kdump.kernel.producers import Producers
 from kdump.outcome import Proved
 from kdump.partition import LogFile, Partition, Segment
-from kdump.report import FileReport, Report
+from kdump.report import Context, FileReport, Report
 from kdump.source import whole
 
 COORDINATORS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
@@ -44,14 +44,6 @@ _TOLD_AS = {
     "timeindex/offset": ("timeindex/offset", Severity.WARNING),
 }
 """What becomes of the kernel's bad entries."""
-
-
-class Context(NamedTuple):
-    """What a log directory's checkpoints say of a partition; None where they say nothing."""
-
-    recovery_point: int = 0
-    log_start_offset: int | None = None
-    cleaned: bool = False
 
 
 @dataclass(slots=True)
@@ -80,6 +72,7 @@ class Proof:
         self._context = context
         self._options = options
         self._report = Report(partition.path, partition.topic_partition, partition.state, partition.whole)
+        self._report.context = context
         name = partition.topic_partition
         first = next((one.log.base_offset for one in partition.segments), None)
         self._producers = Producers(sequences=name is None or name.topic not in COORDINATORS, complete=first == 0)
@@ -397,6 +390,7 @@ class Proof:
             report.keep(lambda finding: finding.path == partition.only)
             report.open = []
         report.finish()
+        report.proved = self._proved if self._options.proofs else {}
         self._judge()
         return report
 
@@ -440,7 +434,7 @@ class Proof:
                 broker.start_at(
                     partition.path,
                     self._proved,
-                    recovery_point=self._context.recovery_point,
+                    recovery_point=self._context.recovery_point or 0,
                     log_start_offset=self._context.log_start_offset or 0,
                 )
             )

@@ -1,17 +1,27 @@
 """What a verify says: of a log file, of a partition, of a log directory."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kdump.checks.hanging import OpenTransaction
 from kdump.errors import SourceError
 from kdump.findings import KEPT, Finding, Severity
 from kdump.format.naming import TopicPartition
-from kdump.outcome import Outcome
+from kdump.outcome import Outcome, Proved
 from kdump.partition import LogFile, natural
 
 Counts = Counter[tuple[str, Severity]]
+
+
+class Context(NamedTuple):
+    """What a log directory's checkpoints say of a partition; None where they say nothing."""
+
+    recovery_point: int | None = None
+    log_start_offset: int | None = None
+    high_watermark: int | None = None
+    cleaned: bool = False
 
 
 @dataclass(slots=True)
@@ -29,7 +39,8 @@ class FileReport:
 
 @dataclass(slots=True)
 class Report:
-    """What verify says of a partition, or of the files of a log directory itself. `outcome` is what a broker's next start would leave, where it was asked for.
+    """What verify says of a partition, or of the files of a log directory itself. `outcome` is what a broker's next start would leave, where it was asked for;
+    `context` is what was known of it from outside, `proved` the segments by name that a recovery passes over, where they were wanted (`Options.proofs`).
 
     `log_end_offset` is that behind the last batch, None where damaged batches hide it; behind a tail it is not known (`end_is_known`) whether there was more. The findings are in the order of path and position, at most KEPT of a code and file; `counts` are exact.
     """
@@ -51,6 +62,8 @@ class Report:
     has_metadata: bool = False
     open: list[OpenTransaction] = field(default_factory=list)
     outcome: Outcome | None = None
+    context: Context = field(default_factory=Context)
+    proved: Mapping[str, Proved] = field(default_factory=dict)
 
     def add(self, findings: Iterable[Finding]) -> None:
         for finding in findings:

@@ -19,10 +19,10 @@ from kdump.errors import SourceError
 from kdump.findings import Finding, Severity
 from kdump.fold import Options, Range, Summary, fold, ranges, scan
 from kdump.format import naming
-from kdump.log_directory import Directory, alone
+from kdump.log_directory import Directory, Offsets, alone, checkpoints_of
 from kdump.partition import LogDirectory, Partition, has_companions, without_companions
-from kdump.proof import Context, Proof, pieces
-from kdump.report import FileReport, Interrupted, Report
+from kdump.proof import Proof, pieces
+from kdump.report import Context, FileReport, Interrupted, Report
 
 __all__ = ["FileReport", "Interrupted", "Options", "Report", "size_of", "verify"]
 
@@ -125,6 +125,7 @@ def _tasks(
 ) -> "Iterator[_Group | Range]":
     """The work, in order; `plan` gets a step for each piece, and what comes between."""
     directory: Directory | None = None
+    outside = _Outside()
     waiting: list[tuple[_Whole, Directory | None]] = []
 
     def group() -> Iterator[_Group]:
@@ -149,7 +150,7 @@ def _tasks(
         if isinstance(item, LogDirectory):
             directory = Directory(item, options)
             continue
-        context = Context() if directory is None else directory.context(item)
+        context = outside.of(item) if directory is None else directory.context(item)
         how = options._replace(live=options.live or _is_written(item))
         # A task holds no more than its own piece: a log directory has the names of all.
         bare = item._replace(log_directory=None)
@@ -168,6 +169,22 @@ def _tasks(
     yield from group()
     if directory is not None:
         plan.append(directory)
+
+
+class _Outside:
+    """The checkpoints of the log directories in which partitions lie that were named alone; those of the last one stay at hand."""
+
+    def __init__(self) -> None:
+        self._above = ""
+        self._offsets: Offsets | None = None
+
+    def of(self, partition: Partition) -> Context:
+        if not partition.whole:
+            return Context()
+        above = os.path.dirname(os.path.abspath(partition.path))
+        if self._offsets is None or above != self._above:
+            self._above, self._offsets = above, checkpoints_of(above)
+        return self._offsets.context(partition)
 
 
 def _is_written(partition: Partition) -> bool:

@@ -12,7 +12,8 @@ from kdump.findings import Finding, Severity
 from kdump.fold import Options, Range, fold, scan, scan_source
 from kdump.format.naming import Kind
 from kdump.partition import LogFile, Partition, Segment
-from kdump.proof import Context, Proof
+from kdump.proof import Proof
+from kdump.report import Context
 from kdump.report import Report
 
 OF_A_LOG = frozenset(entry.code for entry in logs.ENTRIES)

@@ -176,7 +176,7 @@ def disagreements(outcome: broker.Outcome, loaded: dict[str, Any], *, deleting: 
     if [list(entry) for entry in outcome.epochs] != loaded["epochs"]:
         yield f"epochs {loaded['epochs']}, foreseen {outcome.epochs}"
     # Of a directory on its way out, whether the loader, or the deletion that follows, opens an index is nobody's concern.
-    if outcome.files ^ set(loaded["files"]) and not deleting:
+    if outcome.files.keys() ^ set(loaded["files"]) and not deleting:
         yield f"files {sorted(set(loaded['files']) - outcome.files)}, foreseen {sorted(outcome.files - set(loaded['files']))}"
 
 
