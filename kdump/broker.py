@@ -71,6 +71,8 @@ _NOTICED: Final = frozenset(
     }
 )
 _TAILS: Final = frozenset({"tail/torn", "tail/zeros", "tail/garbage"})
+CUTS: Final = _NOTICED | _TAILS
+"""The codes of what a recovery can stumble over in a log."""
 
 
 def sound(codes: Iterable[str], *, tail: bool = False) -> bool:

@@ -206,6 +206,7 @@ class Loader:
             frozenset(self.recovered),
             frozenset(self.written),
             tuple(self.epochs.entries),
+            self.epochs.written,
         )
 
     def _load_epochs(self) -> None:
@@ -510,7 +511,11 @@ class Loader:
         if producers.twofold or (proved is not None and proved.valid_bytes not in (None, segment.size)):
             proved = None
         if proved is not None and (start in (segment.base, proved.next_offset) or proved.transactions is not None):
-            if start == segment.base and proved.wrappers:
+            if proved.wrappers:
+                # Of compressed messages only what is inside says where they begin.
+                self._index_proved(segment)
+                if log_end is not None:
+                    self._translate(segment, log_end)
                 self._translate(segment, start)
             if start < proved.next_offset:
                 producers.skip(segment, proved)
@@ -523,6 +528,18 @@ class Loader:
             if stop < position:
                 raise Refused("IllegalArgumentException", position, "backwards")
             self.add(producers, segment, position, stop)
+
+    def _index_proved(self, segment: Segment) -> None:
+        """The offset index as `replay` makes it, of a segment that needs no proof."""
+        if segment.indexed:
+            return
+        segment.clear_index()
+        indexed = 0
+        for batch in segment.file.batches(0, segment.size):
+            if batch.position - indexed > self.start.index_interval_bytes:
+                segment.offsets.append(segment.file.last_offset(batch))
+                segment.positions.append(batch.position)
+                indexed = batch.position
 
     def _translate(self, segment: Segment, offset: int) -> int | None:
         """LogSegment.translateOffset: the position of the first batch that holds the offset or is above it."""
@@ -549,7 +566,9 @@ class Loader:
     def next_offset(self, segment: Segment) -> int:
         """LogSegment.readNextOffset: behind the last batch of those from the last index entry on. Raises Corrupt, Refused."""
         if segment.proved is not None:
-            return segment.proved.next_offset
+            if not segment.proved.wrappers:
+                return segment.proved.next_offset
+            self._index_proved(segment)
         position = self._translate(segment, segment.offsets[-1] if segment.offsets else segment.base)
         if position is None:
             return segment.base

@@ -83,7 +83,8 @@ class Outcome(NamedTuple):
     `refusals`: empty when the log loads, else the first is what the broker dies of, and everything else is what would come if it did not. `cuts`: from which
     position on the bytes of a file go. `wiped`: emptied because indexed offsets go back. `deleted`: files that go, though others of the name may be written.
     `files`: every name afterwards, and what it stands for. `promoted`: a .swap file and the name that it takes. `split`: the base offsets of the segments that one is split into. `recovered`: logs that
-    are read through and whose indexes are made anew. `snapshots`: offsets of the snapshots that are written. `epochs`: the leader epochs afterwards.
+    are read through and whose indexes are made anew. `snapshots`: offsets of the snapshots that are written. `epochs`: the leader epochs afterwards, and whether their
+    checkpoint is written, be it with what it had.
     """
 
     refusals: tuple[Refusal, ...]
@@ -99,6 +100,7 @@ class Outcome(NamedTuple):
     recovered: frozenset[str]
     snapshots: frozenset[int]
     epochs: tuple[tuple[int, int], ...]
+    epochs_written: bool = False
 
     @property
     def refuses(self) -> bool:

@@ -10,11 +10,12 @@ import click
 from kdump import __version__
 from kdump.errors import KdumpError
 
-FOUND, USAGE, FAILED, BUG, INTERRUPTED, PIPE_CLOSED = 1, 2, 3, 70, 130, 141
+FOUND, USAGE, FAILED, GAVE_UP, BUG, INTERRUPTED, PIPE_CLOSED = 1, 2, 3, 4, 70, 130, 141
 
 COMMANDS = {
     "dump": "show what is in log files: batches with their records",
     "verify": "prove partitions: every batch, companion and checkpoint, with --deep every record",
+    "recover": "show what a broker's next start would cut off; do it, or save what can be saved; take it back",
 }
 
 
@@ -58,11 +59,11 @@ def _version(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
     help="Show the versions of kdump, its kernel and the codec libraries.",
 )
 def group() -> None:
-    """Inspect and verify the log segments that Apache Kafka left on disk, without a broker.
+    """Inspect, verify and recover the log segments that Apache Kafka left on disk, without a broker.
 
     \b
-    Exit status: 0 nothing found, 1 damage found, 2 usage, 3 something could not be read,
-    70 a bug in kdump, 130 interrupted, 141 the reader of the output went away.
+    Exit status: 0 nothing found, 1 damage found, 2 usage, 3 something could not be done, 4 valid
+    records were given up, 70 a bug in kdump, 130 interrupted, 141 the reader of the output went away.
     """
 
 
@@ -107,10 +108,17 @@ def run(arguments: list[str] | None = None) -> int:
 
         traceback.print_exc()
         sys.stderr.write(
-            f"kdump {__version__}, Python {sys.version.split()[0]}, {sys.platform}: this is a bug in kdump; its files are as they were.\n"
+            f"kdump {__version__}, Python {sys.version.split()[0]}, {sys.platform}: this is a bug in kdump; {_files(arguments)}.\n"
         )
         return BUG
     return _int(status)
+
+
+def _files(arguments: list[str] | None) -> str:
+    """What became of the files, when kdump fell over."""
+    if "recover" in (sys.argv[1:] if arguments is None else arguments)[:1]:
+        return "kdump recover --undo takes back what it had begun to change, if anything"
+    return "its files are as they were"
 
 
 def _invoke(arguments: list[str] | None) -> Any:

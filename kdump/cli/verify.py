@@ -9,21 +9,15 @@ from typing import Any
 import click
 
 from kdump import verify
-from kdump.cli import INTERRUPTED, complain, options
-from kdump.cli.progress import Progress
-from kdump.engine import Engine, Processes, Serial
-from kdump.errors import NotALog, SourceError
+from kdump.cli import INTERRUPTED, options
+from kdump.cli.work import Found, Problems, work
 from kdump.findings import CATALOGUE, Finding, Severity
 from kdump.outcome import Outcome
-from kdump.partition import LogDirectory, Partition
 from kdump.render import Options as Look
 from kdump.render import renderer
-from kdump.render.base import Renderer
+from kdump.render.base import Renderer, tally
 
-SMALL_BYTES = 8 << 20  # below it, starting processes takes longer than the work
-SMALL_PARTITIONS = 100  # companions are work too
 ALL = "all"
-Found = Partition | LogDirectory | SourceError
 
 
 def _explain(ctx: click.Context, param: click.Parameter, code: str | None) -> None:
@@ -145,27 +139,10 @@ def command(**chosen: Any) -> int:
 
 
 def _reports(found: Callable[[], Iterator[Found]], chosen: dict[str, Any]) -> Iterator[verify.Report]:
-    size, many = 0, chosen["jobs"] > 1 and _is_much(found())
-    progress = Progress(0, chosen["progress"])
-    if progress.wanted:
-        size = sum(verify.size_of(item) for item in found() if isinstance(item, Partition))
-    engine: Engine = Processes(chosen["jobs"]) if many else Serial()
     compacted = {"yes": True, "no": False}.get(chosen["compacted"])
     what = verify.Options(chosen["deep"], compacted, chosen["max_batch_bytes"], chosen["live"])
-    with progress.over(size):
-        yield from verify.verify(found(), what, engine, progress.advance)
-
-
-def _is_much(found: Iterator[Found]) -> bool:
-    """Whether there is enough to do for several processes; it looks no further than it has to."""
-    size, partitions = 0, 0
-    for item in found:
-        if isinstance(item, Partition):
-            size += verify.size_of(item)
-            partitions += 1
-        if size > SMALL_BYTES or partitions > SMALL_PARTITIONS:
-            return True
-    return False
+    with work(found, chosen) as (engine, on_bytes):
+        yield from verify.verify(found(), what, engine, on_bytes)
 
 
 class Totals:
@@ -174,18 +151,13 @@ class Totals:
     def __init__(self, chosen: dict[str, Any]) -> None:
         self._chosen = chosen
         self._started = time.monotonic()
-        self._failed = False
+        self._problems = Problems()
         self._counts: Counter[tuple[str, Severity]] = Counter()
         self._shown = 0
         self._records: int | None = 0
         self._sums: Counter[str] = Counter()
-        self._passed_over: list[SourceError] = []
         self._some = False
         self.interrupted = False
-
-    def fail(self, error: SourceError) -> None:
-        self._failed = True
-        complain(error)
 
     def tell(self, report: verify.Report, out: Renderer) -> None:
         """Count a report and print what is wanted of it."""
@@ -201,12 +173,7 @@ class Totals:
 
     def take(self, report: verify.Report) -> Iterable[Finding]:
         """Count a report; its findings that are to be shown."""
-        for error in report.errors:
-            # A shell's * names the indexes beside the logs too; that is no failure unless there is nothing else.
-            if isinstance(error, NotALog):
-                self._passed_over.append(error)
-            else:
-                self.fail(error)
+        self._problems.take(report.errors)
         for file in report.files:
             if file.error is not None and not file.batches and not file.counts:
                 continue
@@ -220,8 +187,7 @@ class Totals:
 
     def end(self) -> None:
         """Complain of what was passed over, where there was nothing else."""
-        for error in () if self._some else self._passed_over:
-            self.fail(error)
+        self._problems.end(some=self._some)
 
     def of(self, report: verify.FileReport) -> dict[str, Any]:
         """The sums over one file."""
@@ -252,7 +218,7 @@ class Totals:
                 "valid_bytes": sum(file.valid_bytes for file in report.files),
                 "log_start_offset": report.log_start_offset,
                 "log_end_offset": report.log_end_offset,
-                "findings": _by(counts),
+                "findings": tally(counts),
                 "broker": None if outcome is None else _left(outcome),
             },
         )
@@ -268,7 +234,9 @@ class Totals:
         if self.interrupted:
             return INTERRUPTED
         return options.status(
-            self._failed, {severity for (_, severity), count in self._counts.items() if count}, self._chosen["fail_on"]
+            self._problems.failed,
+            {severity for (_, severity), count in self._counts.items() if count},
+            self._chosen["fail_on"],
         )
 
     def fields(self) -> dict[str, Any]:
@@ -281,23 +249,12 @@ class Totals:
             "records": self._records,
             "bytes": self._sums["bytes"],
             "valid_bytes": self._sums["valid_bytes"],
-            "findings": _by(self._counts),
+            "findings": tally(self._counts),
             "findings_dropped": sum(self._counts.values()) - self._shown,
             "interrupted": self.interrupted,
             "exit_status": self.status,
             "seconds": round(time.monotonic() - self._started, 3),
         }
-
-
-def _by(counts: Counter[tuple[str, Severity]]) -> dict[str, dict[str, int]]:
-    by_code: Counter[str] = Counter()
-    for (code, _), count in sorted(counts.items()):
-        by_code[code] += count
-    by_severity = {
-        severity.word: sum(count for (_, its), count in counts.items() if its is severity)
-        for severity in reversed(Severity)
-    }
-    return {"by_severity": by_severity, "by_code": {code: count for code, count in by_code.items() if count}}
 
 
 def _left(outcome: Outcome) -> dict[str, Any]:

@@ -19,6 +19,7 @@ meta.properties .kafka_cleanshutdown        in a log directory: whose it is; tha
 remote-log-index-cache/                     in a log directory: indexes of tiered segments
 ….deleted ….cleaned ….swap                  appended to a segment's name: waiting for deletion, being written, complete
 ….tmp                                       appended to a checkpoint's name while it is written
+.kdump-undo .kdump-undo-…                   what kdump recover took away, in a topic-partition and in a log directory
 <topic>-<partition>                         directory; the partition follows the last dash
 <topic>_<partition>                         directory of Kafka 0.7, beside the form with a dash
 <topic>-<partition>.<32 hex>-delete         … and -future, -stray: a partition on its way; the topic is cut so that 255
@@ -100,6 +101,7 @@ OFFSET_CHECKPOINTS = tuple(name for name, kind in _COMPANION_NAMES.items() if ki
 BOOTSTRAP = "bootstrap.checkpoint"
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
 METADATA_TOPIC = "__cluster_metadata"
+UNDO = ".kdump-undo"
 
 _MOVED = re.compile(r"(\S+-\S+)\.[^.\s]+-(delete|future|stray)", re.ASCII)
 # As Java parses them: digits of any script, any count of them that a name has room for.
@@ -118,6 +120,11 @@ def plain_name(name: str) -> str:
         if (inner := name.rfind(".checkpoint")) > 0 and name[inner:] != ".checkpoint":
             name = name[: inner + len(".checkpoint")]
     return name
+
+
+def is_undo(name: str) -> bool:
+    """Whether a name is one under which kdump recover keeps what it took away. Nothing of it is part of a log."""
+    return name == UNDO or name.startswith(f"{UNDO}-")
 
 
 def suffix_of(kind: Kind) -> str:

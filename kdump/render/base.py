@@ -21,10 +21,13 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 if TYPE_CHECKING:
     from kdump.companions import Damage
     from kdump.dump import Event, Failed
-    from kdump.findings import Finding
+    from kdump.findings import Finding, Severity
     from kdump.format.batch import Batch
+    from kdump.format.naming import TopicPartition
     from kdump.index_report import Report
+    from kdump.plan import Action
     from kdump.records import Opened
+    from kdump.recover import Result
     from kdump.segment import Foreign, Gap, Tail, Unsearched
 
 # text when it is valid UTF-8 (auto), or the same form for every field
@@ -178,6 +181,35 @@ class Renderer(ABC):
     def finding(self, finding: Finding) -> None:
         """A finding, with the sentence of the catalogue."""
 
+    def plan(self, fields: Mapping[str, Any]) -> None:  # noqa: B027  # only a saved plan has to begin with it
+        """What a recovery is asked for: its options and paths."""
+
+    def recovery(self, result: Result) -> None:
+        """A partition, with what a recovery would do or has done."""
+        for action in result.plan.actions:
+            self.action(action, result.plan.topic_partition)
+        for finding in result.plan.not_covered:
+            self.not_covered(finding)
+        for finding in result.left:
+            self.finding(finding)
+        self.recovered(result)
+
+    def action(self, action: Action, place: TopicPartition | None) -> None:
+        """One thing that a recovery does."""
+        from kdump.render.recovery import action_fields
+
+        self.entry(action.path, "action", action_fields(action, place))
+
+    def not_covered(self, finding: Finding) -> None:
+        """A finding that a recovery leaves as it is."""
+        self.finding(finding)
+
+    def recovered(self, result: Result) -> None:
+        """A partition as a whole, behind its actions."""
+        from kdump.render.recovery import partition_fields
+
+        self.entry(result.plan.path, "partition", partition_fields(result))
+
     @abstractmethod
     def summary(self, fields: Mapping[str, Any]) -> None:
         """The last value of a run: its totals, and `command`, `exit_status`, `seconds`."""
@@ -227,15 +259,30 @@ class Renderer(ABC):
         self.out.flush()
 
 
+def tally(counts: Mapping[tuple[str, Severity], int]) -> dict[str, dict[str, int]]:
+    """Counts of findings by code and severity as the fields `by_severity`, the worst first, and `by_code`."""
+    by_code: dict[str, int] = {}
+    by_severity: dict[str, int] = dict.fromkeys(("error", "warning", "info"), 0)
+    for (code, severity), count in sorted(counts.items()):
+        by_severity[severity.word] += count
+        if count:
+            by_code[code] = by_code.get(code, 0) + count
+    return {"by_severity": by_severity, "by_code": by_code}
+
+
 def verdict(fields: Mapping[str, Any]) -> str:
-    """The summary of a verify as one sentence."""
+    """The summary of a verify or a recovery as one sentence."""
+    if fields["command"] == "recover":
+        from kdump.render import recovery
+
+        return recovery.verdict(fields)
     records = "an unknown number of" if fields["records"] is None else fields["records"]
     severities = fields["findings"]["by_severity"]
-    found = ", ".join(f"{_counted(count, word)}" for word, count in severities.items())
+    found = ", ".join(f"{counted(count, word)}" for word, count in severities.items())
     dropped = f" ({fields['findings_dropped']} of them not shown)" if fields["findings_dropped"] else ""
     ended = "interrupted: " if fields["interrupted"] else ""
     return (
-        f"{ended}{_counted(fields['files'], 'file')}, {_counted(fields['batches'], 'batch', 'batches')}, {records} records,"
+        f"{ended}{counted(fields['files'], 'file')}, {counted(fields['batches'], 'batch', 'batches')}, {records} records,"
         f" {fields['valid_bytes']} of {fields['bytes']} bytes in valid batches: {found}{dropped}"
     )
 
@@ -243,12 +290,12 @@ def verdict(fields: Mapping[str, Any]) -> str:
 def partition_line(fields: Mapping[str, Any]) -> str:
     """A partition of a verify as one sentence."""
     counts, broker = fields["findings"], fields["broker"]
-    line = f"{_counted(fields['segments'], 'segment')}, {_counted(fields['batches'], 'batch', 'batches')}"
+    line = f"{counted(fields['segments'], 'segment')}, {counted(fields['batches'], 'batch', 'batches')}"
     if not fields["segments"] and fields["topic"] is None:
         line = "the log directory itself"
     if fields["log_end_offset"] is not None:
         line += f", offsets {fields['log_start_offset']} to {fields['log_end_offset']}"
-    found = ", ".join(_counted(count, word) for word, count in counts["by_severity"].items() if count)
+    found = ", ".join(counted(count, word) for word, count in counts["by_severity"].items() if count)
     codes = ", ".join(f"{code} {count}" for code, count in counts["by_code"].items())
     line += f": {found} ({codes})" if found else ": clean"
     if broker is None:
@@ -260,7 +307,8 @@ def partition_line(fields: Mapping[str, Any]) -> str:
     return line
 
 
-def _counted(count: int, one: str, many: str | None = None) -> str:
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """A number with its word: `1 batch`, `2 batches`."""
     if one == "info":
         return f"{count} info"
     return f"{count} {one if count == 1 else many or one + 's'}"

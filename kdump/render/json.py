@@ -245,6 +245,12 @@ class Renderer(base.Renderer):
         self.out.write(f'{{"type":{json_string(kind)},"path":{self._name(path)}{inner}}}\n')
 
     def finding(self, finding: Finding) -> None:
+        self._finding("finding", finding)
+
+    def not_covered(self, finding: Finding) -> None:
+        self._finding("not_covered", finding)
+
+    def _finding(self, kind: str, finding: Finding) -> None:
         place = finding.topic_partition
         fields = {
             "code": finding.code,
@@ -259,8 +265,14 @@ class Renderer(base.Renderer):
             "message": finding.message,
             "data": finding.data,
         }
-        self.entry(finding.path, "finding", fields)
+        self.entry(finding.path, kind, fields)
+
+    def plan(self, fields: Mapping[str, Any]) -> None:
+        self._of_the_run("plan", fields)
 
     def summary(self, fields: Mapping[str, Any]) -> None:
+        self._of_the_run("summary", fields)
+
+    def _of_the_run(self, kind: str, fields: Mapping[str, Any]) -> None:
         inner = "".join(f",{json_string(key)}:{json_value(value, self._encode)}" for key, value in fields.items())
-        self.out.write(f'{{"type":"summary","schema":{SCHEMA}{inner}}}\n')
+        self.out.write(f'{{"type":"{kind}","schema":{SCHEMA}{inner}}}\n')

@@ -1,7 +1,8 @@
 """Tables and trees for a person at a terminal, with rich (imported here alone, and only when this format is asked for).
 
 Batches and the entries of companions come as tables, a batch with its records as a tree. A value is cut at the width of the
-terminal: the format `text` has all of it. Findings are kept and shown at the end, the worst first, grouped by code. Every
+terminal: the format `text` has all of it. Findings are kept and shown at the end, the worst first, grouped by code. Of a
+recovery there is a table of actions for each partition, and what is to be said of it below. Every
 text from a file or a file name passes through `printable` and is never read as markup.
 """
 
@@ -11,7 +12,8 @@ from __future__ import annotations
 
 import codecs
 import io
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from kdump.format.batch import Batch
     from kdump.format.record import Record
     from kdump.records import Opened
+    from kdump.recover import Result
     from kdump.segment import Foreign, Gap, Tail, Unsearched
 
 # a table or tree is laid out as a whole, so a long one comes in pieces
@@ -66,7 +69,17 @@ _BATCH_COLUMNS = (
     "sequences",
     "",
 )
-_TEXT_COLUMNS = frozenset(("file", "codec", "crc", "max timestamp", "", "reason", "key", "value", "topic", "what"))
+_ACTION_COLUMNS = ("action", "file", "from", "to", "because", "bytes", "batches", "records", "offsets")
+_LABELS = {
+    "failed": _BAD,
+    "refused": _BAD,
+    "lost": "bold yellow",
+    "undecided": "yellow",
+    "next": "bold green",
+}
+_TEXT_COLUMNS = frozenset(
+    ("action", "because", "file", "codec", "crc", "max timestamp", "", "reason", "key", "value", "topic", "what")
+)
 
 
 class _Sink(io.TextIOBase):
@@ -189,19 +202,68 @@ class Renderer(base.Renderer):
     def finding(self, finding: Finding) -> None:
         self._findings.append(finding)
 
+    def recovery(self, result: Result) -> None:
+        from kdump.render import recovery
+
+        plan = result.plan
+        said = list(recovery.sentences(result))
+        if not (said or plan.actions or plan.not_covered):
+            return
+        self._print(Text(path_text(plan.path), style="bold"))
+        for action in plan.actions:
+            name = path_text(
+                action.path if os.path.dirname(action.path) != plan.path else os.path.basename(action.path)
+            )
+            target = "" if action.target in (None, action.path) else f" → {path_text(action.target or '')}"
+            offsets = "" if action.first_offset is None else f"{action.first_offset}..{action.last_offset}"
+            numbers = (action.bytes, action.batches, action.records)
+            self._row(
+                _ACTION_COLUMNS,
+                [
+                    Text(action.action, style="bold"),
+                    Text(f"{name}{target}"),
+                    *(Text("" if at is None else str(at)) for at in (action.start, action.stop)),
+                    Text(action.because or ""),
+                    *(Text(str(number or "")) for number in numbers),
+                    Text(offsets),
+                ],
+            )
+        self._flush_table()
+        table = Table(box=None, show_header=False, padding=(0, 1), pad_edge=True)
+        table.add_column()
+        table.add_column(overflow="fold", ratio=1)
+        for label, sentence in said:
+            table.add_row(Text(label, style=_LABELS.get(label, "dim")), Text(printable(sentence)))
+        self._print(table)
+        if plan.not_covered and not result.applied:  # else they are among those that are left
+            self._print(Text(" not covered, and left as it is:"))
+            self._show_findings(plan.not_covered, recovery.not_covered_words)
+        if result.left:
+            self._print(Text(" left after applying:"))
+            self._show_findings(result.left, recovery.not_covered_words)
+        self._print(Text())
+
     def summary(self, fields: Mapping[str, Any]) -> None:
         self._flush_table()
-        self._show_findings()
-        clean = not fields["findings"]["by_severity"]["error"]
+        self._show_kept()
+        clean = (
+            not fields["exit_status"]
+            if fields["command"] == "recover"
+            else not fields["findings"]["by_severity"]["error"]
+        )
         self._print(Text(base.verdict(fields), style="bold green" if clean else "bold red"))
 
     def close(self) -> None:
         self._flush_table()
-        self._show_findings()
+        self._show_kept()
         super().close()
 
-    def _show_findings(self) -> None:
+    def _show_kept(self) -> None:
         findings, self._findings = self._findings, []
+        self._show_findings(findings)
+
+    def _show_findings(self, findings: Iterable[Finding], say: Callable[[Finding], str] | None = None) -> None:
+        """Findings, the worst first, with the sentence that `say` gives; without it with their own, and what a recovery does about them."""
         groups: dict[tuple[Severity, str], list[Finding]] = {}
         for finding in findings:
             groups.setdefault((finding.severity, finding.code), []).append(finding)
@@ -221,9 +283,12 @@ class Renderer(base.Renderer):
                 table.add_column(overflow="fold", ratio=1)
                 for finding in group[start : start + _ROWS]:
                     place = Text(str(finding.position))
-                    table.add_row(Text(path_text(finding.path)), place, Text(printable(finding.message)))
+                    table.add_row(
+                        Text(path_text(finding.path)), place, Text(printable(say(finding) if say else finding.message))
+                    )
                 self._print(table)
-            self._print(Text(f"  {entry.recover}", style="dim italic"))
+            if say is None:
+                self._print(Text(f"  {entry.recover}", style="dim italic"))
 
     # --- tables -------------------------------------------------------------------------------------------------------
 

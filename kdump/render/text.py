@@ -8,6 +8,9 @@
     gap position=156 length=12 reason=bytes
     tail position=168 length=17 reason=zeros
     path:position: severity code: sentence
+    path: truncate 1573-3146 batch/crc: cut off what lies behind (1573 bytes, 1 batch, 1 record, offsets 29..29)
+    path:position: not covered: severity code: sentence
+    path: lost: sentence
     2 files, 10 batches, 100 records, 4000 of 4096 bytes in valid batches: 1 error, 0 warnings, 0 info
 
 (a batch is one line, broken here to fit). The words of a line stand in this order:
@@ -19,6 +22,8 @@
   `transactional`, `control`, `delete_horizon` (a time) and `delete_horizon_ms`.
 * record: `offset`, `time`, `timestamp`, `key`, `value`, and where there are any: `headers`, `sequence`, `control` (the type of
   a control record with what it says in parentheses), `crc=WRONG` (of a message of magic 0 or 1).
+* of a recovery: what it does, `from-to` in bytes where it is not about a whole file, the code of the finding behind it; then lines about the partition, each
+  with a label: `failed`, `refused`, `lost`, `undecided`, `afterwards`, `space`, `verified`, `undo`, `next`.
 
 Times are ISO-8601 in UTC, `-` without one, with the stored milliseconds beside them. Bytes that are valid UTF-8 stand in double
 quotes; quotes, backslashes and everything unprintable (control characters, terminal escapes, characters that turn the
@@ -52,7 +57,10 @@ from kdump.render.base import (
 if TYPE_CHECKING:
     from kdump.findings import Finding
     from kdump.format.batch import Batch
+    from kdump.format.naming import TopicPartition
+    from kdump.plan import Action
     from kdump.records import Opened
+    from kdump.recover import Result
     from kdump.segment import Foreign, Gap, Tail, Unsearched
 
 
@@ -193,6 +201,29 @@ class Renderer(base.Renderer):
     def finding(self, finding: Finding) -> None:
         self.out.write(finding_line(finding) + "\n")
 
+    def action(self, action: Action, place: TopicPartition | None) -> None:
+        from kdump.render import recovery  # neither a dump nor a verify needs it
+
+        self.out.write(f"{path_text(action.path)}: {printable(recovery.action_words(action))}\n")
+
+    def not_covered(self, finding: Finding) -> None:
+        from kdump.render import recovery
+
+        self.out.write(
+            f"{path_text(finding.path)}:{finding.position}: not covered: {finding.severity.word} {finding.code}:"
+            f" {printable(recovery.not_covered_words(finding))}\n"
+        )
+
+    def recovery(self, result: Result) -> None:
+        # what is left afterwards says again what was not covered
+        super().recovery(result if not result.applied else result._replace(plan=result.plan._replace(not_covered=())))
+
+    def recovered(self, result: Result) -> None:
+        from kdump.render import recovery
+
+        for label, sentence in recovery.sentences(result):
+            self.out.write(f"{path_text(result.plan.path)}: {label}: {printable(sentence)}\n")
+
     def summary(self, fields: Mapping[str, Any]) -> None:
-        """The verdict of a verify; a dump needs none."""
+        """The verdict of a verify or a recovery; a dump needs none."""
         self.out.write(f"{base.verdict(fields)}\n")

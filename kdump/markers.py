@@ -1,0 +1,185 @@
+"""What becomes of transactions when bytes of a log are lost, and with them, perhaps, the markers that ended them.
+
+A broker that replays what is left takes the data of a producer up to its next marker for one transaction. So a transaction that lost its marker shares the
+fate of the producer's next one, or stays open, and consumers that read committed records only stop before it. What the transaction index says of aborted
+transactions outlives their markers; but it protects only as long as the broker does not recover the segment, no follower copies it, and no later transaction of the
+producer commits: a consumer forgets an aborted producer only at an ABORT marker. Thus
+
+- data that the index calls aborted, and that a later COMMIT marker would make committed, has to go;
+- any other data stays, unless it is asked for that undecided transactions go;
+- the entries of lost markers are kept for as long as they have data, and those of kept markers as they were: they know where a transaction began.
+
+Sources: ProducerStateManager, TransactionIndex, and of the consumer CompletedFetch.nextFetchedRecord of Kafka 4.3.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from kdump.format.batch import TRANSACTIONAL
+from kdump.format.index import AbortedTransaction
+from kdump.place import Placed
+
+UNENDED: Final = "txn/open"
+"""The code behind the batches that go because of a lost marker."""
+NO_END: Final = (1 << 63) - 1
+
+
+class Hole(NamedTuple):
+    """Offsets that are missing where bytes are; `last` is NO_END behind the last batch."""
+
+    first: int
+    last: int
+
+
+class Undecided(NamedTuple):
+    """A transaction whose marker may be lost: its producer, its first offset and that behind its data, and where the marker may have been.
+
+    `known` is what the transaction index says of it: "aborted", "committed" or nothing. `ends` is how a broker that replays the log ends it now: "abort" or "commit", with the
+    marker of the producer's next transaction, or "open". `dropped` batches of it go, of `batches`.
+    """
+
+    producer_id: int
+    epoch: int
+    first_offset: int
+    end_offset: int
+    hole: Hole
+    known: str
+    ends: str
+    batches: int
+    dropped: int
+
+
+@dataclass(slots=True)
+class _Open:
+    """A transaction while it is replayed; of each hole how many batches it had before it."""
+
+    epoch: int
+    batches: list[Placed]
+    holes: list[tuple[Hole, int]] = field(default_factory=list)
+
+    @property
+    def first(self) -> int:
+        return self.batches[0].first
+
+
+class Markers:
+    """The replay of the producers of a log: give it the batches of magic 2 that have a producer, and the holes between, in order; then `conclude`.
+
+    `entries` are those of the old transaction indexes that can be believed; `drop`: undecided transactions go. Afterwards `dropped` batches are to go, and `aborted` has
+    a transaction index entry for each ABORT marker that ended something.
+    """
+
+    def __init__(self, entries: Iterable[AbortedTransaction], *, drop: bool) -> None:
+        self._entries: dict[int, list[AbortedTransaction]] = {}
+        for entry in entries:
+            self._entries.setdefault(entry.producer_id, []).append(entry)
+        self._drop = drop
+        self._open: dict[int, _Open] = {}
+        self._holes: list[Hole] = []
+        self.dropped: list[Placed] = []
+        self.undecided: list[Undecided] = []
+        self.aborted: dict[int, AbortedTransaction] = {}
+
+    @property
+    def open(self) -> dict[int, int]:
+        """The first offset of each open transaction by its producer."""
+        return {producer: transaction.first for producer, transaction in self._open.items()}
+
+    @property
+    def holes(self) -> Sequence[Hole]:
+        return self._holes
+
+    def hole(self, hole: Hole) -> None:
+        self._holes.append(hole)
+        for transaction in self._open.values():
+            transaction.holes.append((hole, len(transaction.batches)))
+
+    def data(self, batch: Placed, producer_epoch: int) -> bool:
+        """False for a batch that a broker refuses: it is not transactional while its producer's transaction is open."""
+        transaction = self._open.get(batch.producer_id)
+        if not batch.attributes & TRANSACTIONAL:
+            return transaction is None
+        if transaction is None:
+            self._open[batch.producer_id] = _Open(producer_epoch, [batch])
+        else:
+            transaction.batches.append(batch)
+        return True
+
+    def marker(self, batch: Placed, aborts: bool) -> None:
+        producer = batch.producer_id
+        transaction = self._open.pop(producer, None)
+        own = self._own(producer, batch.first) if aborts else None
+        if transaction is not None:
+            if aborts:
+                stable = next((other.first for other in self._open.values()), batch.first + 1)
+                self.aborted[batch.first] = AbortedTransaction(0, producer, transaction.first, batch.first, stable, 0)
+            self._settle(producer, transaction, batch, aborts)
+        if own is not None:
+            self.aborted[batch.first] = own
+
+    def conclude(self) -> None:
+        """The log ends here."""
+        for producer, transaction in self._open.items():
+            self._settle(producer, transaction, None, False)
+
+    def lost(self) -> list[AbortedTransaction]:
+        """The entries whose markers lay in holes."""
+        return [entry for entries in self._entries.values() for entry in entries if self._in_hole(entry.last_offset)]
+
+    def _own(self, producer: int, offset: int) -> AbortedTransaction | None:
+        return next((entry for entry in self._entries.get(producer, ()) if entry.last_offset == offset), None)
+
+    def _in_hole(self, offset: int) -> bool:
+        return any(hole.first <= offset <= hole.last for hole in self._holes)
+
+    def _settle(self, producer: int, transaction: _Open, marker: Placed | None, aborts: bool) -> None:
+        """One marker, or the end of the log, has come for what may be more than one transaction."""
+        if not transaction.holes:
+            return
+        stop = NO_END if marker is None else marker.first
+        lost = [one for one in self._entries.get(producer, ()) if one.last_offset < stop and self._in_hole(one.last_offset)]
+        aborted = [batch for batch in transaction.batches if any(_covers(entry, batch) for entry in lost)]
+        own = None if marker is None or not aborts else self._own(producer, marker.first)
+        for known, batches in self._parts(transaction, aborted, marker, own):
+            ends = "open" if marker is None else "abort" if aborts else "commit"
+            goes = ends == "commit" if known == "aborted" else False
+            goes = goes or (self._drop and (known != "committed" or ends == "open"))
+            if goes:
+                self.dropped += batches
+            hole = next((hole for hole, _ in transaction.holes if hole.first > batches[-1].last), transaction.holes[-1][0])
+            first, end = batches[0].first, batches[-1].last + 1
+            gone = len(batches) if goes else 0
+            self.undecided.append(
+                Undecided(producer, transaction.epoch, first, end, hole, known, ends, len(batches), gone)
+            )
+
+    def _parts(
+        self,
+        transaction: _Open,
+        aborted: list[Placed],
+        marker: Placed | None,
+        own: AbortedTransaction | None,
+    ) -> list[tuple[str, list[Placed]]]:
+        """The batches whose marker may be lost, by what is known of them."""
+        taken = set(aborted)
+        rest = [batch for batch in transaction.batches if batch not in taken]
+        found = [("aborted", aborted)] if aborted else []
+        if own is not None:
+            # The index knows where the transaction of this marker began, so that what lies before it ended otherwise.
+            before = [batch for batch in rest if batch.last < own.first_offset]
+            return [*found, ("committed", before)] if before else found
+        if marker is not None:
+            hole, count = transaction.holes[-1]
+            if count == len(transaction.batches) and hole.last == hole.first:
+                # Room for a marker, but then the next one would have nothing to end.
+                return found
+            if transaction.batches[-1].first >= hole.first:
+                rest = [batch for batch in rest if batch.last < hole.first]
+        if rest:
+            found.append(("", rest))
+        return found
+
+
+def _covers(entry: AbortedTransaction, batch: Placed) -> bool:
+    return entry.first_offset <= batch.first <= entry.last_offset

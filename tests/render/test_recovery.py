@@ -1,0 +1,344 @@
+"""What is said of a recovery, in every format."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+
+from kdump.errors import KdumpError
+from kdump.findings import CATALOGUE, Severity, found
+from kdump.format.naming import TopicPartition
+from kdump.plan import ACTIONS, SALVAGE, Action, Lost, Options, Stamp
+from kdump.recover import Result
+from kdump.render import Options as Look
+from kdump.render import recovery, renderer
+from recoveries import DIRECTORY, FIRST, LOST, NOON_MS, OLD, SECOND, nothing, plan
+
+ACTION_FIELDS = [
+    *("type", "path", "action", "topic", "partition", "from", "to", "target", "because"),
+    *("bytes", "batches", "records", "first_offset", "last_offset"),
+]
+PARTITION_FIELDS = [
+    *("type", "path", "topic", "partition", "strategy", "empty", "log_start_offset", "log_end_offset"),
+    *("high_watermark", "recovery_point", "refusals", "segments", "bytes_needed", "lost", "files", "undecided"),
+    *("applied", "undo", "left", "next", "error"),
+]
+HOSTILE = "/data/a\x1b[31m\u202e\n\udcff-0"
+
+
+def shown(name: str, *results: Result, width: int = 160) -> list[str]:
+    stream = io.BytesIO()
+    with renderer(name, stream, Look(width=width, color=False)) as out:
+        for result in results:
+            out.recovery(result)
+    return stream.getvalue().decode().splitlines()
+
+
+def objects(*results: Result) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in shown("json", *results)]
+
+
+# ---- text
+
+
+def test_a_line_for_every_action() -> None:
+    lines = [
+        line.removeprefix(f"{DIRECTORY}/") for line in shown("text", Result(plan())) if line.startswith(f"{DIRECTORY}/")
+    ]
+    assert lines[:5] == [
+        "00000000000000000010.log: truncate 7865-15730 batch/crc: cut off what lies behind (7865 bytes, 4 batches, 4 records, offsets 15..19)",
+        "00000000000000000010.index: rebuild batch/crc: make the file anew from the log",
+        "00000000000000000020.log: delete 0-11011 batch/crc: take the file away (11011 bytes, 8 batches, 10 records, offsets 20..29)",
+        "00000000000000000020.index: delete batch/crc: take the file away (16 bytes)",
+        "leader-epoch-checkpoint: write epoch/checkpoint: write the file as it should be (12 bytes)",
+    ]
+    assert lines[5:] == [
+        f"00000000000000000000.log:130: not covered: error batch/crc: {OLD.message}; a broker's next start does nothing about it"
+    ]
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_every_action_has_words(action: str) -> None:
+    made = Action(action, f"{FIRST}.log", "segment/overlap", 10, 20, f"{SECOND}.log", 10, 1, 2, 3, 4)
+    words = recovery.action_words(made)
+    assert (
+        words
+        == f"{action} 10-20 segment/overlap: {ACTIONS[action]}: {SECOND}.log (10 bytes, 1 batch, 2 records, offsets 3..4)"
+    )
+    assert recovery.action_words(Action(action, f"{FIRST}.log")) == f"{action}: {ACTIONS[action]}"
+    assert recovery.action_words(Action(action, "x", target="x")) == f"{action}: {ACTIONS[action]}"
+
+
+def test_records_that_nobody_counted() -> None:
+    made = Action("truncate", f"{FIRST}.log", "batch/crc", 0, 9, None, 9, 2, None, 0, 5)
+    assert recovery.held(made) == "9 bytes, 2 batches, offsets 0..5"
+    assert recovery.span(Action("truncate", "x", start=7)) == "7-"
+
+
+def labels(result: Result) -> dict[str, str]:
+    return dict(recovery.sentences(result))
+
+
+def test_a_plan_says_what_is_lost_and_what_it_needs() -> None:
+    said = labels(Result(plan()))
+    assert list(said) == ["lost", "afterwards", "space"]
+    assert said["lost"] == (
+        "12 batches, 14 records, 18876 bytes; COMMITTED records are among them (below the high watermark 28); offsets 15..19, 20..29;"
+        " from 2023-11-14T22:13:20.123Z to 2023-11-14T22:14:20.123Z; of producers 1, 2; 1 transaction hit (of producer 2 from offset 17);"
+        " --salvage --dry-run shows what of it can be kept"
+    )
+    assert said["afterwards"] == "offsets 0 to 15 in 2 segments; the recovery point becomes 15"
+    assert said["space"] == "18904 bytes are written before anything goes away"
+
+
+@pytest.mark.parametrize(
+    ("lost", "words"),
+    [
+        (Lost(), "no valid batch"),
+        (Lost(bytes=20), "no valid batch; the 20 bytes that go are none"),
+        (
+            Lost(1, None, 70, ((5, 5),)),
+            "1 batch, an unknown number of records, 70 bytes; whether it was committed is not known, since no high watermark is stored; offsets 5..5",
+        ),
+        (
+            Lost(1, 1, 70, ((5, 5),), NOON_MS, NOON_MS, (7,), committed=False),
+            (
+                "1 batch, 1 record, 70 bytes; nothing of it was committed (the high watermark is 28); offsets 5..5;"
+                " from 2023-11-14T22:13:20.123Z to 2023-11-14T22:13:20.123Z; of producer 7"
+            ),
+        ),
+        (
+            Lost(9, 9, 90, tuple((at, at) for at in range(9)), committed=False),
+            "9 batches, 9 records, 90 bytes; nothing of it was committed (the high watermark is 28); offsets 0..0, 1..1, 2..2, 3..3, 4..4 and 4 more",
+        ),
+    ],
+)
+def test_what_is_lost_in_words(lost: Lost, words: str) -> None:
+    assert recovery.lost_sentence(plan(lost=lost, options=Options(SALVAGE))) == words
+
+
+def test_what_holds_after_applying() -> None:
+    refusals = (("CorruptRecordException", "leader-epoch-checkpoint"),)
+    result = Result(plan(refusals=refusals), True, "20261122T001122Z-7", None, (OLD,), "start the broker")
+    said = labels(result)
+    assert list(said) == ["refused", "lost", "afterwards", "verified", "undo", "next"]
+    assert said["refused"].startswith("a broker would not have started on what was there: CorruptRecordException")
+    assert said["lost"].endswith("; --undo, then --salvage, may keep some of it")
+    assert said["verified"] == "1 error (batch/crc 1)"
+    assert said["undo"] == f"kdump recover --undo --run 20261122T001122Z-7 -- {DIRECTORY}"
+    assert said["next"] == "start the broker"
+    assert labels(result._replace(left=()))["verified"] == "clean"
+    # a finding that is left stands there once
+    for name in ("text", "terminal"):
+        assert " ".join(shown(name, result)).count("has checksum 0x00000001") == 1
+
+
+def test_failed_and_refused() -> None:
+    result = Result(plan(refusals=(("KafkaException", "x-0"),) * 2), error=KdumpError(f"{DIRECTORY}: no space left"))
+    said = list(recovery.sentences(result))
+    assert said[:2] == [
+        ("failed", f"{DIRECTORY}: no space left"),
+        ("refused", "a broker does not start on this as it is: KafkaException (x-0)"),
+    ]
+    assert "verified" not in labels(result)
+    assert "undo" not in labels(result)
+
+
+def test_nothing_to_do_is_silent() -> None:
+    for name in ("text", "terminal"):
+        assert shown(name, Result(nothing()), Result(nothing(), next="start the broker")) == []
+    (line,) = objects(Result(nothing()))
+    assert (line["type"], line["empty"], line["log_end_offset"], line["applied"]) == ("partition", True, 30, False)
+
+
+def test_a_log_directory_is_no_partition() -> None:
+    root = plan(
+        path="/data",
+        topic_partition=None,
+        actions=(Action("write", "/data/recovery-point-offset-checkpoint", "checkpoint/beyond", bytes=50),),
+        segments=(),
+        log_start_offset=None,
+        log_end_offset=None,
+        lost=Lost(),
+        not_covered=(),
+        recovery_point=None,
+    )
+    assert list(labels(Result(root))) == ["space"]
+
+
+# ---- JSON
+
+
+def test_fields() -> None:
+    lines = objects(Result(plan()))
+    assert [line["type"] for line in lines] == [*["action"] * 5, "not_covered", "partition"]
+    assert all(list(line) == ACTION_FIELDS for line in lines[:5])
+    assert list(lines[-1]) == PARTITION_FIELDS
+    first = lines[0]
+    assert (first["path"], first["topic"], first["partition"]) == (f"{SECOND}.log", "orders", 3)
+    assert [first[name] for name in ("action", "from", "to", "because", "first_offset", "last_offset")] == [
+        *("truncate", 7865, 15_730, "batch/crc", 15, 19)
+    ]
+    assert list(lines[5])[2:] == list(json.loads(shown_finding()))[2:]
+    whole = lines[-1]
+    assert whole["lost"] == {
+        **LOST._asdict(),
+        "offsets": [[15, 19], [20, 29]],
+        "producers": [1, 2],
+        "transactions": [[2, 17]],
+    }
+    assert whole["files"][0] == {"name": "00000000000000000010.log", "size": 15_730, "mtime_ns": 5, "inode": 7}
+    assert whole["segments"] == [{"base_offset": 0, "size": 15_730}, {"base_offset": 10, "size": 7865}]
+    assert (whole["undo"], whole["left"], whole["next"], whole["error"]) == (None, None, None, None)
+
+
+def shown_finding() -> str:
+    stream = io.BytesIO()
+    with renderer("json", stream) as out:
+        out.finding(OLD)
+    return stream.getvalue().decode()
+
+
+def test_fields_of_what_was_done() -> None:
+    info = found("time/back", f"{FIRST}.log", 0, 1, count=1, largest=5, severity=Severity.WARNING)
+    result = Result(plan(undecided=("one",)), True, "r", None, (OLD, info), "start the broker")
+    lines = objects(result)
+    assert [line["code"] for line in lines if line["type"] == "finding"] == ["batch/crc", "time/back"]
+    whole = lines[-1]
+    assert (whole["applied"], whole["undo"], whole["next"], whole["undecided"]) == (
+        True,
+        "r",
+        "start the broker",
+        ["one"],
+    )
+    assert whole["left"] == {
+        "by_severity": {"error": 1, "warning": 1, "info": 0},
+        "by_code": {"batch/crc": 1, "time/back": 1},
+    }
+    failed = objects(Result(plan(), error=KdumpError("x: locked")))[-1]
+    assert (failed["applied"], failed["error"]) == (False, "x: locked")
+
+
+def test_only_json_shows_what_was_asked_for() -> None:
+    asked = {**Options(now_ms=5)._asdict(), "paths": ("a", "b\udcff")}
+    for name in ("text", "terminal", "json"):
+        stream = io.BytesIO()
+        with renderer(name, stream) as out:
+            out.plan(asked)
+        if name == "json":
+            line = json.loads(stream.getvalue())
+            assert list(line) == ["type", "schema", *Options._fields, "paths"]
+            assert line["paths"] == ["a", {"base64": "Yv8="}]
+        else:
+            assert stream.getvalue() == b""
+
+
+# ---- terminal
+
+
+def test_a_table_and_what_is_to_be_said() -> None:
+    lines = shown("terminal", Result(plan()), width=120)
+    assert lines[0] == DIRECTORY
+    assert lines[1].split() == ["action", "file", "from", "to", "because", "bytes", "batches", "records", "offsets"]
+    assert lines[3].split() == [
+        "truncate",
+        "00000000000000000010.log",
+        "7865",
+        "15730",
+        "batch/crc",
+        "7865",
+        "4",
+        "4",
+        "15..19",
+    ]
+    assert lines[4].split() == ["rebuild", "00000000000000000010.index", "batch/crc"]
+    text = " ".join(" ".join(lines).split())
+    for _, sentence in recovery.sentences(Result(plan())):
+        assert sentence in text
+    assert "not covered, and left as it is: error batch/crc" in text
+    assert all(len(line) <= 120 for line in lines)
+
+
+@pytest.mark.parametrize("name", ["text", "json", "terminal"])
+def test_nothing_reaches_a_terminal_raw(name: str) -> None:
+    hostile = plan(
+        path=HOSTILE,
+        topic_partition=TopicPartition("a\x1b[31m\udcff", 0),
+        actions=(Action("rename", f"{HOSTILE}/x\x1b.log", "file/name", target=f"{HOSTILE}/\x9by.log"),),
+        files={"x\x1b\udcff.log": Stamp(1, 2, 3)},
+        refusals=(("KafkaException", "x\x1b.log"),),
+        undecided=("producer\x1b",),
+        not_covered=(found("file/unknown", f"{HOSTILE}/\x1b", 0, 0),),
+    )
+    result = Result(hostile, True, "r", KdumpError(f"{HOSTILE}: \x1b"), (OLD,), "mv \x1b")
+    lines = shown(name, result)
+    assert lines
+    assert all(line.isprintable() for line in lines)
+    if name == "json":
+        assert json.loads(lines[-1])["files"][0]["name"] == {"base64": "eBv/LmxvZw=="}
+
+
+# ---- the summary
+
+
+def summary(**fields: Any) -> dict[str, Any]:
+    none = {"by_severity": {"error": 0, "warning": 0, "info": 0}, "by_code": {}}
+    made = {
+        "command": "recover",
+        "strategy": "truncate",
+        "applied": False,
+        "partitions": 2,
+        "failed": 0,
+        "actions": {"delete": 2, "truncate": 1},
+        "not_covered": none,
+        "left": none,
+        "lost": LOST,
+        "output": None,
+        "next": None,
+        "interrupted": False,
+        "exit_status": 1,
+    }
+    return made | fields
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"actions": {}, "partitions": 1}, "1 partition: nothing to do"),
+        (
+            {"next": "kdump recover --truncate x"},
+            "2 partitions: 2 delete, 1 truncate; 12 batches, 14 records, 18876 bytes would be lost; nothing was changed; next: kdump recover --truncate x",
+        ),
+        ({"applied": True, "lost": Lost()}, "2 partitions: 2 delete, 1 truncate; lost no valid batch"),
+        (
+            {
+                "applied": True,
+                "failed": 1,
+                "left": {"by_severity": {"error": 1, "warning": 2, "info": 0}},
+                "output": "copy",
+            },
+            (
+                "2 partitions, 1 failed: 2 delete, 1 truncate; lost 12 batches, 14 records, 18876 bytes;"
+                " left after applying: 1 error, 2 warnings; the copy is in copy"
+            ),
+        ),
+        (
+            {"actions": {}, "not_covered": {"by_severity": {"error": 3, "warning": 0, "info": 0}}, "interrupted": True},
+            "interrupted: 2 partitions: nothing to do; not covered: 3 errors",
+        ),
+    ],
+)
+def test_verdict(fields: dict[str, Any], words: str) -> None:
+    assert recovery.verdict(summary(**fields)) == words
+    for name in ("text", "terminal"):
+        stream = io.BytesIO()
+        with renderer(name, stream, Look(width=400, color=False)) as out:
+            out.summary(summary(**fields))
+        assert stream.getvalue().decode() == f"{words}\n"
+
+
+def test_codes_that_stand_in_plans_are_known() -> None:
+    assert {action.because for action in plan().actions} <= set(CATALOGUE)
