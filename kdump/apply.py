@@ -20,12 +20,13 @@ from kdump.errors import KdumpError
 from kdump.format import naming
 from kdump.journal import APPLIED, LOST, OVER, UNDOING, UNFINISHED, Area, Journal, Step, check_run, run_of
 from kdump.kernel.crc import crc32c
-from kdump.plan import Content, Options, Piece, Plan, Stamp
+from kdump.plan import Content, Piece, Plan, Stamp
 from kdump.steps import Work, discard, is_a_logs, state_of
 
 Make = Callable[[Plan], Iterable[tuple[str, bytes | None]]]
 """Makes the contents that a plan leaves to kdump.rebuild."""
 
+NOTHING: Final = "nothing was changed"
 _PARTS: Final = ("index", "log", "timeindex", "txnindex")
 _CUT: Final = (".log", ".kafka")
 _NEWS: Final = ("put", "replace")
@@ -47,75 +48,51 @@ class Applied(NamedTuple):
 def apply(
     plan: Plan, run: str, *, keep: bool = True, on_bytes: OnBytes | None = None, make: Make | None = None
 ) -> Applied:
-    """Carry out a plan in place. `on_bytes` is told how many bytes more were written.
+    """Carry out a plan in place, for a topic-partition or for the files at the root of a log directory. `on_bytes` is told how many bytes more were written.
 
     Raises KdumpError: before anything changed, or after all was taken back; where not even that was possible, it says how to go on.
     """
     check_run(run)
     with Place(plan.path) as place:
         ready(place)
-        try:
-            _check(plan, place)
-        except (OSError, KdumpError) as error:
-            raise _sentence(place, error, "nothing was changed") from None
-        after = _with_indexes(plan)
-        if not after:
-            return Applied(plan.path, None, None)
-
-        def stage(area: Area) -> Journal:
-            todo = _stage(place, area, plan, after, on_bytes, make)
-            _check(plan._replace(bytes_needed=0), place)
-            touched = {step.name for step in todo} | {step.to for step in todo}
-            files = {name: stamp for name, stamp in plan.files.items() if name not in touched}
-            now = time.time_ns() // 1_000_000
-            return Journal(run, plan.options.strategy, now, False, todo, files, plan.recovery_point, keep)
-
-        undo = _run(place, Area(run), stage, keep)
-        return Applied(plan.path, run, undo, plan.recovery_point)
+        return in_place(place, plan, run, keep=keep, on_bytes=on_bytes, make=make)
 
 
-def apply_root(
-    directory: str, changes: Mapping[str, bytes | None], run: str, *, keep: bool = True, strategy: str = "truncate"
+def in_place(
+    place: Place, plan: Plan, run: str, *, keep: bool = True, on_bytes: OnBytes | None = None, make: Make | None = None
 ) -> Applied:
-    """Write files at the root of a log directory, or remove those whose content is None. Raises KdumpError as `apply` does."""
-    check_run(run)
-    with Place(directory) as place:
-        ready(place)
-        files = {name: stamp for name in changes if (stamp := place.stamp(name)) is not None}
-        after = {
-            name: None if data is None else Content(data=data)
-            for name, data in changes.items()
-            if data is not None or name in files
-        }
-        if not after:
-            return Applied(directory, None, None)
-
-        def stage(area: Area) -> Journal:
-            todo = _stage(place, area, Plan(directory, None, Options(strategy), after=after, files=files), after, None, None)
-            return Journal(run, strategy, time.time_ns() // 1_000_000, True, todo, keep=keep)
-
-        return Applied(directory, run, _run(place, Area(run, flat=True), stage, keep))
-
-
-def _run(place: Place, area: Area, stage: Callable[[Area], Journal], keep: bool) -> str | None:
-    """Stage, commit, carry out. Returns the path of what is kept."""
+    """Carry out a plan, whatever other runs left there. Raises KdumpError as `apply` does."""
+    try:
+        _check(plan, place)
+    except (OSError, KdumpError) as error:
+        raise sentence(plan.path, error, NOTHING) from None
+    after = _with_indexes(plan)
+    if not after:
+        return Applied(plan.path, None, None)
+    # A foreign directory at the root of a log directory keeps a broker from starting.
+    area = Area(run, flat=any(name in naming.ROOT_FILES for name in place.names()))
+    if state_of(place, area) is not None:
+        raise KdumpError(f"{plan.path}: there is a run {run} already; {NOTHING}")
     try:
         for name in area.directories:
             place.make_directory(name)
-        work = Work(place, area, stage(area))
+        todo = _stage(place, area, plan, after, on_bytes, make)
+        _check(plan._replace(bytes_needed=0), place)
+        touched = {step.name for step in todo} | {step.to for step in todo}
+        # What a broker writes at the root of a log directory stands for itself.
+        rest = {} if area.flat else {name: stamp for name, stamp in plan.files.items() if name not in touched}
+        now = time.time_ns() // 1_000_000
+        work = Work(
+            place, area, Journal(run, plan.options.strategy, now, area.flat, todo, rest, plan.recovery_point, keep)
+        )
         work.begin()
     except (OSError, EOFError, KdumpError, KeyboardInterrupt) as error:
-        # Nothing has changed, unless the journal is there and only the sync behind it failed.
-        try:
-            if state_of(place, area) is None:
-                _clear(place, area)
-            else:
-                discard(place, area)
-        except OSError:
-            pass  # what is left is garbage, and the next run clears it away
-        raise _sentence(place, error, "nothing was changed") from None
+        # Of the steps none was done, even if the journal is there and only the sync behind it failed.
+        _clear(place, area)
+        raise sentence(plan.path, error, NOTHING) from None
     carry_out(work)
-    return place.at(area.directories[1] if area.directories else area.journal(APPLIED)) if keep else None
+    undo = place.at(area.directories[1] if area.directories else area.journal(APPLIED)) if keep else None
+    return Applied(plan.path, run, undo, plan.recovery_point)
 
 
 def carry_out(work: Work) -> None:
@@ -130,10 +107,10 @@ def carry_out(work: Work) -> None:
             work.backward()
             work.enter(OVER)
         except (OSError, EOFError, KdumpError, KeyboardInterrupt) as second:
-            first = _sentence(place, error, "it could not be taken back")
+            first = sentence(place.path, error, "it could not be taken back")
             raise KdumpError(f"{first} ({_why(second)}); {how_to_go_on(place.path, work.journal.run)}") from None
         _clear(place, work.area)
-        raise _sentence(place, error, "what was done was taken back") from None
+        raise sentence(place.path, error, "what was done was taken back") from None
     if not work.journal.keep:
         try:
             discard(place, work.area)
@@ -151,11 +128,12 @@ def _clear(place: Place, area: Area) -> None:
         return
 
 
-def _sentence(place: Place, error: BaseException, then: str) -> BaseException:
+def sentence(path: str, error: BaseException, then: str = "") -> KdumpError:
+    """What the system refused, with the path and what it means. Raises a KeyboardInterrupt again."""
     if isinstance(error, KeyboardInterrupt):
-        return error
+        raise error
     why = _why(error)
-    return KdumpError(f"{why if why.startswith(place.path) else f'{place.path}: {why}'}; {then}")
+    return KdumpError((why if path in why else f"{path}: {why}") + (f"; {then}" if then else ""))
 
 
 def _why(error: BaseException) -> str:
@@ -184,7 +162,7 @@ def ready(place: Place) -> None:
             try:
                 discard(place, area)
             except OSError as error:
-                raise _sentence(place, error, "nothing was changed") from None
+                raise sentence(place.path, error, NOTHING) from None
 
 
 def areas(place: Place) -> list[Area]:
@@ -199,9 +177,9 @@ def areas(place: Place) -> list[Area]:
 
 def _check(plan: Plan, place: Place) -> None:
     """Raises KdumpError where the directory is not what the plan saw, or something stands in its way."""
-    names = {*plan.after, *plan.files}
-    if odd := [name for name in names if "/" in name or name in ("", ".", "..") or naming.is_undo(name)]:
+    if odd := [name for name in plan.after if "/" in name or name in ("", ".", "..") or naming.is_undo(name)]:
         raise KdumpError(f"{plan.path}: the plan has {odd[0]!r}, which is no name of a file of a log")
+    names = {*plan.after, *(name for name in plan.files if not naming.is_undo(name))}
     names.update(name for name in place.names() if is_a_logs(name) and not _is_directory(place, name))
     for name in sorted(names):
         there, seen = place.stamp(name), plan.files.get(name)
@@ -257,7 +235,7 @@ def steps(after: _After, files: _Files, links: Mapping[str, int], because: Mappi
     """
     targets = _renames(after, files)
     moved = set(targets.values())
-    swaps, dropped, away, free, logs, others, indexes = groups = [list[Step]() for _ in range(7)]
+    swaps, dropped, away, free, logs, others, indexes = [list[Step]() for _ in range(7)]
 
     def step(do: str, name: str, to: str | None = None, position: int | None = None) -> Step:
         before = files.get(name)
@@ -329,7 +307,7 @@ def _with_indexes(plan: Plan) -> dict[str, Content | None]:
     for name in list(after):
         index = f"{name.removesuffix('.log')}.index"
         if name.endswith(".log") and index in plan.files and index not in after and after[name] is not None:
-            after[index] = Content(_all_of(plan, index))
+            after[index] = Content(_all_of(plan, index) or ())
     return after
 
 
@@ -388,9 +366,9 @@ class _Pouring:
         """The contents that are made from the log, those of `names`. Raises KdumpError when one does not come."""
         left = set(names)
         if left:
-            if make is None:
-                from kdump.rebuild import make
-            for name, data in make(self.plan):
+            from kdump import rebuild
+
+            for name, data in (make or rebuild.make)(self.plan):
                 if name in left:
                     left.remove(name)
                     yield name, data
@@ -419,14 +397,15 @@ def _stage(
             crcs[name] = pouring.pour(name, content, area("new", name))
 
     def filled(step: Step) -> Step:
-        if step.do == "sync" or step.before is None and step.do not in _NEWS:
+        if step.do == "sync" or (step.before is None and step.do not in _NEWS):
             return step
         if step.do == "cut":
-            assert step.before is not None and step.position is not None
+            assert step.before is not None
+            assert step.position is not None
             tail = Content((Piece(step.name, step.position, step.before.size),))
             crc = pouring.pour(step.name, tail, area("cut", step.name))
             return step._replace(crc32c=crc, after=step.before._replace(size=step.position))
-        if step.do in ("take", "replace"):
+        if step.do in ("take", "replace", "rename"):
             step = step._replace(crc32c=place.checksum(step.name))
         if step.do in _NEWS:
             step = step._replace(after=place.stamp(area("new", step.name)), after_crc32c=crcs[step.name])
@@ -466,7 +445,7 @@ def output(plan: Plan, directory: str, *, on_bytes: OnBytes | None = None, make:
         except (OSError, EOFError, KdumpError, KeyboardInterrupt) as error:
             if part is not None:
                 shutil.rmtree(part, ignore_errors=True)
-            raise _sentence(place, error, f"{path} was not made") from None
+            raise sentence(place.path, error, f"{path} was not made") from None
     return path
 
 
@@ -474,7 +453,7 @@ def _copy(plan: Plan, place: Place, target: Place, on_bytes: OnBytes | None, mak
     pouring = _Pouring(place, target, plan, on_bytes)
     news = {name: content for name, content in plan.after.items() if content is not None}
     for name in plan.files:
-        if name not in plan.after:
+        if name not in plan.after and not naming.is_undo(name):
             news[name] = Content(_all_of(plan, name) or ())
     for name, data in pouring.made([name for name, content in plan.after.items() if content and content.rebuilt], make):
         if data is not None:

@@ -1,27 +1,28 @@
 """The content of one directory, every file in its place: a topic-partition's, a log directory's. One scandir a directory, one stat a file."""
 
 import errno
-import fcntl
 import os
 import re
-import struct
-import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.naming import Kind, TopicPartition
+from kdump.journal import is_unfinished, lacks_an_end
+from kdump.lock import is_locked
 from kdump.partition import LogDirectory, LogFile, Partition, Segment, Stray, natural
 from kdump.strays import Place, at_root, misnamed, orphans
 
 
 class Listing(NamedTuple):
-    """The entries of a directory; a symbolic link is what it leads to, and a file where it leads nowhere."""
+    """The entries of a directory; a symbolic link is what it leads to, and a file where it leads nowhere. `undo` are those that recover keeps."""
 
     path: str
     files: list[os.DirEntry[str]]
     directories: list[os.DirEntry[str]]
+    undo: list[os.DirEntry[str]]
 
     @property
     def is_log_directory(self) -> bool:
@@ -30,11 +31,14 @@ class Listing(NamedTuple):
 
 def listing(path: str) -> Listing:
     """What lies in a directory. Raises SourceError."""
-    found = Listing(path, [], [])
+    found = Listing(path, [], [], [])
     try:
         with os.scandir(path) as entries:
             for entry in entries:
-                (found.directories if _is_directory(entry) else found.files).append(entry)
+                if naming.is_undo(entry.name):
+                    found.undo.append(entry)
+                else:
+                    (found.directories if _is_directory(entry) else found.files).append(entry)
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from None
     return found
@@ -70,6 +74,19 @@ def leads_back(entry: os.DirEntry[str], path: str) -> bool:
         return False
     target, here = os.path.realpath(entry.path), os.path.realpath(path)
     return os.path.commonpath((target, here)) == target
+
+
+def _unfinished(found: Listing) -> list[Stray]:
+    """What tells that a run of recover did not come to its end."""
+    strays = []
+    for entry in found.undo:
+        names: list[list[str]] = []
+        if entry.is_dir(follow_symlinks=False):
+            with suppress(OSError):
+                names += [os.listdir(os.path.join(entry.path, run)) for run in os.listdir(entry.path)]
+        if is_unfinished(entry.name) or any(map(lacks_an_end, names)):
+            strays.append(Stray(entry.path, 0, "unfinished"))
+    return strays
 
 
 # --- a topic-partition ------------------------------------------------------------------------------------------------
@@ -121,7 +138,7 @@ def partition_in(
         epochs=files.singles.get(Kind.EPOCHS),
         metadata=files.singles.get(Kind.PARTITION_METADATA),
         quorum_state=files.singles.get(Kind.QUORUM_STATE),
-        strays=_in_order(strays) if whole else (),
+        strays=_in_order((strays if whole else []) + _unfinished(found)),
         state=state,
         log_directory=log_directory,
     )
@@ -246,7 +263,7 @@ def log_directory_in(found: Listing, *, whole: bool) -> tuple[LogDirectory, list
         has_lock_file=lock is not None,
         locked=lock is not None and is_locked(lock),
         partitions=names,
-        strays=_in_order(strays + odd) if whole else (),
+        strays=_in_order((strays + odd if whole else []) + _unfinished(found)),
     )
     return directory, sorted(errors, key=lambda error: natural(str(error)))
 
@@ -282,26 +299,3 @@ def _directories(found: Listing) -> tuple[tuple[TopicPartition, ...], list[Stray
         elif state in ("", "future"):
             loaded[topic_partition, state] = None
     return tuple(dict.fromkeys(topic_partition for topic_partition, _ in loaded)), strays
-
-
-# The layout of struct flock: the type of lock, whence, start, length and owner.
-_FLOCK = "qqihh" if sys.platform == "darwin" else "hhqqi"
-
-
-def is_locked(path: str) -> bool:
-    """Whether another process holds a lock on the file. Nothing is locked; where the file cannot be opened nobody knows, and it counts as not locked.
-
-    Closing the file gives up the locks that this process itself has on it.
-    """
-    asked = (0, 0, 0, fcntl.F_WRLCK, os.SEEK_SET) if sys.platform == "darwin" else (fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
-        return False
-    try:
-        told = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, struct.pack(_FLOCK, *asked)))
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-    return bool((told[3] if sys.platform == "darwin" else told[0]) != fcntl.F_UNLCK)

@@ -5,7 +5,16 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from kdump.format import control
-from kdump.format.batch import CODEC_MASK, CODECS, HEADER, HEADER_SIZE, UP_TO_MAGIC, Batch, wrapped
+from kdump.format.batch import (
+    CODEC_MASK,
+    CODECS,
+    HEADER,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    UP_TO_MAGIC,
+    Batch,
+    wrapped,
+)
 from kdump.format.control import ControlType
 from kdump.kafka_reader import frame_size
 from kdump.kernel.records import RECORD_COLUMNS
@@ -15,6 +24,7 @@ from kdump.source import Source
 
 TIMESTAMP: Final = struct.Struct(">q")
 _WINDOW_BYTES: Final = 256 << 10
+_TIMESTAMP: Final = RECORD_COLUMNS.index("timestamp")
 _KEY: Final = RECORD_COLUMNS.index("key_at")
 _KEY_SIZE: Final = RECORD_COLUMNS.index("key_size")
 _VALUE: Final = RECORD_COLUMNS.index("value_at")
@@ -42,6 +52,14 @@ class Seen(NamedTuple):
     total: int
     offset: int
     magic: int
+
+
+class Marker(NamedTuple):
+    """What a broker takes from the record that ends a transaction."""
+
+    aborts: bool
+    coordinator_epoch: int
+    timestamp: int
 
 
 class Window:
@@ -154,8 +172,8 @@ class Frames:
         )
         return open_batch(row, self.read(batch.position, batch.total), MAX_BATCH_BYTES)
 
-    def aborts(self, batch: Seen, header: tuple[int, ...]) -> bool | None:
-        """Whether the marker in a control batch aborts, None for a batch that is empty. Raises Refused.
+    def marker(self, batch: Seen, header: tuple[int, ...]) -> Marker | None:
+        """The marker in a control batch, None for a batch that is empty. Raises Refused.
 
         Of an uncompressed batch only the first record is read (ControlRecordType.parse, EndTransactionMarker.deserialize).
         """
@@ -184,12 +202,14 @@ class Frames:
         if value is None:
             raise Refused("NullPointerException", batch.position, "control")
         try:
-            control.decode_marker(value)
+            marker = control.decode_marker(value)
         except ValueError:
             versioned = len(value) >= 2 and value[0] & 0x80
             exception = "InvalidRecordException" if versioned else "BufferUnderflowException"
             raise Refused(exception, batch.position, "control") from None
-        return kind == ControlType.ABORT
+        # A record takes the time of its batch where the broker gave it that (DefaultRecordBatch.iterator).
+        timestamp = header[8] if attributes & LOG_APPEND_TIME else rows[_TIMESTAMP]
+        return Marker(kind == ControlType.ABORT, marker.coordinator_epoch, timestamp)
 
 
 _NO_ROW: Final = Batch._make([0] * len(Batch._fields))

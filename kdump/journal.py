@@ -121,6 +121,17 @@ def run_of(name: str) -> str | None:
     return None if match is None else match[1]
 
 
+def is_unfinished(name: str) -> bool:
+    """Whether a file at the root of a log directory is the journal of a run that is not finished."""
+    return any(run_of(name) is not None and name.endswith(f"-{state}.jsonl") for state in (APPLYING, UNDOING))
+
+
+def lacks_an_end(names: list[str]) -> bool:
+    """Whether the files in the directory of a run are those of one that is not finished."""
+    journals = {name.removesuffix(".jsonl") for name in names if name.endswith(".jsonl")} & {*STATES}
+    return bool(journals & {*UNFINISHED}) or (not journals and "old" in names)
+
+
 # ---- bytes
 
 

@@ -40,9 +40,23 @@ class Split(Exception):
         self.segment = segment
 
 
+class TimeIndex:
+    """TimeIndex.maybeAppend."""
+
+    def __init__(self) -> None:
+        self.timestamps, self.offsets = array("q"), array("q")
+
+    def append(self, timestamp: int, offset: int) -> None:
+        if self.offsets and offset < self.offsets[-1]:
+            raise Backwards
+        if timestamp > (self.timestamps[-1] if self.timestamps else -1):
+            self.timestamps.append(timestamp)
+            self.offsets.append(offset)
+
+
 @dataclass(slots=True)
 class Segment:
-    """A segment while it is loaded, with its offset index; `indexed` once that is known."""
+    """A segment while it is loaded, with its offset index, `indexed` once that is known; `times` once it was recovered."""
 
     base: int
     name: str
@@ -52,6 +66,7 @@ class Segment:
     offsets: "array[int]" = field(default_factory=lambda: array("q"))
     positions: "array[int]" = field(default_factory=lambda: array("q"))
     indexed: bool = False
+    times: TimeIndex = field(default_factory=TimeIndex)
 
     @property
     def size(self) -> int:
@@ -177,9 +192,9 @@ class Producers:
         """ProducerAppendInfo.append: first offset of the transaction that the batch ends, and whether it aborts it. Raises Refused."""
         attributes, producer = header[5], header[9]
         if attributes & CONTROL:
-            aborts = file.aborts(batch, header)
-            first = None if aborts is None else self.open.pop(producer, None)
-            return None if first is None or aborts is None else (first, aborts)
+            marker = file.marker(batch, header)
+            first = None if marker is None else self.open.pop(producer, None)
+            return None if first is None or marker is None else (first, marker.aborts)
         if producer in self.open:
             if not attributes & TRANSACTIONAL:
                 first = self.open.pop(producer)  # one cause, one refusal
@@ -231,16 +246,3 @@ class Epochs:
         if dropped:
             self.written = True
             entries[:dropped] = [(entries[dropped - 1][0], log_start)]
-
-
-class TimeIndex:
-    """TimeIndex.maybeAppend, as far as it can fail."""
-
-    def __init__(self, base: int) -> None:
-        self._entries, self._timestamp, self._offset = 0, -1, base
-
-    def append(self, timestamp: int, offset: int) -> None:
-        if self._entries and offset < self._offset:
-            raise Backwards
-        if timestamp > self._timestamp:
-            self._entries, self._timestamp, self._offset = self._entries + 1, timestamp, offset

@@ -408,7 +408,7 @@ class Loader:
         segment.clear_index()
         file, base, interval = segment.file, segment.base, self.start.index_interval_bytes
         end, buffer, unpack = file.size, file.window.buffer, HEADER.unpack_from
-        times = TimeIndex(base)
+        times = segment.times = TimeIndex()
         position = indexed = 0
         largest, largest_offset, last_abort = -1, base, -1
         while position < end - UP_TO_MAGIC:
@@ -643,7 +643,7 @@ class Loader:
     def _copied(self, file: Frames, base: int, start: int) -> int:
         """LogSegment.appendFromFile: the bytes of the batches from `start` on that a segment with this base can hold."""
         since, largest, largest_offset, last_indexed = 0, -1, base, None
-        times, position = TimeIndex(base), start
+        times, position = TimeIndex(), start
         try:
             for batch in file.batches(start, file.size):
                 last = file.last_offset(batch)

@@ -26,10 +26,21 @@ NO_END: Final = (1 << 63) - 1
 
 
 class Hole(NamedTuple):
-    """Offsets that are missing where bytes are; `last` is NO_END behind the last batch."""
+    """Offsets that are missing where bytes are lost; `last` is NO_END behind the last batch. `single`: the bytes were one batch."""
 
     first: int
     last: int
+    single: bool
+
+    @property
+    def may_end(self) -> bool:
+        """Whether a marker, which has one offset, may have been in there."""
+        return self.last == self.first or not self.single
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether there was room for a marker, and for the beginning of the next transaction."""
+        return self.last > self.first and not self.single
 
 
 class Undecided(NamedTuple):
@@ -72,8 +83,10 @@ class Markers:
 
     def __init__(self, entries: Iterable[AbortedTransaction], *, drop: bool) -> None:
         self._entries: dict[int, list[AbortedTransaction]] = {}
+        self._ended: dict[tuple[int, int], AbortedTransaction] = {}
         for entry in entries:
             self._entries.setdefault(entry.producer_id, []).append(entry)
+            self._ended[entry.producer_id, entry.last_offset] = entry
         self._drop = drop
         self._open: dict[int, _Open] = {}
         self._holes: list[Hole] = []
@@ -92,8 +105,9 @@ class Markers:
 
     def hole(self, hole: Hole) -> None:
         self._holes.append(hole)
-        for transaction in self._open.values():
-            transaction.holes.append((hole, len(transaction.batches)))
+        if hole.may_end:
+            for transaction in self._open.values():
+                transaction.holes.append((hole, len(transaction.batches)))
 
     def data(self, batch: Placed, producer_epoch: int) -> bool:
         """False for a batch that a broker refuses: it is not transactional while its producer's transaction is open."""
@@ -109,7 +123,7 @@ class Markers:
     def marker(self, batch: Placed, aborts: bool) -> None:
         producer = batch.producer_id
         transaction = self._open.pop(producer, None)
-        own = self._own(producer, batch.first) if aborts else None
+        own = self._ended.get((producer, batch.first)) if aborts else None
         if transaction is not None:
             if aborts:
                 stable = next((other.first for other in self._open.values()), batch.first + 1)
@@ -127,9 +141,6 @@ class Markers:
         """The entries whose markers lay in holes."""
         return [entry for entries in self._entries.values() for entry in entries if self._in_hole(entry.last_offset)]
 
-    def _own(self, producer: int, offset: int) -> AbortedTransaction | None:
-        return next((entry for entry in self._entries.get(producer, ()) if entry.last_offset == offset), None)
-
     def _in_hole(self, offset: int) -> bool:
         return any(hole.first <= offset <= hole.last for hole in self._holes)
 
@@ -140,7 +151,7 @@ class Markers:
         stop = NO_END if marker is None else marker.first
         lost = [one for one in self._entries.get(producer, ()) if one.last_offset < stop and self._in_hole(one.last_offset)]
         aborted = [batch for batch in transaction.batches if any(_covers(entry, batch) for entry in lost)]
-        own = None if marker is None or not aborts else self._own(producer, marker.first)
+        own = None if marker is None or not aborts else self._ended.get((producer, marker.first))
         for known, batches in self._parts(transaction, aborted, marker, own):
             ends = "open" if marker is None else "abort" if aborts else "commit"
             goes = ends == "commit" if known == "aborted" else False
@@ -171,10 +182,11 @@ class Markers:
             return [*found, ("committed", before)] if before else found
         if marker is not None:
             hole, count = transaction.holes[-1]
-            if count == len(transaction.batches) and hole.last == hole.first:
-                # Room for a marker, but then the next one would have nothing to end.
-                return found
-            if transaction.batches[-1].first >= hole.first:
+            if count == len(transaction.batches) and not hole.may_begin:
+                # If that was its marker, the next one would have nothing to end.
+                holes = [one for one, before in transaction.holes if before < count]
+                rest = [batch for batch in rest if holes and batch.last < holes[-1].first]
+            elif count < len(transaction.batches):
                 rest = [batch for batch in rest if batch.last < hole.first]
         if rest:
             found.append(("", rest))

@@ -100,6 +100,56 @@ class BytesSource(_Closing):
         self._data.release()
 
 
+class PiecesSource(_Closing):
+    """Pieces of files, one behind the other: (path, start, stop) each. Raises SourceError as FileSource does."""
+
+    def __init__(self, pieces: Sequence[tuple[str, int, int]], name: str) -> None:
+        self.name = name
+        self._files: dict[str, FileSource] = {}
+        self._pieces: list[tuple[FileSource, int]] = []
+        self._ends: list[int] = []
+        self.size = 0
+        try:
+            for path, start, stop in pieces:
+                if path not in self._files:
+                    self._files[path] = FileSource(path)
+                # Where the file's first byte would be among the pieces.
+                self._pieces.append((self._files[path], self.size - start))
+                self.size += stop - start
+                self._ends.append(self.size)
+        except SourceError:
+            self.close()
+            raise
+
+    def readinto(self, position: int, buffer: memoryview) -> int:
+        filled, size = 0, max(0, min(len(buffer), self.size - position))
+        number = bisect_right(self._ends, position)
+        while filled < size:
+            source, origin = self._pieces[number]
+            at = position + filled
+            part = buffer[filled : min(size, filled + self._ends[number] - at)]
+            read = source.readinto(at - origin, part)
+            filled += read
+            if read < len(part):
+                break
+            number += 1
+        return filled
+
+    def size_now(self) -> int:
+        """The size, or where the first piece ends that is not all there any more."""
+        begin = 0
+        for (source, origin), end in zip(self._pieces, self._ends, strict=True):
+            there = source.size_now() + origin
+            if there < end:
+                return max(begin, there)
+            begin = end
+        return self.size
+
+    def close(self) -> None:
+        for source in self._files.values():
+            source.close()
+
+
 def reader(source: Source) -> Callable[[int, int], bytes]:
     """`read(position, size)` gives bytes of the source, fewer only at its end."""
 

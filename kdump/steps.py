@@ -3,13 +3,27 @@
 import errno
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
+from typing import Final
 
 from kdump.disk import CHUNK, OnBytes, Place, write
 from kdump.errors import KdumpError
 from kdump.format import naming
-from kdump.journal import APPLIED, APPLYING, LOST, OVER, STATES, UNDOING, Area, Journal, Step, from_bytes, run_of, to_bytes
+from kdump.journal import (
+    APPLIED,
+    APPLYING,
+    LOST,
+    OVER,
+    STATES,
+    UNDOING,
+    Area,
+    Journal,
+    Step,
+    from_bytes,
+    run_of,
+    to_bytes,
+)
 from kdump.plan import Stamp
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
@@ -57,12 +71,12 @@ class Work:
         if self.area.old is not None:
             self.place.make_directory(self.area.old)
         for step in self.journal.steps:
-            self._steps[step.do][0](self, step)
+            _STEPS[step.do][0](self, step)
 
     def backward(self, on_bytes: OnBytes | None = None) -> None:
         """Take back what was done. Raises OSError, and Changed."""
         for step in reversed(self.journal.steps):
-            self._steps[step.do][1](self, step)
+            _STEPS[step.do][1](self, step)
         self.sync()
 
     def sync(self, _: Step | None = None) -> None:
@@ -121,9 +135,14 @@ class Work:
         if self._find(step, step.to, step.name) == step.to:
             self._free(step.name)
             self.place.rename(step.to, step.name)
+            assert step.before is not None
+            with self.place.open(step.name) as descriptor:
+                if (status := os.fstat(descriptor)).st_mtime_ns != step.before.mtime_ns:
+                    os.utime(descriptor, ns=(status.st_atime_ns, step.before.mtime_ns))
 
     def cut(self, step: Step) -> None:
-        assert step.before is not None and step.position is not None
+        assert step.before is not None
+        assert step.position is not None
         with self._cut_file(step) as descriptor:
             status = os.fstat(descriptor)
             if status.st_size != step.position:
@@ -134,7 +153,8 @@ class Work:
             os.fsync(descriptor)
 
     def cut_back(self, step: Step) -> None:
-        assert step.before is not None and step.position is not None
+        assert step.before is not None
+        assert step.position is not None
         with self._cut_file(step) as descriptor, self.place.open(self.area("cut", step.name)) as kept:
             status = os.fstat(descriptor)
             if (status.st_size, status.st_mtime_ns) == (step.before.size, step.before.mtime_ns):
@@ -153,15 +173,6 @@ class Work:
             os.fsync(descriptor)
             os.utime(descriptor, ns=(status.st_atime_ns, step.before.mtime_ns))
             os.fsync(descriptor)
-
-    _steps: "dict[str, tuple[Callable[[Work, Step], None], Callable[[Work, Step], None]]]" = {
-        "take": (take, take_back),
-        "put": (put, put_back),
-        "replace": (replace, replace_back),
-        "cut": (cut, cut_back),
-        "rename": (rename, rename_back),
-        "sync": (sync, sync),
-    }
 
     # ---- what is where
 
@@ -242,8 +253,8 @@ class Work:
             if step.do != "cut":
                 may_lack.add(step.name)
             if step.to is not None and step.before is not None:
-                known[step.to].append((step.before, None))
-                final[step.to] = [(step.before, None)]
+                known[step.to].append((step.before, step.crc32c))
+                final[step.to] = [(step.before, step.crc32c)]
                 may_lack.add(step.to)
         odd = []
         for name in known:
@@ -306,6 +317,16 @@ def is_a_logs(name: str) -> bool:
     return naming.kind_of(name) is not None or naming.companion_kind_of(name) is not None
 
 
+_STEPS: Final[Mapping[str, tuple[Callable[[Work, Step], None], Callable[[Work, Step], None]]]] = {
+    "take": (Work.take, Work.take_back),
+    "put": (Work.put, Work.put_back),
+    "replace": (Work.replace, Work.replace_back),
+    "cut": (Work.cut, Work.cut_back),
+    "rename": (Work.rename, Work.rename_back),
+    "sync": (Work.sync, Work.sync),
+}
+
+
 # ---- runs that are there
 
 
@@ -351,4 +372,3 @@ def discard(place: Place, area: Area) -> None:
         place.remove_directory(run)
         place.remove_directory(outer)
     place.sync()
-

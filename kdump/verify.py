@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
-from kdump.directory import is_locked
 from kdump.discovery import discover
 from kdump.engine import Engine, Serial
 from kdump.errors import SourceError

@@ -27,16 +27,17 @@ DATE = "November 21, 2026"
 EXIT_STATUS = {
     "kdump": {
         "0": "Done, and nothing at or above --fail-on (error, if not given).",
-        "1": "Damage at or above --fail-on.",
+        "1": "Damage at or above --fail-on. kdump recover: there is something to do (without a strategy, or with --dry-run), or errors remain that it does not cover.",
         "2": "Usage.",
         "3": "Something could not be read: missing, no permission, not a regular file, a directory without log files, a codec library that is not there. "
-        "The other paths are done all the same.",
+        "Something could not be done: locked by a running broker, changed since the plan or the run, disk full. The other paths are done all the same.",
+        "4": "kdump recover: done, and valid records were given up. Unless --no-keep was given, they are kept for --undo.",
         "70": "A bug in kdump. Traceback and versions are on standard error.",
         "130": "Interrupted. The summary of what was done until then is printed.",
         "141": "The reader of the output went away.",
     }
 }
-STATUS_RULE = "Of several the first that applies of 70, 130 and 141, 3, 1, 0."
+STATUS_RULE = "Of several the first that applies of 70, 130 and 141, 3, 4, 1, 0."
 
 BATCH = {
     "position": "where in the file the batch begins, in bytes",
@@ -185,6 +186,76 @@ VERIFY_SUMMARY = {
     "exit_status": "of this run",
     "seconds": "that it took",
 }
+ASKED = {
+    "schema": "1; another number would mean that a field was taken away or changed its meaning",
+    "strategy": "truncate, salvage, or reindex",
+    "walk": "checkpoint, newest, or all: --from",
+    "rebuild_all": "true with --rebuild all",
+    "undecided": "keep or drop",
+    "index_interval_bytes": "as given",
+    "segment_index_bytes": "as given",
+    "producer_id_expiration_ms": "producer.id.expiration.ms of a broker that sets none",
+    "max_batch_bytes": "as given",
+    "now_ms": "the clock by which producers expire, in milliseconds since the epoch",
+    "paths": "as given",
+}
+ACTION = {
+    "action": "truncate, drop, delete, rebuild, rename, write, or split",
+    "topic": "of the directory; null where its name does not say it",
+    "partition": "likewise",
+    "from": "where the bytes begin that go, or that target gets; null where it is about a whole file",
+    "to": "where they end",
+    "target": "the file that a rename, write or split makes; else null",
+    "because": "the code of the finding behind it; null where it was asked for",
+    "bytes": "how many they are",
+    "batches": "valid ones in these bytes; null where they are no log",
+    "records": "in them; null where nobody counted them",
+    "first_offset": "of them; null without any",
+    "last_offset": "likewise",
+}
+RECOVERED = {
+    "topic": "of the directory; null where its name does not say it",
+    "partition": "likewise",
+    "strategy": "of the plan",
+    "empty": "whether nothing is to be done",
+    "log_start_offset": "of a broker that starts on it afterwards",
+    "log_end_offset": "likewise",
+    "high_watermark": "that the log directory stores; null without one",
+    "recovery_point": "that the log directory's checkpoint gets; null where it may stay",
+    "refusals": "what makes a broker refuse the directory as it is: an array of objects with exception and name of the file",
+    "segments": "afterwards: an array of objects with base_offset and size",
+    "bytes_needed": "what is written before anything goes away",
+    "lost": "what is given up: an object with batches, records (null where nobody counted them), bytes, offsets (an array of first and last), first_timestamp (of the first batch), "
+    "max_timestamp, producers, transactions (an array of producer id and first offset) and committed (whether some of it lies below the high watermark, null without one)",
+    "files": "as they were seen: an array of objects with name, size, mtime_ns and inode",
+    "undecided": "sentences about transactions whose marker may be lost",
+    "applied": "whether it was done",
+    "undo": "the run that --undo takes back; null without one",
+    "left": "of the findings afterwards, an object: by_severity and by_code, both objects of numbers; null where nothing was done",
+    "next": "what to do now",
+    "error": "why it was not done; null where it was",
+}
+RECOVER_SUMMARY = {
+    "schema": "1; another number would mean that a field was taken away or changed its meaning",
+    "command": "recover",
+    "strategy": "of the plan",
+    "applied": "whether something was to be done, or only planned",
+    "partitions": "that were looked at",
+    "failed": "those with which it could not be done",
+    "actions": "an object of numbers by action",
+    "not_covered": "an object: by_severity and by_code, both objects of numbers",
+    "left": "likewise, after applying",
+    "log_start_offset": "of a single partition, else null",
+    "log_end_offset": "likewise",
+    "bytes_needed": "of all partitions",
+    "lost": "as of a partition; where several lose something without offsets, producers and transactions",
+    "undo": "the run that --undo takes back; null without one",
+    "output": "the directory of the copy; null without one",
+    "next": "what to do now, where it is one thing for all partitions; of a plan, the command that does it",
+    "interrupted": "whether the run was",
+    "exit_status": "of this run",
+    "seconds": "that it took",
+}
 LINES: dict[str, dict[str, tuple[str, Mapping[str, str]]]] = {
     "dump": {
         "batch": ("One for every batch, and for every message of magic 0 and 1 that lies in the log itself.", BATCH),
@@ -203,6 +274,14 @@ LINES: dict[str, dict[str, tuple[str, Mapping[str, str]]]] = {
             PARTITION,
         ),
         "summary": ("The last line.", VERIFY_SUMMARY),
+    },
+    "recover": {
+        "plan": ("The first line, without a path: what was asked for.", ASKED),
+        "action": ("One for every thing that is to be done, or was.", ACTION),
+        "not_covered": ("One for every finding that is left as it is.", FINDING),
+        "finding": ("After applying, one for every finding that remains.", FINDING),
+        "partition": ("One for every partition, behind its actions; then one for the log directory itself.", RECOVERED),
+        "summary": ("The last line.", RECOVER_SUMMARY),
     },
 }
 
@@ -268,6 +347,8 @@ FILES = {
     "recovery-point-offset-checkpoint, replication-offset-checkpoint, log-start-offset-checkpoint, cleaner-offset-checkpoint, meta.properties": "Of a log directory.",
     "*.deleted, *.cleaned, *.swap, *.part": "Appended to one of these. Read when it is named, passed over in directories.",
     "<topic>-<partition>": "A directory of segments, from which topic and partition are taken.",
+    ".kdump-undo/<run>": "In a partition: what a kdump recover removed, and its journal. At the root of a log directory they are files .kdump-undo-<run>-*. Every command "
+    "passes them over.",
 }
 
 EXAMPLES = {
@@ -275,6 +356,7 @@ EXAMPLES = {
         ("Is anything wrong with what a broker left?", "kdump verify --deep /data/kafka"),
         ("What is in this segment?", "kdump dump 00000000000000000000.log"),
         ("What does this finding mean?", "kdump verify --explain tail/torn"),
+        ("What would the broker's next start throw away?", "kdump recover /data/kafka"),
     ],
     "dump": [
         (
@@ -308,15 +390,41 @@ EXAMPLES = {
             "kdump verify --compacted yes --fail-on warning topic-0/",
         ),
     ],
+    "recover": [
+        ("What would the broker's next start throw away?", "kdump recover /data/kafka"),
+        ("The same, done so that it can be taken back:", "kdump recover --truncate /data/kafka/orders-3"),
+        (
+            "What could be kept of what lies behind the damage?",
+            "kdump recover --salvage --dry-run /data/kafka/orders-3",
+        ),
+        (
+            "A repaired copy, with the original left alone:",
+            "kdump recover --salvage --output /spare/copy /data/kafka/orders-3",
+        ),
+        (
+            "Every index, snapshot and epoch anew, byte for byte as a broker makes them:",
+            "kdump recover --truncate --from all --rebuild all /data/kafka/orders-3",
+        ),
+        ("Take the last run back:", "kdump recover --undo /data/kafka/orders-3"),
+        (
+            "A plan that is looked at before exactly it is done:",
+            "kdump recover --format json /data/kafka | tee plan | jq 'select(.type == \"action\")'",
+        ),
+        ("And then:", "kdump recover --plan plan"),
+        (
+            "Is committed data among what would be lost?",
+            "kdump recover --format json /data/kafka | jq -r 'select(.lost.committed) | .path // empty'",
+        ),
+    ],
 }
 ABOUT = {
     "kdump": [
         (
-            "kdump reads the log segments that Apache Kafka keeps on disk: message sets of magic 0 and 1, record batches of magic 2, the log of Kafka 0.7, the log "
+            "kdump reads, proves and recovers the log segments that Apache Kafka keeps on disk: message sets of magic 0 and 1, record batches of magic 2, the log of Kafka 0.7, the log "
             "and the snapshots of KRaft."
         ),
         (
-            "It needs no broker and no JVM. It opens files for reading only and creates nothing beside them. Damage does not stop it: it finds the next batch of the "
+            "It needs no broker and no JVM. kdump recover with a strategy changes files, and keeps what it removes; everything else opens files for reading only and creates nothing beside them. Damage does not stop it: it finds the next batch of the "
             "log and goes on, so one run says everything that is wrong and everything that is whole."
         ),
         "Offset is always the offset of a record, position is always bytes in a file.",
@@ -346,6 +454,99 @@ ABOUT = {
         ),
     ],
 }
+ABOUT["recover"] = [
+    (
+        "kdump recover does what a broker does to its logs after an unclean stop, with a preview, a report of what is lost, and a way back. Without a strategy it only prints the plan: per "
+        "file what would be done, from byte to byte, and because of which finding; then what would be lost, why a broker does not start on what is there, and what is wrong but not covered."
+    ),
+    (
+        "--truncate is the broker's own recovery: a log is cut at its first bad batch, later segments go, indexes, snapshots and leader epochs are brought in line, and what was on its way "
+        "in or out (.cleaned, .swap, .deleted) is completed or removed. It begins where a broker begins, so damage in older segments is not covered unless --from all is given. Where a broker would refuse to start, "
+        "it does what lets it start. --salvage keeps every batch that proves itself, in every segment, and drops damaged bytes only; offsets stay, and gaps remain where damage "
+        "was. --reindex never touches a log."
+    ),
+    (
+        "Everything that is removed is kept in the partition, and the result is verified. A killed run is found by the next one, which does nothing until --resume or --undo has ended "
+        "it. --output builds a repaired copy as DIR/<topic-partition> instead. The lock of the log directory is held meanwhile: while its broker runs, nothing is done."
+    ),
+    (
+        "In text an action is one line, path: action from-to code: what is done (what the bytes held); lines about a partition are path: label: sentence, with the labels failed, refused, lost, "
+        "undecided, afterwards, space, verified, undo, next."
+    ),
+]
+RUNBOOK_INTRO = (
+    "A broker does not start, or is about to start after a crash. All of it can be stopped after every step."
+)
+RUNBOOK = [
+    (
+        "Stop the broker, and see to it that nothing starts it again meanwhile. Look, which changes nothing:",
+        ["kdump recover /data/kafka"],
+    ),
+    (
+        (
+            "Read the lines with the label refused: they say what the broker dies of. Read the lines with the label lost. If they say no valid batch, go on. If they say COMMITTED, and other "
+            "replicas of the partition live, read REPLICATED PARTITIONS first. If they say COMMITTED and this is the only replica, see what can be kept from behind the damage:"
+        ),
+        ["kdump recover --salvage --dry-run /data/kafka/orders-3"],
+    ),
+    (
+        "If there is any doubt, or no copy of the disk, work on a copy and look at that:",
+        ["kdump recover --salvage --output /spare/copy /data/kafka/orders-3", "kdump dump /spare/copy/orders-3"],
+    ),
+    (
+        "Apply. Either exactly the plan that was read (it is refused when a file has changed since):",
+        ["kdump recover --format json /data/kafka > plan", "kdump recover --plan plan"],
+    ),
+    (
+        "or one partition after the other, each by the strategy that suits it:",
+        ["kdump recover --truncate /data/kafka/orders-3"],
+    ),
+    (
+        (
+            "Exit status 0: nothing of value was lost. 4: valid records were given up, as the plan said. 1: errors remain that the strategy does not cover; see the lines, and "
+            "--from all or --salvage. 3: nothing was changed where it failed, and the message says why. Then:"
+        ),
+        ["kdump verify /data/kafka/orders-3"],
+    ),
+    (
+        "Start the broker, and watch its log for the partition. If the result is not what was wanted, stop the broker and take the run back:",
+        ["kdump recover --undo /data/kafka/orders-3"],
+    ),
+    (
+        (
+            "A run that was killed (power, kill, disk) leaves a directory that a broker can start on, but not a finished one. Finish it or take it back; both can be killed and "
+            "repeated too:"
+        ),
+        ["kdump recover --resume /data/kafka/orders-3", "kdump recover --undo /data/kafka/orders-3"],
+    ),
+    ("When all is well, some days later, free the space:", ["rm -r /data/kafka/orders-3/.kdump-undo"]),
+]
+UNDO = [
+    (
+        "All that a run removes goes to .kdump-undo/<run> in the partition's directory, at the root of a log directory to files .kdump-undo-<run>-*: whole files by a rename, ranges of "
+        "bytes as copies, with a journal of path, position, length, reason, checksum, and the state before and after. Brokers ignore them. One run has one name in all partitions."
+    ),
+    (
+        "--undo restores every byte, name and modification time. It refuses with exit status 3 where a file is not what the run left, because a broker or somebody else wrote since; --force takes "
+        "the run back all the same, and keeps the present state of these files first."
+    ),
+    (
+        "Deleting a topic deletes its partitions' directories, and with them everything that is kept for --undo. So does moving a partition to another broker. Retention and compaction "
+        "leave it alone. With --no-keep nothing is kept once the run has ended."
+    ),
+    "The clean-shutdown marker of a log directory is neither made nor deleted. With it, the broker trusts what it finds, which is sound after a run; --drop-marker makes it recover on its own too.",
+]
+REPLICATED = [
+    (
+        "A high watermark is an offset below which records are on every replica in sync, and were shown to consumers. Cutting below it on one replica loses nothing as long as another one that is in sync still has "
+        "the records, and it comes from there when the broker starts as a follower. It is lost for good where this replica becomes the leader."
+    ),
+    (
+        "So where a plan gives up committed records and other replicas live, do not repair: let the broker fetch the partition anew. Move its directory out of the log directory, to another place on the "
+        "same disk, and start the broker; it begins an empty replica and fills it from the leader. Keep what was moved until the partition is in sync."
+    ),
+    "Where no replica in sync is left, recover the one that ends last: the lines with the label afterwards say where each would end. Start its broker first, make it the leader by an unclean election, and let the others follow.",
+]
 PATHS = (
     "PATH is a file, a directory or a glob; - is standard input. A file is read whatever its name; its base offset is the number that the name begins with. "
     "Directories are walked, links are followed, each file is read once. Several paths are one run with one exit status."
@@ -451,7 +652,7 @@ def head(name: str, what: str) -> Iterator[str]:
 
 
 def page_of_the_group() -> Iterator[str]:
-    yield from head("kdump", "read and prove the log segments that Apache Kafka left on disk")
+    yield from head("kdump", "read, prove and recover the log segments that Apache Kafka left on disk")
     yield ".Sh SYNOPSIS"
     for name in COMMANDS:
         yield ".Nm"
@@ -491,7 +692,8 @@ def page_of_the_group() -> Iterator[str]:
     yield ".Nm kafka-dump-log.sh ,"
     yield "and of what does the same."
     yield ".Sh SEE ALSO"
-    yield from (f".Xr kdump-{name} 1{' ,' if name != list(COMMANDS)[-1] else ''}" for name in COMMANDS)
+    names = sorted(COMMANDS)
+    yield from (f".Xr kdump-{name} 1{' ,' if name != names[-1] else ''}" for name in names)
 
 
 def page_of(name: str) -> Iterator[str]:
@@ -512,6 +714,8 @@ def page_of(name: str) -> Iterator[str]:
     for option in options_of(command):
         yield from option_of(option)
     yield ".El"
+    if name == "recover":
+        yield from guidance()
     yield from exit_status()
     if name == "verify":
         yield from findings()
@@ -536,7 +740,26 @@ def page_of(name: str) -> Iterator[str]:
     yield ".Sh SEE ALSO"
     others = sorted({*COMMANDS} - {name})
     yield ".Xr kdump 1 ,"
-    yield from (f".Xr kdump-{other} 1" for other in others)
+    yield from (f".Xr kdump-{other} 1{' ,' if other != others[-1] else ''}" for other in others)
+
+
+def guidance() -> Iterator[str]:
+    """What to do at night, and what to know before."""
+    yield ".Sh RUNBOOK"
+    yield from prose(RUNBOOK_INTRO)
+    yield ".Bl -enum"
+    for what, commands in RUNBOOK:
+        yield ".It"
+        yield from prose(what)
+        for command in commands:
+            yield f".Dl {escaped(command)}"
+    yield ".El"
+    for title, paragraphs in (("UNDO", UNDO), ("REPLICATED PARTITIONS", REPLICATED)):
+        yield f".Sh {title}"
+        for number, paragraph in enumerate(paragraphs):
+            if number:
+                yield ".Pp"
+            yield from prose(paragraph)
 
 
 def findings() -> Iterator[str]:

@@ -762,7 +762,7 @@ class _Rules:
         self.offset_rules(batch)
         self.epoch_rules(batch)
         self.evidence(batch)
-        if self.deep or (batch.control and batch.codec == 0):
+        if self.deep or batch.control:
             body = self.data[batch.position : batch.position + batch.size]
             try:
                 if batch.is_legacy and self.codec_unknown(batch):

@@ -13,8 +13,7 @@ from kdump.fold import Options, Range, fold, scan, scan_source
 from kdump.format.naming import Kind
 from kdump.partition import LogFile, Partition, Segment
 from kdump.proof import Proof
-from kdump.report import Context
-from kdump.report import Report
+from kdump.report import Context, Report
 
 OF_A_LOG = frozenset(entry.code for entry in logs.ENTRIES)
 

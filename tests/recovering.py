@@ -43,9 +43,11 @@ def left_by(plan: Plan) -> dict[str, bytes]:
             after[name] = content.data or b""
             for piece in content.pieces:
                 after[name] += before[piece.name][piece.start : piece.stop]
-    made: Mapping[str, bytes | None] = dict(rebuild.make(plan)) if any(
-        content is not None and content.rebuilt for content in plan.after.values()
-    ) else {}
+    made: Mapping[str, bytes | None] = (
+        dict(rebuild.make(plan))
+        if any(content is not None and content.rebuilt for content in plan.after.values())
+        else {}
+    )
     assert made.keys() == {name for name, content in plan.after.items() if content is not None and content.rebuilt}
     after.update({name: data for name, data in made.items() if data is not None})
     return after

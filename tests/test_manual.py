@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import re
@@ -18,8 +19,13 @@ import pytest
 
 import build
 import manual
+import recoveries
 from kdump import cli
+from kdump.cli import recover
 from kdump.findings import CATALOGUE
+from kdump.plan import Options
+from kdump.recover import Result
+from kdump.render import renderer
 
 NAMES = sorted(manual.pages())
 
@@ -81,7 +87,7 @@ def test_every_code(code: str) -> None:
 
 
 def test_every_exit_status() -> None:
-    statuses = {0, cli.FOUND, cli.USAGE, cli.FAILED, cli.BUG, cli.INTERRUPTED, cli.PIPE_CLOSED}
+    statuses = {0, cli.FOUND, cli.USAGE, cli.FAILED, cli.GAVE_UP, cli.BUG, cli.INTERRUPTED, cli.PIPE_CLOSED}
     assert {int(status) for status in manual.EXIT_STATUS["kdump"]} == statuses
     for text in manual.pages().values():
         for status in statuses:
@@ -98,6 +104,7 @@ def test_sections(name: str) -> None:
         "kdump.1": ["FILES", "COMPATIBILITY"],
         "kdump-dump.1": ["JSON", "COMPATIBILITY"],
         "kdump-verify.1": ["FINDINGS", "JSON"],
+        "kdump-recover.1": ["JSON", "REPLICATED PARTITIONS", "RUNBOOK", "UNDO"],
     }
     assert sorted(found) == sorted(SECTIONS + more[name])
 
@@ -114,8 +121,22 @@ COMPANIONS = [
 ]
 
 
+def fields_of_recover() -> dict[str, list[str]]:
+    stream = io.BytesIO()
+    with renderer("json", stream) as out:
+        out.plan({**Options()._asdict(), "paths": ("topic-0",)})
+        out.recovery(Result(recoveries.plan(), True, "run", None, (recoveries.OLD,)))
+        out.summary(recover.Totals(Options(), ("topic-0",), None, applies=True).fields())
+    return {
+        line["type"]: [*line][1:] if "path" not in line else [*line][2:]
+        for line in map(json.loads, stream.getvalue().splitlines())
+    }
+
+
 def fields_of(kdump: Any, tmp_path: Path, command: str) -> dict[str, list[str]]:
     """The fields of every type of line that a command writes, in their order."""
+    if command == "recover":
+        return fields_of_recover()
     good = build.batch([build.record(b"k", b"v")], epoch=1)
     last = build.batch([build.record(b"k", b"v")], base_offset=2, epoch=1)
     (tmp_path / "0.log").write_bytes(
@@ -150,17 +171,23 @@ def test_every_field_of_json(kdump: Any, tmp_path: Path, command: str) -> None:
 
 
 def examples() -> list[tuple[str, str]]:
-    return [(page, command) for page, pairs in manual.EXAMPLES.items() for _, command in pairs]
+    of_the_runbook = [
+        ("kdump", command) for _, commands in manual.RUNBOOK for command in commands if "kdump " in command
+    ]
+    return [(page, command) for page, pairs in manual.EXAMPLES.items() for _, command in pairs] + of_the_runbook
 
 
 @pytest.mark.parametrize(("page", "command"), examples())
-def test_examples_parse(page: str, command: str) -> None:
+def test_examples_parse(page: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = next(part for part in (shlex.split(piece) for piece in command.split(" | ")) if part[0] == "kdump")
     name = words[1]
     assert page in ("kdump", name)
     target: click.Command = import_module(f"kdump.cli.{name}").command
+    arguments = words[2 : words.index(">")] if ">" in words else words[2:]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plan").touch()
     with contextlib.suppress(click.exceptions.Exit):  # --explain ends there
-        target.make_context(f"kdump {name}", list(words[2:]))
+        target.make_context(f"kdump {name}", list(arguments)).close()
 
 
 # kafka-dump-log.sh of Kafka 4.3.1 (DumpLogSegments.DumpLogSegmentsOptions, CommandDefaultOptions)

@@ -297,4 +297,13 @@ ENTRIES = (
         "Nothing.",
         "kdump",
     ),
+    Entry(
+        "undo/unfinished",
+        _E,
+        "A recovery that was not finished",
+        "a run of kdump recover was stopped here; kdump recover --resume goes on with it, kdump recover --undo takes it back",
+        "Some files are those from before, some are new, and some are missing. Nothing is lost.",
+        "Refuses to begin before that.",
+        "kdump",
+    ),
 )

@@ -22,6 +22,7 @@ STRAYS: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
     "duplicate": ("file/name", {"problem": "duplicate"}),
     "directory": ("file/directory", {}),
     "loop": ("file/loop", {}),
+    "unfinished": ("undo/unfinished", {}),
 }
 """What a stray is, as the code and the data of its finding."""
 

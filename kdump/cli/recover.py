@@ -205,7 +205,7 @@ def _asked(chosen: dict[str, Any]) -> tuple[Options, saved.Saved | None]:
     """The options of the plan; where one was saved, those that it was made with, and its paths."""
     _check(chosen, _given())
     if chosen["plan_file"] is not None:
-        plan = saved.read(chosen["plan_file"], chosen["plan_file"].name)
+        plan = saved.read(chosen["plan_file"])
         chosen["paths"] = plan.paths
         return plan.options, plan
     strategy = next((name for name in STRATEGIES if chosen[name]), TRUNCATE)

@@ -31,8 +31,9 @@ class Saved(NamedTuple):
     lines: tuple[Line, ...]
 
 
-def read(stream: IO[bytes], name: str) -> Saved:
+def read(stream: IO[bytes]) -> Saved:
     """A saved plan. Raises KdumpError where something else stands there, or its end is missing."""
+    name = str(getattr(stream, "name", "<stdin>"))
     lines: list[Line] = []
     for number, text in enumerate(stream, 1):
         try:
@@ -72,7 +73,7 @@ def _text(value: Any, name: str) -> str:
 
     try:
         if isinstance(value, dict):
-            return base64.b64decode(value["base64"]).decode("utf-8", "surrogateescape")
+            return base64.b64decode(value["base64"], validate=True).decode("utf-8", "surrogateescape")
         if isinstance(value, str):
             return value
     except (ValueError, TypeError, KeyError):

@@ -1,7 +1,7 @@
 from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 cdef enum:
-    KIND_DATA, KIND_ABORT, KIND_COMMIT, KIND_ODD, KIND_GAP
+    KIND_DATA, KIND_ABORT, KIND_COMMIT, KIND_ODD, KIND_GAP, KIND_EMPTY
     FLAG_TRANSACTIONAL = 1
     FULL_RUNS = 16384
     IDLE = 86_400_000  # ms; a producer that was idle for so long is forgotten (producer.id.expiration.ms) and may begin anywhere
@@ -33,6 +33,8 @@ cdef struct Recorder:
     int64_t producers
     int64_t gap         # events up to the last GAP
     bint failed         # out of memory
+    bint exact          # every producer that a broker would remember is to be told
+    bint odd            # there was a batch of which the events do not tell all that a broker remembers
 
 cdef Recorder *recorder_of(object runs) except NULL
 cdef void record(Recorder *recorder, const Event *event, int64_t slot) noexcept nogil

@@ -26,7 +26,12 @@ class Runs:
     count: int
     """Events since the last `take`."""
 
-    def __init__(self) -> None: ...
+    odd: bool
+    """Of exact runs: whether there was a batch of which the events do not tell all that a broker remembers of its producer."""
+
+    def __init__(self, exact: bool = False) -> None:
+        """`exact`: for a rebuild of snapshots, which lists producers of empty control batches and takes a marker's timestamp from its record."""
+
     def take(self) -> bytes:
         """The events since the last `take`, oldest first, EVENT_BYTES each. What comes next begins new ones."""
 

@@ -18,7 +18,7 @@ An event, in the byte order of the machine:
     56    4    i32  last_sequence     of the last batch, -1: none
     60    4    i32  offset_delta      last offset - first offset of the last batch
     64    2    i16  epoch
-    66    1    u8   kind              0 data, 1 abort marker, 2 commit marker, 3 another or unreadable control batch, 4 gap
+    66    1    u8   kind              0 data, 1 abort marker, 2 commit marker, 3 another or unreadable control batch, 4 gap, 5 empty control batch (of exact Runs)
     67    1    u8   flags             bit 0: transactional
     68    4    i32  batches
     ===== ==== ==== ================  ==================================================================================
@@ -138,7 +138,8 @@ cdef class Runs:
 
     cdef Recorder recorder
 
-    def __cinit__(self):
+    def __cinit__(self, bint exact=False):
+        self.recorder.exact = exact
         self.recorder.salt = _salt
         self.recorder.slots = <int32_t *> calloc(FIRST_SLOTS, sizeof(int32_t))
         if self.recorder.slots == NULL:
@@ -152,6 +153,10 @@ cdef class Runs:
     @property
     def count(self):
         return self.recorder.count
+
+    @property
+    def odd(self):
+        return bool(self.recorder.odd)
 
     def take(self):
         cdef Recorder *r = &self.recorder
@@ -593,6 +598,14 @@ cdef class Producers:
             self.finish(self._producers + index)
             self._producers[index].generation = self._generation - 1
 
+    cdef inline void emptied(self, int64_t producer_id) noexcept nogil:
+        """A broker remembers the producer of a control batch that the cleaner emptied, and nothing of it."""
+        cdef Producer *e
+        if self.find(producer_id) < 0:
+            e = self.add(producer_id)
+            if e != NULL:
+                e.generation = self._generation - 1
+
     cdef inline void missing(self) noexcept nogil:
         self._generation += 1
         self.complete = False
@@ -608,6 +621,8 @@ cdef class Producers:
                 self.marker(&event)
             elif event.kind == KIND_GAP:
                 self.missing()
+            elif event.kind == KIND_EMPTY:
+                self.emptied(event.producer_id)
             else:
                 self.doubt(&event)
 

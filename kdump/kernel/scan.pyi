@@ -37,6 +37,8 @@ class Scanner:
     """After SCAN_NEED: bytes that have to be there from `stop` on."""
     frame: int
     """After SCAN_DAMAGED: what stands there."""
+    state_end: int
+    """After `record`: what follows the last batch of magic 2, the base offset without one (ProducerStateManager.mapEndOffset)."""
 
     def __init__(
         self,
@@ -53,6 +55,15 @@ class Scanner:
 
         Both in order (`ordered`). `interval` is the topic's index.interval.bytes. Raises ValueError without a base offset.
         """
+
+    def record(self, interval: int = 4096, index_bytes: int = ...) -> None:
+        """Make the entries of both indexes as a broker's recovery writes them (LogSegment.recover), at most `index_bytes` of each; before the first scan, in place of `expect`.
+
+        Raises ValueError without a base offset.
+        """
+
+    def recorded(self) -> tuple[bytes, bytes] | None:
+        """The offset index and the time index that were made; None where an index refuses an entry (InvalidOffsetException)."""
 
     def scan(self, buffer: Buffer, start: int, end: int, position: int, stop: int, file_end: int) -> int:
         """Walk over buffer[start:end], which lies at `position` of a file that ends at `file_end`, up to the first batch at or after `stop`.

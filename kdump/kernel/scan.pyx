@@ -15,7 +15,7 @@ from libc.stdlib cimport free, realloc
 
 from kdump.kernel.crc cimport crc32_of, crc32c_of
 from kdump.kernel.producers cimport (
-    FLAG_TRANSACTIONAL, FULL_RUNS, KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_ODD, Event, Recorder, extend, find_slot, record, record_gap,
+    FLAG_TRANSACTIONAL, FULL_RUNS, KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_EMPTY, KIND_ODD, Event, Recorder, extend, find_slot, record, record_gap,
     recorder_of,
 )
 from kdump.kernel.records cimport (
@@ -106,6 +106,12 @@ cdef inline int64_t be64(const uint8_t *p) noexcept nogil:
     return <int64_t> (<uint64_t> <uint32_t> be32(p) << 32 | <uint64_t> <uint32_t> be32(p + 4))
 
 
+cdef inline void put32(uint8_t *p, int64_t value) noexcept nogil:
+    cdef int i
+    for i in range(4):
+        p[i] = <uint8_t> (<uint64_t> value >> 8 * (3 - i))
+
+
 cdef inline int64_t minimum(uint8_t magic) noexcept nogil:
     return 14 if magic == 0 else 22 if magic == 1 else 49
 
@@ -182,6 +188,7 @@ cdef struct Expected:
     bint begun               # the walk began
     bint from_zero           # ... at the first byte of the file
     bint expecting
+    bint recording           # the entries are not held against batches, but made from them
     bint fresh               # no valid batch since the beginning, or since damage
     const uint8_t *index
     const uint8_t *time
@@ -200,6 +207,13 @@ cdef struct Expected:
     int64_t first_time_entry
     bint differs
     int64_t difference[5]
+
+# The entries that a rebuild writes.
+cdef struct Made:
+    uint8_t *entries
+    int64_t size
+    int64_t capacity
+    int64_t limit            # bytes
 
 cdef struct BadEntry:
     int64_t problem
@@ -284,6 +298,12 @@ cdef class Scanner:
     cdef EpochStart *_epochs
     cdef Py_ssize_t _epoch_count
     cdef Py_ssize_t _epoch_capacity
+    cdef Made _made_index
+    cdef Made _made_time
+    cdef int64_t _made_offset     # of the last entry of the offset index
+    cdef int64_t _made_timestamp  # of the last entry of the time index
+    cdef bint _unmade             # an index does not take an entry
+    cdef readonly int64_t state_end
     cdef list _listed         # of _epochs, so many as were asked for
     cdef bint _failed         # out of memory
 
@@ -314,6 +334,8 @@ cdef class Scanner:
     def __dealloc__(self):
         free(self._bad)
         free(self._epochs)
+        free(self._made_index.entries)
+        free(self._made_time.entries)
 
     def expect(self, offset_slots, time_slots, int64_t interval=4096):
         if self.s.segment_base < 0:
@@ -327,6 +349,35 @@ cdef class Scanner:
         self.x.interval = max(0, min(interval, INT32_MAX))
         self.x.expecting = self.x.fresh = True
         self.x.position = INT64_MIN
+
+    def record(self, int64_t interval=4096, int64_t index_bytes=INT32_MAX):
+        if self.s.segment_base < 0:
+            raise ValueError("the entries of an index are relative to a base offset")
+        index_bytes = max(0, min(index_bytes, INT32_MAX))
+        self._made_index.limit = index_bytes - index_bytes % INDEX_ENTRY
+        self._made_time.limit = index_bytes - index_bytes % TIME_ENTRY
+        self._made_offset = self._made_timestamp = -1
+        self.state_end = self.s.segment_base
+        self.x.interval = max(0, min(interval, INT32_MAX))
+        self.x.recording = True
+        self.x.position = self.x.interval
+
+    def recorded(self):
+        cdef int64_t size = self._made_time.size, timestamp = self._made_timestamp
+        cdef bytes index
+        if self._failed:
+            raise MemoryError
+        if self._unmade or not self.x.recording:
+            return None
+        index = (<char *> self._made_index.entries)[:self._made_index.size] if self._made_index.size else b""
+        if self.s.max_timestamp > timestamp:
+            self.made_time(self.s.max_timestamp, self.s.max_timestamp_offset, self._made_time.limit)
+        if self._failed:
+            raise MemoryError
+        time = (<char *> self._made_time.entries)[:self._made_time.size] if self._made_time.size else b""
+        self._made_time.size = size
+        self._made_timestamp = timestamp
+        return index, time
 
     # ---- the walk
 
@@ -605,13 +656,14 @@ cdef class Scanner:
             s.control += 1
         s.codecs[codec] += 1
         s.magics[2] += 1
+        self.state_end = last + 1
         if count > 0:
             s.records += count
         if codec > 4:
             bits |= S_CODEC
         elif codec:
             # A consumer begins to decompress even where there is nothing.
-            if s.deep and body and (count > 0 or (count == 0 and total == HEADER)):
+            if (s.deep or attributes & 0x20) and body and (count > 0 or (count == 0 and total == HEADER)):
                 bits |= S_OPEN
         elif (s.deep or attributes & 0x20) and count >= 0 and body:
             validate_batch(p + HEADER, p + total, count, delta, be64(p + 27), control_of(attributes, be64(p + 43)), &v)
@@ -770,14 +822,22 @@ cdef class Scanner:
         cdef int epoch = <int8_t> p[51] * 256 + p[52], flags = FLAG_TRANSACTIONAL if p[22] & 0x10 else 0
         cdef bint control = p[22] & 0x20 != 0
         if control:
-            if be32(p + 57) == 0:
-                return  # the cleaner took the marker out
             event.kind = KIND_ODD
             first_sequence = -1
-            if v != NULL and (v.marker == 0 or v.marker == 1):
+            if be32(p + 57) == 0:
+                if not self._recorder.exact:
+                    return  # the cleaner took the marker out
+                event.kind = KIND_EMPTY
+            elif v != NULL and (v.marker == 0 or v.marker == 1):
                 event.kind = KIND_COMMIT if v.marker else KIND_ABORT
                 first_sequence = v.coordinator_epoch
+                if self._recorder.exact and p[22] & 8 == 0:
+                    timestamp = v.max_timestamp
+            if event.kind == KIND_ODD or be32(p + 57) > 1:
+                self._recorder.odd = True
         else:
+            if first_sequence < -1 or delta < 0:
+                self._recorder.odd = True
             if first_sequence != -1:
                 last_sequence = <int32_t> ((<uint32_t> first_sequence + <uint32_t> delta) & <uint32_t> 0x7FFFFFFF)
             if extend(self._recorder, slot, epoch, flags, first, last, timestamp, first_sequence, last_sequence, delta):
@@ -813,6 +873,10 @@ cdef class Scanner:
         """Hold a valid batch against the entries that speak of it. The state is that before the batch."""
         cdef Expected *x = &self.x
         cdef int64_t target, running
+        if x.recording:
+            if position - x.last_entry > x.interval:
+                self.make_entries(last, position, timestamp)
+            return
         if not x.expecting:
             return
         if x.fresh:
@@ -869,6 +933,51 @@ cdef class Scanner:
             else:
                 high = middle
         x.time_begin = x.time_cursor = low
+
+    cdef void make_entries(self, int64_t last, int64_t position, int64_t timestamp) noexcept nogil:
+        """What LogSegment.recover writes at this batch."""
+        cdef uint8_t *p
+        cdef int64_t relative = last - self.s.segment_base
+        cdef bint later = timestamp > self.s.max_timestamp
+        if relative < 0 or relative > OFFSET_SPAN or (self._made_index.size and last <= self._made_offset):
+            self._unmade = True
+        if self._unmade:
+            return
+        self._made_offset = last
+        self.x.last_entry = position
+        self.x.position = position + self.x.interval
+        if self._made_index.size < self._made_index.limit and self.fits(&self._made_index, INDEX_ENTRY):
+            p = self._made_index.entries + self._made_index.size
+            put32(p, relative)
+            put32(p + 4, position)
+            self._made_index.size += INDEX_ENTRY
+        if (timestamp if later else self.s.max_timestamp) > self._made_timestamp:
+            # The last slot is kept for the entry at the end.
+            self.made_time(timestamp if later else self.s.max_timestamp, last if later else self.s.max_timestamp_offset,
+                           self._made_time.limit - TIME_ENTRY)
+
+    cdef void made_time(self, int64_t timestamp, int64_t offset, int64_t limit) noexcept nogil:
+        cdef uint8_t *p
+        if self._made_time.size >= limit or not self.fits(&self._made_time, TIME_ENTRY):
+            return
+        p = self._made_time.entries + self._made_time.size
+        put32(p, timestamp >> 32)
+        put32(p + 4, timestamp)
+        put32(p + 8, offset - self.s.segment_base)
+        self._made_time.size += TIME_ENTRY
+        self._made_timestamp = timestamp
+
+    cdef bint fits(self, Made *made, int64_t size) noexcept nogil:
+        """Room for so many bytes more."""
+        cdef uint8_t *entries
+        if made.size + size > made.capacity:
+            entries = <uint8_t *> realloc(made.entries, 2 * made.capacity + 4096)
+            if entries == NULL:
+                self._failed = True
+                return False
+            made.entries = entries
+            made.capacity = 2 * made.capacity + 4096
+        return True
 
     cdef void rebuild(self, int64_t last, int64_t position) noexcept nogil:
         """What LogSegment.recover would write at this batch, against the entry that is there."""

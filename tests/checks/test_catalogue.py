@@ -338,6 +338,12 @@ def test_a_wrapper_hides_where_it_begins(prove: Prove) -> None:
     assert codes(prove(build.message_v1(b"k", b"v", offset=0) + wrapped(base_offset=8))) == set()
 
 
+def test_a_compressed_control_batch_is_opened_even_shallow(prove: Prove) -> None:
+    """A broker opens it when it loads the log, and refuses what is no marker in it."""
+    data = build.batch([build.record(b"key", b"value")], control=True, producer_id=7, producer_epoch=0, codec="gzip")
+    assert codes(prove(data)) == {"control/structure"}
+
+
 # ---- many
 
 

@@ -48,7 +48,9 @@ def compared(kafka: ModuleType, room: Path, cases: list[Case]) -> Iterator[str]:
                 yield f"{case.name}: refused with {fact['exception']}, and the plan does not say so"
         elif not deliberate(case, plan):
             yield from (f"{case.name}: {problem}" for problem in differences(files, read(case.directory)))
-    for (case, _, plan), fact in zip(again, load(kafka, [case._replace(recovery_point=0) for case, _, _ in again]), strict=True):
+    for (case, _, plan), fact in zip(
+        again, load(kafka, [case._replace(recovery_point=0) for case, _, _ in again]), strict=True
+    ):
         if not fact["loaded"]:
             yield f"{case.name}: still refused with {fact['exception']} {fact['message'][:100]} after {plan.actions}"
         elif (fact["log_start_offset"], fact["log_end_offset"]) != (plan.log_start_offset, plan.log_end_offset):
@@ -62,7 +64,9 @@ def deliberate(case: Case, plan: Plan) -> bool:
 
 
 def judged(kafka: ModuleType, room: Path, cases: list[Case]) -> None:
-    cases = [case for case in cases if not case.directory.name.endswith("-delete") and any(case.directory.glob("*.log"))]
+    cases = [
+        case for case in cases if not case.directory.name.endswith("-delete") and any(case.directory.glob("*.log"))
+    ]
     wrong = list(compared(kafka, room, cases))
     shutil.rmtree(room / "repaired", ignore_errors=True)
     assert not wrong, "\n".join([f"{len(wrong)} differences in {len(cases)} cases", *wrong[:60]])

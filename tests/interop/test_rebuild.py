@@ -1,0 +1,208 @@
+"""Companions as kdump makes them anew, beside those that the loader of a broker leaves: every byte.
+
+KDUMP_REBUILD_SEEDS chooses how often each damage is done to each directory, KDUMP_REBUILD_MUTATED how many directories have bytes changed at random,
+KDUMP_REBUILD_GENERATED how many generated partitions there are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import struct
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import pytest
+
+import build
+import damage
+import damage_partition
+from interop import test_broker, test_state
+from kdump import broker, rebuild
+from kdump.load_state import name_of
+from kdump.loader import Loader
+from kdump.plan import Content, Log, Options, Piece, Plan, Stamp
+
+SEEDS = int(os.environ.get("KDUMP_REBUILD_SEEDS", "1"))
+MUTATED = int(os.environ.get("KDUMP_REBUILD_MUTATED", "300"))
+GENERATED = int(os.environ.get("KDUMP_REBUILD_GENERATED", "400"))
+DAY_MS = 86_400_000
+REBUILT = Content()
+INDEXES = (".index", ".timeindex", ".txnindex")
+
+
+class Case(NamedTuple):
+    """A directory, what the start is told of its log directory, and the clock."""
+
+    name: str
+    directory: Path
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    now_ms: int = 0
+    interval: int = 4096
+
+
+@pytest.fixture
+def room() -> Iterator[Path]:
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(
+        dir=memory if os.access(memory, os.W_OK) else None, prefix="kdump-rebuild-"
+    ) as made:
+        yield Path(made)
+
+
+def planned(case: Case, *, proved: bool) -> tuple[Plan, Loader]:
+    """What a broker would do with the directory, as a plan; and what it says beside that."""
+    start = broker.start_at(
+        str(case.directory), recovery_point=case.recovery_point, log_start_offset=case.log_start_offset
+    )._replace(index_interval_bytes=case.interval)
+    loader = Loader(start)
+    try:
+        outcome = loader.run()
+    finally:
+        loader.close()
+    files = {}
+    for path in case.directory.iterdir():
+        if path.is_file():
+            status = path.stat()
+            files[path.name] = Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
+    after: dict[str, Content | None] = dict.fromkeys(files.keys() - outcome.files)
+    logs = []
+    for base in loader.segments.order:
+        held = loader.segments[base].held
+        walked = held.origin in outcome.recovered
+        pieces = (Piece(held.origin, held.start, held.start + held.size),) if held.size else ()
+        logs.append(Log(base, pieces, proved, walked))
+        if walked or not held.origin:
+            after.update({name_of(base, suffix): REBUILT for suffix in INDEXES})
+    for offset in outcome.snapshots:
+        if name_of(offset, ".snapshot") in outcome.files:
+            after[name_of(offset, ".snapshot")] = REBUILT
+    options = Options(now_ms=case.now_ms, index_interval_bytes=case.interval)
+    plan = Plan(
+        str(case.directory), None, options,
+        after=after, files=files, segments=tuple(logs),
+        log_start_offset=outcome.log_start_offset, log_end_offset=outcome.log_end_offset,
+    )  # fmt: skip
+    return plan, loader
+
+
+def made(plan: Plan) -> dict[str, bytes | None]:
+    found: dict[str, bytes | None] = {}
+    for name, data in rebuild.make(plan):
+        assert name not in found, f"{name} twice"
+        found[name] = data
+    wanted = {name for name, content in plan.after.items() if content == REBUILT}
+    assert found.keys() == wanted
+    return found
+
+
+def differences(kafka: ModuleType, cases: Sequence[Case], *, refused: float = 0.5) -> Iterator[str]:
+    """Every file in which a rebuild, by the kernel and batch by batch, differs from what the loader leaves."""
+    answers: list[list[dict[str, bytes | None]] | None] = []
+    for case in cases:
+        plan, loader = planned(case, proved=True)
+        if loader.refusals:
+            answers.append(None)
+            continue
+        slow = plan._replace(segments=tuple(log._replace(proved=False) for log in plan.segments))
+        answers.append([made(plan), made(slow)])
+    lines = "".join(
+        f"{case.directory}\t{case.recovery_point}\t{case.log_start_offset}\t{case.now_ms}\t{case.interval}\n"
+        for case in cases
+    )
+    quiet = ("-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off")
+    done = kafka.run_source(kafka.NEWEST, test_broker.LOADER, stdin=lines.encode(), flags=quiet)
+    facts = [json.loads(line) for line in done.stdout.decode().splitlines()]
+    assert sum(not fact["loaded"] for fact in facts) <= refused * len(cases)
+    compared = 0
+    for case, answer, fact in zip(cases, answers, facts, strict=True):
+        if answer is None or not fact["loaded"]:
+            continue
+        for how, found in zip(("by the kernel", "batch by batch"), answer, strict=True):
+            for name, data in found.items():
+                path = case.directory / name
+                theirs = path.read_bytes() if path.exists() else None
+                compared += 1
+                if data != theirs:
+                    yield f"{case.name}: {name} {how}: {shown(name, data)}, by the broker {shown(name, theirs)} ({case})"
+    print(f"{compared} files compared")
+
+
+def shown(name: str, data: bytes | None) -> str:
+    if data is None:
+        return "none"
+    layout = {".index": ">ii", ".timeindex": ">qi", ".txnindex": ">hqqqq", ".snapshot": ">qhiqiqiq"}[Path(name).suffix]
+    body = data[10:] if name.endswith(".snapshot") else data
+    size = struct.calcsize(layout)
+    return str(list(struct.iter_unpack(layout, body[: len(body) - len(body) % size])))[:1500]
+
+
+def clock(directory: Path, rng: random.Random) -> int:
+    """A time at which some producers have expired, or all, or none."""
+    stamps = [
+        batch.max_timestamp for path in damage_partition.logs(directory) for batch in damage.batches(path.read_bytes())
+    ]
+    known = [stamp for stamp in stamps if 0 <= stamp < 1 << 60]
+    return rng.choice(
+        (0, 1_900_000_000_000, *([rng.choice(known) + DAY_MS + rng.choice((-1, 0, 1))] * 3 if known else ()))
+    )
+
+
+def test_broker_made(kafka: ModuleType, room: Path) -> None:
+    cases = []
+    for number, source in enumerate(sorted({path.parent for path in test_state.FIXTURES.rglob("*.log")})):
+        for bare in (False, True):
+            rng = random.Random(f"{source.name}:{bare}")
+            directory = room / f"{number}-{bare}" / source.name
+            shutil.copytree(source, directory)
+            for path in directory.iterdir() if bare else ():
+                if path.suffix != ".log":
+                    path.unlink()
+            cases.append(Case(str(source.relative_to(test_state.FIXTURES)), directory, now_ms=clock(directory, rng)))
+    wrong = list(differences(kafka, cases, refused=0))
+    assert not wrong, "\n".join([f"{len(wrong)} differences", *wrong[:20]])
+
+
+def test_generated(kafka: ModuleType, room: Path) -> None:
+    cases = []
+    for number in range(GENERATED):
+        rng = random.Random(f"rebuild:{number}")
+        segments = build.partition(
+            rng,
+            batches=rng.choice((5, 30, 80)),
+            odd=rng.choice((0, 0.1, 0.4)),
+            odd_steps=test_state.LOADED_STEPS,
+            removed=rng.choice((0, 0, 0.2)),
+        )
+        directory = room / str(number) / "generated-0"
+        directory.mkdir(parents=True)
+        for segment in segments:
+            (directory / name_of(segment.base_offset, ".log")).write_bytes(segment.data)
+        bases = [segment.base_offset for segment in segments]
+        point = rng.choice((0, 0, rng.choice(bases) + rng.choice((0, 1))))
+        for base in bases if point else ():
+            (directory / name_of(base, ".index")).write_bytes(b"")
+        start = rng.choice((0, 0, 0, rng.choice(bases) + rng.choice((0, 1))))
+        cases.append(
+            Case(f"generated {number}", directory, point, start, clock(directory, rng), rng.choice((0, 100, 300, 4096)))
+        )
+    wrong = list(differences(kafka, cases))
+    assert not wrong, "\n".join([f"{len(wrong)} differences", *wrong[:20]])
+
+
+def damaged(room: Path) -> Iterator[Case]:
+    for found in (*test_broker.damaged(room, SEEDS), *test_broker.mutated(room / "mutated", MUTATED)):
+        if not found.directory.name.endswith("-delete"):
+            rng = random.Random(found.name)
+            yield Case(*found, now_ms=clock(found.directory, rng), interval=rng.choice((100, 4096)))
+
+
+def test_damaged(kafka: ModuleType, room: Path) -> None:
+    wrong = list(differences(kafka, list(damaged(room))))
+    assert not wrong, "\n".join([f"{len(wrong)} differences", *wrong[:20]])
