@@ -100,7 +100,7 @@ def carry_out(work: Work) -> None:
     place = work.place
     try:
         work.forward()
-        work.enter(APPLIED)
+        work.enter(APPLIED if work.journal.keep else OVER)
     except (OSError, EOFError, KdumpError, KeyboardInterrupt) as error:
         try:
             work.enter(UNDOING)
@@ -112,12 +112,7 @@ def carry_out(work: Work) -> None:
         _clear(place, work.area)
         raise sentence(place.path, error, "what was done was taken back") from None
     if not work.journal.keep:
-        try:
-            discard(place, work.area)
-        except OSError as error:
-            raise KdumpError(
-                f"{place.path}: the plan was carried out, but what it removed could not be deleted: {_why(error)}"
-            ) from None
+        _clear(place, work.area)
 
 
 def _clear(place: Place, area: Area) -> None:
@@ -366,9 +361,9 @@ class _Pouring:
         """The contents that are made from the log, those of `names`. Raises KdumpError when one does not come."""
         left = set(names)
         if left:
-            from kdump import rebuild
+            from kdump import rebuild as rebuilding
 
-            for name, data in (make or rebuild.make)(self.plan):
+            for name, data in (make or rebuilding.make)(self.plan):
                 if name in left:
                     left.remove(name)
                     yield name, data

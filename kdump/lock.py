@@ -17,7 +17,7 @@ _held: Final[set[tuple[int, int]]] = set()
 
 
 class Lock:
-    """Keeps brokers out of a log directory until it is closed. Without a .lock no broker has ever run there, and nothing is locked."""
+    """Keeps brokers out of a log directory until it is closed. Where there is no .lock, as in a copy, nothing is locked."""
 
     def __init__(self, directory: str) -> None:
         """Raises KdumpError where another process has the lock, SourceError where it cannot be asked for."""

@@ -93,6 +93,7 @@ class Markers:
         self.dropped: list[Placed] = []
         self.undecided: list[Undecided] = []
         self.aborted: dict[int, AbortedTransaction] = {}
+        self.replayed: dict[int, AbortedTransaction] = {}
 
     @property
     def open(self) -> dict[int, int]:
@@ -109,13 +110,13 @@ class Markers:
             for transaction in self._open.values():
                 transaction.holes.append((hole, len(transaction.batches)))
 
-    def data(self, batch: Placed, producer_epoch: int) -> bool:
+    def data(self, batch: Placed) -> bool:
         """False for a batch that a broker refuses: it is not transactional while its producer's transaction is open."""
         transaction = self._open.get(batch.producer_id)
         if not batch.attributes & TRANSACTIONAL:
             return transaction is None
         if transaction is None:
-            self._open[batch.producer_id] = _Open(producer_epoch, [batch])
+            self._open[batch.producer_id] = _Open(batch.producer_epoch, [batch])
         else:
             transaction.batches.append(batch)
         return True
@@ -127,7 +128,8 @@ class Markers:
         if transaction is not None:
             if aborts:
                 stable = next((other.first for other in self._open.values()), batch.first + 1)
-                self.aborted[batch.first] = AbortedTransaction(0, producer, transaction.first, batch.first, stable, 0)
+                entry = AbortedTransaction(0, producer, transaction.first, batch.first, stable)
+                self.aborted[batch.first] = self.replayed[batch.first] = entry
             self._settle(producer, transaction, batch, aborts)
         if own is not None:
             self.aborted[batch.first] = own
@@ -149,7 +151,9 @@ class Markers:
         if not transaction.holes:
             return
         stop = NO_END if marker is None else marker.first
-        lost = [one for one in self._entries.get(producer, ()) if one.last_offset < stop and self._in_hole(one.last_offset)]
+        lost = [
+            one for one in self._entries.get(producer, ()) if one.last_offset < stop and self._in_hole(one.last_offset)
+        ]
         aborted = [batch for batch in transaction.batches if any(_covers(entry, batch) for entry in lost)]
         own = None if marker is None or not aborts else self._ended.get((producer, marker.first))
         for known, batches in self._parts(transaction, aborted, marker, own):
@@ -158,7 +162,9 @@ class Markers:
             goes = goes or (self._drop and (known != "committed" or ends == "open"))
             if goes:
                 self.dropped += batches
-            hole = next((hole for hole, _ in transaction.holes if hole.first > batches[-1].last), transaction.holes[-1][0])
+            hole = next(
+                (hole for hole, _ in transaction.holes if hole.first > batches[-1].last), transaction.holes[-1][0]
+            )
             first, end = batches[0].first, batches[-1].last + 1
             gone = len(batches) if goes else 0
             self.undecided.append(

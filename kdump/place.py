@@ -36,6 +36,7 @@ class Placed(NamedTuple):
     epoch: int
     attributes: int
     producer_id: int
+    producer_epoch: int
     count: int  # type: ignore[assignment]  # Kafka's word, also the name of a method of tuple
     suspect: int
     timestamp: int

@@ -150,6 +150,7 @@ class Plan(NamedTuple):
     were seen. `segments` are those afterwards, `log_start_offset` and `log_end_offset` those of a broker that starts on it. `refusals` are what makes a broker refuse
     the directory as it is: (Kafka's exception, file name). `recovery_point` is the line that the log directory's checkpoint needs afterwards, None where it may stay.
     `bytes_needed`: what applying writes before anything goes away. `not_covered` are findings that are left as they are.
+    Of a salvage `undecided` says which transactions may have lost their markers, `clashes` which batches contradict each other and which of them stay.
     """
 
     path: str
@@ -168,6 +169,7 @@ class Plan(NamedTuple):
     bytes_needed: int = 0
     not_covered: tuple[Finding, ...] = ()
     undecided: tuple[str, ...] = ()
+    clashes: tuple[str, ...] = ()
 
     @property
     def empty(self) -> bool:

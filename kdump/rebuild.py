@@ -22,9 +22,9 @@ from kdump.format.snapshot import ENTRY_SIZE, HEADER_SIZE, ProducerEntry
 from kdump.frames import Frames, Seen
 from kdump.kernel import producers as kernel
 from kdump.kernel.scan import BATCH_COLUMNS, SUSPECTS, Scanner
-from kdump.load_state import Backwards, Overflow, Producers, Segment, name_of
+from kdump.load_state import Backwards, ByOffset, Overflow, Producers, Segment, name_of
 from kdump.loader import Loader
-from kdump.outcome import Start
+from kdump.outcome import Held, Start
 from kdump.plan import Log, Piece, Plan
 from kdump.segment import BatchChunk, Shrunk, Walk
 from kdump.source import BytesSource, FileSource, PiecesSource, Source
@@ -92,11 +92,12 @@ class Limits(NamedTuple):
 
 
 class Scanned(NamedTuple):
-    """What a scan makes of a segment. `state_end` follows its last batch of magic 2, or is its base offset."""
+    """What a scan makes of a segment. `state_end` follows its last batch of magic 2, `next_offset` its last batch, or they are its base offset."""
 
     offset_index: bytes
     time_index: bytes
     state_end: int
+    next_offset: int
 
 
 def scan_segment(source: Source, base_offset: int, limits: Limits, drain: Callable[[bytes], None]) -> Scanned | None:
@@ -117,7 +118,10 @@ def scan_segment(source: Source, base_offset: int, limits: Limits, drain: Callab
         if not isinstance(item, BatchChunk) or item.damaged or _stumbles(scanner, item.batches):
             return None
     made = scanner.recorded()
-    return None if runs.odd or made is None else Scanned(*made, scanner.state_end)
+    if runs.odd or made is None:
+        return None
+    seen = scanner.state()
+    return Scanned(*made, scanner.state_end, seen["known_last"] + 1 if seen["has_last"] else base_offset)
 
 
 def _stumbles(scanner: Scanner, count: int) -> bool:
@@ -301,10 +305,12 @@ class _Rebuilder(Loader):
                 index_interval_bytes=options.index_interval_bytes,
             )
         )
+        self._unwalked = max((log.base_offset for log in plan.segments if not log.walked), default=-1 << 63)
+        self._indexed: Segment | None = None
         self._made: dict[str, bytes] = {}
-        self._settled: list[str] = []
-        self._state_ends: dict[int, int] = {}
+        self._state_ends: dict[int, int] = {}  # of segments that were scanned
         self._list_snapshots()
+        self._staying = {name: offset for offset, name in self.snapshots.items() if name not in plan.after}
         for log in plan.segments:
             self._make(log.base_offset)
 
@@ -361,35 +367,41 @@ class _Rebuilder(Loader):
     # ---- the flow
 
     def make(self, wanted: Set[str]) -> Iterator[Companion]:
-        stateful = any(name.endswith((".txnindex", ".snapshot")) for name in wanted)
-        left = {name for name in wanted if name.endswith(".snapshot")}
-        for log in self._plan.segments:
-            names = {suffix: name_of(log.base_offset, suffix) for suffix in _INDEXES}
-            if not log.walked and wanted.isdisjoint(names.values()):
-                continue
-            segment = self.segments[log.base_offset]
-            if stateful:
-                yield from self._below(log.base_offset, left)
-                made = self._recovered(segment, log)
-            elif wanted.isdisjoint(names.values()):
-                continue
+        left = {
+            number: name for name in wanted if name.endswith(".snapshot") and (number := number_of(name)) is not None
+        }
+        logs = self._plan.segments
+        for number, log in enumerate(logs):
+            base, end = log.base_offset, logs[number + 1].base_offset if number + 1 < len(logs) else 1 << 63
+            names = [name_of(base, suffix) for suffix in _INDEXES]
+            if names[-1] in wanted or (log.walked and any(base < offset <= end for offset in left)):
+                yield from self._below(base, left)
+                made = self._recovered(self.segments[base], log)
+            elif not wanted.isdisjoint(names):
+                made = self._indexes(self.segments[base], log)
             else:
-                made = self._indexes(segment, log)
-            for name, data in zip(names.values(), made, strict=True):
+                continue
+            for name, data in zip(names, made, strict=True):
                 if name in wanted:
-                    yield name, data if data or not name.endswith(".txnindex") or name in self._plan.files else None
-        if left:
-            yield from self._rest(left)
+                    yield name, data if data or name != names[-1] or self._lay_beside(name, log) else None
+        yield from self._rest(left)
 
-    def _below(self, base: int, left: set[str]) -> Iterator[Companion]:
+    def _lay_beside(self, name: str, log: Log) -> bool:
+        """Whether a broker finds this file beside the log, and so empties it: not without the log, nor one of a log that it splits or puts another in the place of."""
+        files, log_name = self._plan.files, name_of(log.base_offset, ".log")
+        origin = log.pieces[0].name if log.pieces else log_name
+        if origin == f"{log_name}.swap":
+            return f"{name}.swap" in files
+        others = (piece.name for other in self._plan.segments if other != log for piece in other.pieces)
+        return name in files and origin == log_name in files and log_name not in others
+
+    def _below(self, base: int, left: dict[int, str]) -> Iterator[Companion]:
         """The snapshots that were made up to here, which nobody will write again. Those that are not needed any more are forgotten."""
         held = [
             name for offset in self.snapshots.order if offset <= base and (name := self.snapshots[offset]) in self._made
         ]
-        for name in held:
-            if name in left:
-                left.remove(name)
-                yield name, self._made[name]
+        for offset in [offset for offset, name in left.items() if name in held]:
+            yield left[offset], self._made[left.pop(offset)]
         spare = sum(len(self._made[name]) for name in held) - _KEPT_BYTES
         for name in held[:-1]:
             if spare <= 0:
@@ -397,38 +409,50 @@ class _Rebuilder(Loader):
             spare -= len(self._made[name])
             self.delete(name)
 
-    def _rest(self, left: set[str]) -> Iterator[Companion]:
+    def _rest(self, left: dict[int, str]) -> Iterator[Companion]:
         """The snapshots that a broker writes when all segments are there, and those that it would not write."""
         log_end = self._plan.log_end_offset
         start = max([self.start.log_start_offset, *self.segments.order[:1]])
-        if log_end is not None and not left <= self._made.keys():
+        if log_end is not None and not self._made.keys() >= set(left.values()):
             self._remove_stray_snapshots()
-            self._rebuild(_State(self), start, log_end)
-        for name in sorted(left & self._made.keys()):
+            self._rebuild(self._state(), start, log_end)
+        for offset, name in sorted(left.items()):
+            if name not in self._made:
+                state = self._state()
+                self._rebuild(state, min(start, offset - 1), offset)
+                self.keep(offset, state.body)
             yield name, self._made[name]
-        # From the last to the first: what lies above an offset is forgotten when the state at it is asked for.
-        for offset in sorted((number_of(name) or 0 for name in left - self._made.keys()), reverse=True):
-            state = _State(self)
-            self._rebuild(state, min(start, offset - 1), offset)
-            yield name_of(offset, ".snapshot"), _snapshot(state.body)
+
+    def _state(self) -> _State:
+        """A new ProducerStateManager. What the broker's truncateAndReload took away of the snapshots that stay is there again: they are right."""
+        for name, offset in self._staying.items():
+            if name not in self.files:
+                self.files[name] = Held(name, 0, self.start.files[name])
+                self.snapshots[offset] = name
+        return _State(self)
 
     def _recovered(self, segment: Segment, log: Log) -> tuple[bytes, bytes, bytes]:
         """LogLoader.recoverSegment."""
-        state = _State(self)
+        state, everyone = self._state(), self.segments
+        if segment.base < self._unwalked:
+            # A segment whose offset index was missing, for example, is recovered before those above it are there.
+            self.segments = ByOffset()
+            for base in everyone.order[: everyone.order.index(segment.base)]:
+                self.segments[base] = everyone[base]
         self._rebuild(state, self.start.log_start_offset, segment.base)
+        self.segments = everyone
         scanned = (
             scan_segment(self._source(segment.name), segment.base, self._limits, state.replay) if log.proved else None
         )
         if scanned is not None:
             state.replayed(alone=True)
-            state.map_end = scanned.state_end
+            state.map_end = self._state_ends[segment.base] = scanned.state_end
             made = scanned[:2]
         else:
             state.forget()
             state.begin(alone=True)
             made = self._walked(segment, state)
             state.end()
-        self._state_ends[segment.base] = state.map_end
         self._on_bytes(segment.size)
         state.take_snapshot()
         return *made, index.build_transaction_index(state.aborted)
@@ -455,7 +479,10 @@ class _Rebuilder(Loader):
         kept = most // index.TIME_ENTRY.size
         if len(pairs) > kept:
             pairs = [*pairs[: kept - 1], pairs[-1]] if kept else []
-        segment.clear_index()
+        # Where offsets go back, what the next segment's producers are rebuilt from depends on the index of this one.
+        if self._indexed is not None and self._indexed is not segment:
+            self._indexed.clear_index()
+        self._indexed = segment
         return made, b"".join(index.TIME_ENTRY.pack(timestamp, wrapped(offset - base)) for timestamp, offset in pairs)
 
     def _add_from(self, producers: Producers, segment: Segment, start: int, log_end: int | None) -> None:
@@ -463,11 +490,13 @@ class _Rebuilder(Loader):
         assert isinstance(producers, _State)
         if start >= self._state_ends.get(segment.base, 1 << 63):
             return
-        whole = start <= segment.base and log_end in (None, self._plan.log_end_offset)
-        if whole and self._logs[segment.name].proved:
-            source = self._source(segment.name)
-            scanned = scan_segment(source, segment.base, self._limits, producers.replay)
-            if scanned is not None and producers.replayed(alone=False):
+        if start <= segment.base and self._logs[segment.name].proved:
+            scanned = scan_segment(self._source(segment.name), segment.base, self._limits, producers.replay)
+            if (
+                scanned is not None
+                and (log_end is None or scanned.next_offset <= log_end)
+                and producers.replayed(alone=False)
+            ):
                 self._state_ends[segment.base] = scanned.state_end
                 return
             producers.forget()

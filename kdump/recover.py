@@ -17,20 +17,20 @@ from kdump.findings import Finding, Severity
 from kdump.fold import Options as Proving
 from kdump.format import naming
 from kdump.format.checkpoint import CheckpointError, build_offsets, offset_entries
-from kdump.format.naming import Kind, TopicPartition
+from kdump.format.naming import TopicPartition
 from kdump.partition import LogDirectory, Partition
 from kdump.plan import REINDEX, SALVAGE, Action, Content, Options, Plan
+from kdump.planning import stamps
 from kdump.reindex import reindex
 from kdump.report import Report
-from kdump.salvage import salvage
-from kdump.source import FileSource, whole
-from kdump.truncate import stamps, truncate
+from kdump.salvage_plan import salvage
+from kdump.source import whole
+from kdump.truncate import truncate
 from kdump.verify import verify
 
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 _LARGEST_CHECKPOINT: Final = 64 << 20
-_STRATEGIES: Final = {SALVAGE: salvage, REINDEX: reindex}
 
 Found = Partition | LogDirectory | SourceError
 
@@ -70,8 +70,9 @@ def plans(
     proving = Proving(max_batch_bytes=options.max_batch_bytes, now_ms=options.now_ms, proofs=True)
     directories: dict[str, LogDirectory] = {}
     walks: dict[str, str] = {}
+    partitions: dict[str, Partition] = {}
     points: dict[str, dict[TopicPartition, int]] = {}
-    for report in verify(_wanted(found, directories, walks), proving, engine, on_bytes):
+    for report in verify(_kept(_wanted(found, directories, walks), partitions), proving, engine, on_bytes):
         if report.errors or not report.path:
             yield report
             continue
@@ -80,7 +81,7 @@ def plans(
                 yield _of_root(directories.pop(report.path), points.pop(report.path, {}), options)
                 continue
             how = options._replace(walk=walks.get(report.path, options.walk))
-            plan = _STRATEGIES.get(options.strategy, truncate)(report, how)
+            plan = _plan(report, partitions.pop(report.path), how)
         except SourceError as error:
             yield Report(report.path, errors=[error])
             continue
@@ -89,9 +90,21 @@ def plans(
         yield plan
 
 
-def _wanted(
-    found: Iterable[Found], directories: dict[str, LogDirectory], walks: dict[str, str]
-) -> Iterator[Found]:
+def _plan(report: Report, partition: Partition, options: Options) -> Plan:
+    if options.strategy == SALVAGE:
+        return salvage(report, partition, options)
+    return reindex(report, options) if options.strategy == REINDEX else truncate(report, options)
+
+
+def _kept(found: Iterable[Found], partitions: dict[str, Partition]) -> Iterator[Found]:
+    """What goes by, with the partitions kept by their paths until their reports come."""
+    for item in found:
+        if isinstance(item, Partition):
+            partitions[item.path] = item._replace(log_directory=None)
+        yield item
+
+
+def _wanted(found: Iterable[Found], directories: dict[str, LogDirectory], walks: dict[str, str]) -> Iterator[Found]:
     """What can be recovered; a segment that was named alone is its directory's newest."""
     for item in found:
         if isinstance(item, LogDirectory):
@@ -106,7 +119,9 @@ def _wanted(
         elif item.segments and item.path == item.segments[0].log.path:
             yield from _of_segment(item, walks)
         else:
-            yield SourceError(f"{item.path}: not a topic-partition directory: its files have no names that a broker gives")
+            yield SourceError(
+                f"{item.path}: not a topic-partition directory: its files have no names that a broker gives"
+            )
 
 
 def _of_segment(item: Partition, walks: dict[str, str]) -> Iterator[Found]:
@@ -196,7 +211,5 @@ def left(path: str) -> tuple[Finding, ...]:
 
 def _next(plan: Plan) -> str:
     if plan.lost.committed:
-        return (
-            "committed records are lost: if other replicas have them, move the directory aside and let the broker fetch it anew"
-        )
+        return "committed records are lost: if other replicas have them, move the directory aside and let the broker fetch it anew"
     return "start the broker"

@@ -14,13 +14,12 @@ import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from kdump.broker import foresee, sound
 from kdump.checks.hanging import OpenTransaction, abort_command
-from kdump.errors import SourceError
-from kdump.format.batch import CONTROL, NULL
+from kdump.format.batch import CONTROL, NULL, TRANSACTIONAL
 from kdump.format.index import TRANSACTION_ENTRY, AbortedTransaction, aborted_transactions, build_transaction_index
 from kdump.format.naming import Kind, TopicPartition
 from kdump.frames import Frames, Refused, Seen, Window
@@ -31,7 +30,7 @@ from kdump.outcome import Proved, Refusal, Start
 from kdump.partition import LogFile, Partition, Segment
 from kdump.place import Conflict, Name, Placed, Run, in_place
 from kdump.plan import Log, Lost, Options, Piece, opened
-from kdump.segment import OFFSET_SPAN, BatchChunk, Foreign, Gap, Item, Tail, Unsearched, Walk
+from kdump.segment import OFFSET_SPAN, BatchChunk, Gap, Item, Tail, Walk
 from kdump.segment07 import walk_of
 from kdump.source import FileSource, whole
 
@@ -102,17 +101,18 @@ class Salvaged(NamedTuple):
 
 def keep(partition: Partition, options: Options) -> Salvaged:
     """What a salvage keeps of the segments of a partition, which all lie in `partition.path`. Raises SourceError."""
-    files = [_File(segment) for segment in partition.segments if segment.log.base_offset is not None]
-    if any(one.log.kind is Kind.KAFKA07 for one in files):
-        return _keep07(partition.path, [one for one in files if one.log.kind is Kind.KAFKA07], options)
-    banned: set[tuple[int, int]] = set()
+    segments = [segment for segment in partition.segments if segment.log.base_offset is not None]
+    files = [_File(number, segment) for number, segment in enumerate(segments)]
     for one in files:
         one.read(options)
+    if any(one.log.kind is Kind.KAFKA07 for one in files):
+        return _keep07(files)
+    banned: dict[tuple[int, int], str] = {}
     while True:
         salvage = _Salvage(partition, files, options, banned)
         found = salvage.run()
-        more = salvage.refused(found.refusals) - banned
-        if not more or len(banned) > _MOST_REFUSALS:
+        more = salvage.refused(found.refusals)
+        if more.keys() <= banned.keys() or len(banned) > _MOST_REFUSALS:
             return found
         banned |= more
 
@@ -124,6 +124,7 @@ def keep(partition: Partition, options: Options) -> Salvaged:
 class _File:
     """A log file, its batches with a right checksum, and the bytes that are none: (start, stop, code)."""
 
+    number: int
     segment: Segment
     batches: list[Placed] = field(default_factory=list)
     damages: list[tuple[int, int, str]] = field(default_factory=list)
@@ -141,7 +142,7 @@ class _File:
     def name(self) -> str:
         return os.path.basename(self.log.path)
 
-    def read(self, options: Options, number: int = 0) -> None:
+    def read(self, options: Options) -> None:
         with self.log.open() as source:
             walk = walk_of(
                 self.log.kind,
@@ -159,18 +160,20 @@ class _File:
                 if item.damaged:
                     self.damages.append((row.position, row.position + row.size, _codes(row.suspect)[0]))
                 else:
-                    self.batches.append(_placed(row))
+                    self.batches.append(_placed(row, self.number))
         elif isinstance(item, Gap | Tail):
             self.damages.append((item.position, item.position + item.length, _code_of(item)))
             if isinstance(item, Tail) and self.log.preallocated and item.reason == "zeros":
                 self.padding = item.position
 
 
-def _placed(row: Sequence[int]) -> Placed:
-    (position, size, magic, first, last, count, epoch, _, _, attributes, _, timestamp, producer) = row[:13]
+def _placed(row: Sequence[int], number: int) -> Placed:
+    position, size, magic, first, last, count, epoch, _, _, attributes, _, timestamp, producer, producer_epoch = row[
+        :14
+    ]
     legacy = magic < 2
     return Placed(
-        0,
+        number,
         position,
         size,
         magic,
@@ -179,6 +182,7 @@ def _placed(row: Sequence[int]) -> Placed:
         -1 if legacy else epoch,
         attributes,
         -1 if legacy else producer,
+        -1 if legacy else producer_epoch,
         -1 if count == NULL else count,
         row[15],
         -1 if timestamp == NULL else timestamp,
@@ -193,3 +197,480 @@ def _code_of(item: Gap | Tail) -> str:
     if isinstance(item, Tail):
         return f"tail/{item.reason}"
     return "batch/length" if item.headed else "gap/bytes"
+
+
+# ---- what stays
+
+
+_REFUSED: Final[Mapping[str, str]] = {
+    "control": "control/structure",
+    "transaction": "txn/state",
+    "wrapper": "legacy/wrapper",
+    "walk": "batch/length",
+}
+"""The finding behind a batch that a broker refuses, by the word of the refusal; of the others the offset is to blame."""
+
+
+class _Salvage:
+    """One attempt: with the batches that are `banned`, because a broker refused them, left out."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        files: Sequence[_File],
+        options: Options,
+        banned: Mapping[tuple[int, int], str],
+    ) -> None:
+        self._partition, self._files, self._options, self._banned = partition, files, options, banned
+        self._gone: dict[Placed, str] = {}
+        self._aborts: set[int] = set()
+        self._kept: list[list[Placed]] = []
+        self._segments: list[Log] = []
+        self._held: list[list[Placed]] = []
+        self._open_behind: dict[int, dict[int, int]] = {}
+
+    def run(self) -> Salvaged:
+        candidates = []
+        for one in self._files:
+            for batch in one.batches:
+                if (code := self._banned.get((one.number, batch.position))) is not None:
+                    self._gone[batch] = code
+            candidates.append(
+                [batch for batch in one.batches if batch not in self._gone] if self._gone else one.batches
+            )
+        ordered = in_place([Name(one.base, one.log.size) for one in self._files], candidates)
+        self._gone |= dict(ordered.dropped)
+        entries = [list(self._entries(one)) for one in self._files]
+        markers = self._replay(ordered.kept, [entry for own in entries for entry in own])
+        stay = [batch for batch in ordered.kept if batch not in self._gone] if self._gone else ordered.kept
+        self._kept = [[] for _ in self._files]
+        for batch in stay:
+            self._kept[batch.file].append(batch)
+        renamed = dict(self._cut())
+        end = max(
+            [one[-1].last + 1 for one in self._kept if one] + [one.base_offset for one in self._segments[-1:]],
+            default=None,
+        )
+        dropped = [piece for one in self._files for piece in self._dropped(one)]
+        return Salvaged(
+            tuple(self._segments),
+            dropped=tuple(dropped),
+            renamed=renamed,
+            clashes=tuple(self._clash(conflict) for conflict in ordered.conflicts),
+            undecided=tuple(markers.undecided),
+            sentences=tuple(sentence(one, self._partition.topic_partition) for one in markers.undecided),
+            transaction_indexes=dict(self._indexes(markers, stay)),
+            missing=tuple((hole.first, None if hole.last == NO_END else hole.last) for hole in markers.holes),
+            lost=_lost(sorted(self._gone, key=lambda batch: batch.first), dropped),
+            log_end_offset=end,
+            refusals=self._refusals(),
+        )
+
+    def refused(self, refusals: Iterable[Refusal]) -> dict[tuple[int, int], str]:
+        """The batches that are refused, by file and position, and why."""
+        found = {}
+        by_name = {name_of(log.base_offset, ".log"): number for number, log in enumerate(self._segments)}
+        for refusal in refusals:
+            number = by_name.get(refusal.name)
+            if number is None or refusal.position is None:
+                continue
+            position = 0
+            for batch in self._held[number]:
+                position += batch.size
+                if refusal.position < position:
+                    found[batch.file, batch.position] = _REFUSED.get(refusal.word, "offset/range")
+                    break
+        return found
+
+    # ---- transactions
+
+    def _entries(self, one: _File) -> Iterator[AbortedTransaction]:
+        """The entries of an old transaction index that can be believed by themselves."""
+        if one.segment.txnindex is None:
+            return
+        with one.segment.txnindex.open() as source:
+            data = whole(source, _MAX_INDEX_BYTES)
+        later = (other.base for other in self._files if other.base > one.base)
+        before, end = one.base - 1, min(later, default=NO_END)
+        for entry in aborted_transactions(data[: len(data) - len(data) % TRANSACTION_ENTRY.size]):
+            sane = entry.version == 0 and 0 <= entry.first_offset <= entry.last_offset and entry.producer_id >= 0
+            if sane and before < entry.last_offset < end:
+                before = entry.last_offset
+                yield entry
+
+    def _replay(self, kept: Sequence[Placed], entries: Sequence[AbortedTransaction]) -> Markers:
+        """Give the batches to a replay of producers. What a broker refuses goes."""
+        markers = Markers(entries, drop=self._options.undecided == "drop")
+        previous: Placed | None = None
+        with _Reader(self._partition.path, self._files) as reader:
+            for batch in kept:
+                if previous is not None and batch.first > previous.last + 1 and self._lies_between(previous, batch):
+                    single = previous.file == batch.file and self._is_batch(batch.file, previous.end, batch.position)
+                    markers.hole(Hole(previous.last + 1, batch.first - 1, single))
+                if previous is not None and previous.file != batch.file:
+                    self._open_behind[previous.file] = markers.open
+                code = self._apply(batch, markers, reader)
+                if code is not None:
+                    self._gone[batch] = code
+                else:
+                    previous = batch
+        if previous is not None:
+            self._open_behind[previous.file] = markers.open
+        if previous is None or self._lies_behind(previous):
+            markers.hole(Hole(0 if previous is None else previous.last + 1, NO_END, False))
+        markers.conclude()
+        self._gone |= dict.fromkeys(markers.dropped, UNENDED)
+        return markers
+
+    def _apply(self, batch: Placed, markers: Markers, reader: "_Reader") -> str | None:
+        """The code of what a broker refuses about the batch."""
+        if batch.producer_id < 0:
+            return None
+        if not batch.attributes & CONTROL:
+            return None if markers.data(batch) else "txn/state"
+        try:
+            aborts = reader.aborts(batch)
+        except Refused:
+            return "control/structure"
+        if aborts is not None:
+            markers.marker(batch, aborts)
+            if aborts:
+                self._aborts.add(batch.first)
+        return None
+
+    def _lies_between(self, left: Placed, right: Placed) -> bool:
+        """Whether bytes stand between two batches."""
+        if left.file == right.file:
+            return left.end < right.position
+        between = self._files[left.file + 1 : right.file]
+        return left.end < self._files[left.file].log.size or right.position > 0 or any(one.log.size for one in between)
+
+    def _lies_behind(self, last: Placed) -> bool:
+        """Whether more than the room that a broker takes in advance stands behind the last batch."""
+        own = self._files[last.file]
+        rest = last.end < own.log.size and (own.padding is None or last.end < own.padding)
+        return rest or any(one.log.size for one in self._files[last.file + 1 :])
+
+    def _is_batch(self, number: int, start: int, stop: int) -> bool:
+        """Whether these bytes are one batch, damaged or out of its place."""
+        own = self._files[number]
+        at = bisect_left(own.batches, start, key=lambda batch: batch.position)
+        if at < len(own.batches) and (own.batches[at].position, own.batches[at].end) == (start, stop):
+            return True
+        return any(damage[:2] == (start, stop) and damage[2].startswith("batch/c") for damage in own.damages)
+
+    def _indexes(self, markers: Markers, stay: Sequence[Placed]) -> Iterator[tuple[str, bytes]]:
+        """The transaction indexes that a replay of the log alone would not give."""
+        data: dict[int, list[int]] = {}
+        for batch in stay:
+            if batch.producer_id >= 0 and not batch.attributes & CONTROL:
+                data.setdefault(batch.producer_id, []).append(batch.first)
+        entries = [markers.aborted[batch.first] for batch in stay if batch.first in markers.aborted]
+        entries += (entry for entry in markers.lost() if _has(data.get(entry.producer_id, ()), entry))
+        replayed = [markers.replayed[batch.first] for batch in stay if batch.first in markers.replayed]
+        bases = [log.base_offset for log in self._segments]
+        told, bare = _by_segment(bases, entries), _by_segment(bases, replayed)
+        for number, log in enumerate(self._segments):
+            wanted = build_transaction_index(told.get(number, ()))
+            if wanted != build_transaction_index(bare.get(number, ())) and (log.walked or wanted != self._old(log)):
+                yield name_of(log.base_offset, ".txnindex"), wanted
+
+    def _old(self, log: Log) -> bytes | None:
+        for one in self._files:
+            if one.base == log.base_offset and one.segment.txnindex is not None:
+                with one.segment.txnindex.open() as source:
+                    return whole(source, _MAX_INDEX_BYTES)
+        return None
+
+    # ---- segments
+
+    def _cut(self) -> Iterator[tuple[str, str]]:
+        """Make the segments; gives the names that change."""
+        above = 0  # the next segment cannot begin below
+        used = set()
+        firsts = [own[0].first if own else None for own in self._kept]
+        with _Reader(self._partition.path, self._files) as reader:
+            for one, own in zip(self._files, self._kept, strict=True):
+                if not own:
+                    following = min((first for first in firsts[one.number + 1 :] if first is not None), default=NO_END)
+                    named = one.name == name_of(one.base, ".log")
+                    if named and above <= one.base <= following and one.base not in used:
+                        used.add(one.base)
+                        self._add(one, one.base, [])
+                    continue
+                base = one.base
+                if not (above <= base <= own[0].first and own[0].last - base <= OFFSET_SPAN) or base in used:
+                    base = max(above, reader.first_offset(own[0]))
+                if name_of(base, ".log") != one.name:
+                    yield one.name, name_of(base, ".log")
+                part: list[Placed] = []
+                for batch in own:
+                    if part and batch.last - base > OFFSET_SPAN:
+                        self._add(one, base, part)
+                        base, part = reader.first_offset(batch), []
+                    part.append(batch)
+                self._add(one, base, part)
+                used.add(base)
+                above = own[-1].last + 1
+
+    def _add(self, one: _File, base: int, own: list[Placed]) -> None:
+        pieces = tuple(Piece(one.name, start, stop) for start, stop in _joined(own))
+        whole_file = (Piece(one.name, 0, one.log.size),) if one.log.size else ()
+        walked = self._options.rebuild_all or pieces != whole_file or name_of(base, ".log") != one.name
+        suspects = 0
+        for batch in own:
+            suspects |= batch.suspect
+        proved = sound(code for code in _codes(suspects) if code not in _PLACES)
+        self._segments.append(Log(base, pieces, proved, walked))
+        self._held.append(own)
+
+    def _dropped(self, one: _File) -> Iterator[Dropped]:
+        """The bytes of a file that go, in order."""
+        gone = [(batch.position, batch.end, self._gone[batch], batch) for batch in one.batches if batch in self._gone]
+        found = sorted([*gone, *((*damage, None) for damage in one.damages)], key=lambda each: each[0])
+        together: list[list[tuple[int, int, str, Placed | None]]] = []
+        for each in found:
+            last = together[-1][-1] if together else None
+            if last is not None and last[1:3] == (each[0], each[2]) and (last[3] is None) == (each[3] is None):
+                together[-1].append(each)
+            else:
+                together.append([each])
+        for run in together:
+            batches = [batch for *_, batch in run if batch is not None]
+            yield Dropped(one.name, run[0][0], run[-1][1], run[0][2], *_held(batches))
+
+    def _clash(self, conflict: Conflict) -> Clash:
+        return Clash(self._stretch(conflict.kept), self._stretch(conflict.dropped), conflict.by)
+
+    def _stretch(self, run: Run) -> Stretch:
+        return Stretch(self._files[run.file].name, *run[1:])
+
+    # ---- the proof
+
+    def _refusals(self) -> tuple[Refusal, ...]:
+        """What a broker refuses of the result."""
+        if not self._segments:
+            return ()
+        pieces = {name_of(log.base_offset, ".log"): log.pieces for log in self._segments}
+        start = Start(
+            {name_of(log.base_offset, ".log"): log.size for log in self._segments},
+            lambda name: opened(self._partition.path, pieces[name]),
+            {name_of(log.base_offset, ".log"): proved for log, proved in self._proofs()},
+            index_interval_bytes=self._options.index_interval_bytes,
+        )
+        return foresee(start).refusals
+
+    def _proofs(self) -> Iterator[tuple[Log, Proved]]:
+        """What a broker finds in the segments that nothing is wrong with, so that they are not read again."""
+        certain = UNENDED not in self._gone.values()  # what was open may have gone later
+        for log, own in zip(self._segments, self._held, strict=True):
+            legacy = sum(1 for batch in own if batch.magic < 2)
+            if not log.proved or 0 < legacy < len(own):
+                continue
+            known = own and certain and len(own) == len(self._kept[own[0].file])
+            open_ = self._open_behind.get(own[0].file) if known else None
+            yield (
+                log,
+                Proved(
+                    own[-1].last + 1 if own else log.base_offset,
+                    tuple(_epochs(own)),
+                    open_,
+                    wrappers=any(batch.is_wrapper for batch in own),
+                    state_end=log.base_offset if legacy else None,
+                ),
+            )
+
+
+class _Reader:
+    """Reads what of a batch its row does not tell. Its files are closed at the end of a `with`."""
+
+    def __init__(self, directory: str, files: Sequence[_File]) -> None:
+        self._files = files
+        self._window = Window()
+        self._number = -1
+        self._source: FileSource | None = None
+        self._frames: Frames | None = None
+
+    def __enter__(self) -> "_Reader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._source is not None:
+            self._source.close()
+
+    def _open(self, number: int) -> Frames:
+        if self._frames is None or number != self._number:
+            if self._source is not None:
+                self._source.close()
+            source = self._source = self._files[number].log.open()
+            self._number, self._frames = number, Frames(self._window, lambda: source, 0, source.size)
+        return self._frames
+
+    def aborts(self, batch: Placed) -> bool | None:
+        """Whether a marker aborts; None for one without a record. Raises Refused."""
+        frames, seen = self._open(batch.file), Seen(batch.position, batch.size, batch.first, batch.magic)
+        marker = frames.marker(seen, frames.header(seen))
+        return None if marker is None else marker.aborts
+
+    def first_offset(self, batch: Placed) -> int:
+        """Of a compressed message of magic 0 or 1 that cannot be opened, or where no segment could hold what is inside, its last."""
+        if not batch.is_wrapper:
+            return batch.first
+        try:
+            first = self._open(batch.file).first_offset(Seen(batch.position, batch.size, batch.first, batch.magic))
+        except Refused:
+            return batch.last
+        return first if 0 <= batch.last - first <= OFFSET_SPAN else batch.last
+
+
+def _joined(batches: Iterable[Placed]) -> Iterator[tuple[int, int]]:
+    """Where batches that touch one another begin and end."""
+    start = stop = None
+    for batch in batches:
+        if batch.position != stop:
+            if start is not None and stop is not None:
+                yield start, stop
+            start = batch.position
+        stop = batch.end
+    if start is not None and stop is not None:
+        yield start, stop
+
+
+def _epochs(batches: Iterable[Placed]) -> Iterator[tuple[int, int]]:
+    known = -1
+    for batch in batches:
+        if batch.epoch > known:
+            known = batch.epoch
+            yield known, batch.first
+
+
+def _has(offsets: Sequence[int], entry: AbortedTransaction) -> bool:
+    """Whether one of the offsets, which rise, lies inside the transaction."""
+    at = bisect_left(offsets, entry.first_offset)
+    return at < len(offsets) and offsets[at] <= entry.last_offset
+
+
+def _by_segment(bases: Sequence[int], entries: Iterable[AbortedTransaction]) -> dict[int, list[AbortedTransaction]]:
+    found: dict[int, list[AbortedTransaction]] = {}
+    for entry in sorted(entries, key=lambda entry: entry.last_offset):
+        found.setdefault(bisect_right(bases, entry.last_offset) - 1, []).append(entry)
+    return found
+
+
+def _records(batches: Iterable[Placed]) -> int | None:
+    total = 0
+    for batch in batches:
+        if batch.count < 0 and batch.is_wrapper:
+            return None
+        total += max(0, batch.count)
+    return total
+
+
+def _held(batches: Sequence[Placed]) -> tuple[int, int | None, int | None, int | None]:
+    """Batches, records, first and last offset."""
+    first, last = (
+        min((batch.first for batch in batches), default=None),
+        max((batch.last for batch in batches), default=None),
+    )
+    return len(batches), _records(batches), first, last
+
+
+def _lost(batches: Sequence[Placed], dropped: Iterable[Dropped]) -> Lost:
+    """The valid batches that go, in the order of their offsets, and all bytes."""
+    offsets: list[tuple[int, int]] = []
+    transactions: dict[tuple[int, int], None] = {}
+    open_: dict[int, int] = {}
+    for batch in batches:
+        if offsets and batch.first <= offsets[-1][1] + 1:
+            offsets[-1] = offsets[-1][0], max(offsets[-1][1], batch.last)
+        else:
+            offsets.append((batch.first, batch.last))
+        if batch.producer_id >= 0 and batch.attributes & CONTROL:
+            transactions[batch.producer_id, open_.pop(batch.producer_id, batch.first)] = None
+        elif batch.producer_id >= 0 and batch.attributes & TRANSACTIONAL:
+            transactions[batch.producer_id, open_.setdefault(batch.producer_id, batch.first)] = None
+    return Lost(
+        len(batches),
+        _records(batches),
+        sum(piece.stop - piece.start for piece in dropped),
+        tuple(offsets),
+        batches[0].timestamp if batches else -1,
+        max((batch.timestamp for batch in batches), default=-1),
+        tuple(sorted({batch.producer_id for batch in batches if batch.producer_id >= 0})),
+        tuple(transactions),
+    )
+
+
+# ---- Kafka 0.7
+
+
+def _keep07(files: Sequence[_File]) -> Salvaged:
+    """All but what lies behind the last message, and a file more behind each damage."""
+    newest = max((one.number for one in files if one.batches), default=-1)
+    segments: list[Log] = []
+    dropped: list[Dropped] = []
+    gone: list[Placed] = []
+    refusals: list[Refusal] = []
+    end: int | None = None
+    for one in files:
+        size, stop, code = one.log.size, one.log.size, "segment/overlap"
+        following = next((later.base for later in files[one.number + 1 :] if later.log.size), None)
+        if one.number >= newest:
+            stop = one.batches[-1].end if one.batches else 0
+            code = one.damages[-1][2] if one.damages else code
+        elif following is not None and following < one.base + size:
+            stop = max(0, following - one.base)
+        if stop < size:
+            over = [batch for batch in one.batches if batch.end > stop]
+            gone += over
+            dropped.append(Dropped(one.name, stop, size, code, *_held(over)))
+        if end not in (None, one.base) and not (one.number > newest and not stop):
+            refusals.append(Refusal("IllegalStateException", one.name, None, "size"))
+        if one.number > newest >= 0 and not stop and one.base != end:
+            continue
+        starts = {batch.position for batch in one.batches}
+        borders = [damage[1] for damage in one.damages if damage[1] < stop and damage[1] in starts]
+        for start, border in pairwise([0, *borders, stop]):
+            pieces = (Piece(one.name, start, border),) if start < border else ()
+            segments.append(Log(one.base + start, pieces, False, False))
+        end = one.base + stop
+    return Salvaged(
+        tuple(segments),
+        ".kafka",
+        tuple(dropped),
+        lost=_lost(gone, dropped),
+        log_end_offset=end,
+        refusals=tuple(refusals),
+    )
+
+
+# ---- in words
+
+
+def sentence(found: Undecided, topic_partition: TopicPartition | None) -> str:
+    """What became of a transaction whose marker may be lost, and what to do about it."""
+    whose = f"producer {found.producer_id}, epoch {found.epoch}: the transaction from offset {found.first_offset} to {found.end_offset - 1}"
+    hole = found.hole
+    where = f"from offset {hole.first} on" if hole.last == NO_END else f"at offset {hole.first}"
+    if NO_END != hole.last != hole.first:
+        where = f"between offsets {hole.first} and {hole.last}"
+    if found.known == "aborted":
+        said = f"{whose} was aborted, as its transaction index says, and its marker {where} is lost"
+    elif found.known == "committed":
+        said = f"{whose} was not aborted, as the transaction index says of the next one, and its marker {where} is lost"
+    else:
+        said = f"{whose} may have lost its marker, {where}"
+    if found.dropped:
+        why = (
+            "; else the commit of the next one would take it in"
+            if found.known == "aborted" and found.ends == "commit"
+            else ""
+        )
+        return f"{said}: its {found.batches} batches are dropped{why}"
+    if found.ends == "commit":
+        return f"{said}: the commit of the producer's next transaction takes it in"
+    if found.ends == "abort":
+        kept = ", unless the broker goes by the transaction index" if found.known == "committed" else ""
+        return f"{said}: the abort of the producer's next transaction takes it in{kept}"
+    hangs = OpenTransaction(topic_partition, "", found.producer_id, found.epoch, found.first_offset, -1, True)
+    return f"{said}: consumers that read committed records only stop before it until {abort_command(hangs)}"

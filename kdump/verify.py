@@ -18,6 +18,7 @@ from kdump.errors import SourceError
 from kdump.findings import Finding, Severity
 from kdump.fold import Options, Range, Summary, fold, ranges, scan
 from kdump.format import naming
+from kdump.lock import is_locked
 from kdump.log_directory import Directory, Offsets, alone, checkpoints_of
 from kdump.partition import LogDirectory, Partition, has_companions, without_companions
 from kdump.proof import Proof, pieces

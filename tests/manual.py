@@ -235,6 +235,13 @@ RECOVERED = {
     "next": "what to do now",
     "error": "why it was not done; null where it was",
 }
+RUN = {
+    "run": "its name",
+    "strategy": "that it had; undo where it keeps what a forced --undo replaced; null where nobody knows",
+    "began_ms": "when it began, in milliseconds since the epoch; 0 where nobody knows",
+    "state": "over: taken back; applied: finished; applying, undoing or lost where that failed",
+    "error": "why it failed; null where it did not",
+}
 RECOVER_SUMMARY = {
     "schema": "1; another number would mean that a field was taken away or changed its meaning",
     "command": "recover",
@@ -281,6 +288,10 @@ LINES: dict[str, dict[str, tuple[str, Mapping[str, str]]]] = {
         "not_covered": ("One for every finding that is left as it is.", FINDING),
         "finding": ("After applying, one for every finding that remains.", FINDING),
         "partition": ("One for every partition, behind its actions; then one for the log directory itself.", RECOVERED),
+        "run": (
+            "With --undo and --resume nothing but these, one for every directory, and a summary of schema, command, exit_status and seconds.",
+            RUN,
+        ),
         "summary": ("The last line.", RECOVER_SUMMARY),
     },
 }
@@ -471,7 +482,7 @@ ABOUT["recover"] = [
     ),
     (
         "In text an action is one line, path: action from-to code: what is done (what the bytes held); lines about a partition are path: label: sentence, with the labels failed, refused, lost, "
-        "undecided, afterwards, space, verified, undo, next."
+        "undecided, mind, afterwards, space, verified, undo, next."
     ),
 ]
 RUNBOOK_INTRO = (
@@ -550,6 +561,10 @@ REPLICATED = [
 PATHS = (
     "PATH is a file, a directory or a glob; - is standard input. A file is read whatever its name; its base offset is the number that the name begins with. "
     "Directories are walked, links are followed, each file is read once. Several paths are one run with one exit status."
+)
+PATHS_OF_RECOVER = (
+    "PATH is a topic-partition directory, a log directory, any directory above, the newest segment of a partition, or a glob. What is recovered is always a partition. The log of "
+    "KRaft is recovered only when its directory is named itself. Several paths are one run with one exit status."
 )
 JSON = (
     "With --format json every line is an object with a type, all but the summary with a path. Fields come in this order. Integers are numbers, times are "
@@ -708,7 +723,7 @@ def page_of(name: str) -> Iterator[str]:
     for paragraph in ABOUT[name]:
         yield from prose(paragraph)
         yield ".Pp"
-    yield from prose(PATHS)
+    yield from prose(PATHS if name != "recover" else PATHS_OF_RECOVER)
     yield ".Sh OPTIONS"
     yield ".Bl -tag -width Ds"
     for option in options_of(command):

@@ -16,6 +16,7 @@ import pytest
 
 import build
 import kdump
+from kdump import cli
 from kdump.format.batch import Batch
 from kdump.kernel import records as kernel
 from kdump.kernel.scan import BATCH_COLUMNS, SUSPECTS
@@ -77,7 +78,8 @@ def log() -> str:
 
 
 def test_help_loads_nothing_heavy() -> None:
-    for arguments in (["--help"], ["verify", "--help"], ["dump", "--help"], ["verify", "--explain", "batch/crc"]):
+    commands = [[name, "--help"] for name in cli.COMMANDS]
+    for arguments in (["--help"], *commands, ["verify", "--explain", "batch/crc"]):
         assert not loaded(*arguments) & set(HEAVY), arguments
 
 
@@ -87,6 +89,7 @@ def test_work_loads_nothing_heavy(log: str) -> None:
         ["verify", "--deep", "--format", "json", log],
         ["dump", "--format", "json", log],
         ["dump", "--format", "kafka", log],
+        ["recover", str(Path(log).parent)],
     ):
         assert not loaded(*arguments) & set(HEAVY), arguments
     # the codecs come with the first batch that needs them
@@ -95,6 +98,14 @@ def test_work_loads_nothing_heavy(log: str) -> None:
 
 def test_only_the_terminal_loads_rich(log: str) -> None:
     assert "rich" in loaded("dump", "--format", "terminal", log)
+
+
+def test_help_of_recover_does_not_prove() -> None:
+    """What recovers is imported when there is something to recover."""
+    done = child("-X", "importtime", "-m", "kdump", "recover", "--help")
+    assert not {"kdump.recover", "kdump.verify", "kdump.kernel.scan", "multiprocessing"} & {
+        line.rpartition("|")[2].strip() for line in done.stderr.splitlines()
+    }
 
 
 def test_start_of_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,6 +26,7 @@ from kdump.findings import CATALOGUE
 from kdump.plan import Options
 from kdump.recover import Result
 from kdump.render import renderer
+from kdump.undo import Done, Run
 
 NAMES = sorted(manual.pages())
 
@@ -126,6 +127,7 @@ def fields_of_recover() -> dict[str, list[str]]:
     with renderer("json", stream) as out:
         out.plan({**Options()._asdict(), "paths": ("topic-0",)})
         out.recovery(Result(recoveries.plan(), True, "run", None, (recoveries.OLD,)))
+        out.run(Done(Run("run", "over", "/data/orders-3", "/data/orders-3/.kdump-undo/run")))
         out.summary(recover.Totals(Options(), ("topic-0",), None, applies=True).fields())
     return {
         line["type"]: [*line][1:] if "path" not in line else [*line][2:]

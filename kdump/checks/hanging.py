@@ -81,7 +81,7 @@ def judge(
                 first=first,
                 timestamp=timestamp_ms,
                 problem=problem,
-                command=_command(transaction),
+                command=abort_command(transaction),
             )
 
 
@@ -120,7 +120,7 @@ def _takes_part(name: TopicPartition | None, state: Value) -> bool:
     )
 
 
-def _command(transaction: OpenTransaction) -> str:
+def abort_command(transaction: OpenTransaction) -> str:
     """What ends the transaction, with the options of TransactionsCommand; brokers below 3.0 want others."""
     topic, partition = transaction.topic_partition or ("TOPIC", "PARTITION")
     return (

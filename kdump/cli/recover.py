@@ -7,6 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -185,17 +186,34 @@ def _back(chosen: dict[str, Any]) -> int:
     """Take runs back, or finish them; the exit status."""
     from kdump import undo
     from kdump.cli.work import Problems
+    from kdump.lock import Lock
 
-    problems = Problems()
-    for path in chosen["paths"]:
-        try:
-            if chosen["undo"]:
-                undo.undo(path, chosen["run"], chosen["force"])
-            else:
-                undo.resume(path, chosen["run"])
-        except KdumpError as error:
-            problems.take([error])
-    return FAILED if problems.failed else 0
+    started, problems = time.monotonic(), Problems()
+    with renderer(chosen["format_name"], sys.stdout, Look(color=options.use_color(chosen["color"]))) as out:
+        for path in chosen["paths"]:
+            place = _directory(path)
+            how = partial(undo.undo, force=chosen["force"]) if chosen["undo"] else undo.resume
+            try:
+                # the path is a log directory, or lies in one
+                with Lock(place), Lock(os.path.dirname(os.path.abspath(place))):
+                    done = how(place, chosen["run"])
+            except undo.Failed as error:
+                done = list(error.done)
+            except KdumpError as error:
+                problems.take([error])
+                continue
+            for one in done:
+                problems.take([one.error] if one.error is not None else [])
+                out.run(one)
+        status = FAILED if problems.failed else 0
+        if chosen["format_name"] == "json" and not chosen["quiet"]:
+            out.summary({"command": "recover", "exit_status": status, "seconds": round(time.monotonic() - started, 3)})
+    return status
+
+
+def _directory(path: str) -> str:
+    """The directory that a path is about: a run is one of a directory, also where a segment was named."""
+    return path if os.path.isdir(path) or not os.path.lexists(path) else os.path.dirname(path) or "."
 
 
 # ---- what was asked for
@@ -264,9 +282,9 @@ def _option(name: str) -> str:
     return {"walk": "--from", "plan_file": "--plan"}.get(name, f"--{name.replace('_', '-')}")
 
 
-def _command(what: Options, paths: Iterable[str]) -> str:
-    """The command that does what a plan with these options says."""
-    plain, words = Options(), ["kdump", "recover", f"--{what.strategy}"]
+def _command(what: Options, paths: Sequence[str], *, dry_run: bool = False) -> str:
+    """The command that does what a plan with these options says, or prints the plan."""
+    plain, words = Options(), ["kdump", "recover", f"--{what.strategy}", *(["--dry-run"] if dry_run else [])]
     sizes = ("index_interval_bytes", "segment_index_bytes", "max_batch_bytes")
     told = {
         "--from": what.walk if what.walk != plain.walk else None,
@@ -279,8 +297,7 @@ def _command(what: Options, paths: Iterable[str]) -> str:
     }
     for option, value in told.items():
         words += [option, value] if value is not None else []
-    named = list(paths)
-    return shlex.join([*words, *(["--"] if any(path.startswith("-") for path in named) else []), *named])
+    return shlex.join([*words, *(["--"] if any(path.startswith("-") for path in paths) else []), *paths])
 
 
 # ---- what came of it
@@ -310,7 +327,9 @@ class Totals:
 
     def take(self, told: "Result | Report") -> "Result | None":
         """Count a partition; the result that is to be shown, None where it could not be read."""
-        if not hasattr(told, "plan"):
+        from kdump.report import Report
+
+        if isinstance(told, Report):
             self._problems.take(told.errors)
             return None
         plan = told.plan
@@ -382,7 +401,11 @@ class Totals:
         """The command to run, where it is one for all partitions."""
         if self._applies:
             return next(iter(self._next)) if len(self._next) == 1 and not self._problems.failed else None
-        return _command(self._what, self._paths) if self._actions else None
+        if self._actions:
+            return _command(self._what, self._paths)
+        if self._what.strategy != SALVAGE and any(severity is Severity.ERROR for _, severity in self._not_covered):
+            return _command(self._what._replace(strategy=SALVAGE, walk=Options().walk), self._paths, dry_run=True)
+        return None
 
 
 def _together(lost: Sequence[Lost]) -> Lost:

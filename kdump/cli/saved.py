@@ -57,7 +57,7 @@ def read(stream: IO[bytes]) -> Saved:
 
 def _options(line: Line, name: str) -> Options:
     plain = Options()
-    found = {}
+    found: dict[str, Any] = {}
     for field, default in plain._asdict().items():
         value = line.get(field)
         allowed = (int,) if default is None else (type(default),)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kdump.records import Opened
     from kdump.recover import Result
     from kdump.segment import Foreign, Gap, Tail, Unsearched
+    from kdump.undo import Done
 
 # text when it is valid UTF-8 (auto), or the same form for every field
 BYTES_MODES = ("auto", "base64", "hex", "utf8")
@@ -209,6 +210,12 @@ class Renderer(ABC):
         from kdump.render.recovery import partition_fields
 
         self.entry(result.plan.path, "partition", partition_fields(result))
+
+    def run(self, done: Done) -> None:
+        """What became in one directory of a run that was to be taken back or finished."""
+        from kdump.render.recovery import run_fields
+
+        self.entry(done.run.directory, "run", run_fields(done))
 
     @abstractmethod
     def summary(self, fields: Mapping[str, Any]) -> None:

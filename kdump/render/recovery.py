@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,19 @@ if TYPE_CHECKING:
     from kdump.format.naming import TopicPartition
     from kdump.plan import Action, Lost, Plan
     from kdump.recover import Result
+    from kdump.undo import Done
 
 NAMED = 5
 """So many ranges, producers and transactions stand in a sentence; the others are counted."""
+
+_MIND = {
+    (
+        "delete",
+        "metadata/format",
+    ): "without partition.metadata a broker in KRaft mode renames the directory to NAME-stray and begins an empty partition: write the file anew, "
+    "as in another partition of the topic, before it starts",
+}
+"""What an action brings about that does not show in the log."""
 
 # ---- fields
 
@@ -62,7 +72,7 @@ def partition_fields(result: Result) -> dict[str, Any]:
     }
 
 
-_BECAME = {
+_BECAME: dict[str, Callable[[Result], object]] = {
     "applied": lambda result: result.applied,
     "undo": lambda result: result.run,
     "left": lambda result: tally(counts_of(result.left)) if result.applied else None,
@@ -80,6 +90,17 @@ def _place(place: TopicPartition | None) -> dict[str, Any]:
 def counts_of(findings: Iterable[Finding]) -> Counter[tuple[str, Severity]]:
     """How many findings there are of each code and severity."""
     return Counter((finding.code, finding.severity) for finding in findings)
+
+
+def run_fields(done: Done) -> dict[str, Any]:
+    """A run that was to be taken back or finished, by the names of the contract."""
+    return {
+        "run": done.run.run,
+        "strategy": done.run.strategy or None,
+        "began_ms": done.run.time_ms,
+        "state": done.run.state,
+        "error": None if done.error is None else str(done.error),
+    }
 
 
 # ---- sentences
@@ -128,6 +149,8 @@ def sentences(result: Result) -> Iterator[tuple[str, str]]:
         if plan.log_end_offset is not None or plan.lost.bytes:
             yield "lost", lost_sentence(plan, applied=result.applied)
         yield from (("undecided", sentence) for sentence in plan.undecided)
+        acts = {(action.action, action.because) for action in plan.actions}
+        yield from (("mind", sentence) for act, sentence in _MIND.items() if act in acts)
         if plan.log_end_offset is not None:
             yield "afterwards", _afterwards(plan)
         if not result.applied and plan.bytes_needed:
@@ -144,7 +167,7 @@ def lost_sentence(plan: Plan, *, applied: bool = False) -> str:
     """What a plan gives up."""
     lost = plan.lost
     if not lost.batches and not lost.records:
-        gone = f"; the {counted(lost.bytes, 'byte')} that go are none" if lost.bytes else ""
+        gone = f" (the {counted(lost.bytes, 'byte')} that go hold none)" if lost.bytes else ""
         return f"no valid batch{gone}"
     told = [sums(lost), _committed(lost.committed, plan.high_watermark), *_where(lost)]
     if plan.options.strategy == TRUNCATE:
@@ -219,6 +242,13 @@ def not_covered_words(finding: Finding) -> str:
     return f"{finding.message}{broker.get(finding.broker or '', '')}"
 
 
+def run_words(done: Done) -> str:
+    """`undone: run 20261122T001122Z-7 (truncate, 2026-11-22T00:11:22.000Z)`."""
+    state = "failed" if done.error is not None else {"applied": "finished"}.get(done.run.state, "undone")
+    about = ", ".join(filter(None, (done.run.strategy, iso_time(done.run.time_ms or None).strip("-"))))
+    return f"{state}: run {done.run.run}" + (f" ({about})" if about else "")
+
+
 def verdict(fields: Mapping[str, Any]) -> str:
     """The summary of a recovery as one sentence, and the command that comes next."""
     told = counted(fields["partitions"], "partition")
@@ -228,7 +258,7 @@ def verdict(fields: Mapping[str, Any]) -> str:
     lost = fields["lost"]
     gone = sums(lost) if lost.batches else "no valid batch"
     if not actions:
-        told += ": nothing to do"
+        told += ": nothing to do" if fields["partitions"] > fields["failed"] else ""
     elif fields["applied"]:
         told += f": {actions}; lost {gone}"
     else:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from kdump.records import Opened
     from kdump.recover import Result
     from kdump.segment import Foreign, Gap, Tail, Unsearched
+    from kdump.undo import Done
 
 # a table or tree is laid out as a whole, so a long one comes in pieces
 _ROWS = 500
@@ -75,6 +76,7 @@ _LABELS = {
     "refused": _BAD,
     "lost": "bold yellow",
     "undecided": "yellow",
+    "mind": "bold yellow",
     "next": "bold green",
 }
 _TEXT_COLUMNS = frozenset(
@@ -242,6 +244,12 @@ class Renderer(base.Renderer):
             self._print(Text(" left after applying:"))
             self._show_findings(result.left, recovery.not_covered_words)
         self._print(Text())
+
+    def run(self, done: Done) -> None:
+        from kdump.render import recovery
+
+        style = "bold" if done.error is None else _BAD
+        self._print(Text.assemble((path_text(done.run.directory), style), f"  {printable(recovery.run_words(done))}"))
 
     def summary(self, fields: Mapping[str, Any]) -> None:
         self._flush_table()

@@ -23,7 +23,8 @@
 * record: `offset`, `time`, `timestamp`, `key`, `value`, and where there are any: `headers`, `sequence`, `control` (the type of
   a control record with what it says in parentheses), `crc=WRONG` (of a message of magic 0 or 1).
 * of a recovery: what it does, `from-to` in bytes where it is not about a whole file, the code of the finding behind it; then lines about the partition, each
-  with a label: `failed`, `refused`, `lost`, `undecided`, `afterwards`, `space`, `verified`, `undo`, `next`.
+  with a label: `failed`, `refused`, `lost`, `undecided`, `mind`, `afterwards`, `space`, `verified`, `undo`, `next`;
+  of a run that was taken back or finished `undone` or `finished`, else `failed`.
 
 Times are ISO-8601 in UTC, `-` without one, with the stored milliseconds beside them. Bytes that are valid UTF-8 stand in double
 quotes; quotes, backslashes and everything unprintable (control characters, terminal escapes, characters that turn the
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from kdump.records import Opened
     from kdump.recover import Result
     from kdump.segment import Foreign, Gap, Tail, Unsearched
+    from kdump.undo import Done
 
 
 def batch_line(batch: Batch, damage: str | None = None) -> str:
@@ -223,6 +225,11 @@ class Renderer(base.Renderer):
 
         for label, sentence in recovery.sentences(result):
             self.out.write(f"{path_text(result.plan.path)}: {label}: {printable(sentence)}\n")
+
+    def run(self, done: Done) -> None:
+        from kdump.render import recovery
+
+        self.out.write(f"{path_text(done.run.directory)}: {printable(recovery.run_words(done))}\n")
 
     def summary(self, fields: Mapping[str, Any]) -> None:
         """The verdict of a verify or a recovery; a dump needs none."""

@@ -361,6 +361,12 @@ CASES: dict[str, Case] = {
     "file/name": Case(on("t-0/letters.log", b""), "refuses", "letters.log"),
     "file/directory": Case(on("t-0/inside", None), "ignores", "inside"),
     "file/loop": Case(on("t-0/again", ".."), "ignores", "again"),
+    "undo/unfinished": Case(
+        on("t-0/.kdump-undo/1/undoing.jsonl", b""),
+        "ignores",
+        ".kdump-undo",
+        on("t-0/.kdump-undo/1/applied.jsonl", b""),
+    ),
 }
 ENTRIES = (*companions.ENTRIES, *partitions.ENTRIES)
 

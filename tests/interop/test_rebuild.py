@@ -22,9 +22,9 @@ import pytest
 import build
 import damage
 import damage_partition
-from interop import test_broker, test_state
+from interop import damaged_partitions, test_state
 from kdump import broker, rebuild
-from kdump.load_state import name_of
+from kdump.load_state import Segment, name_of
 from kdump.loader import Loader
 from kdump.plan import Content, Log, Options, Piece, Plan, Stamp
 
@@ -56,12 +56,24 @@ def room() -> Iterator[Path]:
         yield Path(made)
 
 
+class Watched(Loader):
+    """Remembers which segments are recovered."""
+
+    def __init__(self, start: broker.Start) -> None:
+        super().__init__(start)
+        self.walked: set[int] = set()
+
+    def _recover(self, segment: Segment) -> int:
+        self.walked.add(segment.base)
+        return super()._recover(segment)
+
+
 def planned(case: Case, *, proved: bool) -> tuple[Plan, Loader]:
     """What a broker would do with the directory, as a plan; and what it says beside that."""
     start = broker.start_at(
         str(case.directory), recovery_point=case.recovery_point, log_start_offset=case.log_start_offset
     )._replace(index_interval_bytes=case.interval)
-    loader = Loader(start)
+    loader = Watched(start)
     try:
         outcome = loader.run()
     finally:
@@ -75,7 +87,7 @@ def planned(case: Case, *, proved: bool) -> tuple[Plan, Loader]:
     logs = []
     for base in loader.segments.order:
         held = loader.segments[base].held
-        walked = held.origin in outcome.recovered
+        walked = base in loader.walked
         pieces = (Piece(held.origin, held.start, held.start + held.size),) if held.size else ()
         logs.append(Log(base, pieces, proved, walked))
         if walked or not held.origin:
@@ -107,7 +119,10 @@ def differences(kafka: ModuleType, cases: Sequence[Case], *, refused: float = 0.
     answers: list[list[dict[str, bytes | None]] | None] = []
     for case in cases:
         plan, loader = planned(case, proved=True)
-        if loader.refusals:
+        # A broker makes an empty segment of an odd name, perhaps among the others. A plan takes the name away.
+        if loader.refusals or any(
+            not log.pieces and name_of(log.base_offset, ".log") not in plan.files for log in plan.segments[:-1]
+        ):
             answers.append(None)
             continue
         slow = plan._replace(segments=tuple(log._replace(proved=False) for log in plan.segments))
@@ -117,7 +132,7 @@ def differences(kafka: ModuleType, cases: Sequence[Case], *, refused: float = 0.
         for case in cases
     )
     quiet = ("-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off")
-    done = kafka.run_source(kafka.NEWEST, test_broker.LOADER, stdin=lines.encode(), flags=quiet)
+    done = kafka.run_source(kafka.NEWEST, damaged_partitions.LOADER, stdin=lines.encode(), flags=quiet)
     facts = [json.loads(line) for line in done.stdout.decode().splitlines()]
     assert sum(not fact["loaded"] for fact in facts) <= refused * len(cases)
     compared = 0
@@ -197,7 +212,7 @@ def test_generated(kafka: ModuleType, room: Path) -> None:
 
 
 def damaged(room: Path) -> Iterator[Case]:
-    for found in (*test_broker.damaged(room, SEEDS), *test_broker.mutated(room / "mutated", MUTATED)):
+    for found in (*damaged_partitions.damaged(room, SEEDS), *damaged_partitions.mutated(room / "mutated", MUTATED)):
         if not found.directory.name.endswith("-delete"):
             rng = random.Random(found.name)
             yield Case(*found, now_ms=clock(found.directory, rng), interval=rng.choice((100, 4096)))

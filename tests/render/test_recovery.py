@@ -98,7 +98,7 @@ def test_a_plan_says_what_is_lost_and_what_it_needs() -> None:
     ("lost", "words"),
     [
         (Lost(), "no valid batch"),
-        (Lost(bytes=20), "no valid batch; the 20 bytes that go are none"),
+        (Lost(bytes=20), "no valid batch (the 20 bytes that go hold none)"),
         (
             Lost(1, None, 70, ((5, 5),)),
             "1 batch, an unknown number of records, 70 bytes; whether it was committed is not known, since no high watermark is stored; offsets 5..5",
@@ -134,6 +134,14 @@ def test_what_holds_after_applying() -> None:
     # a finding that is left stands there once
     for name in ("text", "terminal"):
         assert " ".join(shown(name, result)).count("has checksum 0x00000001") == 1
+
+
+def test_a_partition_without_its_metadata() -> None:
+    made = plan(
+        actions=(Action("delete", f"{DIRECTORY}/partition.metadata", "metadata/format", bytes=11),), lost=Lost()
+    )
+    assert "NAME-stray" in labels(Result(made))["mind"]
+    assert "mind" not in labels(Result(plan()))
 
 
 def test_failed_and_refused() -> None:

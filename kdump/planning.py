@@ -1,0 +1,300 @@
+"""What every strategy shares: what verify said of each file, what the files that change are to hold, and how that reads as a plan."""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from kdump.broker import CUTS, sound
+from kdump.errors import SourceError
+from kdump.findings import Finding, Severity
+from kdump.format.naming import number_of
+from kdump.losses import Held, total, within
+from kdump.mend import COMPANIONS, OF_SEGMENT
+from kdump.plan import Action, Content, Log, Options, Piece, Plan, Stamp
+from kdump.report import Report
+
+NEWEST: Final = (1 << 63) - 1
+"""A recovery point behind which only the newest segment lies."""
+
+
+def stamps(directory: str) -> dict[str, Stamp]:
+    """Every regular file of a directory as it is now. Raises SourceError."""
+    found = {}
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode):
+                    found[entry.name] = Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
+    except OSError as error:
+        raise SourceError(f"{directory}: {(error.strerror or str(error)).lower()}") from None
+    return found
+
+
+class Planning:
+    """The plan of one topic-partition directory while it is made. Put what files are to hold into `after`, by name, and say why in `reasons`,
+    or of a range of bytes in `gaps`. `suffix` is that of its segments.
+
+    `report` is that of a verify with its proofs. Raises SourceError for a directory that cannot be listed.
+    """
+
+    def __init__(self, report: Report, options: Options) -> None:
+        self.report, self.options, self.directory = report, options, report.path
+        self.files = stamps(report.path)
+        self.sizes = {name: stamp.size for name, stamp in self.files.items()}
+        self.findings: dict[str, list[Finding]] = {}
+        for finding in report.findings:
+            if finding.severity >= Severity.WARNING:
+                self.findings.setdefault(os.path.basename(finding.path), []).append(finding)
+        self.after: dict[str, Content | None] = {}
+        self.reasons: dict[str, str] = {}
+        self.gaps: dict[Piece, str] = {}
+        self.suffix = ".log"
+        self._held: dict[Piece, Held] = {}
+
+    def whole(self, name: str) -> tuple[Piece, ...]:
+        size = self.sizes.get(name, 0)
+        return (Piece(name, 0, size),) if size else ()
+
+    def is_sound(self, pieces: tuple[Piece, ...]) -> bool:
+        """Whether verify saw nothing in these bytes that a broker would stumble over."""
+        if not pieces:
+            return True
+        piece = pieces[0]
+        if len(pieces) > 1 or piece.start or not piece.name.endswith(".log"):
+            return False
+        if any(file.error for file in self.report.files if os.path.basename(file.file.path) == piece.name):
+            return False
+        return sound(finding.code for finding in self.of(piece.name) if finding.position < piece.stop)
+
+    def of(self, name: str) -> list[Finding]:
+        return self.findings.get(name, [])
+
+    def unchanged(self) -> Plan:
+        """The plan that changes nothing."""
+        report = self.report
+        return Plan(
+            self.directory,
+            report.topic_partition,
+            self.options,
+            files=self.files,
+            log_start_offset=report.log_start_offset,
+            log_end_offset=report.log_end_offset,
+            high_watermark=report.context.high_watermark,
+            not_covered=tuple(self._not_covered()),
+        )
+
+    def plan(self, logs: Mapping[str, Log], log_start_offset: int | None, log_end_offset: int | None) -> Plan:
+        """The plan that leaves these segments, by name."""
+        lost = [self.within(piece) for piece in self._lost()]
+        point = self.report.context.recovery_point
+        actions = tuple(self._actions(logs))
+        if not actions:
+            return self.unchanged()
+        lower = point is not None and log_end_offset is not None and point > log_end_offset
+        return self.unchanged()._replace(
+            actions=actions,
+            after=self.after,
+            segments=tuple(logs.values()),
+            log_start_offset=log_start_offset,
+            log_end_offset=log_end_offset,
+            recovery_point=log_end_offset if lower else None,
+            lost=total(lost, self.report.context.high_watermark),
+            bytes_needed=sum(self._needed(name, content) for name, content in self.after.items()),
+        )
+
+    def gone_logs(self, logs: Mapping[str, Log]) -> Iterator[str]:
+        """The names of segments that are there, and will not be."""
+        return (name for name in self.sizes if name.endswith(self.suffix) and name not in logs)
+
+    # ---- what goes
+
+    def _lost(self) -> Iterator[Piece]:
+        """The bytes of segments that nothing afterwards holds; of what a replacement stands for, none."""
+        kept: dict[str, list[Piece]] = {}
+        replaced: list[tuple[int, int]] = []
+        for name, content in self.after.items():
+            for piece in () if content is None else content.pieces:
+                kept.setdefault(piece.name, []).append(piece)
+                number = number_of(name)
+                if piece.name.endswith(".log.swap") and name.endswith(".log") and number is not None:
+                    replaced.append((number, self.within(piece).last_offset or number))
+        for name in sorted(self.sizes):
+            number = number_of(name)
+            if name not in self.after or not name.endswith(self.suffix) or number is None:
+                continue
+            if not any(first <= number <= last for first, last in replaced):
+                yield from self.between(name, kept.get(name, []))
+
+    def between(self, name: str, kept: Iterable[Piece]) -> Iterator[Piece]:
+        """What of a file is in none of the pieces."""
+        position = 0
+        for _, start, stop in sorted(kept):
+            if start > position:
+                yield Piece(name, position, start)
+            position = max(position, stop)
+        if self.sizes[name] > position:
+            yield Piece(name, position, self.sizes[name])
+
+    def within(self, piece: Piece) -> Held:
+        if piece not in self._held:
+            self._held[piece] = within(self.directory, piece, self.sizes[piece.name], self.options.max_batch_bytes)
+        return self._held[piece]
+
+    def _needed(self, name: str, content: Content | None) -> int:
+        """Bytes that are written before anything goes."""
+        if content is None:
+            return 0
+        if content.data is not None:
+            return len(content.data)
+        if not content.rebuilt:
+            size = sum(piece.stop - piece.start for piece in content.pieces)
+            same = len(content.pieces) == 1 and content.pieces[0][:2] == (name, 0)
+            moved = content.pieces == self.whole(content.pieces[0].name)
+            return self.sizes[name] - size if same else 0 if moved else size
+        stem = name.partition(".")[0] + self.suffix
+        log = self.after.get(stem)
+        size = self.sizes.get(stem, 0) if log is None else sum(piece.stop - piece.start for piece in log.pieces)
+        return 20 * (size // max(1, self.options.index_interval_bytes) + 1)
+
+    # ---- as actions
+
+    def _actions(self, logs: Mapping[str, Log]) -> Iterator[Action]:
+        cause = self._cause(logs)
+        for name in sorted(self.after, key=_in_order):
+            content = self.after[name]
+            if content is None or (content.pieces and name not in logs):
+                yield from self._whole_file(name, content, cause)
+            elif name in logs:
+                yield from self._log(name, content, cause)
+            else:
+                yield from self._made(name, content, cause)
+
+    def _cause(self, logs: Mapping[str, Log]) -> str | None:
+        """The code behind the first log that changes, which is that of everything that follows from it."""
+        for name in sorted(logs):
+            content = self.after.get(name)
+            if content is not None:
+                return self._why_all(name, content)
+        return "checkpoint/log-start" if any(self.gone_logs(logs)) else None
+
+    def _why_all(self, name: str, content: Content) -> str | None:
+        if not content.pieces:
+            return self._why(Piece(name, 0, self.sizes.get(name, 0)))
+        origin = content.pieces[0].name
+        for gap in self.between(origin, content.pieces):
+            return self._why(gap)
+        return self.reasons.get(origin) or self._why(Piece(origin, 0, self.sizes[origin]))
+
+    def _why(self, gap: Piece) -> str | None:
+        """Why these bytes go."""
+        if gap in self.gaps:
+            return self.gaps[gap]
+        if gap.name in self.reasons:
+            return self.reasons[gap.name]
+        if gap.name.endswith(".swap"):
+            return "file/leftover"
+        of = self.of(gap.name)
+        behind = [one for one in of if one.position + max(1, one.length) > gap.start and one.code in CUTS]
+        if behind:
+            return min(behind, key=lambda finding: finding.position).code
+        return next((finding.code for finding in of), None)
+
+    def _whole_file(self, name: str, content: Content | None, cause: str | None) -> Iterator[Action]:
+        path = os.path.join(self.directory, name)
+        if content is not None:
+            origin = content.pieces[0].name
+            yield Action("rename", os.path.join(self.directory, origin), "file/leftover", target=path)
+            return
+        taken = {piece.name for other in self.after.values() if other is not None for piece in other.pieces}
+        if name in taken:
+            return  # told where its bytes go
+        code = self.reasons.get(name) or next((finding.code for finding in self.of(name)), None) or cause
+        if name.endswith(self.suffix) and number_of(name) is not None and self.sizes[name]:
+            held = self._held.get(Piece(name, 0, self.sizes[name]))
+            yield self._tell(Action("delete", path, code, 0, self.sizes[name], bytes=self.sizes[name]), held)
+        else:
+            yield Action("delete", path, code, bytes=self.sizes[name])
+
+    def _tell(self, action: Action, held: Held | None) -> Action:
+        if held is None:
+            return action
+        return action._replace(
+            batches=held.batches, records=held.records, first_offset=held.first_offset, last_offset=held.last_offset
+        )
+
+    def _log(self, name: str, content: Content, cause: str | None) -> Iterator[Action]:
+        path, code = os.path.join(self.directory, name), self._why_all(name, content) or cause
+        if not content.pieces:
+            if self.sizes.get(name):
+                yield self._gone(Piece(name, 0, self.sizes[name]), path, cause)
+            elif name not in self.sizes:
+                yield Action("write", path, code, target=path)
+            return
+        origin = content.pieces[0].name
+        source = os.path.join(self.directory, origin)
+        if origin != name and name in self.sizes:
+            yield Action("delete", path, code, 0, self.sizes[name], bytes=self.sizes[name])
+        if self._is_split(origin):
+            for piece in content.pieces:
+                yield Action("split", source, code, piece.start, piece.stop, path, piece.stop - piece.start)
+            return
+        if origin != name:
+            yield Action("rename", source, code, target=path)
+        for gap in self.between(origin, content.pieces):
+            yield self._gone(gap, path, cause)
+
+    def _is_split(self, origin: str) -> bool:
+        contents = [content for content in self.after.values() if content is not None]
+        return sum(any(piece.name == origin for piece in content.pieces) for content in contents) > 1
+
+    def _gone(self, gap: Piece, path: str, cause: str | None) -> Action:
+        """Bytes that go out of a log that stays."""
+        what = "truncate" if gap.stop == self.sizes[gap.name] else "drop"
+        action = Action(what, path, self._why(gap) or cause, gap.start, gap.stop, bytes=gap.stop - gap.start)
+        return self._tell(action, self.within(gap))
+
+    def _made(self, name: str, content: Content, cause: str | None) -> Iterator[Action]:
+        path = os.path.join(self.directory, name)
+        code = self.reasons.get(name) or next((finding.code for finding in self.of(name)), None)
+        log = name.partition(".")[0] + self.suffix
+        kind = name.rpartition(".")[2]
+        code = code or next((one.code for one in self.of(log) if one.code == f"{kind}/missing"), None)
+        code = code or (cause if not self.options.rebuild_all or log in self.after else None)
+        if name.endswith(COMPANIONS):
+            if name.endswith(".txnindex") and name not in self.sizes and code in (None, cause):
+                return  # where there is anything to be written, that follows from what is told of the log
+            yield Action("rebuild", path, code, bytes=self.sizes.get(name, 0))
+        else:
+            yield Action("write", path, code, target=path, bytes=self.sizes.get(name, 0))
+
+    # ---- what stays as it is
+
+    def _not_covered(self) -> Iterator[Finding]:
+        for finding in self.report.findings:
+            if finding.severity >= Severity.WARNING and not self._is_covered(finding):
+                yield finding
+
+    def _is_covered(self, finding: Finding) -> bool:
+        name = os.path.basename(finding.path)
+        family, _, what = finding.code.partition("/")
+        if what == "missing" and f".{family}" in COMPANIONS:
+            return name.rpartition(".")[0] + f".{family}" in self.after
+        if name not in self.after:
+            return False
+        content = self.after[name]
+        if content is None or not name.endswith(self.suffix):
+            return True
+        inside = [piece for piece in content.pieces if piece.name == name]
+        place = finding.position, finding.position + max(1, finding.length)
+        return not any(place[0] < piece.stop and piece.start < place[1] for piece in inside)
+
+
+def _in_order(name: str) -> tuple[int, int, str]:
+    """Segments by their offsets, each with its log first, then what belongs to no segment."""
+    number = number_of(name)
+    if number is None or not name.startswith(("0", "-", "9", *"12345678")):
+        return 1, 0, name
+    suffix = name[name.index(".") :] if "." in name else ""
+    return 0, number, f"{OF_SEGMENT.index(suffix) if suffix in OF_SEGMENT else 9}{name}"

@@ -1,0 +1,64 @@
+"""The plan of a salvage: what kdump.salvage keeps of the logs, and around it what a truncation would do, which then finds nothing to cut."""
+
+import os
+from collections.abc import Mapping
+
+from kdump.findings import Severity
+from kdump.load_state import name_of
+from kdump.mend import Mended, View
+from kdump.partition import Partition
+from kdump.plan import Content, Log, Options, Piece, Plan
+from kdump.report import Report
+from kdump.salvage import Clash, Salvaged, Stretch, keep
+from kdump.truncate import Truncation
+
+_BY: Mapping[str, str] = {
+    "epoch": "its leader epoch is higher",
+    "batches": "it has more batches",
+    "position": "it comes first",
+}
+
+
+def salvage(report: Report, partition: Partition, options: Options) -> Plan:
+    """What is to be done with the topic-partition directory that the report, with its proofs, is of. Raises SourceError."""
+    if report.state in ("delete", "stray") or all(one.severity < Severity.WARNING for one in report.findings):
+        return Truncation(report, options).unchanged()
+    salvaged = keep(partition, options)
+    plan = _Salvage(report, options, salvaged).truncated()
+    clashes = tuple(_sentence(clash) for clash in salvaged.clashes)
+    return plan._replace(undecided=salvaged.sentences, clashes=clashes)
+
+
+class _Salvage(Truncation):
+    def __init__(self, report: Report, options: Options, salvaged: Salvaged) -> None:
+        super().__init__(report, options)
+        self._salvaged = salvaged
+        self.gaps = {Piece(one.name, one.start, one.stop): one.because for one in salvaged.dropped}
+        self.recovery_point = 0
+
+    def prepare(self, view: View) -> None:
+        """Put what is kept in the place of what is there."""
+        kept = {name_of(log.base_offset, self.suffix): log.pieces for log in self._salvaged.segments}
+        for name in {os.path.basename(file.file.path) for file in self.report.files} - kept.keys():
+            view.pieces.pop(name, None)
+        view.pieces.update(kept)
+
+    def companions(self, mended: Mended, logs: Mapping[str, Log]) -> None:
+        super().companions(mended, logs)
+        for name, data in self._salvaged.transaction_indexes.items():
+            self.after[name] = Content(data=data)
+
+    def kafka07(self) -> Plan:
+        logs = {name_of(log.base_offset, self.suffix): log for log in self._salvaged.segments}
+        return self.of_kafka07(logs)
+
+
+def _sentence(clash: Clash) -> str:
+    return f"{_words(clash.kept)} stay, {_words(clash.dropped)} go: {_BY[clash.by]}"
+
+
+def _words(one: Stretch) -> str:
+    return (
+        f"{one.batches} batches of {one.name} at {one.start}-{one.stop} (offsets {one.first_offset}-{one.last_offset},"
+        f" leader epochs {one.first_epoch}-{one.last_epoch})"
+    )

@@ -1,0 +1,309 @@
+"""Ends or troubles recover at every call that changes something, and looks at what it leaves. To be run with the shim preloaded:
+
+LD_PRELOAD=shim.so python worker.py CASE MODE OPERATION
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import plans
+from kdump.apply import apply
+from kdump.discovery import discover
+from kdump.errors import KdumpError
+from kdump.findings import Finding
+from kdump.partition import LogDirectory, Partition
+from kdump.checks import files as checks
+from kdump.undo import resume, runs, undo
+from plans import CASES, Case, Tree, contents, make, plan_of, stamps, tree, wanted
+
+RUN = "1"
+KILLED = -1
+
+shim = ctypes.CDLL(None)
+shim.shim_disarm.restype = ctypes.c_long
+
+
+class Mode(NamedTuple):
+    code: int
+    error: int = 0
+
+    @property
+    def kills(self) -> bool:
+        return self.code < 2
+
+
+MODES = {
+    "kill": Mode(0),
+    "torn": Mode(1),
+    **{
+        f"{name}, {how}": Mode(code, getattr(errno, name))
+        for name in ("ENOSPC", "EIO", "EACCES", "EROFS")
+        for how, code in (("once", 2), ("for good", 3))
+    },
+}
+
+
+class Ended(NamedTuple):
+    """How a run of an operation ended: killed, or with the number of calls and the message of its error."""
+
+    killed: bool
+    calls: int = 0
+    error: str = ""
+
+
+def attempt(operation: Callable[[], object], at: int, mode: Mode) -> Ended:
+    """Do it in a process of its own, with trouble at the call of that number."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        said = ""
+        shim.shim_arm(ctypes.c_long(at), mode.code, mode.error)
+        try:
+            operation()
+        except KdumpError as error:
+            said = f"! {error}"
+        except BaseException as error:
+            said = f"? {error!r}"
+        calls = shim.shim_disarm()
+        os.write(writer, f"{calls} {said}".encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as answer:
+        text = answer.read()
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        return Ended(True)
+    calls, _, said = text.partition(" ")
+    assert not said.startswith("?"), said
+    return Ended(False, int(calls), said)
+
+
+class Trial:
+    """A case on a fresh directory."""
+
+    def __init__(self, case: Case, place: Path) -> None:
+        self.case = case
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        self.place = place
+        self.directory = plans.write(case, place)
+        self.old = tree(self.directory)
+        self.plan = plan_of(self.directory, case.after(stamps(self.directory)))
+        self.new = wanted(self.old, self.plan.after, dict(make(self.plan)))
+
+    def apply(self) -> object:
+        return apply(self.plan, RUN, keep=self.case.keep, make=make)
+
+    def undo(self) -> object:
+        return undo(str(self.directory))
+
+    def resume(self) -> object:
+        return resume(str(self.directory))
+
+    # ---- what has to hold
+
+    def is_old(self) -> None:
+        now = tree(self.directory)
+        assert now == self.old, differences(now, self.old)
+
+    def is_new(self) -> None:
+        now = tree(self.directory)
+        assert contents(now) == self.new, differences(contents(now), self.new)
+        for name, (_, mtime_ns, mode) in now.items():
+            if name in self.old and name.endswith(".log") and self.case.root is False:
+                assert (mtime_ns, mode) == self.old[name][1:], name
+
+    def leaves_nothing(self) -> None:
+        """Once a run has come by that has nothing to do."""
+        apply(plan_of(self.directory, {}), "2")
+        left = [str(path) for path in self.directory.rglob("*") if ".kdump-undo" in str(path)]
+        assert not left, left
+
+    def is_safe(self) -> None:
+        """No log was cut or replaced while its old index lies beside it, none is half, and what was linked has its bytes."""
+        now = contents(tree(self.directory))
+        for name, data in now.items():
+            if name.endswith(".log"):
+                before = self.old[name][0] if name in self.old else None
+                assert data in (before, self.new.get(name)), f"{name} is neither old nor new"
+                index = name.replace(".log", ".index")
+                if index in now and before != self.new.get(name):
+                    which = self.old[index][0] if data == before else self.new[index]
+                    assert now[index] == which, f"{index} is not that of its log"
+        for name, (data, *_) in self.old.items():
+            backup = self.place / "backup" / name
+            if backup.exists():
+                assert backup.read_bytes() == data
+
+    def state(self) -> str | None:
+        found = runs(str(self.directory))
+        assert len(found) <= 1
+        return found[0].state if found else None
+
+    def is_reported(self, unfinished: bool) -> None:
+        """By verify, and by the next run."""
+        told: list[Finding] = []
+        for item in discover([str(self.directory)]):
+            if isinstance(item, Partition):
+                told += checks.partition(item)
+            if isinstance(item, LogDirectory):
+                told += checks.log_directory(item)
+        codes = {finding.code for finding in told}
+        assert ("undo/unfinished" in codes) == unfinished
+        assert not codes & {"file/directory", "file/unknown"}
+        if unfinished:
+            for word in ("--resume", "--undo"):
+                try:
+                    self.apply()
+                except KdumpError as error:
+                    assert word in str(error)
+                else:
+                    raise AssertionError("a run began upon one that was not finished")
+
+
+def differences(now: dict[str, object] | Tree, then: dict[str, object] | Tree) -> list[str]:
+    return sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))  # type: ignore[arg-type]
+
+
+def calls_of(start: Callable[[], Trial], operation: str) -> int:
+    """How many calls the operation makes when nothing is in its way."""
+    ended = attempt(getattr(start(), operation), 0, MODES["kill"])
+    assert not ended.killed
+    assert not ended.error, ended.error
+    return ended.calls
+
+
+def finish(trial: Trial, how: str) -> None:
+    """Whatever was left: it can be brought to its end in both ways, and then be taken back."""
+    state = trial.state()
+    trial.is_safe()
+    unfinished = state in ("applying", "undoing")
+    trial.is_reported(unfinished)
+    if not unfinished:
+        if state is None and tree(trial.directory) == trial.old:
+            trial.apply()
+        trial.is_new()
+    elif how == "resume":
+        trial.resume()
+        trial.is_old() if state == "undoing" else trial.is_new()
+        if state == "undoing":
+            trial.apply()
+            trial.is_new()
+    else:
+        trial.undo()
+        trial.is_old()
+        trial.leaves_nothing()
+        return
+    if trial.case.keep:
+        trial.undo()
+        trial.is_old()
+    trial.leaves_nothing()
+
+
+def each_apply(case: Case, mode: Mode, place: Path) -> Iterator[str]:
+    """Trouble at every call of an apply."""
+    total = calls_of(lambda: Trial(case, place), "apply")
+    for at in range(1, total + 1):
+        for how in ("resume", "undo"):
+            trial = Trial(case, place)
+            ended = attempt(trial.apply, at, mode)
+            state = trial.state()
+            if mode.kills:
+                assert ended.killed
+            elif not ended.error:
+                trial.is_new()
+            elif state is None:
+                trial.is_old()
+            else:
+                # Only where the trouble stays can a run be left as it is, and then it says so.
+                assert mode.code == 3, (state, ended.error)
+                assert "--resume" in ended.error
+                assert "--undo" in ended.error
+            finish(trial, how)
+            yield state or "before or after"
+
+
+def each_undo(case: Case, mode: Mode, place: Path) -> Iterator[str]:
+    """Trouble at every call of an undo."""
+
+    def start() -> Trial:
+        trial = Trial(case, place)
+        trial.apply()
+        return trial
+
+    for at in range(1, calls_of(start, "undo") + 1):
+        for how in ("resume", "undo"):
+            trial = start()
+            ended = attempt(trial.undo, at, mode)
+            state = trial.state()
+            if not ended.killed and not ended.error:
+                trial.is_old()
+            if state == "applied":
+                trial.is_new()
+                trial.undo()
+                trial.is_old()
+            elif state is None:
+                trial.is_old()
+            else:
+                assert ended.killed or "--undo" in ended.error, ended.error
+                finish(trial, how)
+            yield state or "over"
+
+
+def each_again(case: Case, mode: Mode, place: Path, operation: str, step: int) -> Iterator[str]:
+    """A run that is killed, and then trouble at every call of what brings it to its end."""
+    total = calls_of(lambda: Trial(case, place), "apply")
+    seen = 0
+    for first in range(1, total + 1):
+
+        def start(first: int = first) -> Trial:
+            trial = Trial(case, place)
+            assert attempt(trial.apply, first, MODES["kill"]).killed
+            return trial
+
+        if start().state() != "applying":
+            continue
+        inner = calls_of(start, operation)
+        for at in range(1, inner + 1):
+            seen += 1
+            if seen % step:
+                continue
+            trial = start()
+            ended = attempt(getattr(trial, operation), at, mode)
+            state = trial.state()
+            if not mode.kills and not ended.error:
+                trial.is_new() if operation == "resume" else trial.is_old()
+            if state is None:
+                trial.is_old()
+            finish(trial, "undo" if seen % 2 else "resume")
+            yield state or "over"
+
+
+def main(name: str, mode: str, operation: str, step: str = "1") -> None:
+    case, how = CASES[name], MODES[mode]
+    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=base) as place:
+        inside = Path(place) / "x"
+        match operation:
+            case "apply":
+                states = Counter(each_apply(case, how, inside))
+            case "undo":
+                states = Counter(each_undo(case, how, inside))
+            case _:
+                states = Counter(each_again(case, how, inside, operation, int(step)))
+    parts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+    print(f"{name}: {operation}, {mode}: {states.total()} trials ({parts})")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
