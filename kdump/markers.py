@@ -5,7 +5,8 @@ fate of the producer's next one, or stays open, and consumers that read committe
 transactions outlives their markers; but it protects only as long as the broker does not recover the segment, no follower copies it, and no later transaction of the
 producer commits: a consumer forgets an aborted producer only at an ABORT marker. Thus
 
-- data that the index calls aborted, and that a later COMMIT marker would make committed, has to go;
+- data that the index calls aborted, and that a later COMMIT marker would make committed, has to go, and so has what would hide committed data from a consumer until the
+  producer aborts again;
 - any other data stays, unless it is asked for that undecided transactions go;
 - the entries of lost markers are kept for as long as they have data, and those of kept markers as they were: they know where a transaction began.
 
@@ -140,64 +141,59 @@ class Markers:
             self._settle(producer, transaction, None, False)
 
     def lost(self) -> list[AbortedTransaction]:
-        """The entries whose markers lay in holes."""
-        return [entry for entries in self._entries.values() for entry in entries if self._in_hole(entry.last_offset)]
-
-    def _in_hole(self, offset: int) -> bool:
-        return any(hole.first <= offset <= hole.last for hole in self._holes)
+        """The entries whose markers lay in holes. Not those behind the last batch: a broker gives their offsets to other records, and what is open there nobody reads."""
+        holes = [hole for hole in self._holes if hole.last != NO_END]
+        return [entry for entries in self._entries.values() for entry in entries if _in_one(holes, entry.last_offset)]
 
     def _settle(self, producer: int, transaction: _Open, marker: Placed | None, aborts: bool) -> None:
         """One marker, or the end of the log, has come for what may be more than one transaction."""
         if not transaction.holes:
             return
         stop = NO_END if marker is None else marker.first
-        lost = [
-            one for one in self._entries.get(producer, ()) if one.last_offset < stop and self._in_hole(one.last_offset)
-        ]
-        aborted = [batch for batch in transaction.batches if any(_covers(entry, batch) for entry in lost)]
         own = None if marker is None or not aborts else self._ended.get((producer, marker.first))
-        for known, batches in self._parts(transaction, aborted, marker, own):
-            ends = "open" if marker is None else "abort" if aborts else "commit"
-            goes = ends == "commit" if known == "aborted" else False
-            goes = goes or (self._drop and (known != "committed" or ends == "open"))
+        ends = "open" if marker is None else "abort" if aborts else "commit"
+        rest = transaction.batches
+        parts: list[tuple[str, Hole, list[Placed]]] = []
+        for entry in self._entries.get(producer, ()):
+            hole = next((one for one in self._holes if one.first <= entry.last_offset <= one.last), None)
+            covered = [batch for batch in rest if entry.first_offset <= batch.first <= entry.last_offset]
+            if hole is not None and covered and entry.last_offset < stop:
+                parts.append(("aborted", hole, covered))
+                rest = [batch for batch in rest if not entry.first_offset <= batch.first <= entry.last_offset]
+        if own is not None:
+            # The index knows where the transaction of this marker began, so that what lies before it ended otherwise.
+            known, rest = "committed", [batch for batch in rest if batch.last < own.first_offset]
+        else:
+            known, rest = "", rest if marker is None else _before(rest, transaction)
+        if rest:
+            parts.append((known, _behind(rest, transaction), rest))
+        for known, hole, batches in parts:
+            # What is committed later is hidden behind an entry whose marker is lost, until the producer aborts again.
+            shows = ends == "commit" or any(
+                other == "committed" and later[-1] > batches[-1] for other, _, later in parts
+            )
+            goes = (known == "aborted" and shows) or (self._drop and known != "committed")
             if goes:
                 self.dropped += batches
-            hole = next(
-                (hole for hole, _ in transaction.holes if hole.first > batches[-1].last), transaction.holes[-1][0]
-            )
             first, end = batches[0].first, batches[-1].last + 1
             gone = len(batches) if goes else 0
             self.undecided.append(
                 Undecided(producer, transaction.epoch, first, end, hole, known, ends, len(batches), gone)
             )
 
-    def _parts(
-        self,
-        transaction: _Open,
-        aborted: list[Placed],
-        marker: Placed | None,
-        own: AbortedTransaction | None,
-    ) -> list[tuple[str, list[Placed]]]:
-        """The batches whose marker may be lost, by what is known of them."""
-        taken = set(aborted)
-        rest = [batch for batch in transaction.batches if batch not in taken]
-        found = [("aborted", aborted)] if aborted else []
-        if own is not None:
-            # The index knows where the transaction of this marker began, so that what lies before it ended otherwise.
-            before = [batch for batch in rest if batch.last < own.first_offset]
-            return [*found, ("committed", before)] if before else found
-        if marker is not None:
-            hole, count = transaction.holes[-1]
-            if count == len(transaction.batches) and not hole.may_begin:
-                # If that was its marker, the next one would have nothing to end.
-                holes = [one for one, before in transaction.holes if before < count]
-                rest = [batch for batch in rest if holes and batch.last < holes[-1].first]
-            elif count < len(transaction.batches):
-                rest = [batch for batch in rest if batch.last < hole.first]
-        if rest:
-            found.append(("", rest))
-        return found
+
+def _before(rest: list[Placed], transaction: _Open) -> list[Placed]:
+    """Of the batches those that a marker may have ended that is lost, where another marker ends the last of them."""
+    count = len(transaction.batches)
+    # A lost marker behind them all leaves the next one nothing to end, unless data is lost with it.
+    holes = [hole for hole, before in transaction.holes if before < count or hole.may_begin]
+    return [batch for batch in rest if holes and batch.last < holes[-1].first]
 
 
-def _covers(entry: AbortedTransaction, batch: Placed) -> bool:
-    return entry.first_offset <= batch.first <= entry.last_offset
+def _behind(batches: list[Placed], transaction: _Open) -> Hole:
+    """Where the marker of the batches may have been: the first hole behind them, or the last one."""
+    return next((hole for hole, _ in transaction.holes if hole.first > batches[-1].last), transaction.holes[-1][0])
+
+
+def _in_one(holes: Iterable[Hole], offset: int) -> bool:
+    return any(hole.first <= offset <= hole.last for hole in holes)

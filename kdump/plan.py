@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kdump.findings import Finding
+from kdump.format import naming
 from kdump.format.naming import TopicPartition
 from kdump.outcome import INDEX_INTERVAL_BYTES
 from kdump.source import FileSource, Pieces
@@ -151,6 +152,7 @@ class Plan(NamedTuple):
     the directory as it is: (Kafka's exception, file name). `recovery_point` is the line that the log directory's checkpoint needs afterwards, None where it may stay.
     `bytes_needed`: what applying writes before anything goes away. `not_covered` are findings that are left as they are.
     Of a salvage `undecided` says which transactions may have lost their markers, `clashes` which batches contradict each other and which of them stay.
+    `alone`: it is about one segment of several, so that it can only become a copy.
     """
 
     path: str
@@ -170,7 +172,13 @@ class Plan(NamedTuple):
     not_covered: tuple[Finding, ...] = ()
     undecided: tuple[str, ...] = ()
     clashes: tuple[str, ...] = ()
+    alone: bool = False
 
     @property
     def empty(self) -> bool:
         return not self.actions
+
+    @property
+    def is_root(self) -> bool:
+        """Whether it is about the root of a log directory."""
+        return not self.segments and any(name in naming.ROOT_FILES for name in self.files)

@@ -41,7 +41,14 @@ class Planning:
 
     def __init__(self, report: Report, options: Options) -> None:
         self.report, self.options, self.directory = report, options, report.path
-        self.files = stamps(report.path)
+        self.alone = not os.path.isdir(report.path)
+        if self.alone:
+            # Of a directory with one segment and what belongs to it.
+            self.directory = os.path.dirname(report.path) or "."
+            number = number_of(os.path.basename(report.path))
+            self.files = {name: stamp for name, stamp in stamps(self.directory).items() if _belongs(name, number)}
+        else:
+            self.files = stamps(report.path)
         self.sizes = {name: stamp.size for name, stamp in self.files.items()}
         self.findings: dict[str, list[Finding]] = {}
         for finding in report.findings:
@@ -83,6 +90,7 @@ class Planning:
             log_end_offset=report.log_end_offset,
             high_watermark=report.context.high_watermark,
             not_covered=tuple(self._not_covered()),
+            alone=self.alone,
         )
 
     def plan(self, logs: Mapping[str, Log], log_start_offset: int | None, log_end_offset: int | None) -> Plan:
@@ -289,6 +297,10 @@ class Planning:
         inside = [piece for piece in content.pieces if piece.name == name]
         place = finding.position, finding.position + max(1, finding.length)
         return not any(place[0] < piece.stop and piece.start < place[1] for piece in inside)
+
+
+def _belongs(name: str, base_offset: int | None) -> bool:
+    return name.endswith(OF_SEGMENT) and number_of(name) == base_offset
 
 
 def _in_order(name: str) -> tuple[int, int, str]:

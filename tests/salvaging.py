@@ -103,7 +103,11 @@ def certain(logs: dict[str, bytes]) -> list[Own]:
     return [
         own
         for own, low, high in zip(found, before, reversed(behind), strict=True)
-        if low[0] < own.first and own.last < high[0] and (own.epoch < 0 or low[1] <= own.epoch) and own.epoch <= high[1] and inside(own, logs)
+        if low[0] < own.first
+        and own.last < high[0]
+        and (own.epoch < 0 or low[1] <= own.epoch)
+        and own.epoch <= high[1]
+        and inside(own, logs)
     ]
 
 

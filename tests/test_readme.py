@@ -1,6 +1,7 @@
 """What the README shows is what happens."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,12 @@ def test_transcripts(command: str, expected: str, tmp_path: Path) -> None:
     directory = tmp_path
     if "fixtures/" in command:
         (directory / "fixtures").symlink_to(ROOT / "fixtures")
+    elif "transactions-0" in command:
+        shutil.copytree(ROOT / "fixtures/transactions/transactions-0", directory / "transactions-0")
+        log = directory / "transactions-0/00000000000000000000.log"
+        data = bytearray(log.read_bytes())
+        data[2000] ^= 1
+        log.write_bytes(bytes(data))
     else:
         data = bytearray((ROOT / "fixtures/transactions/transactions-0/00000000000000000000.log").read_bytes())
         data[200] ^= 1
@@ -43,8 +50,8 @@ def test_transcripts(command: str, expected: str, tmp_path: Path) -> None:
         assert line.startswith(shown.removesuffix(" …")) if shown.endswith(" …") else line == shown
 
 
-def test_there_are_transcripts_of_both_commands() -> None:
-    assert {command.split()[0] for command, _ in TRANSCRIPTS} == {"dump", "verify"}
+def test_there_are_transcripts_of_every_command() -> None:
+    assert {command.split()[0] for command, _ in TRANSCRIPTS} == {"dump", "verify", "recover"}
 
 
 def test_the_library_in_a_few_lines(tmp_path: Path) -> None:

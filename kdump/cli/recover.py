@@ -20,7 +20,7 @@ from kdump.plan import REINDEX, SALVAGE, STRATEGIES, TRUNCATE, Lost, Options, Pl
 from kdump.render import Options as Look
 from kdump.render import renderer
 from kdump.render.base import tally
-from kdump.render.recovery import counts_of
+from kdump.render.recovery import counts_of, is_partition
 
 if TYPE_CHECKING:
     from kdump.recover import Result
@@ -333,11 +333,11 @@ class Totals:
             self._problems.take(told.errors)
             return None
         plan = told.plan
-        if plan.topic_partition is not None or plan.log_end_offset is not None:  # else the log directory itself
+        if is_partition(plan):
             self._partitions += 1
+            self._failed += told.error is not None
             self._ends = (plan.log_start_offset, plan.log_end_offset)
         if told.error is not None:
-            self._failed += 1
             self._problems.take([told.error])
         else:
             self._actions.update(action.action for action in plan.actions)
@@ -347,7 +347,7 @@ class Totals:
         self._not_covered += counts_of(plan.not_covered)
         self._left += counts_of(told.left)
         self._run = self._run or told.run
-        if told.next:
+        if told.applied and told.next:
             self._next[told.next] = None
         return told
 

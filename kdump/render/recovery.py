@@ -103,6 +103,11 @@ def run_fields(done: Done) -> dict[str, Any]:
     }
 
 
+def is_partition(plan: Plan) -> bool:
+    """Whether a plan is one of a partition, and not of the files at the root of a log directory."""
+    return plan.topic_partition is not None or plan.log_end_offset is not None
+
+
 # ---- sentences
 
 
@@ -146,20 +151,20 @@ def sentences(result: Result) -> Iterator[tuple[str, str]]:
         before = "would not have started on what was there" if result.applied else "does not start on this as it is"
         yield "refused", f"a broker {before}: {exception} ({name})"
     if not plan.empty:
-        if plan.log_end_offset is not None or plan.lost.bytes:
+        if is_partition(plan):
             yield "lost", lost_sentence(plan, applied=result.applied)
         yield from (("undecided", sentence) for sentence in plan.undecided)
         acts = {(action.action, action.because) for action in plan.actions}
         yield from (("mind", sentence) for act, sentence in _MIND.items() if act in acts)
-        if plan.log_end_offset is not None:
+        if is_partition(plan):
             yield "afterwards", _afterwards(plan)
         if not result.applied and plan.bytes_needed:
             yield "space", f"{counted(plan.bytes_needed, 'byte')} are written before anything goes away"
-    if result.applied:
+    if result.applied and is_partition(plan):
         yield "verified", _verified(result.left)
     if result.run is not None:
         yield "undo", shlex.join(["kdump", "recover", "--undo", "--run", result.run, "--", plan.path])
-    if result.applied and result.next:
+    if result.applied and result.next and is_partition(plan):
         yield "next", result.next
 
 
@@ -201,7 +206,7 @@ def _where(lost: Lost) -> Iterator[str]:
     if lost.producers:
         yield f"of {'producer' if len(lost.producers) == 1 else 'producers'} {_some(map(str, lost.producers))}"
     if lost.transactions:
-        each = (f"of producer {producer_id} from offset {first}" for producer_id, first in lost.transactions)
+        each = (f"producer {producer_id} from offset {first}" for producer_id, first in lost.transactions)
         yield f"{counted(len(lost.transactions), 'transaction')} hit ({_some(each)})"
 
 

@@ -8,8 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ import pytest
 import build
 from directories import Files, Writer, changed, clean, partition, stem, without, write
 from kdump.findings import CATALOGUE
-from running import FINDING_FIELDS, lines, shown, slow, workers_of
+from running import FINDING_FIELDS, lines, shown, slow, unwatched, workers_of
 
 A, B, C, END = (stem(offset) for offset in (0, 10, 20, 30))
 PARTITION_FIELDS = [
@@ -36,12 +34,6 @@ PARTITION_FIELDS = [
     "findings",
     "broker",
 ]
-
-
-@contextmanager
-def unwatched(self: Any, arguments: tuple[str, ...] = ()) -> Iterator[None]:
-    """For runs while somebody else changes what is read."""
-    yield
 
 
 def content(files: Files, name: str) -> bytes:

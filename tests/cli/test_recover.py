@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from kdump.plan import Action, Content, Lost, Options, Piece, Plan, Stamp
 from kdump.recover import How, Result
 from kdump.report import Report
 from recoveries import LOST, OLD, nothing, plan
-from running import lines
+from running import lines, unwatched
 
 RUN = r"\d{8}T\d{6}Z-\d+"
 NONE = {"by_severity": {"error": 0, "warning": 0, "info": 0}, "by_code": {}}
@@ -477,12 +476,6 @@ def test_paths_that_are_no_utf8(kdump: Any, library: Library, tmp_path: Path) ->
 
 
 # ---- a run that is taken back
-
-
-@contextmanager
-def unwatched(self: Any, arguments: tuple[str, ...] = ()) -> Iterator[None]:
-    """For runs that change what they are given."""
-    yield
 
 
 @pytest.fixture

@@ -87,7 +87,7 @@ def test_a_plan_says_what_is_lost_and_what_it_needs() -> None:
     assert list(said) == ["lost", "afterwards", "space"]
     assert said["lost"] == (
         "12 batches, 14 records, 18876 bytes; COMMITTED records are among them (below the high watermark 28); offsets 15..19, 20..29;"
-        " from 2023-11-14T22:13:20.123Z to 2023-11-14T22:14:20.123Z; of producers 1, 2; 1 transaction hit (of producer 2 from offset 17);"
+        " from 2023-11-14T22:13:20.123Z to 2023-11-14T22:14:20.123Z; of producers 1, 2; 1 transaction hit (producer 2 from offset 17);"
         " --salvage --dry-run shows what of it can be kept"
     )
     assert said["afterwards"] == "offsets 0 to 15 in 2 segments; the recovery point becomes 15"
@@ -175,6 +175,7 @@ def test_a_log_directory_is_no_partition() -> None:
         recovery_point=None,
     )
     assert list(labels(Result(root))) == ["space"]
+    assert list(labels(Result(root, True, "r", None, (), "start the broker"))) == ["undo"]
 
 
 # ---- JSON
@@ -320,6 +321,7 @@ def summary(**fields: Any) -> dict[str, Any]:
             {"next": "kdump recover --truncate x"},
             "2 partitions: 2 delete, 1 truncate; 12 batches, 14 records, 18876 bytes would be lost; nothing was changed; next: kdump recover --truncate x",
         ),
+        ({"actions": {}, "partitions": 0}, "0 partitions"),
         ({"applied": True, "lost": Lost()}, "2 partitions: 2 delete, 1 truncate; lost no valid batch"),
         (
             {

@@ -1,0 +1,224 @@
+"""`kdump recover` on real directories, from the look at a plan to the way back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import build
+from conftest import snapshot
+from directories import Files, changed, clean, stem, without, write
+from running import lines, unwatched
+
+A, B, C = (stem(offset) for offset in (0, 10, 20))
+BATCH_BYTES = 1573
+
+
+def flipped(name: str, at: int) -> Files:
+    files = clean()
+    data = bytearray(content(files, name))
+    data[at] ^= 1
+    return changed(files, {name: bytes(data)})
+
+
+def content(files: Files, name: str) -> bytes:
+    data = files[name]
+    assert isinstance(data, bytes)
+    return data
+
+
+DAMAGED = {
+    "a batch in the last segment": (lambda: flipped(f"t-0/{C}.log", 4000), 4),
+    "a torn tail": (lambda: changed(clean(), {f"t-0/{C}.log": content(clean(), f"t-0/{C}.log")[:-30]}), 0),
+    "zeros behind the end": (
+        lambda: changed(clean(), {f"t-0/{C}.log": content(clean(), f"t-0/{C}.log") + bytes(99)}),
+        0,
+    ),
+    "an index": (lambda: changed(clean(), {f"t-0/{C}.index": b"\0\0\1"}), 0),
+    "leader epochs that cannot be read": (lambda: changed(clean(), {"t-0/leader-epoch-checkpoint": b"nonsense"}), 0),
+    "left-overs": (lambda: changed(clean(), {f"t-0/{C}.log.deleted": b"x", f"t-0/{stem(7)}.index": b""}), 0),
+}
+
+
+def tree(root: Path) -> dict[str, tuple[int, int, bytes | None]]:
+    """Names, modes, modification times and bytes; directories change their time with every rename."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        status = path.stat()
+        found[str(path.relative_to(root))] = (
+            status.st_mode,
+            0 if path.is_dir() else status.st_mtime_ns,
+            None if path.is_dir() else path.read_bytes(),
+        )
+    return found
+
+
+@pytest.fixture
+def changing(kdump: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The command for runs that change what they are given."""
+    monkeypatch.setattr(type(kdump), "watched", unwatched)
+    return kdump
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_plan_changes_nothing(kdump: Any, tmp_path: Path, name: str) -> None:
+    make, _ = DAMAGED[name]
+    write(tmp_path / "d", make())
+    for given in ([], ["--truncate", "--dry-run"], ["--salvage", "--dry-run"], ["--from", "all", "--rebuild", "all"]):
+        ran = kdump.inside("recover", "--format", "json", *given, "d")
+        assert ran.err == b""
+        assert ran.status == 1
+        assert lines(ran)[-1]["actions"]
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_there_and_back(changing: Any, tmp_path: Path, name: str) -> None:
+    make, status = DAMAGED[name]
+    write(tmp_path / "d", make())
+    before = tree(tmp_path / "d")
+    planned = lines(changing.inside("recover", "--format", "json", "d"))
+    ran = changing.inside("recover", "--truncate", "--format", "json", "d")
+    assert (ran.status, ran.err) == (status, b"")
+    told = lines(ran)
+    of_files = [line for line in told if line["type"] == "action"]
+    assert of_files == [line for line in planned if line["type"] == "action"]
+    assert told[-1]["left"]["by_severity"]["error"] == 0
+    assert changing.inside("verify", "d").status == 0
+    again = changing.inside("recover", "--truncate", "d")
+    assert (again.status, again.text) == (0, "1 partition: nothing to do\n")
+    back = changing.inside("recover", "--undo", "d")
+    assert (back.status, back.err) == (0, b"")
+    assert tree(tmp_path / "d") == before
+
+
+def test_clean_is_left_alone(kdump: Any, tmp_path: Path) -> None:
+    write(tmp_path / "d", clean())
+    for strategy in ("--truncate", "--salvage", "--reindex"):
+        ran = kdump.inside("recover", strategy, "d")
+        assert (ran.status, ran.text, ran.err) == (0, "1 partition: nothing to do\n", b"")
+
+
+def test_what_is_lost_stands_in_the_report(kdump: Any, tmp_path: Path) -> None:
+    files = flipped(f"t-0/{C}.log", 4000)
+    high_watermark = build.checkpoint("t 0 28")
+    write(tmp_path / "d", changed(files, {"replication-offset-checkpoint": high_watermark}))
+    whole = next(
+        line for line in lines(kdump.inside("recover", "--format", "json", "d")) if line["type"] == "partition"
+    )
+    lost = whole["lost"]
+    assert (lost["batches"], lost["records"], lost["offsets"]) == (7, 7, [[23, 29]])
+    assert (lost["committed"], whole["high_watermark"], whole["log_end_offset"]) == (True, 28, 22)
+    text = kdump.inside("recover", "d").text
+    assert "COMMITTED records are among them (below the high watermark 28)" in text
+    assert text.splitlines()[-1].endswith("next: kdump recover --truncate d")
+
+
+def test_salvage_keeps_what_lies_behind(changing: Any, tmp_path: Path) -> None:
+    write(tmp_path / "d", flipped(f"t-0/{C}.log", 4000))
+    ran = changing.inside("recover", "--salvage", "--format", "json", "d")
+    assert (ran.status, ran.err) == (0, b"")
+    assert lines(ran)[-1]["lost"]["batches"] == 0
+    assert (tmp_path / f"d/t-0/{C}.log").stat().st_size == len(content(clean(), f"t-0/{C}.log")) - BATCH_BYTES
+    assert lines(ran)[-1]["log_end_offset"] == 30
+
+
+def test_damage_in_an_older_segment(changing: Any, tmp_path: Path) -> None:
+    write(tmp_path / "d", flipped(f"t-0/{A}.log", 4000))
+    ran = changing.inside("recover", "d")
+    assert ran.status == 1
+    assert "not covered: error batch/crc" in ran.lines[0]
+    assert (
+        ran.lines[-1] == "1 partition: nothing to do; not covered: 1 error; next: kdump recover --salvage --dry-run d"
+    )
+    assert changing.inside("recover", "--truncate", "d").status == 1
+    whole = changing.inside("recover", "--truncate", "--from", "all", "--format", "json", "d")
+    assert whole.status == 4
+    assert lines(whole)[-1]["log_end_offset"] == 2
+
+
+def test_a_copy(changing: Any, tmp_path: Path) -> None:
+    write(tmp_path / "d", flipped(f"t-0/{C}.log", 4000))
+    before = snapshot([tmp_path / "d"])
+    ran = changing.inside("recover", "--truncate", "--output", "copy", "d/t-0")
+    assert ran.status == 4
+    assert ran.lines[-1].endswith("; the copy is in copy; next: start the broker")
+    assert snapshot([tmp_path / "d"]) == before
+    assert os.listdir(tmp_path / "copy") == ["t-0"]
+    assert changing.inside("verify", "copy").status == 0
+    again = changing.inside("recover", "--truncate", "--output", "copy", "d/t-0")
+    assert again.status == 3
+    assert "copy/t-0: exists already" in again.problems
+
+
+def test_a_plan_that_was_saved(changing: Any, tmp_path: Path) -> None:
+    write(tmp_path / "d", flipped(f"t-0/{C}.log", 4000))
+    (tmp_path / "plan").write_bytes(changing("recover", "--format", "json", "--jobs", "2", "d").out)
+    with (tmp_path / f"d/t-0/{A}.index").open("ab"):
+        pass  # opened, and not changed
+    assert changing.inside("recover", "--plan", "plan", "--dry-run").status == 1
+    os.utime(tmp_path / f"d/t-0/{A}.index")
+    ran = changing.inside("recover", "--plan", "plan")
+    assert ran.status == 3
+    assert ran.problems == f"kdump: d/t-0: {A}.index has changed since plan was made: make the plan again\n"
+    (tmp_path / "plan").write_bytes(changing("recover", "--format", "json", "d").out)
+    assert changing.inside("recover", "--plan", "plan").status == 4
+    assert changing.inside("recover", "d").status == 0
+
+
+def test_a_running_broker_keeps_its_log_directory(changing: Any, tmp_path: Path) -> None:
+    write(tmp_path / "d", changed(flipped(f"t-0/{C}.log", 4000), {".lock": b""}))
+    before = tree(tmp_path / "d")
+    holder = "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", holder, tmp_path / "d/.lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as broker:
+        assert broker.stdout is not None
+        broker.stdout.readline()
+        for path in ("d", "d/t-0", f"d/t-0/{C}.log"):
+            ran = changing.inside("recover", "--truncate", path)
+            assert ran.status == 3
+            assert "another process holds the lock" in ran.problems
+        assert changing.inside("recover", "d").status == 1
+        broker.communicate()
+    assert tree(tmp_path / "d") == before
+
+
+@pytest.mark.parametrize("name", ["text", "json", "terminal"])
+def test_names_that_make_a_terminal_act(changing: Any, tmp_path: Path, name: str) -> None:
+    odd = "od\x1b[31md\n\u202e-0"
+    files = {path.replace("t-0/", f"{odd}/"): data for path, data in flipped(f"t-0/{C}.log", 4000).items()}
+    write(tmp_path / "d", files)
+    (tmp_path / "d" / odd / "x\x1b[0m\n.txt").touch()
+    for given in ([], ["--truncate"], ["--undo"]):
+        ran = changing.inside("recover", "--format", name, "--color", "never", *given, "d")
+        assert ran.out
+        assert all(line.isprintable() for line in ran.lines)
+        assert all(line.isprintable() for line in ran.problems.splitlines())
+    missing = without(files, *(path for path in files if path.endswith(".log")))
+    assert len(missing) == len(files) - 3
+
+
+def test_many_partitions(changing: Any, tmp_path: Path) -> None:
+    for number in range(40):
+        place = tmp_path / "d" / f"t-{number}"
+        if number % 2:
+            write(place, {name.removeprefix("t-0/"): data for name, data in clean().items() if name.startswith("t-0/")})
+        else:
+            files = flipped(f"t-0/{C}.log", 4000)
+            write(place, {name.removeprefix("t-0/"): data for name, data in files.items() if name.startswith("t-0/")})
+    shutil.copytree(tmp_path / "d", tmp_path / "e", symlinks=True)
+    one = changing("recover", "--truncate", "--format", "json", "--jobs", "1", "d")
+    two = changing("recover", "--truncate", "--format", "json", "--jobs", "2", "e")
+    assert one.status == two.status == 4
+    assert [line["path"][2:] for line in lines(one) if line["type"] == "action"] == [
+        line["path"][2:] for line in lines(two) if line["type"] == "action"
+    ]
+    totals = lines(one)[-1]
+    assert (totals["partitions"], totals["failed"], totals["actions"]["truncate"]) == (40, 0, 20)
+    assert totals["lost"]["records"] == 140
