@@ -21,7 +21,7 @@ from kdump.format import naming
 from kdump.journal import APPLIED, LOST, OVER, UNDOING, UNFINISHED, Area, Journal, Step, check_run, run_of
 from kdump.kernel.crc import crc32c
 from kdump.plan import Content, Piece, Plan, Stamp
-from kdump.steps import Work, discard, is_a_logs, state_of
+from kdump.steps import Work, discard, is_a_logs, load, state_of
 
 Make = Callable[[Plan], Iterable[tuple[str, bytes | None]]]
 """Makes the contents that a plan leaves to kdump.rebuild."""
@@ -89,7 +89,8 @@ def in_place(
     except (OSError, EOFError, KdumpError, KeyboardInterrupt) as error:
         # Of the steps none was done, even if the journal is there and only the sync behind it failed.
         _clear(place, area)
-        raise sentence(plan.path, error, NOTHING) from None
+        left = state_of(place, area) not in (None, OVER)
+        raise sentence(plan.path, error, f"{NOTHING}; {how_to_go_on(plan.path, run)}" if left else NOTHING) from None
     carry_out(work)
     undo = place.at(area.directories[1] if area.directories else area.journal(APPLIED)) if keep else None
     return Applied(plan.path, run, undo, plan.recovery_point)
@@ -100,7 +101,7 @@ def carry_out(work: Work) -> None:
     place = work.place
     try:
         work.forward()
-        work.enter(APPLIED if work.journal.keep else OVER)
+        work.enter(APPLIED)
     except (OSError, EOFError, KdumpError, KeyboardInterrupt) as error:
         try:
             work.enter(UNDOING)
@@ -153,11 +154,14 @@ def ready(place: Place) -> None:
             )
         if state in UNFINISHED:
             raise KdumpError(f"{place.path}: {how_to_go_on(place.path, area.run)}")
-        if state is None or state == OVER:
+        applied = load(place, area) if state == APPLIED else None
+        if state in (None, OVER) or (applied is not None and not applied[1].keep):
             try:
                 discard(place, area)
             except OSError as error:
                 raise sentence(place.path, error, NOTHING) from None
+    if place.is_directory(naming.UNDO) and not place.names(naming.UNDO):
+        place.remove_directory(naming.UNDO)
 
 
 def areas(place: Place) -> list[Area]:

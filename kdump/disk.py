@@ -17,6 +17,9 @@ CHUNK: Final = 1 << 20
 _FICLONE: Final = 0x40049409
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
+# Some file systems do not know how to sync a directory, or have no extended attributes.
+_NOT_HERE: Final = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+
 OnBytes = Callable[[int], object]
 
 
@@ -37,9 +40,9 @@ class Look(NamedTuple):
 
 
 class Place:
-    """A directory. One process at a time works in it."""
+    """A directory. Unless it is only looked at, one process at a time works in it."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, look: bool = False) -> None:
         """Raises SourceError, and KdumpError where another process works in it."""
         self.path = path
         try:
@@ -47,7 +50,8 @@ class Place:
         except OSError as error:
             raise SourceError(f"{path}: {reason(error)}") from None
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not look:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._fd)
             raise KdumpError(f"{path}: another kdump recover works here") from None
@@ -188,14 +192,16 @@ class Place:
 
     def sync(self, name: str = ".") -> None:
         """Put the entries of a directory on the disk."""
-        if name == ".":
-            os.fsync(self._fd)
-        elif self.is_directory(name):
-            descriptor = os.open(name, _READ | os.O_DIRECTORY, dir_fd=self._fd)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        if name != "." and not self.is_directory(name):
+            return
+        descriptor = os.open(name, _READ | os.O_DIRECTORY, dir_fd=self._fd)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            if error.errno not in _NOT_HERE:
+                raise
+        finally:
+            os.close(descriptor)
 
 
 # ---- files
@@ -220,7 +226,7 @@ def _attributes(descriptor: int) -> dict[str, bytes]:
     try:
         return {name: os.getxattr(descriptor, name) for name in os.listxattr(descriptor)}
     except OSError as error:
-        if error.errno in (errno.ENOTSUP, errno.ENOSYS, errno.ENODATA):
+        if error.errno in (*_NOT_HERE, errno.ENODATA):
             return {}
         raise
 
@@ -230,7 +236,8 @@ def dress(descriptor: int, look: Look) -> None:
     status = os.fstat(descriptor)
     if (status.st_uid, status.st_gid) != (look.uid, look.gid):
         os.fchown(descriptor, look.uid, look.gid)
-    os.fchmod(descriptor, look.mode)
+    if stat.S_IMODE(os.fstat(descriptor).st_mode) != look.mode:
+        os.fchmod(descriptor, look.mode)
     if look.attributes:
         present = _attributes(descriptor)
         for name, value in look.attributes.items():

@@ -176,9 +176,9 @@ class Markers:
             if goes:
                 self.dropped += batches
             first, end = batches[0].first, batches[-1].last + 1
-            gone = len(batches) if goes else 0
+            count = sum(batch.batches for batch in batches)
             self.undecided.append(
-                Undecided(producer, transaction.epoch, first, end, hole, known, ends, len(batches), gone)
+                Undecided(producer, transaction.epoch, first, end, hole, known, ends, count, count if goes else 0)
             )
 
 

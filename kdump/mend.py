@@ -124,7 +124,14 @@ class Mended:
         raise SourceError(f"{self.view.directory}: nothing that a broker would load could be made of it")
 
     def _without_worse(self) -> None:
-        """Leave out a finished replacement that is damaged while what it replaces is there: a broker would put it in place and cut it."""
+        """Leave out what a broker would do harm with: a log with a short name, which it does not read but makes an empty segment of, and replacements that are damaged.
+
+        Of a finished replacement (.swap) what it replaces may still be there: a broker would put it in place and cut it.
+        """
+        for name in sorted(self._sizes):
+            number = number_of(name)
+            if name.endswith(".log") and number is not None and (name != name_of(number, ".log") or number < 0):
+                self.view.remove(name, "file/name")
         for name in sorted(self._sizes):
             number = number_of(name)
             if not name.endswith(".log.swap") or number is None or name_of(number, ".log") not in self._sizes:

@@ -25,7 +25,10 @@ POSITION: Final = "position"
 
 
 class Placed(NamedTuple):
-    """A batch with a right checksum, in the log file of that number. The first offset of a compressed message of magic 0 or 1 stands for its last one."""
+    """A batch with a right checksum, in the log file of that number. The first offset of a compressed message of magic 0 or 1 stands for its last one.
+
+    Where no two batches of a log contradict each other, one can stand for several (`batches`), which touch.
+    """
 
     file: int
     position: int
@@ -40,6 +43,7 @@ class Placed(NamedTuple):
     count: int  # type: ignore[assignment]  # Kafka's word, also the name of a method of tuple
     suspect: int
     timestamp: int
+    batches: int = 1
 
     @property
     def end(self) -> int:

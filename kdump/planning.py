@@ -9,6 +9,7 @@ from kdump.broker import CUTS, sound
 from kdump.errors import SourceError
 from kdump.findings import Finding, Severity
 from kdump.format.naming import number_of
+from kdump.load_state import name_of
 from kdump.losses import Held, total, within
 from kdump.mend import COMPANIONS, OF_SEGMENT
 from kdump.plan import Action, Content, Log, Options, Piece, Plan, Stamp
@@ -78,6 +79,13 @@ class Planning:
     def of(self, name: str) -> list[Finding]:
         return self.findings.get(name, [])
 
+    @property
+    def nothing_to_do(self) -> bool:
+        """Whether verify saw nothing that an action could be about. It does not open compressed messages of magic 0 and 1, which a broker does with the last ones."""
+        wrappers = any(proved.wrappers for proved in self.report.proved.values())
+        gone = self.report.state in ("delete", "stray")
+        return gone or not (self.findings or self.options.rebuild_all or wrappers)
+
     def unchanged(self) -> Plan:
         """The plan that changes nothing."""
         report = self.report
@@ -114,7 +122,10 @@ class Planning:
 
     def gone_logs(self, logs: Mapping[str, Log]) -> Iterator[str]:
         """The names of segments that are there, and will not be."""
-        return (name for name in self.sizes if name.endswith(self.suffix) and name not in logs)
+        for name in self.sizes:
+            number = number_of(name)
+            if name not in logs and number is not None and name == name_of(number, self.suffix):
+                yield name
 
     # ---- what goes
 

@@ -21,12 +21,11 @@ from kdump.format.naming import number_of
 from kdump.format.snapshot import ENTRY_SIZE, HEADER_SIZE, ProducerEntry
 from kdump.frames import Frames, Seen
 from kdump.kernel import producers as kernel
-from kdump.kernel.scan import BATCH_COLUMNS, SUSPECTS, Scanner
+from kdump.kernel.scan import BATCH_COLUMNS, SCAN_DAMAGED, SCAN_NEED, SUSPECTS, Scanner
 from kdump.load_state import Backwards, ByOffset, Overflow, Producers, Segment, name_of
 from kdump.loader import Loader
 from kdump.outcome import Held, Start
 from kdump.plan import Log, Piece, Plan
-from kdump.segment import BatchChunk, Shrunk, Walk
 from kdump.source import BytesSource, FileSource, PiecesSource, Source
 
 Companion = tuple[str, bytes | None]
@@ -34,6 +33,7 @@ _ENTRY: Final = struct.Struct(">qhiqiqiq")
 assert _ENTRY.size == ENTRY_SIZE
 _INDEXES: Final = (".index", ".timeindex", ".txnindex")
 _LARGEST_SNAPSHOT: Final = 256 << 20  # as kdump.loader has it
+_BUFFER_BYTES: Final = 256 << 10
 _KEPT_BYTES: Final = 16 << 20  # of snapshots that were made, to begin from
 _WIDTH: Final = len(BATCH_COLUMNS)
 _SUSPECT: Final = BATCH_COLUMNS.index("suspect")
@@ -88,7 +88,6 @@ class Limits(NamedTuple):
 
     index_interval_bytes: int
     segment_index_bytes: int
-    max_batch_bytes: int
 
 
 class Scanned(NamedTuple):
@@ -100,23 +99,35 @@ class Scanned(NamedTuple):
     next_offset: int
 
 
-def scan_segment(source: Source, base_offset: int, limits: Limits, drain: Callable[[bytes], None]) -> Scanned | None:
-    """Walk over a segment with the kernel; `drain` is given the events of producers (kdump.kernel.producers), EVENT_BYTES each.
+def scan_segment(
+    source: PiecesSource, base_offset: int, limits: Limits, drain: Callable[[bytes], None]
+) -> Scanned | None:
+    """Walk over a segment that was proved with the kernel, by the headers; `drain` is given the events of producers (kdump.kernel.producers).
 
-    None where the kernel does not see all that a broker does, or the log is not sound; the events are then good for nothing. Raises SourceError.
+    None where the kernel does not see all that a broker does, or something is no batch; the events are then good for nothing. Raises SourceError.
     """
     if base_offset < 0:
         return None
     runs = kernel.Runs(exact=True)
-    walk = Walk(source, base_offset=base_offset, max_batch_bytes=limits.max_batch_bytes, runs=runs, drain=drain)
-    scanner = walk.scanner
-    assert isinstance(scanner, Scanner)
+    scanner = Scanner(base_offset, runs=runs)
     scanner.record(limits.index_interval_bytes, limits.segment_index_bytes)
-    for item in walk:
-        if isinstance(item, Shrunk):
-            raise SourceError(f"{source.name}: {item.length} bytes have gone from its end")
-        if not isinstance(item, BatchChunk) or item.damaged or _stumbles(scanner, item.batches):
-            return None
+    buffer = bytearray(_BUFFER_BYTES)
+    position = 0
+    for descriptor, origin, end in source.extents():
+        while position < end:
+            try:
+                reason = scanner.headers(descriptor, origin, buffer, position, end)
+            except OSError as error:
+                raise SourceError(
+                    f"{source.name}: reading at byte {position}: {(error.strerror or '').lower()}"
+                ) from None
+            position = scanner.reached
+            if reason == SCAN_NEED:
+                raise SourceError(f"{source.name}: ends at byte {source.size_now()}, not at {source.size}")
+            if reason == SCAN_DAMAGED or _stumbles(scanner):
+                return None
+            if runs.count:
+                drain(runs.take())
     made = scanner.recorded()
     if runs.odd or made is None:
         return None
@@ -124,9 +135,9 @@ def scan_segment(source: Source, base_offset: int, limits: Limits, drain: Callab
     return Scanned(*made, scanner.state_end, seen["known_last"] + 1 if seen["has_last"] else base_offset)
 
 
-def _stumbles(scanner: Scanner, count: int) -> bool:
+def _stumbles(scanner: Scanner) -> bool:
     rows = scanner.rows
-    return any(rows[cell] & _STUMBLES for cell in range(_SUSPECT, count * _WIDTH, _WIDTH))
+    return any(rows[cell] & _STUMBLES for cell in range(_SUSPECT, scanner.count * _WIDTH, _WIDTH))
 
 
 # ---- what a broker remembers of producers
@@ -289,7 +300,7 @@ class _Rebuilder(Loader):
         self._plan = plan
         self._on_bytes = on_bytes
         options = plan.options
-        self._limits = Limits(options.index_interval_bytes, options.segment_index_bytes, options.max_batch_bytes)
+        self._limits = Limits(options.index_interval_bytes, options.segment_index_bytes)
         self._now_ms = int(time.time() * 1000) if options.now_ms is None else options.now_ms
         self._logs = {name_of(log.base_offset, ".log"): log for log in plan.segments}
         sizes = {name: log.size for name, log in self._logs.items()}
@@ -376,9 +387,9 @@ class _Rebuilder(Loader):
             names = [name_of(base, suffix) for suffix in _INDEXES]
             if names[-1] in wanted or (log.walked and any(base < offset <= end for offset in left)):
                 yield from self._below(base, left)
-                made = self._recovered(self.segments[base], log)
+                made = self._recovered(self.segments[base])
             elif not wanted.isdisjoint(names):
-                made = self._indexes(self.segments[base], log)
+                made = self._indexes(self.segments[base])
             else:
                 continue
             for name, data in zip(names, made, strict=True):
@@ -431,7 +442,7 @@ class _Rebuilder(Loader):
                 self.snapshots[offset] = name
         return _State(self)
 
-    def _recovered(self, segment: Segment, log: Log) -> tuple[bytes, bytes, bytes]:
+    def _recovered(self, segment: Segment) -> tuple[bytes, bytes, bytes]:
         """LogLoader.recoverSegment."""
         state, everyone = self._state(), self.segments
         if segment.base < self._unwalked:
@@ -441,9 +452,7 @@ class _Rebuilder(Loader):
                 self.segments[base] = everyone[base]
         self._rebuild(state, self.start.log_start_offset, segment.base)
         self.segments = everyone
-        scanned = (
-            scan_segment(self._source(segment.name), segment.base, self._limits, state.replay) if log.proved else None
-        )
+        scanned = self._scanned(segment, state.replay)
         if scanned is not None:
             state.replayed(alone=True)
             state.map_end = self._state_ends[segment.base] = scanned.state_end
@@ -457,14 +466,18 @@ class _Rebuilder(Loader):
         state.take_snapshot()
         return *made, index.build_transaction_index(state.aborted)
 
-    def _indexes(self, segment: Segment, log: Log) -> tuple[bytes, bytes, bytes]:
+    def _indexes(self, segment: Segment) -> tuple[bytes, bytes, bytes]:
         """Only what no producer has a part in."""
-        scanned = (
-            scan_segment(self._source(segment.name), segment.base, self._limits, _no_events) if log.proved else None
-        )
+        scanned = self._scanned(segment, _no_events)
         made = self._walked(segment, _State(self)) if scanned is None else scanned[:2]
         self._on_bytes(segment.size)
         return *made, b""
+
+    def _scanned(self, segment: Segment, drain: Callable[[bytes], None]) -> Scanned | None:
+        source = self._source(segment.name)
+        if not self._logs[segment.name].proved or not isinstance(source, PiecesSource):
+            return None
+        return scan_segment(source, segment.base, self._limits, drain)
 
     def _walked(self, segment: Segment, state: _State) -> tuple[bytes, bytes]:
         """Both indexes of a segment whose batches a broker's reader steps on. Where it would not keep the segment, as far as it comes."""
@@ -490,8 +503,8 @@ class _Rebuilder(Loader):
         assert isinstance(producers, _State)
         if start >= self._state_ends.get(segment.base, 1 << 63):
             return
-        if start <= segment.base and self._logs[segment.name].proved:
-            scanned = scan_segment(self._source(segment.name), segment.base, self._limits, producers.replay)
+        if start <= segment.base:
+            scanned = self._scanned(segment, producers.replay)
             if (
                 scanned is not None
                 and (log_end is None or scanned.next_offset <= log_end)

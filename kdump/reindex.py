@@ -22,7 +22,7 @@ def reindex(report: Report, options: Options) -> Plan:
 
 class _Reindexing(Planning):
     def reindexed(self) -> Plan:
-        if self.report.state in ("delete", "stray") or not (self.findings or self.options.rebuild_all):
+        if self.nothing_to_do:
             return self.unchanged()
         logs = {}
         for name in sorted(self.sizes):

@@ -11,11 +11,12 @@ cuts nothing off that is sound.
 """
 
 import os
+import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kdump.broker import foresee, sound
 from kdump.checks.hanging import OpenTransaction, abort_command
@@ -23,16 +24,18 @@ from kdump.format.batch import CONTROL, NULL, TRANSACTIONAL
 from kdump.format.index import TRANSACTION_ENTRY, AbortedTransaction, aborted_transactions, build_transaction_index
 from kdump.format.naming import Kind, TopicPartition
 from kdump.frames import Frames, Refused, Seen, Window
+from kdump.kernel.producers import DATA, EVENT, GAP, Runs
+from kdump.kernel.producers import TRANSACTIONAL as EVENT_TRANSACTIONAL
 from kdump.kernel.scan import SUSPECTS
 from kdump.load_state import name_of
 from kdump.markers import NO_END, UNENDED, Hole, Markers, Undecided
 from kdump.outcome import Proved, Refusal, Start
 from kdump.partition import LogFile, Partition, Segment
-from kdump.place import Conflict, Name, Placed, Run, in_place
+from kdump.place import Conflict, Name, Ordered, Placed, Run, in_place
 from kdump.plan import Log, Lost, Options, Piece, opened
-from kdump.segment import OFFSET_SPAN, BatchChunk, Gap, Item, Tail, Walk
+from kdump.segment import OFFSET_SPAN, BatchChunk, Gap, Item, Tail
 from kdump.segment07 import walk_of
-from kdump.source import FileSource, whole
+from kdump.source import FileSource, Source, whole
 
 __all__ = ["Clash", "Dropped", "Salvaged", "Stretch", "keep"]
 
@@ -40,6 +43,8 @@ _MAX_INDEX_BYTES: Final = 256 << 20
 _MOST_REFUSALS: Final = 10_000
 _PLACES: Final = frozenset({"offset/backwards", "offset/range", "epoch/backwards"})
 """What is judged anew once it is known what stays."""
+_MISPLACED: Final = sum(1 << bit for bit, code in enumerate(SUSPECTS) if code in _PLACES)
+_EVENT: Final = struct.Struct(EVENT)
 
 
 class Dropped(NamedTuple):
@@ -103,18 +108,47 @@ def keep(partition: Partition, options: Options) -> Salvaged:
     """What a salvage keeps of the segments of a partition, which all lie in `partition.path`. Raises SourceError."""
     segments = [segment for segment in partition.segments if segment.log.base_offset is not None]
     files = [_File(number, segment) for number, segment in enumerate(segments)]
-    for one in files:
-        one.read(options)
     if any(one.log.kind is Kind.KAFKA07 for one in files):
-        return _keep07(files)
+        for one in files:
+            one.read(options)
+        return _keep07(partition.path, files, options)
+    rising = _screen(files, options)
     banned: dict[tuple[int, int], str] = {}
     while True:
-        salvage = _Salvage(partition, files, options, banned)
+        salvage = _Salvage(partition, files, options, banned, rising=rising)
         found = salvage.run()
         more = salvage.refused(found.refusals)
         if more.keys() <= banned.keys() or len(banned) > _MOST_REFUSALS:
             return found
-        banned |= more
+        if rising:
+            # Now it matters which of the batches it is.
+            rising = False
+            for one in files:
+                one.read(options)
+        else:
+            banned |= more
+
+
+def _screen(files: "Sequence[_File]", options: Options) -> bool:
+    """Read the files; whether all their batches are in their places, so that those that touch could be put together.
+
+    A row for each batch is dear, and a log without damage needs none.
+    """
+    transactional: set[int] = set()
+    for one in files:
+        one.screen(options, transactional)
+    last, epoch, rising = -1, -1, all(one.screened is not None for one in files)
+    for one in files if rising else ():
+        seen = one.screened or {}
+        if seen["batches"]:
+            rising = rising and one.base > last and (seen["first_epoch"] < 0 or seen["first_epoch"] >= epoch)
+            last, epoch = seen["last_offset"], max(epoch, seen["known_epoch"])
+    for one in files:
+        if not rising:
+            one.read(options)
+        elif not one.put_together(transactional):
+            one.read(options, transactional)
+    return rising
 
 
 # ---- a file before
@@ -129,6 +163,9 @@ class _File:
     batches: list[Placed] = field(default_factory=list)
     damages: list[tuple[int, int, str]] = field(default_factory=list)
     padding: int | None = None
+    screened: dict[str, Any] | None = None
+    suspect: int = 0
+    epochs: list[tuple[int, int]] | None = None
 
     @property
     def log(self) -> LogFile:
@@ -142,29 +179,113 @@ class _File:
     def name(self) -> str:
         return os.path.basename(self.log.path)
 
-    def read(self, options: Options) -> None:
+    def read(self, options: Options, together: Set[int] | None = None) -> None:
+        """Every batch for itself; or, with the ids of the producers of transactions, together with its neighbours where that loses nothing."""
+        self.batches, self.damages, self.padding = [], [], None
         with self.log.open() as source:
-            walk = walk_of(
-                self.log.kind,
-                source,
-                base_offset=self.log.base_offset,
-                everything=True,
-                max_batch_bytes=options.max_batch_bytes,
-            )
-            for item in walk:
-                self._take(item, walk)
+            self.walk(source, self.base, options, together)
 
-    def _take(self, item: Item, walk: Walk) -> None:
+    def walk(self, source: Source, base_offset: int, options: Options, together: Set[int] | None = None) -> None:
+        limit = options.max_batch_bytes
+        for item in walk_of(self.log.kind, source, base_offset=base_offset, everything=True, max_batch_bytes=limit):
+            self._take(item, together)
+
+    def _take(self, item: Item, together: Set[int] | None) -> None:
         if isinstance(item, BatchChunk):
             for row in item.rows():
                 if item.damaged:
                     self.damages.append((row.position, row.position + row.size, _codes(row.suspect)[0]))
                 else:
-                    self.batches.append(_placed(row, self.number))
+                    self._add(_placed(row, self.number), together)
         elif isinstance(item, Gap | Tail):
             self.damages.append((item.position, item.position + item.length, _code_of(item)))
             if isinstance(item, Tail) and self.log.preallocated and item.reason == "zeros":
                 self.padding = item.position
+
+    def _add(self, batch: Placed, together: Set[int] | None) -> None:
+        if together is not None:
+            if batch.producer_id not in together:
+                batch = batch._replace(producer_id=-1, producer_epoch=-1)
+            if self.batches and _alike(self.batches[-1], batch):
+                self.batches[-1] = _together(self.batches[-1], batch)
+                return
+        self.batches.append(batch)
+
+    def screen(self, options: Options, transactional: set[int]) -> None:
+        """Look at the file as a verify does, and leave what was seen in `screened`, unless a batch is out of its place; adds the producers of transactions."""
+        limit = options.max_batch_bytes
+
+        def drain(events: bytes) -> None:
+            for producer, *_, kind, flags, _ in _EVENT.iter_unpack(events):
+                if kind != GAP and (kind != DATA or flags & EVENT_TRANSACTIONAL):
+                    transactional.add(producer)
+
+        with self.log.open() as source:
+            walk = walk_of(
+                self.log.kind,
+                source,
+                base_offset=self.log.base_offset,
+                max_batch_bytes=limit,
+                runs=Runs(),
+                drain=drain,
+            )
+            for item in walk:
+                if isinstance(item, BatchChunk) and not item.damaged:
+                    for row in item.rows():
+                        self.suspect |= row.suspect
+            seen = walk.scanner.state()
+        self.screened = None if self.suspect & _MISPLACED else seen
+
+    def put_together(self, transactional: Set[int]) -> bool:
+        """Make one batch of all, where nothing in the file is damaged and no two of them have to be told apart."""
+        seen = self.screened or {}
+        legacy, modern = seen["magics"][0] + seen["magics"][1], seen["magics"][2]
+        if seen["valid_bytes"] != self.log.size or transactional or (legacy and modern) or seen["control"]:
+            return False
+        if seen["batches"]:
+            self.batches = [
+                Placed(
+                    self.number,
+                    0,
+                    self.log.size,
+                    0 if legacy else 2,
+                    seen["first_offset"],
+                    seen["last_offset"],
+                    seen["known_epoch"],
+                    int(legacy > 0 and sum(seen["codecs"][1:]) > 0),
+                    -1,
+                    -1,
+                    -1 if seen["unopened"] else seen["records"],
+                    self.suspect,
+                    seen["max_timestamp"],
+                    seen["batches"],
+                )
+            ]
+            self.epochs = [(epoch, first) for epoch, first, _ in seen["epochs"]]
+        return True
+
+
+def _alike(left: Placed, right: Placed) -> bool:
+    """Whether two batches can be one: they touch, are no markers, and differ in nothing that matters."""
+    if left.end != right.position or (left.attributes | right.attributes) & CONTROL:
+        return False
+    return _what(left) == _what(right)
+
+
+def _what(batch: Placed) -> tuple[int, ...]:
+    transactional = batch.attributes & TRANSACTIONAL
+    return batch.producer_id, batch.producer_epoch, batch.epoch, transactional, batch.magic < 2, batch.is_wrapper
+
+
+def _together(left: Placed, right: Placed) -> Placed:
+    return left._replace(
+        size=left.size + right.size,
+        last=right.last,
+        count=-1 if min(left.count, right.count) < 0 else left.count + right.count,
+        suspect=left.suspect | right.suspect,
+        timestamp=max(left.timestamp, right.timestamp),
+        batches=left.batches + right.batches,
+    )
 
 
 def _placed(row: Sequence[int], number: int) -> Placed:
@@ -212,7 +333,7 @@ _REFUSED: Final[Mapping[str, str]] = {
 
 
 class _Salvage:
-    """One attempt: with the batches that are `banned`, because a broker refused them, left out."""
+    """One attempt: with the batches that are `banned`, because a broker refused them, left out. `rising`: all are in their places."""
 
     def __init__(
         self,
@@ -220,8 +341,11 @@ class _Salvage:
         files: Sequence[_File],
         options: Options,
         banned: Mapping[tuple[int, int], str],
+        *,
+        rising: bool,
     ) -> None:
         self._partition, self._files, self._options, self._banned = partition, files, options, banned
+        self._rising = rising
         self._gone: dict[Placed, str] = {}
         self._aborts: set[int] = set()
         self._kept: list[list[Placed]] = []
@@ -230,16 +354,7 @@ class _Salvage:
         self._open_behind: dict[int, dict[int, int]] = {}
 
     def run(self) -> Salvaged:
-        candidates = []
-        for one in self._files:
-            for batch in one.batches:
-                if (code := self._banned.get((one.number, batch.position))) is not None:
-                    self._gone[batch] = code
-            candidates.append(
-                [batch for batch in one.batches if batch not in self._gone] if self._gone else one.batches
-            )
-        ordered = in_place([Name(one.base, one.log.size) for one in self._files], candidates)
-        self._gone |= dict(ordered.dropped)
+        ordered = self._in_place()
         entries = [list(self._entries(one)) for one in self._files]
         markers = self._replay(ordered.kept, [entry for own in entries for entry in own])
         stay = [batch for batch in ordered.kept if batch not in self._gone] if self._gone else ordered.kept
@@ -265,6 +380,22 @@ class _Salvage:
             log_end_offset=end,
             refusals=self._refusals(),
         )
+
+    def _in_place(self) -> Ordered:
+        if self._rising:
+            return Ordered([batch for one in self._files for batch in one.batches], [], [])
+        candidates = []
+        for one in self._files:
+            banned = {
+                batch: code
+                for batch in one.batches
+                if (code := self._banned.get((one.number, batch.position))) is not None
+            }
+            self._gone |= banned
+            candidates.append([batch for batch in one.batches if batch not in banned] if banned else one.batches)
+        ordered = in_place([Name(one.base, one.log.size) for one in self._files], candidates)
+        self._gone |= dict(ordered.dropped)
+        return ordered
 
     def refused(self, refusals: Iterable[Refusal]) -> dict[tuple[int, int], str]:
         """The batches that are refused, by file and position, and why."""
@@ -473,7 +604,7 @@ class _Salvage:
                 log,
                 Proved(
                     own[-1].last + 1 if own else log.base_offset,
-                    tuple(_epochs(own)),
+                    tuple(self._files[own[0].file].epochs or _epochs(own)) if own else (),
                     open_,
                     wrappers=any(batch.is_wrapper for batch in own),
                     state_end=log.base_offset if legacy else None,
@@ -572,7 +703,7 @@ def _held(batches: Sequence[Placed]) -> tuple[int, int | None, int | None, int |
         min((batch.first for batch in batches), default=None),
         max((batch.last for batch in batches), default=None),
     )
-    return len(batches), _records(batches), first, last
+    return sum(batch.batches for batch in batches), _records(batches), first, last
 
 
 def _lost(batches: Sequence[Placed], dropped: Iterable[Dropped]) -> Lost:
@@ -590,7 +721,7 @@ def _lost(batches: Sequence[Placed], dropped: Iterable[Dropped]) -> Lost:
         elif batch.producer_id >= 0 and batch.attributes & TRANSACTIONAL:
             transactions[batch.producer_id, open_.setdefault(batch.producer_id, batch.first)] = None
     return Lost(
-        len(batches),
+        sum(batch.batches for batch in batches),
         _records(batches),
         sum(piece.stop - piece.start for piece in dropped),
         tuple(offsets),
@@ -604,7 +735,7 @@ def _lost(batches: Sequence[Placed], dropped: Iterable[Dropped]) -> Lost:
 # ---- Kafka 0.7
 
 
-def _keep07(files: Sequence[_File]) -> Salvaged:
+def _keep07(directory: str, files: Sequence[_File], options: Options) -> Salvaged:
     """All but what lies behind the last message, and a file more behind each damage."""
     newest = max((one.number for one in files if one.batches), default=-1)
     segments: list[Log] = []
@@ -628,11 +759,9 @@ def _keep07(files: Sequence[_File]) -> Salvaged:
             refusals.append(Refusal("IllegalStateException", one.name, None, "size"))
         if one.number > newest >= 0 and not stop and one.base != end:
             continue
-        starts = {batch.position for batch in one.batches}
-        borders = [damage[1] for damage in one.damages if damage[1] < stop and damage[1] in starts]
-        for start, border in pairwise([0, *borders, stop]):
-            pieces = (Piece(one.name, start, border),) if start < border else ()
-            segments.append(Log(one.base + start, pieces, False, False))
+        for piece in _split07(directory, one, Piece(one.name, 0, stop), options):
+            pieces = (piece,) if piece.start < piece.stop else ()
+            segments.append(Log(one.base + piece.start, pieces, False, False))
         end = one.base + stop
     return Salvaged(
         tuple(segments),
@@ -642,6 +771,25 @@ def _keep07(files: Sequence[_File]) -> Salvaged:
         log_end_offset=end,
         refusals=tuple(refusals),
     )
+
+
+def _split07(directory: str, one: _File, piece: Piece, options: Options) -> Iterator[Piece]:
+    """The bytes of a file in pieces, of which each begins with a message that follows a damage.
+
+    Where a file ends says something of the bytes before, so that the pieces are looked at again as the files that they will be.
+    """
+    starts, damages = {batch.position for batch in one.batches}, one.damages
+    if (piece.start, piece.stop) != (0, one.log.size):
+        part = _File(0, one.segment)
+        with opened(directory, (piece,)) as source:
+            part.walk(source, one.base + piece.start, options)
+        starts = {batch.position + piece.start for batch in part.batches}
+        damages = [(start + piece.start, stop + piece.start, code) for start, stop, code in part.damages]
+    borders = [stop for _, stop, _ in damages if stop < piece.stop and stop in starts]
+    if not borders:
+        yield piece
+    for start, stop in pairwise([piece.start, *borders, piece.stop] if borders else []):
+        yield from _split07(directory, one, Piece(piece.name, start, stop), options)
 
 
 # ---- in words
@@ -666,7 +814,8 @@ def sentence(found: Undecided, topic_partition: TopicPartition | None) -> str:
             if found.known == "aborted" and found.ends == "commit"
             else ""
         )
-        return f"{said}: its {found.batches} batches are dropped{why}"
+        what = "1 batch of it is" if found.dropped == 1 else f"{found.dropped} batches of it are"
+        return f"{said}: {what} dropped{why}"
     if found.ends == "commit":
         return f"{said}: the commit of the producer's next transaction takes it in"
     if found.ends == "abort":

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping
 
-from kdump.findings import Severity
 from kdump.load_state import name_of
 from kdump.mend import Mended, View
 from kdump.partition import Partition
@@ -21,8 +20,9 @@ _BY: Mapping[str, str] = {
 
 def salvage(report: Report, partition: Partition, options: Options) -> Plan:
     """What is to be done with the topic-partition directory that the report, with its proofs, is of. Raises SourceError."""
-    if report.state in ("delete", "stray") or all(one.severity < Severity.WARNING for one in report.findings):
-        return Truncation(report, options).unchanged()
+    sound = Truncation(report, options)
+    if sound.nothing_to_do:
+        return sound.unchanged()
     salvaged = keep(partition, options)
     plan = _Salvage(report, options, salvaged).truncated()
     clashes = tuple(_sentence(clash) for clash in salvaged.clashes)

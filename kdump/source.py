@@ -5,7 +5,7 @@ import os
 import stat
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from types import TracebackType
 from typing import Protocol, Self
@@ -76,6 +76,9 @@ class FileSource(_Closing):
     def size_now(self) -> int:
         return os.fstat(self._fd).st_size
 
+    def fileno(self) -> int:
+        return self._fd
+
     def close(self) -> None:
         os.close(self._fd)
 
@@ -144,6 +147,11 @@ class PiecesSource(_Closing):
                 return max(begin, there)
             begin = end
         return self.size
+
+    def extents(self) -> Iterator[tuple[int, int, int]]:
+        """(descriptor, origin, end) of each piece: the byte at a position up to `end` is that of the file at `origin` + the position."""
+        for (source, origin), end in zip(self._pieces, self._ends, strict=True):
+            yield source.fileno(), -origin, end
 
     def close(self) -> None:
         for source in self._files.values():

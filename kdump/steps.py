@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import Final
 
-from kdump.disk import CHUNK, OnBytes, Place, write
+from kdump.disk import CHUNK, Place, copy, look_of, write
 from kdump.errors import KdumpError
 from kdump.format import naming
 from kdump.journal import (
@@ -66,15 +66,17 @@ class Work:
 
     # ---- the steps
 
-    def forward(self, on_bytes: OnBytes | None = None) -> None:
+    def forward(self) -> None:
         """Do what is left to do. Raises OSError, and Changed."""
         if self.area.old is not None:
             self.place.make_directory(self.area.old)
         for step in self.journal.steps:
             _STEPS[step.do][0](self, step)
 
-    def backward(self, on_bytes: OnBytes | None = None) -> None:
+    def backward(self) -> None:
         """Take back what was done. Raises OSError, and Changed."""
+        for name in self.area.directories:
+            self.place.make_directory(name)
         for step in reversed(self.journal.steps):
             _STEPS[step.do][1](self, step)
         self.sync()
@@ -148,6 +150,10 @@ class Work:
             if status.st_size != step.position:
                 if (status.st_size, status.st_mtime_ns) != (step.before.size, step.before.mtime_ns):
                     raise self._changed(step.name)
+                if status.st_nlink > 1:
+                    raise Changed(
+                        f"{self.place.at(step.name)}: it has got a second name, whose bytes would be cut off too"
+                    )
                 os.ftruncate(descriptor, step.position)
             os.utime(descriptor, ns=(status.st_atime_ns, step.before.mtime_ns))
             os.fsync(descriptor)
@@ -161,6 +167,9 @@ class Work:
                 return
             if not step.position <= status.st_size <= step.before.size:
                 raise self._changed(step.name)
+            if status.st_nlink > 1:
+                self._join(step, descriptor, kept)
+                return
             at = 0
             while data := os.pread(kept, CHUNK, at):
                 # What is there already is what an earlier attempt wrote, or somebody else.
@@ -173,6 +182,17 @@ class Work:
             os.fsync(descriptor)
             os.utime(descriptor, ns=(status.st_atime_ns, step.before.mtime_ns))
             os.fsync(descriptor)
+
+    def _join(self, step: Step, rest: int, kept: int) -> None:
+        """Put a file together anew whose bytes have a second name, which keeps them as they are."""
+        assert step.before is not None
+        assert step.position is not None
+        new = self.area("new", step.name)
+        self.place.remove(new)
+        with self.place.create(new, look_of(rest)._replace(mtime_ns=step.before.mtime_ns)) as target:
+            copy(rest, 0, step.position, target)
+            copy(kept, 0, step.before.size - step.position, target)
+        self.place.rename(new, step.name)
 
     # ---- what is where
 

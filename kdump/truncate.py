@@ -41,7 +41,7 @@ class Truncation(Planning):
 
     def truncated(self) -> Plan:
         """The plan."""
-        if self.report.state in ("delete", "stray") or not (self.findings or self.options.rebuild_all):
+        if self.nothing_to_do:
             return self.unchanged()
         if any(file.file.kind is Kind.KAFKA07 for file in self.report.files):
             self.suffix = naming.suffix_of(Kind.KAFKA07)
@@ -93,18 +93,19 @@ class Truncation(Planning):
 
     def companions(self, mended: Mended, logs: Mapping[str, Log]) -> None:
         """Decide which indexes are made anew."""
+        timed = any(name.endswith(".timeindex") for name in self.sizes) or self.options.rebuild_all
         for name, log in logs.items():
             changed = name in self.after
             for suffix in COMPANIONS:
                 companion = name_of(log.base_offset, suffix)
-                held = mended.outcome.files.get(companion)
+                if companion not in mended.outcome.files and not log.pieces:
+                    continue  # a new segment, which begins without one
+                if suffix == ".timeindex" and not timed:
+                    continue  # of a release that knew none; a broker that does makes it when it loads the log
                 wrong = bool(self.of(companion)) or companion in self.reasons
                 missing = any(finding.code == f"{suffix[1:]}/missing" for finding in self.of(name))
                 anew = changed or (log.walked and self.options.rebuild_all)
-                moved = held is not None and held.origin not in ("", companion)
-                if moved and held is not None and not wrong and not anew:
-                    self.after[companion] = Content(mended.view.part(held.origin, held.start, held.size))
-                elif anew or ((wrong or missing or moved) and (log.walked or log.proved)):
+                if anew or ((wrong or missing) and (log.walked or log.proved)):
                     self.after[companion] = Content()
 
     def _snapshots(self, mended: Mended, logs: Mapping[str, Log]) -> None:

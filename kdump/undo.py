@@ -4,13 +4,15 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import count
 from typing import Final, NamedTuple
 
 from kdump.apply import areas, carry_out, how_to_go_on, in_place, sentence
-from kdump.disk import Place
+from kdump.disk import Place, reason
 from kdump.errors import KdumpError, SourceError
 from kdump.format import naming
 from kdump.journal import APPLIED, OVER, UNDOING, UNFINISHED, Area
+from kdump.partition import natural
 from kdump.plan import Content, Options, Piece, Plan, Stamp
 from kdump.steps import Work, discard, load, state_of
 
@@ -52,25 +54,44 @@ class Failed(KdumpError):
 
 
 def runs(path: str) -> list[Run]:
-    """What runs left in a topic-partition directory, or in a log directory and its topic-partitions: the oldest first, the root of a log directory last.
+    """What runs left in a directory and below it: the oldest first, the root of a log directory behind its topic-partitions.
 
     Raises SourceError.
     """
     found: list[Run] = []
     for directory in _directories(path):
-        with Place(directory) as place:
+        with Place(directory, look=True) as place:
             found += _in(place)
-    return sorted(found, key=lambda run: (run.time_ms, run.run, run.directory == path))
+    return sorted(found, key=lambda run: (run.time_ms, natural(run.directory)))
 
 
 def _directories(path: str) -> Iterator[str]:
+    """The directory and those below it in which a run left something."""
+    entered: set[tuple[int, int]] = set()
+    left = [path]
+    while left:
+        here = left.pop()
+        try:
+            status = os.stat(here)
+            if (status.st_dev, status.st_ino) in entered:
+                continue
+            entered.add((status.st_dev, status.st_ino))
+            with os.scandir(here) as entries:
+                found = list(entries)
+        except OSError as error:
+            if here == path:
+                raise SourceError(f"{path}: {reason(error)}") from None
+            continue
+        if any(naming.is_undo(entry.name) for entry in found):
+            yield here
+        left += (entry.path for entry in found if not naming.is_undo(entry.name) and _is_directory(entry))
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
     try:
-        with os.scandir(path) as entries:
-            inside = sorted(entry.path for entry in entries if entry.is_dir() and not naming.is_undo(entry.name))
-    except OSError as error:
-        raise SourceError(f"{path}: {(error.strerror or str(error)).lower()}") from None
-    yield from (one for one in inside if os.path.lexists(os.path.join(one, naming.UNDO)))
-    yield path
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def _in(place: Place) -> Iterator[Run]:
@@ -206,8 +227,8 @@ def _save(work: Work, odd: list[str], extra: list[str]) -> None:
         elif files[name].size > size:
             after[name] = Content((Piece(name, 0, size),))
     if after:
-        number = sum(run.run.startswith(f"{work.journal.run}-forced") for run in _in(place)) + 1
-        run = f"{work.journal.run}-forced{number}"
+        taken = {run.run for run in _in(place)}
+        run = next(name for number in count(1) if (name := f"{work.journal.run}-forced{number}") not in taken)
         in_place(place, Plan(place.path, None, Options(SAVED), after=after, files=files), run)
 
 

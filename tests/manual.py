@@ -229,6 +229,8 @@ RECOVERED = {
     "max_timestamp, producers, transactions (an array of producer id and first offset) and committed (whether some of it lies below the high watermark, null without one)",
     "files": "as they were seen: an array of objects with name, size, mtime_ns and inode",
     "undecided": "sentences about transactions whose marker may be lost",
+    "clashes": "sentences about batches that contradict each other, and which of them stay",
+    "alone": "whether it is about one segment of several, which can only become a copy",
     "applied": "whether it was done",
     "undo": "the run that --undo takes back; null without one",
     "left": "of the findings afterwards, an object: by_severity and by_code, both objects of numbers; null where nothing was done",
@@ -287,9 +289,15 @@ LINES: dict[str, dict[str, tuple[str, Mapping[str, str]]]] = {
         "action": ("One for every thing that is to be done, or was.", ACTION),
         "not_covered": ("One for every finding that is left as it is.", FINDING),
         "finding": ("After applying, one for every finding that remains.", FINDING),
-        "partition": ("One for every partition, behind its actions; then one for the log directory itself.", RECOVERED),
+        "partition": (
+            "One for every partition, behind its actions; then one for a log directory of which a checkpoint changes.",
+            RECOVERED,
+        ),
         "run": (
-            "With --undo and --resume nothing but these, one for every directory, and a summary of schema, command, exit_status and seconds.",
+            (
+                "With --undo and --resume nothing but these, one for every directory, the findings that remain in what was finished, and a summary of schema, command, exit_status and "
+                "seconds."
+            ),
             RUN,
         ),
         "summary": ("The last line.", RECOVER_SUMMARY),
@@ -482,12 +490,10 @@ ABOUT["recover"] = [
     ),
     (
         "In text an action is one line, path: action from-to code: what is done (what the bytes held); lines about a partition are path: label: sentence, with the labels failed, refused, lost, "
-        "undecided, mind, afterwards, space, verified, undo, next."
+        "clash, undecided, mind, afterwards, space, verified, undo, next."
     ),
 ]
-RUNBOOK_INTRO = (
-    "A broker does not start, or is about to start after a crash. All of it can be stopped after every step."
-)
+RUNBOOK_INTRO = "A broker does not start, or is about to start after a crash. After every step one can stop, and start the broker as it is."
 RUNBOOK = [
     (
         "Stop the broker, and see to it that nothing starts it again meanwhile. Look, which changes nothing:",
@@ -495,8 +501,9 @@ RUNBOOK = [
     ),
     (
         (
-            "Read the lines with the label refused: they say what the broker dies of. Read the lines with the label lost. If they say no valid batch, go on. If they say COMMITTED, and other "
-            "replicas of the partition live, read REPLICATED PARTITIONS first. If they say COMMITTED and this is the only replica, see what can be kept from behind the damage:"
+            "Read the lines with the label refused: they say what the broker dies of. Read those with the label mind. Read the lines with the label lost. If they say no valid batch, go on. "
+            "If they say that nothing of it was committed, no consumer has seen it, but a producer that does not wait for all replicas (acks=1) may count on it. If they say COMMITTED, or that it is not known, "
+            "and other replicas of the partition live, read REPLICATED PARTITIONS first. Where this is the only replica, see what can be kept from behind the damage:"
         ),
         ["kdump recover --salvage --dry-run /data/kafka/orders-3"],
     ),
@@ -509,7 +516,7 @@ RUNBOOK = [
         ["kdump recover --format json /data/kafka > plan", "kdump recover --plan plan"],
     ),
     (
-        "or one partition after the other, each by the strategy that suits it:",
+        "Or one partition after the other, each by the strategy that suits it:",
         ["kdump recover --truncate /data/kafka/orders-3"],
     ),
     (

@@ -29,7 +29,7 @@ def stamps(directory: Path) -> dict[str, Stamp]:
     return found
 
 
-def plan_of(directory: Path, after: After, **how: Any) -> Plan:
+def plan_of(directory: Path, after: Mapping[str, Content | None], **how: Any) -> Plan:
     """The plan with these contents for the directory as it is."""
     segments = tuple(
         Log(int(name[:20]), content.pieces, True, True)
@@ -65,9 +65,7 @@ def contents(of: Tree) -> dict[str, bytes]:
     return {name: content[0] for name, content in of.items()}
 
 
-def wanted(
-    before: Tree, after: Mapping[str, Content | None], made: Mapping[str, bytes | None]
-) -> dict[str, bytes]:
+def wanted(before: Tree, after: Mapping[str, Content | None], made: Mapping[str, bytes | None]) -> dict[str, bytes]:
     """What the files hold when the plan is carried out: said without a step."""
     result = contents(before)
     for name, content in after.items():

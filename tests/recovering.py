@@ -8,8 +8,11 @@ from pathlib import Path
 from kdump import rebuild
 from kdump.discovery import discover
 from kdump.fold import Options as Proving
-from kdump.plan import Options, Plan
+from kdump.partition import Partition
+from kdump.plan import REINDEX, SALVAGE, Options, Plan
+from kdump.reindex import reindex
 from kdump.report import Context, Report
+from kdump.salvage_plan import salvage
 from kdump.truncate import truncate
 from kdump.verify import verify
 
@@ -25,7 +28,11 @@ def report_of(directory: Path, **context: int) -> Report:
 
 
 def planned(directory: Path, options: Options, **context: int) -> Plan:
-    return truncate(report_of(directory, **context), options)
+    report = report_of(directory, **context)
+    if options.strategy == SALVAGE:
+        partition = next(item for item in discover([str(directory)]) if isinstance(item, Partition))
+        return salvage(report, partition, options)
+    return reindex(report, options) if options.strategy == REINDEX else truncate(report, options)
 
 
 def read(directory: Path) -> dict[str, bytes]:

@@ -7,6 +7,7 @@ import shutil
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,11 +61,7 @@ def broken_laws(directory: Path, room: Path) -> Iterator[str]:
     if b"".join(own.data for own in kept) != b"".join(after.values()):
         yield "something was kept that is no batch"
     yield from _tiles(logs, found)
-    yield from (
-        f"{left.first} before {right.first}"
-        for left, right in zip(kept, kept[1:], strict=False)
-        if contradict(left, right)
-    )
+    yield from (f"{left.first} before {right.first}" for left, right in pairwise(kept) if contradict(left, right))
     had, have = Counter(own.data for own in valid(logs)), Counter(own.data for own in kept)
     if have - had:
         yield "a batch was made, or doubled"
@@ -476,6 +473,10 @@ def indexed(directory: Path, found: Salvaged, after: dict[str, bytes]) -> list[t
     return entries
 
 
+def markers_by(rng: random.Random, chance: float) -> Callable[[Own], bool]:
+    return lambda own: own.batch.control and rng.random() < chance
+
+
 @pytest.mark.parametrize("undecided", ["keep", "drop"])
 def test_no_aborted_record_is_ever_read(tmp_path: Path, undecided: str) -> None:
     """Whatever markers are lost, by the transaction indexes as they are left and as a broker makes them anew; and what is committed for sure is read."""
@@ -483,10 +484,7 @@ def test_no_aborted_record_is_ever_read(tmp_path: Path, undecided: str) -> None:
     for seed in range(150):
         rng = random.Random(seed)
         writer = histories(rng)
-        chance = rng.choice((0.1, 0.3, 0.6))
-        spoilt = spoil(
-            tmp_path / "p-0", writer, lambda own, rng=rng, chance=chance: own.batch.control and rng.random() < chance
-        )  # type: ignore[misc]
+        spoilt = spoil(tmp_path / "p-0", writer, markers_by(rng, rng.choice((0.1, 0.3, 0.6))))
         found = salvaged(spoilt.directory, undecided=undecided)
         after = results(spoilt.directory, found)
         assert not foreseen(after).refusals
@@ -554,17 +552,18 @@ def test_an_aborted_transaction_that_hangs(tmp_path: Path) -> None:
         "open",
         0,
     )
-    assert found.sentences == (
+    (said,) = found.sentences
+    assert said == (
         "producer 1, epoch 0: the transaction from offset 0 to 1 was aborted, as its transaction index says, and its marker at offset 2 is lost: "
         "consumers that read committed records only stop before it until "
-        "kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic topic --partition 7 --start-offset 0",
+        "kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic topic --partition 7 --start-offset 0"
     )
     found = salvaged(spoilt.directory, undecided="drop")
     assert left_offsets(spoilt, found) == [3, 4]
     assert found.transaction_indexes == {}
     assert found.lost.transactions == ((1, 0),)
     assert {one.because for one in found.dropped} == {"batch/crc", "txn/open"}
-    assert found.sentences[0].endswith("is lost: its 2 batches are dropped")
+    assert found.sentences[0].endswith("is lost: 2 batches of it are dropped")
 
 
 def test_an_aborted_transaction_that_a_commit_would_take_in(tmp_path: Path) -> None:
@@ -572,7 +571,7 @@ def test_an_aborted_transaction_that_a_commit_would_take_in(tmp_path: Path) -> N
     found = salvaged(spoilt.directory)
     assert left_offsets(spoilt, found) == [3, 4, 5, 6]
     assert found.transaction_indexes == {}
-    assert found.sentences[0].endswith("its 2 batches are dropped; else the commit of the next one would take it in")
+    assert found.sentences[0].endswith("2 batches of it are dropped; else the commit of the next one would take it in")
 
 
 def test_an_aborted_transaction_that_an_abort_takes_in(tmp_path: Path) -> None:
@@ -715,7 +714,7 @@ def test_07_offsets_are_positions(tmp_path: Path) -> None:
             which[rng.randrange(len(which))] ^= 1 << rng.randrange(8)
         if rng.random() < 0.3:
             del data[1][-rng.randrange(1, len(data[1])) :]
-        found, after = kept07(tmp_path / "p-0", (0, bytes(data[0])), (len(first), bytes(data[1])))
+        _, after = kept07(tmp_path / "p-0", (0, bytes(data[0])), (len(first), bytes(data[1])))
         bases = [int(name[:20]) for name in after]
         ends = [base + len(log) for base, log in zip(bases, after.values(), strict=True)]
         assert bases[1:] == ends[:-1], seed
@@ -723,9 +722,8 @@ def test_07_offsets_are_positions(tmp_path: Path) -> None:
         have = messages07(after)
         before = messages07({f"{0:020d}.kafka": bytes(data[0]), f"{len(first):020d}.kafka": bytes(data[1])})
         assert before.items() <= have.items(), seed
-        assert {
-            at: payload for at, payload in have.items() if sound.get(at) == payload
-        }.keys() >= before.keys() & sound.keys()
+        lost = sum(1 for at, payload in sound.items() if at < ends[-1] and have.get(at) != payload)
+        assert lost <= flips, (seed, lost)
         again, twice = kept07(tmp_path / "p-0", *zip(bases, after.values(), strict=True))
         assert twice == after, seed
         assert not again.dropped

@@ -7,6 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +17,17 @@ from click.core import ParameterSource
 from kdump.cli import FAILED, FOUND, GAVE_UP, INTERRUPTED, complain, options, saved
 from kdump.errors import KdumpError
 from kdump.findings import Severity
+from kdump.format import naming
 from kdump.plan import REINDEX, SALVAGE, STRATEGIES, TRUNCATE, Lost, Options, Plan
 from kdump.render import Options as Look
 from kdump.render import renderer
 from kdump.render.base import tally
-from kdump.render.recovery import counts_of, is_partition
+from kdump.render.recovery import counts_of
 
 if TYPE_CHECKING:
     from kdump.recover import Result
     from kdump.report import Report
+    from kdump.undo import Done
 
 _OF_THE_PLAN = ("walk", "rebuild", "undecided", "index_interval_bytes", "segment_index_bytes", "max_batch_bytes")
 _HOW = ("output", "dry_run", "no_keep", "drop_marker")
@@ -156,19 +159,17 @@ def _told(chosen: dict[str, Any], what: Options, plan: saved.Saved | None) -> "I
     from kdump.cli.work import work
     from kdump.discovery import discover
 
-    how = recover.How(_new_run(), chosen["output"], not chosen["no_keep"], chosen["drop_marker"])
-    with work(lambda: discover(chosen["paths"]), chosen) as (engine, on_bytes):
-        if plan is None and _applies(chosen):
-            yield from recover.run(discover(chosen["paths"]), what, how, engine, on_bytes)
-            return
-        told = recover.plans(discover(chosen["paths"]), what, engine, on_bytes)
+    with work(lambda: discover(chosen["paths"]), chosen) as (engine, on_bytes), ExitStack() as locks:
+        kept = locks if _applies(chosen) else None
+        told: Iterable[Plan | Report] = recover.plans(discover(chosen["paths"]), what, engine, on_bytes, kept)
         if plan is not None:
-            told = iter(saved.check(plan, told))
-        for item in told:
-            if not isinstance(item, Plan):
-                yield item
-            else:
-                yield recover.carry_out(item, how) if _applies(chosen) else recover.Result(item)
+            told = saved.check(plan, told)
+        if _applies(chosen):
+            how = recover.How(_new_run(), chosen["output"], not chosen["no_keep"], chosen["drop_marker"])
+            yield from recover.apply_all(told, what, how, engine)
+        else:
+            for item in told:
+                yield recover.Result(item) if isinstance(item, Plan) else item
 
 
 def _new_run() -> str:
@@ -184,11 +185,11 @@ def _applies(chosen: dict[str, Any]) -> bool:
 
 def _back(chosen: dict[str, Any]) -> int:
     """Take runs back, or finish them; the exit status."""
-    from kdump import undo
+    from kdump import recover, undo
     from kdump.cli.work import Problems
     from kdump.lock import Lock
 
-    started, problems = time.monotonic(), Problems()
+    started, problems, met = time.monotonic(), Problems(), set[Severity]()
     with renderer(chosen["format_name"], sys.stdout, Look(color=options.use_color(chosen["color"]))) as out:
         for path in chosen["paths"]:
             place = _directory(path)
@@ -205,10 +206,19 @@ def _back(chosen: dict[str, Any]) -> int:
             for one in done:
                 problems.take([one.error] if one.error is not None else [])
                 out.run(one)
-        status = FAILED if problems.failed else 0
+                for finding in recover.left(one.run.directory) if _is_whole(one) else ():
+                    met.add(finding.severity)
+                    out.finding(finding)
+        status = options.status(problems.failed, met, Severity.ERROR)
         if chosen["format_name"] == "json" and not chosen["quiet"]:
             out.summary({"command": "recover", "exit_status": status, "seconds": round(time.monotonic() - started, 3)})
     return status
+
+
+def _is_whole(done: "Done") -> bool:
+    """Whether a partition is now as a recovery leaves it, so that it is to be verified."""
+    applied = done.error is None and done.run.state == "applied"
+    return applied and os.path.basename(os.path.dirname(done.run.undo)) == naming.UNDO
 
 
 def _directory(path: str) -> str:
@@ -282,9 +292,9 @@ def _option(name: str) -> str:
     return {"walk": "--from", "plan_file": "--plan"}.get(name, f"--{name.replace('_', '-')}")
 
 
-def _command(what: Options, paths: Sequence[str], *, dry_run: bool = False) -> str:
-    """The command that does what a plan with these options says, or prints the plan."""
-    plain, words = Options(), ["kdump", "recover", f"--{what.strategy}", *(["--dry-run"] if dry_run else [])]
+def _command(what: Options, paths: Sequence[str], *more: str) -> str:
+    """The command that does what a plan with these options says, with `more` options."""
+    plain, words = Options(), ["kdump", "recover", f"--{what.strategy}", *more]
     sizes = ("index_interval_bytes", "segment_index_bytes", "max_batch_bytes")
     told = {
         "--from": what.walk if what.walk != plain.walk else None,
@@ -323,7 +333,7 @@ class Totals:
         self._left: Counter[tuple[str, Severity]] = Counter()
         self._run: str | None = None
         self._next: dict[str, None] = {}
-        self._interrupted = False
+        self._interrupted = self._alone = False
 
     def take(self, told: "Result | Report") -> "Result | None":
         """Count a partition; the result that is to be shown, None where it could not be read."""
@@ -333,7 +343,7 @@ class Totals:
             self._problems.take(told.errors)
             return None
         plan = told.plan
-        if is_partition(plan):
+        if not plan.is_root:
             self._partitions += 1
             self._failed += told.error is not None
             self._ends = (plan.log_start_offset, plan.log_end_offset)
@@ -344,6 +354,7 @@ class Totals:
             self._bytes_needed += plan.bytes_needed
             if plan.lost.bytes or plan.lost.batches:
                 self._lost.append(plan.lost)
+        self._alone |= plan.alone and not plan.empty
         self._not_covered += counts_of(plan.not_covered)
         self._left += counts_of(told.left)
         self._run = self._run or told.run
@@ -402,9 +413,9 @@ class Totals:
         if self._applies:
             return next(iter(self._next)) if len(self._next) == 1 and not self._problems.failed else None
         if self._actions:
-            return _command(self._what, self._paths)
+            return _command(self._what, self._paths, *(["--output", "DIR"] if self._alone else []))
         if self._what.strategy != SALVAGE and any(severity is Severity.ERROR for _, severity in self._not_covered):
-            return _command(self._what._replace(strategy=SALVAGE, walk=Options().walk), self._paths, dry_run=True)
+            return _command(self._what._replace(strategy=SALVAGE, walk=Options().walk), self._paths, "--dry-run")
         return None
 
 

@@ -37,6 +37,8 @@ class Scanner:
     """After SCAN_NEED: bytes that have to be there from `stop` on."""
     frame: int
     """After SCAN_DAMAGED: what stands there."""
+    reached: int
+    """After `headers`: the position of the next batch."""
     state_end: int
     """After `record`: what follows the last batch of magic 2, the base offset without one (ProducerStateManager.mapEndOffset)."""
 
@@ -69,6 +71,13 @@ class Scanner:
         """Walk over buffer[start:end], which lies at `position` of a file that ends at `file_end`, up to the first batch at or after `stop`.
 
         Returns SCAN_NEED (the next batch is not all there), SCAN_FULL (no room for rows, or the runs have to be taken), SCAN_STOPPED or SCAN_DAMAGED (no valid batch at `stop`).
+        """
+
+    def headers(self, fd: int, origin: int, buffer: Buffer, position: int, stop: int) -> int:
+        """Walk over the batches in [position, stop) by their headers: they are known to be sound, and only the bodies of uncompressed control batches are read.
+
+        The bytes are those of the file behind the descriptor, each `origin` further on than its position says. Returns SCAN_FULL, SCAN_STOPPED, SCAN_NEED (the file
+        ends before) or SCAN_DAMAGED (no batch, or a control batch that is larger than the buffer); `reached` says where. Raises OSError.
         """
 
     def skip_body(self, buffer: Buffer, at: int, position: int, computed: int) -> None:

@@ -7,11 +7,13 @@ batch is decided in kdump.segment: the walk stops there and says what it saw.
 """
 
 cimport cython
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AsString
 from cpython.bytes cimport PyBytes_AsString
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.errno cimport EINTR, errno
 from libc.stdlib cimport free, realloc
+from posix.unistd cimport pread
 
 from kdump.kernel.crc cimport crc32_of, crc32c_of
 from kdump.kernel.producers cimport (
@@ -22,6 +24,8 @@ from kdump.kernel.records cimport (
     CONTROL, CONTROL_OF_PRODUCER, PLAIN, Message, Verdict, parse_message, validate_batch, validate_message, validate_wrapped,
 )
 from kdump.kernel.records import STATUSES
+
+import os
 
 BATCH_COLUMNS = (
     "position", "size", "magic", "base_offset", "last_offset", "count", "partition_leader_epoch", "crc", "computed_crc", "attributes",
@@ -86,6 +90,8 @@ HEADER_BYTES = 61
 cdef enum:
     HEADER = 61
     UP_TO_MAGIC = 17
+    PAGE = 4096
+    A_MARKER = 128    # bytes in which a marker has room
     FOREIGN_LIMIT = 1 << 20
     INDEX_ENTRY = 8   # relative offset i32, position i32 (kdump.format.index)
     TIME_ENTRY = 12   # timestamp i64, relative offset i32
@@ -271,6 +277,21 @@ cdef inline int64_t judge_messages(Verdict *v, int64_t timestamp, bint timed) no
     return bits
 
 
+cdef int64_t fill(int fd, int64_t position, uint8_t *buffer, int64_t need, int64_t most) noexcept nogil:
+    """How many bytes of a file were read, `need` to `most` unless it ends before; an errno below zero where it cannot be read."""
+    cdef int64_t filled = 0
+    cdef ssize_t n
+    while filled < need:
+        n = pread(fd, buffer + filled, most - filled, position + filled)
+        if n == 0:
+            break
+        if n > 0:
+            filled += n
+        elif errno != EINTR:
+            return -errno
+    return filled
+
+
 @cython.final
 cdef class Scanner:
     """The state of one walk over one segment; see scan.pyi."""
@@ -304,6 +325,7 @@ cdef class Scanner:
     cdef int64_t _made_timestamp  # of the last entry of the time index
     cdef bint _unmade             # an index does not take an entry
     cdef readonly int64_t state_end
+    cdef readonly int64_t reached
     cdef list _listed         # of _epochs, so many as were asked for
     cdef bint _failed         # out of memory
 
@@ -446,6 +468,65 @@ cdef class Scanner:
                 self.message(p, total, position, computed, True)
             at += total
             position += total
+
+    def headers(self, int fd, int64_t origin, buffer, int64_t position, int64_t stop):
+        cdef Py_buffer view
+        cdef int reason
+        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
+        try:
+            if view.len < PAGE or position < 0 or origin + position < 0:
+                raise ValueError("the buffer is too small, or the position lies outside the file")
+            self.count = 0
+            with nogil:
+                reason = self.leap(fd, origin, <uint8_t *> view.buf, view.len, position, stop)
+        finally:
+            PyBuffer_Release(&view)
+        if reason < 0:
+            raise OSError(-reason, os.strerror(-reason))
+        return reason
+
+    cdef int leap(self, int fd, int64_t origin, uint8_t *buffer, int64_t room, int64_t position, int64_t stop) noexcept nogil:
+        """Why it came back, or an errno below zero. Of large batches only the headers are read, of small ones many at once."""
+        cdef const uint8_t *p
+        cdef int64_t begin = position, filled = 0, usual = 0, total, left
+        cdef bint control
+        while True:
+            self.reached = position
+            left = stop - position
+            if left <= 0:
+                return STOPPED
+            if self.count >= self._capacity or (self._recorder != NULL and self._recorder.count >= FULL_RUNS):
+                return FULL
+            if left < UP_TO_MAGIC:
+                self.frame = SHORT
+                return DAMAGED
+            if position + min(left, HEADER) > begin + filled:
+                begin = position
+                filled = fill(fd, origin + position, buffer, min(left, HEADER), min(left, A_MARKER if usual >= PAGE else room))
+                if filled < min(left, HEADER):
+                    return <int> filled if filled < 0 else NEED
+            p = buffer + (position - begin)
+            total = <int64_t> be32(p + 8) + 12
+            if total - 12 < minimum(p[16]) or total > left or p[16] > 2:
+                self.frame = LENGTH
+                return DAMAGED
+            # The marker in an uncompressed control batch is looked at.
+            control = p[16] == 2 and p[22] & 0x27 == 0x20
+            if control and position + total > begin + filled:
+                if total > room:
+                    self.frame = LIMIT
+                    return DAMAGED
+                begin = position
+                filled = fill(fd, origin + position, buffer, total, total)
+                if filled < total:
+                    return <int> filled if filled < 0 else NEED
+                p = buffer
+            if p[16] == 2:
+                self.batch(p, total, position, 0, control)
+            else:
+                self.message(p, total, position, 0, False)
+            position += total
+            usual += (total - usual) >> 2
 
     def skip_body(self, buffer, Py_ssize_t at, int64_t position, uint32_t computed):
         """One batch whose checksum was found right by other means, because its body is larger than the buffer."""

@@ -68,6 +68,8 @@ def partition_fields(result: Result) -> dict[str, Any]:
         # an object for each, since a name that is no UTF-8 can be no key
         "files": [{"name": name, **stamp._asdict()} for name, stamp in sorted(plan.files.items())],
         "undecided": plan.undecided,
+        "clashes": plan.clashes,
+        "alone": plan.alone,
         **{name: value(result) for name, value in _BECAME.items()},
     }
 
@@ -101,11 +103,6 @@ def run_fields(done: Done) -> dict[str, Any]:
         "state": done.run.state,
         "error": None if done.error is None else str(done.error),
     }
-
-
-def is_partition(plan: Plan) -> bool:
-    """Whether a plan is one of a partition, and not of the files at the root of a log directory."""
-    return plan.topic_partition is not None or plan.log_end_offset is not None
 
 
 # ---- sentences
@@ -151,20 +148,23 @@ def sentences(result: Result) -> Iterator[tuple[str, str]]:
         before = "would not have started on what was there" if result.applied else "does not start on this as it is"
         yield "refused", f"a broker {before}: {exception} ({name})"
     if not plan.empty:
-        if is_partition(plan):
+        if not plan.is_root:
             yield "lost", lost_sentence(plan, applied=result.applied)
+        yield from (("clash", sentence) for sentence in plan.clashes)
         yield from (("undecided", sentence) for sentence in plan.undecided)
         acts = {(action.action, action.because) for action in plan.actions}
         yield from (("mind", sentence) for act, sentence in _MIND.items() if act in acts)
-        if is_partition(plan):
+        if plan.alone and not result.applied:
+            yield "mind", "later segments lie beside this one, so that it can only become a copy: --output DIR"
+        if not plan.is_root:
             yield "afterwards", _afterwards(plan)
         if not result.applied and plan.bytes_needed:
             yield "space", f"{counted(plan.bytes_needed, 'byte')} are written before anything goes away"
-    if result.applied and is_partition(plan):
+    if result.applied and not plan.is_root:
         yield "verified", _verified(result.left)
     if result.run is not None:
         yield "undo", shlex.join(["kdump", "recover", "--undo", "--run", result.run, "--", plan.path])
-    if result.applied and result.next and is_partition(plan):
+    if result.applied and result.next and not plan.is_root:
         yield "next", result.next
 
 

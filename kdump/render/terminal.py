@@ -75,6 +75,7 @@ _LABELS = {
     "failed": _BAD,
     "refused": _BAD,
     "lost": "bold yellow",
+    "clash": "yellow",
     "undecided": "yellow",
     "mind": "bold yellow",
     "next": "bold green",

@@ -23,7 +23,7 @@
 * record: `offset`, `time`, `timestamp`, `key`, `value`, and where there are any: `headers`, `sequence`, `control` (the type of
   a control record with what it says in parentheses), `crc=WRONG` (of a message of magic 0 or 1).
 * of a recovery: what it does, `from-to` in bytes where it is not about a whole file, the code of the finding behind it; then lines about the partition, each
-  with a label: `failed`, `refused`, `lost`, `undecided`, `mind`, `afterwards`, `space`, `verified`, `undo`, `next`;
+  with a label: `failed`, `refused`, `lost`, `clash`, `undecided`, `mind`, `afterwards`, `space`, `verified`, `undo`, `next`;
   of a run that was taken back or finished `undone` or `finished`, else `failed`.
 
 Times are ISO-8601 in UTC, `-` without one, with the stored milliseconds beside them. Bytes that are valid UTF-8 stand in double

@@ -52,8 +52,10 @@ class Library:
             if self.stop:
                 raise KeyboardInterrupt
 
-    def run(self, found: Iterable[Any], options: Options, how: How, *more: Any) -> Iterator[Result | Report]:
-        for item in self.planned(found, options, *more):
+    def apply_all(
+        self, planned: Iterable[Plan | Report], options: Options, how: How, *_: Any
+    ) -> Iterator[Result | Report]:
+        for item in planned:
             yield item if isinstance(item, Report) else self.carry_out(item, how)
 
     def carry_out(self, item: Plan, how: How) -> Result:
@@ -71,8 +73,7 @@ class Library:
 def library(monkeypatch: pytest.MonkeyPatch) -> Library:
     made = Library()
     monkeypatch.setattr(kdump.recover, "plans", made.planned)
-    monkeypatch.setattr(kdump.recover, "run", made.run)
-    monkeypatch.setattr(kdump.recover, "carry_out", made.carry_out)
+    monkeypatch.setattr(kdump.recover, "apply_all", made.apply_all)
     return made
 
 
@@ -298,7 +299,7 @@ def test_quiet(kdump: Any, library: Library, place: str) -> None:
 
 
 def test_several_partitions_in_one_summary(kdump: Any, library: Library, place: str) -> None:
-    root = nothing("/data")._replace(topic_partition=None, log_start_offset=None, log_end_offset=None)
+    root = nothing("/data", files={"meta.properties": Stamp(1, 2, 3)})._replace(topic_partition=None)
     older = Lost(1, None, 5, ((0, 0),), 7, 9, (3,), (), committed=False)
     library.plans = [plan(), nothing(), plan(path="/data/x-0", lost=older), root]
     totals = summary(kdump.inside("recover", "--format", "json", place))
@@ -346,6 +347,12 @@ def test_damage_that_is_not_covered_leads_to_salvage(kdump: Any, library: Librar
         assert summary(kdump.inside("recover", "--format", "json", *given, place))["next"] == wanted
     library.plans = [nothing()]
     assert summary(kdump.inside("recover", "--format", "json", place))["next"] is None
+
+
+def test_one_segment_of_several_becomes_a_copy(kdump: Any, library: Library, place: str) -> None:
+    library.plans = [plan(alone=True)]
+    totals = summary(kdump.inside("recover", "--format", "json", place))
+    assert totals["next"] == "kdump recover --truncate --output DIR topic-0"
 
 
 # ---- a plan that was saved
@@ -543,6 +550,22 @@ def test_one_path_that_fails_does_not_stop_the_others(kdump: Any, cut: Path) -> 
     assert ran.status == 3
     assert ran.problems.count("\n") == 1
     assert ran.text.startswith("topic-0: undone: run run-1")
+
+
+def test_resume(kdump: Any, cut: Path) -> None:
+    """What is finished is verified: here are 20 bytes that are no batch."""
+    area = cut.parent / ".kdump-undo" / "run-1"
+    (area / "applied.jsonl").rename(area / "applying.jsonl")
+    refused = kdump.inside("recover", "topic-0")
+    assert refused.status == 3
+    assert "--resume" in refused.problems
+    assert "--undo" in refused.problems
+    ran = kdump.inside("recover", "--resume", "--format", "json", "topic-0")
+    told = lines(ran)
+    assert (told[0]["state"], told[0]["error"]) == ("applied", None)
+    assert "tail/torn" in {line["code"] for line in told[1:-1]}
+    assert (ran.status, told[-1]["exit_status"]) == (1, 1)
+    assert kdump.inside("recover", "--undo", "topic-0").status == 0
 
 
 def test_resume_of_nothing(kdump: Any, cut: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import build
 from conftest import snapshot
-from directories import Files, changed, clean, stem, without, write
+from directories import Files, changed, clean, stem, write
 from running import lines, unwatched
 
 A, B, C = (stem(offset) for offset in (0, 10, 20))
@@ -153,7 +153,7 @@ def test_a_copy(changing: Any, tmp_path: Path) -> None:
     assert changing.inside("verify", "copy").status == 0
     again = changing.inside("recover", "--truncate", "--output", "copy", "d/t-0")
     assert again.status == 3
-    assert "copy/t-0: exists already" in again.problems
+    assert again.problems == "kdump: copy: exists already\n"
 
 
 def test_a_plan_that_was_saved(changing: Any, tmp_path: Path) -> None:
@@ -180,11 +180,10 @@ def test_a_running_broker_keeps_its_log_directory(changing: Any, tmp_path: Path)
     ) as broker:
         assert broker.stdout is not None
         broker.stdout.readline()
-        for path in ("d", "d/t-0", f"d/t-0/{C}.log"):
-            ran = changing.inside("recover", "--truncate", path)
+        for given in (["d"], ["--truncate", "d"], ["--truncate", "d/t-0"], ["--salvage", f"d/t-0/{C}.log"]):
+            ran = changing.inside("recover", *given)
             assert ran.status == 3
             assert "another process holds the lock" in ran.problems
-        assert changing.inside("recover", "d").status == 1
         broker.communicate()
     assert tree(tmp_path / "d") == before
 
@@ -200,19 +199,16 @@ def test_names_that_make_a_terminal_act(changing: Any, tmp_path: Path, name: str
         assert ran.out
         assert all(line.isprintable() for line in ran.lines)
         assert all(line.isprintable() for line in ran.problems.splitlines())
-    missing = without(files, *(path for path in files if path.endswith(".log")))
-    assert len(missing) == len(files) - 3
 
 
 def test_many_partitions(changing: Any, tmp_path: Path) -> None:
-    for number in range(40):
-        place = tmp_path / "d" / f"t-{number}"
-        if number % 2:
-            write(place, {name.removeprefix("t-0/"): data for name, data in clean().items() if name.startswith("t-0/")})
-        else:
-            files = flipped(f"t-0/{C}.log", 4000)
-            write(place, {name.removeprefix("t-0/"): data for name, data in files.items() if name.startswith("t-0/")})
-    shutil.copytree(tmp_path / "d", tmp_path / "e", symlinks=True)
+    sound, odd = clean(), flipped(f"t-0/{C}.log", 4000)
+    files = {name: data for name, data in sound.items() if "/" not in name}
+    for number in range(20):
+        of = odd if number % 2 else sound
+        files |= {name.replace("t-0/", f"t-{number}/"): data for name, data in of.items() if name.startswith("t-0/")}
+    write(tmp_path / "d", files)
+    shutil.copytree(tmp_path / "d", tmp_path / "e")
     one = changing("recover", "--truncate", "--format", "json", "--jobs", "1", "d")
     two = changing("recover", "--truncate", "--format", "json", "--jobs", "2", "e")
     assert one.status == two.status == 4
@@ -220,5 +216,5 @@ def test_many_partitions(changing: Any, tmp_path: Path) -> None:
         line["path"][2:] for line in lines(two) if line["type"] == "action"
     ]
     totals = lines(one)[-1]
-    assert (totals["partitions"], totals["failed"], totals["actions"]["truncate"]) == (40, 0, 20)
-    assert totals["lost"]["records"] == 140
+    assert (totals["partitions"], totals["failed"], totals["actions"]["truncate"]) == (20, 0, 10)
+    assert totals["lost"]["records"] == 70

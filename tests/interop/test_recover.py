@@ -6,12 +6,14 @@ KDUMP_RECOVER_SEEDS chooses how often each damage is done to each directory, KDU
 from __future__ import annotations
 
 import os
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import ModuleType
 
 from interop.damaged_partitions import Case, damaged, load, mutated, room
+from kdump import broker
 from kdump.plan import Options, Plan
 from recovering import NOW_MS, left_by, planned, put, read
 
@@ -35,7 +37,11 @@ def _shown(data: bytes | None) -> str:
 def compared(kafka: ModuleType, room: Path, cases: list[Case]) -> Iterator[str]:
     """Each case by both; where the broker refuses, what kdump makes of it has to load."""
     mine: list[tuple[Plan, dict[str, bytes]]] = []
+    promoted = []
     for case in cases:
+        promoted.append(
+            broker.foresee(broker.start_at(str(case.directory), log_start_offset=case.log_start_offset)).promoted
+        )
         plan = planned(case.directory, AS_A_BROKER, log_start_offset=case.log_start_offset)
         mine.append((plan, left_by(plan)))
     facts = load(kafka, [case._replace(recovery_point=0) for case in cases])
@@ -46,7 +52,7 @@ def compared(kafka: ModuleType, room: Path, cases: list[Case]) -> Iterator[str]:
             again.append((case._replace(directory=repaired), files, plan))
             if not plan.refusals:
                 yield f"{case.name}: refused with {fact['exception']}, and the plan does not say so"
-        elif not deliberate(case, plan):
+        elif not deliberate(plan, promoted[number]):
             yield from (f"{case.name}: {problem}" for problem in differences(files, read(case.directory)))
     for (case, _, plan), fact in zip(
         again, load(kafka, [case._replace(recovery_point=0) for case, _, _ in again]), strict=True
@@ -57,10 +63,13 @@ def compared(kafka: ModuleType, room: Path, cases: list[Case]) -> Iterator[str]:
             yield f"{case.name}: {fact['log_start_offset']}-{fact['log_end_offset']}, promised {plan.log_start_offset}-{plan.log_end_offset}"
 
 
-def deliberate(case: Case, plan: Plan) -> bool:
-    """What kdump does otherwise than a broker that loads the log, and why."""
-    # A broker puts a damaged replacement in the place of sound segments and then cuts it.
-    return "leftover-swap-cut" in case.name
+def deliberate(plan: Plan, promoted: Collection[str]) -> bool:
+    """What kdump does otherwise than a broker that loads the log.
+
+    That one puts a damaged replacement in the place of sound segments, and then cuts it; and of `5.log`, which it does not read, it makes an empty segment.
+    """
+    deleted = {Path(action.path).name for action in plan.actions if action.action == "delete"}
+    return any(name in promoted or re.fullmatch(r"-.*\.log|.{1,19}\.log", name) for name in deleted)
 
 
 def judged(kafka: ModuleType, room: Path, cases: list[Case]) -> None:

@@ -23,7 +23,8 @@ ACTION_FIELDS = [
 ]
 PARTITION_FIELDS = [
     *("type", "path", "topic", "partition", "strategy", "empty", "log_start_offset", "log_end_offset"),
-    *("high_watermark", "recovery_point", "refusals", "segments", "bytes_needed", "lost", "files", "undecided"),
+    *("high_watermark", "recovery_point", "refusals", "segments", "bytes_needed", "lost", "files"),
+    *("undecided", "clashes", "alone"),
     *("applied", "undo", "left", "next", "error"),
 ]
 HOSTILE = "/data/a\x1b[31m\u202e\n\udcff-0"
@@ -144,6 +145,18 @@ def test_a_partition_without_its_metadata() -> None:
     assert "mind" not in labels(Result(plan()))
 
 
+def test_what_contradicts_and_what_is_undecided() -> None:
+    made = plan(clashes=("two of them",), undecided=("one", "two"))
+    said = [item for item in recovery.sentences(Result(made)) if item[0] in ("clash", "undecided")]
+    assert said == [("clash", "two of them"), ("undecided", "one"), ("undecided", "two")]
+
+
+def test_one_segment_of_several() -> None:
+    made = plan(alone=True)
+    assert labels(Result(made))["mind"].endswith("it can only become a copy: --output DIR")
+    assert "mind" not in labels(Result(made, True))
+
+
 def test_failed_and_refused() -> None:
     result = Result(plan(refusals=(("KafkaException", "x-0"),) * 2), error=KdumpError(f"{DIRECTORY}: no space left"))
     said = list(recovery.sentences(result))
@@ -168,6 +181,7 @@ def test_a_log_directory_is_no_partition() -> None:
         topic_partition=None,
         actions=(Action("write", "/data/recovery-point-offset-checkpoint", "checkpoint/beyond", bytes=50),),
         segments=(),
+        files={"meta.properties": Stamp(1, 2, 3)},
         log_start_offset=None,
         log_end_offset=None,
         lost=Lost(),
@@ -280,6 +294,7 @@ def test_nothing_reaches_a_terminal_raw(name: str) -> None:
         files={"x\x1b\udcff.log": Stamp(1, 2, 3)},
         refusals=(("KafkaException", "x\x1b.log"),),
         undecided=("producer\x1b",),
+        clashes=("\x1b",),
         not_covered=(found("file/unknown", f"{HOSTILE}/\x1b", 0, 0),),
     )
     result = Result(hostile, True, "r", KdumpError(f"{HOSTILE}: \x1b"), (OLD,), "mv \x1b")

@@ -1,0 +1,107 @@
+"""Recover is ended at every call that changes something, and every such call fails: what it leaves is old, new, or can be brought to its end and taken back.
+
+A library that is loaded before the C library counts the calls (shim.c), a process for each trial has the trouble (worker.py). With KDUMP_CRASH=all in the
+environment every case meets every error, and every kill during a resume or an undo is tried upon every kill before.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from plans import CASES
+
+HERE = Path(__file__).parent
+ALL = os.environ.get("KDUMP_CRASH") == "all"
+ERRORS = [f"{error}, {how}" for error in ("ENOSPC", "EIO", "EACCES", "EROFS") for how in ("once", "for good")]
+TROUBLED = list(CASES) if ALL else ["truncate", "root"]
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the library that comes between is made for Linux")
+
+
+@pytest.fixture(scope="session")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    library = tmp_path_factory.mktemp("shim") / "shim.so"
+    flags = ("-O1", "-Wall", "-Werror", "-Wno-array-parameter", "-shared", "-fPIC")
+    subprocess.run([compiler, *flags, "-o", library, HERE / "shim.c", "-ldl"], check=True)
+    return library
+
+
+def run(shim: Path, *trials: tuple[str, ...], before: tuple[str, ...] = ()) -> str:
+    said = ""
+    for arguments in trials:
+        done = subprocess.run(
+            [*before, sys.executable, "-P", HERE / "worker.py", *arguments],
+            env={**os.environ, "LD_PRELOAD": str(shim), "PYTHONPATH": str(HERE.parent)},
+            capture_output=True,
+            text=True,
+            timeout=3600,
+            check=False,
+        )
+        assert done.returncode == 0, f"{arguments}: {done.stderr}"
+        said += done.stdout
+    return said
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_killed_at_every_call(shim: Path, case: str, capsys: pytest.CaptureFixture[str]) -> None:
+    operations = ["apply", "undo"] if CASES[case].keep else ["apply"]
+    said = run(shim, *((case, "kill", operation) for operation in operations))
+    with capsys.disabled():
+        print(f"\n{said}", end="")
+    assert all(int(count) > 9 for count in re.findall(r"(\d+) calls", said))
+
+
+@pytest.mark.parametrize("operation", ["apply", "undo"])
+@pytest.mark.parametrize("case", CASES if ALL else ["truncate"])
+def test_killed_in_the_middle_of_every_write(shim: Path, case: str, operation: str) -> None:
+    if CASES[case].keep or operation == "apply":
+        run(shim, (case, "torn", operation))
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("case", TROUBLED)
+def test_every_call_fails(shim: Path, case: str, error: str) -> None:
+    operations = ["apply", "undo"] if CASES[case].keep else ["apply"]
+    run(shim, *((case, error, operation) for operation in operations))
+
+
+@pytest.mark.parametrize("mode", ["kill", "torn", *ERRORS] if ALL else ["kill"])
+@pytest.mark.parametrize("operation", ["resume", "undo after"])
+@pytest.mark.parametrize("case", CASES if ALL else ["truncate", "reindex"])
+def test_trouble_upon_trouble(shim: Path, case: str, operation: str, mode: str) -> None:
+    run(shim, (case, mode, operation, "1" if ALL else "17"))
+
+
+CHANGING = re.compile(
+    r"(creat|write|pwrite64|pwritev2?|writev|ftruncate|truncate|rename(at2?)?|link(at)?|symlink(at)?|unlink(at)?|mkdir(at)?|rmdir|f(data)?sync|sync"
+    r"|syncfs|sync_file_range|utimensat|futimesat|utimes?|[fl]?chown(at)?|f?chmod(at2?)?|[fl]?(set|remove)xattr|copy_file_range|sendfile|splice|fallocate"
+    r"|mknod(at)?|io_uring_setup|open(at)?(?=\(.*(O_CREAT|O_TRUNC))|ioctl(?=\(.*FICLONE))\("
+)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_call_passes_by_unseen(shim: Path, case: str, tmp_path: Path) -> None:
+    """The kernel sees no more of them than the library."""
+    strace = shutil.which("strace")
+    if strace is None:
+        pytest.skip("no strace")
+    log = tmp_path / "calls"
+    said = run(shim, (case, "kill", "count"), before=(strace, "-f", "-ff", "-o", str(log), "-s", "0"))
+    counted = [int(count) for count in re.findall(r"(\d+) calls", said)]
+    seen = []
+    for calls in sorted(tmp_path.glob("calls.*"), key=lambda path: int(path.suffix[1:])):
+        text = calls.read_text()
+        if "kdump-armed" in text:
+            between = text.split("kdump-armed")[1].split("kdump-disarmed")[0]
+            seen.append(sum(CHANGING.match(line) is not None for line in between.splitlines()))
+    assert seen == counted

@@ -1,0 +1,135 @@
+"""A broker and its consumers on logs that lost ABORT markers and were salvaged: no aborted record is read, and every other record that survived is."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import pytest
+
+import oracle
+from salvaging import files, salvaged, valid
+
+HERE = Path(__file__).resolve().parent
+KDUMP = Path(sys.executable).with_name("kdump")
+SMALL = "internal.segment.bytes=600,index.interval.bytes=100"
+TOPICS = {
+    # producer, Committed or Aborted, batches
+    "hangs": "bC2 aA2 bC3 bC1",
+    "commits": "aC1 aA2 bC2 aC2 bC1",
+    "aborts": "bC1 aA2 bC2 aA1 bC1 aC2",
+    "rolls": "aC2 aA3 bC2 aC3 bA1 bC2 aA2 bC3 aC1 bC2",
+}
+
+
+class Damaged(NamedTuple):
+    """What was written to a topic before the damage, by offset, and whether it was aborted."""
+
+    records: dict[int, str]
+    aborted: set[int]
+
+
+def records_of(logs: dict[str, bytes]) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for own in valid(logs):
+        if not own.batch.control:
+            found |= {record.offset: (record.value or b"").decode() for record in oracle.records(own.data)}
+    return found
+
+
+def aborts(data: bytes) -> bool:
+    (record,) = oracle.records(data)
+    return record.key is not None and record.key[2:4] == b"\0\0"
+
+
+def destroy_aborts(directory: Path, which: slice) -> int:
+    """Spoil ABORT markers, the ones of the slice; how many."""
+    logs = files(directory)
+    markers = [own for own in valid(logs) if own.batch.control and aborts(own.data)][which]
+    for own in markers:
+        with (directory / own.file).open("r+b") as log:
+            log.seek(own.batch.position + 62)
+            log.write(b"\xff" * 10)
+    return len(markers)
+
+
+def recover(*arguments: str | Path) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([KDUMP, "recover", *map(str, arguments)], capture_output=True, check=False, timeout=120)
+
+
+class Reader:
+    """Consumers, by Java."""
+
+    def __init__(self, kafka: ModuleType, bootstrap: str) -> None:
+        self._kafka, self._bootstrap = kafka, bootstrap
+
+    def run(self, *arguments: str) -> str:
+        out = self._kafka.run_source(self._kafka.NEWEST, HERE / "Salvage.java", self._bootstrap, *arguments).stdout
+        return str(out.decode())
+
+    def read(self, isolation: str, *topics: str) -> dict[str, dict[int, str]]:
+        found: dict[str, dict[int, str]] = {topic: {} for topic in topics}
+        for line in self.run("read", isolation, *topics).splitlines():
+            topic, offset, text = line.split(" ", 2)
+            if offset != "end":
+                found[topic][int(offset)] = text
+            else:
+                position, end = text.split(" of ")
+                assert position == end, line
+        return found
+
+
+@pytest.mark.parametrize(
+    ("clean", "undecided"),
+    [(True, "keep"), (False, "keep"), (False, "drop")],
+    ids=["clean start", "unclean start", "dropped"],
+)
+def test_a_lost_abort_marker(kafka: ModuleType, tmp_path: Path, clean: bool, undecided: str) -> None:
+    version = 2 if clean else 1
+    with kafka.kraft_broker(tmp_path / "broker", features={"transaction.version": version}) as broker:
+        made = [f"{topic}:1:{SMALL if topic == 'rolls' else ''}" for topic in TOPICS]
+        kafka.run_source(kafka.NEWEST, HERE.parents[1] / "fixtures" / "make" / "Topics.java", broker.bootstrap, *made)
+        reader = Reader(kafka, broker.bootstrap)
+        reader.run("write", *(f"{topic}:{what}" for topic, what in TOPICS.items()))
+        broker.stop()
+        places = {topic: broker.partition(f"{topic}-0") for topic in TOPICS}
+        before = {topic: records_of(files(place)) for topic, place in places.items()}
+        for topic, place in places.items():
+            assert destroy_aborts(place, slice(0, 2 if topic == "rolls" else 1)) > 0
+        done = recover("--salvage", "--undecided", undecided, *places.values())
+        assert done.returncode in (0, 4), done.stdout + done.stderr
+        said = done.stdout.decode()
+        surviving = {topic: records_of(files(place)) for topic, place in places.items()}
+        for topic, place in places.items():
+            assert not salvaged(place).dropped
+            assert surviving[topic].items() <= before[topic].items()
+            assert all(
+                text.startswith("aborted") for offset, text in before[topic].items() if offset not in surviving[topic]
+            )
+        if not clean:
+            (broker.logs / ".kafka_cleanshutdown").unlink()
+        broker.start()
+
+        assert reader.read("read_uncommitted", *TOPICS) == surviving
+        hanging = re.findall(r"abort --topic (\S+) --partition 0 --start-offset (\d+)", said)
+        assert [topic for topic, _ in hanging] == (["hangs"] if undecided == "keep" else [])
+        committed = {
+            topic: {offset: text for offset, text in records.items() if text.startswith("committed")}
+            for topic, records in surviving.items()
+        }
+        first = {topic: int(start) for topic, start in hanging}
+        for topic, read in reader.read("read_committed", *TOPICS).items():
+            end = first.get(topic, 1 << 63)
+            assert read == {offset: text for offset, text in committed[topic].items() if offset < end}, topic
+        for topic, start in hanging:
+            assert reader.run("abort", topic, start) == "aborted\n"
+        assert reader.read("read_committed", *TOPICS) == committed
+        # It goes on, and nothing that comes later is hidden.
+        reader.run("write", *(f"{topic}:aC2 bA1 aA1 bC1" for topic in TOPICS))
+        after = reader.read("read_committed", *TOPICS)
+        assert all(len(after[topic]) == len(committed[topic]) + 9 for topic in TOPICS)
+        assert not any(text.startswith("aborted") for records in after.values() for text in records.values())

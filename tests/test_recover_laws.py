@@ -1,0 +1,82 @@
+"""What every recovery keeps: it ends in a directory that a broker loads as promised, of which nothing is left to be done, and nothing is wrong that the plan did not list."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+import damage_partition
+from damage import NotApplicable
+from kdump import broker
+from kdump.findings import Finding, Severity
+from kdump.plan import REINDEX, SALVAGE, Options, Plan
+from kdump.planning import NEWEST
+from recovering import NOW_MS, left_by, planned, put
+
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
+PARTITIONS = (
+    "transactions/transactions-0",
+    "segments/segments-0",
+    "compacted/later-0",
+    "crash/crash-0",
+    "v1-segments-0.10.2.2/segments-0",
+    "v0-segments-0.8.2.2/segments-0",
+    "mixed-through-3.9.1/mixed-0",
+)
+HOW = {
+    "newest": Options(walk="newest", now_ms=NOW_MS),
+    "all": Options(walk="all", now_ms=NOW_MS),
+    "as a broker": Options(walk="all", rebuild_all=True, now_ms=NOW_MS),
+    "salvage": Options(strategy=SALVAGE, now_ms=NOW_MS),
+    "reindex": Options(strategy=REINDEX, now_ms=NOW_MS),
+}
+POINTS = {"newest": NEWEST}
+
+
+def damaged(name: str, tmp_path: Path) -> list[Path]:
+    made = []
+    for number, partition in enumerate(PARTITIONS):
+        directory = tmp_path / str(number) / Path(partition).name
+        shutil.copytree(FIXTURES / partition, directory)
+        try:
+            if name != "none":
+                damage_partition.apply(name, directory, random.Random(f"laws {name} {number}"))
+        except NotApplicable:
+            continue
+        if any(directory.glob("*.log")):
+            made.append(directory)
+    return made
+
+
+def wrong(findings: tuple[Finding, ...] | list[Finding]) -> set[tuple[str, str]]:
+    return {(one.code, Path(one.path).name) for one in findings if one.severity >= Severity.WARNING}
+
+
+@pytest.mark.parametrize("name", ["none", *damage_partition.DAMAGES])
+@pytest.mark.parametrize("how", HOW)
+def test_what_a_recovery_leaves(name: str, how: str, tmp_path: Path) -> None:
+    options = HOW[how]
+    for number, directory in enumerate(damaged(name, tmp_path / "before")):
+        plan = planned(directory, options)
+        repaired = put(tmp_path / str(number) / directory.name, left_by(plan))
+        where = f"{directory}: {[action[:5] for action in plan.actions]}"
+        loads(plan, repaired, POINTS.get(how, 0), where)
+        again = planned(repaired, options._replace(rebuild_all=False))
+        assert not again.actions, where
+        assert wrong(again.not_covered) <= wrong(plan.not_covered), where
+        touched = {
+            Path(action.path).suffix for action in plan.actions if action.action not in ("rebuild", "write", "delete")
+        }
+        assert options.strategy != REINDEX or ".log" not in touched, where
+
+
+def loads(plan: Plan, repaired: Path, recovery_point: int, where: str) -> None:
+    if plan.options.strategy == REINDEX:
+        return
+    outcome = broker.foresee(broker.start_at(str(repaired), recovery_point=recovery_point))
+    assert not outcome.refusals, where
+    assert not outcome.cuts, where
+    assert (outcome.log_start_offset, outcome.log_end_offset) == (plan.log_start_offset, plan.log_end_offset), where
