@@ -3,14 +3,16 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from kdump.checks.hanging import OpenTransaction
 from kdump.errors import SourceError
 from kdump.findings import KEPT, Finding, Severity
 from kdump.format.naming import TopicPartition
 from kdump.outcome import Outcome, Proved
 from kdump.partition import LogFile, natural
+
+if TYPE_CHECKING:
+    from kdump.checks.hanging import OpenTransaction
 
 Counts = Counter[tuple[str, Severity]]
 
@@ -60,7 +62,7 @@ class Report:
     max_timestamp: int = -1
     topic_id: str | None = None
     has_metadata: bool = False
-    open: list[OpenTransaction] = field(default_factory=list)
+    open: "list[OpenTransaction]" = field(default_factory=list)
     outcome: Outcome | None = None
     context: Context = field(default_factory=Context)
     proved: Mapping[str, Proved] = field(default_factory=dict)
