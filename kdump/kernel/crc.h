@@ -15,6 +15,7 @@
 #define KD_LONG 5344   /* bytes of one of three streams: a batch of 16 KiB, the usual size */
 #define KD_MIDDLE 512 /* ... what is left of it */
 #define KD_SHORT 64   /* ... and of that, or small batches */
+#define KD_WIDE_FROM 4096 /* bytes worth folding: wide registers that rested take 10 us to wake, too long for the few batches of a tiny segment */
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #define KD_HARDWARE 1
@@ -178,7 +179,7 @@ static uint32_t kd_crc32c_hardware(uint32_t crc, const uint8_t *p, size_t n) { r
     _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(register, by, 0x00), _mm512_clmulepi64_epi128(register, by, 0x11), data, 0x96)
 
 KD_WIDE_TARGET static uint32_t kd_crc32c_wide(uint32_t crc, const uint8_t *p, size_t n) {
-    if (n >= 512) {
+    if (n >= KD_WIDE_FROM) {
         __m512i far = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)kd_fold_256));
         __m512i near = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)kd_fold_64));
         __m512i a = _mm512_loadu_si512(p), b = _mm512_loadu_si512(p + 64), c = _mm512_loadu_si512(p + 128), d = _mm512_loadu_si512(p + 192);
