@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kdump.errors import SourceError
 from kdump.findings import KEPT, Finding, Severity
@@ -37,6 +37,18 @@ class FileReport:
     bytes: int = 0
     valid_bytes: int = 0
     error: SourceError | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As the call that makes it: a log directory has thousands, and what dataclasses do takes three times as long."""
+        return FileReport, (
+            self.file,
+            self.counts,
+            self.batches,
+            self.records,
+            self.bytes,
+            self.valid_bytes,
+            self.error,
+        )
 
 
 @dataclass(slots=True)
