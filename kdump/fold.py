@@ -95,12 +95,13 @@ class Summary:
 
 def ranges(segment: Segment, options: Options, slots: int) -> Iterator[Range]:
     """The pieces of a segment; the last one has no stop. With one worker, or where a piece would be small, it is the whole file."""
-    start = 0
-    if slots > 1 and segment.log.kind is Kind.LOG:
-        while segment.log.size - start > 2 * RANGE_BYTES:
-            yield Range(segment, start, start + RANGE_BYTES, options)
-            start += RANGE_BYTES
-    yield Range(segment, start, None, options)
+    size, count = segment.log.size, 1
+    if slots > 1 and segment.log.kind is Kind.LOG and size >= RANGE_BYTES:
+        # Of one size, and as many for each worker: with one piece more, the others would wait for it.
+        count = min(-(-(size // RANGE_BYTES) // slots) * slots, size // (RANGE_BYTES // 2))
+    step = -(-size // count)
+    for number in range(count):
+        yield Range(segment, number * step, (number + 1) * step if number + 1 < count else None, options)
 
 
 def fold(parts: list[tuple[Range, Summary]]) -> Summary:

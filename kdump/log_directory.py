@@ -5,10 +5,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from kdump.checks import checkpoints, files, hanging
+from kdump.checks import checkpoints, files
 from kdump.checks.checkpoints import Facts
-from kdump.checks.hanging import OpenTransaction
 from kdump.errors import SourceError
 from kdump.findings import found
 from kdump.fold import Options
@@ -20,6 +20,9 @@ from kdump.proof import MAX_COMPANION_BYTES
 from kdump.report import Context, Report
 from kdump.source import FileSource, whole
 
+if TYPE_CHECKING:
+    from kdump.checks.hanging import OpenTransaction
+
 TRANSACTION_LOG = "__transaction_state"
 METADATA_TOPIC = "__cluster_metadata"
 
@@ -30,6 +33,8 @@ _LAGGING = frozenset(("checkpoint/unknown", "checkpoint/beyond", "checkpoint/bel
 def alone(report: Report) -> None:
     """What shows of a partition outside a log directory: transactions that hang by its own timestamps."""
     if report.open:
+        from kdump.checks import hanging
+
         found_open = hanging.judge(report.open, report.max_timestamp, None)
         # A start neither ends nor drops a transaction.
         report.add(replace(finding, broker="ignores") if report.whole else finding for finding in found_open)
@@ -139,6 +144,8 @@ class Directory:
                 if file is place.meta and not self._live and checkpoints.of_kraft(data):
                     report.add(found("metadata/missing", path, 0, 0) for path in self._without_metadata)
         if self._open:
+            from kdump.checks import hanging
+
             # Under a running broker the data and the transaction log are not of one moment.
             known = None if self._live or not self._transaction_log else hanging.states(self._transaction_log)
             report.add(

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kdump.format.naming import Kind, TopicPartition
 from kdump.source import FileSource
@@ -37,6 +37,16 @@ class Segment(NamedTuple):
     index: LogFile | None = None  # type: ignore[assignment]  # hides a method of tuples that nobody calls on this
     timeindex: LogFile | None = None
     txnindex: LogFile | None = None
+
+    def __reduce__(self) -> Any:
+        """As flat values: a log directory has thousands, which go to other processes, and every tuple with names costs a call."""
+        return _segment, tuple(None if file is None else tuple(file) for file in self)
+
+
+def _segment(*files: tuple[Any, ...] | None) -> Segment:
+    log, *beside = (None if file is None else LogFile._make(file) for file in files)
+    assert log is not None
+    return Segment(log, *beside)
 
 
 class Stray(NamedTuple):

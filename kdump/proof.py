@@ -19,7 +19,6 @@ from kdump.checks import (
     timestamps,
     transactions,
 )
-from kdump.checks.hanging import OpenTransaction
 from kdump.errors import SourceError
 from kdump.findings import CATALOGUE, KEPT, Finding, Severity
 from kdump.fold import Options, Summary, gone
@@ -416,6 +415,8 @@ class Proof:
 
     def _open(self) -> None:
         for producer_id, epoch, first, timestamp, certain in self._producers.open():
+            from kdump.checks.hanging import OpenTransaction  # brings the decoder of the transaction log
+
             holder = [one for one in self._partition.segments if (one.log.base_offset or 0) <= first]
             path = (holder or self._partition.segments)[-1 if holder else 0].log.path
             self._report.open.append(

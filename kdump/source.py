@@ -162,8 +162,8 @@ def reader(source: Source) -> Callable[[int, int], bytes]:
     """`read(position, size)` gives bytes of the source, fewer only at its end."""
 
     def read(position: int, size: int) -> bytes:
-        buffer = bytearray(max(0, min(size, source.size - position)))
-        return bytes(buffer[: source.readinto(position, memoryview(buffer))])
+        buffer = memoryview(bytearray(max(0, min(size, source.size - position))))
+        return bytes(buffer[: source.readinto(position, buffer)])
 
     return read
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import pickle
 import subprocess
 import sys
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +17,10 @@ import build
 from kdump import directory, discovery
 from kdump.discovery import discover, files
 from kdump.errors import NotALog, SourceError
+from kdump.findings import Severity
 from kdump.format.naming import Kind, TopicPartition
-from kdump.partition import LogDirectory, LogFile, Partition, log_files, without_companions
+from kdump.partition import LogDirectory, LogFile, Partition, Segment, log_files, without_companions
+from kdump.report import FileReport
 
 ROOT = ("meta.properties", "recovery-point-offset-checkpoint", ".kafka_cleanshutdown")
 SUFFIXES = ("log", "index", "timeindex", "snapshot")
@@ -522,3 +527,29 @@ def test_any_segment_is_found_by_what_reads_it(tmp_path: Path) -> None:
     (partition,) = partitions(tmp_path / "t-0")
     with partition.segments[0].log.open() as source:
         assert source.size == partition.segments[0].log.size == len(data)
+
+
+# --- to other processes and back --------------------------------------------------------------------------------------
+
+
+def test_a_partition_travels(tmp_path: Path) -> None:
+    here = tmp_path / "orders-0"
+    segments(here, 0, 100)
+    segments(here, 200, suffixes=("log", "txnindex"))
+    (partition,) = partitions(here)
+    copy = pickle.loads(pickle.dumps(partition))
+    assert copy == partition
+    assert [[type(file) for file in segment] for segment in copy.segments] == [
+        [type(file) for file in segment] for segment in partition.segments
+    ]
+    assert all(type(segment) is Segment for segment in copy.segments)
+    assert copy.segments[2].txnindex.kind is Kind.TXNINDEX
+
+
+def test_the_report_of_a_file_travels() -> None:
+    report = FileReport(LogFile("0.log", Kind.LOG, 0, True, 7), Counter({("batch/crc", Severity.ERROR): 2}), 3, None, 7)
+    report.valid_bytes, report.error = 5, SourceError("0.log: gone")
+    copy = pickle.loads(pickle.dumps(report))
+    assert replace(copy, error=None) == replace(report, error=None)
+    assert str(copy.error) == "0.log: gone"
+    assert type(copy.counts) is Counter

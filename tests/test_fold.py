@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import build
 from build import PartSegment
-from kdump.fold import Options, Range, Summary, fold, scan
+from kdump.fold import RANGE_BYTES, Options, Range, Summary, fold, ranges, scan
 from kdump.format.naming import Kind
 from kdump.kernel.producers import Producers
 from kdump.partition import LogFile, Segment
@@ -71,6 +73,24 @@ def test_no_cutting_changes_what_is_known(tmp_path: Path, rng: random.Random, ti
     segment = written(tmp_path, data, *(changed_indexes(data, *own, rng) if rng.random() < 0.7 else own))
     cuts = draw.draw(st.lists(st.integers(0, len(data.data)), max_size=5))
     assert told(cut(segment, cuts)) == told(cut(segment, []))
+
+
+@pytest.mark.parametrize(
+    ("size", "slots", "count"),
+    [(0, 2, 1), (1.9, 1, 1), (0.9, 2, 1), (1, 2, 2), (1, 64, 2), (3.5, 2, 4), (16, 2, 16), (16, 3, 18), (16, 6, 18)],
+)
+def test_the_pieces_are_of_one_size_and_as_many_for_each_worker(size: float, slots: int, count: int) -> None:
+    size_bytes = int(size * RANGE_BYTES)
+    segment = Segment(LogFile("0.log", Kind.LOG, 0, True, size_bytes))
+    made = list(ranges(segment, Options(), slots))
+    assert len(made) == count
+    assert made[0].start == 0
+    assert made[-1].stop is None
+    assert all(left.stop == right.start for left, right in pairwise(made))
+    sizes = [(size_bytes if task.stop is None else task.stop) - task.start for task in made]
+    assert max(sizes) - min(sizes) < count
+    if count > 1:
+        assert RANGE_BYTES // 2 <= max(sizes) <= 2 * RANGE_BYTES
 
 
 def test_a_time_entry_for_an_earlier_batch(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """An entry of the catalogue."""
 
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 
 class Severity(IntEnum):
@@ -16,8 +16,7 @@ class Severity(IntEnum):
         return self.name.lower()
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """What the catalogue says of a code. `sentence` is a template over the finding's data, position, length and offset."""
 
     code: str

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from kdump.errors import SourceError
 from kdump.findings import Finding, Severity, found
-from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY, blocks, measure
+from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY, measure
 from kdump.format.naming import Kind
 from kdump.kernel.scan import ordered
 from kdump.partition import LogFile
@@ -103,7 +103,8 @@ def structure(file: LogFile, source: Source, newest: bool) -> tuple[Index, list[
     extent = measure(read, source.size, entry_bytes)
     if extent.entries > MAX_BYTES:
         raise SourceError(f"{file.path}: {extent.entries} bytes of entries, at most {MAX_BYTES} are read")
-    slots = b"".join(blocks(read, extent.entries, entry_bytes))
+    slots = read(0, extent.entries)
+    slots = slots[: len(slots) - len(slots) % entry_bytes]
     index = Index(
         file.path, file.kind, file.base_offset or 0, slots, ordered(slots, entry_bytes), source.size - extent.entries
     )

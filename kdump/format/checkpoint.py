@@ -34,10 +34,7 @@ defect and raise behind it.
 """
 
 import io
-import json
 import re
-import unicodedata
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -506,6 +503,8 @@ def java_integer(text: str, bits: int) -> int | None:
     if not digits.isascii():
         if max(digits) > "\uffff":
             return None
+        import unicodedata
+
         digits = "".join([str(unicodedata.decimal(digit)) for digit in digits])
     digits = digits.lstrip("0") or "0"
     if len(digits) > 20:
@@ -526,6 +525,8 @@ def _uuid(what: str, text: str) -> str:
     match = _UUID.fullmatch(text)
     if match is None:
         raise CheckpointError(f"the {what} is no base64url of 16 bytes: {_shown(text)}")
+    from base64 import urlsafe_b64decode, urlsafe_b64encode
+
     return urlsafe_b64encode(urlsafe_b64decode(match[1] + "==")).decode("ascii")[:22]
 
 
@@ -549,13 +550,12 @@ def _no_constant(name: str) -> Any:
     raise ValueError(name)
 
 
-_JSON = json.JSONDecoder(parse_constant=_no_constant)
-
-
 def _json_object(text: str) -> Mapping[str, Any]:
     """The JSON object that a text begins with; Jackson does not look at what follows it."""
+    import json  # most files have none
+
     try:
-        value, _ = _JSON.raw_decode(text.lstrip(" \t\n\r"))
+        value, _ = json.JSONDecoder(parse_constant=_no_constant).raw_decode(text.lstrip(" \t\n\r"))
     except (ValueError, RecursionError) as error:
         why = "nested too deeply" if isinstance(error, RecursionError) else "no JSON"
         raise CheckpointError(f"{why}: {_shown(text)}") from None
@@ -575,6 +575,8 @@ def _sound(text: str) -> str:
 
 
 def _compact(value: Any) -> str:
+    import json
+
     return json.dumps(value, separators=(",", ":"), ensure_ascii=True)
 
 

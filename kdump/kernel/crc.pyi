@@ -1,7 +1,7 @@
 from typing_extensions import Buffer
 
 CRC_IMPL: str
-"""What computes CRC-32C on this machine: sse4.2, armv8 or table."""
+"""What computes CRC-32C on this machine: avx512, sse4.2, armv8 or table."""
 CRC_IMPLS: tuple[str, ...]
 
 def crc32c(data: Buffer, crc: int = 0, implementation: str = ...) -> int:

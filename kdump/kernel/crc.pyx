@@ -8,18 +8,21 @@ cdef extern from "crc.h":
     const char *KD_HARDWARE_NAME
     void kd_crc_setup() noexcept nogil
     int kd_hardware_here() noexcept nogil
+    int kd_wide_here() noexcept nogil
     uint32_t kd_crc32c_table(uint32_t crc, const uint8_t *p, size_t n) noexcept nogil
     uint32_t kd_crc32c_hardware(uint32_t crc, const uint8_t *p, size_t n) noexcept nogil
+    uint32_t kd_crc32c_wide(uint32_t crc, const uint8_t *p, size_t n) noexcept nogil
     uint32_t kd_crc32_table(uint32_t crc, const uint8_t *p, size_t n) noexcept nogil
 
 ctypedef uint32_t (*Update)(uint32_t crc, const uint8_t *p, size_t n) noexcept nogil
 
 kd_crc_setup()
 cdef bint _hardware = kd_hardware_here()
-cdef Update _crc32c = kd_crc32c_hardware if _hardware else kd_crc32c_table
+cdef bint _wide = _hardware and kd_wide_here()
+cdef Update _crc32c = kd_crc32c_wide if _wide else kd_crc32c_hardware if _hardware else kd_crc32c_table
 
-CRC_IMPL = KD_HARDWARE_NAME.decode() if _hardware else "table"
-CRC_IMPLS = ("table", CRC_IMPL) if _hardware else ("table",)
+CRC_IMPLS = ("table", *((KD_HARDWARE_NAME.decode(),) if _hardware else ()), *(("avx512",) if _wide else ()))
+CRC_IMPL = CRC_IMPLS[-1]
 
 
 cdef uint32_t crc32c_of(const uint8_t *p, size_t n) noexcept nogil:
@@ -41,7 +44,9 @@ cdef uint32_t _over(Update update, object data, uint32_t crc) except? 0:
 def crc32c(data, uint32_t crc=0, str implementation=CRC_IMPL):
     if implementation not in CRC_IMPLS:
         raise ValueError(f"no CRC-32C implementation {implementation!r} here, only {', '.join(CRC_IMPLS)}")
-    return _over(kd_crc32c_table if implementation == "table" else _crc32c, data, crc)
+    return _over(
+        kd_crc32c_table if implementation == "table" else kd_crc32c_wide if implementation == "avx512" else kd_crc32c_hardware, data, crc
+    )
 
 
 def crc32(data, uint32_t crc=0):

@@ -1224,7 +1224,8 @@ def ordered(slots, int entry_size):
     """How many leading entries of an index are in order."""
     cdef Py_buffer view
     cdef const uint8_t *p
-    cdef int64_t count, i = 0
+    cdef int64_t count, i = 0, timestamp = 0
+    cdef int32_t offset = -1, target = -1
     if entry_size != INDEX_ENTRY and entry_size != TIME_ENTRY:
         raise ValueError("no index has entries of that size")
     PyObject_GetBuffer(slots, &view, PyBUF_SIMPLE)
@@ -1233,11 +1234,15 @@ def ordered(slots, int entry_size):
         count = view.len // entry_size
         with nogil:
             if entry_size == INDEX_ENTRY:
-                while i < count and be32(p) >= 0 and be32(p + 4) >= 0 and (i == 0 or (be32(p) > be32(p - 8) and be32(p + 4) > be32(p - 4))):
+                while i < count and be32(p) > offset and be32(p + 4) > target:
+                    offset = be32(p)
+                    target = be32(p + 4)
                     i += 1
                     p += INDEX_ENTRY
             else:
-                while i < count and be32(p + 8) >= 0 and (i == 0 or (be64(p) > be64(p - 12) and be32(p + 8) >= be32(p - 4))):
+                while i < count and be32(p + 8) >= offset and be32(p + 8) >= 0 and (i == 0 or be64(p) > timestamp):
+                    timestamp = be64(p)
+                    offset = be32(p + 8)
                     i += 1
                     p += TIME_ENTRY
     finally:

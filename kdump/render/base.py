@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import os
 from abc import ABC, abstractmethod
-from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -398,6 +397,8 @@ def bytes_text(data: bytes | None, mode: str = "auto") -> str:
             return "0x" + data.hex()
         return quoted(text)
     if mode == "base64":
+        from base64 import b64encode
+
         return f'"{b64encode(data).decode("ascii")}"'
     if mode == "hex":
         return f'"{data.hex()}"'
