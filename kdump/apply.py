@@ -264,7 +264,8 @@ def steps(after: _After, files: _Files, links: Mapping[str, int], because: Mappi
             away.append(step("take", name))
             into.append(step("put", name))
     sync = Step("sync")
-    return [one for group in (swaps + dropped, away, free + logs, others, indexes) if group for one in (*group, sync)]
+    groups = swaps + dropped + away, free + logs + others, indexes
+    return [one for group in groups if group for one in (*group, sync)]
 
 
 def _renames(after: _After, files: _Files) -> dict[str, str]:

@@ -5,6 +5,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from kdump import rebuild
 from kdump.broker import CUTS, sound
 from kdump.errors import SourceError
 from kdump.findings import Finding, Severity
@@ -14,6 +15,7 @@ from kdump.losses import Held, total, within
 from kdump.mend import COMPANIONS, OF_SEGMENT
 from kdump.plan import Action, Content, Log, Options, Piece, Plan, Stamp
 from kdump.report import Report
+from kdump.source import FileSource, whole
 
 NEWEST: Final = (1 << 63) - 1
 """A recovery point behind which only the newest segment lies."""
@@ -103,6 +105,7 @@ class Planning:
 
     def plan(self, logs: Mapping[str, Log], log_start_offset: int | None, log_end_offset: int | None) -> Plan:
         """The plan that leaves these segments, by name."""
+        self._settle(logs)
         lost = [self.within(piece) for piece in self._lost()]
         point = self.report.context.recovery_point
         actions = tuple(self._actions(logs))
@@ -119,6 +122,31 @@ class Planning:
             lost=total(lost, self.report.context.high_watermark),
             bytes_needed=sum(self._needed(name, content) for name, content in self.after.items()),
         )
+
+    def _settle(self, logs: Mapping[str, Log]) -> None:
+        """Leave out what would be written as it is, where verify finds something wrong with it all the same."""
+        again = {}
+        for name, content in self.after.items():
+            if content is None or content.pieces or name not in self.sizes or name in logs:
+                continue
+            log = logs.get(name.partition(".")[0] + self.suffix)
+            if content.data is not None or (log is not None and not log.proved and not self.options.rebuild_all):
+                again[name] = content
+        rebuilt = {name: content for name, content in again.items() if content.rebuilt}
+        made: dict[str, bytes | None] = {name: content.data for name, content in again.items() if not content.rebuilt}
+        if rebuilt:
+            made.update(rebuild.make(self.unchanged()._replace(after={**self.after}, segments=tuple(logs.values()))))
+        for name in again:
+            data = made[name]
+            if data is not None and self._reads(name, data):
+                del self.after[name]
+
+    def _reads(self, name: str, data: bytes) -> bool:
+        """Whether a file holds these bytes."""
+        if self.sizes[name] != len(data):
+            return False
+        with FileSource(os.path.join(self.directory, name)) as source:
+            return whole(source, len(data)) == data
 
     def gone_logs(self, logs: Mapping[str, Log]) -> Iterator[str]:
         """The names of segments that are there, and will not be."""

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from kdump.errors import SourceError
 from kdump.format import index, snapshot
-from kdump.format.batch import CONTROL, next_sequence, wrapped
+from kdump.format.batch import CONTROL, TRANSACTIONAL, next_sequence, wrapped
 from kdump.format.index import AbortedTransaction
 from kdump.format.naming import number_of
 from kdump.format.snapshot import ENTRY_SIZE, HEADER_SIZE, ProducerEntry
@@ -30,6 +30,7 @@ from kdump.source import BytesSource, FileSource, PiecesSource, Source
 
 Companion = tuple[str, bytes | None]
 _ENTRY: Final = struct.Struct(">qhiqiqiq")
+_EVENT: Final = struct.Struct(kernel.EVENT)
 assert _ENTRY.size == ENTRY_SIZE
 _INDEXES: Final = (".index", ".timeindex", ".txnindex")
 _LARGEST_SNAPSHOT: Final = 256 << 20  # as kdump.loader has it
@@ -38,7 +39,6 @@ _KEPT_BYTES: Final = 16 << 20  # of snapshots that were made, to begin from
 _WIDTH: Final = len(BATCH_COLUMNS)
 _SUSPECT: Final = BATCH_COLUMNS.index("suspect")
 _STUMBLES: Final = sum(1 << SUSPECTS.index(code) for code in ("offset/range", "offset/backwards", "control/structure"))
-_UNKNOWN: Final = ProducerEntry(-1, -1, -1, -1, 0, -1, -1, -1)
 
 
 def make(plan: Plan, on_bytes: Callable[[int], None] | None = None) -> Iterator[Companion]:
@@ -152,9 +152,6 @@ class _State(Producers):
         self.body = b""
         self.aborted: list[AbortedTransaction] = []
         self._machine: kernel.Producers | None = None
-        # Of a walk batch by batch:
-        self._known: dict[int, ProducerEntry] = {}
-        self._before: dict[int, ProducerEntry] | None = None  # the state behind which batches are added at once
         self._aborting: tuple[int, int] | None = None
 
     # ---- snapshots
@@ -176,27 +173,34 @@ class _State(Producers):
             self._rebuilder.keep(self.map_end, self.body)
             self.snapshot_end = self.map_end
 
-    # ---- by the kernel
+    # ---- events
 
     def replay(self, events: bytes) -> None:
         if self._machine is None:
-            self._machine = kernel.Producers(False, True)
-            self._machine.load(self.body)
+            self._machine = _machine(self.body)
         self._machine.replay(events)
 
-    def replayed(self, *, alone: bool) -> bool:
-        """Take over what came of the events. False where they were to be added at once, which differs from one after the other when epochs go back."""
-        machine, self._machine = self._machine, None
-        if machine is None:
-            return True
-        _, counts, _ = machine.take()
-        if not alone and "producer/epoch" in counts:
-            return False
-        body = machine.entries()
-        self.body = body if alone else _met_at_once(body, len(self.body))
-        if alone:
-            self.aborted = [AbortedTransaction(0, *fields[:4]) for fields in machine.aborted()]
-        return True
+    def settle(self) -> None:
+        """Take over what came of events that a broker applies one by one (LogSegment.recover)."""
+        if self._machine is not None:
+            self.body = self._machine.entries()
+            self._machine = None
+
+    def settle_at_once(self) -> None:
+        """The same of events that it collects and then applies (UnifiedLog.loadProducersFromRecords)."""
+        if self._machine is None:
+            return
+        before, machine = self.body, self._machine
+        self.settle()
+        if "producer/epoch" in machine.take()[1]:
+            self.body = _with_older_batches(before, self.body)
+        # They are collected by HashMap.computeIfAbsent, which puts what is new before the others of its bucket.
+        self.body = kernel.backwards(self.body, len(before))
+        self.aborted = []  # no index is told of them
+
+    def take_aborted(self) -> None:
+        if self._machine is not None:
+            self.aborted = [AbortedTransaction(0, *fields[:4]) for fields in self._machine.aborted()]
 
     def forget(self) -> None:
         """The events were good for nothing."""
@@ -204,90 +208,76 @@ class _State(Producers):
 
     # ---- batch by batch
 
-    def begin(self, *, alone: bool) -> None:
-        """Before batches are given to `apply`: each alone, as in LogSegment.recover, or at once, as in UnifiedLog.loadProducersFromRecords."""
-        entries = map(ProducerEntry._make, _ENTRY.iter_unpack(self.body))
-        self._known = {entry.producer_id: entry for entry in entries}
-        self._set(
-            {
-                entry.producer_id: entry.current_txn_first_offset
-                for entry in self._known.values()
-                if entry.has_transaction
-            }
-        )
-        self._before = None
-        if not alone:
-            self._before, self._known = self._known, {}
-
-    def end(self) -> None:
-        known = self._known
-        if self._before is not None:
-            known = self._before
-            for producer, entry in self._known.items():
-                there = known.get(producer)
-                if (
-                    there is not None
-                    and there.has_batch
-                    and not entry.has_batch
-                    and there.producer_epoch == entry.producer_epoch
-                ):
-                    entry = _with_batch(entry, there.last_sequence, there.last_offset, there.offset_delta)
-                known[producer] = entry
-        body = b"".join(_ENTRY.pack(*entry) for entry in known.values())
-        self.body = body if self._before is None else _met_at_once(body, len(self.body))
-        self._known, self._before = {}, None
-
-    def _entry(self, producer: int) -> ProducerEntry:
-        entry = self._known.get(producer)
-        if entry is None and self._before is not None and (before := self._before.get(producer)) is not None:
-            entry = _with_batch(before, -1, -1, 0)
-        return entry or _UNKNOWN._replace(producer_id=producer)
+    def begin(self) -> None:
+        """Before batches are given to `apply`."""
+        self._machine = _machine(self.body)
+        self._set({producer: first for producer, _, first, *_ in self._machine.open()})
 
     def apply(
         self, file: Frames, batch: Seen, header: tuple[int, ...], begun: dict[int, int]
     ) -> tuple[int, bool] | None:
         attributes, delta, timestamp, producer, epoch, sequence = *header[5:7], *header[8:12]
-        entry = self._entry(producer)
         if not attributes & CONTROL:
-            done = super().apply(file, batch, header, begun)
-            last_sequence = sequence if sequence == -1 else next_sequence(sequence, delta)
-            entry = _with_batch(entry, last_sequence, wrapped(batch.offset + delta, 64), delta)
-            first = self.open.get(producer, -1)
-            self._known[producer] = entry._replace(
-                producer_epoch=epoch, timestamp=timestamp, current_txn_first_offset=first
+            last = sequence if sequence == -1 else next_sequence(sequence, delta)
+            self._event(
+                kernel.DATA, batch, producer, epoch, timestamp, sequence, last, delta, attributes & TRANSACTIONAL
             )
-            return done
+            return super().apply(file, batch, header, begun)
         marker = file.marker(batch, header)
         if marker is None:
-            self._known.setdefault(producer, entry)
+            self._event(kernel.EMPTIED, batch, producer, epoch, timestamp, -1)
             return None
-        if entry.producer_epoch != epoch:
-            entry = _with_batch(entry, -1, -1, 0)._replace(producer_epoch=epoch)
-        self._known[producer] = entry._replace(
-            timestamp=marker.timestamp, coordinator_epoch=marker.coordinator_epoch, current_txn_first_offset=-1
-        )
+        kind = kernel.ABORT if marker.aborts else kernel.COMMIT
+        self._event(kind, batch, producer, epoch, marker.timestamp, marker.coordinator_epoch)
         opened = self.open.pop(producer, None)
         if opened is None:
             return None
         self._aborting = (producer, batch.offset) if marker.aborts else None
         return opened, marker.aborts
 
+    def _event(
+        self,
+        kind: int,
+        batch: Seen,
+        producer: int,
+        epoch: int,
+        timestamp: int,
+        sequence: int,
+        last_sequence: int = -1,
+        delta: int = 0,
+        transactional: int = 0,
+    ) -> None:
+        last_offset = wrapped(batch.offset + delta, 64)
+        flags = kernel.TRANSACTIONAL if transactional else 0
+        event = (producer, batch.position, batch.offset, last_offset, timestamp, timestamp, 0, sequence, last_sequence)
+        self.replay(_EVENT.pack(*event, delta, epoch, kind, flags, 1))
+
     def complete(self, first: int, position: int) -> None:
-        if self._before is None and self._aborting is not None:
+        if self._aborting is not None:
             producer, last = self._aborting
             stable = min((offset for offset, other in self.begun.items() if other != producer), default=last + 1)
             self.aborted.append(AbortedTransaction(0, producer, first, last, stable))
         super().complete(first, position)
 
 
-def _met_at_once(body: bytes, known: int) -> bytes:
-    """The entries behind those that were `known`, in bytes, from the last to the first: HashMap.computeIfAbsent, which collects them, puts each before those of its bucket."""
-    new = [body[at : at + ENTRY_SIZE] for at in range(known, len(body), ENTRY_SIZE)]
-    return body[:known] + b"".join(reversed(new))
+def _machine(body: bytes) -> kernel.Producers:
+    machine = kernel.Producers(False, True)
+    machine.load(body)
+    return machine
 
 
-def _with_batch(entry: ProducerEntry, last_sequence: int, last_offset: int, offset_delta: int) -> ProducerEntry:
-    return entry._replace(last_sequence=last_sequence, last_offset=last_offset, offset_delta=offset_delta)
+def _with_older_batches(before: bytes, body: bytes) -> bytes:
+    """Where the epoch of a producer went away and came back at once, without a batch, the one from before is still known."""
+    known = {entry.producer_id: entry for entry in map(ProducerEntry._make, _ENTRY.iter_unpack(before))}
+    entries = []
+    for entry in map(ProducerEntry._make, _ENTRY.iter_unpack(body)):
+        older = known.get(entry.producer_id)
+        if older is not None and not entry.has_batch and older.producer_epoch == entry.producer_epoch:
+            entry = entry._replace(
+                last_sequence=older.last_sequence, last_offset=older.last_offset, offset_delta=older.offset_delta
+            )
+        entries.append(_ENTRY.pack(*entry))
+    return b"".join(entries)
 
 
 # ---- all of them
@@ -352,17 +342,8 @@ class _Rebuilder(Loader):
 
     def unexpired(self, body: bytes) -> bytes:
         """Without the producers that were idle for too long (ProducerStateManager.isProducerExpired)."""
-        known: dict[int, ProducerEntry] = {}
-        longest = self._plan.options.producer_id_expiration_ms
-        for entry in map(ProducerEntry._make, _ENTRY.iter_unpack(body)):
-            if not entry.has_batch:
-                entry = _with_batch(entry, -1, -1, 0)
-            if not entry.has_transaction:
-                if wrapped(self._now_ms - entry.timestamp, 64) >= longest:
-                    continue
-                entry = entry._replace(current_txn_first_offset=-1)
-            known[entry.producer_id] = entry
-        return b"".join(_ENTRY.pack(*entry) for entry in known.values())
+        kept = kernel.unexpired(body, self._now_ms, self._plan.options.producer_id_expiration_ms)
+        return _machine(kept).entries()  # one of each producer, and one form for what is not known
 
     def keep(self, offset: int, body: bytes) -> None:
         """Write a snapshot."""
@@ -454,14 +435,14 @@ class _Rebuilder(Loader):
         self.segments = everyone
         scanned = self._scanned(segment, state.replay)
         if scanned is not None:
-            state.replayed(alone=True)
+            state.take_aborted()
             state.map_end = self._state_ends[segment.base] = scanned.state_end
             made = scanned[:2]
         else:
             state.forget()
-            state.begin(alone=True)
+            state.begin()
             made = self._walked(segment, state)
-            state.end()
+        state.settle()
         self._on_bytes(segment.size)
         state.take_snapshot()
         return *made, index.build_transaction_index(state.aborted)
@@ -505,21 +486,18 @@ class _Rebuilder(Loader):
             return
         if start <= segment.base:
             scanned = self._scanned(segment, producers.replay)
-            if (
-                scanned is not None
-                and (log_end is None or scanned.next_offset <= log_end)
-                and producers.replayed(alone=False)
-            ):
+            if scanned is not None and (log_end is None or scanned.next_offset <= log_end):
                 self._state_ends[segment.base] = scanned.state_end
+                producers.settle_at_once()
                 return
             producers.forget()
-        producers.begin(alone=False)
+        producers.begin()
         super()._add_from(producers, segment, start, log_end)
-        producers.end()
+        producers.settle_at_once()
 
 
 def _snapshot(body: bytes) -> bytes:
-    return snapshot.build(map(ProducerEntry._make, _ENTRY.iter_unpack(body)))
+    return snapshot.enclose(kernel.hash_ordered(body))
 
 
 def _no_events(events: bytes) -> None:

@@ -5,6 +5,7 @@ before every plan is made, and one partition that fails does not stop the others
 """
 
 import os
+import shlex
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,18 +14,18 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from kdump import apply as applying
+from kdump import undo
 from kdump.discovery import discover
 from kdump.engine import Engine, Serial
 from kdump.errors import KdumpError, SourceError
 from kdump.findings import Finding, Severity
 from kdump.fold import Options as Proving
-from kdump.format import naming
 from kdump.format.checkpoint import CheckpointError, build_offsets, offset_entries
 from kdump.format.naming import TopicPartition
-from kdump.lock import Lock, is_locked
 from kdump.partition import LogDirectory, Partition
 from kdump.plan import REINDEX, SALVAGE, Action, Content, Options, Plan
 from kdump.planning import stamps
+from kdump.recoverable import Found, Item, Recoverable
 from kdump.reindex import reindex
 from kdump.report import Report
 from kdump.salvage_plan import salvage
@@ -36,7 +37,6 @@ RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 _LARGEST_CHECKPOINT: Final = 64 << 20
 
-Found = Partition | LogDirectory | SourceError
 Points = Mapping[TopicPartition, int]
 
 
@@ -78,12 +78,15 @@ def plans(
     if options.now_ms is None:
         options = options._replace(now_ms=int(time.time() * 1000))
     proving = Proving(max_batch_bytes=options.max_batch_bytes, now_ms=options.now_ms, proofs=True)
-    partitions: dict[str, _Item] = {}
+    partitions: dict[str, Item] = {}
     made: list[Plan] = []
-    for report in verify(_kept(_Wanted(locks).items(found), partitions), proving, engine, on_bytes):
+    directories: dict[str, Report] = {}
+    for report in verify(_kept(Recoverable(locks).items(found), partitions), proving, engine, on_bytes):
         item = partitions.pop(report.path, None)
         if report.errors:
             yield report
+        elif item is None and report.findings:
+            directories[report.path] = report
         elif item is not None:
             try:
                 made.append(_plan(report, item, options))
@@ -91,114 +94,37 @@ def plans(
                 yield Report(report.path, errors=[error])
             else:
                 yield made[-1]
-    for directory, points in _points(made).items():
+    points = _points(made)
+    for directory in dict.fromkeys((*points, *directories)):
         try:
-            yield from _changed(root(directory, points, options))
+            plan = root(directory, points.get(directory, {}), options)
         except SourceError as error:
             yield Report(directory, errors=[error])
+            continue
+        if directory in directories:
+            plan = plan._replace(not_covered=tuple(_left_alone(directories[directory], plan)))
+        if not plan.empty or plan.not_covered:
+            yield plan
 
 
-class _Item(NamedTuple):
-    """A partition to be planned, and from where on; None where the options say it."""
-
-    partition: Partition
-    walk: str | None = None
-
-
-def _plan(report: Report, item: _Item, options: Options) -> Plan:
+def _plan(report: Report, item: Item, options: Options) -> Plan:
     options = options if item.walk is None else options._replace(walk=item.walk)
     if any(finding.code == "undo/unfinished" for finding in report.findings):
-        raise SourceError(
-            f"{report.path}: a run of kdump recover was interrupted here; finish it with --resume, or take it back with --undo"
-        )
+        run = next((one.run for one in undo.runs(report.path) if not one.finished), "")
+        raise SourceError(f"{report.path}: {applying.how_to_go_on(report.path, run)}")
     if options.strategy == SALVAGE:
         return salvage(report, item.partition, options)
     return reindex(report, options) if options.strategy == REINDEX else truncate(report, options)
 
 
-def _kept(found: Iterable[_Item | LogDirectory | SourceError], partitions: dict[str, _Item]) -> Iterator[Found]:
+def _kept(found: Iterable[Item | LogDirectory | SourceError], partitions: dict[str, Item]) -> Iterator[Found]:
     """What goes by, with the partitions kept by their paths until their reports come."""
     for item in found:
-        if isinstance(item, _Item):
+        if isinstance(item, Item):
             partitions[item.partition.path] = item
             yield item.partition
         else:
             yield item
-
-
-class _Wanted:
-    """What of that which was found can be recovered, and no broker has."""
-
-    def __init__(self, locks: ExitStack | None) -> None:
-        self._locks = locks
-        self._free: dict[str, bool] = {}
-
-    def items(self, found: Iterable[Found]) -> Iterator[_Item | LogDirectory | SourceError]:
-        for item in found:
-            if isinstance(item, SourceError):
-                yield item
-                continue
-            place = item.path if isinstance(item, LogDirectory) else _above(item)
-            if place not in self._free:
-                try:
-                    self._lock(place)
-                    self._free[place] = True
-                except SourceError as error:
-                    self._free[place] = False
-                    yield error
-            if not self._free[place]:
-                continue
-            if isinstance(item, LogDirectory):
-                yield item
-            else:
-                yield from self._of(item)
-
-    def _lock(self, directory: str) -> None:
-        if self._locks is not None:
-            try:
-                self._locks.enter_context(Lock(directory))
-            except KdumpError as error:
-                raise SourceError(str(error)) from None
-        elif is_locked(path := os.path.join(directory, naming.LOCK)):
-            raise SourceError(f"{path}: another process holds the lock, probably a running broker; stop it first")
-
-    def _of(self, partition: Partition) -> Iterator[_Item | SourceError]:
-        if partition.whole:
-            inside = partition.log_directory is not None
-            name = partition.topic_partition
-            if not (inside and name is not None and name.topic == naming.METADATA_TOPIC):
-                yield _Item(partition)
-        elif partition.segments and partition.path == partition.segments[0].log.path:
-            yield from _of_segment(partition)
-        else:
-            yield SourceError(
-                f"{partition.path}: not a topic-partition directory: its files have no names that a broker gives"
-            )
-
-
-def _above(partition: Partition) -> str:
-    """The directory that would be the log directory of a partition."""
-    if partition.log_directory is not None:
-        return partition.log_directory.path
-    path = partition.path if os.path.isdir(partition.path) else os.path.dirname(os.path.abspath(partition.path))
-    return os.path.dirname(os.path.abspath(path))
-
-
-def _of_segment(partition: Partition) -> Iterator[_Item | SourceError]:
-    """A segment that was named alone: the newest of its directory stands for that; another one is a log of its own."""
-    log = partition.segments[0].log
-    if log.base_offset is None or naming.number_of(os.path.basename(log.path)) is None:
-        yield SourceError(f"{log.path}: no name that a broker gives to a segment: 20 digits and .log")
-        return
-    if not log.newest:
-        yield _Item(partition, "all")
-        return
-    directory = os.path.dirname(log.path) or "."
-    for other in discover([directory]):
-        if isinstance(other, Partition) and other.whole:
-            yield _Item(other._replace(log_directory=None), "newest")
-            return
-    yield SourceError(f"{log.path}: it lies in no topic-partition directory")
 
 
 # ---- the root of a log directory
@@ -233,6 +159,14 @@ def root(directory: str, points: Points, options: Options) -> Plan:
     data = build_offsets(lowered)
     action = Action("write", path, "checkpoint/beyond", target=path, bytes=plan.files[RECOVERY_POINTS].size)
     return plan._replace(actions=(action,), after={RECOVERY_POINTS: Content(data=data)}, bytes_needed=len(data))
+
+
+def _left_alone(report: Report, plan: Plan) -> Iterator[Finding]:
+    """What is wrong at the root of a log directory and stays so; a recovery point that is lowered is right then."""
+    for finding in report.findings:
+        covered = os.path.basename(finding.path) in plan.after and finding.code == "checkpoint/beyond"
+        if finding.severity >= Severity.WARNING and not covered:
+            yield finding
 
 
 def _without_marker(plan: Plan) -> Plan:
@@ -313,7 +247,8 @@ def carry_out(plan: Plan, how: How) -> Result:
             name = applied.run if how.keep else None
     except KdumpError as error:
         return Result(plan, error=error)
-    return Result(plan, True, name, None, () if plan.is_root else left(path), _next(plan))
+    found = () if plan.is_root else left(path)
+    return Result(plan, True, name, None, found, _next(plan, path, found))
 
 
 def left(path: str) -> tuple[Finding, ...]:
@@ -324,7 +259,10 @@ def left(path: str) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-def _next(plan: Plan) -> str:
+def _next(plan: Plan, path: str, found: tuple[Finding, ...]) -> str:
     if plan.lost.committed:
         return "committed records are lost here: if another replica has them, move the directory aside and let the broker fetch it anew"
-    return "start the broker"
+    if all(finding.severity < Severity.ERROR for finding in found):
+        return "start the broker"
+    how = "--salvage --dry-run" if plan.options.walk == "all" or plan.options.strategy == REINDEX else "--from all"
+    return shlex.join(["kdump", "recover", *how.split(), path])

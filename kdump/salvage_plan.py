@@ -46,7 +46,8 @@ class _Salvage(Truncation):
     def companions(self, mended: Mended, logs: Mapping[str, Log]) -> None:
         super().companions(mended, logs)
         for name, data in self._salvaged.transaction_indexes.items():
-            self.after[name] = Content(data=data)
+            if name in self.after:
+                self.after[name] = Content(data=data)
 
     def kafka07(self) -> Plan:
         logs = {name_of(log.base_offset, self.suffix): log for log in self._salvaged.segments}

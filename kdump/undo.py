@@ -32,6 +32,11 @@ class Run(NamedTuple):
     recovery_point: int | None = None
 
     @property
+    def flat(self) -> bool:
+        """Whether it is at the root of a log directory."""
+        return not self.undo.startswith(os.path.join(self.directory, naming.UNDO, ""))
+
+    @property
     def finished(self) -> bool:
         return self.state not in UNFINISHED
 
@@ -62,7 +67,7 @@ def runs(path: str) -> list[Run]:
     for directory in _directories(path):
         with Place(directory, look=True) as place:
             found += _in(place)
-    return sorted(found, key=lambda run: (run.time_ms, natural(run.directory)))
+    return sorted(found, key=lambda run: (run.time_ms, run.flat, natural(run.directory)))
 
 
 def _directories(path: str) -> Iterator[str]:
@@ -149,7 +154,7 @@ def _all(done: list[Done]) -> list[Done]:
 def _tried(run: Run, how: Callable[[Work, str], str]) -> Done:
     try:
         with Place(run.directory) as place:
-            area = Area(run.run, flat=not run.undo.startswith(place.at(f"{naming.UNDO}/")))
+            area = Area(run.run, run.flat)
             loaded = load(place, area)
             if loaded is None:
                 raise KdumpError(f"{run.undo}: its journal is gone, so that nobody knows where these files belong")

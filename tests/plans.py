@@ -11,7 +11,10 @@ from typing import Any, NamedTuple
 import build
 import directories
 from directories import Files, stem
-from kdump.plan import Action, Content, Log, Options, Piece, Plan, Stamp
+from kdump import rebuild, recover
+from kdump.apply import Make
+from kdump.discovery import discover
+from kdump.plan import STRATEGIES, Action, Content, Log, Options, Piece, Plan, Stamp
 
 A, B, C, END = (stem(offset) for offset in (0, 10, 20, 30))
 REBUILT = Content()
@@ -87,13 +90,27 @@ def wanted(before: Tree, after: Mapping[str, Content | None], made: Mapping[str,
 
 
 class Case(NamedTuple):
-    """A directory by the name t-0, and what is to become of its files; `outside` does something beside it."""
+    """A directory by the name t-0, and what is to become of its files; `outside` does something beside it.
+
+    With a `strategy` the plan is the one that recover makes.
+    """
 
     files: Files
     after: Callable[[Mapping[str, Stamp]], After]
     outside: Callable[[Path], None] | None = None
     root: bool = False
     keep: bool = True
+    strategy: str | None = None
+
+
+def planned(case: Case, directory: Path) -> tuple[Plan, Make]:
+    """The plan of a case, and what makes the contents that it leaves open."""
+    if case.strategy is None:
+        return plan_of(directory, case.after(stamps(directory))), make
+    options = Options(case.strategy, walk="all", rebuild_all=True, now_ms=directories.NOW_MS)
+    (plan,) = recover.plans(discover([str(directory)]), options)
+    assert isinstance(plan, Plan)
+    return plan, rebuild.make
 
 
 def write(case: Case, place: Path) -> Path:
@@ -216,6 +233,10 @@ def linked(directory: Path) -> None:
         os.link(log, backup / log.name)
 
 
+def untouched(files: Mapping[str, Stamp]) -> After:
+    return {}
+
+
 PARTITION = directories.partition(directories.history().logs)
 SWAPPED: Files = {
     **PARTITION,
@@ -234,6 +255,18 @@ ODD: Files = {
     "leader-epoch-checkpoint": b"no",
 }
 
+
+def _damaged() -> Files:
+    """A flipped byte in the second segment, an index that has lost an entry, and what was left of a deletion."""
+    log = bytearray(PARTITION[f"{B}.log"])  # type: ignore[arg-type]
+    log[len(log) // 2] ^= 1
+    index = PARTITION[f"{A}.timeindex"]
+    assert isinstance(index, bytes)
+    return {**PARTITION, f"{B}.log": bytes(log), f"{A}.timeindex": index[12:], f"{stem(5)}.log.deleted": b"gone"}
+
+
+DAMAGED = _damaged()
+
 CASES = {
     "truncate": Case(PARTITION, truncated),
     "truncate, nothing kept": Case(PARTITION, truncated, keep=False),
@@ -247,3 +280,5 @@ CASES = {
     "names": Case(ODD, odd_names),
     "root": Case(directories.clean(), at_root, root=True),
 }
+
+REAL = {f"recover --{strategy}": Case(DAMAGED, untouched, strategy=strategy) for strategy in STRATEGIES}

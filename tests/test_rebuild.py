@@ -19,6 +19,7 @@ from kdump import rebuild
 from kdump.errors import SourceError
 from kdump.format import snapshot
 from kdump.format.snapshot import ProducerEntry
+from kdump.kernel import producers as kernel
 from kdump.kernel.scan import Scanner
 from kdump.load_state import name_of
 from kdump.plan import Content, Log, Options, Piece, Plan, Stamp
@@ -422,3 +423,49 @@ def test_entries_need_a_base_offset() -> None:
     with pytest.raises(ValueError, match="base offset"):
         Scanner(-1).record()
     assert Scanner(0).recorded() is None
+
+
+# ------------------------------------------------------------------------------------------------------- packed entries
+
+packed = struct.Struct(">qhiqiqiq")
+producer_ids = st.one_of(
+    st.integers(0, 40).map(lambda number: number * 16), st.integers(0, 5000), st.integers(0, 2**63 - 1)
+)
+
+
+@given(st.lists(producer_ids, unique=True, max_size=200))
+def test_entries_in_the_order_of_a_hash_map(producers: list[int]) -> None:
+    known = [ProducerEntry(producer, 0, 1, 2, 0, T, -1, -1) for producer in producers]
+    body = b"".join(packed.pack(*entry) for entry in known)
+    assert snapshot.enclose(kernel.hash_ordered(body)) == snapshot.build(known)
+
+
+@given(st.integers(0, 9), st.integers(0, 9))
+def test_entries_backwards(count: int, start: int) -> None:
+    rows = [bytes([number]) * 46 for number in range(count)]
+    if start > count:
+        with pytest.raises(ValueError, match="entry"):
+            kernel.backwards(b"".join(rows), 46 * start)
+    else:
+        assert kernel.backwards(b"".join(rows), 46 * start) == b"".join(rows[:start] + rows[start:][::-1])
+
+
+def test_entries_that_have_expired() -> None:
+    """As in Java's arithmetic, which a time far from now overflows."""
+    ages = {0: True, 99: True, 100: False, 1 << 62: False, -5: True}
+    known = [ProducerEntry(number, 0, 1, 2, 0, 7 - age, -1, -1) for number, age in enumerate(ages)]
+    known += [entry._replace(producer_id=50, current_txn_first_offset=0) for entry in known[2:3]]
+    known.append(known[0]._replace(producer_id=60, timestamp=-(1 << 63)))
+    left = kernel.unexpired(b"".join(packed.pack(*entry) for entry in known), 7, 100)
+    assert [entry[0] for entry in packed.iter_unpack(left)] == [0, 1, 4, 50, 60]
+
+
+@pytest.mark.parametrize("odd", [b"x", b"x" * 45, b"x" * 47])
+def test_no_whole_entries(odd: bytes) -> None:
+    for function in (
+        kernel.hash_ordered,
+        lambda data: kernel.unexpired(data, 0, 0),
+        lambda data: kernel.backwards(data, 0),
+    ):
+        with pytest.raises(ValueError, match="whole number"):
+            function(odd)

@@ -195,7 +195,12 @@ def build(entries: Iterable[ProducerEntry]) -> bytes:
     known: dict[int, ProducerEntry] = {}
     for entry in entries:
         known[entry.producer_id] = entry
-    body = _COUNT.pack(len(known)) + b"".join([_ENTRY.pack(*known[producer]) for producer in hash_order(known)])
+    return enclose(b"".join([_ENTRY.pack(*known[producer]) for producer in hash_order(known)]))
+
+
+def enclose(entries: bytes) -> bytes:
+    """The snapshot that has these entries, packed and in its order."""
+    body = _COUNT.pack(len(entries) // ENTRY_SIZE) + entries
     return _VERSION_AND_CRC.pack(VERSION, _crc32c(body)) + body
 
 

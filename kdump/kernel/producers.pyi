@@ -11,6 +11,7 @@ ABORT: int
 COMMIT: int
 ODD: int
 GAP: int
+EMPTIED: int
 TRANSACTIONAL: int
 """A bit of `flags`."""
 RUNS_FULL: int
@@ -77,3 +78,12 @@ class Producers:
         "differs" and "surplus" in the order of the snapshot, then "missing" in the order in which the producers were first seen. Of the last two
         the field is the timestamp, which says whether the producer expired.
         """
+
+def unexpired(entries: Buffer, now_ms: int, longest_ms: int) -> bytes:
+    """The entries of a snapshot without producers that were idle for so long and have no open transaction (ProducerStateManager.isProducerExpired)."""
+
+def backwards(entries: Buffer, start: int) -> bytes:
+    """The entries, those from the byte `start` on from the last to the first."""
+
+def hash_ordered(entries: Buffer) -> bytes:
+    """The entries, given in the order in which the producers became known, as a snapshot has them (kdump.format.snapshot.hash_order)."""

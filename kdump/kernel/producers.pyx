@@ -38,7 +38,7 @@ import os
 EVENT = "=qqqqqqiiiihBBi"
 EVENT_BYTES = sizeof(Event)
 assert EVENT_BYTES == 72
-DATA, ABORT, COMMIT, ODD, GAP = KIND_DATA, KIND_ABORT, KIND_COMMIT, KIND_ODD, KIND_GAP
+DATA, ABORT, COMMIT, ODD, GAP, EMPTIED = KIND_DATA, KIND_ABORT, KIND_COMMIT, KIND_ODD, KIND_GAP, KIND_EMPTY
 TRANSACTIONAL = FLAG_TRANSACTIONAL
 RUNS_FULL = FULL_RUNS
 
@@ -795,3 +795,112 @@ cdef class Producers:
             if not listed[i] and e.generation == self._generation and e.flags & CERTAIN:
                 differences.append(("missing", e.producer_id, FIELDS[F_TIMESTAMP], None, e.timestamp))
         return differences
+
+
+# ---- the entries of snapshots, packed
+
+
+cdef inline int64_t whole_entries(const Py_buffer *view) except -1:
+    if view.len % ENTRY_BYTES:
+        raise ValueError("no whole number of entries")
+    return view.len // ENTRY_BYTES
+
+
+def unexpired(entries, int64_t now_ms, int64_t longest_ms):
+    cdef Py_buffer view
+    cdef const uint8_t *p
+    cdef uint8_t *out
+    cdef int64_t i, kept = 0
+    cdef bytes data
+    PyObject_GetBuffer(entries, &view, PyBUF_SIMPLE)
+    try:
+        data = PyBytes_FromStringAndSize(NULL, whole_entries(&view) * ENTRY_BYTES)
+        out = <uint8_t *> PyBytes_AsString(data)
+        for i in range(view.len // ENTRY_BYTES):
+            p = <const uint8_t *> view.buf + i * ENTRY_BYTES
+            if p[38] < 128 or <int64_t> (<uint64_t> now_ms - <uint64_t> get(p + 26, 8)) < longest_ms:
+                memcpy(out + kept * ENTRY_BYTES, p, ENTRY_BYTES)
+                kept += 1
+    finally:
+        PyBuffer_Release(&view)
+    return data[:kept * ENTRY_BYTES]
+
+
+def backwards(entries, int64_t start):
+    cdef Py_buffer view
+    cdef uint8_t *out
+    cdef int64_t at
+    cdef bytes data
+    PyObject_GetBuffer(entries, &view, PyBUF_SIMPLE)
+    try:
+        whole_entries(&view)
+        if start < 0 or start > view.len or start % ENTRY_BYTES:
+            raise ValueError("no entry begins there")
+        data = PyBytes_FromStringAndSize(<char *> view.buf, view.len)
+        out = <uint8_t *> PyBytes_AsString(data)
+        for at in range(start, view.len, ENTRY_BYTES):
+            memcpy(out + start + view.len - ENTRY_BYTES - at, <const uint8_t *> view.buf + at, ENTRY_BYTES)
+    finally:
+        PyBuffer_Release(&view)
+    return data
+
+
+cdef inline uint32_t java_hash(const uint8_t *entry) noexcept nogil:
+    """HashMap.hash of a Long."""
+    cdef uint64_t producer_id = <uint64_t> get(entry, 8)
+    cdef uint32_t folded = <uint32_t> (producer_id ^ producer_id >> 32)
+    return folded ^ folded >> 16
+
+
+cdef int64_t table_size(const uint8_t *entries, int64_t count) noexcept nogil:
+    """How large a HashMap is that was filled with these, one by one."""
+    cdef int64_t size = 16, held, other, chain
+    for held in range(min(count, 64)):
+        if size >= 64:
+            break
+        chain = 0
+        for other in range(held):
+            if (java_hash(entries + held * ENTRY_BYTES) ^ java_hash(entries + other * ENTRY_BYTES)) & <uint32_t> (size - 1) == 0:
+                chain += 1
+        if chain >= 8:
+            size *= 2
+        if held + 1 > size * 3 // 4:
+            size *= 2
+    while count > size * 3 // 4:
+        size *= 2
+    return size
+
+
+def hash_ordered(entries):
+    cdef Py_buffer view
+    cdef const uint8_t *p
+    cdef uint8_t *out
+    cdef int32_t *places
+    cdef int64_t count, size, i
+    cdef uint32_t mask
+    cdef bytes data
+    PyObject_GetBuffer(entries, &view, PyBUF_SIMPLE)
+    try:
+        count = whole_entries(&view)
+        if count > MOST_PRODUCERS:
+            raise MemoryError
+        data = PyBytes_FromStringAndSize(NULL, view.len)
+        out = <uint8_t *> PyBytes_AsString(data)
+        p = <const uint8_t *> view.buf
+        size = table_size(p, count)
+        places = <int32_t *> calloc(size + 1, sizeof(int32_t))
+        if places == NULL:
+            raise MemoryError
+        with nogil:
+            mask = <uint32_t> (size - 1)
+            for i in range(count):
+                places[(java_hash(p + i * ENTRY_BYTES) & mask) + 1] += 1
+            for i in range(size):
+                places[i + 1] += places[i]
+            for i in range(count):
+                memcpy(out + <int64_t> places[java_hash(p + i * ENTRY_BYTES) & mask] * ENTRY_BYTES, p + i * ENTRY_BYTES, ENTRY_BYTES)
+                places[java_hash(p + i * ENTRY_BYTES) & mask] += 1
+            free(places)
+    finally:
+        PyBuffer_Release(&view)
+    return data

@@ -20,14 +20,14 @@ from typing import NamedTuple
 import pytest
 
 import plans
-from kdump.apply import apply
+from kdump.apply import apply, output
 from kdump.checks import files as checks
 from kdump.discovery import discover
 from kdump.errors import KdumpError
 from kdump.findings import Finding
 from kdump.partition import LogDirectory, Partition
 from kdump.undo import resume, runs, undo
-from plans import CASES, Case, contents, make, plan_of, stamps, tree, wanted
+from plans import CASES, REAL, Case, contents, plan_of, planned, tree, wanted
 
 RUN = "1"
 KILLED = -1
@@ -105,17 +105,23 @@ class Trial:
         self.place = place
         self.directory = plans.write(case, place)
         self.old = tree(self.directory)
-        self.plan = plan_of(self.directory, case.after(stamps(self.directory)))
-        self.new = wanted(self.old, self.plan.after, dict(make(self.plan)))
+        self.plan, self.make = planned(case, self.directory)
+        self.new = wanted(self.old, self.plan.after, dict(self.make(self.plan)))
 
     def apply(self) -> object:
-        return apply(self.plan, RUN, keep=self.case.keep, make=make)
+        return apply(self.plan, RUN, keep=self.case.keep, make=self.make)
 
     def undo(self) -> object:
         return undo(str(self.directory))
 
     def resume(self) -> object:
         return resume(str(self.directory))
+
+    def output(self) -> object:
+        return output(self.plan, str(self.place / "out"), make=self.make)
+
+    def force(self) -> object:
+        return undo(str(self.directory), RUN, force=True)
 
     # ---- what has to hold
 
@@ -215,7 +221,7 @@ def finish(trial: Trial, how: str) -> None:
     trial.leaves_nothing()
 
 
-def each_apply(case: Case, mode: Mode, place: Path) -> Iterator[str]:
+def each_apply(case: Case, mode: Mode, place: Path) -> Iterator[tuple[int, str]]:
     """Trouble at every call of an apply."""
     for at in range(1, calls_of(lambda: Trial(case, place), "apply") + 1):
         for how in ("resume", "undo"):
@@ -234,7 +240,9 @@ def each_apply(case: Case, mode: Mode, place: Path) -> Iterator[str]:
                 assert "--resume" in ended.error
                 assert "--undo" in ended.error
             finish(trial, how)
-            yield state or "before or after"
+            yield at, state or "before or after"
+            if state not in ("applying", "undoing"):
+                break
 
 
 def applied(case: Case, place: Path) -> Trial:
@@ -243,7 +251,7 @@ def applied(case: Case, place: Path) -> Trial:
     return trial
 
 
-def each_undo(case: Case, mode: Mode, place: Path) -> Iterator[str]:
+def each_undo(case: Case, mode: Mode, place: Path) -> Iterator[tuple[int, str]]:
     """Trouble at every call of an undo."""
     for at in range(1, calls_of(lambda: applied(case, place), "undo") + 1):
         for how in ("resume", "undo"):
@@ -261,10 +269,12 @@ def each_undo(case: Case, mode: Mode, place: Path) -> Iterator[str]:
             else:
                 assert ended.killed or "--undo" in ended.error, ended.error
                 finish(trial, how)
-            yield state or "over"
+            yield at, state or "over"
+            if state not in ("applying", "undoing"):
+                break
 
 
-def each_again(case: Case, mode: Mode, place: Path, operation: str, step: int) -> Iterator[str]:
+def each_again(case: Case, mode: Mode, place: Path, operation: str, step: int) -> Iterator[tuple[int, str]]:
     """A run that is killed, and then trouble at every call of what brings it to its end."""
     total = calls_of(lambda: Trial(case, place), "apply")
     seen = 0
@@ -290,7 +300,58 @@ def each_again(case: Case, mode: Mode, place: Path, operation: str, step: int) -
             if state is None:
                 trial.is_old()
             finish(trial, "undo" if seen % 2 else "resume")
-            yield state or "over"
+            yield seen, state or "over"
+
+
+def each_output(case: Case, mode: Mode, place: Path) -> Iterator[tuple[int, str]]:
+    """Trouble at every call of a copy: the partition stays as it is, and a copy that has its name is whole."""
+    for at in range(1, calls_of(lambda: Trial(case, place), "output") + 1):
+        trial = Trial(case, place)
+        ended = attempt(trial.output, at, mode)
+        trial.is_old()
+        trial.leaves_nothing()
+        copy, there = (
+            place / "out" / trial.directory.name,
+            os.listdir(place / "out") if (place / "out").exists() else [],
+        )
+        if copy.exists():
+            assert contents(tree(copy)) == trial.new
+        if not mode.kills:
+            assert (copy.exists() and not ended.error) or (ended.error and not copy.exists()) or at > 1, ended.error
+            if mode.code == 2 and ended.error and not copy.exists():
+                assert not there, there
+        yield at, "whole" if copy.exists() else "none"
+
+
+SINCE = b"written since"
+
+
+def each_force(case: Case, mode: Mode, place: Path) -> Iterator[tuple[int, str]]:
+    """Trouble at every call of an undo that is forced upon what a broker wrote since: what it wrote stays somewhere, and the rest comes back."""
+
+    def start() -> Trial:
+        trial = applied(case, place)
+        for name in sorted(trial.new)[:3]:
+            if name in trial.plan.after:
+                with (trial.directory / name).open("ab") as file:
+                    file.write(SINCE)
+        (trial.directory / "00000000000000000099.log").write_bytes(SINCE)
+        return trial
+
+    for at in range(1, calls_of(start, "force") + 1):
+        trial = start()
+        ended = attempt(trial.force, at, mode)
+        assert ended.killed or not mode.kills
+        states = [run.state for run in runs(str(trial.directory))]
+        assert any(data.endswith(SINCE) for data in contents(tree(trial.directory, undo=True)).values())
+        while any(not run.finished for run in runs(str(trial.directory))):
+            trial.resume()
+        if any(run.run == RUN for run in runs(str(trial.directory))):
+            trial.force()
+        trial.is_old()
+        written = [data for data in contents(tree(trial.directory, undo=True)).values() if data.endswith(SINCE)]
+        assert SINCE in written
+        yield at, " and ".join(states) or "over"
 
 
 def counted(case: Case, place: Path) -> Iterator[int]:
@@ -300,25 +361,30 @@ def counted(case: Case, place: Path) -> Iterator[int]:
 
 
 def main(name: str, mode: str, operation: str, step: str = "1") -> None:
-    case, how = CASES[name], MODES[mode]
+    case, how = {**CASES, **REAL}[name], MODES[mode]
     # In memory a sync costs nothing, and the order of the calls is the same.
     base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=base) as place:
         inside = Path(place) / "x"
         match operation:
-            case "apply":
-                states = Counter(each_apply(case, how, inside))
-            case "undo":
-                states = Counter(each_undo(case, how, inside))
-            case "resume" | "undo after":
-                states = Counter(each_again(case, how, inside, operation.split()[0], int(step)))
             case "count":
                 print(*(f"{count} calls" for count in counted(case, inside)))
                 return
+            case "apply":
+                trials = list(each_apply(case, how, inside))
+            case "undo":
+                trials = list(each_undo(case, how, inside))
+            case "output":
+                trials = list(each_output(case, how, inside))
+            case "force":
+                trials = list(each_force(case, how, inside))
+            case _:
+                trials = list(each_again(case, how, inside, operation.split()[0], int(step)))
+    states = Counter(state for _, state in trials)
     parts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-    # Each call of an apply or an undo has two trials: what is left is finished, and taken back.
-    calls = f"{states.total() // 2} calls, " if operation in ("apply", "undo") else ""
-    print(f"{name}: {operation}, {mode}: {calls}{states.total()} trials ({parts})")
+    # What is left can be finished or taken back, and each is a trial of its own.
+    calls = len({call for call, _ in trials})
+    print(f"{name}: {operation}, {mode}: at {calls} calls, {len(trials)} trials ({parts})")
 
 
 if __name__ == "__main__":

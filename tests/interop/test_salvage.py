@@ -1,8 +1,13 @@
-"""A broker and its consumers on logs that lost ABORT markers and were salvaged: no aborted record is read, and every other record that survived is."""
+"""A broker's log loader on salvaged directories; and a broker and its consumers on logs that lost ABORT markers: no aborted record is read, and every other one that survived is.
+
+KDUMP_SALVAGE_SEEDS chooses how often each damage is done to each directory, KDUMP_SALVAGE_MUTATED how many directories have bytes changed at random.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +17,15 @@ from typing import NamedTuple
 import pytest
 
 import oracle
+from interop.damaged_partitions import Case, damaged, load, mutated, room
+from kdump.plan import SALVAGE, Options
+from recovering import NOW_MS, left_by, planned, put
 from salvaging import files, salvaged, valid
 
+__all__ = ["room"]
+
+SEEDS = int(os.environ.get("KDUMP_SALVAGE_SEEDS", "1"))
+MUTATED = int(os.environ.get("KDUMP_SALVAGE_MUTATED", "300"))
 HERE = Path(__file__).resolve().parent
 KDUMP = Path(sys.executable).with_name("kdump")
 SMALL = "internal.segment.bytes=600,index.interval.bytes=100"
@@ -133,3 +145,32 @@ def test_a_lost_abort_marker(kafka: ModuleType, tmp_path: Path, clean: bool, und
         after = reader.read("read_committed", *TOPICS)
         assert all(len(after[topic]) == len(committed[topic]) + 9 for topic in TOPICS)
         assert not any(text.startswith("aborted") for records in after.values() for text in records.values())
+
+
+def refused(kafka: ModuleType, room: Path, cases: list[Case]) -> list[str]:
+    """What a broker makes of salvaged directories, where it is not just that."""
+    salvages: list[tuple[Case, dict[str, bytes], int | None]] = []
+    for case in cases:
+        if case.directory.name.endswith("-delete") or not files(case.directory):
+            continue
+        plan = planned(case.directory, Options(strategy=SALVAGE, now_ms=NOW_MS))
+        directory = put(room / "salvaged" / str(len(salvages)) / case.directory.name, left_by(plan))
+        again = Case(case.name, directory, 0, 0)
+        salvages.append((again, files(directory), plan.log_end_offset))
+    wrong = []
+    facts = load(kafka, [case for case, _, _ in salvages])
+    for (case, logs, end), fact in zip(salvages, facts, strict=True):
+        if not fact["loaded"]:
+            wrong.append(f"{case.name}: {fact['exception']} {fact['message'][:100]}")
+        elif files(case.directory) != logs:
+            wrong.append(f"{case.name}: { ({name: len(data) for name, data in logs.items()}) } became other logs")
+        elif end not in (fact["log_end_offset"], None):
+            wrong.append(f"{case.name}: ends at {fact['log_end_offset']}, promised {end}")
+    shutil.rmtree(room / "salvaged")
+    return wrong
+
+
+def test_a_broker_loads_what_is_salvaged(kafka: ModuleType, room: Path) -> None:
+    for cases in (damaged(room / "damaged", SEEDS), mutated(room / "mutated", MUTATED)):
+        wrong = refused(kafka, room, list(cases))
+        assert not wrong, "\n".join([str(len(wrong)), *wrong[:50]])
