@@ -145,7 +145,7 @@ def how_to_go_on(path: str, run: str) -> str:
 
 
 def ready(place: Place) -> None:
-    """Clear away what a run that changed nothing left behind. Raises KdumpError where one is not finished."""
+    """Clear away what is left of runs that are over. Raises KdumpError where one is not finished."""
     for area in areas(place):
         state = state_of(place, area)
         if state == LOST:
@@ -154,14 +154,21 @@ def ready(place: Place) -> None:
             )
         if state in UNFINISHED:
             raise KdumpError(f"{place.path}: {how_to_go_on(place.path, area.run)}")
-        applied = load(place, area) if state == APPLIED else None
-        if state in (None, OVER) or (applied is not None and not applied[1].keep):
-            try:
+    sweep(place)
+
+
+def sweep(place: Place) -> None:
+    """Clear away what is left of runs that changed nothing, or that are over. Raises KdumpError."""
+    try:
+        for area in areas(place):
+            state = state_of(place, area)
+            applied = load(place, area) if state == APPLIED else None
+            if state in (None, OVER) or (applied is not None and not applied[1].keep):
                 discard(place, area)
-            except OSError as error:
-                raise sentence(place.path, error, NOTHING) from None
-    if place.is_directory(naming.UNDO) and not place.names(naming.UNDO):
-        place.remove_directory(naming.UNDO)
+        if place.is_directory(naming.UNDO) and not place.names(naming.UNDO):
+            place.remove_directory(naming.UNDO)
+    except OSError as error:
+        raise sentence(place.path, error, NOTHING) from None
 
 
 def areas(place: Place) -> list[Area]:
@@ -440,6 +447,7 @@ def output(plan: Plan, directory: str, *, on_bytes: OnBytes | None = None, make:
                 _copy(plan, place, target, on_bytes, make)
             _check(plan._replace(bytes_needed=0), place)
             os.rename(part, path)
+            part = path
             with Place(directory) as target:
                 target.sync()
         except (OSError, EOFError, KdumpError, KeyboardInterrupt) as error:

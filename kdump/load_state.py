@@ -40,23 +40,9 @@ class Split(Exception):
         self.segment = segment
 
 
-class TimeIndex:
-    """TimeIndex.maybeAppend."""
-
-    def __init__(self) -> None:
-        self.timestamps, self.offsets = array("q"), array("q")
-
-    def append(self, timestamp: int, offset: int) -> None:
-        if self.offsets and offset < self.offsets[-1]:
-            raise Backwards
-        if timestamp > (self.timestamps[-1] if self.timestamps else -1):
-            self.timestamps.append(timestamp)
-            self.offsets.append(offset)
-
-
 @dataclass(slots=True)
 class Segment:
-    """A segment while it is loaded, with its offset index, `indexed` once that is known; `times` once it was recovered."""
+    """A segment while it is loaded, with its offset index; `indexed` once that is known."""
 
     base: int
     name: str
@@ -66,7 +52,6 @@ class Segment:
     offsets: "array[int]" = field(default_factory=lambda: array("q"))
     positions: "array[int]" = field(default_factory=lambda: array("q"))
     indexed: bool = False
-    times: TimeIndex = field(default_factory=TimeIndex)
 
     @property
     def size(self) -> int:
@@ -246,3 +231,17 @@ class Epochs:
         if dropped:
             self.written = True
             entries[:dropped] = [(entries[dropped - 1][0], log_start)]
+
+
+class TimeIndex:
+    """TimeIndex.maybeAppend."""
+
+    def __init__(self) -> None:
+        self.timestamps, self.offsets = array("q"), array("q")
+
+    def append(self, timestamp: int, offset: int) -> None:
+        if self.offsets and offset < self.offsets[-1]:
+            raise Backwards
+        if timestamp > (self.timestamps[-1] if self.timestamps else -1):
+            self.timestamps.append(timestamp)
+            self.offsets.append(offset)

@@ -67,6 +67,7 @@ class Loader:
         self.recovered: set[str] = set()
         self.cuts: dict[str, int] = {}
         self.epochs = Epochs()
+        self.times = TimeIndex()  # of the last segment that was replayed
         self._window = Window()
         self._opened: dict[str, Source] = {}
 
@@ -408,7 +409,7 @@ class Loader:
         segment.clear_index()
         file, base, interval = segment.file, segment.base, self.start.index_interval_bytes
         end, buffer, unpack = file.size, file.window.buffer, HEADER.unpack_from
-        times = segment.times = TimeIndex()
+        times = self.times = TimeIndex()
         position = indexed = 0
         largest, largest_offset, last_abort = -1, base, -1
         while position < end - UP_TO_MAGIC:

@@ -465,7 +465,7 @@ class _Rebuilder(Loader):
         with suppress(Backwards, Overflow):
             self.replay(segment, state)
         most = self._limits.segment_index_bytes
-        offsets, times, base = segment.offsets, segment.times, segment.base
+        offsets, times, base = segment.offsets, self.times, segment.base
         kept = min(len(offsets), most // index.OFFSET_ENTRY.size)
         entries = zip(offsets[:kept], segment.positions[:kept], strict=True)
         made = b"".join(index.OFFSET_ENTRY.pack(wrapped(offset - base), position) for offset, position in entries)

@@ -73,6 +73,8 @@ class Recoverable:
         if partition.whole:
             if partition.log_directory is None or name is None or name.topic != naming.METADATA_TOPIC:
                 yield Item(partition)
+        elif path in self._directories:
+            return  # what lies loose in a log directory, as the snapshot that KRaft starts from
         elif os.path.isdir(path):
             # Below a directory that was named nothing is said about names, which is no reason to leave a partition out.
             yield from _listed(path, partition.log_directory)

@@ -378,7 +378,7 @@ class _Salvage:
             missing=tuple((hole.first, None if hole.last == NO_END else hole.last) for hole in markers.holes),
             lost=_lost(sorted(self._gone, key=lambda batch: batch.first), dropped),
             log_end_offset=end,
-            refusals=self._refusals(),
+            refusals=(*self._refusals(), *self._unreadable(min(markers.open.values(), default=None))),
         )
 
     def _in_place(self) -> Ordered:
@@ -591,6 +591,20 @@ class _Salvage:
         )
         return foresee(start).refusals
 
+    def _unreadable(self, unstable: int | None) -> Iterator[Refusal]:
+        """Messages that a broker cannot open on its way to the first open transaction, which it looks up once the log is loaded (UnifiedLog.maybeIncrementFirstUnstableOffset)."""
+        number = -1 if unstable is None else bisect_right([log.base_offset for log in self._segments], unstable) - 1
+        if number < 0 or not any(batch.is_wrapper for batch in self._held[number]):
+            return
+        position = 0
+        with _Reader(self._partition.path, self._files) as reader:
+            for batch in self._held[number]:
+                if batch.is_wrapper and not reader.opens(batch):
+                    yield Refusal(
+                        "KafkaException", name_of(self._segments[number].base_offset, ".log"), position, "wrapper"
+                    )
+                position += batch.size
+
     def _proofs(self) -> Iterator[tuple[Log, Proved]]:
         """What a broker finds in the segments that nothing is wrong with, so that they are not read again."""
         certain = UNENDED not in self._gone.values()  # what was open may have gone later
@@ -642,6 +656,14 @@ class _Reader:
         frames, seen = self._open(batch.file), Seen(batch.position, batch.size, batch.first, batch.magic)
         marker = frames.marker(seen, frames.header(seen))
         return None if marker is None else marker.aborts
+
+    def opens(self, batch: Placed) -> bool:
+        """Whether a compressed message of magic 0 or 1 can be opened."""
+        try:
+            self._open(batch.file).first_offset(Seen(batch.position, batch.size, batch.first, batch.magic))
+        except Refused:
+            return False
+        return True
 
     def first_offset(self, batch: Placed) -> int:
         """Of a compressed message of magic 0 or 1 that cannot be opened, or where no segment could hold what is inside, its last."""

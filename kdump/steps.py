@@ -134,13 +134,14 @@ class Work:
 
     def rename_back(self, step: Step) -> None:
         assert step.to is not None
-        if self._find(step, step.to, step.name) == step.to:
+        assert step.before is not None
+        # Of two files with the same bytes the one that is back already counts.
+        if self._find(step, step.name, step.to) == step.to:
             self._free(step.name)
             self.place.rename(step.to, step.name)
-            assert step.before is not None
-            with self.place.open(step.name) as descriptor:
-                if (status := os.fstat(descriptor)).st_mtime_ns != step.before.mtime_ns:
-                    os.utime(descriptor, ns=(status.st_atime_ns, step.before.mtime_ns))
+        with self.place.open(step.name) as descriptor:
+            if (status := os.fstat(descriptor)).st_mtime_ns != step.before.mtime_ns:
+                os.utime(descriptor, ns=(status.st_atime_ns, step.before.mtime_ns))
 
     def cut(self, step: Step) -> None:
         assert step.before is not None

@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import count
 from typing import Final, NamedTuple
 
-from kdump.apply import areas, carry_out, how_to_go_on, in_place, sentence
+from kdump.apply import areas, carry_out, how_to_go_on, in_place, sentence, sweep
 from kdump.disk import Place, reason
 from kdump.errors import KdumpError, SourceError
 from kdump.format import naming
@@ -232,6 +232,7 @@ def _save(work: Work, odd: list[str], extra: list[str]) -> None:
         elif files[name].size > size:
             after[name] = Content((Piece(name, 0, size),))
     if after:
+        sweep(place)
         taken = {run.run for run in _in(place)}
         run = next(name for number in count(1) if (name := f"{work.journal.run}-forced{number}") not in taken)
         in_place(place, Plan(place.path, None, Options(SAVED), after=after, files=files), run)

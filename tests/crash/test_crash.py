@@ -1,7 +1,7 @@
 """Recover is ended at every call that changes something, and every such call fails: what it leaves is old, new, or can be brought to its end and taken back.
 
 A library that is loaded before the C library counts the calls (shim.c), a process for each trial has the trouble (worker.py). With KDUMP_CRASH=all in the
-environment every case meets every error, and every kill during a resume or an undo is tried upon every kill before.
+environment every case meets every error, and far more of the kills during a resume or an undo are tried upon every kill before.
 """
 
 from __future__ import annotations
@@ -81,7 +81,19 @@ def test_every_call_fails(shim: Path, case: str, error: str) -> None:
 @pytest.mark.parametrize("operation", ["resume", "undo after"])
 @pytest.mark.parametrize("case", CASES if ALL else ["truncate", "reindex"])
 def test_trouble_upon_trouble(shim: Path, case: str, operation: str, mode: str) -> None:
-    run(shim, (case, mode, operation, "1" if ALL else "17"))
+    run(shim, (case, mode, operation, ("3" if mode == "kill" else "31") if ALL else "17"))
+
+
+@pytest.mark.parametrize("mode", ["kill", "torn", *ERRORS] if ALL else ["kill", "ENOSPC, once"])
+@pytest.mark.parametrize("case", [case for case in CASES if not CASES[case].root] if ALL else ["truncate"])
+def test_trouble_with_a_copy(shim: Path, case: str, mode: str) -> None:
+    run(shim, (case, mode, "output"))
+
+
+@pytest.mark.parametrize("mode", ["kill", "torn", *ERRORS] if ALL else ["kill", "EIO, once"])
+@pytest.mark.parametrize("case", ["truncate", "promote", "salvage", "split"] if ALL else ["truncate"])
+def test_trouble_with_a_forced_undo(shim: Path, case: str, mode: str) -> None:
+    run(shim, (case, mode, "force"))
 
 
 CHANGING = re.compile(

@@ -190,7 +190,8 @@ def test_generated(kafka: ModuleType, room: Path) -> None:
         rng = random.Random(f"rebuild:{number}")
         segments = build.partition(
             rng,
-            batches=rng.choice((5, 30, 80)),
+            batches=rng.choice((5, 30, 80, 400)),
+            producers=rng.choice((3, 3, 10, 300)),
             odd=rng.choice((0, 0.1, 0.4)),
             odd_steps=test_state.LOADED_STEPS,
             removed=rng.choice((0, 0, 0.2)),
