@@ -140,11 +140,6 @@ class Markers:
         for producer, transaction in self._open.items():
             self._settle(producer, transaction, None, False)
 
-    def lost(self) -> list[AbortedTransaction]:
-        """The entries whose markers lay in holes. Not those behind the last batch: a broker gives their offsets to other records, and what is open there nobody reads."""
-        holes = [hole for hole in self._holes if hole.last != NO_END]
-        return [entry for entries in self._entries.values() for entry in entries if _in_one(holes, entry.last_offset)]
-
     def _settle(self, producer: int, transaction: _Open, marker: Placed | None, aborts: bool) -> None:
         """One marker, or the end of the log, has come for what may be more than one transaction."""
         if not transaction.holes:

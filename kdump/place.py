@@ -91,11 +91,11 @@ class Ordered(NamedTuple):
 
 
 def in_place(names: Sequence[Name], batches: Sequence[Sequence[Placed]]) -> Ordered:
-    """`names` by base offset, and the batches of each file in the order of their positions."""
+    """`names` by base offset, as far as that is `believed`, and the batches of each file in the order of their positions."""
     dropped: list[tuple[Placed, str]] = []
     inside: list[Placed] = []
     for number, own in enumerate(batches):
-        low = _low(names, batches, number)
+        low = names[number].base_offset
         high = min((_begins(names[later], batches[later]) for later in _behind(names, number)), default=1 << 63)
         alone = _beyond(own, names[number].base_offset, high)
         for index, batch in enumerate(own):
@@ -119,14 +119,21 @@ def _begins(name: Name, own: Sequence[Placed]) -> int:
     return max(name.base_offset, own[0].first) if own and own[0].position == 0 else name.base_offset
 
 
-def _low(names: Sequence[Name], batches: Sequence[Sequence[Placed]], number: int) -> int:
-    """The offset below which nothing of a segment is to be believed: its base, unless its batches show that its name is wrong."""
+def believed(names: Sequence[Name], batches: Sequence[Sequence[Placed]]) -> list[int]:
+    """The base offset of each segment: what its name says, unless its batches show that it is too high, and no other segment has their offsets."""
+    return [_base(number, names, batches) for number in range(len(names))]
+
+
+def _base(number: int, names: Sequence[Name], batches: Sequence[Sequence[Placed]]) -> int:
     base, own = names[number].base_offset, batches[number]
-    below = sum(1 for batch in own if batch.first < base)
-    if not below or own[0].position or own[0].first >= base:
+    if not own or own[0].position or not 0 <= own[0].first < base:
         return base
-    hangs = len(own) == 1 or own[0].last + 1 == own[1].first
-    return 0 if hangs or 2 * below > len(own) else base
+    below = sum(1 for batch in own if batch.first < base)
+    if len(own) > 1 and own[0].last + 1 != own[1].first and 2 * below <= len(own):
+        return base
+    first, last = own[0].first, max(batch.last for batch in own[:below])
+    others = (other for index, those in enumerate(batches) if index != number for other in those)
+    return base if any(other.first <= last and first <= other.last for other in others) else first
 
 
 def _beyond(own: Sequence[Placed], base: int, high: int) -> set[int]:

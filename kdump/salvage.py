@@ -31,7 +31,7 @@ from kdump.load_state import name_of
 from kdump.markers import NO_END, UNENDED, Hole, Markers, Undecided
 from kdump.outcome import Proved, Refusal, Start
 from kdump.partition import LogFile, Partition, Segment
-from kdump.place import Conflict, Name, Ordered, Placed, Run, in_place
+from kdump.place import Conflict, Name, Ordered, Placed, Run, believed, in_place
 from kdump.plan import Log, Lost, Options, Piece, opened
 from kdump.segment import OFFSET_SPAN, BatchChunk, Gap, Item, Tail
 from kdump.segment07 import walk_of
@@ -113,6 +113,8 @@ def keep(partition: Partition, options: Options) -> Salvaged:
             one.read(options)
         return _keep07(partition.path, files, options)
     rising = _screen(files, options)
+    if not rising:
+        files = _sorted(files)
     banned: dict[tuple[int, int], str] = {}
     while True:
         salvage = _Salvage(partition, files, options, banned, rising=rising)
@@ -125,6 +127,7 @@ def keep(partition: Partition, options: Options) -> Salvaged:
             rising = False
             for one in files:
                 one.read(options)
+            files = _sorted(files)
         else:
             banned |= more
 
@@ -151,6 +154,19 @@ def _screen(files: "Sequence[_File]", options: Options) -> bool:
     return rising
 
 
+def _sorted(files: "Sequence[_File]") -> "list[_File]":
+    """The files by the base offsets that are to be believed, with numbers in that order."""
+    bases = believed([Name(one.base, one.log.size) for one in files], [one.batches for one in files])
+    for one, base in zip(files, bases, strict=True):
+        one.believed = base
+    ordered = sorted(files, key=lambda one: (one.believed, one.base))
+    for number, one in enumerate(ordered):
+        if one.number != number:
+            one.number = number
+            one.batches = [batch._replace(file=number) for batch in one.batches]
+    return ordered
+
+
 # ---- a file before
 
 
@@ -166,6 +182,7 @@ class _File:
     screened: dict[str, Any] | None = None
     suspect: int = 0
     epochs: list[tuple[int, int]] | None = None
+    believed: int = -1
 
     @property
     def log(self) -> LogFile:
@@ -181,7 +198,7 @@ class _File:
 
     def read(self, options: Options, together: Set[int] | None = None) -> None:
         """Every batch for itself; or, with the ids of the producers of transactions, together with its neighbours where that loses nothing."""
-        self.batches, self.damages, self.padding = [], [], None
+        self.batches, self.damages, self.padding, self.epochs = [], [], None, None
         with self.log.open() as source:
             self.walk(source, self.base, options, together)
 
@@ -266,8 +283,8 @@ class _File:
 
 
 def _alike(left: Placed, right: Placed) -> bool:
-    """Whether two batches can be one: they touch, are no markers, and differ in nothing that matters."""
-    if left.end != right.position or (left.attributes | right.attributes) & CONTROL:
+    """Whether two batches can be one: they touch, in bytes and offsets, are no markers, and differ in nothing that matters."""
+    if left.end != right.position or left.last + 1 != right.first or (left.attributes | right.attributes) & CONTROL:
         return False
     return _what(left) == _what(right)
 
@@ -355,8 +372,8 @@ class _Salvage:
 
     def run(self) -> Salvaged:
         ordered = self._in_place()
-        entries = [list(self._entries(one)) for one in self._files]
-        markers = self._replay(ordered.kept, [entry for own in entries for entry in own])
+        old = [entry for one in self._files for entry in self._entries(one)]
+        markers = self._replay(ordered.kept, old)
         stay = [batch for batch in ordered.kept if batch not in self._gone] if self._gone else ordered.kept
         self._kept = [[] for _ in self._files]
         for batch in stay:
@@ -374,7 +391,7 @@ class _Salvage:
             clashes=tuple(self._clash(conflict) for conflict in ordered.conflicts),
             undecided=tuple(markers.undecided),
             sentences=tuple(sentence(one, self._partition.topic_partition) for one in markers.undecided),
-            transaction_indexes=dict(self._indexes(markers, stay)),
+            transaction_indexes=dict(self._indexes(markers, stay, old)),
             missing=tuple((hole.first, None if hole.last == NO_END else hole.last) for hole in markers.holes),
             lost=_lost(sorted(self._gone, key=lambda batch: batch.first), dropped),
             log_end_offset=end,
@@ -393,7 +410,7 @@ class _Salvage:
             }
             self._gone |= banned
             candidates.append([batch for batch in one.batches if batch not in banned] if banned else one.batches)
-        ordered = in_place([Name(one.base, one.log.size) for one in self._files], candidates)
+        ordered = in_place([Name(one.believed, one.log.size) for one in self._files], candidates)
         self._gone |= dict(ordered.dropped)
         return ordered
 
@@ -490,14 +507,22 @@ class _Salvage:
             return True
         return any(damage[:2] == (start, stop) and damage[2].startswith("batch/c") for damage in own.damages)
 
-    def _indexes(self, markers: Markers, stay: Sequence[Placed]) -> Iterator[tuple[str, bytes]]:
+    def _indexes(
+        self, markers: Markers, stay: Sequence[Placed], old: Iterable[AbortedTransaction]
+    ) -> Iterator[tuple[str, bytes]]:
         """The transaction indexes that a replay of the log alone would not give."""
         data: dict[int, list[int]] = {}
         for batch in stay:
             if batch.producer_id >= 0 and not batch.attributes & CONTROL:
                 data.setdefault(batch.producer_id, []).append(batch.first)
+        firsts = [batch.first for batch in stay]
         entries = [markers.aborted[batch.first] for batch in stay if batch.first in markers.aborted]
-        entries += (entry for entry in markers.lost() if _has(data.get(entry.producer_id, ()), entry))
+        for entry in old:
+            # Offsets behind the last batch will be those of other records; what is open there nobody reads.
+            at = bisect_right(firsts, entry.last_offset) - 1
+            gone = 0 <= at < len(stay) - 1 and entry.last_offset > stay[at].last
+            if gone and _has(data.get(entry.producer_id, ()), entry):
+                entries.append(entry)
         replayed = [markers.replayed[batch.first] for batch in stay if batch.first in markers.replayed]
         bases = [log.base_offset for log in self._segments]
         told, bare = _by_segment(bases, entries), _by_segment(bases, replayed)

@@ -3,7 +3,7 @@
 import errno
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import Final
 
@@ -70,15 +70,21 @@ class Work:
         """Do what is left to do. Raises OSError, and Changed."""
         if self.area.old is not None:
             self.place.make_directory(self.area.old)
+            self._sync()
         for step in self.journal.steps:
             _STEPS[step.do][0](self, step)
 
-    def backward(self) -> None:
-        """Take back what was done. Raises OSError, and Changed."""
+    def backward(self, without: Collection[str] = ()) -> None:
+        """Take back what was done, but for what was kept of the files `without`, which is gone. Raises OSError, and Changed.
+
+        A segment whose log cannot come back stays as it is: its old index beside its new log would be trusted.
+        """
         for name in self.area.directories:
             self.place.make_directory(name)
         for step in reversed(self.journal.steps):
-            _STEPS[step.do][1](self, step)
+            log = f"{step.name.rpartition('.')[0]}.log"
+            if log not in without and (step.name not in without or step.do == "put"):
+                _STEPS[step.do][1](self, step)
         self.sync()
 
     def sync(self, _: Step | None = None) -> None:
@@ -316,21 +322,24 @@ class Work:
                 odd.append(name)
         return odd
 
-    def missing(self, state: str) -> str | None:
-        """The name of a file that is needed to go back and is not there as it was kept."""
+    def gone(self, state: str) -> dict[str, str]:
+        """Files that cannot come back, because what was kept of them is not there as it was; and where that should be."""
+        lost = {}
         for step in self.journal.steps:
-            if step.do == "cut" and step.length is not None:
+            if step.do == "cut":
                 kept = self.area("cut", step.name)
-                there = self.place.stamp(kept)
-                if there is None or there.size != step.length or self.place.checksum(kept) != step.crc32c:
-                    return kept
+                there, rest = self.place.stamp(kept), self.place.stamp(step.name)
+                # Of an applied run it is for `differing` to tell what became of the rest.
+                short = state != APPLIED and (rest is None or rest.size < (step.position or 0))
+                if short or there is None or there.size != step.length or self.place.checksum(kept) != step.crc32c:
+                    lost[step.name] = kept
             elif step.do in ("take", "replace"):
                 old = self.area("old", step.name)
                 try:
                     self._find(step, *((old,) if state == APPLIED else (old, step.name)))
                 except Changed:
-                    return old
-        return None
+                    lost[step.name] = old
+        return lost
 
 
 def is_a_logs(name: str) -> bool:

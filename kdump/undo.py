@@ -2,9 +2,10 @@
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import count
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from kdump.apply import areas, carry_out, how_to_go_on, in_place, sentence, sweep
@@ -14,7 +15,7 @@ from kdump.format import naming
 from kdump.journal import APPLIED, OVER, UNDOING, UNFINISHED, Area
 from kdump.partition import natural
 from kdump.plan import Content, Options, Piece, Plan, Stamp
-from kdump.steps import Work, discard, load, state_of
+from kdump.steps import Changed, Work, discard, load, state_of
 
 SAVED: Final = "undo"
 """The strategy of a run that keeps what a forced undo would have overwritten."""
@@ -106,11 +107,12 @@ def _in(place: Place) -> Iterator[Run]:
             continue
         undo = place.at(area.directories[1] if area.directories else area.journal(state))
         run = Run(area.run, state, place.path, undo)
-        if (loaded := load(place, area)) is not None:
-            journal = loaded[1]
-            run = run._replace(
-                time_ms=journal.time_ms, strategy=journal.strategy, recovery_point=journal.recovery_point
-            )
+        with suppress(KdumpError):  # whoever wants to do something with it will hear of it
+            if (loaded := load(place, area)) is not None:
+                _, journal = loaded
+                run = run._replace(
+                    time_ms=journal.time_ms, strategy=journal.strategy, recovery_point=journal.recovery_point
+                )
         yield run
 
 
@@ -185,26 +187,41 @@ def _undo(work: Work, state: str, force: bool) -> str:
         raise KdumpError(
             f"{work.place.path}: run {later[0].run} came later: undo it first (--undo --run {later[0].run})"
         )
-    if (name := work.missing(state)) is not None:
-        raise KdumpError(f"{work.place.at(name)}: gone or changed, so that run {work.journal.run} cannot be undone")
+    gone = work.gone(state)
+    if gone and not force:
+        where = work.place.at(next(iter(gone.values())))
+        raise KdumpError(
+            f"{where}: gone or changed, so that run {work.journal.run} cannot be undone; --force takes back all the rest"
+        )
     odd, others = work.differing(state)
     if odd or others:
         if not force:
             raise _refusal(work, odd, others, "--force keeps what is there now and takes the run back all the same")
-        _save(work, odd, [name for name in others if name not in work.journal.files])
-    return _back(work)
+        _save(
+            work,
+            [name for name in odd if name not in gone],
+            [name for name in others if name not in work.journal.files],
+        )
+    return _back(work, gone)
 
 
-def _back(work: Work) -> str:
+def _back(work: Work, gone: Mapping[str, str] = MappingProxyType({})) -> str:
+    place, area = work.place, work.area
     try:
         work.enter(UNDOING)
-        work.backward()
-        work.enter(OVER)
-    except (OSError, EOFError, KdumpError) as error:
-        then = sentence(work.place.path, error, how_to_go_on(work.place.path, work.journal.run))
-        raise then from None
-    with suppress(OSError):  # the next run clears it away
-        discard(work.place, work.area)
+        work.backward(gone)
+        if any(place.stat(kept) is not None for kept in gone.values()):
+            # Damaged as it is, it is for somebody to look at; without its journal nobody removes it.
+            place.remove(area.journal(UNDOING))
+        else:
+            work.enter(OVER)
+    except (OSError, EOFError, Changed) as error:
+        raise sentence(place.path, error, how_to_go_on(place.path, work.journal.run)) from None
+    if state_of(place, area) == OVER:
+        with suppress(OSError):  # the next run clears it away
+            discard(place, area)
+    if gone:
+        raise KdumpError(f"{', '.join(map(place.at, gone))}: could not come back, the rest did")
     return OVER
 
 

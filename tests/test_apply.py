@@ -19,6 +19,7 @@ from kdump.apply import apply, output, steps
 from kdump.disk import Place
 from kdump.errors import KdumpError
 from kdump.plan import Content, Options, Piece, Plan, Stamp
+from kdump.undo import Failed, runs, undo
 from plans import CASES, PARTITION, REBUILT, A, B, C, contents, make, plan_of, stamps, tree, up_to, wanted
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
@@ -274,8 +275,6 @@ def test_names_that_no_plan_has(tmp_path: Path, name: str) -> None:
 
 
 def test_names_with_control_characters_and_broken_utf8(tmp_path: Path) -> None:
-    from kdump.undo import undo
-
     names = ["a\nb.log", "\x1b[31m.log", "\udcff\udc80.log", '"\\.log', "ü\u2028.log", "x" * 250 + ".log"]
     directory = directories.write(
         tmp_path / "t-0", {**PARTITION, **{name: name.encode("utf-8", "surrogateescape") for name in names}}
@@ -323,6 +322,50 @@ def test_a_file_that_changes_while_the_new_ones_are_written(tmp_path: Path) -> N
         apply(plan, "1", make=slowly)
     assert not (directory / ".kdump-undo").exists()
     assert contents(tree(directory))[f"{B}.log"] == PARTITION[f"{B}.log"]
+
+
+@pytest.mark.parametrize(
+    "vanishes", [f"{A}.log", f"{B}.log", f"{B}.index", f"{C}.log", f"{C}.snapshot", "leader-epoch-checkpoint"]
+)
+@pytest.mark.parametrize("case", ["truncate", "salvage"])
+def test_a_file_that_vanishes_in_the_middle(tmp_path: Path, case: str, vanishes: str) -> None:
+    """Before each step. All others are still there: in their place, kept, or as the two parts of one."""
+    for at in range(1, 30):
+        directory, plan = prepared(case, tmp_path / str(at))
+        seen = 0
+
+        def vanish(rename: Callable[..., None], *names: str, at: int = at, directory: Path = directory) -> None:
+            nonlocal seen
+            seen += 1
+            if seen == at:
+                (directory / vanishes).unlink(missing_ok=True)
+            rename(*names)
+
+        rename = Place.rename
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Place, "rename", lambda *names, rename=rename, vanish=vanish: vanish(rename, *names))
+            try:
+                apply(plan, "1", make=make)
+            except KdumpError as error:
+                said = str(error)
+                assert (
+                    "taken back" in said or "nothing was changed" in said or ("--resume" in said and "--undo" in said)
+                )
+        there = contents(tree(directory, undo=True))
+        for name, data in PARTITION.items():
+            halves = there.get(name, b"") + there.get(f".kdump-undo/1/cut/{name}", b"")
+            assert name == vanishes or data in (*there.values(), halves), (at, name)
+        if any(not run.finished for run in runs(str(directory))):
+            with pytest.raises(Failed, match=r"could not come back, the rest did"):
+                undo(str(directory), force=True)
+            now, lost = contents(tree(directory)), vanishes[:20]
+            assert {name: data for name, data in now.items() if name[:20] != lost} == {
+                name: data for name, data in PARTITION.items() if name[:20] != lost
+            }
+        if seen < at:
+            break
+    else:
+        pytest.fail("more renames than were thought of")
 
 
 # ---- the order

@@ -286,14 +286,27 @@ def test_a_promoted_log_that_grew_is_cut_back(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kept", [f"old/{C}.log", f"old/{B}.index", f"cut/{B}.log", "old/leader-epoch-checkpoint"])
 @pytest.mark.parametrize("change", [Path.unlink, append, rewrite])
-@pytest.mark.parametrize("force", [False, True])
-def test_what_was_kept_is_gone(tmp_path: Path, kept: str, change: Callable[[Path], None], force: bool) -> None:
-    directory, _ = applied("truncate", tmp_path)
+def test_what_was_kept_is_gone(tmp_path: Path, kept: str, change: Callable[[Path], None]) -> None:
+    """Nothing is taken back, and with force all the rest is."""
+    directory, before = applied("truncate", tmp_path)
     change(directory / ".kdump-undo" / "1" / kept)
-    before = tree(directory, undo=True)
-    with pytest.raises(KdumpError, match="cannot be undone"):
-        undo(str(directory), force=force)
-    assert tree(directory, undo=True) == before
+    after = tree(directory, undo=True)
+    with pytest.raises(KdumpError, match=r"cannot be undone; --force"):
+        undo(str(directory))
+    assert tree(directory, undo=True) == after
+    name = os.path.basename(kept)
+    with pytest.raises(KdumpError, match=f"{name}: could not come back"):
+        undo(str(directory), force=True)
+    now = tree(directory)
+    stays = {name} if kept.endswith(("index", "checkpoint")) else {one for one in before if one.startswith(name[:20])}
+    assert {one: now[one] for one in now if one not in stays} == {
+        one: before[one] for one in before if one not in stays
+    }
+    # No old index beside a log that did not come back.
+    index = now.get(f"{name[:20]}.index")
+    assert index != before[f"{B}.index"] or name == "leader-epoch-checkpoint" or f"{B}.log" not in stays
+    left = directory / ".kdump-undo" / "1" / kept
+    assert left.exists() == (change is not Path.unlink) == (directory / ".kdump-undo").exists()
 
 
 def test_a_backup_of_what_was_cut_keeps_its_bytes(tmp_path: Path) -> None:

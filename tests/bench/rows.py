@@ -166,8 +166,17 @@ def dumps() -> Iterator[Row]:
 
 
 def recover() -> Iterator[Row]:
-    """A plan against a verify of the same directory."""
+    """A plan against a verify of the same directory; everything made anew, against the log loader of a broker in a fresh JVM."""
     yield Row("recover-plan", "plain", Kind.AT_MOST, 1.15, _recover_plan, _verify_directory(1))
+    yield Row("recover-plan-many", "many", Kind.AT_MOST, 1.15, _recover_plan, _verify_directory(1))
+    for name, data, target in (
+        ("x4", "plain", 4),
+        ("one-record", "one-record", 25),
+        ("idempotent-x4", "idempotent", None),
+    ):
+        yield Row(f"recover-{name}", data, Kind.AT_LEAST, target, _recover, lambda tools, data: tools.loader(data))
+    for name in ("plain", "one-record", "idempotent"):
+        yield Row(f"memory-recover-{name}", name, Kind.PEAK, 64, _recover)
 
 
 def all_rows() -> list[Row]:
@@ -178,6 +187,11 @@ def all_rows() -> list[Row]:
 
 def _recover_plan(tools: Tools, data: Data) -> Command:
     return tools.kdump("recover", "--jobs", "1", str(data.directory))
+
+
+def _recover(tools: Tools, data: Data) -> Command:
+    how = ("--truncate", "--from", "all", "--rebuild", "all", "--no-keep")
+    return tools.kdump("recover", *how, str(tools.scratch(data)))
 
 
 def _bare(codec: str) -> Make:

@@ -90,6 +90,27 @@ class Tools:
         java = ("java", *JVM_FLAGS, "-cp", self._kafka_classpath, DUMP_TOOL, "--files", ",".join(files), *options)
         return Command((self._program("java"), *java[1:]))
 
+    def loader(self, data: Data) -> Command:
+        """The log loader of a broker, as after an unclean stop with everything to recover."""
+        java = self._program("java")
+        return Command(
+            (java, *JVM_FLAGS[1:], "-cp", f"{self._loader}:{self._kafka_classpath}", "Loader", str(self.scratch(data)))
+        )
+
+    def scratch(self, data: Data) -> Path:
+        """A copy of the directory to be written to; the logs, which do not change, are the same files."""
+        target = self._root / "scratch" / data.name / data.directory.name
+        if not target.exists():
+            shutil.copytree(data.directory, target, copy_function=_linked)
+        return target
+
+    @cached_property
+    def _loader(self) -> Path:
+        target = self._root / f"loader-{KAFKA}"
+        source = ROOT / "tests" / "interop" / "Loader.java"
+        self._build([self._program("javac"), "-d", str(target), "-cp", self._kafka_classpath, str(source)])
+        return target
+
     def aiokafka(self, data: Data) -> Command:
         """aiokafka's compiled reader."""
         return self._reader((str(self._aiokafka_python), "-m", "tests.bench.peers.aiokafka_records"), data)
@@ -158,3 +179,10 @@ class Tools:
             raise UnavailableError(f"{Path(argv[0]).name} failed: {said[-1]}") from error
         except subprocess.TimeoutExpired as error:
             raise UnavailableError(f"{Path(argv[0]).name} took more than {_BUILD_LIMIT_S} s") from error
+
+
+def _linked(source: str, target: str) -> str:
+    if not source.endswith(".log"):
+        return str(shutil.copy2(source, target))
+    os.link(source, target)
+    return target

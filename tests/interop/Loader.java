@@ -28,7 +28,8 @@ import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
 
 /**
  * What a broker's log loader does with topic-partition directories after an unclean stop. Standard input: a line each, `directory TAB recovery
- * point TAB log start offset`, and behind them, for other than the usual, `TAB clock in ms TAB index.interval.bytes`; standard output: a line of
+ * point TAB log start offset`, and behind them, for other than the usual, `TAB clock in ms TAB index.interval.bytes TAB clean`, the last one for a start after a
+ * clean stop; directories as arguments are loaded by the clock of the machine; standard output: a line of
  * JSON each. The directories are changed as a broker would change them.
  */
 public class Loader {
@@ -93,26 +94,32 @@ public class Loader {
     private static final ProducerStateManagerConfig PRODUCERS = new ProducerStateManagerConfig(DAY_MS, false);
 
     public static void main(String[] args) throws Exception {
+        if (args.length > 0) {
+            for (String directory : args)
+                System.out.println(load(new File(directory), 0, 0, System.currentTimeMillis(), 4096, false));
+            System.exit(0);
+        }
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         PrintStream output = new PrintStream(System.out, false, StandardCharsets.UTF_8);
         for (String line = input.readLine(); line != null; line = input.readLine()) {
             String[] parts = line.split("\t", -1);
             long nowMs = parts.length > 3 ? Long.parseLong(parts[3]) : NOW_MS;
             int interval = parts.length > 4 ? Integer.parseInt(parts[4]) : 4096;
-            output.println(load(new File(parts[0]), Long.parseLong(parts[1]), Long.parseLong(parts[2]), nowMs, interval));
+            boolean clean = parts.length > 5 && parts[5].equals("clean");
+            output.println(load(new File(parts[0]), Long.parseLong(parts[1]), Long.parseLong(parts[2]), nowMs, interval, clean));
         }
         output.flush();
         // Index files of what was refused stay mapped, and the cleaner of a failed directory is a thread.
         System.exit(0);
     }
 
-    private static String load(File directory, long recoveryPoint, long logStartOffset, long nowMs, int interval) {
+    private static String load(File directory, long recoveryPoint, long logStartOffset, long nowMs, int interval, boolean clean) {
         Map<String, String> found = new TreeMap<>();
         Kept scheduler = new Kept();
         try {
             LogConfig config = new LogConfig(Map.of("index.interval.bytes", interval));
             UnifiedLog log = UnifiedLog.create(directory, config, logStartOffset, recoveryPoint, scheduler,
-                STATS, new Standing(nowMs), 900_000, PRODUCERS, 600_000, new LogDirFailureChannel(1), false, Optional.empty(),
+                STATS, new Standing(nowMs), 900_000, PRODUCERS, 600_000, new LogDirFailureChannel(1), clean, Optional.empty(),
                 new ConcurrentHashMap<>(), false, LogOffsetsListener.NO_OP_OFFSETS_LISTENER);
             log.flush(true);
             scheduler.run();
