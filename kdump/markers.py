@@ -79,7 +79,7 @@ class Markers:
     """The replay of the producers of a log: give it the batches of magic 2 that have a producer, and the holes between, in order; then `conclude`.
 
     `entries` are those of the old transaction indexes that can be believed; `drop`: undecided transactions go. Afterwards `dropped` batches are to go, and `aborted` has
-    a transaction index entry for each ABORT marker that ended something.
+    the transaction index entry of each ABORT marker by its offset, the old one where there is one, and `replayed` what a broker that replays the log writes in its place.
     """
 
     def __init__(self, entries: Iterable[AbortedTransaction], *, drop: bool) -> None:
@@ -188,7 +188,3 @@ def _before(rest: list[Placed], transaction: _Open) -> list[Placed]:
 def _behind(batches: list[Placed], transaction: _Open) -> Hole:
     """Where the marker of the batches may have been: the first hole behind them, or the last one."""
     return next((hole for hole, _ in transaction.holes if hole.first > batches[-1].last), transaction.holes[-1][0])
-
-
-def _in_one(holes: Iterable[Hole], offset: int) -> bool:
-    return any(hole.first <= offset <= hole.last for hole in holes)

@@ -12,7 +12,7 @@ What is left rises from the first batch to the last, over all segments.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -106,6 +106,16 @@ def in_place(names: Sequence[Name], batches: Sequence[Sequence[Placed]]) -> Orde
                 dropped.append((batch, code))
     kept, conflicts = _rising(inside, dropped)
     return Ordered(kept, sorted(dropped), conflicts)
+
+
+def rises(batches: Iterable[Placed]) -> bool:
+    """Whether no batch contradicts one before it."""
+    last = epoch = -1
+    for batch in batches:
+        if batch.first <= last or -1 < batch.epoch < epoch:
+            return False
+        last, epoch = batch.last, max(epoch, batch.epoch)
+    return True
 
 
 def _behind(names: Sequence[Name], number: int) -> list[int]:

@@ -31,7 +31,7 @@ from kdump.load_state import name_of
 from kdump.markers import NO_END, UNENDED, Hole, Markers, Undecided
 from kdump.outcome import Proved, Refusal, Start
 from kdump.partition import LogFile, Partition, Segment
-from kdump.place import Conflict, Name, Ordered, Placed, Run, believed, in_place
+from kdump.place import Conflict, Name, Ordered, Placed, Run, believed, in_place, rises
 from kdump.plan import Log, Lost, Options, Piece, opened
 from kdump.segment import OFFSET_SPAN, BatchChunk, Gap, Item, Tail
 from kdump.segment07 import walk_of
@@ -151,6 +151,11 @@ def _screen(files: "Sequence[_File]", options: Options) -> bool:
             one.read(options)
         elif not one.put_together(transactional):
             one.read(options, transactional)
+    # Behind damaged bytes the rules of a verify take what comes for the beginning of a log.
+    if rising and not rises([batch for one in files for batch in one.batches]):
+        for one in files:
+            one.read(options)
+        return False
     return rising
 
 

@@ -12,9 +12,9 @@ from kdump.salvage import Clash, Salvaged, Stretch, keep
 from kdump.truncate import Truncation
 
 _BY: Mapping[str, str] = {
-    "epoch": "its leader epoch is higher",
-    "batches": "it has more batches",
-    "position": "it comes first",
+    "epoch": "the leader epoch is higher",
+    "batches": "there are more batches",
+    "position": "the position is lower",
 }
 
 
@@ -55,11 +55,11 @@ class _Salvage(Truncation):
 
 
 def _sentence(clash: Clash) -> str:
-    return f"{_words(clash.kept)} stay, {_words(clash.dropped)} go: {_BY[clash.by]}"
+    return f"kept: {_words(clash.kept)}; dropped: {_words(clash.dropped)}; because of the kept one {_BY[clash.by]}"
 
 
 def _words(one: Stretch) -> str:
     return (
-        f"{one.batches} batches of {one.name} at {one.start}-{one.stop} (offsets {one.first_offset}-{one.last_offset},"
+        f"{one.batches} {'batch' if one.batches == 1 else 'batches'} of {one.name} at {one.start}-{one.stop} (offsets {one.first_offset}-{one.last_offset},"
         f" leader epochs {one.first_epoch}-{one.last_epoch})"
     )

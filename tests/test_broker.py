@@ -504,3 +504,16 @@ def test_what_verify_proved_need_not_be_read_again(partition: str, tmp_path: Pat
         words = {finding.broker for finding in report.findings}
         assert "refuses" in words or not outcome.refusals, name
         assert words & {"truncates", "refuses"} or not outcome.cuts, name
+
+
+@pytest.mark.parametrize("point", [0, 15])
+def test_the_checkpoints_beside_a_partition_count(point: int, tmp_path: Path) -> None:
+    """Named alone, too: below its recovery point a broker does not look."""
+    (tmp_path / "topic-0").mkdir()
+    (tmp_path / "recovery-point-offset-checkpoint").write_bytes(build.checkpoint(f"topic 0 {point}"))
+    for name, data in (healthy() | {f"{FIRST}.log": ONE[:-5]}).items():
+        (tmp_path / "topic-0" / name).write_bytes(data)
+    (report,) = verify(discover([str(tmp_path / "topic-0")]))
+    (torn,) = [finding for finding in report.findings if finding.code == "tail/torn"]
+    assert torn.broker == ("ignores" if point else "truncates")
+    assert report.context.recovery_point == point

@@ -25,6 +25,7 @@ from kdump.render.base import tally
 from kdump.render.recovery import counts_of
 
 if TYPE_CHECKING:
+    from kdump.findings import Finding
     from kdump.recover import Result
     from kdump.report import Report
     from kdump.undo import Done
@@ -333,7 +334,7 @@ class Totals:
         self._left: Counter[tuple[str, Severity]] = Counter()
         self._run: str | None = None
         self._next: dict[str, None] = {}
-        self._interrupted = self._alone = False
+        self._interrupted = self._alone = self._salvageable = False
 
     def take(self, told: "Result | Report") -> "Result | None":
         """Count a partition; the result that is to be shown, None where it could not be read."""
@@ -356,6 +357,7 @@ class Totals:
                 self._lost.append(plan.lost)
         self._alone |= plan.alone and not plan.empty
         self._not_covered += counts_of(plan.not_covered)
+        self._salvageable = self._salvageable or (not plan.is_root and _is_error(plan.not_covered))
         self._left += counts_of(told.left)
         self._run = self._run or told.run
         if told.applied and told.next:
@@ -414,9 +416,13 @@ class Totals:
             return next(iter(self._next)) if len(self._next) == 1 and not self._problems.failed else None
         if self._actions:
             return _command(self._what, self._paths, *(["--output", "DIR"] if self._alone else []))
-        if self._what.strategy != SALVAGE and any(severity is Severity.ERROR for _, severity in self._not_covered):
+        if self._what.strategy != SALVAGE and self._salvageable:
             return _command(self._what._replace(strategy=SALVAGE, walk=Options().walk), self._paths, "--dry-run")
         return None
+
+
+def _is_error(findings: "Iterable[Finding]") -> bool:
+    return any(finding.severity is Severity.ERROR for finding in findings)
 
 
 def _together(lost: Sequence[Lost]) -> Lost:

@@ -12,16 +12,31 @@ import pytest
 
 import oracle
 import plans
-from directories import NOW_MS
+from directories import NOW_MS, Files, stem
 from kdump.apply import apply
 from kdump.discovery import discover
 from kdump.disk import Place
+from kdump.plan import REINDEX, SALVAGE, TRUNCATE
 from kdump.verify import Options, verify
+from plans import B, C
+
+
+def misnamed() -> Files:
+    """The last segment has a name that lies above its first batch."""
+    files = {name: data for name, data in plans.PARTITION.items() if not name.startswith(C)}
+    return {**files, f"{stem(23)}.log": plans.PARTITION[f"{C}.log"], f"{stem(23)}.index": b""}
+
 
 LOADER = Path(__file__).with_name("Loader.java")
+FLIPPED = bytearray(plans.PARTITION[f"{B}.log"])  # type: ignore[arg-type]
+FLIPPED[len(FLIPPED) // 2] ^= 1
+DAMAGED: Files = {**plans.PARTITION, f"{B}.log": bytes(FLIPPED)}
 CASES = {
-    **{name: case for name, case in plans.CASES.items() if name in ("split", "promote", "rename", "empty")},
-    **plans.REAL,
+    "truncate": plans.Case(DAMAGED, plans.untouched, strategy=TRUNCATE),
+    "salvage": plans.Case(DAMAGED, plans.untouched, strategy=SALVAGE),
+    "reindex": plans.Case(plans.PARTITION, plans.untouched, strategy=REINDEX),
+    "promote": plans.Case(plans.SWAPPED, plans.untouched, strategy=TRUNCATE),
+    "rename": plans.Case(misnamed(), plans.untouched, strategy=TRUNCATE),
 }
 
 
@@ -80,10 +95,12 @@ def test_a_broker_starts_in_the_middle(kafka: ModuleType, tmp_path: Path, case: 
     directory = plans.write(CASES[case], tmp_path)
     before = batches(directory)
     found = states(directory, tmp_path / "states", CASES[case])
+    (first,) = loaded(kafka, [Path(shutil.copytree(found[0], tmp_path / "first" / directory.name))])
     answers = loaded(kafka, found, *([stop] if stop == "clean" else []))
     assert len(answers) == len(found) > 9
     for number, (answer, place) in enumerate(zip(answers, found, strict=True)):
-        assert answer["loaded"], (number, answer)
+        # What a broker refuses when it looks, it may refuse until the recovery has come to it.
+        assert answer["loaded"] or answer["exception"] == first.get("exception"), (number, answer)
         assert batches(place) <= before
         wrong = {
             finding.code
@@ -91,5 +108,7 @@ def test_a_broker_starts_in_the_middle(kafka: ModuleType, tmp_path: Path, case: 
             for finding in report.findings
             if finding.code.startswith(("index/", "timeindex/")) and finding.severity > 0
         }
-        # An index that was damaged beside a log that does not change is no matter of the order.
-        assert wrong <= {"timeindex/short", "index/missing"} or CASES[case] is plans.REAL.get(case), (number, wrong)
+        # A broker that makes indexes anew leaves the room that it took for them, and one that refuses leaves all as it is.
+        if answer["loaded"] and "index/padding" not in wrong:
+            assert not wrong, (number, wrong)
+    assert answers[-1]["loaded"]
