@@ -12,6 +12,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -118,10 +119,8 @@ def carry_out(work: Work) -> None:
 
 def _clear(place: Place, area: Area) -> None:
     """Remove the files of a run that is over, as far as that goes: the next run removes the rest."""
-    try:
+    with suppress(OSError, KdumpError):
         discard(place, area)
-    except OSError:
-        return
 
 
 def sentence(path: str, error: BaseException, then: str = "") -> KdumpError:
@@ -173,7 +172,7 @@ def sweep(place: Place) -> None:
 
 def areas(place: Place) -> list[Area]:
     """The runs that left files in a directory."""
-    runs = [Area(run) for run in place.names(naming.UNDO)]
+    runs = [Area(run) for run in place.names(naming.UNDO) if _is_directory(place, f"{naming.UNDO}/{run}")]
     flat = {run for name in place.names() if (run := run_of(name)) is not None}
     return runs + [Area(run, flat=True) for run in sorted(flat)]
 

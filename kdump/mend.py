@@ -19,7 +19,7 @@ from kdump.loader import EPOCHS, METADATA
 from kdump.outcome import Outcome, Proved, Refusal, Start
 from kdump.partition import LogFile, Segment
 from kdump.plan import Piece, opened
-from kdump.source import Pieces
+from kdump.source import PiecesSource
 
 COMPANIONS: Final = (".index", ".timeindex", ".txnindex")
 OF_SEGMENT: Final = (".log", *COMPANIONS, ".snapshot")
@@ -56,9 +56,9 @@ class View:
     def size(self, name: str) -> int:
         return sum(piece.stop - piece.start for piece in self.pieces[name])
 
-    def open(self, name: str) -> Pieces:
+    def open(self, name: str) -> PiecesSource:
         """Raises SourceError."""
-        return opened(self.directory, self.pieces[name])
+        return opened(self.directory, self.pieces[name], name)
 
     def part(self, name: str, start: int, size: int) -> tuple[Piece, ...]:
         """The pieces of [start, start + size) of a file."""

@@ -4,14 +4,14 @@ A plan has two faces that say the same: `actions` are for people and for JSON, `
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from kdump.findings import Finding
 from kdump.format import naming
 from kdump.format.naming import TopicPartition
 from kdump.outcome import INDEX_INTERVAL_BYTES
-from kdump.source import FileSource, Pieces
+from kdump.source import PiecesSource
 
 TRUNCATE: Final = "truncate"
 SALVAGE: Final = "salvage"
@@ -51,13 +51,10 @@ class Piece(NamedTuple):
     stop: int
 
 
-def opened(directory: str, pieces: Sequence[Piece]) -> Pieces:
-    """The bytes of the pieces, one behind the other. Raises SourceError."""
-    sources: dict[str, FileSource] = {}
-    for piece in pieces:
-        if piece.name not in sources:
-            sources[piece.name] = FileSource(os.path.join(directory, piece.name))
-    return Pieces([(sources[piece.name], piece.start, piece.stop) for piece in pieces], directory)
+def opened(directory: str, pieces: Iterable[Piece], name: str) -> PiecesSource:
+    """The bytes of the pieces, one behind the other, as a file of that name. Raises SourceError."""
+    places = [(os.path.join(directory, piece.name), piece.start, piece.stop) for piece in pieces]
+    return PiecesSource(places, os.path.join(directory, name))
 
 
 class Content(NamedTuple):
@@ -72,7 +69,8 @@ class Content(NamedTuple):
 
 
 class Log(NamedTuple):
-    """A segment as it will be. `proved`: a scan found nothing in it that makes a broker stumble, so that the kernel may walk it.
+    """A segment as it will be. `proved`: a scan found nothing in it that makes a broker stumble, so that the kernel may walk it by its headers alone:
+    the checksums were right a moment ago.
 
     `walked`: its companions are made anew from it.
     """

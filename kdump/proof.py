@@ -81,6 +81,7 @@ class Proof:
         self._log_start = max(first or 0, context.log_start_offset or 0, self._first_epoch())
         self._past: _Past | None = None
         self._broken = False
+        self._gapped = False
         self._compacted = context.cleaned
         self._magics = [0, 0, 0]
         self._epochs: list[tuple[int, int, int]] = []
@@ -187,6 +188,7 @@ class Proof:
         torn = hidden and summary.damaged_at == summary.tail
         self._report.log_end_offset = valid_end if torn or not hidden else None
         self._neighbours(segment, seen, compacted)
+        self._gapped = self._gapped or bool(seen["gaps"])
         self._broken = self._broken or summary.damages > 0
         rows, counts, tallies = self._producers.take()
         for code, count in counts.items():
@@ -233,6 +235,7 @@ class Proof:
             self._report.add([segments.overlap(past.path, past.last_position, past.last_offset, base)])
         elif past.end_offset is not None and base > past.end_offset:
             self._report.add([segments.missing(path, base, past.end_offset, compacted=compacted or self._compacted)])
+            self._gapped = True
         if seen["batches"] and 0 <= seen["first_epoch"] < past.epoch:
             place = path, seen["first_position"], 0, seen["first_offset"]
             self._report.add([epochs.backwards(*place, epoch=seen["first_epoch"], previous=past.epoch)])
@@ -302,7 +305,8 @@ class Proof:
                         base_offset=log.base_offset,
                         end_offset=end_offset,
                         log_start=self._log_start,
-                        compacted=compacted,
+                        # A marker may be among what is missing, and then only the index knows of its transaction, as after a salvage.
+                        compacted=compacted or self._gapped,
                         broken=self._broken,
                     )
                 )
@@ -372,7 +376,7 @@ class Proof:
         if partition.epochs is not None and self._epochs_file is not None:
             # Without the end of the log only the file's own form is told.
             seen, log_end = (self._epochs, end) if end is not None else ([], _NO_END)
-            partial = self._compacted or self._broken
+            partial = self._compacted or self._broken or self._gapped
             legacy = bool(self._magics[0] or self._magics[1])
             judged = epochs.checkpoint(
                 partition.epochs.path, self._epochs_file, seen, log_start, log_end, partial=partial, legacy=legacy

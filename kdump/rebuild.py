@@ -9,6 +9,7 @@ Sources: LogSegment.recover, OffsetIndex, TimeIndex, TransactionIndex, ProducerS
 import os
 import struct
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Set
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -22,10 +23,10 @@ from kdump.format.snapshot import ENTRY_SIZE, HEADER_SIZE, ProducerEntry
 from kdump.frames import Frames, Seen
 from kdump.kernel import producers as kernel
 from kdump.kernel.scan import BATCH_COLUMNS, SCAN_DAMAGED, SCAN_NEED, SUSPECTS, Scanner
-from kdump.load_state import Backwards, ByOffset, Overflow, Producers, Segment, name_of
+from kdump.load_state import Backwards, Overflow, Producers, Segment, name_of
 from kdump.loader import Loader
 from kdump.outcome import Held, Start
-from kdump.plan import Log, Piece, Plan
+from kdump.plan import Log, Plan, opened
 from kdump.source import BytesSource, FileSource, PiecesSource, Source
 
 Companion = tuple[str, bytes | None]
@@ -60,20 +61,13 @@ def view(plan: Plan, name: str) -> Source:
     """The bytes that a file will have, of a log above all; not those of one that is rebuilt. Raises SourceError."""
     for log in plan.segments:
         if name == name_of(log.base_offset, ".log"):
-            return _pieces(plan, log.pieces, name)
+            return opened(plan.path, log.pieces, name)
     if name not in plan.after:
         return FileSource(os.path.join(plan.path, name))
     content = plan.after[name]
     if content is None or content.rebuilt:
         raise SourceError(f"{os.path.join(plan.path, name)}: no such file")
-    return _pieces(plan, content.pieces, name) if content.data is None else BytesSource(content.data, name)
-
-
-def _pieces(plan: Plan, pieces: tuple[Piece, ...], name: str) -> Source:
-    path = plan.path
-    return PiecesSource(
-        [(os.path.join(path, piece.name), piece.start, piece.stop) for piece in pieces], os.path.join(path, name)
-    )
+    return opened(plan.path, content.pieces, name) if content.data is None else BytesSource(content.data, name)
 
 
 def _nobody(count: int) -> None:
@@ -293,6 +287,8 @@ class _Rebuilder(Loader):
         self._limits = Limits(options.index_interval_bytes, options.segment_index_bytes)
         self._now_ms = int(time.time() * 1000) if options.now_ms is None else options.now_ms
         self._logs = {name_of(log.base_offset, ".log"): log for log in plan.segments}
+        origins = Counter(origin for log in plan.segments for origin in {piece.name for piece in log.pieces})
+        self._parted = {origin for origin, count in origins.items() if count > 1}
         sizes = {name: log.size for name, log in self._logs.items()}
         sizes.update((name, plan.files[name].size) for name in self._usable())
         first = min((log.base_offset for log in plan.segments), default=0)
@@ -306,7 +302,6 @@ class _Rebuilder(Loader):
                 index_interval_bytes=options.index_interval_bytes,
             )
         )
-        self._unwalked = max((log.base_offset for log in plan.segments if not log.walked), default=-1 << 63)
         self._indexed: Segment | None = None
         self._made: dict[str, bytes] = {}
         self._state_ends: dict[int, int] = {}  # of segments that were scanned
@@ -317,7 +312,11 @@ class _Rebuilder(Loader):
 
     def _open(self, name: str) -> Source:
         log = self._logs.get(name)
-        return FileSource(os.path.join(self._plan.path, name)) if log is None else _pieces(self._plan, log.pieces, name)
+        return (
+            FileSource(os.path.join(self._plan.path, name))
+            if log is None
+            else opened(self._plan.path, log.pieces, name)
+        )
 
     def _usable(self) -> Iterator[str]:
         """The snapshots that a broker may begin from: those that stay, and those below all that is walked."""
@@ -366,7 +365,7 @@ class _Rebuilder(Loader):
         for number, log in enumerate(logs):
             base, end = log.base_offset, logs[number + 1].base_offset if number + 1 < len(logs) else 1 << 63
             names = [name_of(base, suffix) for suffix in _INDEXES]
-            if names[-1] in wanted or (log.walked and any(base < offset <= end for offset in left)):
+            if names[-1] in wanted or (log.walked and any(base <= offset <= end for offset in left)):
                 yield from self._below(base, left)
                 made = self._recovered(self.segments[base])
             elif not wanted.isdisjoint(names):
@@ -384,8 +383,11 @@ class _Rebuilder(Loader):
         origin = log.pieces[0].name if log.pieces else log_name
         if origin == f"{log_name}.swap":
             return f"{name}.swap" in files
-        others = (piece.name for other in self._plan.segments if other != log for piece in other.pieces)
-        return name in files and origin == log_name in files and log_name not in others
+        if name not in files or log_name not in files or origin != log_name or origin in self._parted:
+            return False
+        # A log that ends below its start goes away as a whole; an empty one takes its place.
+        gone = files.keys() - self._logs.keys() if not log.pieces else ()
+        return all((number_of(other) or 0) >= log.base_offset for other in gone if other.endswith(".log"))
 
     def _below(self, base: int, left: dict[int, str]) -> Iterator[Companion]:
         """The snapshots that were made up to here, which nobody will write again. Those that are not needed any more are forgotten."""
@@ -409,11 +411,11 @@ class _Rebuilder(Loader):
             self._remove_stray_snapshots()
             self._rebuild(self._state(), start, log_end)
         for offset, name in sorted(left.items()):
-            if name not in self._made:
+            if name_of(offset, ".snapshot") not in self._made:
                 state = self._state()
                 self._rebuild(state, min(start, offset - 1), offset)
                 self.keep(offset, state.body)
-            yield name, self._made[name]
+            yield name, self._made[name_of(offset, ".snapshot")]
 
     def _state(self) -> _State:
         """A new ProducerStateManager. What the broker's truncateAndReload took away of the snapshots that stay is there again: they are right."""
@@ -425,14 +427,8 @@ class _Rebuilder(Loader):
 
     def _recovered(self, segment: Segment) -> tuple[bytes, bytes, bytes]:
         """LogLoader.recoverSegment."""
-        state, everyone = self._state(), self.segments
-        if segment.base < self._unwalked:
-            # A segment whose offset index was missing, for example, is recovered before those above it are there.
-            self.segments = ByOffset()
-            for base in everyone.order[: everyone.order.index(segment.base)]:
-                self.segments[base] = everyone[base]
+        state = self._state()
         self._rebuild(state, self.start.log_start_offset, segment.base)
-        self.segments = everyone
         scanned = self._scanned(segment, state.replay)
         if scanned is not None:
             state.take_aborted()

@@ -34,7 +34,7 @@ class _Reindexing(Planning):
             for suffix in COMPANIONS:
                 companion = name_of(log.base_offset, suffix)
                 missing = any(finding.code == f"{suffix[1:]}/missing" for finding in self.of(name))
-                if self.options.rebuild_all or missing or self.of(companion):
+                if (self.options.rebuild_all and log.proved) or missing or self.of(companion):
                     self.after[companion] = Content()
         end = self.report.log_end_offset
         sound = all(log.proved for log in logs.values())

@@ -615,7 +615,7 @@ class _Salvage:
         pieces = {name_of(log.base_offset, ".log"): log.pieces for log in self._segments}
         start = Start(
             {name_of(log.base_offset, ".log"): log.size for log in self._segments},
-            lambda name: opened(self._partition.path, pieces[name]),
+            lambda name: opened(self._partition.path, pieces[name], name),
             {name_of(log.base_offset, ".log"): proved for log, proved in self._proofs()},
             index_interval_bytes=self._options.index_interval_bytes,
         )
@@ -833,7 +833,7 @@ def _split07(directory: str, one: _File, piece: Piece, options: Options) -> Iter
     starts, damages = {batch.position for batch in one.batches}, one.damages
     if (piece.start, piece.stop) != (0, one.log.size):
         part = _File(0, one.segment)
-        with opened(directory, (piece,)) as source:
+        with opened(directory, (piece,), piece.name) as source:
             part.walk(source, one.base + piece.start, options)
         starts = {batch.position + piece.start for batch in part.batches}
         damages = [(start + piece.start, stop + piece.start, code) for start, stop, code in part.damages]

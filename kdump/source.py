@@ -6,7 +6,6 @@ import stat
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -173,36 +172,6 @@ def whole(source: Source, limit: int) -> bytes:
     if source.size > limit:
         raise SourceError(f"{source.name}: {source.size} bytes, files of its kind have at most {limit}")
     return reader(source)(0, source.size)
-
-
-class Pieces(_Closing):
-    """The pieces (source, start, stop) of other sources as one, each behind the one before. It closes the sources."""
-
-    def __init__(self, pieces: Sequence[tuple[Source, int, int]], name: str) -> None:
-        self.name = name
-        self._pieces = [(source, start) for source, start, _ in pieces]
-        self._begins = list(accumulate((stop - start for _, start, stop in pieces), initial=0))
-        self.size = self._begins[-1]
-
-    def readinto(self, position: int, buffer: memoryview) -> int:
-        filled = 0
-        number = max(0, bisect_right(self._begins, position) - 1)
-        while filled < len(buffer) and number < len(self._pieces):
-            source, start = self._pieces[number]
-            inside = position + filled - self._begins[number]
-            end = min(len(buffer), filled + self._begins[number + 1] - self._begins[number] - inside)
-            filled += source.readinto(start + inside, buffer[filled:end])
-            if filled < end:
-                break  # it shrank
-            number += 1
-        return filled
-
-    def size_now(self) -> int:
-        return self.size
-
-    def close(self) -> None:
-        for source in {id(source): source for source, _ in self._pieces}.values():
-            source.close()
 
 
 class Told:

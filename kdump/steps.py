@@ -380,7 +380,9 @@ def state_of(place: Place, area: Area) -> str | None:
 
 
 def discard(place: Place, area: Area) -> None:
-    """Remove the files of a run that has nothing to go back to."""
+    """Remove the files of a run that has nothing to go back to. Raises KdumpError where links stand in place of its directories."""
+    if not all(place.is_directory(name) for name in area.directories[:2]):
+        return
     state = state_of(place, area)
     if state is not None:
         if state != OVER:

@@ -507,10 +507,14 @@ def _rebuild(data: bytes, batch: Batch, items: Sequence[build.Record | bytes], *
 
 
 def _records_of(data: bytes, batch: Batch) -> list[build.Record]:
-    return [
-        build.record(each.key, each.value, headers=each.headers, timestamp=each.timestamp, offset=each.offset)
-        for each in oracle.records(data, batch.position)
-    ]
+    """Raises NotApplicable where another damage was there before."""
+    try:
+        return [
+            build.record(each.key, each.value, headers=each.headers, timestamp=each.timestamp, offset=each.offset)
+            for each in oracle.records(data, batch.position)
+        ]
+    except oracle.Malformed as error:
+        raise NotApplicable(error.reason) from None
 
 
 def _with_override(

@@ -248,13 +248,17 @@ def test_a_symbolic_link_in_place_of_a_file(tmp_path: Path, name: str, where: st
 @pytest.mark.parametrize("name", [".kdump-undo", ".kdump-undo/1", ".kdump-undo/1/new"])
 def test_a_symbolic_link_in_place_of_what_is_kept(tmp_path: Path, name: str) -> None:
     directory, plan = prepared("truncate", tmp_path)
-    (tmp_path / "trap").mkdir()
+    # As the run's own directory would look from inside.
+    for path in (tmp_path / "trap", tmp_path / "trap" / "new", tmp_path / "trap" / "1" / "new"):
+        path.mkdir(parents=True)
+        (path / f"{B}.index").write_bytes(b"mine")
+    trapped = tree(tmp_path / "trap")
     (directory / name).parent.mkdir(parents=True, exist_ok=True)
     (directory / name).symlink_to(tmp_path / "trap")
     with pytest.raises(KdumpError):
         apply(plan, "1", make=make)
     assert contents(tree(directory)) == PARTITION
-    assert os.listdir(tmp_path / "trap") == []
+    assert tree(tmp_path / "trap") == trapped
 
 
 @pytest.mark.parametrize("name", [f"{B}.log", f"{B}.index", f"{stem(15)}.snapshot"])

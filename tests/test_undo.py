@@ -21,7 +21,7 @@ from kdump.discovery import discover
 from kdump.disk import Place
 from kdump.errors import KdumpError
 from kdump.findings import Severity
-from kdump.journal import Area
+from kdump.journal import Area, to_bytes
 from kdump.partition import Partition
 from kdump.plan import Content, Plan
 from kdump.steps import Work, load
@@ -372,6 +372,25 @@ def test_a_damaged_journal_changes_nothing(tmp_path: Path, damage: Callable[[byt
     with pytest.raises(KdumpError, match="journal"):
         undo(str(directory))
     assert tree(directory, undo=True) == before
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "..", "a/b", ".kdump-undo"])
+@pytest.mark.parametrize("field", ["name", "to"])
+def test_a_journal_reaches_no_other_directory(tmp_path: Path, name: str, field: str) -> None:
+    """Though its checksum is right: whoever owns the partition can write one, and root may undo it."""
+    directory, _ = applied("rename", tmp_path)
+    with Place(str(directory)) as place:
+        loaded = load(place, Area("1"))
+    assert loaded is not None
+    steps = [
+        step if step.do != "rename" else step._replace(name=name) if field == "name" else step._replace(to=name)
+        for step in loaded[1].steps
+    ]
+    journal(directory).write_bytes(to_bytes(loaded[1]._replace(steps=tuple(steps))))
+    before = tree(tmp_path, undo=True)
+    with pytest.raises(KdumpError, match="no name of a file of a log"):
+        undo(str(directory))
+    assert tree(tmp_path, undo=True) == before
 
 
 def test_files_without_a_journal_are_not_thrown_away(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ import damage
 import damage_partition
 from interop import damaged_partitions, test_state
 from kdump import broker, rebuild
+from kdump.format import snapshot
 from kdump.load_state import Segment, name_of
 from kdump.loader import Loader
 from kdump.plan import Content, Log, Options, Piece, Plan, Stamp
@@ -57,11 +58,17 @@ def room() -> Iterator[Path]:
 
 
 class Watched(Loader):
-    """Remembers which segments are recovered."""
+    """Remembers which segments are recovered, and whether that was so as soon as they were met, because of a companion."""
 
     def __init__(self, start: broker.Start) -> None:
         super().__init__(start)
         self.walked: set[int] = set()
+        self.early = False
+
+    def _load_segments(self) -> int:
+        done = super()._load_segments()
+        self.early = bool(self.walked)
+        return done
 
     def _recover(self, segment: Segment) -> int:
         self.walked.add(segment.base)
@@ -116,15 +123,22 @@ def made(plan: Plan) -> dict[str, bytes | None]:
 
 def differences(kafka: ModuleType, cases: Sequence[Case], *, refused: float = 0.5) -> Iterator[str]:
     """Every file in which a rebuild, by the kernel and batch by batch, differs from what the loader leaves."""
+    early: set[str] = set()
     answers: list[list[dict[str, bytes | None]] | None] = []
     for case in cases:
         plan, loader = planned(case, proved=True)
-        # A broker makes an empty segment of an odd name, perhaps among the others. A plan takes the name away.
-        if loader.refusals or any(
-            not log.pieces and name_of(log.base_offset, ".log") not in plan.files for log in plan.segments[:-1]
-        ):
+        # A broker makes an empty segment of an odd name. A plan takes the name away.
+        made_up = any(
+            not log.pieces and name_of(log.base_offset, ".log") not in plan.files
+            for log in plan.segments
+            if log.base_offset != plan.log_start_offset
+        )
+        if loader.refusals or made_up:
             answers.append(None)
             continue
+        # What is recovered twice leaves out producers that expired in between; of that a plan that does not walk all says nothing.
+        if loader.early and case.recovery_point > plan.segments[0].base_offset:
+            early.add(case.name)
         slow = plan._replace(segments=tuple(log._replace(proved=False) for log in plan.segments))
         answers.append([made(plan), made(slow)])
     lines = "".join(
@@ -143,10 +157,17 @@ def differences(kafka: ModuleType, cases: Sequence[Case], *, refused: float = 0.
             for name, data in found.items():
                 path = case.directory / name
                 theirs = path.read_bytes() if path.exists() else None
+                if name.endswith(".snapshot") and (case.name in early or impossible(theirs)):
+                    continue
                 compared += 1
                 if data != theirs:
                     yield f"{case.name}: {name} {how}: {shown(name, data)}, by the broker {shown(name, theirs)} ({case})"
     print(f"{compared} files compared")
+
+
+def impossible(data: bytes | None) -> bool:
+    """Whether a producer's last offset is below zero, which a broker forgets only when it reads the snapshot again."""
+    return data is not None and any(entry.last_offset < -1 for entry in snapshot.look(data).entries())
 
 
 def shown(name: str, data: bytes | None) -> str:
