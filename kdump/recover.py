@@ -8,7 +8,7 @@ import os
 import shlex
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Final, NamedTuple
@@ -21,7 +21,7 @@ from kdump.errors import KdumpError, SourceError
 from kdump.findings import Finding, Severity
 from kdump.fold import Options as Proving
 from kdump.format.checkpoint import CheckpointError, build_offsets, offset_entries
-from kdump.format.naming import TopicPartition
+from kdump.format.naming import TopicPartition, topic_partition_of
 from kdump.partition import LogDirectory, Partition
 from kdump.plan import REINDEX, SALVAGE, Action, Content, Options, Plan
 from kdump.planning import stamps
@@ -266,3 +266,27 @@ def _next(plan: Plan, path: str, found: tuple[Finding, ...]) -> str:
         return "start the broker"
     how = "--salvage --dry-run" if plan.options.walk == "all" or plan.options.strategy == REINDEX else "--from all"
     return shlex.join(["kdump", "recover", *how.split(), path])
+
+
+def resume(path: str, name: str | None = None) -> list[undo.Done]:
+    """Finish runs that were interrupted (kdump.undo.resume), and bring the checkpoints of the log directories in line."""
+    try:
+        done = undo.resume(path, name)
+    except undo.Failed as failed:
+        _lower(failed.done)
+        raise
+    _lower(done)
+    return done
+
+
+def _lower(done: Sequence[undo.Done]) -> None:
+    """Lower the recovery points of partitions whose run was finished only now; their log directory's turn never came."""
+    points: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
+    for one in done:
+        partition = topic_partition_of(one.run.directory)
+        if one.error is None and one.run.recovery_point is not None and partition is not None:
+            points[os.path.dirname(os.path.abspath(one.run.directory))][partition] = one.run.recovery_point
+    for directory, lowered in points.items():
+        plan = root(directory, lowered, Options())
+        if not plan.empty:
+            applying.apply(plan, next(one.run.run for one in done if one.error is None))

@@ -62,7 +62,8 @@ class Truncation(Planning):
         logs = self._logs(outcome, mended.view)
         self.companions(mended, logs)
         self._snapshots(mended, logs)
-        self._epochs(mended)
+        if not self.alone:
+            self._epochs(mended)
         if METADATA in self.reasons and (data := self._metadata()) is not None:
             self.after[METADATA] = Content(data=data)
         for name in self.sizes:

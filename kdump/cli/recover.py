@@ -194,7 +194,7 @@ def _back(chosen: dict[str, Any]) -> int:
     with renderer(chosen["format_name"], sys.stdout, Look(color=options.use_color(chosen["color"]))) as out:
         for path in chosen["paths"]:
             place = _directory(path)
-            how = partial(undo.undo, force=chosen["force"]) if chosen["undo"] else undo.resume
+            how = partial(undo.undo, force=chosen["force"]) if chosen["undo"] else recover.resume
             try:
                 # the path is a log directory, or lies in one
                 with Lock(place), Lock(os.path.dirname(os.path.abspath(place))):
