@@ -7,9 +7,7 @@ goes away before its log does and comes back last, because a broker trusts a log
 """
 
 import os
-import shutil
 import stat
-import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -32,18 +30,20 @@ _PARTS: Final = ("index", "log", "timeindex", "txnindex")
 _CUT: Final = (".log", ".kafka")
 _NEWS: Final = ("put", "replace")
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
+_NONE_WRITTEN: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class Applied(NamedTuple):
     """What became of a plan: `run` is its id, None where nothing had to be done; `undo` where what was removed is kept, None where it is not.
 
-    `recovery_point` is that of the plan.
+    `recovery_point` is that of the plan, `written` has the CRC-32C of every file that is new.
     """
 
     path: str
     run: str | None
     undo: str | None
     recovery_point: int | None = None
+    written: Mapping[str, int] = _NONE_WRITTEN
 
 
 def apply(
@@ -94,7 +94,8 @@ def in_place(
         raise sentence(plan.path, error, f"{NOTHING}; {how_to_go_on(plan.path, run)}" if left else NOTHING) from None
     carry_out(work)
     undo = place.at(area.directories[1] if area.directories else area.journal(APPLIED)) if keep else None
-    return Applied(plan.path, run, undo, plan.recovery_point)
+    written = {step.name: step.after_crc32c for step in todo if step.after_crc32c is not None}
+    return Applied(plan.path, run, undo, plan.recovery_point, written)
 
 
 def carry_out(work: Work) -> None:
@@ -433,6 +434,9 @@ def output(plan: Plan, directory: str, *, on_bytes: OnBytes | None = None, make:
 
     Files that do not change share their blocks with the copy where the file system can do that. Raises KdumpError, and then leaves nothing.
     """
+    import shutil  # which, with tempfile, take longer to import than all else here
+    import tempfile
+
     path = os.path.join(directory, os.path.basename(os.path.abspath(plan.path)))
     if os.path.lexists(path):
         raise KdumpError(f"{path}: exists already")
