@@ -1,9 +1,11 @@
-"""kdump: read and prove the log segments that Apache Kafka left on disk.
+"""kdump: read, prove and repair the log segments that Apache Kafka left on disk.
 
     found = kdump.discover(["/data/kafka"])                                       log directories, partitions, what cannot be read
     for report in kdump.verify_files(found, kdump.VerifyOptions(deep=True)): ...  findings and counts, a report a partition
     files = kdump.files(["/data/kafka/topic-0"])                                  the log files alone
     for event in kdump.dump_files(files, kdump.DumpOptions(), print): ...         batches, records, gaps, tails in order
+    for plan in kdump.plan_recoveries(found, kdump.RecoverOptions()): ...         what a recovery would do, and what would be lost
+    for result in kdump.run_recoveries(found, kdump.RecoverOptions(), kdump.RecoverHow("a name")): ...   it is done, and can be undone by that name
 
 Names load on first use, so that importing kdump costs nothing.
 """
@@ -17,6 +19,12 @@ if TYPE_CHECKING:
     from kdump.dump import dump as dump_files
     from kdump.findings import CATALOGUE, Finding, Severity
     from kdump.partition import LogDirectory, LogFile, Partition
+    from kdump.plan import Options as RecoverOptions
+    from kdump.plan import Plan
+    from kdump.recover import How as RecoverHow
+    from kdump.recover import plans as plan_recoveries
+    from kdump.recover import run as run_recoveries
+    from kdump.undo import undo as undo_recovery
     from kdump.verify import FileReport
     from kdump.verify import Options as VerifyOptions
     from kdump.verify import verify as verify_files
@@ -32,6 +40,12 @@ _HOMES = {
     "Partition": ("kdump.partition", "Partition"),
     "discover": ("kdump.discovery", "discover"),
     "files": ("kdump.discovery", "files"),
+    "Plan": ("kdump.plan", "Plan"),
+    "RecoverHow": ("kdump.recover", "How"),
+    "RecoverOptions": ("kdump.plan", "Options"),
+    "plan_recoveries": ("kdump.recover", "plans"),
+    "run_recoveries": ("kdump.recover", "run"),
+    "undo_recovery": ("kdump.undo", "undo"),
     "FileReport": ("kdump.verify", "FileReport"),
     "VerifyOptions": ("kdump.verify", "Options"),
     "verify_files": ("kdump.verify", "verify"),
@@ -44,12 +58,18 @@ __all__ = [
     "LogDirectory",
     "LogFile",
     "Partition",
+    "Plan",
+    "RecoverHow",
+    "RecoverOptions",
     "Severity",
     "VerifyOptions",
     "__version__",
     "discover",
     "dump_files",
     "files",
+    "plan_recoveries",
+    "run_recoveries",
+    "undo_recovery",
     "verify_files",
 ]
 
