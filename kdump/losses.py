@@ -6,12 +6,18 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from kdump.fold import Options, Range, scan
+from kdump.format.batch import NULL
 from kdump.format.naming import Kind, kind_of, number_of
 from kdump.kernel.producers import DATA, EVENT, GAP, TRANSACTIONAL
 from kdump.partition import LogFile, Segment
 from kdump.plan import Lost, Piece
+from kdump.segment import BatchChunk, Carry
+from kdump.segment07 import walk_of
 
 _EVENT: Final = struct.Struct(EVENT)
+_AFRESH: Final[Carry] = (-1, False, -1, False, -1, 0)
+"""Nothing is known of what lies before, but that a batch may begin here: an offset that lies does not hide the batch."""
+_OUT_OF_ORDER: Final = frozenset({"offset/backwards", "offset/range"})
 
 
 class Held(NamedTuple):
@@ -29,11 +35,11 @@ class Held(NamedTuple):
 
 
 def within(directory: str, piece: Piece, size: int, max_batch_bytes: int) -> Held:
-    """What verify would find in [start, stop) of a log file of `size` bytes, beginning with the first batch that proves itself."""
+    """What verify would find in [start, stop) of a log file of `size` bytes, where a batch or what is none begins at `start`."""
     path = os.path.join(directory, piece.name)
     log = LogFile(path, kind_of(piece.name) or Kind.LOG, number_of(piece.name), False, size)
     stop = None if piece.stop >= size else piece.stop
-    summary = scan(Range(Segment(log), piece.start, stop, Options(max_batch_bytes=max_batch_bytes)))
+    summary = scan(Range(Segment(log), piece.start, stop, Options(max_batch_bytes=max_batch_bytes)), _AFRESH)
     seen = summary.seen
     if not seen or not seen["batches"]:
         return Held(piece, 0, 0, None, None, -1, -1, frozenset(), ())
@@ -50,17 +56,33 @@ def within(directory: str, piece: Piece, size: int, max_batch_bytes: int) -> Hel
             elif flags & TRANSACTIONAL:
                 open_.setdefault(producer, first)
                 transactions[producer, open_[producer]] = None
+    first, last = seen["first_offset"], seen["last_offset"]
+    if any(code in _OUT_OF_ORDER for code, _ in summary.counts):
+        first, last = _span(log, piece, stop, max_batch_bytes)
     return Held(
         piece,
         seen["batches"],
         None if seen["unopened"] else seen["records"],
-        seen["first_offset"],
-        seen["last_offset"],
+        first,
+        last,
         seen["first_timestamp"],
         seen["max_timestamp"],
         frozenset(producers),
         tuple(transactions),
     )
+
+
+def _span(log: LogFile, piece: Piece, stop: int | None, max_batch_bytes: int) -> tuple[int, int]:
+    """The lowest and the highest offset of batches that are not in the order of their offsets."""
+    offsets: set[int] = set()
+    how = {"start": piece.start, "stop": stop, "carry": _AFRESH, "max_batch_bytes": max_batch_bytes}
+    with log.open() as source:
+        for item in walk_of(log.kind, source, base_offset=log.base_offset, everything=True, **how):
+            if isinstance(item, BatchChunk) and not item.damaged:
+                for batch in item.rows():
+                    offsets |= {batch.last_offset} if batch.base_offset == NULL else {batch.base_offset, batch.last_offset}
+                offsets = {min(offsets), max(offsets)}
+    return min(offsets), max(offsets)
 
 
 def total(found: Iterable[Held], high_watermark: int | None) -> Lost:

@@ -211,13 +211,17 @@ class Mended:
                 offset = None if first is None else file.first_offset(first)
             except (Corrupt, Refused):
                 return False
+            end = base if offset is None or offset < 0 else replay(source, offset).next_offset
         bases = sorted(
             number for other in self.view.pieces if other.endswith(".log") and (number := number_of(other)) is not None
         )
         if offset is None or not 0 <= offset < base or offset in bases:
             return False
-        at = bisect_left(bases, base)
-        if at and (bases[at - 1] > offset or self._end_of(bases[at - 1]) > offset):
+        bases.remove(base)
+        at = bisect_left(bases, offset)
+        if at and self._end_of(bases[at - 1]) > offset:
+            return False
+        if at < len(bases) and bases[at] < base and end > bases[at]:
             return False
         self.view.rename(name, name_of(offset, ".log"), code)
         for suffix in (*COMPANIONS, ".snapshot"):

@@ -146,7 +146,7 @@ class Plan(NamedTuple):
     """All that is to be done with one topic-partition directory; with no `actions`, nothing.
 
     `after` has what every file that changes is to hold by its name, None for one that goes away; what it does not have stays. `files` are the regular files as they
-    were seen. `segments` are those afterwards, `log_start_offset` and `log_end_offset` those of a broker that starts on it. `refusals` are what makes a broker refuse
+    were seen, none where nothing was looked for. `segments` are those afterwards, `log_start_offset` and `log_end_offset` those of a broker that starts on it. `refusals` are what makes a broker refuse
     the directory as it is: (Kafka's exception, file name). `recovery_point` is the line that the log directory's checkpoint needs afterwards, None where it may stay.
     `bytes_needed`: what applying writes before anything goes away. `not_covered` are findings that are left as they are.
     Of a salvage `undecided` says which transactions may have lost their markers, `clashes` which batches contradict each other and which of them stay.

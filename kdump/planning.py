@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Final
 
 from kdump import rebuild
@@ -39,20 +40,14 @@ class Planning:
     """The plan of one topic-partition directory while it is made. Put what files are to hold into `after`, by name, and say why in `reasons`,
     or of a range of bytes in `gaps`. `suffix` is that of its segments.
 
-    `report` is that of a verify with its proofs. Raises SourceError for a directory that cannot be listed.
+    `report` is that of a verify with its proofs.
     """
 
     def __init__(self, report: Report, options: Options) -> None:
         self.report, self.options, self.directory = report, options, report.path
         self.alone = not os.path.isdir(report.path)
         if self.alone:
-            # Of a directory with one segment and what belongs to it.
             self.directory = os.path.dirname(report.path) or "."
-            number = number_of(os.path.basename(report.path))
-            self.files = {name: stamp for name, stamp in stamps(self.directory).items() if _belongs(name, number)}
-        else:
-            self.files = stamps(report.path)
-        self.sizes = {name: stamp.size for name, stamp in self.files.items()}
         self.findings: dict[str, list[Finding]] = {}
         for finding in report.findings:
             if finding.severity >= Severity.WARNING:
@@ -62,6 +57,19 @@ class Planning:
         self.gaps: dict[Piece, str] = {}
         self.suffix = ".log"
         self._held: dict[Piece, Held] = {}
+
+    @cached_property
+    def files(self) -> Mapping[str, Stamp]:
+        """The regular files of the directory; of one segment alone, those that belong to it. Raises SourceError."""
+        found = stamps(self.directory)
+        if not self.alone:
+            return found
+        number = number_of(os.path.basename(self.report.path))
+        return {name: stamp for name, stamp in found.items() if _belongs(name, number)}
+
+    @cached_property
+    def sizes(self) -> Mapping[str, int]:
+        return {name: stamp.size for name, stamp in self.files.items()}
 
     def whole(self, name: str) -> tuple[Piece, ...]:
         size = self.sizes.get(name, 0)
@@ -85,17 +93,19 @@ class Planning:
     def nothing_to_do(self) -> bool:
         """Whether verify saw nothing that an action could be about. It does not open compressed messages of magic 0 and 1, which a broker does with the last ones."""
         wrappers = any(proved.wrappers for proved in self.report.proved.values())
+        start, end = self.report.context.log_start_offset, self.report.log_end_offset
+        emptied = start is not None and end is not None and end < start
         gone = self.report.state in ("delete", "stray")
-        return gone or not (self.findings or self.options.rebuild_all or wrappers)
+        return gone or not (self.findings or self.options.rebuild_all or wrappers or emptied)
 
     def unchanged(self) -> Plan:
-        """The plan that changes nothing."""
+        """The plan that changes nothing; with no more of the files than was asked for."""
         report = self.report
         return Plan(
             self.directory,
             report.topic_partition,
             self.options,
-            files=self.files,
+            files={} if self.nothing_to_do else self.files,
             log_start_offset=report.log_start_offset,
             log_end_offset=report.log_end_offset,
             high_watermark=report.context.high_watermark,
@@ -222,9 +232,12 @@ class Planning:
         """The code behind the first log that changes, which is that of everything that follows from it."""
         for name in sorted(logs):
             content = self.after.get(name)
-            if content is not None:
-                return self._why_all(name, content)
-        return "checkpoint/log-start" if any(self.gone_logs(logs)) else None
+            if content is not None and (code := self._why_all(name, content)) is not None:
+                return code
+        if any(self.gone_logs(logs)):
+            return "checkpoint/log-start"
+        codes = {finding.code for of in self.findings.values() for finding in of}
+        return "file/orphan" if logs.keys() - self.sizes.keys() and "file/orphan" in codes else None
 
     def _why_all(self, name: str, content: Content) -> str | None:
         if not content.pieces:
@@ -286,6 +299,10 @@ class Planning:
         if self._is_split(origin):
             for piece in content.pieces:
                 yield Action("split", source, code, piece.start, piece.stop, path, piece.stop - piece.start)
+            holders = self._holders(origin)
+            if name == max(holders, key=_in_order):
+                for gap in self.between(origin, [piece for pieces in holders.values() for piece in pieces]):
+                    yield self._gone(gap, source, cause)
             return
         if origin != name:
             yield Action("rename", source, code, target=path)
@@ -293,8 +310,13 @@ class Planning:
             yield self._gone(gap, path, cause)
 
     def _is_split(self, origin: str) -> bool:
-        contents = [content for content in self.after.values() if content is not None]
-        return sum(any(piece.name == origin for piece in content.pieces) for content in contents) > 1
+        return len(self._holders(origin)) > 1
+
+    def _holders(self, origin: str) -> dict[str, list[Piece]]:
+        """The files that get bytes of a file, and which."""
+        contents = {name: content.pieces for name, content in self.after.items() if content is not None}
+        found = {name: [one for one in pieces if one.name == origin] for name, pieces in contents.items()}
+        return {name: pieces for name, pieces in found.items() if pieces}
 
     def _gone(self, gap: Piece, path: str, cause: str | None) -> Action:
         """Bytes that go out of a log that stays."""

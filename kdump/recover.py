@@ -239,7 +239,8 @@ def carry_out(plan: Plan, how: How) -> Result:
     path, name, applied = plan.path, None, None
     try:
         if how.output is not None:
-            path = applying.output(plan, how.output)
+            # Of what needs nothing done no file was looked at.
+            path = applying.output(plan if plan.files else plan._replace(files=stamps(plan.path)), how.output)
         elif plan.empty:
             return Result(plan)
         elif plan.alone:

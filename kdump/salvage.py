@@ -533,15 +533,8 @@ class _Salvage:
         told, bare = _by_segment(bases, entries), _by_segment(bases, replayed)
         for number, log in enumerate(self._segments):
             wanted = build_transaction_index(told.get(number, ()))
-            if wanted != build_transaction_index(bare.get(number, ())) and (log.walked or wanted != self._old(log)):
+            if wanted != build_transaction_index(bare.get(number, ())):
                 yield name_of(log.base_offset, ".txnindex"), wanted
-
-    def _old(self, log: Log) -> bytes | None:
-        for one in self._files:
-            if one.base == log.base_offset and one.segment.txnindex is not None:
-                with one.segment.txnindex.open() as source:
-                    return whole(source, _MAX_INDEX_BYTES)
-        return None
 
     # ---- segments
 

@@ -149,7 +149,7 @@ class Truncation(Planning):
     def _epochs(self, mended: Mended) -> None:
         outcome, there = mended.outcome, EPOCHS in self.sizes
         codes = {finding.code for finding in self.of(EPOCHS)}
-        changed = any(content is None or not content.rebuilt for content in self.after.values())
+        changed = any(name.endswith(self.suffix) for name in self.after)
         entries = outcome.epochs
         if not self.options.rebuild_all:
             if mended.epochs_are_lost or not codes.isdisjoint(_EPOCH_CODES):

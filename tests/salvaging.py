@@ -49,7 +49,7 @@ def salvaged(directory: Path, **how: object) -> Salvaged:
 
 
 def content(directory: Path, log: Log) -> bytes:
-    with opened(str(directory), log.pieces) as source:
+    with opened(str(directory), log.pieces, "") as source:
         return whole(source, 2**31)
 
 

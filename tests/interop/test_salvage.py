@@ -17,6 +17,7 @@ from typing import NamedTuple
 import pytest
 
 import oracle
+from interop.clients import Client
 from interop.damaged_partitions import Case, damaged, load, mutated, room
 from kdump.plan import SALVAGE, Options
 from recovering import NOW_MS, left_by, planned, put
@@ -26,15 +27,14 @@ __all__ = ["room"]
 
 SEEDS = int(os.environ.get("KDUMP_SALVAGE_SEEDS", "1"))
 MUTATED = int(os.environ.get("KDUMP_SALVAGE_MUTATED", "300"))
-HERE = Path(__file__).resolve().parent
 KDUMP = Path(sys.executable).with_name("kdump")
 SMALL = "internal.segment.bytes=600,index.interval.bytes=100"
-TOPICS = {
+WRITTEN = {
     # producer, Committed or Aborted, batches
-    "hangs": "bC2 aA2 bC3 bC1",
-    "commits": "aC1 aA2 bC2 aC2 bC1",
-    "aborts": "bC1 aA2 bC2 aA1 bC1 aC2",
-    "rolls": "aC2 aA3 bC2 aC3 bA1 bC2 aA2 bC3 aC1 bC2",
+    "hangs-0": "bC2 aA2 bC3 bC1",
+    "commits-0": "aC1 aA2 bC2 aC2 bC1",
+    "aborts-0": "bC1 aA2 bC2 aA1 bC1 aC2",
+    "rolls-0": "aC2 aA3 bC2 aC3 bA1 bC2 aA2 bC3 aC1 bC2",
 }
 
 
@@ -73,28 +73,6 @@ def recover(*arguments: str | Path) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run([KDUMP, "recover", *map(str, arguments)], capture_output=True, check=False, timeout=120)
 
 
-class Reader:
-    """Consumers, by Java."""
-
-    def __init__(self, kafka: ModuleType, bootstrap: str) -> None:
-        self._kafka, self._bootstrap = kafka, bootstrap
-
-    def run(self, *arguments: str) -> str:
-        out = self._kafka.run_source(self._kafka.NEWEST, HERE / "Salvage.java", self._bootstrap, *arguments).stdout
-        return str(out.decode())
-
-    def read(self, isolation: str, *topics: str) -> dict[str, dict[int, str]]:
-        found: dict[str, dict[int, str]] = {topic: {} for topic in topics}
-        for line in self.run("read", isolation, *topics).splitlines():
-            topic, offset, text = line.split(" ", 2)
-            if offset != "end":
-                found[topic][int(offset)] = text
-            else:
-                position, end = text.split(" of ")
-                assert position == end, line
-        return found
-
-
 @pytest.mark.parametrize(
     ("clean", "undecided"),
     [(True, "keep"), (False, "keep"), (False, "drop")],
@@ -103,47 +81,47 @@ class Reader:
 def test_a_lost_abort_marker(kafka: ModuleType, tmp_path: Path, clean: bool, undecided: str) -> None:
     version = 2 if clean else 1
     with kafka.kraft_broker(tmp_path / "broker", features={"transaction.version": version}) as broker:
-        made = [f"{topic}:1:{SMALL if topic == 'rolls' else ''}" for topic in TOPICS]
-        kafka.run_source(kafka.NEWEST, HERE.parents[1] / "fixtures" / "make" / "Topics.java", broker.bootstrap, *made)
-        reader = Reader(kafka, broker.bootstrap)
-        reader.run("write", *(f"{topic}:{what}" for topic, what in TOPICS.items()))
+        client = Client(kafka, broker.bootstrap)
+        client.make(*(f"{name[:-2]}:1:{SMALL if name == 'rolls-0' else ''}" for name in WRITTEN))
+        client.write(*(f"{name}:{what}" for name, what in WRITTEN.items()))
         broker.stop()
-        places = {topic: broker.partition(f"{topic}-0") for topic in TOPICS}
-        before = {topic: records_of(files(place)) for topic, place in places.items()}
-        for topic, place in places.items():
-            assert destroy_aborts(place, slice(0, 2 if topic == "rolls" else 1)) > 0
+        places = {name: broker.partition(name) for name in WRITTEN}
+        before = {name: records_of(files(place)) for name, place in places.items()}
+        for name, place in places.items():
+            assert destroy_aborts(place, slice(0, 2 if name == "rolls-0" else 1)) > 0
         done = recover("--salvage", "--undecided", undecided, *places.values())
         assert done.returncode in (0, 4), done.stdout + done.stderr
         said = done.stdout.decode()
-        surviving = {topic: records_of(files(place)) for topic, place in places.items()}
-        for topic, place in places.items():
+        surviving = {name: records_of(files(place)) for name, place in places.items()}
+        for name, place in places.items():
             assert not salvaged(place).dropped
-            assert surviving[topic].items() <= before[topic].items()
+            assert surviving[name].items() <= before[name].items()
             assert all(
-                text.startswith("aborted") for offset, text in before[topic].items() if offset not in surviving[topic]
+                text.startswith("aborted") for offset, text in before[name].items() if offset not in surviving[name]
             )
         if not clean:
             (broker.logs / ".kafka_cleanshutdown").unlink()
         broker.start()
 
-        assert reader.read("read_uncommitted", *TOPICS) == surviving
-        hanging = re.findall(r"abort --topic (\S+) --partition 0 --start-offset (\d+)", said)
-        assert [topic for topic, _ in hanging] == (["hangs"] if undecided == "keep" else [])
+        assert client.read("read_uncommitted", *WRITTEN) == surviving
+        told = re.findall(r"abort --topic (\S+) --partition (\d+) --start-offset (\d+)", said)
+        hanging = [(f"{topic}-{partition}", start) for topic, partition, start in told]
+        assert [name for name, _ in hanging] == (["hangs-0"] if undecided == "keep" else [])
         committed = {
-            topic: {offset: text for offset, text in records.items() if text.startswith("committed")}
-            for topic, records in surviving.items()
+            name: {offset: text for offset, text in records.items() if text.startswith("committed")}
+            for name, records in surviving.items()
         }
-        first = {topic: int(start) for topic, start in hanging}
-        for topic, read in reader.read("read_committed", *TOPICS).items():
-            end = first.get(topic, 1 << 63)
-            assert read == {offset: text for offset, text in committed[topic].items() if offset < end}, topic
-        for topic, start in hanging:
-            assert reader.run("abort", topic, start) == "aborted\n"
-        assert reader.read("read_committed", *TOPICS) == committed
+        first = {name: int(start) for name, start in hanging}
+        for name, read in client.read("read_committed", *WRITTEN).items():
+            end = first.get(name, 1 << 63)
+            assert read == {offset: text for offset, text in committed[name].items() if offset < end}, name
+        for name, start in hanging:
+            assert client.run(("abort", name, start)) == [["aborted"]]
+        assert client.read("read_committed", *WRITTEN) == committed
         # It goes on, and nothing that comes later is hidden.
-        reader.run("write", *(f"{topic}:aC2 bA1 aA1 bC1" for topic in TOPICS))
-        after = reader.read("read_committed", *TOPICS)
-        assert all(len(after[topic]) == len(committed[topic]) + 9 for topic in TOPICS)
+        client.write(*(f"{name}:aC2 bA1 aA1 bC1" for name in WRITTEN))
+        after = client.read("read_committed", *WRITTEN)
+        assert all(len(after[name]) == len(committed[name]) + 9 for name in WRITTEN)
         assert not any(text.startswith("aborted") for records in after.values() for text in records.values())
 
 

@@ -1,0 +1,182 @@
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.Future;
+import java.util.stream.Collectors;
+import org.apache.kafka.clients.admin.AbortTransactionSpec;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.ListOffsetsOptions;
+import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.clients.admin.ProducerState;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.IsolationLevel;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+/**
+ * Writes, reads, ends transactions. Arguments: bootstrap server, then commands, with `then` between them. A partition is
+ * named as its directory is, and records of a topic `compacted` have keys.
+ *
+ * `write` and per partition `partition:<producer><kind><batches> …`: each is a transaction, Committed, Aborted or left Open,
+ * or batches of an Idempotent or a Plain producer; a producer is one of its topic, and what it leaves open goes on in the next;
+ * `read` isolation level and partitions: a line `partition offset value` for each record, and `partition end position of end`;
+ * `open` and partitions: a line `partition offset` for each transaction that has no end, by its first offset;
+ * `abort` partition and first offset: a line `aborted`.
+ *
+ * Behind what a command prints stands a line `then`.
+ */
+public class Client {
+    private static final Map<String, KafkaProducer<byte[], byte[]>> PRODUCERS = new HashMap<>();
+    private static final Set<String> OPEN = new HashSet<>();
+    private static final Map<Character, String> KINDS =
+        Map.of('C', "committed", 'A', "aborted", 'O', "open", 'I', "idempotent", 'P', "plain");
+    private static String bootstrap;
+    private static Admin admin;
+
+    public static void main(String[] args) throws Exception {
+        bootstrap = args[0];
+        admin = Admin.create(Map.of("bootstrap.servers", bootstrap));
+        int start = 1;
+        for (int end = 1; end <= args.length; end++) {
+            if (end == args.length || args[end].equals("then")) {
+                run(args[start], List.of(Arrays.copyOfRange(args, start + 1, end)));
+                System.out.println("then");
+                start = end + 1;
+            }
+        }
+        System.out.flush();
+        // A producer that is closed aborts what it has open.
+        Runtime.getRuntime().halt(0);
+    }
+
+    private static void run(String command, List<String> arguments) throws Exception {
+        switch (command) {
+            case "write" -> {
+                for (String argument : arguments) {
+                    String[] parts = argument.split(":");
+                    write(partition(parts[0]), parts[1].split(" "));
+                }
+            }
+            case "read" -> read(arguments.get(0), arguments.stream().skip(1).map(Client::partition).toList());
+            case "open" -> {
+                for (var found : producers(arguments.stream().map(Client::partition).toList()).entrySet()) {
+                    for (ProducerState one : found.getValue()) {
+                        one.currentTransactionStartOffset().ifPresent(
+                            offset -> System.out.println(found.getKey() + " " + offset));
+                    }
+                }
+            }
+            default -> abort(partition(arguments.get(0)), Long.parseLong(arguments.get(1)));
+        }
+    }
+
+    private static TopicPartition partition(String name) {
+        int dash = name.lastIndexOf('-');
+        return new TopicPartition(name.substring(0, dash), Integer.parseInt(name.substring(dash + 1)));
+    }
+
+    private static byte[] bytes(String text) {
+        return text.getBytes(StandardCharsets.UTF_8);
+    }
+
+    private static void write(TopicPartition to, String[] steps) throws Exception {
+        for (String step : steps) {
+            char kind = step.charAt(1);
+            boolean transactional = kind == 'C' || kind == 'A' || kind == 'O';
+            String id = to.topic() + step.charAt(0);
+            KafkaProducer<byte[], byte[]> producer =
+                PRODUCERS.computeIfAbsent(transactional ? id : id + kind, name -> producer(id, kind, transactional));
+            if (transactional && OPEN.add(id)) {
+                producer.beginTransaction();
+            }
+            Future<RecordMetadata> sent = null;
+            for (int i = 0; i < Integer.parseInt(step.substring(2)); i++) {
+                for (int record = 0; record < 3; record++) {
+                    byte[] key = to.topic().equals("compacted") ? bytes("key " + (i + 2 * record) % 7) : null;
+                    byte[] value = bytes(KINDS.get(kind) + " by " + step.charAt(0) + " " + i + " " + record);
+                    sent = producer.send(new ProducerRecord<>(to.topic(), to.partition(), key, value));
+                }
+                producer.flush();
+            }
+            if (sent != null) {
+                sent.get();
+            }
+            if (kind == 'C') {
+                producer.commitTransaction();
+            } else if (kind == 'A') {
+                producer.abortTransaction();
+            }
+            if (kind != 'O') {
+                OPEN.remove(id);
+            }
+        }
+    }
+
+    private static KafkaProducer<byte[], byte[]> producer(String id, char kind, boolean transactional) {
+        Map<String, Object> settings = new HashMap<>(Map.of("bootstrap.servers", bootstrap, "linger.ms", "60000"));
+        if (transactional) {
+            settings.put("transactional.id", id);
+            settings.put("transaction.timeout.ms", "900000");
+        } else {
+            settings.put("enable.idempotence", String.valueOf(kind == 'I'));
+        }
+        KafkaProducer<byte[], byte[]> producer =
+            new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
+        if (transactional) {
+            producer.initTransactions();
+        }
+        return producer;
+    }
+
+    private static void read(String isolation, List<TopicPartition> partitions) throws Exception {
+        IsolationLevel level = isolation.equals("read_committed") ? IsolationLevel.READ_COMMITTED : IsolationLevel.READ_UNCOMMITTED;
+        Map<TopicPartition, OffsetSpec> latest =
+            partitions.stream().collect(Collectors.toMap(partition -> partition, partition -> OffsetSpec.latest()));
+        Map<TopicPartition, Long> ends = new HashMap<>();
+        admin.listOffsets(latest, new ListOffsetsOptions(level)).all().get()
+            .forEach((partition, found) -> ends.put(partition, found.offset()));
+        Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "isolation.level", isolation, "auto.offset.reset", "none");
+        try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            consumer.assign(partitions);
+            partitions.forEach(partition -> consumer.seek(partition, 0));
+            long limit = System.nanoTime() + 30_000_000_000L;
+            while (partitions.stream().anyMatch(one -> consumer.position(one) < ends.get(one)) && System.nanoTime() < limit) {
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(500))) {
+                    String value = new String(record.value(), StandardCharsets.UTF_8);
+                    System.out.println(record.topic() + "-" + record.partition() + " " + record.offset() + " " + value);
+                }
+            }
+            for (TopicPartition one : partitions) {
+                System.out.println(one + " end " + consumer.position(one) + " of " + ends.get(one));
+            }
+        }
+    }
+
+    private static Map<TopicPartition, List<ProducerState>> producers(List<TopicPartition> partitions) throws Exception {
+        Map<TopicPartition, List<ProducerState>> found = new HashMap<>();
+        admin.describeProducers(partitions).all().get()
+            .forEach((partition, state) -> found.put(partition, state.activeProducers()));
+        return found;
+    }
+
+    private static void abort(TopicPartition partition, long start) throws Exception {
+        for (ProducerState one : producers(List.of(partition)).get(partition)) {
+            if (one.currentTransactionStartOffset().orElse(-1) == start) {
+                short epoch = (short) one.producerEpoch();
+                int coordinator = Math.max(one.coordinatorEpoch().orElse(-1), 0);
+                admin.abortTransaction(new AbortTransactionSpec(partition, one.producerId(), epoch, coordinator)).all().get();
+                System.out.println("aborted");
+            }
+        }
+    }
+}

@@ -1,0 +1,358 @@
+"""A broker on log directories that it crashed in, that were damaged, and that kdump recover truncated: it starts, serves every record that was left, and takes new ones."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+
+import damage_partition
+import oracle
+import plans
+from damage import NotApplicable
+from interop.clients import Client, Read, records
+from interop.test_live import SETTINGS
+from kdump import broker as loading
+from running import verified
+from salvaging import files, valid
+
+SMALL = "internal.segment.bytes=1500,index.interval.bytes=200"
+TOPICS = {
+    "plain": (3, ""),
+    "idempotent": (3, ""),
+    "transactions": (5, ""),
+    "rolls": (8, SMALL),
+    "compacted": (3, f"{SMALL},cleanup.policy=compact"),
+}
+PARTITIONS = tuple(f"{topic}-{number}" for topic, (count, _) in TOPICS.items() for number in range(count))
+WRITTEN = {
+    "plain": "pP6 qP4",
+    "idempotent": "iI4 jI3 iI3",
+    "transactions": "aC2 bA2 aA1 bC3 iI1 aC2 bA1 aC1",
+    "rolls": "aC2 bA2 iI2 aA3 bC3 iI3 aC2 bA2 aC2 bA2 bC3 aC1 pP2 cO1 aA2 bC3 aC1 cO1 bA2 iI3 aC2",
+    "compacted": "pP8 aC4 iI4 bA2 aC5 pP9 aC2 iI3 bA1 aC2",
+}
+# Producers that the broker knows, and others.
+AFTERWARDS = "iI2 aC1 bA1 xC1 yA1 aA1 xC2"
+CLEANS = {"log.cleaner.min.cleanable.ratio": "0.01"}
+
+
+class Damage(NamedTuple):
+    """Done to the newest segment of a partition or to an older one, or so that a broker refuses it, or anyhow."""
+
+    partition: str
+    name: str
+    where: str = ""
+
+
+FROM_THE_CHECKPOINT = (
+    Damage("plain-0", "truncate", "newest"),
+    Damage("plain-1", "flip-payload", "newest"),
+    Damage("plain-2", "zeroed-page", "newest"),
+    Damage("idempotent-0", "epochs-garbage", "refused"),
+    Damage("idempotent-1", "partition-metadata-empty", "refused"),
+    Damage("idempotent-2", "epochs-negative", "refused"),
+    Damage("transactions-0", "txnindex-version", "refused"),
+    Damage("transactions-1", "bad-marker", "refused"),
+    Damage("transactions-2", "resealed-not-transactional", "refused"),
+    Damage("transactions-3", "resealed-control", "refused"),
+    Damage("transactions-4", "odd-letters-log", "refused"),
+    Damage("rolls-0", "odd-short-log"),
+    Damage("rolls-1", "renamed-segment", "refused"),
+    Damage("rolls-2", "leftover-swap"),
+    Damage("rolls-2", "leftover-deleted"),
+    Damage("rolls-3", "overflow-tail", "newest"),
+    Damage("rolls-4", "flip-payload", "newest"),
+    Damage("rolls-5", "index-garbage", "newest"),
+    Damage("rolls-5", "leftover-cleaned"),
+    Damage("rolls-6", "garbage-tail", "newest"),
+    Damage("compacted-0", "flip-crc", "newest"),
+    Damage("compacted-1", "partition-metadata-garbage", "refused"),
+)
+FROM_THE_FIRST = (
+    Damage("plain-0", "flip-length", "newest"),
+    Damage("plain-1", "short-tail", "newest"),
+    Damage("plain-2", "odd-huge-log", "refused"),
+    Damage("idempotent-0", "epochs-bad-count", "refused"),
+    Damage("idempotent-1", "odd-negative-log"),
+    Damage("transactions-0", "flip-payload"),
+    Damage("transactions-1", "truncate"),
+    Damage("transactions-2", "bad-marker", "refused"),
+    Damage("transactions-3", "zeroed-end"),
+    Damage("transactions-4", "resealed-not-transactional", "refused"),
+    Damage("rolls-0", "flip-payload", "older"),
+    Damage("rolls-1", "renamed-segment", "refused"),
+    Damage("rolls-2", "leftover-swap-merged"),
+    Damage("rolls-3", "offset-overflow", "older"),
+    Damage("rolls-4", "offset-below-base", "refused"),
+    Damage("rolls-5", "missing-segment", "older"),
+    Damage("rolls-6", "leftover-swap-cut"),
+    Damage("rolls-7", "zeroed-page", "older"),
+    Damage("compacted-0", "flip-payload", "older"),
+    Damage("compacted-1", "odd-letters-index", "refused"),
+    Damage("compacted-2", "overflow-tail", "newest"),
+)
+LIVES: dict[str, tuple[tuple[str, ...], Sequence[Damage]]] = {
+    "from the checkpoint": ((), FROM_THE_CHECKPOINT),
+    "from the first": (("--from", "all"), FROM_THE_FIRST),
+    "all rebuilt": (("--from", "all", "--rebuild", "all"), FROM_THE_FIRST),
+}
+REFUSED = (
+    # with what a broker says when it ends
+    (Damage("idempotent-0", "epochs-garbage"), "KafkaStorageException"),
+    (Damage("idempotent-1", "partition-metadata-empty"), "NullPointerException"),
+    (Damage("transactions-0", "txnindex-version"), "Unexpected aborted transaction version"),
+    (Damage("transactions-1", "bad-marker", "refused"), "InvalidRecordException"),
+    (Damage("transactions-2", "resealed-not-transactional", "refused"), "InvalidTxnStateException"),
+    (Damage("transactions-4", "odd-letters-log"), "NumberFormatException"),
+    (Damage("rolls-1", "renamed-segment", "refused"), "Split operation is only permitted"),
+)
+
+
+def recover(*arguments: str | Path) -> tuple[int, list[dict[str, Any]], str]:
+    """The exit status of a run in a process of its own, its lines, and what it complained of."""
+    command = (sys.executable, "-P", "-m", "kdump", "recover", "--format", "json", "--no-progress")
+    done = subprocess.run([*command, *map(str, arguments)], capture_output=True, timeout=120, check=False)
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr.decode()
+
+
+# ---- damage
+
+
+def damage(logs: Path, what: Damage, seed: str) -> None:
+    directory = logs / what.partition
+    before = directory.with_name("before")
+    shutil.copytree(directory, before)
+    newest = damage_partition.logs(directory)[-1].stem
+    for attempt in range(200):
+        try:
+            where = damage_partition.apply(what.name, directory, random.Random(f"{what}:{seed}:{attempt}"))
+        except NotApplicable:
+            continue
+        is_newest = where.file.partition(".")[0] == newest
+        fits = {
+            "": True,
+            "newest": is_newest,
+            "older": not is_newest,
+            "refused": what.where == "refused" and loading.foresee(loading.start_at(str(directory))).refuses,
+        }
+        if fits[what.where]:
+            shutil.rmtree(before)
+            return
+        shutil.rmtree(directory)
+        shutil.copytree(before, directory)
+    raise AssertionError(f"{what} could not be done")
+
+
+# ---- what consumers are to see
+
+
+class Held(NamedTuple):
+    """The values of a log by offset: all of them, and those that were not aborted, as if what is open were aborted; and where open transactions begin."""
+
+    all: dict[int, str]
+    committed: dict[int, str]
+    open: list[int]
+
+    @property
+    def stable(self) -> dict[int, str]:
+        return {offset: text for offset, text in self.committed.items() if offset < min(self.open, default=1 << 63)}
+
+
+def held(directory: Path) -> Held:
+    """What the logs hold, by the plain walk of `oracle`."""
+    everything: dict[int, str] = {}
+    committed: dict[int, str] = {}
+    open_at: dict[int, int] = {}
+    waiting: dict[int, dict[int, str]] = {}
+    for own in valid(files(directory)):
+        found = oracle.records(own.data)
+        producer = own.batch.producer_id
+        if own.batch.control:
+            (record,) = found
+            assert record.key is not None
+            open_at.pop(producer, None)
+            ended = waiting.pop(producer, {})
+            committed |= ended if record.key[2:4] == b"\0\1" else {}
+            continue
+        values = {record.offset: (record.value or b"").decode() for record in found}
+        everything |= values
+        if own.batch.attributes & 0x10:
+            open_at.setdefault(producer, own.first)
+            waiting.setdefault(producer, {}).update(values)
+        else:
+            committed |= values
+    return Held(everything, committed, sorted(open_at.values()))
+
+
+# ---- a broker
+
+
+class Place:
+    """A broker, and the log directory that it had when it crashed."""
+
+    def __init__(self, kafka: ModuleType, broker: Any) -> None:
+        self.broker, self.logs = broker, broker.logs
+        self.client = Client(kafka, broker.bootstrap)
+        self._crashed = broker.home / "crashed"
+        shutil.copytree(self.logs, self._crashed)
+
+    def reset(self) -> None:
+        """Everything as it was when the broker crashed."""
+        self.broker.crash()
+        self.put(self._crashed)
+
+    def put(self, logs: Path) -> None:
+        shutil.rmtree(self.logs)
+        shutil.copytree(logs, self.logs)
+
+    def refuses(self) -> str:
+        """What a broker says that does not start."""
+        said = self.broker.server.log_path
+        before = said.stat().st_size
+        with pytest.raises(RuntimeError, match=r"exit status [0-9]"):
+            self.broker.start()
+        return str(said.read_bytes()[before:].decode())
+
+
+@pytest.fixture(scope="module")
+def place(kafka: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    home = tmp_path_factory.mktemp("broker")
+    with kafka.kraft_broker(home, settings={**SETTINGS, **CLEANS}) as broker:
+        client = Client(kafka, broker.bootstrap)
+        client.make(*(f"{topic}:{count}:{settings}" for topic, (count, settings) in TOPICS.items()))
+        client.write(*(f"{partition}:{WRITTEN[partition.partition('-')[0]]}" for partition in PARTITIONS))
+        time.sleep(2)  # checkpoints are written, and the cleaner is through
+        broker.crash()
+        # From now on nothing is cleaned behind a reader's back.
+        properties = home / "server.properties"
+        text = properties.read_text()
+        for name, value in CLEANS.items():
+            text = text.replace(f"{name}={value}", f"{name}=0.99")
+        properties.write_text(text)
+        yield Place(kafka, broker)
+
+
+def worse_than_info(found: Sequence[dict[str, Any]]) -> set[tuple[str, str]]:
+    return {(finding["code"], finding["path"]) for finding in found if finding["severity"] != "info"}
+
+
+def kept(logs: Path) -> dict[str, Any]:
+    return {name: content for name, content in plans.tree(logs, undo=True).items() if ".kdump-undo" in name}
+
+
+@pytest.mark.parametrize("life", LIVES)
+def test_a_broker_goes_on_with_what_was_truncated(place: Place, life: str) -> None:
+    options, damages = LIVES[life]
+    place.reset()
+    logs = place.logs
+    for what in damages:
+        damage(logs, what, life)
+    status, lines, complaints = recover("--truncate", *options, logs)
+    assert (status, complaints) == (4, ""), lines
+    partitions = {Path(line["path"]).name: line for line in lines if line["type"] == "partition"}
+    for what in damages:
+        line = partitions[what.partition]
+        assert (line["applied"], line["error"]) == (True, None), what
+        assert line["refusals"] or what.where != "refused", what
+        assert (logs / what.partition / ".kdump-undo" / line["undo"]).is_dir(), what
+    if options:
+        assert any(path.name.startswith(".kdump-undo-") for path in logs.iterdir())
+    undo = kept(logs)
+    _, repaired = verified(logs)
+    print(*(f for f in repaired if f["severity"] != "info"), sep="\n")
+    before = {name: held(logs / name) for name in PARTITIONS}
+
+    place.broker.start()
+    check_running(logs)
+    reads = [("read", isolation, *PARTITIONS) for isolation in ("read_uncommitted", "read_committed")]
+    uncommitted, committed, hanging = place.client.run(*reads, ("open", *PARTITIONS))
+    assert records(uncommitted, PARTITIONS) == {name: one.all for name, one in before.items()}
+    assert records(committed, PARTITIONS) == {name: one.stable for name, one in before.items()}
+    assert sorted(hanging) == sorted(f"{name} {start}" for name, one in before.items() for start in one.open)
+
+    *aborted, all_committed, _, new, new_committed = place.client.run(
+        *(("abort", *line.split()) for line in hanging),
+        reads[1],
+        ("write", *(f"{name}:{AFTERWARDS}" for name in PARTITIONS)),
+        *reads,
+    )
+    assert aborted == [["aborted"]] * len(hanging)
+    assert records(all_committed, PARTITIONS) == {name: one.committed for name, one in before.items()}
+    ends = {name: partitions[name]["log_end_offset"] + len(one.open) for name, one in before.items()}
+    check_new(records(new, PARTITIONS), {name: one.all for name, one in before.items()}, ends, aborted=True)
+    check_new(records(new_committed, PARTITIONS), {name: one.committed for name, one in before.items()}, ends)
+
+    place.broker.stop()
+    assert kept(logs) == undo
+    status, found = verified(logs)
+    assert worse_than_info(found) <= worse_than_info(repaired)
+
+    left = plans.tree(logs, undo=True)
+    status, lines, complaints = recover("--undo", logs)
+    assert status == 3
+    assert "a broker wrote since" in complaints
+    assert plans.tree(logs, undo=True) == left
+
+
+def check_running(logs: Path) -> None:
+    """Nothing is even looked at while a broker runs."""
+    for arguments in ((), ("--truncate",), ("--salvage",), ("--undo",)):
+        for path in (logs, logs / "rolls-0"):
+            status, _, complaints = recover(*arguments, path)
+            assert status == 3, arguments
+            assert "another process holds the lock" in complaints
+
+
+def check_new(
+    read: Read, before: Mapping[str, dict[int, str]], ends: Mapping[str, int], *, aborted: bool = False
+) -> None:
+    """All that was there, and behind the end what was written afterwards."""
+    kinds = {"I": "idempotent", "C": "committed", "A": "aborted"}
+    expected = [
+        f"{kinds[step[1]]} by {step[0]} {batch} {record}"
+        for step in AFTERWARDS.split()
+        for batch in range(int(step[2:]))
+        for record in range(3)
+        if aborted or step[1] != "A"
+    ]
+    for name, found in read.items():
+        new = {offset: text for offset, text in found.items() if offset not in before[name]}
+        assert found.items() >= before[name].items(), name
+        assert [text for _, text in sorted(new.items())] == expected, name
+        assert min(new) == ends[name], name
+
+
+@pytest.mark.parametrize(("what", "says"), REFUSED, ids=[what.name for what, _ in REFUSED])
+def test_a_broker_refuses_before_and_again_after_an_undo(place: Place, what: Damage, says: str) -> None:
+    place.reset()
+    damage(place.logs, what, "refused")
+    damaged = plans.tree(place.logs)
+    copy = place.logs.with_name("damaged")
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(place.logs, copy)
+
+    assert says in place.refuses()
+    refused = plans.contents(plans.tree(place.logs / what.partition))
+
+    place.put(copy)
+    status, lines, complaints = recover("--truncate", place.logs)
+    assert (status in (0, 4), complaints) == (True, ""), lines
+    assert plans.tree(place.logs) != damaged
+    assert not loading.foresee(loading.start_at(str(place.logs / what.partition))).refuses
+    status, _, complaints = recover("--undo", place.logs)
+    assert (status, complaints) == (0, "")
+    assert plans.tree(place.logs, undo=True) == damaged
+
+    if what.name == "renamed-segment":
+        assert says in place.refuses()
+        assert plans.contents(plans.tree(place.logs / what.partition)) == refused
