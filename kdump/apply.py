@@ -447,6 +447,7 @@ def output(plan: Plan, directory: str, *, on_bytes: OnBytes | None = None, make:
             os.makedirs(directory, exist_ok=True)
             part = tempfile.mkdtemp(prefix=".kdump-part-", dir=directory)
             with Place(part) as target:
+                target.copy_of(place)
                 _copy(plan, place, target, on_bytes, make)
             _check(plan._replace(bytes_needed=0), place)
             os.rename(part, path)

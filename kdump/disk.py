@@ -59,6 +59,7 @@ class Place:
             pass  # file systems on a network may have no locks for directories
         status = os.fstat(self._fd)
         self._own = Look(status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode), 0, 0)
+        self._is_copy = False
 
     def __enter__(self) -> Self:
         return self
@@ -136,11 +137,21 @@ class Place:
 
     # ---- changing
 
+    def copy_of(self, other: "Place") -> None:
+        """From now on new files, where nothing else is said, look as they would in another directory, and keep the owner that may not be given to them."""
+        self._own, self._is_copy = other._own, True
+
     def take_over(self, other: "Place") -> None:
         """Look like another directory, as far as that is allowed."""
-        with suppress(PermissionError):
-            dress(self._fd, other._own)
-        os.fchmod(self._fd, other._own.mode)
+        self._dress(self._fd, other._own)
+
+    def _dress(self, descriptor: int, look: Look) -> None:
+        try:
+            dress(descriptor, look)
+        except PermissionError:
+            if not self._is_copy:
+                raise
+            os.fchmod(descriptor, look.mode)
 
     def make_directory(self, name: str) -> None:
         """A directory of the owner and mode of this one, so that whoever may delete this one may delete that too."""
@@ -159,7 +170,7 @@ class Place:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(name, flags, 0o600, dir_fd=self._fd)
         try:
-            dress(descriptor, look or self._own._replace(mode=self._own.mode & 0o666))
+            self._dress(descriptor, look or self._own._replace(mode=self._own.mode & 0o666))
             yield descriptor
             if look is not None:
                 os.utime(descriptor, ns=(look.atime_ns, look.mtime_ns))

@@ -57,6 +57,7 @@ class Planning:
         self.gaps: dict[Piece, str] = {}
         self.suffix = ".log"
         self._held: dict[Piece, Held] = {}
+        self._holders: dict[str, dict[str, list[Piece]]] = {}  # by file, the files that get bytes of it, and which
 
     @cached_property
     def files(self) -> Mapping[str, Stamp]:
@@ -140,7 +141,9 @@ class Planning:
             if content is None or content.pieces or name not in self.sizes or name in logs:
                 continue
             log = logs.get(name.partition(".")[0] + self.suffix)
-            if content.data is not None or (log is not None and not log.proved and not self.options.rebuild_all):
+            doubtful = log is not None and not log.proved
+            doubtful = doubtful or any(finding.code == "snapshot/state" for finding in self.of(name))
+            if content.data is not None or (doubtful and not self.options.rebuild_all):
                 again[name] = content
         rebuilt = {name: content for name, content in again.items() if content.rebuilt}
         made: dict[str, bytes | None] = {name: content.data for name, content in again.items() if not content.rebuilt}
@@ -219,10 +222,13 @@ class Planning:
 
     def _actions(self, logs: Mapping[str, Log]) -> Iterator[Action]:
         cause = self._cause(logs)
+        for name, content in self.after.items():
+            for piece in () if content is None else content.pieces:
+                self._holders.setdefault(piece.name, {}).setdefault(name, []).append(piece)
         for name in sorted(self.after, key=_in_order):
             content = self.after[name]
-            if content is None or (content.pieces and name not in logs):
-                yield from self._whole_file(name, content, cause)
+            if content is None:
+                yield from self._taken(name, cause)
             elif name in logs:
                 yield from self._log(name, content, cause)
             else:
@@ -261,15 +267,10 @@ class Planning:
             return min(behind, key=lambda finding: finding.position).code
         return next((finding.code for finding in of), None)
 
-    def _whole_file(self, name: str, content: Content | None, cause: str | None) -> Iterator[Action]:
-        path = os.path.join(self.directory, name)
-        if content is not None:
-            origin = content.pieces[0].name
-            yield Action("rename", os.path.join(self.directory, origin), "file/leftover", target=path)
-            return
-        taken = {piece.name for other in self.after.values() if other is not None for piece in other.pieces}
-        if name in taken:
+    def _taken(self, name: str, cause: str | None) -> Iterator[Action]:
+        if name in self._holders:
             return  # told where its bytes go
+        path = os.path.join(self.directory, name)
         code = self.reasons.get(name) or next((finding.code for finding in self.of(name)), None) or cause
         if name.endswith(self.suffix) and number_of(name) is not None and self.sizes[name]:
             held = self._held.get(Piece(name, 0, self.sizes[name]))
@@ -296,10 +297,10 @@ class Planning:
         source = os.path.join(self.directory, origin)
         if origin != name and name in self.sizes:
             yield Action("delete", path, code, 0, self.sizes[name], bytes=self.sizes[name])
-        if self._is_split(origin):
+        holders = self._holders[origin]
+        if len(holders) > 1:
             for piece in content.pieces:
                 yield Action("split", source, code, piece.start, piece.stop, path, piece.stop - piece.start)
-            holders = self._holders(origin)
             if name == max(holders, key=_in_order):
                 for gap in self.between(origin, [piece for pieces in holders.values() for piece in pieces]):
                     yield self._gone(gap, source, cause)
@@ -308,15 +309,6 @@ class Planning:
             yield Action("rename", source, code, target=path)
         for gap in self.between(origin, content.pieces):
             yield self._gone(gap, path, cause)
-
-    def _is_split(self, origin: str) -> bool:
-        return len(self._holders(origin)) > 1
-
-    def _holders(self, origin: str) -> dict[str, list[Piece]]:
-        """The files that get bytes of a file, and which."""
-        contents = {name: content.pieces for name, content in self.after.items() if content is not None}
-        found = {name: [one for one in pieces if one.name == origin] for name, pieces in contents.items()}
-        return {name: pieces for name, pieces in found.items() if pieces}
 
     def _gone(self, gap: Piece, path: str, cause: str | None) -> Action:
         """Bytes that go out of a log that stays."""

@@ -86,7 +86,7 @@ class Salvaged(NamedTuple):
 
     `segments` in order; one without pieces becomes an empty file, and a log file of the directory that is in none of them and lends its name to none goes away. `suffix` is that of their names.
     `renamed` are the names of files whose bytes begin under another name. `transaction_indexes` has the bytes of each .txnindex that the log alone would not give, by its name afterwards; the others are
-    made from the log. `missing` are offsets that were in lost bytes, (first, last), the last one None behind the end. `lost` does not know of the high watermark.
+    made from the log, but for the `right_indexes`, which would not come out of it either and stay as they are. `missing` are offsets that were in lost bytes, (first, last), the last one None behind the end. `lost` does not know of the high watermark.
     """
 
     segments: tuple[Log, ...]
@@ -97,6 +97,7 @@ class Salvaged(NamedTuple):
     undecided: tuple[Undecided, ...] = ()
     sentences: tuple[str, ...] = ()
     transaction_indexes: Mapping[str, bytes] = {}
+    right_indexes: tuple[str, ...] = ()
     missing: tuple[tuple[int, int | None], ...] = ()
     lost: Lost = Lost()
     log_end_offset: int | None = None
@@ -374,6 +375,7 @@ class _Salvage:
         self._segments: list[Log] = []
         self._held: list[list[Placed]] = []
         self._open_behind: dict[int, dict[int, int]] = {}
+        self._right: list[str] = []
 
     def run(self) -> Salvaged:
         ordered = self._in_place()
@@ -397,6 +399,7 @@ class _Salvage:
             undecided=tuple(markers.undecided),
             sentences=tuple(sentence(one, self._partition.topic_partition) for one in markers.undecided),
             transaction_indexes=dict(self._indexes(markers, stay, old)),
+            right_indexes=tuple(self._right),
             missing=tuple((hole.first, None if hole.last == NO_END else hole.last) for hole in markers.holes),
             lost=_lost(sorted(self._gone, key=lambda batch: batch.first), dropped),
             log_end_offset=end,
@@ -534,7 +537,18 @@ class _Salvage:
         for number, log in enumerate(self._segments):
             wanted = build_transaction_index(told.get(number, ()))
             if wanted != build_transaction_index(bare.get(number, ())):
-                yield name_of(log.base_offset, ".txnindex"), wanted
+                name = name_of(log.base_offset, ".txnindex")
+                if log.walked or wanted != self._old(log):
+                    yield name, wanted
+                else:
+                    self._right.append(name)
+
+    def _old(self, log: Log) -> bytes | None:
+        for one in self._files:
+            if one.base == log.base_offset and one.segment.txnindex is not None:
+                with one.segment.txnindex.open() as source:
+                    return whole(source, _MAX_INDEX_BYTES)
+        return None
 
     # ---- segments
 

@@ -48,6 +48,8 @@ class _Salvage(Truncation):
         for name, data in self._salvaged.transaction_indexes.items():
             if name in self.after:
                 self.after[name] = Content(data=data)
+        for name in self._salvaged.right_indexes:
+            self.after.pop(name, None)
 
     def kafka07(self) -> Plan:
         logs = {name_of(log.base_offset, self.suffix): log for log in self._salvaged.segments}

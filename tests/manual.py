@@ -546,11 +546,13 @@ UNDO = [
     ),
     (
         "--undo restores every byte, name and modification time. It refuses with exit status 3 where a file is not what the run left, because a broker or somebody else wrote since; --force takes "
-        "the run back all the same, and keeps the present state of these files first."
+        "the run back all the same, and keeps the present state of these files first, as a run of its own whose name ends with -forced1. "
+        "Bytes that a broker cut off below the end that the run had left cannot come back; then --force refuses as well."
     ),
     (
         "Deleting a topic deletes its partitions' directories, and with them everything that is kept for --undo. So does moving a partition to another broker. Retention and compaction "
-        "leave it alone. With --no-keep nothing is kept once the run has ended."
+        "leave it alone. With --no-keep nothing is kept once the run has ended. "
+        "A run of --output that was killed leaves a directory .kdump-part-* in DIR, which may be deleted."
     ),
     "The clean-shutdown marker of a log directory is neither made nor deleted. With it, the broker trusts what it finds, which is sound after a run; --drop-marker makes it recover on its own too.",
 ]

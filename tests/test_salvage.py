@@ -231,7 +231,7 @@ def test_a_sound_partition_stays_as_it_is() -> None:
             Log(int(name[:20]), (Piece(name, 0, len(data)),) if data else (), True, False)
             for name, data in logs.items()
         ]
-        assert found == Salvaged(tuple(whole), log_end_offset=found.log_end_offset), place
+        assert found._replace(right_indexes=()) == Salvaged(tuple(whole), log_end_offset=found.log_end_offset), place
         runs += 1
     assert runs > 100
 

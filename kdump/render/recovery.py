@@ -263,7 +263,8 @@ def verdict(fields: Mapping[str, Any]) -> str:
     lost = fields["lost"]
     gone = sums(lost) if lost.batches else "no valid batch"
     if not actions:
-        told += ": nothing to do" if fields["partitions"] > fields["failed"] else ""
+        others = " in the others" if fields["failed"] else ""
+        told += f": nothing to do{others}" if fields["partitions"] > fields["failed"] else ""
     elif fields["applied"]:
         told += f": {actions}; lost {gone}"
     else:
@@ -271,7 +272,7 @@ def verdict(fields: Mapping[str, Any]) -> str:
     for what, name in (("not_covered", "not covered"), ("left", "left after applying")):
         if counts := _severities(fields[what]["by_severity"]):
             told += f"; {name}: {counts}"
-    if fields["output"] is not None:
+    if fields["output"] is not None and fields["partitions"] > fields["failed"]:
         told += f"; the copy is in {fields['output']}"
     if fields["next"]:
         told += f"; next: {fields['next']}"

@@ -66,6 +66,7 @@ public class Client {
                     String[] parts = argument.split(":");
                     write(partition(parts[0]), parts[1].split(" "));
                 }
+                ended(arguments.stream().filter(one -> !one.contains("O")).map(one -> partition(one.split(":")[0])).toList());
             }
             case "read" -> read(arguments.get(0), arguments.stream().skip(1).map(Client::partition).toList());
             case "open" -> {
@@ -167,6 +168,15 @@ public class Client {
         admin.describeProducers(partitions).all().get()
             .forEach((partition, state) -> found.put(partition, state.activeProducers()));
         return found;
+    }
+
+    /** Waits for the markers of transactions: one counts as committed or aborted before they are written. */
+    private static void ended(List<TopicPartition> partitions) throws Exception {
+        long limit = System.nanoTime() + 10_000_000_000L;
+        while (System.nanoTime() < limit && producers(partitions).values().stream().flatMap(List::stream)
+            .anyMatch(one -> one.currentTransactionStartOffset().isPresent())) {
+            Thread.sleep(20);
+        }
     }
 
     private static void abort(TopicPartition partition, long start) throws Exception {

@@ -44,6 +44,8 @@ WRITTEN = {
 # Producers that the broker knows, and others.
 AFTERWARDS = "iI2 aC1 bA1 xC1 yA1 aA1 xC2"
 CLEANS = {"log.cleaner.min.cleanable.ratio": "0.01"}
+# A broker that was killed can register again when its session is over.
+QUICK = {"broker.session.timeout.ms": 1000, "broker.heartbeat.interval.ms": 300}
 
 
 class Damage(NamedTuple):
@@ -227,7 +229,7 @@ class Place:
 @pytest.fixture(scope="module")
 def place(kafka: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     home = tmp_path_factory.mktemp("broker")
-    with kafka.kraft_broker(home, settings={**SETTINGS, **CLEANS}) as broker:
+    with kafka.kraft_broker(home, settings={**SETTINGS, **CLEANS, **QUICK}) as broker:
         client = Client(kafka, broker.bootstrap)
         client.make(*(f"{topic}:{count}:{settings}" for topic, (count, settings) in TOPICS.items()))
         client.write(*(f"{partition}:{WRITTEN[partition.partition('-')[0]]}" for partition in PARTITIONS))
@@ -262,14 +264,13 @@ def test_a_broker_goes_on_with_what_was_truncated(place: Place, life: str) -> No
     partitions = {Path(line["path"]).name: line for line in lines if line["type"] == "partition"}
     for what in damages:
         line = partitions[what.partition]
-        assert (line["applied"], line["error"]) == (True, None), what
+        assert (line["applied"], line["error"]) == (not line["empty"], None), what
         assert line["refusals"] or what.where != "refused", what
-        assert (logs / what.partition / ".kdump-undo" / line["undo"]).is_dir(), what
+        assert line["empty"] or (logs / what.partition / ".kdump-undo" / line["undo"]).is_dir(), what
     if options:
         assert any(path.name.startswith(".kdump-undo-") for path in logs.iterdir())
     undo = kept(logs)
     _, repaired = verified(logs)
-    print(*(f for f in repaired if f["severity"] != "info"), sep="\n")
     before = {name: held(logs / name) for name in PARTITIONS}
 
     place.broker.start()
