@@ -71,6 +71,12 @@ def _reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
+def beside(directory: str) -> list[str]:
+    """The log directories that a topic-partition directory may be of: the one that its path names, and, where that is a link, the one that it leads to."""
+    paths = os.path.abspath(directory), os.path.realpath(directory)
+    return list(dict.fromkeys(os.path.dirname(path) for path in paths))
+
+
 def is_locked(path: str) -> bool:
     """Whether another process holds a lock on the file. Nothing is locked; where the file cannot be opened nobody knows, and it counts as not locked.
 

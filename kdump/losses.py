@@ -80,7 +80,9 @@ def _span(log: LogFile, piece: Piece, stop: int | None, max_batch_bytes: int) ->
         for item in walk_of(log.kind, source, base_offset=log.base_offset, everything=True, **how):
             if isinstance(item, BatchChunk) and not item.damaged:
                 for batch in item.rows():
-                    offsets |= {batch.last_offset} if batch.base_offset == NULL else {batch.base_offset, batch.last_offset}
+                    offsets |= (
+                        {batch.last_offset} if batch.base_offset == NULL else {batch.base_offset, batch.last_offset}
+                    )
                 offsets = {min(offsets), max(offsets)}
     return min(offsets), max(offsets)
 

@@ -97,7 +97,10 @@ def in_place(names: Sequence[Name], batches: Sequence[Sequence[Placed]]) -> Orde
     for number, own in enumerate(batches):
         low = names[number].base_offset
         high = min((_begins(names[later], batches[later]) for later in _behind(names, number)), default=1 << 63)
-        high = _as_far(own, low, high, [batch for later in _behind(names, number) for batch in batches[later]])
+        others = (
+            one for later in _behind(names, number) for one in batches[later] if one.first >= names[later].base_offset
+        )
+        high = _as_far(own, low, high, others)
         alone = _beyond(own, names[number].base_offset, high)
         for index, batch in enumerate(own):
             code = _misplaced(batch, low, high, index in alone)
@@ -131,13 +134,12 @@ def _begins(name: Name, own: Sequence[Placed]) -> int:
 
 
 def _as_far(own: Sequence[Placed], low: int, high: int, others: Iterable[Placed]) -> int:
-    """`high`, unless more batches go on above it, one behind the other, than others have their offsets: then these offsets do not lie, but a name that was slipped in between."""
+    """`high`, unless more batches go on above it to the end of the file than others have their offsets: then these offsets do not lie, but a name that was slipped in between."""
     over = [batch for batch in own if batch.last >= high]
     at = own.index(over[0]) if over else 0
-    goes_on = over == list(own[at:]) and all(left.last + 1 == right.first for left, right in pairwise(own[max(0, at - 1) :]))
-    if len(over) < 2 or not goes_on or over[0].first < low:
+    if len(over) < 2 or over != list(own[at:]) or over[0].first < low:
         return high
-    last = over[-1].last
+    last = max(batch.last for batch in over)
     return last + 1 if sum(1 for other in others if high <= other.last and other.first <= last) < len(over) else high
 
 

@@ -36,6 +36,9 @@ def stamps(directory: str) -> dict[str, Stamp]:
     return found
 
 
+_BY_PRODUCERS: Final = (".snapshot", ".txnindex")
+
+
 class Planning:
     """The plan of one topic-partition directory while it is made. Put what files are to hold into `after`, by name, and say why in `reasons`,
     or of a range of bytes in `gaps`. `suffix` is that of its segments.
@@ -212,11 +215,25 @@ class Planning:
             size = sum(piece.stop - piece.start for piece in content.pieces)
             same = len(content.pieces) == 1 and content.pieces[0][:2] == (name, 0)
             moved = content.pieces == self.whole(content.pieces[0].name)
-            return self.sizes[name] - size if same else 0 if moved else size
+            if same and not self._is_linked(name):
+                return self.sizes[name] - size
+            return 0 if moved else size
         stem = name.partition(".")[0] + self.suffix
         log = self.after.get(stem)
         size = self.sizes.get(stem, 0) if log is None else sum(piece.stop - piece.start for piece in log.pieces)
-        return 20 * (size // max(1, self.options.index_interval_bytes) + 1)
+        entries = 20 * (size // max(1, self.options.index_interval_bytes) + 1)
+        kind = name[name.rfind(".") :]
+        # How many producers there are nobody knows yet, but those before did not fit into less.
+        return max(
+            [entries, *(size for other, size in self.sizes.items() if other.endswith(kind) and kind in _BY_PRODUCERS)]
+        )
+
+    def _is_linked(self, name: str) -> bool:
+        """Whether a file has a second name, so that it is written anew instead of being cut."""
+        try:
+            return os.lstat(os.path.join(self.directory, name)).st_nlink > 1
+        except OSError:
+            return False  # gone, which applying will say
 
     # ---- as actions
 
@@ -240,8 +257,9 @@ class Planning:
             content = self.after.get(name)
             if content is not None and (code := self._why_all(name, content)) is not None:
                 return code
-        if any(self.gone_logs(logs)):
-            return "checkpoint/log-start"
+        gone = list(self.gone_logs(logs))
+        if gone:
+            return next((code for piece, code in self.gaps.items() if piece.name in gone), "checkpoint/log-start")
         codes = {finding.code for of in self.findings.values() for finding in of}
         return "file/orphan" if logs.keys() - self.sizes.keys() and "file/orphan" in codes else None
 
@@ -271,7 +289,8 @@ class Planning:
         if name in self._holders:
             return  # told where its bytes go
         path = os.path.join(self.directory, name)
-        code = self.reasons.get(name) or next((finding.code for finding in self.of(name)), None) or cause
+        code = self.reasons.get(name) or next((code for gap, code in self.gaps.items() if gap.name == name), None)
+        code = code or next((finding.code for finding in self.of(name)), None) or cause
         if name.endswith(self.suffix) and number_of(name) is not None and self.sizes[name]:
             held = self._held.get(Piece(name, 0, self.sizes[name]))
             yield self._tell(Action("delete", path, code, 0, self.sizes[name], bytes=self.sizes[name]), held)

@@ -1,6 +1,7 @@
 """A partition while its segments come by in log order: what each showed is held against its neighbours, its companions and the replay of its producers."""
 
 import os
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
@@ -76,6 +77,7 @@ class Proof:
         first = next((one.log.base_offset for one in partition.segments), None)
         self._producers = Producers(sequences=name is None or name.topic not in COORDINATORS, complete=first == 0)
         self._snapshots = {file.base_offset: file for file in partition.snapshots}
+        self._bases = sorted(one.log.base_offset for one in partition.segments if one.log.base_offset is not None)
         self._timed = any(one.timeindex is not None for one in partition.segments)
         self._epochs_file = None if partition.epochs is None else self._read(partition.epochs)
         self._log_start = max(first or 0, context.log_start_offset or 0, self._first_epoch())
@@ -296,6 +298,10 @@ class Proof:
         if self._partition.whole or segment.txnindex is not None:
             data = b"" if segment.txnindex is None else self._read(segment.txnindex)
             if data is not None:
+                at = bisect_right(self._bases, log.base_offset)
+                reach = end_offset
+                if end_offset is not None and at < len(self._bases):
+                    reach = max(end_offset, self._bases[at])
                 self._report.add(
                     transactions.index(
                         log.path,
@@ -303,10 +309,10 @@ class Proof:
                         data,
                         aborted,
                         base_offset=log.base_offset,
-                        end_offset=end_offset,
+                        end_offset=reach,
                         log_start=self._log_start,
                         # A marker may be among what is missing, and then only the index knows of its transaction, as after a salvage.
-                        compacted=compacted or self._gapped,
+                        compacted=compacted or self._gapped or reach != end_offset,
                         broken=self._broken,
                     )
                 )

@@ -9,7 +9,7 @@ import shlex
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -20,6 +20,7 @@ from kdump.engine import Engine, Serial
 from kdump.errors import KdumpError, SourceError
 from kdump.findings import Finding, Severity
 from kdump.fold import Options as Proving
+from kdump.format import naming
 from kdump.format.checkpoint import CheckpointError, build_offsets, offset_entries
 from kdump.format.naming import TopicPartition, topic_partition_of
 from kdump.kernel import crc
@@ -208,6 +209,8 @@ def apply_all(
     """
     if how.output is not None and os.path.lexists(how.output):
         raise KdumpError(f"{how.output}: exists already")
+    if how.output is not None and _is_log_directory(os.path.dirname(os.path.abspath(how.output))):
+        raise KdumpError(f"{how.output}: in a log directory, where it would keep the broker from starting")
     partitions: list[Plan] = []
     for plan in planned:
         if isinstance(plan, Report):
@@ -216,10 +219,17 @@ def apply_all(
             partitions.append(plan)
     done = []
     engine = engine if engine is not None and sum(not plan.empty for plan in partitions) > 1 else Serial()
-    for result in engine.map(partial(carry_out, how=how), partitions):
-        if result.applied:
-            done.append(result.plan)
-        yield result
+    try:
+        for result in engine.map(partial(carry_out, how=how), partitions):
+            if result.applied:
+                done.append(result.plan)
+            yield result
+    except (KeyboardInterrupt, GeneratorExit):
+        # Nobody hears of it any more, but what was cut stays cut.
+        for directory, lowered in () if how.output is not None else _points(done).items():
+            with suppress(SourceError):
+                carry_out(root(directory, lowered, options), how)
+        raise
     if how.output is not None:
         return
     points = _points(done)
@@ -232,6 +242,13 @@ def apply_all(
             continue
         for changed in _changed(_without_marker(plan) if how.drop_marker else plan):
             yield carry_out(changed, how)
+
+
+def _is_log_directory(path: str) -> bool:
+    try:
+        return not naming.ROOT_FILES.isdisjoint(os.listdir(path))
+    except OSError:
+        return False  # not there yet, or what writing will say
 
 
 def carry_out(plan: Plan, how: How) -> Result:

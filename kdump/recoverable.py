@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kdump.discovery import discover
 from kdump.errors import KdumpError, SourceError
 from kdump.format import naming
-from kdump.lock import Lock, is_locked
+from kdump.lock import Lock, beside, is_locked
 from kdump.partition import LogDirectory, Partition
 
 Found = Partition | LogDirectory | SourceError
@@ -38,15 +38,16 @@ class Recoverable:
                 continue
             if isinstance(item, LogDirectory):
                 self._directories.add(item.path)
-            place = item.path if isinstance(item, LogDirectory) else _above(item)
-            if place not in self._free:
-                try:
-                    self._lock(place)
-                    self._free[place] = True
-                except SourceError as error:
-                    self._free[place] = False
-                    yield error
-            if not self._free[place]:
+            places = [item.path] if isinstance(item, LogDirectory) else _above(item)
+            for place in places:
+                if place not in self._free:
+                    try:
+                        self._lock(place)
+                        self._free[place] = True
+                    except SourceError as error:
+                        self._free[place] = False
+                        yield error
+            if not all(self._free[place] for place in places):
                 continue
             if isinstance(item, LogDirectory):
                 yield item
@@ -101,12 +102,13 @@ class Recoverable:
         self._older.clear()
 
 
-def _above(partition: Partition) -> str:
-    """The directory that would be the log directory of a partition."""
-    if partition.log_directory is not None:
-        return partition.log_directory.path
+def _above(partition: Partition) -> list[str]:
+    """The directories that would be the log directory of a partition."""
     path = partition.path if os.path.isdir(partition.path) else os.path.dirname(os.path.abspath(partition.path))
-    return os.path.dirname(os.path.abspath(path))
+    places = beside(path)
+    if partition.log_directory is not None:
+        places[0] = partition.log_directory.path
+    return places
 
 
 def _listed(directory: str, place: LogDirectory | None, walk: str | None = None) -> Iterator[Item | SourceError]:

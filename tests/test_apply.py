@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -446,7 +447,7 @@ def test_the_commit_is_on_the_disk(tmp_path: Path) -> None:
             log,
             "-e",
             "trace=openat,fsync,renameat,renameat2,close,linkat,ftruncate",
-            "python",
+            sys.executable,
             "-P",
             "-c",
             program,

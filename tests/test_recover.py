@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from kdump import apply, recover
+import build
+import directories
+import oracle
+from directories import Writer
+from kdump import apply, losses, recover
 from kdump.discovery import discover
+from kdump.errors import KdumpError
 from kdump.format.checkpoint import offset_entries
-from kdump.plan import SALVAGE, Options, Plan
+from kdump.plan import REINDEX, SALVAGE, TRUNCATE, Options, Piece, Plan
 from kdump.report import Report
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
@@ -119,6 +126,19 @@ def test_metadata_that_cannot_be_read_is_written_as_in_another_partition(directo
     assert metadata.read_bytes() == (directory / "transfers-0" / "partition.metadata").read_bytes() == before
 
 
+@pytest.mark.parametrize("name", [1, 63, 1000])
+def test_a_segment_whose_name_lies_above_its_first_batch_goes_where_it_belongs(tmp_path: Path, name: int) -> None:
+    partition = shutil.copytree(FIXTURES / "killed" / "transfers-0", tmp_path / "transfers-0")
+    for path in partition.glob(f"{0:020d}.*"):
+        path.rename(path.with_name(f"{name:020d}{path.suffix}"))
+    (plan,) = planned(partition, options=Options(walk="all"))
+    if plan.refusals:
+        assert [action.action for action in plan.actions if action.path.endswith(f"{name:020d}.log")] == ["rename"]
+        assert (plan.log_start_offset, plan.log_end_offset, plan.lost.batches) == (0, 81, 0)
+    else:
+        assert name == 1  # the first batch reaches beyond the name, so that a broker loads it
+
+
 def test_a_salvage_keeps_what_a_truncation_gives_up(directory: Path) -> None:
     (cut,) = (plan for plan in planned(directory / "transfers-0") if not plan.is_root)
     (kept,) = (
@@ -127,3 +147,163 @@ def test_a_salvage_keeps_what_a_truncation_gives_up(directory: Path) -> None:
     assert cut.lost.batches > 0 == kept.lost.batches
     assert cut.lost.committed
     assert kept.log_end_offset == 81
+
+
+# ---- what a plan says, and what holds
+
+
+def test_a_log_that_ends_below_its_log_start_is_emptied_as_a_broker_does(tmp_path: Path) -> None:
+    target = shutil.copytree(FIXTURES / "killed" / "transfers-0", tmp_path / "logs" / "transfers-0")
+    (tmp_path / "logs" / "log-start-offset-checkpoint").write_text("0\n1\ntransfers 0 90\n")
+    (plan,) = (plan for plan in planned(target) if not plan.is_root)
+    assert (plan.log_start_offset, plan.log_end_offset, plan.lost.offsets[0][0]) == (90, 90, 0)
+    assert plan.lost.offsets[-1][1] == 80
+    assert {action.because for action in plan.actions} == {"checkpoint/log-start"}
+    (reindexed,) = (plan for plan in planned(target, options=Options(strategy=REINDEX)) if not plan.is_root)
+    assert reindexed.empty
+
+
+def test_a_batch_whose_offset_lies_is_lost_all_the_same(tmp_path: Path) -> None:
+    """Its checksum is right, so that there are records in it."""
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    batches = [build.batch([build.record(b"k", b"v")] * 2, base_offset=offset) for offset in (0, 2, 1 << 40)]
+    (partition / f"{0:020d}.log").write_bytes(b"".join(batches))
+    (plan,) = planned(partition, options=Options(strategy=SALVAGE))
+    assert (plan.lost.batches, plan.lost.records, plan.lost.bytes) == (1, 2, len(batches[2]))
+    assert plan.lost.offsets == ((1 << 40, (1 << 40) + 1),)
+    (told,) = (action for action in plan.actions if action.action == "truncate")
+    assert (told.batches, told.start, told.stop) == (1, len(batches[0]) * 2, len(batches[0]) * 3)
+
+
+def test_lost_offsets_that_go_back_are_told_from_the_lowest_to_the_highest(tmp_path: Path) -> None:
+    offsets = (3, 1, 2)
+    log = tmp_path / f"{0:020d}.log"
+    log.write_bytes(b"".join(build.batch([build.record(b"k", b"v")], base_offset=offset) for offset in offsets))
+    size = log.stat().st_size
+    held = losses.within(str(tmp_path), Piece(log.name, 0, size), size, 1 << 30)
+    assert (held.batches, held.first_offset, held.last_offset) == (3, 1, 3)
+
+
+@pytest.mark.parametrize("name", ["5.log", f"{5:020d}.log"])
+def test_a_salvage_does_not_believe_one_file_that_was_slipped_in(tmp_path: Path, name: str) -> None:
+    partition = shutil.copytree(FIXTURES / "killed" / "transfers-1", tmp_path / "transfers-1")
+    (partition / name).write_bytes(build.batch([build.record(b"k", b"v")], base_offset=5))
+    (plan,) = planned(partition, options=Options(strategy=SALVAGE))
+    assert (plan.lost.batches, plan.lost.offsets) == (1, ((5, 5),))
+    (gone,) = (action for action in plan.actions if action.batches)
+    assert (gone.action, gone.because, Path(gone.path).name) == ("delete", "offset/backwards", name)
+    (clash,) = plan.clashes
+    assert "31 batches" in clash
+
+
+def test_a_salvage_keeps_what_a_file_without_a_batch_seems_to_end(tmp_path: Path) -> None:
+    partition = shutil.copytree(FIXTURES / "killed" / "transfers-1", tmp_path / "transfers-1")
+    (partition / f"{5:020d}.log").write_bytes(b"no batch" * 9)
+    (plan,) = planned(partition, options=Options(strategy=SALVAGE))
+    assert (plan.lost.batches, plan.lost.bytes) == (0, 72)
+
+
+def test_a_salvage_keeps_what_the_transaction_index_alone_knows(tmp_path: Path) -> None:
+    """The marker of an aborted transaction is lost; its entry stays, also when other recoveries follow."""
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    writer = Writer()
+    for number in range(3):
+        writer.data(7, number, transactional=True)
+        writer.end("ABORT", 7)
+    writer.roll().data()
+    files = {name: data for name, data in directories.partition(writer.logs).items() if isinstance(data, bytes)}
+    marker = [one for one in oracle.walk(writer.logs[0]) if isinstance(one, oracle.Batch) and one.control][-1]
+    files[f"{0:020d}.log"] = writer.logs[0][: marker.position + 70]
+    for name, data in files.items():
+        (partition / name).write_bytes(data)
+    index = partition / f"{0:020d}.txnindex"
+    before = index.read_bytes()
+    for number, strategy in enumerate((SALVAGE, SALVAGE, TRUNCATE, REINDEX)):
+        options = Options(strategy=strategy, walk="all")
+        list(recover.run(discover([str(partition)]), options, recover.How(f"run{number}")))
+        assert index.read_bytes() == before
+
+
+def test_what_a_split_leaves_out_is_told(tmp_path: Path) -> None:
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    batches = [build.batch([build.record(b"k", b"v")], base_offset=offset) for offset in (0, 1 << 31, (1 << 31) + 1)]
+    (partition / f"{0:020d}.log").write_bytes(b"".join(batches) + bytes(50))
+    (plan,) = planned(partition, options=Options(walk="all"))
+    assert [action.action for action in plan.actions if action.action in ("split", "truncate")] == [
+        "split",
+        "split",
+        "truncate",
+    ]
+    assert plan.lost.bytes == sum(action.bytes for action in plan.actions if action.action == "truncate")
+
+
+def test_a_snapshot_that_goes_is_no_reason_to_write_the_epochs_anew(directory: Path) -> None:
+    partition = shutil.copytree(FIXTURES / "restarted" / "transfers-0", directory.parent / "transfers-0")
+    snapshot = min(partition.glob("*.snapshot"))
+    snapshot.write_bytes(b"")
+    (plan,) = planned(partition)
+    assert {Path(action.path).name for action in plan.actions} == {snapshot.name}
+
+
+def test_a_second_name_of_a_log_needs_its_space(directory: Path) -> None:
+    log = directory / "transfers-0" / f"{64:020d}.log"
+    (plan, _) = planned(directory / "transfers-0")
+    (directory.parent / "backup").hardlink_to(log)
+    (linked, _) = planned(directory / "transfers-0")
+    (cut,) = (action for action in plan.actions if action.action == "truncate")
+    assert linked.bytes_needed - plan.bytes_needed == (cut.start or 0) - cut.bytes
+
+
+def test_a_run_that_is_interrupted_lowers_the_recovery_points_of_what_it_did(directory: Path) -> None:
+    results = recover.run(discover([str(directory)]), Options(), recover.How("one"))
+    for result in results:
+        if isinstance(result, recover.Result) and result.applied:
+            break
+    results.close()  # type: ignore[attr-defined]  # it is a generator
+    assert points(directory)["transfers", 0] == 66
+
+
+def test_a_copy_of_what_another_user_owns(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    changed = directory / "transfers-0" / f"{64:020d}.log"
+    changed.chmod(0o640)
+    monkeypatch.setattr(os, "fchown", refuse)
+    monkeypatch.setattr(os, "fstat", lambda descriptor, of=os.fstat: Other(of(descriptor)))
+    (plan, _) = planned(directory / "transfers-0")
+    copied = Path(apply.output(plan, str(directory.parent / "copy")))
+    assert (copied / changed.name).stat().st_mode & 0o777 == 0o640
+    with pytest.raises(KdumpError, match="not permitted"):
+        apply.apply(plan, "one")
+
+
+class Other:
+    """A file that belongs to somebody else, once it is not new."""
+
+    def __init__(self, status: os.stat_result) -> None:
+        self._status = status
+
+    def __getattr__(self, name: str) -> object:
+        value = getattr(self._status, name)
+        return value + self._status.st_ino if name == "st_uid" else value
+
+
+def test_new_files_of_a_copy_without_a_log_can_be_read_like_those_beside_them(tmp_path: Path) -> None:
+    partition = shutil.copytree(FIXTURES / "segments" / "segments-0", tmp_path / "segments-0")
+    for log in partition.glob("*.log"):
+        log.unlink()
+    partition.chmod(0o755)
+    (plan,) = planned(partition, options=Options(walk="all"))
+    copied = Path(apply.output(plan, str(tmp_path / "copy")))
+    assert (copied / f"{plan.log_start_offset:020d}.log").stat().st_mode & 0o777 == 0o644
+
+
+def test_no_copy_in_a_log_directory(directory: Path) -> None:
+    how = recover.How(output=str(directory / "copy"))
+    with pytest.raises(KdumpError, match="keep the broker from starting"):
+        list(recover.run(discover([str(directory)]), Options(), how))
+    assert not (directory / "copy").exists()

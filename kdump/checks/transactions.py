@@ -13,6 +13,7 @@ from kdump.partition import LogFile
 
 _SIZE: Final = TRANSACTION_ENTRY.size
 _VERSION: Final = struct.Struct(">h")
+_NONE: Final = 1 << 63
 
 Aborted = tuple[int, int, int, int, bool, bool]
 """Producer id, first offset, offset of the marker, last stable offset; whether the first offset and the last stable offset are certain."""
@@ -61,6 +62,7 @@ def index(
                     "txnindex/missing", path, 0, 0, offset=last, producer_id=producer_id, first=first, last=last
                 )
     expected = {transaction[2]: transaction for transaction in aborted}
+    following = dict(_following(aborted))
     previous: int | None = None
     for number, entry in enumerate(entries):
         (version,) = _VERSION.unpack_from(data, number * _SIZE)
@@ -75,7 +77,8 @@ def index(
         if previous is not None and entry.last_offset <= previous:
             yield _found("order", path, number, entry, previous=previous)
         else:
-            yield from _compared(path, number, entry, expected.get(entry.last_offset), replayed)
+            last = entry.last_offset
+            yield from _compared(path, number, entry, expected.get(last), following.get(last, _NONE), replayed)
         previous = entry.last_offset
     if remainder:
         yield found("txnindex/torn", path, stop, remainder, entry_bytes=_SIZE)
@@ -83,6 +86,19 @@ def index(
 
 def _build(aborted: Sequence[Aborted]) -> bytes:
     return build_transaction_index(AbortedTransaction(0, *transaction[:4]) for transaction in aborted)
+
+
+def _following(aborted: Sequence[Aborted]) -> Iterator[tuple[int, int]]:
+    """For each transaction by the offset of its marker, where the first one of another producer begins that ends later."""
+    first, other = (_NONE, -1), (_NONE, -1)  # of two producers
+    for producer_id, begins, last, *_ in reversed(aborted):
+        yield last, (other if first[1] == producer_id else first)[0]
+        if first[1] == producer_id:
+            first = min(first, (begins, producer_id))
+        elif begins < first[0]:
+            first, other = (begins, producer_id), first
+        else:
+            other = min(other, (begins, producer_id))
 
 
 def _outside(entry: AbortedTransaction, replayed: _Replayed) -> bool:
@@ -93,7 +109,7 @@ def _outside(entry: AbortedTransaction, replayed: _Replayed) -> bool:
 
 
 def _compared(
-    path: str, number: int, entry: AbortedTransaction, aborted: Aborted | None, replayed: _Replayed
+    path: str, number: int, entry: AbortedTransaction, aborted: Aborted | None, following: int, replayed: _Replayed
 ) -> Iterator[Finding]:
     """An entry against the transaction whose marker lies where it says."""
     if aborted is None:
@@ -108,8 +124,8 @@ def _compared(
             yield _found("surplus", path, number, entry, **whose)
         return
     producer_id, first, last, stable, certain_first, certain_stable = aborted
-    # A follower takes a whole fetch into account before it asks, and with nothing else open a later transaction of it counts.
-    fetched = stable == last + 1 and entry.last_stable_offset > stable
+    # A follower takes a whole fetch into account before it asks, and with nothing else open the first later transaction of it counts, leaving out the producer's own.
+    fetched = stable == last + 1 and stable < entry.last_stable_offset <= following
     broken, exact = replayed.broken, not replayed.compacted
     if entry.producer_id != producer_id or (exact and _wrong(entry.first_offset, first, certain_first, broken)):
         severity = Severity.ERROR

@@ -188,7 +188,7 @@ def _back(chosen: dict[str, Any]) -> int:
     """Take runs back, or finish them; the exit status."""
     from kdump import recover, undo
     from kdump.cli.work import Problems
-    from kdump.lock import Lock
+    from kdump.lock import Lock, beside
 
     started, problems, met = time.monotonic(), Problems(), set[Severity]()
     with renderer(chosen["format_name"], sys.stdout, Look(color=options.use_color(chosen["color"]))) as out:
@@ -196,8 +196,11 @@ def _back(chosen: dict[str, Any]) -> int:
             place = _directory(path)
             how = partial(undo.undo, force=chosen["force"]) if chosen["undo"] else recover.resume
             try:
-                # the path is a log directory, or lies in one
-                with Lock(place), Lock(os.path.dirname(os.path.abspath(place))):
+                with ExitStack() as locks:
+                    # The path is a log directory, lies in one, or has some below it.
+                    for directory in dict.fromkeys([place, *(run.directory for run in undo.runs(place))]):
+                        for above in (directory, *beside(directory)):
+                            locks.enter_context(Lock(above))
                     done = how(place, chosen["run"])
             except undo.Failed as error:
                 done = list(error.done)

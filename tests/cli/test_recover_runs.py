@@ -218,3 +218,30 @@ def test_many_partitions(changing: Any, tmp_path: Path) -> None:
     totals = lines(one)[-1]
     assert (totals["partitions"], totals["failed"], totals["actions"]["truncate"]) == (20, 0, 10)
     assert totals["lost"]["records"] == 70
+
+
+def test_a_link_does_not_lead_around_a_running_broker(changing: Any, tmp_path: Path) -> None:
+    """Nor does a directory above, for the way back."""
+    write(tmp_path / "a" / "d", changed(flipped(f"t-0/{C}.log", 4000), {".lock": b""}))
+    (tmp_path / "link-0").symlink_to(tmp_path / "a" / "d" / "t-0")
+    assert changing.inside("recover", "--truncate", "a/d").status == 4
+    before = tree(tmp_path / "a")
+    holder = "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", holder, tmp_path / "a/d/.lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as broker:
+        assert broker.stdout is not None
+        broker.stdout.readline()
+        for given in (
+            ["link-0"],
+            ["--truncate", f"link-0/{C}.log"],
+            ["--undo", "link-0"],
+            ["--undo", "a"],
+            ["--undo", "a/d/t-0"],
+        ):
+            ran = changing.inside("recover", *given)
+            assert ran.status == 3, given
+            assert "another process holds the lock" in ran.problems
+        broker.communicate()
+    assert tree(tmp_path / "a") == before
+    assert changing.inside("recover", "--undo", "link-0").status == 0
