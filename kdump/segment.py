@@ -14,7 +14,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
-from kdump.format.batch import CODEC_MASK, CONTROL, LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC, Batch
+from kdump.format.batch import CONTROL, LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC, Batch
 from kdump.kernel import crc
 from kdump.kernel.producers import RUNS_FULL, Runs
 from kdump.kernel.scan import (
@@ -275,7 +275,7 @@ class Walk:
         frame = self._frame(self.position)
         if frame.kind != _VALID:
             yield from self._damage(frame)
-        elif self._opens or self._plain_control(self.position):
+        elif self._opens or self._is_control(self.position):
             at = self._load(self.position, total)
             if self._filled - at < total:
                 yield self._shrink(self._origin + self._filled)
@@ -286,10 +286,10 @@ class Walk:
                 yield BatchChunk(self, self.scanner.count, False)
             self.position += total
 
-    def _plain_control(self, position: int) -> bool:
-        """Whether the batch there is an uncompressed control batch, whose records are always looked at."""
+    def _is_control(self, position: int) -> bool:
+        """Whether the batch there is a control batch, whose records are always looked at."""
         at = self._load(position, HEADER_BYTES)
-        return self._window[at + UP_TO_MAGIC - 1] == 2 and self._window[at + 22] & (CONTROL | CODEC_MASK) == CONTROL
+        return self._window[at + UP_TO_MAGIC - 1] == 2 and bool(self._window[at + 22] & CONTROL)
 
     # ---- what stands at a position
 
