@@ -44,8 +44,9 @@ def alone(report: Report) -> None:
 class Offsets:
     """The offsets that the checkpoints of a log directory, given by name, have for its partitions."""
 
-    def __init__(self, contents: Mapping[str, bytes | None]) -> None:
+    def __init__(self, contents: Mapping[str, bytes | None], *, closed: bool = False) -> None:
         self._contents = contents
+        self._closed = closed
         self._recovery_points = self._of("recovery-point-offset-checkpoint")
         self._log_starts = self._of("log-start-offset-checkpoint")
         self._high_watermarks = self._of("replication-offset-checkpoint")
@@ -71,6 +72,7 @@ class Offsets:
             self._log_starts.get(name),
             self._high_watermarks.get(name),
             self._cleaned.get(name, 0) > 0,
+            self._closed,
         )
 
 
@@ -80,7 +82,7 @@ def checkpoints_of(directory: str) -> Offsets:
     for name in naming.OFFSET_CHECKPOINTS:
         with suppress(SourceError), FileSource(os.path.join(directory, name)) as source:
             contents[name] = whole(source, MAX_COMPANION_BYTES)
-    return Offsets(contents)
+    return Offsets(contents, closed=os.path.lexists(os.path.join(directory, naming.CLEAN_SHUTDOWN)))
 
 
 class Directory:
@@ -92,7 +94,7 @@ class Directory:
         self._now_ms = options.now_ms
         self._report = Report(place.path)
         self._contents = {name: self._read(file) for name, file in place.checkpoints.items()}
-        self.context = Offsets(self._contents).context
+        self.context = Offsets(self._contents, closed=place.clean_shutdown is not None).context
         self._facts: dict[TopicPartition, Facts] = {}
         self._open: list[OpenTransaction] = []
         self._without_metadata: list[str] = []

@@ -4,7 +4,7 @@ import os
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kdump.checks import (
@@ -36,6 +36,7 @@ COORDINATORS = frozenset(("__consumer_offsets", "__transaction_state", "__share_
 MAX_COMPANION_BYTES = 256 << 20
 _OFFSETS_LIE = {"offset/backwards", "offset/range"}
 _NO_END = (1 << 63) - 1
+_PADDING = ("index/padding", "timeindex/padding")
 _TOLD_AS = {
     "index/position": ("index/position", Severity.ERROR),
     "index/offset": ("index/offset", Severity.ERROR),
@@ -143,9 +144,16 @@ class Proof:
         if not seen:
             self._past = _Past(log.path, log.base_offset, None)
             return
-        self._report.findings += summary.findings
-        self._report.counts.update(summary.counts)
-        report.counts.update(summary.counts)
+        found, counts = summary.findings, summary.counts
+        if self._context.closed and any(code in _PADDING for code, _ in counts):
+            # What was closed in order was cut to its entries, and nobody will cut it now.
+            found = [_told_of_padding(finding) for finding in found]
+            counts = Counter(dict(counts))
+            for code in _PADDING:
+                counts[code, Severity.WARNING] += counts.pop((code, Severity.INFO), 0)
+        self._report.findings += found
+        self._report.counts.update(counts)
+        report.counts.update(counts)
         report.batches, report.bytes, report.valid_bytes = seen["batches"], log.size, seen["valid_bytes"]
         report.records = None if seen["unopened"] else seen["records"]
         self._gaps(log, seen)
@@ -468,6 +476,10 @@ def _sound(codes: Set[str]) -> bool:
     from kdump import broker
 
     return broker.sound(codes, tail=True)
+
+
+def _told_of_padding(finding: Finding) -> Finding:
+    return replace(finding, severity=Severity.WARNING) if finding.code in _PADDING else finding
 
 
 def _changed_ms(file: LogFile) -> int:

@@ -36,7 +36,6 @@ from kdump.truncate import truncate
 from kdump.verify import verify
 
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
-CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 AGAIN_BYTES: Final = 256 << 20
 """Up to so many bytes of logs everything is verified again after a recovery."""
 _LARGEST_CHECKPOINT: Final = 64 << 20
@@ -174,10 +173,12 @@ def _left_alone(report: Report, plan: Plan) -> Iterator[Finding]:
 
 
 def _without_marker(plan: Plan) -> Plan:
-    if CLEAN_SHUTDOWN not in plan.files:
+    if naming.CLEAN_SHUTDOWN not in plan.files:
         return plan
-    action = Action("delete", os.path.join(plan.path, CLEAN_SHUTDOWN), bytes=plan.files[CLEAN_SHUTDOWN].size)
-    return plan._replace(actions=(*plan.actions, action), after={**plan.after, CLEAN_SHUTDOWN: None})
+    action = Action(
+        "delete", os.path.join(plan.path, naming.CLEAN_SHUTDOWN), bytes=plan.files[naming.CLEAN_SHUTDOWN].size
+    )
+    return plan._replace(actions=(*plan.actions, action), after={**plan.after, naming.CLEAN_SHUTDOWN: None})
 
 
 def _changed(plan: Plan) -> Iterator[Plan]:

@@ -18,12 +18,13 @@ Counts = Counter[tuple[str, Severity]]
 
 
 class Context(NamedTuple):
-    """What a log directory's checkpoints say of a partition; None where they say nothing."""
+    """What a log directory's checkpoints say of a partition; None where they say nothing. `closed`: a broker closed its logs in order and has not opened them since."""
 
     recovery_point: int | None = None
     log_start_offset: int | None = None
     high_watermark: int | None = None
     cleaned: bool = False
+    closed: bool = False
 
 
 @dataclass(slots=True)

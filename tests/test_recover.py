@@ -307,3 +307,12 @@ def test_no_copy_in_a_log_directory(directory: Path) -> None:
     with pytest.raises(KdumpError, match="keep the broker from starting"):
         list(recover.run(discover([str(directory)]), Options(), how))
     assert not (directory / "copy").exists()
+
+
+def test_room_that_nobody_will_cut_off_goes(directory: Path) -> None:
+    """After an orderly stop a time index that ends with zeros makes retention delete its segment (KAFKA-10207)."""
+    index = directory / "retained-0" / f"{56:020d}.timeindex"
+    assert str(index) not in {action.path for plan in planned(directory) for action in plan.actions}
+    (directory / ".kafka_cleanshutdown").write_bytes(b'{"version": 0, "brokerEpoch": 7}')
+    assert index.read_bytes().endswith(bytes(24))
+    assert str(index) in {action.path for plan in planned(directory) for action in plan.actions}

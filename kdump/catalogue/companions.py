@@ -107,7 +107,7 @@ ENTRIES = (
         _W,
         "Zeros behind the entries of a time index",
         "{length} zero bytes follow the last entry",
-        "A broker takes the room in advance while it writes, so they are legal in the newest segment (then this is info). In another one the last timestamp reads as 0, and retention deletes the segment.",
+        "A broker takes the room in advance while it writes, so they are legal in the newest segment (then this is info), unless the log directory was closed in order. Elsewhere the last timestamp reads as 0, and retention deletes the segment.",
         _REBUILT,
         "AbstractIndex, KAFKA-10207",
     ),

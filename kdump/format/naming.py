@@ -95,6 +95,7 @@ _WORDS = {
 }
 _ROOT_KINDS = (Kind.OFFSETS, Kind.META_PROPERTIES, Kind.CLEAN_SHUTDOWN)
 LOCK = ".lock"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 ROOT_FILES = frozenset((*(name for name, kind in _COMPANION_NAMES.items() if kind in _ROOT_KINDS), LOCK))
 """What makes a directory a log directory."""
 OFFSET_CHECKPOINTS = tuple(name for name, kind in _COMPANION_NAMES.items() if kind is Kind.OFFSETS)

@@ -467,10 +467,25 @@ def lacking(sequence: int) -> Files:
     return of(writer.data(1, 0).data(1, sequence))
 
 
+def running(files: Files) -> Files:
+    """Without the marker that a broker leaves when it has closed all logs."""
+    return {name: content for name, content in files.items() if name != ".kafka_cleanshutdown"}
+
+
 PADDED_SNAPSHOT = build.producer_snapshot(SNAPSHOT[10:56], SNAPSHOT[56:], tail=b"more")
 OTHERWISE: dict[str, tuple[str, Severity, Files]] = {
-    "padding in the newest index": ("index/padding", Severity.INFO, more(f"{C}.index", bytes(800))),
-    "padding in the newest time index": ("timeindex/padding", Severity.INFO, more(f"{C}.timeindex", bytes(1200))),
+    "padding in the newest index": ("index/padding", Severity.INFO, running(more(f"{C}.index", bytes(800)))),
+    "padding in the newest time index": (
+        "timeindex/padding",
+        Severity.INFO,
+        running(more(f"{C}.timeindex", bytes(1200))),
+    ),
+    "padding in an index that was closed": ("index/padding", Severity.WARNING, more(f"{C}.index", bytes(800))),
+    "padding in a time index that was closed": (
+        "timeindex/padding",
+        Severity.WARNING,
+        more(f"{C}.timeindex", bytes(1200)),
+    ),
     "first entry below zero": ("index/order", Severity.ERROR, edited(f"{C}.index", 0, ">i", -5)),
     "first timestamp below zero": ("timeindex/order", Severity.ERROR, edited(f"{C}.timeindex", 8, ">i", -5)),
     "a wild entry in the middle": ("index/order", Severity.ERROR, edited(f"{C}.index", 0, ">i", 1 << 30)),
