@@ -3,15 +3,25 @@
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
+from contextlib import suppress
+from functools import cached_property, lru_cache
 from typing import Final
 
 from kdump import rebuild
 from kdump.broker import CUTS, sound
 from kdump.errors import SourceError
 from kdump.findings import Finding, Severity
+from kdump.format import naming
+from kdump.format.checkpoint import (
+    MAX_PROPERTIES_BYTES,
+    CheckpointError,
+    build_partition_metadata,
+    parse_meta_properties,
+    parse_partition_metadata,
+)
 from kdump.format.naming import number_of
 from kdump.load_state import name_of
+from kdump.loader import METADATA
 from kdump.losses import Held, total, within
 from kdump.mend import COMPANIONS, OF_SEGMENT
 from kdump.plan import Action, Content, Log, Options, Piece, Plan, Stamp
@@ -100,7 +110,16 @@ class Planning:
         start, end = self.report.context.log_start_offset, self.report.log_end_offset
         emptied = start is not None and end is not None and end < start
         gone = self.report.state in ("delete", "stray")
-        return gone or not (self.findings or self.options.rebuild_all or wrappers or emptied)
+        lacking = self.report.whole and not self.report.has_metadata and self.metadata is not None
+        return gone or not (lacking or self.findings or self.options.rebuild_all or wrappers or emptied)
+
+    @cached_property
+    def metadata(self) -> bytes | None:
+        """The partition.metadata that the other partitions of the topic have: a broker in KRaft mode sets a partition aside that has none."""
+        name = self.report.topic_partition
+        if name is None or name.topic == naming.METADATA_TOPIC or self.report.state:
+            return None
+        return _metadata_of(os.path.dirname(os.path.abspath(self.directory)), name.topic)
 
     def unchanged(self) -> Plan:
         """The plan that changes nothing; with no more of the files than was asked for."""
@@ -369,6 +388,26 @@ class Planning:
         inside = [piece for piece in content.pieces if piece.name == name]
         place = finding.position, finding.position + max(1, finding.length)
         return not any(place[0] < piece.stop and piece.start < place[1] for piece in inside)
+
+
+@lru_cache(maxsize=1)
+def _metadata_of(directory: str, topic: str) -> bytes | None:
+    """What the partitions of a topic in a log directory of KRaft have for their partition.metadata, if that is one thing."""
+    found = set()
+    try:
+        with FileSource(os.path.join(directory, "meta.properties")) as source:
+            if parse_meta_properties(whole(source, MAX_PROPERTIES_BYTES)).version != 1:
+                return None
+        with os.scandir(directory) as entries:
+            beside = [entry.path for entry in entries if entry.name.startswith(f"{topic}-")]
+    except (OSError, SourceError, CheckpointError):
+        return None
+    for path in beside:
+        other = naming.topic_partition_of(path)
+        if other is not None and other.topic == topic:
+            with suppress(SourceError, CheckpointError), FileSource(os.path.join(path, METADATA)) as source:
+                found.add(parse_partition_metadata(whole(source, MAX_PROPERTIES_BYTES)))
+    return build_partition_metadata(found.pop()) if len(found) == 1 else None
 
 
 def _belongs(name: str, base_offset: int | None) -> bool:

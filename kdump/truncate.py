@@ -6,7 +6,6 @@ them are asked for (`Options.rebuild_all`); then the directory comes out as a br
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Final
 
 from kdump.broker import CUTS
@@ -16,9 +15,7 @@ from kdump.format.checkpoint import (
     CheckpointError,
     EpochEntry,
     build_epochs,
-    build_partition_metadata,
     epoch_entries,
-    parse_partition_metadata,
 )
 from kdump.format.naming import Kind, number_of
 from kdump.load_state import name_of
@@ -64,8 +61,10 @@ class Truncation(Planning):
         self._snapshots(mended, logs)
         if not self.alone:
             self._epochs(mended)
-        if METADATA in self.reasons and (data := self._metadata()) is not None:
-            self.after[METADATA] = Content(data=data)
+        lacking = self.report.whole and not self.report.has_metadata
+        if (METADATA in self.reasons or lacking) and self.metadata is not None:
+            self.reasons.setdefault(METADATA, "metadata/missing")
+            self.after[METADATA] = Content(data=self.metadata)
         for name in self.sizes:
             if name not in outcome.files and not name.endswith(".snapshot"):
                 self.after.setdefault(name, None)
@@ -174,20 +173,6 @@ class Truncation(Planning):
             return tuple((entry.epoch, entry.start_offset) for entry in epoch_entries(data))
         except (SourceError, CheckpointError):
             return None
-
-    def _metadata(self) -> bytes | None:
-        """The partition.metadata that the other partitions of the topic have: a broker sets a partition aside that has none."""
-        above, name = os.path.dirname(os.path.abspath(self.directory)), self.report.topic_partition
-        ids = set()
-        with os.scandir(above) as entries:
-            beside = [entry.path for entry in entries if name is not None and entry.name.startswith(f"{name.topic}-")]
-        for path in beside:
-            other = naming.topic_partition_of(path)
-            if other is None or name is None or other.topic != name.topic:
-                continue
-            with suppress(SourceError, CheckpointError), FileSource(os.path.join(path, METADATA)) as source:
-                ids.add(parse_partition_metadata(whole(source, _LARGEST_CHECKPOINT)))
-        return build_partition_metadata(ids.pop()) if len(ids) == 1 else None
 
     # ---- Kafka 0.7
 

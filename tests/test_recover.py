@@ -316,3 +316,17 @@ def test_room_that_nobody_will_cut_off_goes(directory: Path) -> None:
     (directory / ".kafka_cleanshutdown").write_bytes(b'{"version": 0, "brokerEpoch": 7}')
     assert index.read_bytes().endswith(bytes(24))
     assert str(index) in {action.path for plan in planned(directory) for action in plan.actions}
+
+
+@pytest.mark.parametrize("kraft", [True, False])
+def test_metadata_that_is_missing_is_written_where_a_broker_would_set_the_partition_aside(
+    directory: Path, kraft: bool
+) -> None:
+    metadata = directory / "transfers-1" / "partition.metadata"
+    before = metadata.read_bytes()
+    metadata.unlink()
+    if not kraft:
+        (directory / "meta.properties").write_text("version=0\nbroker.id=1\n")
+    list(recover.run(discover([str(metadata.parent)]), Options(), recover.How("one")))
+    assert metadata.exists() == kraft
+    assert not kraft or metadata.read_bytes() == before
