@@ -8,7 +8,7 @@ import os
 import shlex
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Final, NamedTuple
@@ -24,6 +24,7 @@ from kdump.format import naming
 from kdump.format.checkpoint import CheckpointError, build_offsets, offset_entries
 from kdump.format.naming import TopicPartition, topic_partition_of
 from kdump.kernel import crc
+from kdump.loader import METADATA
 from kdump.partition import LogDirectory, Partition
 from kdump.plan import REINDEX, SALVAGE, Action, Content, Options, Plan
 from kdump.planning import stamps
@@ -105,7 +106,8 @@ def plans(
             yield Report(directory, errors=[error])
             continue
         if directory in directories:
-            plan = plan._replace(not_covered=tuple(_left_alone(directories[directory], plan)))
+            written = {plan.path for plan in made if METADATA in plan.after}
+            plan = plan._replace(not_covered=tuple(_left_alone(directories[directory], plan, written)))
         if not plan.empty or plan.not_covered:
             yield plan
 
@@ -164,10 +166,11 @@ def root(directory: str, points: Points, options: Options) -> Plan:
     return plan._replace(actions=(action,), after={RECOVERY_POINTS: Content(data=data)}, bytes_needed=len(data))
 
 
-def _left_alone(report: Report, plan: Plan) -> Iterator[Finding]:
-    """What is wrong at the root of a log directory and stays so; a recovery point that is lowered is right then."""
+def _left_alone(report: Report, plan: Plan, written: Set[str]) -> Iterator[Finding]:
+    """What is wrong at the root of a log directory and stays so; a recovery point that is lowered is right then, and so is partition.metadata that is `written`."""
     for finding in report.findings:
         covered = os.path.basename(finding.path) in plan.after and finding.code == "checkpoint/beyond"
+        covered = covered or (finding.code == "metadata/missing" and finding.path in written)
         if finding.severity >= Severity.WARNING and not covered:
             yield finding
 
