@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from kdump.plan import Plan
     from kdump.recover import How as RecoverHow
     from kdump.recover import plans as plan_recoveries
+    from kdump.recover import resume as resume_recovery
     from kdump.recover import run as run_recoveries
-    from kdump.undo import undo as undo_recovery
+    from kdump.recover import take_back as undo_recovery
     from kdump.verify import FileReport
     from kdump.verify import Options as VerifyOptions
     from kdump.verify import verify as verify_files
@@ -45,7 +46,8 @@ _HOMES = {
     "RecoverOptions": ("kdump.plan", "Options"),
     "plan_recoveries": ("kdump.recover", "plans"),
     "run_recoveries": ("kdump.recover", "run"),
-    "undo_recovery": ("kdump.undo", "undo"),
+    "resume_recovery": ("kdump.recover", "resume"),
+    "undo_recovery": ("kdump.recover", "take_back"),
     "FileReport": ("kdump.verify", "FileReport"),
     "VerifyOptions": ("kdump.verify", "Options"),
     "verify_files": ("kdump.verify", "verify"),
@@ -68,6 +70,7 @@ __all__ = [
     "dump_files",
     "files",
     "plan_recoveries",
+    "resume_recovery",
     "run_recoveries",
     "undo_recovery",
     "verify_files",

@@ -9,22 +9,23 @@ import shlex
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Final, NamedTuple
 
 from kdump import apply as applying
 from kdump import undo
 from kdump.discovery import discover
+from kdump.disk import Place
 from kdump.engine import Engine, Serial
 from kdump.errors import KdumpError, SourceError
 from kdump.findings import Finding, Severity
 from kdump.fold import Options as Proving
 from kdump.format import naming
-from kdump.format.checkpoint import CheckpointError, build_offsets, offset_entries
+from kdump.format.checkpoint import MAX_BYTES, CheckpointError, build_offsets, offset_entries
 from kdump.format.naming import TopicPartition, topic_partition_of
-from kdump.kernel import crc
 from kdump.loader import METADATA
+from kdump.lock import Lock, beside
 from kdump.partition import LogDirectory, Partition
 from kdump.plan import REINDEX, SALVAGE, Action, Content, Options, Plan
 from kdump.planning import stamps
@@ -32,14 +33,13 @@ from kdump.recoverable import Found, Item, Recoverable
 from kdump.reindex import reindex
 from kdump.report import Report
 from kdump.salvage_plan import salvage
-from kdump.source import FileSource, reader, whole
+from kdump.source import FileSource, whole
 from kdump.truncate import truncate
 from kdump.verify import verify
 
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 AGAIN_BYTES: Final = 256 << 20
 """Up to so many bytes of logs everything is verified again after a recovery."""
-_LARGEST_CHECKPOINT: Final = 64 << 20
 
 Points = Mapping[TopicPartition, int]
 
@@ -54,7 +54,10 @@ class How(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What became of a plan. `left` are the findings of a verify afterwards, `next` is what to do now; `error` says why it was not applied."""
+    """What became of a plan. `left` are the findings of a verify afterwards, `next` is what to do now.
+
+    `error` says why it was not applied, or, where it was, why nobody knows what came of it.
+    """
 
     plan: Plan
     applied: bool = False
@@ -98,7 +101,7 @@ def plans(
                 yield Report(report.path, errors=[error])
             else:
                 yield made[-1]
-    points = _points(made)
+    points = _points_of(made)
     for directory in dict.fromkeys((*points, *directories)):
         try:
             plan = root(directory, points.get(directory, {}), options)
@@ -135,13 +138,17 @@ def _kept(found: Iterable[Item | LogDirectory | SourceError], partitions: dict[s
 # ---- the root of a log directory
 
 
-def _points(made: Iterable[Plan]) -> dict[str, dict[TopicPartition, int]]:
-    """The recovery points that have to be lowered, by log directory."""
+def _points(cut: Iterable[tuple[str, TopicPartition | None, int | None]]) -> dict[str, dict[TopicPartition, int]]:
+    """The recovery points that have to be lowered, by log directory; of partitions, the path, the name and the point, None where it may stay."""
     found: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
-    for plan in made:
-        if plan.recovery_point is not None and plan.topic_partition is not None:
-            found[os.path.dirname(os.path.abspath(plan.path))][plan.topic_partition] = plan.recovery_point
+    for path, partition, point in cut:
+        if point is not None and partition is not None:
+            found[os.path.dirname(os.path.abspath(path))][partition] = point
     return found
+
+
+def _points_of(plans: Iterable[Plan]) -> dict[str, dict[TopicPartition, int]]:
+    return _points((plan.path, plan.topic_partition, plan.recovery_point) for plan in plans)
 
 
 def root(directory: str, points: Points, options: Options) -> Plan:
@@ -152,7 +159,7 @@ def root(directory: str, points: Points, options: Options) -> Plan:
     path = os.path.join(directory, RECOVERY_POINTS)
     try:
         with FileSource(path) as source:
-            entries = list(offset_entries(whole(source, _LARGEST_CHECKPOINT)))
+            entries = list(offset_entries(whole(source, MAX_BYTES)))
     except CheckpointError as error:
         raise SourceError(f"{path}: {error}") from None
     lowered = [
@@ -182,11 +189,6 @@ def _without_marker(plan: Plan) -> Plan:
         "delete", os.path.join(plan.path, naming.CLEAN_SHUTDOWN), bytes=plan.files[naming.CLEAN_SHUTDOWN].size
     )
     return plan._replace(actions=(*plan.actions, action), after={**plan.after, naming.CLEAN_SHUTDOWN: None})
-
-
-def _changed(plan: Plan) -> Iterator[Plan]:
-    if not plan.empty:
-        yield plan
 
 
 # ---- applying
@@ -219,10 +221,11 @@ def apply_all(
     for plan in planned:
         if isinstance(plan, Report):
             yield plan
-        elif plan.topic_partition is not None or not plan.is_root:
+        elif not plan.is_root:
             partitions.append(plan)
-    done = []
+    done: list[Plan] = []
     engine = engine if engine is not None and sum(not plan.empty for plan in partitions) > 1 else Serial()
+    in_place = how.output is None
     try:
         for result in engine.map(partial(carry_out, how=how), partitions):
             if result.applied:
@@ -230,22 +233,25 @@ def apply_all(
             yield result
     except (KeyboardInterrupt, GeneratorExit):
         # Nobody hears of it any more, but what was cut stays cut.
-        for directory, lowered in () if how.output is not None else _points(done).items():
-            with suppress(SourceError):
-                carry_out(root(directory, lowered, options), how)
+        for _ in _roots(_points_of(done) if in_place else {}, options, how._replace(drop_marker=False)):
+            pass
         raise
-    if how.output is not None:
-        return
-    points = _points(done)
-    above = {os.path.dirname(os.path.abspath(plan.path)) for plan in partitions} if how.drop_marker else set()
-    for directory in sorted({*points, *above}):
+    if in_place:
+        above = {os.path.dirname(os.path.abspath(plan.path)) for plan in partitions} if how.drop_marker else set()
+        yield from _roots({**{directory: {} for directory in above}, **_points_of(done)}, options, how)
+
+
+def _roots(points: Mapping[str, Points], options: Options, how: How) -> Iterator[Result | Report]:
+    """Bring the files at the roots of log directories in line."""
+    for directory in sorted(points):
         try:
-            plan = root(directory, points.get(directory, {}), options)
+            plan = root(directory, points[directory], options)
         except SourceError as error:
             yield Report(directory, errors=[error])
             continue
-        for changed in _changed(_without_marker(plan) if how.drop_marker else plan):
-            yield carry_out(changed, how)
+        plan = _without_marker(plan) if how.drop_marker else plan
+        if not plan.empty:
+            yield carry_out(plan, how)
 
 
 def _is_log_directory(path: str) -> bool:
@@ -273,12 +279,18 @@ def carry_out(plan: Plan, how: How) -> Result:
             name = applied.run if how.keep else None
     except KdumpError as error:
         return Result(plan, error=error)
-    found = () if plan.is_root else _verified(plan, path, applied)
+    try:
+        found = () if plan.is_root else _verified(plan, path, applied)
+    except SourceError as error:
+        return Result(plan, True, name, error)
     return Result(plan, True, name, None, found, _next(plan, path, found))
 
 
 def _verified(plan: Plan, path: str, applied: applying.Applied | None) -> tuple[Finding, ...]:
-    """What is wrong afterwards. Large logs that no action was about were proved for the plan, and are not read again where what is new reads as it was written."""
+    """What is wrong afterwards. Raises SourceError.
+
+    Large logs that no action was about were proved for the plan, and are not read again where what is new reads as it was written.
+    """
     logs = sum(log.size for log in plan.segments)
     changed = any(name.endswith((".log", ".kafka")) for name in plan.after)
     if applied is None or changed or logs < AGAIN_BYTES or not _reads_back(path, applied.written):
@@ -287,17 +299,16 @@ def _verified(plan: Plan, path: str, applied: applying.Applied | None) -> tuple[
 
 
 def _reads_back(directory: str, written: Mapping[str, int]) -> bool:
-    for name, checksum in written.items():
-        with FileSource(os.path.join(directory, name)) as source:
-            if crc.crc32c(reader(source)(0, source.size), 0) != checksum:
-                return False
-    return True
+    with Place(directory, look=True) as place:
+        return all(place.checksum(name) == checksum for name, checksum in written.items())
 
 
 def left(path: str) -> tuple[Finding, ...]:
-    """The errors and warnings that a verify of a directory has."""
+    """The errors and warnings that a verify of a directory has. Raises SourceError for what cannot be read."""
     found: list[Finding] = []
     for report in verify(item for item in discover([path]) if isinstance(item, Partition | SourceError)):
+        for error in report.errors:
+            raise error
         found += (finding for finding in report.findings if finding.severity >= Severity.WARNING)
     return tuple(found)
 
@@ -311,25 +322,44 @@ def _next(plan: Plan, path: str, found: tuple[Finding, ...]) -> str:
     return shlex.join(["kdump", "recover", *how.split(), path])
 
 
+# ---- back, and on
+
+
+def take_back(path: str, name: str | None = None, force: bool = False) -> list[undo.Done]:
+    """Take a run back (kdump.undo.undo), with brokers kept out."""
+    with _locked(path):
+        return undo.undo(path, name, force)
+
+
 def resume(path: str, name: str | None = None) -> list[undo.Done]:
-    """Finish runs that were interrupted (kdump.undo.resume), and bring the checkpoints of the log directories in line."""
-    try:
-        done = undo.resume(path, name)
-    except undo.Failed as failed:
-        _lower(failed.done)
-        raise
-    _lower(done)
-    return done
+    """Finish runs that were interrupted (kdump.undo.resume), with brokers kept out, and bring the checkpoints of their log directories in line."""
+    with _locked(path):
+        try:
+            done = undo.resume(path, name)
+        except undo.Failed as failed:
+            _lower(failed.done)
+            raise
+        _lower(done)
+        return done
+
+
+@contextmanager
+def _locked(path: str) -> Iterator[None]:
+    """The path is a log directory, lies in one, or has some below it. Raises KdumpError where a broker has one."""
+    with ExitStack() as locks:
+        for directory in dict.fromkeys([path, *(run.directory for run in undo.runs(path))]):
+            for above in (directory, *beside(directory)):
+                locks.enter_context(Lock(above))
+        yield
 
 
 def _lower(done: Sequence[undo.Done]) -> None:
-    """Lower the recovery points of partitions whose run was finished only now; their log directory's turn never came."""
-    points: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
-    for one in done:
-        partition = topic_partition_of(one.run.directory)
-        if one.error is None and one.run.recovery_point is not None and partition is not None:
-            points[os.path.dirname(os.path.abspath(one.run.directory))][partition] = one.run.recovery_point
-    for directory, lowered in points.items():
-        plan = root(directory, lowered, Options())
+    """Lower the recovery points of partitions whose run was finished only now; their log directory's turn never came, or came without them."""
+    right = [one.run for one in done if one.error is None]
+    cut = ((run.directory, topic_partition_of(run.directory), run.recovery_point) for run in right)
+    for directory, points in _points(cut).items():
+        plan = root(directory, points, Options())
+        with Place(directory, look=True) as place:
+            taken = {area.run for area in applying.areas(place)}
         if not plan.empty:
-            applying.apply(plan, next(one.run.run for one in done if one.error is None))
+            applying.apply(plan, right[0].run if right[0].run not in taken else f"{right[0].run}-resumed")

@@ -5,7 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +18,7 @@ import oracle
 from directories import Writer
 from kdump import apply, losses, recover
 from kdump.discovery import discover
-from kdump.errors import KdumpError
+from kdump.errors import KdumpError, SourceError
 from kdump.format.checkpoint import offset_entries
 from kdump.plan import REINDEX, SALVAGE, TRUNCATE, Options, Piece, Plan
 from kdump.report import Report
@@ -86,6 +89,23 @@ def test_a_run_that_was_killed_before_the_checkpoint_is_finished_with_it(directo
     assert points(directory)["transfers", 0] == 70
     recover.resume(str(directory))
     assert points(directory)["transfers", 0] == plan.log_end_offset
+
+
+def test_the_checkpoint_is_lowered_once_for_all_that_is_finished(directory: Path) -> None:
+    """Also where a run of that name has been at the root already, without these partitions."""
+    points_file = directory / RECOVERY_POINTS
+    points_file.write_text(points_file.read_text().replace("retained 0 56", "retained 0 64"))
+    log = directory / "retained-0" / f"{56:020d}.log"
+    log.write_bytes(log.read_bytes()[:-5])
+    list(recover.run(discover([str(directory)]), Options(), recover.How("one")))
+    after = points(directory)
+    points_file.write_text(points_file.read_text().replace("transfers 0 66", "transfers 0 70"))
+    points_file.write_text(points_file.read_text().replace(f"retained 0 {after['retained', 0]}", "retained 0 64"))
+    for name in ("transfers-0", "retained-0"):
+        journal = directory / name / ".kdump-undo" / "one" / "applied.jsonl"
+        journal.rename(journal.with_name("applying.jsonl"))
+    recover.resume(str(directory))
+    assert points(directory) == after
 
 
 def test_a_segment_named_alone(directory: Path) -> None:
@@ -330,3 +350,47 @@ def test_metadata_that_is_missing_is_written_where_a_broker_would_set_the_partit
     list(recover.run(discover([str(metadata.parent)]), Options(), recover.How("one")))
     assert metadata.exists() == kraft
     assert not kraft or metadata.read_bytes() == before
+
+
+def test_what_cannot_be_read_afterwards_is_not_called_clean(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was applied, which the result has to say, and the other partitions are still done."""
+    (directory / "transfers-1" / "leader-epoch-checkpoint").write_text("garbage")
+    verify = recover.verify
+
+    def failing(found: Any, *rest: Any) -> Any:
+        for report in verify(found, *rest):
+            if not rest and report.path.endswith("transfers-0"):
+                report.errors.append(SourceError("the disk is gone"))
+            yield report
+
+    monkeypatch.setattr(recover, "verify", failing)
+    results = [
+        one
+        for one in recover.run(discover([str(directory)]), Options(), recover.How("one"))
+        if isinstance(one, recover.Result)
+    ]
+    errors = {Path(one.plan.path).name: str(one.error) for one in results if one.error is not None}
+    assert errors.keys() == {"transfers-0"}
+    assert "the disk is gone" in errors["transfers-0"]
+    assert all(one.applied and one.run == "one" for one in results if not one.plan.empty)
+    assert points(directory)["transfers", 0] == 66
+
+
+@pytest.mark.parametrize("how", ["take_back", "resume"])
+def test_nothing_is_taken_back_or_finished_under_a_broker(directory: Path, how: str) -> None:
+    """From Python as from the command line."""
+    (directory / ".lock").touch()
+    list(recover.run(discover([str(directory / "transfers-0")]), Options(), recover.How("one")))
+    if how == "resume":
+        journal = directory / "transfers-0" / ".kdump-undo" / "one" / "applied.jsonl"
+        journal.rename(journal.with_name("applying.jsonl"))
+    program = "import fcntl, sys; file = open(sys.argv[1], 'r+'); fcntl.lockf(file, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, directory / ".lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as broker:
+        assert broker.stdout is not None
+        broker.stdout.readline()
+        with pytest.raises(KdumpError, match="holds the lock"):
+            getattr(recover, how)(str(directory / "transfers-0"))
+        broker.communicate(timeout=20)
+    getattr(recover, how)(str(directory / "transfers-0"))

@@ -188,20 +188,14 @@ def _back(chosen: dict[str, Any]) -> int:
     """Take runs back, or finish them; the exit status."""
     from kdump import recover, undo
     from kdump.cli.work import Problems
-    from kdump.lock import Lock, beside
 
     started, problems, met = time.monotonic(), Problems(), set[Severity]()
     with renderer(chosen["format_name"], sys.stdout, Look(color=options.use_color(chosen["color"]))) as out:
         for path in chosen["paths"]:
             place = _directory(path)
-            how = partial(undo.undo, force=chosen["force"]) if chosen["undo"] else recover.resume
+            how = partial(recover.take_back, force=chosen["force"]) if chosen["undo"] else recover.resume
             try:
-                with ExitStack() as locks:
-                    # The path is a log directory, lies in one, or has some below it.
-                    for directory in dict.fromkeys([place, *(run.directory for run in undo.runs(place))]):
-                        for above in (directory, *beside(directory)):
-                            locks.enter_context(Lock(above))
-                    done = how(place, chosen["run"])
+                done = how(place, chosen["run"])
             except undo.Failed as error:
                 done = list(error.done)
             except KdumpError as error:
