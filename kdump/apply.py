@@ -14,8 +14,8 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from kdump.disk import Look, OnBytes, Place, clone, copy, look_of, reason, write
-from kdump.errors import KdumpError
+from kdump.disk import Look, OnBytes, Place, clone, copy, look_of, write
+from kdump.errors import KdumpError, reason
 from kdump.format import naming
 from kdump.journal import APPLIED, LOST, OVER, UNDOING, UNFINISHED, Area, Journal, Step, check_run, run_of
 from kdump.kernel.crc import crc32c

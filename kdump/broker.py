@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from kdump.errors import SourceError
+from kdump.errors import SourceError, reason
 from kdump.findings import Finding, Severity
 from kdump.format.naming import number_of
 from kdump.load_state import Backwards, Overflow, Producers, name_of
@@ -52,7 +52,7 @@ def start_at(
                     if entry.is_file():
                         files[entry.name] = entry.stat().st_size
     except OSError as error:
-        raise SourceError(f"{directory}: {(error.strerror or str(error)).lower()}") from None
+        raise SourceError(f"{directory}: {reason(error)}") from None
     return Start(
         files,
         lambda name: FileSource(os.path.join(directory, name)),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple, Self
 
-from kdump.errors import KdumpError, SourceError
+from kdump.errors import KdumpError, SourceError, reason
 from kdump.kernel.crc import crc32c
 from kdump.plan import Stamp
 
@@ -21,11 +21,6 @@ _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _NOT_HERE: Final = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 OnBytes = Callable[[int], object]
-
-
-def reason(error: OSError) -> str:
-    """Why the system refused, as a clause."""
-    return (error.strerror or str(error)).lower()
 
 
 class Look(NamedTuple):

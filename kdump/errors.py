@@ -38,3 +38,8 @@ class CodecMissing(KdumpError):
 
     def __reduce__(self) -> tuple[type["CodecMissing"], tuple[str, str, str]]:
         return CodecMissing, (self.codec, self.package, self.why)
+
+
+def reason(error: OSError) -> str:
+    """Why the system refused, as a clause."""
+    return (error.strerror or str(error)).lower()

@@ -6,7 +6,7 @@ import struct
 import sys
 from typing import Final, Self
 
-from kdump.errors import KdumpError, SourceError
+from kdump.errors import KdumpError, SourceError, reason
 from kdump.format.naming import LOCK
 
 # The layout of struct flock: the type of lock, whence, start, length and owner.
@@ -29,15 +29,13 @@ class Lock:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise SourceError(f"{path}: {_reason(error)}") from None
+            raise SourceError(f"{path}: {reason(error)}") from None
         if (status.st_dev, status.st_ino) in _held:
             return
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as error:
-            raise SourceError(
-                f"{path}: {_reason(error)}; without the lock a broker could start in the middle"
-            ) from None
+            raise SourceError(f"{path}: {reason(error)}; without the lock a broker could start in the middle") from None
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -46,9 +44,7 @@ class Lock:
                 raise KdumpError(
                     f"{path}: another process holds the lock, probably a running broker; stop it first"
                 ) from None
-            raise SourceError(
-                f"{path}: {_reason(error)}; without the lock a broker could start in the middle"
-            ) from None
+            raise SourceError(f"{path}: {reason(error)}; without the lock a broker could start in the middle") from None
         self._fd = descriptor
         status = os.fstat(descriptor)
         self._inode = (status.st_dev, status.st_ino)
@@ -65,10 +61,6 @@ class Lock:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _reason(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
 
 
 def beside(directory: str) -> list[str]:

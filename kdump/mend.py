@@ -96,10 +96,12 @@ class Mended:
         self._proved = proved
         self._findings = [finding for finding in findings if finding.severity >= Severity.WARNING]
         self._start = start
-        self.refusals = self.foresee(start.recovery_point).refusals
-        self._without_worse()
         self.epochs_are_lost = False
-        self.outcome = self._mend()
+        first = self.foresee(start.recovery_point)
+        self.refusals = first.refusals
+        self._without_worse()
+        # Where nothing was left out, what was foreseen holds.
+        self.outcome = self._mend() if first.refuses or view.reasons else first
 
     def foresee(self, recovery_point: int) -> Outcome:
         """What a start makes of the view. Raises SourceError."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from kdump import rebuild
 from kdump.broker import CUTS, sound
-from kdump.errors import SourceError
+from kdump.errors import SourceError, reason
 from kdump.findings import Finding, Severity
 from kdump.format import naming
 from kdump.format.checkpoint import (
@@ -42,7 +42,7 @@ def stamps(directory: str) -> dict[str, Stamp]:
                 if stat.S_ISREG(status.st_mode):
                     found[entry.name] = Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
     except OSError as error:
-        raise SourceError(f"{directory}: {(error.strerror or str(error)).lower()}") from None
+        raise SourceError(f"{directory}: {reason(error)}") from None
     return found
 
 

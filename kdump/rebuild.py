@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Set
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from kdump.errors import SourceError
+from kdump.errors import SourceError, reason
 from kdump.format import index, snapshot
 from kdump.format.batch import CONTROL, TRANSACTIONAL, next_sequence, wrapped
 from kdump.format.index import AbortedTransaction
@@ -110,15 +110,13 @@ def scan_segment(
     for descriptor, origin, end in source.extents():
         while position < end:
             try:
-                reason = scanner.headers(descriptor, origin, buffer, position, end)
+                stopped = scanner.headers(descriptor, origin, buffer, position, end)
             except OSError as error:
-                raise SourceError(
-                    f"{source.name}: reading at byte {position}: {(error.strerror or '').lower()}"
-                ) from None
+                raise SourceError(f"{source.name}: reading at byte {position}: {reason(error)}") from None
             position = scanner.reached
-            if reason == SCAN_NEED:
+            if stopped == SCAN_NEED:
                 raise SourceError(f"{source.name}: ends at byte {source.size_now()}, not at {source.size}")
-            if reason == SCAN_DAMAGED or _stumbles(scanner):
+            if stopped == SCAN_DAMAGED or _stumbles(scanner):
                 return None
             if runs.count:
                 drain(runs.take())

@@ -11,12 +11,7 @@ from typing import Final
 from kdump.broker import CUTS
 from kdump.errors import SourceError
 from kdump.format import naming
-from kdump.format.checkpoint import (
-    CheckpointError,
-    EpochEntry,
-    build_epochs,
-    epoch_entries,
-)
+from kdump.format.checkpoint import MAX_BYTES, CheckpointError, EpochEntry, build_epochs, epoch_entries
 from kdump.format.naming import Kind, number_of
 from kdump.load_state import name_of
 from kdump.loader import EPOCHS, METADATA
@@ -27,7 +22,6 @@ from kdump.planning import NEWEST, Planning
 from kdump.report import Report
 from kdump.source import FileSource, whole
 
-_LARGEST_CHECKPOINT: Final = 64 << 20
 _EPOCH_CODES: Final = frozenset({"epoch/format", "epoch/order", "epoch/checkpoint", "epoch/missing", "epoch/stale"})
 
 
@@ -88,7 +82,7 @@ class Truncation(Planning):
         return Mended(view, self.report.proved, self.report.findings, start)
 
     def _logs(self, outcome: Outcome, view: View) -> dict[str, Log]:
-        """The segments afterwards by name; those that change go into `_after`."""
+        """The segments afterwards by name; those that change go into `after`."""
         logs = {}
         for left in outcome.segments:
             name = name_of(left.base_offset, ".log")
@@ -123,9 +117,7 @@ class Truncation(Planning):
         written = {name_of(offset, ".snapshot") for offset in outcome.snapshots}
         kept = {name for name in outcome.files if name.endswith(".snapshot")}
         if self.options.rebuild_all:
-            for name in kept:
-                if name in written:
-                    self.after[name] = Content()
+            self.after.update({name: Content() for name in kept & written})
             for name in self.sizes:
                 if name.endswith(".snapshot") and name not in kept:
                     self.after[name] = None
@@ -135,9 +127,9 @@ class Truncation(Planning):
         borders = {*(log.base_offset for log in logs.values()), outcome.log_end_offset}
         border = min(changed, default=None)
         for name in self.sizes:
-            offset = number_of(name) if name.endswith(".snapshot") else None
             if not name.endswith(".snapshot"):
                 continue
+            offset = number_of(name)
             stale = offset is None or (border is not None and offset > border)
             if name in self.reasons or stale or self.of(name):
                 again = offset is not None and offset in borders and offset <= outcome.log_end_offset
@@ -169,7 +161,7 @@ class Truncation(Planning):
     def _current_epochs(self) -> tuple[tuple[int, int], ...] | None:
         try:
             with FileSource(os.path.join(self.directory, EPOCHS)) as source:
-                data = whole(source, _LARGEST_CHECKPOINT)
+                data = whole(source, MAX_BYTES)
             return tuple((entry.epoch, entry.start_offset) for entry in epoch_entries(data))
         except (SourceError, CheckpointError):
             return None
@@ -186,7 +178,7 @@ class Truncation(Planning):
             stop = self.sizes.get(name, 0)
             if file.file.newest:
                 stop = min([stop, *(one.position for one in self.of(name) if one.code in CUTS)])
-            logs[name] = Log(base, (Piece(name, 0, stop),) if stop else (), self.is_sound(()), walked=False)
+            logs[name] = Log(base, (Piece(name, 0, stop),) if stop else (), proved=False, walked=False)
         return self.of_kafka07(logs)
 
     def of_kafka07(self, logs: Mapping[str, Log]) -> Plan:

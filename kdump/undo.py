@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from kdump.apply import areas, carry_out, how_to_go_on, in_place, sentence, sweep
-from kdump.disk import Place, reason
-from kdump.errors import KdumpError, SourceError
+from kdump.disk import Place
+from kdump.errors import KdumpError, SourceError, reason
 from kdump.format import naming
 from kdump.journal import APPLIED, OVER, UNDOING, UNFINISHED, Area
 from kdump.partition import natural
