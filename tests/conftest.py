@@ -7,6 +7,7 @@ import hashlib
 import io
 import os
 import pty
+import signal
 import stat
 import subprocess
 import sys
@@ -25,6 +26,10 @@ from kdump.source import BytesSource
 
 KDUMP = Path(sys.executable).with_name("kdump")
 TIMEOUT_SECONDS = 60
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # So it is in a script that a shell started in the background; the commands that the tests interrupt would inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 Prove = Callable[..., proving.Proved]
 
