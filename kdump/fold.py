@@ -29,6 +29,7 @@ from kdump.segment07 import walk_of
 from kdump.source import Source, Told
 
 RANGE_BYTES: Final = 64 << 20
+LEAST_BYTES: Final = 4 << 20
 _NOTHING: Final = -(1 << 63)
 _MOST: Final = (1 << 63) - 1  # where the kernel stops counting
 BACK_MS: Final = 7 * 86_400_000
@@ -39,6 +40,9 @@ assert BATCH_COLUMNS[0] == "position"
 _WIDTH = len(BATCH_COLUMNS)
 
 BadEntry = tuple[str, int, int, int, int, int, int, int]
+
+_held: dict[Kind, tuple[tuple[int, ...], bytes]] = {}
+"""The index entries that the last range of a segment was held against, by the stamp of their file: the next range is mostly one of the same segment."""
 
 
 class Options(NamedTuple):
@@ -93,15 +97,19 @@ class Summary:
             self.findings.append(finding)
 
 
-def ranges(segment: Segment, options: Options, slots: int) -> Iterator[Range]:
-    """The pieces of a segment; the last one has no stop. With one worker, or where a piece would be small, it is the whole file."""
-    size, count = segment.log.size, 1
-    if slots > 1 and segment.log.kind is Kind.LOG and size >= RANGE_BYTES:
-        # Of one size, and as many for each worker: with one piece more, the others would wait for it.
-        count = min(-(-(size // RANGE_BYTES) // slots) * slots, size // (RANGE_BYTES // 2))
-    step = -(-size // count)
-    for number in range(count):
-        yield Range(segment, number * step, (number + 1) * step if number + 1 < count else None, options)
+def ranges(segment: Segment, options: Options, slots: int, behind: int = 0) -> Iterator[Range]:
+    """The pieces of a segment; the last one has no stop. With one worker, or of another kind of log, it is the whole file.
+
+    `behind` is how many bytes of other segments are to be done after it. The less is left, the smaller the pieces, so that the workers end together.
+    """
+    at, size = 0, segment.log.size
+    while slots > 1 and segment.log.kind is Kind.LOG:
+        step = min(max((size - at + behind) // (2 * slots), LEAST_BYTES), RANGE_BYTES)
+        if size - at < step + LEAST_BYTES:
+            break
+        yield Range(segment, at, at + step, options)
+        at += step
+    yield Range(segment, at, None, options)
 
 
 def fold(parts: list[tuple[Range, Summary]]) -> Summary:
@@ -179,12 +187,18 @@ def scan_source(
         if companion is not None:
             try:
                 with companion.open() as entries:
+                    stamp, held = entries.stamp, _held.get(companion.kind)
+                    if start and held is not None and held[0] == stamp:
+                        prefixes[companion.kind] = held[1]
+                        continue
                     index, found = structure(companion, entries, file.newest)
             except SourceError as error:
                 if start == 0 and not gone(companion, options):
                     summary.errors.append(error)
                 continue
             prefixes[companion.kind] = index.prefix
+            if start or stop is not None:
+                _held[companion.kind] = stamp, index.prefix
             if start == 0:
                 summary.indexes[companion.kind] = index
                 for finding in found:

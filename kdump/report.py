@@ -40,16 +40,13 @@ class FileReport:
     error: SourceError | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """As the call that makes it: a log directory has thousands, and what dataclasses do takes three times as long."""
-        return FileReport, (
-            self.file,
-            self.counts,
-            self.batches,
-            self.records,
-            self.bytes,
-            self.valid_bytes,
-            self.error,
-        )
+        """As flat values: a log directory has thousands, which come from other processes, and most have nothing to count."""
+        rest = self.batches, self.records, self.bytes, self.valid_bytes, self.error
+        return _file_report, (tuple(self.file), dict(self.counts) or None, *rest)
+
+
+def _file_report(file: tuple[Any, ...], counts: dict[tuple[str, Severity], int] | None, *rest: Any) -> FileReport:
+    return FileReport(LogFile._make(file), Counter() if counts is None else Counter(counts), *rest)
 
 
 @dataclass(slots=True)

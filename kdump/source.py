@@ -59,6 +59,7 @@ class FileSource(_Closing):
                 f"{path}: not a regular file but {_FILE_TYPES.get(stat.S_IFMT(status.st_mode), 'something else')}"
             )
         self.size = status.st_size
+        self.stamp = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
     def readinto(self, position: int, buffer: memoryview) -> int:
         filled = 0

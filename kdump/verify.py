@@ -162,7 +162,11 @@ def _tasks(
             continue
         yield from group()
         proof = Proof(bare, context, how)
-        todo = [task for segment in pieces(item) for task in ranges(segment, how, slots)]
+        todo: list[Range] = []
+        behind = size_of(item)
+        for segment in pieces(item):
+            behind -= segment.log.size
+            todo += ranges(segment, how, slots, behind)
         for number, task in enumerate(todo, 1):
             plan.append(_Step(task, proof, (directory,) if number == len(todo) else ()))
             yield task

@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import build
+import kdump.fold as fold_module
 from build import PartSegment
-from kdump.fold import RANGE_BYTES, Options, Range, Summary, fold, ranges, scan
+from kdump.fold import LEAST_BYTES, RANGE_BYTES, Options, Range, Summary, fold, ranges, scan
 from kdump.format.naming import Kind
 from kdump.kernel.producers import Producers
 from kdump.partition import LogFile, Segment
@@ -75,22 +76,45 @@ def test_no_cutting_changes_what_is_known(tmp_path: Path, rng: random.Random, ti
     assert told(cut(segment, cuts)) == told(cut(segment, []))
 
 
-@pytest.mark.parametrize(
-    ("size", "slots", "count"),
-    [(0, 2, 1), (1.9, 1, 1), (0.9, 2, 1), (1, 2, 2), (1, 64, 2), (3.5, 2, 4), (16, 2, 16), (16, 3, 18), (16, 6, 18)],
-)
-def test_the_pieces_are_of_one_size_and_as_many_for_each_worker(size: float, slots: int, count: int) -> None:
-    size_bytes = int(size * RANGE_BYTES)
-    segment = Segment(LogFile("0.log", Kind.LOG, 0, True, size_bytes))
-    made = list(ranges(segment, Options(), slots))
-    assert len(made) == count
+@given(st.integers(0, 5 << 30), st.integers(1, 64), st.integers(0, 5 << 30))
+def test_the_less_is_left_the_smaller_the_pieces(size: int, slots: int, behind: int) -> None:
+    segment = Segment(LogFile("0.log", Kind.LOG, 0, True, size))
+    made = list(ranges(segment, Options(), slots, behind))
     assert made[0].start == 0
     assert made[-1].stop is None
     assert all(left.stop == right.start for left, right in pairwise(made))
-    sizes = [(size_bytes if task.stop is None else task.stop) - task.start for task in made]
-    assert max(sizes) - min(sizes) < count
-    if count > 1:
-        assert RANGE_BYTES // 2 <= max(sizes) <= 2 * RANGE_BYTES
+    sizes = [(size if task.stop is None else task.stop) - task.start for task in made]
+    if slots == 1 or size < 2 * LEAST_BYTES:
+        assert sizes == [size]
+        return
+    assert all(left >= right for left, right in pairwise(sizes[:-1]))
+    assert all(LEAST_BYTES <= each <= RANGE_BYTES + LEAST_BYTES for each in sizes)
+    left = size + behind
+    for each in sizes:
+        # Nobody waits for long when the others have nothing to do any more.
+        assert each <= 2 * LEAST_BYTES or each <= left // slots
+        left -= each
+
+
+def test_ranges_of_one_segment_read_its_indexes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = build.partition(random.Random(1), batches=30)[0]
+    segment = written(tmp_path, made, *true_indexes(made, 100))
+    reads: list[str] = []
+    taken_apart = fold_module.structure
+
+    def structure(file: LogFile, source: Any, newest: bool) -> Any:
+        reads.append(Path(file.path).suffix)
+        return taken_apart(file, source, newest)
+
+    monkeypatch.setattr(fold_module, "structure", structure)
+    cut(segment, [100, 200, 300])
+    assert sorted(reads) == [".index", ".timeindex"]
+    assert segment.index is not None
+    # Another file in its place is read anew.
+    Path(segment.index.path).unlink()
+    Path(segment.index.path).write_bytes(b"")
+    scan(Range(segment, 100, None, Options()))
+    assert sorted(reads) == [".index", ".index", ".timeindex"]
 
 
 def test_a_time_entry_for_an_earlier_batch(tmp_path: Path) -> None:

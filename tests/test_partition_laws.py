@@ -108,7 +108,7 @@ def hurt(copy: Path, rng: random.Random, times: int) -> None:
 def borders(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
     """Cut every log at random places."""
 
-    def ranges(segment: Any, options: Options, slots: int) -> Iterator[fold.Range]:
+    def ranges(segment: Any, options: Options, slots: int, behind: int) -> Iterator[fold.Range]:
         size = segment.log.size
         cuts = sorted({rng.randrange(1, size) for _ in range(rng.randrange(6))}) if size > 1 else []
         if segment.log.kind is not Kind.LOG:

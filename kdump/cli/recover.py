@@ -160,8 +160,9 @@ def _told(chosen: dict[str, Any], what: Options, plan: saved.Saved | None) -> "I
     from kdump.cli.work import work
     from kdump.discovery import discover
 
-    with work(lambda: discover(chosen["paths"]), chosen) as (engine, on_bytes), ExitStack() as locks:
+    with work(lambda: discover(chosen["paths"]), chosen) as (engine, on_bytes, _), ExitStack() as locks:
         kept = locks if _applies(chosen) else None
+        # Listed anew, once the lock is held.
         told: Iterable[Plan | Report] = recover.plans(discover(chosen["paths"]), what, engine, on_bytes, kept)
         if plan is not None:
             told = saved.check(plan, told)

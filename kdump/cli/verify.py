@@ -141,8 +141,8 @@ def command(**chosen: Any) -> int:
 def _reports(found: Callable[[], Iterator[Found]], chosen: dict[str, Any]) -> Iterator[verify.Report]:
     compacted = {"yes": True, "no": False}.get(chosen["compacted"])
     what = verify.Options(chosen["deep"], compacted, chosen["max_batch_bytes"], chosen["live"])
-    with work(found, chosen) as (engine, on_bytes):
-        yield from verify.verify(found(), what, engine, on_bytes)
+    with work(found, chosen) as (engine, on_bytes, items):
+        yield from verify.verify(items, what, engine, on_bytes)
 
 
 class Totals:

@@ -1,7 +1,8 @@
 """What commands that go through partitions share: where the work is done, what is told meanwhile, and what could not be read."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 from kdump.cli import complain
@@ -19,26 +20,32 @@ Found = Partition | LogDirectory | SourceError
 @contextmanager
 def work(
     found: Callable[[], Iterator[Found]], chosen: dict[str, Any]
-) -> Iterator[tuple[Engine, Callable[[int], None]]]:
-    """The engine for what was found, by --jobs, and what is to be told of bytes that are done, by --progress."""
-    size, many = 0, chosen["jobs"] > 1 and _is_much(found())
+) -> Iterator[tuple[Engine, Callable[[int], None], Iterator[Found]]]:
+    """The engine for what was found, by --jobs, what is to be told of bytes that are done, by --progress, and what was found, to be gone through once."""
     progress = Progress(0, chosen["progress"])
-    if progress.wanted:
-        size = sum(size_of(item) for item in found() if isinstance(item, Partition))
+    size = sum(size_of(item) for item in found() if isinstance(item, Partition)) if progress.wanted else 0
+    rest = found()
+    seen = list(_until_much(rest)) if chosen["jobs"] > 1 else []
+    many = _is_much(seen)
     with progress.over(size):
-        yield Processes(chosen["jobs"]) if many else Serial(), progress.advance
+        yield Processes(chosen["jobs"]) if many else Serial(), progress.advance, chain(seen, rest)
 
 
-def _is_much(found: Iterator[Found]) -> bool:
-    """Whether there is enough to do for several processes; it looks no further than it has to."""
+def _until_much(found: Iterator[Found]) -> Iterator[Found]:
+    """What was found, up to where it is enough for several processes."""
     size, partitions = 0, 0
     for item in found:
+        yield item
         if isinstance(item, Partition):
             size += size_of(item)
             partitions += 1
         if size > SMALL_BYTES or partitions > SMALL_PARTITIONS:
-            return True
-    return False
+            return
+
+
+def _is_much(found: Sequence[Found]) -> bool:
+    partitions = [item for item in found if isinstance(item, Partition)]
+    return len(partitions) > SMALL_PARTITIONS or sum(map(size_of, partitions)) > SMALL_BYTES
 
 
 class Problems:

@@ -1,0 +1,141 @@
+"""Engines give the results in the order of the tasks, whatever becomes of the processes that do the work."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kdump.engine import Processes, Serial
+from kdump.errors import KdumpError, SourceError
+
+
+def open_descriptors() -> int:
+    return len(os.listdir("/dev/fd"))
+
+
+def has_children() -> bool:
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return False
+    return True
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 300_000), max_size=40), st.integers(1, 4), st.randoms(use_true_random=False))
+def test_results_come_in_order_however_large_they_are(sizes: list[int], slots: int, rng: random.Random) -> None:
+    tasks = [(number, b"t" * size, rng.randrange(300_000)) for number, size in enumerate(sizes)]
+
+    def work(task: tuple[int, bytes, int]) -> tuple[int, int, bytes]:
+        return task[0], len(task[1]), b"r" * task[2]
+
+    before = open_descriptors()
+    assert list(Processes(slots).map(work, iter(tasks))) == list(Serial().map(work, tasks))
+    assert open_descriptors() == before
+    assert not has_children()
+
+
+def test_tasks_are_taken_no_further_than_needed() -> None:
+    taken = []
+
+    def tasks() -> Iterator[int]:
+        for number in range(1000):
+            taken.append(number)
+            yield number
+
+    results = Processes(2).map(abs, tasks())
+    for number in range(10):
+        assert next(results) == number
+        assert len(taken) <= number + 2 + 4 * 2
+    results.close()  # type: ignore[attr-defined]
+    assert not has_children()
+
+
+def test_every_worker_works() -> None:
+    def who(_: int) -> int:
+        time.sleep(0.05)
+        return os.getpid()
+
+    assert len(set(Processes(3).map(who, range(12)))) == 3
+
+
+def test_what_the_function_raises_is_raised_here() -> None:
+    def fails(task: int) -> int:
+        if task == 5:
+            raise SourceError("x.log: gone")
+        return task
+
+    results = Processes(2).map(fails, range(20))
+    assert [next(results) for _ in range(5)] == [0, 1, 2, 3, 4]
+    with pytest.raises(SourceError, match=r"^x\.log: gone") as caught:
+        next(results)
+    assert "in fails" in caught.value.__notes__[0]
+    assert not has_children()
+
+
+def test_what_cannot_travel_is_told_in_words() -> None:
+    class Odd(Exception):
+        def __init__(self, left: int, right: int) -> None:
+            super().__init__("odd")
+
+    def fails(task: int) -> int:
+        raise Odd(1, 2)
+
+    with pytest.raises(RuntimeError, match=r"in a worker process:(.|\n)*odd"):
+        list(Processes(2).map(fails, [1]))
+
+
+def test_a_task_that_cannot_be_made_ends_the_workers() -> None:
+    def tasks() -> Iterator[int]:
+        yield 1
+        raise OSError("no")
+
+    with pytest.raises(OSError, match="no"):
+        list(Processes(2).map(abs, tasks()))
+    assert not has_children()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
+@pytest.mark.parametrize("last", [False, True])
+def test_a_worker_that_is_killed_is_told(how: signal.Signals, last: bool) -> None:
+    def dies(task: int) -> int:
+        if task == 9:
+            os.kill(os.getpid(), how)
+            time.sleep(10)
+        return task
+
+    with pytest.raises(KdumpError, match="a worker process was killed"):
+        list(Processes(2).map(dies, range(10 if last else 1000)))
+    assert not has_children()
+
+
+PARENT = """
+import os, sys, time
+from kdump.engine import Processes
+def slow(task):
+    os.write(1, b"%d\\n" % os.getpid())
+    time.sleep(60)
+list(Processes(2).map(slow, range(2)))
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_workers_end_with_their_parent(how: signal.Signals, tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, cwd=tmp_path) as parent:
+        assert parent.stdout is not None
+        assert len({parent.stdout.readline() for _ in range(2)}) == 2
+        parent.send_signal(how)
+        # The pipe ends when the last of them is gone.
+        began = time.monotonic()
+        assert parent.stdout.read() == b""
+        assert time.monotonic() - began < 10
