@@ -235,7 +235,7 @@ class Walk:
         """Move from any byte to the first batch that this log could have at or after it; False when there is none."""
         if self.position == 0:
             return True
-        found, _ = self._search(self.position - 1, None)
+        found, _ = self._search(self.position - 1, None, hint=True)
         self.position = self._end if found is None else found
         return found is not None
 
@@ -434,8 +434,13 @@ class Walk:
         seen = self.scanner.state()
         return not seen["has_last"] or offset > seen["known_last"]
 
-    def _search(self, start: int, bad: Frame | None) -> tuple[int | None, list[Foreign | Unsearched]]:
-        """The position of the next batch of this log after the bad frame at `start`, and what was passed on the way."""
+    def _search(
+        self, start: int, bad: Frame | None, hint: bool = False
+    ) -> tuple[int | None, list[Foreign | Unsearched]]:
+        """The position of the next batch of this log after the bad frame at `start`, and what was passed on the way.
+
+        For a `hint` nobody asks what was passed, and frames are passed over where no header follows, before the checksum of what they claim to be is taken.
+        """
         known_epoch = self.scanner.state()["known_epoch"]
         others: list[Foreign | Unsearched] = []
         work, foreign_work, foreign, position = 0, 0, True, start + 1
@@ -444,7 +449,7 @@ class Walk:
             if self._filled - at < UP_TO_MAGIC:
                 return None, others
             assert isinstance(self.scanner, Scanner)
-            found = self.scanner.find(self._window, at, self._filled, self._end - position, foreign)
+            found = self.scanner.find(self._window, at, self._filled, self._end - position, foreign and not hint)
             if found < 0:
                 position += self._filled - at - UP_TO_MAGIC + 1
                 continue
@@ -456,6 +461,9 @@ class Walk:
                 foreign_work += total
                 if foreign and self._frame(position).kind == _VALID and len(others) < FOREIGN_KEPT:
                     others.append(Foreign(position, total, self._frame(position).offset))
+                position += 1
+                continue
+            if hint and not self._leads_to_header(position + total):
                 position += 1
                 continue
             allowance = SEARCH_FACTOR * (position - start + SEARCH_ALLOWANCE)
@@ -481,6 +489,17 @@ class Walk:
             return None, others
         others.append(Unsearched(position, self._end - position))
         return None, others
+
+    def _leads_to_header(self, position: int) -> bool:
+        """Whether what stands there begins like a batch of this log, or is its end."""
+        left = self._end - position
+        if left < UP_TO_MAGIC:
+            return left >= 0
+        at = self._load(position, UP_TO_MAGIC)
+        if self._filled - at < UP_TO_MAGIC:
+            return False
+        _, plausible, _, _, possible = self.scanner.look(self._window, at, left)
+        return (plausible and possible) or self._zeros(position)
 
     def _tail(self, position: int) -> Tail:
         length = self._end - position

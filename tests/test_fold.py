@@ -16,8 +16,11 @@ import kdump.fold as fold_module
 from build import PartSegment
 from kdump.fold import LEAST_BYTES, RANGE_BYTES, Options, Range, Summary, fold, ranges, scan
 from kdump.format.naming import Kind
+from kdump.kernel import crc
 from kdump.kernel.producers import Producers
 from kdump.partition import LogFile, Segment
+from kdump.segment import Walk
+from kdump.source import BytesSource
 from test_producers_oracle import RANDOMS, broken, changed_indexes, step, true_indexes
 
 LAW = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -94,6 +97,23 @@ def test_the_less_is_left_the_smaller_the_pieces(size: int, slots: int, behind: 
         # Nobody waits for long when the others have nothing to do any more.
         assert each <= 2 * LEAST_BYTES or each <= left // slots
         left -= each
+
+
+def test_what_only_looks_like_a_batch_is_not_checksummed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A range may begin inside a value in which a header claims most of the file; where no other header follows, it is passed over."""
+    far = 1410 * 700 + 700 - 12  # from there into the zeros of another value
+    lies = ((900).to_bytes(8, "big") + far.to_bytes(4, "big") + b"\0\0\0\0\2") * 20
+    data = b"".join(build.batch([build.record(None, lies + bytes(1000))], base_offset=offset) for offset in range(2000))
+    summed = []
+    crc32c = crc.crc32c
+    monkeypatch.setattr(crc, "crc32c", lambda piece, value=0: summed.append(len(piece)) or crc32c(piece, value))
+    size = len(data) // 2000
+    assert size == 1410
+    for start in range(size * 700 + 61, size * 701, 61):
+        walk = Walk(BytesSource(data), base_offset=0, start=start)
+        assert walk.sync()
+        assert walk.position == size * 701
+    assert sum(summed) < 3 * size * len(range(size * 700 + 61, size * 701, 61))
 
 
 def test_ranges_of_one_segment_read_its_indexes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
