@@ -145,7 +145,7 @@ class Loader:
         if name in self.states:
             return self.states[name]
         try:
-            entries = snapshot.parse(self._content(name, _LARGEST_SNAPSHOT))
+            entries = snapshot.parse(self._content(name, _LARGEST_SNAPSHOT), crc.crc32c)
         except SnapshotError:
             return None
         return State({entry.producer_id: entry.current_txn_first_offset for entry in entries if entry.has_transaction})

@@ -22,6 +22,7 @@ from kdump.format.naming import number_of
 from kdump.format.snapshot import ENTRY_SIZE, HEADER_SIZE, ProducerEntry
 from kdump.frames import Frames, Seen
 from kdump.kernel import producers as kernel
+from kdump.kernel.crc import crc32c
 from kdump.kernel.scan import BATCH_COLUMNS, SCAN_DAMAGED, SCAN_NEED, SUSPECTS, Scanner
 from kdump.load_state import Backwards, Overflow, Producers, Segment, name_of
 from kdump.loader import Loader
@@ -332,7 +333,7 @@ class _Rebuilder(Loader):
         made = self._made.get(name)
         data = self._content(name, _LARGEST_SNAPSHOT) if made is None else made
         try:
-            found = snapshot.look(data)
+            found = snapshot.look(data, crc32c)
         except snapshot.SnapshotError:
             return None
         return None if found.problem is not None else data[HEADER_SIZE : found.end]
@@ -491,7 +492,7 @@ class _Rebuilder(Loader):
 
 
 def _snapshot(body: bytes) -> bytes:
-    return snapshot.enclose(kernel.hash_ordered(body))
+    return snapshot.enclose(kernel.hash_ordered(body), crc32c)
 
 
 def _no_events(events: bytes) -> None:

@@ -50,8 +50,12 @@ _VERSION_AND_CRC = struct.Struct(">hI")
 _ENTRY = struct.Struct(">qhiqiqiq")
 
 
+Crc32c = Callable[[bytes | memoryview], int]
+"""Computes a checksum; callers that have the kernel at hand give its own, since importing the package takes longer than most work on snapshots."""
+
+
 def _crc32c(data: bytes | memoryview) -> int:
-    from crc32c import crc32c  # takes longer to import than most dumps
+    from crc32c import crc32c
 
     return int(crc32c(data))
 
@@ -137,23 +141,20 @@ class Snapshot(NamedTuple):
             yield ProducerEntry._make(fields)
 
 
-def look(data: bytes, crc32c: Callable[[memoryview], int] | None = None) -> Snapshot:
-    """Take a snapshot apart without judging it. Raises SnapshotError when there is no whole header.
-
-    `crc32c` computes its checksum where one is at hand already: importing the package takes longer than most snapshots.
-    """
+def look(data: bytes, crc32c: Crc32c = _crc32c) -> Snapshot:
+    """Take a snapshot apart without judging it. Raises SnapshotError when there is no whole header."""
     if len(data) < HEADER_SIZE:
         raise SnapshotError(f"{len(data)} bytes, too few for the header of a snapshot ({HEADER_SIZE})")
     version, crc, count = _HEADER.unpack_from(data)
-    return Snapshot(version, crc, (crc32c or _crc32c)(memoryview(data)[CRC_FROM:]), count, data)
+    return Snapshot(version, crc, crc32c(memoryview(data)[CRC_FROM:]), count, data)
 
 
-def parse(data: bytes) -> list[ProducerEntry]:
+def parse(data: bytes, crc32c: Crc32c = _crc32c) -> list[ProducerEntry]:
     """The entries in the order of the file. Raises SnapshotError for what Kafka's reader refuses.
 
     Bytes behind the entries that the checksum covers are ignored, as there.
     """
-    snapshot = look(data)
+    snapshot = look(data, crc32c)
     if snapshot.problem is not None:
         raise SnapshotError(snapshot.problem)
     return list(snapshot.entries())
@@ -198,10 +199,10 @@ def build(entries: Iterable[ProducerEntry]) -> bytes:
     return enclose(b"".join([_ENTRY.pack(*known[producer]) for producer in hash_order(known)]))
 
 
-def enclose(entries: bytes) -> bytes:
+def enclose(entries: bytes, crc32c: Crc32c = _crc32c) -> bytes:
     """The snapshot that has these entries, packed and in its order."""
     body = _COUNT.pack(len(entries) // ENTRY_SIZE) + entries
-    return _VERSION_AND_CRC.pack(VERSION, _crc32c(body)) + body
+    return _VERSION_AND_CRC.pack(VERSION, crc32c(body)) + body
 
 
 def hash_order(producers: Iterable[int]) -> list[int]:
