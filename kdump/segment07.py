@@ -128,7 +128,9 @@ class Walk07(Walk):
             place += end - at
         return None
 
-    def _search(self, start: int, bad: Frame | None) -> tuple[int | None, list[Foreign | Unsearched]]:
+    def _search(
+        self, start: int, bad: Frame | None, hint: bool = False
+    ) -> tuple[int | None, list[Foreign | Unsearched]]:
         others: list[Foreign | Unsearched] = []
         if bad is not None and bad.kind == _OVERRUN and bad.plausible and bad.total <= _LARGE:
             return None, others
