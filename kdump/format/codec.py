@@ -102,7 +102,19 @@ from typing import Any, Final
 from kdump.errors import CodecMissing
 from kdump.format.batch import CODECS
 
-__all__ = ["CODECS", "NOTES", "REASONS", "CodecError", "Data", "LimitExceeded", "compress", "decompress", "versions"]
+__all__ = [
+    "CODECS",
+    "LEVELS",
+    "NOTES",
+    "REASONS",
+    "CodecError",
+    "Data",
+    "LimitExceeded",
+    "check_level",
+    "compress",
+    "decompress",
+    "versions",
+]
 
 Data = bytes | bytearray | memoryview
 
@@ -153,6 +165,10 @@ NOTES: Final = {
 """What Kafka's reader accepts although the codec's specification does not: note → a clause for a sentence."""
 
 
+LEVELS: Final = {1: range(1, 10), 3: range(1, 18), 4: range(-(1 << 17), 23)}
+"""The levels of the codecs that have any, as Kafka bounds them (KIP-390); gzip has -1 beside, which is its default."""
+
+
 class CodecError(Exception):
     """Compressed data that Kafka's reader refuses; `reason` is a key of REASONS."""
 
@@ -199,6 +215,8 @@ def compress(
     """
     if not 0 <= codec < len(CODECS):
         raise ValueError(f"no codec has the number {codec}")
+    if level is not None and codec in LEVELS:
+        check_level(codec, level)
     if codec == 0:
         return bytes(data)
     if codec == 1:
@@ -210,6 +228,15 @@ def compress(
     zstandard = _library("zstd", "zstandard")
     stream = zstandard.ZstdCompressor(level=3 if level is None else level).compressobj()
     return bytes(stream.compress(data) + stream.flush())
+
+
+def check_level(codec: int, level: int) -> None:
+    """Raise ValueError when the codec has no such level."""
+    levels = LEVELS.get(codec)
+    if levels is None:
+        raise ValueError(f"codec {CODECS[codec]} has no levels")
+    if level not in levels and not (codec == 1 and level == -1):
+        raise ValueError(f"{CODECS[codec]} has no level {level}, only {levels[0]} to {levels[-1]}")
 
 
 def versions() -> dict[str, str]:
@@ -385,8 +412,6 @@ def _inflate(zlib: ModuleType, data: memoryview, at: int, out: bytearray, limit:
 
 def _gzip_compress(data: Data, level: int | None) -> bytes:
     zlib = import_module("zlib")
-    if level is not None and not 1 <= level <= 9 and level != -1:
-        raise ValueError(f"gzip has no level {level}")
     stream = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, -15)
     body: bytes = stream.compress(data) + stream.flush()
     tail: bytes = zlib.crc32(data).to_bytes(4, "little") + (len(data) & 0xFFFFFFFF).to_bytes(4, "little")
@@ -793,8 +818,6 @@ def _lz4_descriptor_checksum(data: Data) -> int:
 
 def _lz4_compress(data: memoryview, magic: int, level: int | None) -> bytes:
     block = _library("lz4", "lz4.block", "lz4")
-    if level is not None and not 1 <= level <= 17:
-        raise ValueError(f"lz4 has no level {level}")
     # Kafka's default level, 9, stands for the fast compressor, every other one for the high compressor.
     how = {} if level in (None, 9) else {"mode": "high_compression", "compression": level}
     out = bytearray(_LZ4_MAGIC.to_bytes(4, "little") + b"\x60\x40")

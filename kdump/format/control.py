@@ -189,6 +189,16 @@ def decode_key(key: bytes | None) -> ControlKey:
     return parsed
 
 
+def encode_key(control_type: ControlType) -> bytes:
+    """The key of a control record, as every release of Kafka writes it."""
+    return _KEY.pack(0, control_type)
+
+
+def encode_marker(coordinator_epoch: int) -> bytes:
+    """The value of an end-transaction marker."""
+    return _MARKER.pack(0, coordinator_epoch)
+
+
 def decode_value(control_type: int, value: bytes | None, *, layout: int | None = None) -> ControlValue | None:
     """The value of a control record of the given type; None for an empty or null marker and for unknown types.
 

@@ -136,9 +136,13 @@ def test_levels() -> None:
         low, high = (codec.compress(number, LONG, level=level) for level in (weak, strong))
         assert len(high) < len(low)
         assert judged(number, high, 2) == Taken(LONG)
-    for number, level in ((GZIP, 0), (GZIP, 10), (LZ4, 0), (LZ4, 18), (ZSTD, 23)):
-        with pytest.raises(ValueError, match="level"):
+    for number, level in ((GZIP, 0), (GZIP, 10), (LZ4, 0), (LZ4, 18), (ZSTD, 23), (ZSTD, -131073)):
+        with pytest.raises(ValueError, match=f"{codec.CODECS[number]} has no level {level}, only "):
             codec.compress(number, LONG, level=level)
+    for number in (0, SNAPPY):
+        with pytest.raises(ValueError, match="has no levels"):
+            codec.check_level(number, 1)
+    assert judged(GZIP, codec.compress(GZIP, LONG, level=-1), 2) == Taken(LONG)
 
 
 def test_unknown_codecs() -> None:

@@ -27,6 +27,8 @@ from kdump.format.control import (
     decode_key,
     decode_marker,
     decode_value,
+    encode_key,
+    encode_marker,
 )
 
 
@@ -77,6 +79,14 @@ def test_markers(kind: int) -> None:
     for data, reason in ((b"\0\0\0\0\0", "has 5 bytes, expected at least 6"), (b"\xff\xff\0\0\0\0", "has version -1")):
         with pytest.raises(ValueError, match=reason):
             decode_value(kind, data)
+
+
+@pytest.mark.parametrize("kind", list(ControlType))
+def test_what_is_written_is_read(kind: ControlType) -> None:
+    assert encode_key(kind) == key(kind)
+    assert decode_key(encode_key(kind)) == ControlKey(0, kind)
+    for epoch in (-(2**31), -1, 0, 7, 2**31 - 1):
+        assert decode_marker(encode_marker(epoch)) == EndTransactionMarker(0, epoch)
 
 
 def test_the_strict_reader_of_markers() -> None:

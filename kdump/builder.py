@@ -1,0 +1,341 @@
+"""Batches and messages out of records, byte for byte as Kafka's MemoryRecordsBuilder makes them.
+
+Records are encoded as they come (kdump.kernel.encode); what the header says of all of them is known and written when the builder is closed. The bytes are those of
+kdump.format.batch, kdump.format.legacy and kdump.format.kafka07; what is compressed has the framing of Kafka's writers (kdump.format.codec), though not always their very bytes.
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from kdump.format import codec as codecs
+from kdump.format import control as controls
+from kdump.format.batch import (
+    CONTROL,
+    DELETE_HORIZON,
+    HEADER,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    TRANSACTIONAL,
+)
+from kdump.format.control import ControlType
+from kdump.format.kafka07 import EXISTING_CODECS, LENGTH_SIZE
+from kdump.kernel.crc import crc32
+from kdump.kernel.encode import MAX_BYTES, Encoder
+
+_WRAPPER_OVERHEAD: Final = {0: 26, 1: 34}  # what a message has beside its value, when its key is null
+_ENTRY07: Final = {0: struct.Struct(">ibI"), 1: struct.Struct(">ibbI")}
+_MARKERS: Final = (ControlType.ABORT, ControlType.COMMIT)
+_I16, _I32, _I64 = ((1 << bits - 1) - 1 for bits in (16, 32, 64))
+
+Headers = Sequence[tuple[bytes, bytes | None]]
+
+
+class NewRecord(NamedTuple):
+    """A record that is to be written. `timestamp_ms` -1: it has none. `offset` None: the one behind the record before it."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    timestamp_ms: int = -1
+    offset: int | None = None
+
+
+class Builder:
+    """One record batch (magic 2), or a message set: messages one behind the other, or with a codec one wrapper that holds them (magic 0 and 1).
+
+    `codec` is a name or number of kdump.format.batch.CODECS, `level` one of kdump.format.codec.LEVELS. With `log_append_ms` the broker's time stands for that of every
+    record (LogAppendTime). `delete_horizon_ms` is what a cleaner gives a batch. Offsets begin at `base_offset`; where they are given they must increase, and may leave some
+    out. Magic 0 has no timestamps and drops those of the records. Raises ValueError for everything that the format does not have or that Kafka's own builder refuses, and for
+    control records that no broker could read, at the first call that can know; a record that is refused is not there, and the builder is as it was before. Not for several
+    threads.
+    """
+
+    def __init__(
+        self,
+        magic: int = 2,
+        *,
+        base_offset: int = 0,
+        codec: int | str = "none",
+        level: int | None = None,
+        log_append_ms: int | None = None,
+        partition_leader_epoch: int = -1,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        transactional: bool = False,
+        control: bool = False,
+        delete_horizon_ms: int | None = None,
+    ) -> None:
+        if magic not in (0, 1, 2):
+            raise ValueError(f"no records have magic {magic!r}, only 0, 1 and 2")
+        self._magic = magic
+        self._codec = _codec_number(codec, level)
+        self._level = level
+        self._base_offset = _within("base offset", base_offset, 0, _I64)
+        self._append_ms = None if log_append_ms is None else _within("log append time", log_append_ms, -1, _I64)
+        self._horizon = None if delete_horizon_ms is None else _within("delete horizon", delete_horizon_ms, 0, _I64)
+        self._leader_epoch = _within("partition leader epoch", partition_leader_epoch, -1, _I32)
+        self._producer_id = _within("producer id", producer_id, -1, _I64)
+        self._producer_epoch = _within("producer epoch", producer_epoch, -1, _I16)
+        self._base_sequence = _within("base sequence", base_sequence, -1, _I32)
+        self._transactional = transactional
+        self._control = control
+        self._closed = False
+        self._check()
+        attributes = LOG_APPEND_TIME if log_append_ms is not None else 0
+        self._attributes = attributes | self._codec
+        if magic == 2:
+            self._attributes |= TRANSACTIONAL if transactional else 0
+            self._attributes |= CONTROL if control else 0
+            self._attributes |= DELETE_HORIZON if delete_horizon_ms is not None else 0
+        relative = magic == 1 and self._codec != 0
+        self._encoder = Encoder(magic, base_offset, attributes, delete_horizon_ms, log_append_ms, relative)
+
+    def _check(self) -> None:
+        """What does not go together, in the order in which Kafka looks at it."""
+        if self._magic < 2:
+            has = {
+                "transactional batches": self._transactional,
+                "control batches": self._control,
+                "zstd": codecs.CODECS[self._codec] == "zstd",
+                "delete horizon": self._horizon is not None,
+                "partition leader epoch": self._leader_epoch != -1,
+                "producers": self._producer_id != -1 or self._producer_epoch != -1 or self._base_sequence != -1,
+            }
+            for what, given in has.items():
+                if given:
+                    raise ValueError(f"magic {self._magic} has no {what}")
+        if self._magic == 0 and self._append_ms is not None:
+            raise ValueError("magic 0 has no timestamps, and so no log append time")
+        if self._transactional and self._producer_id == -1:
+            raise ValueError("a transactional batch needs a producer id")
+        if self._producer_id != -1:
+            if self._producer_epoch == -1:
+                raise ValueError(f"producer id {self._producer_id} needs a producer epoch")
+            if self._base_sequence == -1 and not self._control:
+                raise ValueError(f"producer id {self._producer_id} needs a base sequence, except in a control batch")
+
+    @property
+    def count(self) -> int:
+        """How many records there are."""
+        return self._encoder.count
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self._encoder.last_offset + 1
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        """The largest timestamp, that of the append where it counts; -1 without any."""
+        if self._append_ms is not None and self.count:
+            return self._append_ms
+        return self._encoder.max_timestamp
+
+    @property
+    def size_bytes(self) -> int:
+        """How large it is so far; with a codec, how large it would be without."""
+        return self._overhead + self._encoder.size
+
+    @property
+    def _overhead(self) -> int:
+        return HEADER_SIZE if self._magic == 2 else _WRAPPER_OVERHEAD[self._magic] if self._codec else 0
+
+    def append(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        *,
+        headers: Headers = (),
+        timestamp_ms: int = -1,
+        offset: int | None = None,
+    ) -> int:
+        """Take one record; its offset."""
+        if self._control:
+            _check_control(key, value)
+        return self._encoder.append(key, value, headers, timestamp_ms, offset)
+
+    def extend(self, records: Iterable[NewRecord]) -> None:
+        """Take many records, which is quicker than one by one. Those before one that is refused are taken."""
+        if not self._control:
+            self._encoder.extend(records)
+            return
+        for key, value, headers, timestamp_ms, offset in records:
+            self.append(key, value, headers=headers, timestamp_ms=timestamp_ms, offset=offset)
+
+    def close(self) -> bytes:
+        """The bytes; none without records. Only once, and nothing can be appended any more.
+
+        Raises kdump.errors.CodecMissing without the library of the codec.
+        """
+        if self._closed:
+            raise ValueError("the builder is closed")
+        encoder, packed = self._encoder, None
+        if not encoder.count:
+            made = b""
+        else:
+            if self._codec:
+                packed = codecs.compress(self._codec, encoder.payload(), self._magic, self._level)
+            made = self._batch(packed) if self._magic == 2 else self._messages(packed)
+        self._closed = True
+        encoder.close()
+        return made
+
+    def _batch(self, packed: bytes | None) -> bytes:
+        encoder = self._encoder
+        header = HEADER.pack(
+            self._base_offset,
+            HEADER_SIZE - LOG_OVERHEAD + (encoder.size if packed is None else len(packed)),
+            self._leader_epoch,
+            2,
+            0,
+            self._attributes,
+            encoder.last_offset - self._base_offset,
+            encoder.base_timestamp,
+            self.max_timestamp_ms,
+            self._producer_id,
+            self._producer_epoch,
+            self._base_sequence,
+            encoder.count,
+        )
+        return encoder.seal(header, packed)
+
+    def _messages(self, packed: bytes | None) -> bytes:
+        inside = self._encoder
+        if packed is None:
+            return inside.payload()
+        wrapper = Encoder(self._magic, inside.last_offset, self._attributes, None, self._append_ms)
+        wrapper.append(None, packed, (), inside.max_timestamp)
+        return wrapper.payload()
+
+
+class Builder07:
+    """Entries of a log of Kafka 0.7, or with a codec one entry that holds them; as Builder, with what that format has.
+
+    Offsets there are bytes: that of an entry is its position in what close() returns, added to where that will lie; the entries inside a compressed one have its own.
+    Only values are kept: a record with a key, headers or an offset is a ValueError, timestamps are dropped.
+    """
+
+    def __init__(self, magic: int = 1, *, codec: int | str = "none", level: int | None = None) -> None:
+        if magic not in (0, 1):
+            raise ValueError(f"no entries have magic {magic!r}, only 0 and 1")
+        self._codec = _codec_number(codec, level)
+        if self._codec >= len(EXISTING_CODECS):
+            raise ValueError(f"Kafka 0.7 has no {codecs.CODECS[self._codec]}")
+        if self._codec and magic == 0:
+            raise ValueError("magic 0 of Kafka 0.7 has no codecs")
+        self._magic = magic
+        self._level = level
+        self._entries = bytearray()
+        self._count = 0
+        self._closed = False
+
+    @property
+    def count(self) -> int:
+        """How many messages there are."""
+        return self._count
+
+    @property
+    def size_bytes(self) -> int:
+        """How large it is so far; with a codec, how large it would be without."""
+        return len(self._entries) + (_ENTRY07[1].size if self._codec else 0)
+
+    def append(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        *,
+        headers: Headers = (),
+        timestamp_ms: int = -1,
+        offset: int | None = None,
+    ) -> int:
+        """Take one message; the position of its entry, or of the one around it, in what close() returns."""
+        if self._closed:
+            raise ValueError("the builder is closed")
+        if key is not None or headers or offset is not None:
+            raise ValueError("messages of Kafka 0.7 have no key, no headers and no offset of their own")
+        if value is None:
+            raise ValueError("messages of Kafka 0.7 cannot be null")
+        value = value if isinstance(value, bytes) else bytes(memoryview(value))
+        at, size = len(self._entries), _ENTRY07[self._magic].size + len(value)
+        if at + size > MAX_BYTES - _ENTRY07[1].size:
+            raise ValueError(
+                f"a message of {size} bytes does not fit behind {at} bytes, at most {MAX_BYTES} go together"
+            )
+        self._entries += _entry07(self._magic, 0, value)
+        self._count += 1
+        return 0 if self._codec else at
+
+    def extend(self, records: Iterable[NewRecord]) -> None:
+        """Take many messages; those before one that is refused are taken."""
+        for key, value, headers, timestamp_ms, offset in records:
+            self.append(key, value, headers=headers, timestamp_ms=timestamp_ms, offset=offset)
+
+    def close(self) -> bytes:
+        """The bytes; none without messages. Only once, and nothing can be appended any more."""
+        if self._closed:
+            raise ValueError("the builder is closed")
+        made = bytes(self._entries)
+        if self._codec and self._count:
+            made = _entry07(1, self._codec, codecs.compress(self._codec, made, 0, self._level))
+        self._closed = True
+        self._entries = bytearray()
+        return made
+
+
+def marker(
+    kind: ControlType,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    offset: int,
+    timestamp_ms: int,
+    partition_leader_epoch: int = -1,
+) -> bytes:
+    """The batch that ends a transaction, COMMIT or ABORT, as MemoryRecords.withEndTransactionMarker makes it."""
+    if kind not in _MARKERS:
+        raise ValueError(f"a transaction ends with COMMIT or ABORT, not with {controls.type_name(kind)}")
+    builder = Builder(
+        base_offset=offset,
+        partition_leader_epoch=partition_leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
+    )
+    epoch = _within("coordinator epoch", coordinator_epoch, -_I32 - 1, _I32)
+    builder.append(controls.encode_key(kind), controls.encode_marker(epoch), timestamp_ms=timestamp_ms)
+    return builder.close()
+
+
+def _codec_number(codec: int | str, level: int | None) -> int:
+    number: Any = codecs.CODECS.index(codec) if codec in codecs.CODECS else codec
+    if not isinstance(number, int) or not 0 <= number < len(codecs.CODECS):
+        raise ValueError(f"there is no codec {codec!r}, only {', '.join(codecs.CODECS)}")
+    if level is not None:
+        codecs.check_level(number, level)
+    return number
+
+
+def _within(what: str, number: int, low: int, high: int) -> int:
+    if not low <= number <= high:
+        raise ValueError(f"{what} {number} is not between {low} and {high}")
+    return number
+
+
+def _check_control(key: bytes | None, value: bytes | None) -> None:
+    """Raise ValueError unless it is a control record that a broker can read."""
+    kind = controls.decode_key(key).type
+    if kind not in controls.TYPES:
+        raise ValueError(f"no control record has type {kind}")
+    if kind in _MARKERS:
+        controls.decode_marker(value)
+
+
+def _entry07(magic: int, codec: int, payload: bytes) -> bytes:
+    layout = _ENTRY07[magic]
+    fields = (magic, codec) if magic else (magic,)
+    return layout.pack(layout.size - LENGTH_SIZE + len(payload), *fields, crc32(payload)) + payload

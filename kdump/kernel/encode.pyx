@@ -1,0 +1,323 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The records of one batch, or the messages of a set, as bytes; the grammar stands in kdump.format.record and kdump.format.legacy.
+
+A record is measured, then room is made for all of it, then it is written: one that is refused leaves nothing behind.
+"""
+
+from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize, PyBytes_Size
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.tuple cimport PyTuple_GetItem, PyTuple_Size
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy
+
+from kdump.kernel.crc cimport crc32_of, crc32c_of
+
+MAX_BYTES = INT32_MAX
+"""Sizes are 32 bits wide; so many bytes a batch, and what a compressed one holds, have at most."""
+
+cdef enum:
+    HEADER = 61       # of a batch of magic 2: its size, where its CRC is, and what the CRC covers
+    CRC_AT = 17
+    CRC_FROM = 21
+    ROOM = 1 << 12    # bytes to begin with
+
+
+cdef inline int varint_size(uint64_t number) noexcept nogil:
+    cdef int size = 1
+    while number > 0x7f:
+        number >>= 7
+        size += 1
+    return size
+
+
+cdef inline uint8_t *put_varint(uint8_t *q, uint64_t number) noexcept nogil:
+    while number > 0x7f:
+        q[0] = <uint8_t> (number | 0x80)
+        number >>= 7
+        q += 1
+    q[0] = <uint8_t> number
+    return q + 1
+
+
+cdef inline uint64_t zigzag(int64_t number) noexcept nogil:
+    return <uint64_t> number << 1 ^ <uint64_t> (number >> 63)
+
+
+cdef inline uint8_t *put32(uint8_t *q, uint32_t number) noexcept nogil:
+    q[0] = number >> 24
+    q[1] = number >> 16 & 0xff
+    q[2] = number >> 8 & 0xff
+    q[3] = number & 0xff
+    return q + 4
+
+
+cdef inline uint8_t *put64(uint8_t *q, uint64_t number) noexcept nogil:
+    return put32(put32(q, <uint32_t> (number >> 32)), <uint32_t> number)
+
+
+# A field: where it is and how long, -1 for null.
+cdef struct Field:
+    const uint8_t *at
+    int64_t size
+
+
+cdef inline uint8_t *put_field(uint8_t *q, Field *f) noexcept nogil:
+    """A length as a varint, and the bytes."""
+    q = put_varint(q, zigzag(f.size))
+    if f.size > 0:
+        memcpy(q, f.at, f.size)
+        q += f.size
+    return q
+
+
+cdef inline uint8_t *put_wide_field(uint8_t *q, Field *f) noexcept nogil:
+    """A length in 32 bits, and the bytes."""
+    q = put32(q, <uint32_t> f.size)
+    if f.size > 0:
+        memcpy(q, f.at, f.size)
+        q += f.size
+    return q
+
+
+cdef inline int64_t field_size(Field *f) noexcept nogil:
+    return varint_size(zigzag(f.size)) + (f.size if f.size > 0 else 0)
+
+
+cdef inline object item(object pair, Py_ssize_t index):
+    """Of a tuple that has it. With the limited API, unpacking goes through an iterator, and records take a quarter longer."""
+    return <object> PyTuple_GetItem(pair, index)
+
+
+cdef bytes as_bytes(object data, str what):
+    """What has bytes, as an object of which they are known to stay; None is None."""
+    if data is None or type(data) is bytes:
+        return <bytes> data
+    try:
+        return bytes(memoryview(data))
+    except TypeError:
+        raise TypeError(f"{what} is of type {type(data).__name__}, expected bytes") from None
+
+
+cdef inline int look(bytes data, Field *f) except -1:
+    if data is None:
+        f.at = NULL
+        f.size = -1
+    else:
+        f.at = <const uint8_t *> PyBytes_AsString(data)
+        f.size = PyBytes_Size(data)
+    return 0
+
+
+cdef int64_t whole(object number, str what) except? -2:
+    try:
+        return number
+    except OverflowError:
+        raise ValueError(f"{what} {number} has more than 64 bits") from None
+
+
+cdef list proper(object headers):
+    """The headers as pairs of bytes, one behind the other."""
+    cdef list found = []
+    for header in headers:
+        if isinstance(header, tuple) and PyTuple_Size(header) == 2:
+            name, content = item(header, 0), item(header, 1)
+        else:
+            name, content = header
+        name = as_bytes(name, "the name of a header")
+        if name is None:
+            raise ValueError("the name of a header is null")
+        found.append(name)
+        found.append(as_bytes(content, "the value of a header"))
+    return found
+
+
+cdef class Encoder:
+    cdef uint8_t *data
+    cdef int64_t filled, room
+    cdef int64_t base_offset, append_ms
+    cdef int magic
+    cdef uint8_t attributes
+    cdef bint begun, appended, relative, closed
+    cdef readonly int64_t count
+    cdef readonly int64_t last_offset
+    cdef readonly int64_t base_timestamp
+    cdef readonly int64_t max_timestamp
+
+    def __cinit__(self, int magic, int64_t base_offset, int attributes=0, base_timestamp=None, log_append_ms=None, bint relative=False):
+        if not 0 <= magic <= 2:
+            raise ValueError(f"no records have magic {magic}")
+        self.magic = magic
+        self.base_offset = base_offset
+        self.attributes = attributes
+        self.begun = base_timestamp is not None
+        self.base_timestamp = -1 if base_timestamp is None else base_timestamp
+        self.appended = log_append_ms is not None
+        self.append_ms = -1 if log_append_ms is None else log_append_ms
+        self.relative = relative
+        self.max_timestamp = -1
+        self.last_offset = base_offset - 1
+
+    def __dealloc__(self):
+        free(self.data)
+
+    @property
+    def size(self):
+        return self.filled
+
+    cdef int must_be_open(self) except -1:
+        if self.closed:
+            raise ValueError("the builder is closed")
+        return 0
+
+    cdef uint8_t *reserve(self, int64_t more) except NULL:
+        """Room for so many bytes behind what is there."""
+        cdef int64_t room = self.room
+        cdef uint8_t *data
+        if more > INT32_MAX - HEADER - self.filled:
+            raise ValueError(f"a record of {more} bytes does not fit behind {self.filled} bytes, a batch has at most {INT32_MAX}")
+        if more > room - self.filled:
+            room = max(ROOM, 2 * room, self.filled + more)
+            data = <uint8_t *> realloc(self.data, room)
+            if data == NULL:
+                raise MemoryError
+            self.data = data
+            self.room = room
+        return self.data + self.filled
+
+    cdef int64_t place(self, bint given, int64_t offset) except -1:
+        """The offset of the next record, which may be given."""
+        if not given:
+            if self.last_offset == INT64_MAX:
+                raise ValueError("there is no offset behind 9223372036854775807")
+            offset = self.last_offset + 1
+        elif offset < self.base_offset:
+            raise ValueError(f"offset {offset} is below the base offset {self.base_offset}")
+        elif offset <= self.last_offset:
+            raise ValueError(f"offset {offset} follows offset {self.last_offset}, offsets must increase")
+        if offset - self.base_offset > INT32_MAX:
+            raise ValueError(f"offset {offset} is more than {INT32_MAX} above the base offset {self.base_offset}")
+        return offset
+
+    cdef int64_t put(self, object key, object value, object headers, object timestamp_ms, object offset) except -1:
+        cdef Field name, content
+        cdef bytes key_bytes = as_bytes(key, "the key"), value_bytes = as_bytes(value, "the value")
+        cdef list parts = proper(headers) if headers else None
+        cdef int64_t time = whole(timestamp_ms, "timestamp")
+        cdef bint given = offset is not None
+        cdef int64_t placed = whole(offset, "offset") if given else 0
+        # No code of the caller's runs from here on.
+        self.must_be_open()
+        if time < -1:
+            raise ValueError(f"timestamp {time} is below -1")
+        placed = self.place(given, placed)
+        look(key_bytes, &name)
+        look(value_bytes, &content)
+        if self.magic == 2:
+            self.put_record(&name, &content, parts, time, placed)
+            if not self.begun:
+                self.begun = True
+                self.base_timestamp = time
+        else:
+            if parts:
+                raise ValueError(f"messages of magic {self.magic} have no headers")
+            if self.appended:
+                time = self.append_ms
+            self.put_message(&name, &content, time, placed)
+        if self.magic > 0 and time > self.max_timestamp:
+            self.max_timestamp = time
+        # The bound on the bytes bounds the count, too.
+        self.count += 1
+        self.last_offset = placed
+        return placed
+
+    cdef int put_record(self, Field *key, Field *value, list parts, int64_t time, int64_t offset) except -1:
+        cdef Field part
+        cdef Py_ssize_t i, count = 0 if parts is None else len(parts)
+        cdef int64_t size
+        cdef uint64_t offset_delta = zigzag(offset - self.base_offset)
+        # In Java's 64 bits: what a reader adds back wraps likewise.
+        cdef uint64_t time_delta = zigzag(<int64_t> (<uint64_t> time - <uint64_t> (self.base_timestamp if self.begun else time)))
+        cdef uint8_t *q
+        size = 1 + varint_size(time_delta) + varint_size(offset_delta) + field_size(key) + field_size(value)
+        for i in range(count):
+            look(<bytes> parts[i], &part)
+            size += field_size(&part)
+        size += varint_size(zigzag(count >> 1))
+        q = self.reserve(size + varint_size(zigzag(size)))
+        q = put_varint(q, zigzag(size))
+        q[0] = 0
+        q = put_varint(q + 1, time_delta)
+        q = put_varint(q, offset_delta)
+        q = put_field(q, key)
+        q = put_field(q, value)
+        q = put_varint(q, zigzag(count >> 1))
+        for i in range(count):
+            look(<bytes> parts[i], &part)
+            q = put_field(q, &part)
+        self.filled = q - self.data
+        return 0
+
+    cdef int put_message(self, Field *key, Field *value, int64_t time, int64_t offset) except -1:
+        cdef int64_t size = 22 + (8 if self.magic else 0)
+        cdef uint8_t *start
+        cdef uint8_t *q
+        size += 4 + (key.size if key.size > 0 else 0) + (value.size if value.size > 0 else 0)
+        start = self.reserve(size)
+        q = put64(start, <uint64_t> (offset - self.base_offset if self.relative else offset))
+        q = put32(q, <uint32_t> (size - 12)) + 4
+        q[0] = self.magic
+        q[1] = self.attributes
+        q += 2
+        if self.magic:
+            q = put64(q, <uint64_t> time)
+        q = put_wide_field(q, key)
+        q = put_wide_field(q, value)
+        put32(start + 12, crc32_of(start + 16, size - 16))
+        self.filled += size
+        return 0
+
+    def append(self, key, value, headers=(), timestamp_ms=-1, offset=None):
+        return self.put(key, value, headers, timestamp_ms, offset)
+
+    def extend(self, records):
+        for record in records:
+            if isinstance(record, tuple) and PyTuple_Size(record) == 5:
+                self.put(item(record, 0), item(record, 1), item(record, 2), item(record, 3), item(record, 4))
+            else:
+                key, value, headers, timestamp_ms, offset = record
+                self.put(key, value, headers, timestamp_ms, offset)
+
+    def payload(self):
+        self.must_be_open()
+        return PyBytes_FromStringAndSize(<const char *> self.data, self.filled)
+
+    def close(self):
+        free(self.data)
+        self.data = NULL
+        self.room = 0
+        self.closed = True
+
+    def seal(self, bytes header, payload=None):
+        cdef Py_buffer view
+        cdef uint8_t *start
+        cdef int64_t size = self.filled
+        self.must_be_open()
+        if len(header) != HEADER:
+            raise ValueError(f"the header of a batch has {HEADER} bytes, this one {len(header)}")
+        if payload is not None:
+            PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+            size = view.len
+        try:
+            if size > INT32_MAX - HEADER:
+                raise ValueError(f"the batch has {size + HEADER} bytes, the most is {INT32_MAX}")
+            batch = PyBytes_FromStringAndSize(NULL, HEADER + size)
+            start = <uint8_t *> PyBytes_AsString(batch)
+            memcpy(start, PyBytes_AsString(header), HEADER)
+            if size:
+                memcpy(start + HEADER, self.data if payload is None else <const uint8_t *> view.buf, size)
+        finally:
+            if payload is not None:
+                PyBuffer_Release(&view)
+        put32(start + CRC_AT, crc32c_of(start + CRC_FROM, HEADER - CRC_FROM + size))
+        return batch
