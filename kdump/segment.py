@@ -190,7 +190,8 @@ class Walk:
         self._end = source.size
         self._opens = deep or everything
         self._max_batch_bytes = max_batch_bytes
-        self._window = memoryview(bytearray(BUFFER_BYTES))
+        # Most segments are small, and to clear a buffer takes as long as to prove one of them.
+        self._window = memoryview(bytearray(min(BUFFER_BYTES, max(source.size, HEADER_BYTES))))
         self._origin = 0
         self._filled = 0
         self._zeros_from: int | None = None
