@@ -49,7 +49,7 @@ class Place:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._fd)
-            raise KdumpError(f"{path}: another kdump recover works here") from None
+            raise KdumpError(f"{path}: another kdump works here") from None
         except OSError:
             pass  # file systems on a network may have no locks for directories
         status = os.fstat(self._fd)

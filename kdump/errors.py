@@ -40,6 +40,38 @@ class CodecMissing(KdumpError):
         return CodecMissing, (self.codec, self.package, self.why)
 
 
+class OffsetOutOfRange(KdumpError):
+    """An offset that a log does not have: it has those from `start` on up to before `end`, and a read at `end` finds nothing yet."""
+
+    def __init__(self, offset: int, start: int, end: int) -> None:
+        there = "the log is empty" if start == end else f"the log has the offsets {start} to {end - 1}"
+        super().__init__(f"offset {offset} is out of range: {there}, and the next one will be {end}")
+        self.offset = offset
+        self.start = start
+        self.end = end
+
+    def __reduce__(self) -> tuple[type["OffsetOutOfRange"], tuple[int, int, int]]:
+        return OffsetOutOfRange, (self.offset, self.start, self.end)
+
+
+class MessageTooLarge(KdumpError):
+    """A batch of `size` bytes at `position` of the file at `path`, where at most `limit` bytes are read, or taken.
+
+    `path` and `position` are None for one that was to be appended.
+    """
+
+    def __init__(self, size: int, limit: int, path: str | None = None, position: int | None = None) -> None:
+        place = "" if path is None else f"{path}: at byte {position}: "
+        super().__init__(f"{place}a batch of {size} bytes, and the largest that is allowed has {limit}")
+        self.size = size
+        self.limit = limit
+        self.path = path
+        self.position = position
+
+    def __reduce__(self) -> tuple[type["MessageTooLarge"], tuple[int, int, str | None, int | None]]:
+        return MessageTooLarge, (self.size, self.limit, self.path, self.position)
+
+
 def reason(error: OSError) -> str:
     """Why the system refused, as a clause."""
     return (error.strerror or str(error)).lower()

@@ -47,7 +47,7 @@ class Offsets:
     def __init__(self, contents: Mapping[str, bytes | None], *, closed: bool = False) -> None:
         self._contents = contents
         self._closed = closed
-        self._recovery_points = self._of("recovery-point-offset-checkpoint")
+        self._recovery_points = self._of(naming.RECOVERY_POINTS)
         self._log_starts = self._of("log-start-offset-checkpoint")
         self._high_watermarks = self._of("replication-offset-checkpoint")
         self._cleaned = self._of("cleaner-offset-checkpoint")

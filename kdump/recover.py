@@ -23,7 +23,7 @@ from kdump.findings import Finding, Severity
 from kdump.fold import Options as Proving
 from kdump.format import naming
 from kdump.format.checkpoint import MAX_BYTES, CheckpointError, build_offsets, offset_entries
-from kdump.format.naming import TopicPartition, topic_partition_of
+from kdump.format.naming import RECOVERY_POINTS, TopicPartition, topic_partition_of
 from kdump.loader import METADATA
 from kdump.lock import Lock, beside
 from kdump.partition import LogDirectory, Partition
@@ -37,7 +37,6 @@ from kdump.source import FileSource, whole
 from kdump.truncate import truncate
 from kdump.verify import verify
 
-RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 AGAIN_BYTES: Final = 256 << 20
 """Up to so many bytes of logs everything is verified again after a recovery."""
 

@@ -311,7 +311,7 @@ def test_without_room_nothing_begins(tmp_path: Path) -> None:
 
 def test_two_at_once(tmp_path: Path) -> None:
     directory, plan = prepared("truncate", tmp_path)
-    with Place(str(directory)), pytest.raises(KdumpError, match="another kdump recover works here"):
+    with Place(str(directory)), pytest.raises(KdumpError, match="another kdump works here"):
         apply(plan, "1", make=make)
 
 

@@ -89,6 +89,7 @@ def test_work_loads_nothing_heavy(log: str) -> None:
         ["verify", "--deep", "--format", "json", log],
         ["dump", "--format", "json", log],
         ["dump", "--format", "kafka", log],
+        ["dump", "--at", "0", log],
         ["recover", str(Path(log).parent)],
     ):
         assert not loaded(*arguments) & set(HEAVY), arguments

@@ -35,15 +35,14 @@ from typing import NamedTuple
 from kdump.findings import Finding, Severity, found
 from kdump.format import checkpoint
 from kdump.format.checkpoint import CheckpointError
-from kdump.format.naming import Kind, TopicPartition, companion_kind_of
+from kdump.format.naming import RECOVERY_POINTS, Kind, TopicPartition, companion_kind_of
 
 LOG_START = "log-start-offset-checkpoint"
-_RECOVERY_POINT = "recovery-point-offset-checkpoint"
 # The log start offsets come first: others are compared with them.
 _OFFSETS = {
     LOG_START: "log start offset",
     "cleaner-offset-checkpoint": "cleaner offset",
-    _RECOVERY_POINT: "recovery point",
+    RECOVERY_POINTS: "recovery point",
     "replication-offset-checkpoint": "high watermark",
 }
 CHECKPOINTS = tuple(sorted(_OFFSETS))
@@ -195,7 +194,7 @@ def _fits(
     what, value = _OFFSETS[name], line.offset
     # Nothing is compared with a log start offset that is wrong itself.
     wiped = end_offset is not None and start_offset > end_offset
-    if value < 0 or (value < start_offset and name != _RECOVERY_POINT and not wiped):
+    if value < 0 or (value < start_offset and name != RECOVERY_POINTS and not wiped):
         # No broker writes a negative one.
         severity = Severity.WARNING if value < 0 else None
         yield _found(

@@ -34,7 +34,7 @@ from typing import NamedTuple
 
 
 class Kind(StrEnum):
-    """What a file holds. LOG_KINDS hold a log; the others, its companions, lie beside one, or in the log directory."""
+    """What a file holds. LOG_KINDS hold a log, FETCH_KINDS what was read from one; the others, its companions, lie beside one, or in the log directory."""
 
     LOG = "log"
     KAFKA07 = "kafka07"
@@ -49,9 +49,12 @@ class Kind(StrEnum):
     META_PROPERTIES = "meta-properties"
     QUORUM_STATE = "quorum-state"
     CLEAN_SHUTDOWN = "clean-shutdown"
+    FETCH = "fetch"
+    MULTIFETCH = "multifetch"
 
 
 LOG_KINDS = (Kind.LOG, Kind.KAFKA07, Kind.CHECKPOINT)
+FETCH_KINDS = (Kind.FETCH, Kind.MULTIFETCH)
 
 
 class TopicPartition(NamedTuple):
@@ -92,9 +95,12 @@ _WORDS = {
     Kind.META_PROPERTIES: "the properties of a log directory",
     Kind.QUORUM_STATE: "a quorum state",
     Kind.CLEAN_SHUTDOWN: "a marker of a clean shutdown",
+    Kind.FETCH: "the result of a fetch",
+    Kind.MULTIFETCH: "the result of a multifetch",
 }
 _ROOT_KINDS = (Kind.OFFSETS, Kind.META_PROPERTIES, Kind.CLEAN_SHUTDOWN)
 LOCK = ".lock"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 ROOT_FILES = frozenset((*(name for name, kind in _COMPANION_NAMES.items() if kind in _ROOT_KINDS), LOCK))
 """What makes a directory a log directory."""

@@ -1,3 +1,5 @@
+from typing import Any
+
 from typing_extensions import Buffer
 
 STATUSES: tuple[str, ...]
@@ -12,6 +14,12 @@ def decode(
     """The records of a batch of magic 2: (int64 rows of RECORD_COLUMNS, int64 rows of HEADER_COLUMNS, status, byte that status speaks of).
 
     With a status, the rows are those of the records before the bad one. Positions count from the start of the payload.
+    """
+
+def first_record(batch: Buffer, least: int) -> tuple[Any, ...] | None:
+    """The fields of kdump.format.record.Record of the first record with offset `least` or above, of a whole batch of magic 2 without a codec.
+
+    None for any other batch, without such a record, where one on the way is not sound, and where it has headers: then `decode` tells more.
     """
 
 def decode_messages(

@@ -559,6 +559,46 @@ def decode(payload, int64_t count, int64_t base_offset, int64_t base_timestamp, 
     return rows, headers, v.status, v.status_at
 
 
+def first_record(batch, int64_t least):
+    cdef Py_buffer view
+    cdef Fields f
+    cdef const uint8_t *head
+    cdef const uint8_t *start
+    cdef const uint8_t *p
+    cdef const uint8_t *stop
+    cdef int64_t i, at, offset, sequence, timestamp
+    cdef int status = 0
+    cdef bint odd = False
+    PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
+    try:
+        head = <const uint8_t *> view.buf
+        if view.len < 61 or head[16] != 2 or head[22] & 7:
+            return None
+        start = p = head + 61
+        for i in range(be32(head + 57)):
+            at = p - start
+            stop = record_end(&p, head + view.len, &status, &odd)
+            if stop == NULL or walk_record(p, stop, &f, &odd):
+                return None
+            p = stop
+            offset = <int64_t> (<uint64_t> be64(head) + <uint64_t> <int64_t> f.offset_delta)
+            if offset >= least:
+                break
+        else:
+            return None
+        sequence = be32(head + 53)
+        if f.header_count or (sequence >= 0 and f.offset_delta < 0):
+            return None
+        timestamp = be64(head + 35) if head[22] & 8 else <int64_t> (<uint64_t> be64(head + 27) + <uint64_t> f.timestamp_delta)
+        return (
+            offset, timestamp, None if f.key_size < 0 else PyBytes_FromStringAndSize(<const char *> f.key, f.key_size),
+            None if f.value_size < 0 else PyBytes_FromStringAndSize(<const char *> f.value, f.value_size), (),
+            (sequence + f.offset_delta) & 0x7FFFFFFF if sequence >= 0 else -1, 2, at, stop - start - at, None, None,
+        )
+    finally:
+        PyBuffer_Release(&view)
+
+
 def decode_messages(payload, int64_t wrapper_magic=-1, int64_t wrapper_offset=0, log_append_ms=None):
     cdef Py_buffer view
     cdef Message m

@@ -1,0 +1,340 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""From an entry of an offset index to the batch that holds an offset, in one call; every batch on the way is checksummed.
+
+The layouts stand in kdump.format.batch, kdump.format.legacy and kdump.format.index. What is no valid batch ends the walk: what to do about it is decided in
+kdump.segment.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AsString
+from libc.errno cimport EINTR, errno
+from libc.stdint cimport INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from posix.unistd cimport pread
+
+from kdump.kernel.crc cimport crc32_of, crc32c_of
+
+import os
+
+# Why a search came back.
+cdef enum:
+    FOUND, ENDED, DAMAGED, LARGE, SHRUNK, UNPROVED
+SEEK_FOUND, SEEK_ENDED, SEEK_DAMAGED, SEEK_LARGE, SEEK_SHRUNK, SEEK_UNPROVED = FOUND, ENDED, DAMAGED, LARGE, SHRUNK, UNPROVED
+
+cdef enum:
+    HEADER = 61
+    UP_TO_MAGIC = 17
+    INDEX_ENTRY = 8   # relative offset i32, position i32
+    LEAST = 4096      # bytes that are read at once, when there are so many
+    PIECE = 262144    # ... of many batches
+    ROOM = 1052672    # for the largest batch that a broker takes unless it is told otherwise
+    SHIFT = 21
+WINDOW_BYTES = 1 << SHIFT
+TAKE_BYTES = ROOM
+
+
+cdef inline int32_t be32(const uint8_t *p) noexcept nogil:
+    return <int32_t> (<uint32_t> p[0] << 24 | <uint32_t> p[1] << 16 | <uint32_t> p[2] << 8 | <uint32_t> p[3])
+
+
+cdef inline int64_t be64(const uint8_t *p) noexcept nogil:
+    return <int64_t> (<uint64_t> <uint32_t> be32(p) << 32 | <uint64_t> <uint32_t> be32(p + 4))
+
+
+cdef inline int64_t minimum(uint8_t magic) noexcept nogil:
+    return 14 if magic == 0 else 22 if magic == 1 else 49
+
+
+cdef inline bint is_proved(const Py_buffer *windows, int64_t position) noexcept nogil:
+    return position >> SHIFT < windows.len and (<const uint8_t *> windows.buf)[position >> SHIFT] != 0
+
+
+# A batch that proves itself.
+cdef struct Frame:
+    int64_t size
+    int64_t first     # INT64_MIN: a wrapper, which does not say
+    int64_t last
+
+
+cdef inline bint fields(const uint8_t *p, int64_t total, Frame *frame) noexcept nogil:
+    """Offsets of a batch whose checksum is right; False for those that no log has."""
+    frame.size = total
+    frame.first = be64(p)
+    frame.last = frame.first
+    if p[16] == 2:
+        frame.last = <int64_t> (<uint64_t> frame.first + <uint64_t> <int64_t> be32(p + 23))
+        return frame.first >= 0 and frame.last >= frame.first
+    if p[17] & 7:
+        frame.first = INT64_MIN
+    return frame.last >= 0
+
+
+cdef inline int64_t length(const uint8_t *p, int64_t left, int64_t largest) noexcept nogil:
+    """What a batch says that it takes, 0 where that cannot be."""
+    cdef int64_t size = be32(p + 8)
+    if p[16] > 2 or size < minimum(p[16]) or size + 12 > left or size + 12 > largest:
+        return 0
+    return size + 12
+
+
+cdef inline bint sound(const uint8_t *p, int64_t total) noexcept nogil:
+    if p[16] < 2:
+        return crc32_of(p + 16, total - 16) == <uint32_t> be32(p + 12)
+    return crc32c_of(p + 21, total - 21) == <uint32_t> be32(p + 17)
+
+
+@cython.final
+cdef class Seeker:
+    """See seek.pyi."""
+
+    cdef bytearray _storage
+    cdef uint8_t *_buffer
+    cdef int64_t _begin       # position of the buffer's first byte
+    cdef int64_t _filled
+    cdef int64_t _largest
+    cdef int _error           # of the system
+
+    def __init__(self, int64_t max_batch_bytes=1 << 30):
+        self._storage = bytearray(ROOM)
+        self._buffer = <uint8_t *> PyByteArray_AsString(self._storage)
+        self._largest = max_batch_bytes
+
+    cdef const uint8_t *load(self, int fd, int64_t position, int64_t need, int64_t most) noexcept nogil:
+        """Bytes from `position` on, at least `need` and as many as `most` where the file has them; NULL where it does not have the first."""
+        cdef ssize_t n
+        if position >= self._begin and position + need <= self._begin + self._filled:
+            return self._buffer + (position - self._begin)
+        self._begin = position
+        self._filled = 0
+        most = min(max(need, most), ROOM)
+        while self._filled < need:
+            n = pread(fd, self._buffer + self._filled, most - self._filled, position + self._filled)
+            if n > 0:
+                self._filled += n
+            elif n == 0:
+                return NULL
+            elif errno != EINTR:
+                self._error = errno
+                return NULL
+        return self._buffer
+
+    cdef int look(self, int fd, int64_t position, int64_t end, int64_t ahead, Frame *frame) noexcept nogil:
+        """What stands at a position: FOUND for a valid batch, which then lies in the buffer."""
+        cdef const uint8_t *p
+        cdef int64_t left = end - position, total
+        if left <= 0:
+            return ENDED
+        if left < UP_TO_MAGIC:
+            return DAMAGED
+        p = self.load(fd, position, min(left, HEADER), min(left, ahead))
+        if p == NULL:
+            return SHRUNK
+        total = length(p, left, self._largest)
+        if total == 0:
+            return DAMAGED
+        if total > ROOM:
+            return LARGE
+        p = self.load(fd, position, total, min(left, ahead))
+        if p == NULL:
+            return SHRUNK
+        return FOUND if sound(p, total) and fields(p, total, frame) else DAMAGED
+
+    def seek(self, int fd, slots, Py_ssize_t entries, proved, int64_t base, int64_t target, int64_t end):
+        cdef Py_buffer view
+        cdef Py_buffer windows
+        cdef Frame frame
+        cdef const uint8_t *index
+        cdef int64_t low = 0, high = entries, middle, relative = target - base
+        cdef int64_t position, begin = 0, following = -1, ahead = 4 * LEAST, last = -1, offset = -1
+        cdef int status = FOUND
+        PyObject_GetBuffer(slots, &view, PyBUF_SIMPLE)
+        try:
+            if entries < 0 or entries > view.len // INDEX_ENTRY:
+                raise ValueError("no such entries")
+            if entries:
+                index = <const uint8_t *> view.buf
+                while low < high:
+                    middle = low + (high - low) // 2
+                    if be32(index + INDEX_ENTRY * middle) <= relative:
+                        low = middle + 1
+                    else:
+                        high = middle
+                if proved is not None:
+                    PyObject_GetBuffer(proved, &windows, PyBUF_SIMPLE)
+                if low > 0:
+                    offset = base + be32(index + INDEX_ENTRY * (low - 1))
+                    begin = be32(index + INDEX_ENTRY * (low - 1) + 4)
+                    if proved is not None and not is_proved(&windows, begin):
+                        status = UNPROVED
+                if low < entries:
+                    following = be32(index + INDEX_ENTRY * low + 4)
+                    if proved is not None and not is_proved(&windows, following):
+                        following = -1
+                if proved is not None:
+                    PyBuffer_Release(&windows)
+                if low + 1 < entries:
+                    ahead = max(LEAST, be32(index + INDEX_ENTRY * (low + 1) + 4) - begin)
+        finally:
+            PyBuffer_Release(&view)
+        position = begin
+        if status == FOUND:
+            self._filled = 0
+            self._error = 0
+            # The batch begins at the entry that follows, at the latest. Large ones have an entry each, and then it is just there.
+            if following - begin >= 2 * LEAST and self.look(fd, following, end, ahead - (following - begin), &frame) == FOUND \
+                    and frame.first != INT64_MIN and frame.first <= target <= frame.last:
+                position = following
+            else:
+                while True:
+                    status = self.look(fd, position, end, ahead, &frame)
+                    if status != FOUND:
+                        break
+                    if frame.last <= last or (frame.first != INT64_MIN and frame.first <= last):
+                        status = DAMAGED
+                        break
+                    if frame.last >= target:
+                        break
+                    last = frame.last
+                    position += frame.size
+            if self._error:
+                raise OSError(self._error, os.strerror(self._error))
+        if status != FOUND:
+            return status, offset, begin, position, 0, 0, 0, None
+        body = (<char *> self._buffer + (position - self._begin))[:frame.size]
+        return status, offset, begin, position, frame.size, frame.first, frame.last, body
+
+    def prove(self, int fd, slots, Py_ssize_t first, Py_ssize_t stop, int64_t base, int64_t start, int64_t end):
+        cdef Py_buffer view
+        cdef Frame frame
+        cdef const uint8_t *p
+        cdef int64_t position = start, last = -1, target
+        cdef bint borne_out = True
+        PyObject_GetBuffer(slots, &view, PyBUF_SIMPLE)
+        try:
+            if first < 0 or first > stop or stop > view.len // INDEX_ENTRY:
+                raise ValueError("no such entries")
+            self._filled = 0
+            self._error = 0
+            # With the GIL: the buffer is one for all threads.
+            while first < stop:
+                p = <const uint8_t *> view.buf + INDEX_ENTRY * first
+                target = be32(p + 4)
+                if position > target or self.look(fd, position, end, PIECE, &frame) != FOUND:
+                    borne_out = False
+                    break
+                if frame.last <= last or (frame.first != INT64_MIN and frame.first <= last):
+                    borne_out = False
+                    break
+                if position == target:
+                    if last >= 0 and <int64_t> (<uint64_t> base + <uint64_t> <int64_t> be32(p)) <= last:
+                        borne_out = False
+                        break
+                    first += 1
+                last = frame.last
+                position += frame.size
+        finally:
+            PyBuffer_Release(&view)
+        if self._error:
+            raise OSError(self._error, os.strerror(self._error))
+        return borne_out
+
+
+    def take(self, int fd, int64_t position, int64_t size, int64_t limit, int64_t last):
+        cdef int64_t end
+        if size < UP_TO_MAGIC or limit < size or limit > ROOM:
+            raise ValueError("there is no room for it")
+        self._filled = 0
+        self._error = 0
+        if self.load(fd, position, limit, limit) == NULL:
+            if self._error:
+                raise OSError(self._error, os.strerror(self._error))
+            return None
+        end = run(self._buffer, size, limit, &last)
+        return (<char *> self._buffer)[:end], last
+
+
+cdef int64_t run(const uint8_t *buffer, int64_t at, int64_t stop, int64_t *last) noexcept nogil:
+    """Where the sound batches from `at` on end whose offsets rise above `last`, which becomes their last offset."""
+    cdef Frame frame
+    cdef int64_t total
+    while stop - at >= UP_TO_MAGIC:
+        total = length(buffer + at, stop - at, stop - at)
+        if total == 0 or not sound(buffer + at, total) or not fields(buffer + at, total, &frame):
+            break
+        if frame.last <= last[0] or (frame.first != INT64_MIN and frame.first <= last[0]):
+            break
+        last[0] = frame.last
+        at += total
+    return at
+
+
+def follow(buffer, Py_ssize_t start, Py_ssize_t stop, int64_t last):
+    """See seek.pyi."""
+    cdef Py_buffer view
+    cdef int64_t end
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        if start < 0 or start > stop or stop > view.len:
+            raise ValueError("the range lies outside the buffer")
+        with nogil:
+            end = run(<const uint8_t *> view.buf, start, stop, &last)
+    finally:
+        PyBuffer_Release(&view)
+    return end, last
+
+
+def first_at(rows, Py_ssize_t width, Py_ssize_t column, int64_t least):
+    """See seek.pyi."""
+    cdef Py_buffer view
+    cdef const int64_t *cells
+    cdef Py_ssize_t number = 0, count
+    if width < 1 or column < 0 or column >= width:
+        raise ValueError("there is no such column")
+    PyObject_GetBuffer(rows, &view, PyBUF_SIMPLE)
+    cells = <const int64_t *> view.buf
+    count = view.len // (8 * width)
+    while number < count and cells[number * width + column] < least:
+        number += 1
+    PyBuffer_Release(&view)
+    return number
+
+
+def row(body, int64_t position):
+    """See seek.pyi."""
+    cdef Py_buffer view
+    cdef const uint8_t *p
+    cdef Frame frame
+    PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+    try:
+        p = <const uint8_t *> view.buf
+        if view.len < UP_TO_MAGIC + 5 or (p[16] > 1 and view.len < HEADER) or (p[16] == 1 and view.len < UP_TO_MAGIC + 9):
+            raise ValueError("no batch is so short")
+        fields(p, view.len, &frame)
+        if p[16] > 1:
+            return (position, view.len, p[16], frame.first, frame.last, be32(p + 57), be32(p + 12), <uint32_t> be32(p + 17), <uint32_t> be32(p + 17),
+                    p[21] << 8 | p[22], be64(p + 27), be64(p + 35), be64(p + 43), <int8_t> p[51] * 256 + p[52], be32(p + 53), 0, INT64_MIN, -1, 0, 0, -1,
+                    HEADER, view.len - HEADER, -1, -1, 0, INT64_MIN, -1, 0, -1)
+        return (position, view.len, p[16], frame.first, frame.last, INT64_MIN if p[17] & 7 else 1, INT64_MIN, <uint32_t> be32(p + 12), <uint32_t> be32(p + 12),
+                p[17], be64(p + 18) if p[16] else -1, be64(p + 18) if p[16] else -1, -1, -1, -1, 0, INT64_MIN, -1, 0, 0, -1,
+                INT64_MIN, INT64_MIN, -1, -1, 0, INT64_MIN, -1, 0, -1)
+    finally:
+        PyBuffer_Release(&view)
+
+
+def positions(slots, Py_ssize_t entries, int64_t position):
+    """See seek.pyi."""
+    cdef Py_buffer view
+    cdef int64_t low = 0, high = entries, middle
+    PyObject_GetBuffer(slots, &view, PyBUF_SIMPLE)
+    try:
+        if entries < 0 or entries > view.len // INDEX_ENTRY:
+            raise ValueError("no such entries")
+        while low < high:
+            middle = low + (high - low) // 2
+            if be32(<const uint8_t *> view.buf + INDEX_ENTRY * middle + 4) < position:
+                low = middle + 1
+            else:
+                high = middle
+    finally:
+        PyBuffer_Release(&view)
+    return low

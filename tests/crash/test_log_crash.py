@@ -1,0 +1,52 @@
+"""A log that is written to is ended at every call that changes something, and every such call fails; what was not synced is lost.
+
+What was flushed is there afterwards, whoever opens the log again goes on or is told to recover it, and after that nothing is wrong. A process for each trial has the trouble
+(log_worker.py); with KDUMP_CRASH=all in the environment there is every error.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+ALL = os.environ.get("KDUMP_CRASH") == "all"
+ERRORS = [f"{error}, {how}" for error in ("ENOSPC", "EIO", "EACCES", "EROFS") for how in ("once", "for good")]
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the library that comes between is made for Linux")
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    library = tmp_path_factory.mktemp("shim") / "shim.so"
+    flags = ("-O1", "-Wall", "-Werror", "-Wno-array-parameter", "-shared", "-fPIC")
+    subprocess.run([compiler, *flags, "-o", library, HERE / "shim.c", "-ldl"], check=True)
+    return library
+
+
+@pytest.mark.parametrize("mode", ["kill", "torn", *(ERRORS if ALL else ["ENOSPC, once", "EIO, for good"])])
+def test_trouble_at_every_call(shim: Path, mode: str, capsys: pytest.CaptureFixture[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", HERE / "log_worker.py", mode],
+        env={**os.environ, "LD_PRELOAD": str(shim), "PYTHONPATH": os.pathsep.join((str(HERE.parent), str(HERE)))},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    with capsys.disabled():
+        print(f"\n{done.stdout}", end="")
+    counts = {what: int(count) for count, what in re.findall(r"(\d+) (calls|clean|opened|recovered)", done.stdout)}
+    assert counts["calls"] > 100
+    assert counts["opened"] > 20
+    assert counts["recovered"] > 20
