@@ -1,12 +1,13 @@
 """What is in a log file or in one of its companions, in the order of its bytes, as a stream of values for a renderer."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import NamedTuple
 
-from kdump import checks, companions, index_report
+from kdump import checks, companions, fetched, index_report
 from kdump.checks import framing
 from kdump.companions import Damage, Entry
-from kdump.errors import SourceError
+from kdump.errors import KdumpError, SourceError
+from kdump.fetched import Messages
 from kdump.findings import CATALOGUE, Severity
 from kdump.format import naming
 from kdump.format.batch import NULL, Batch
@@ -14,7 +15,7 @@ from kdump.index_report import Report, Sane
 from kdump.kernel.scan import SUSPECTS
 from kdump.partition import LogFile
 from kdump.records import UNOPENED, Opened, open_batch
-from kdump.segment import MAX_BATCH_BYTES, BatchChunk, Foreign, Gap, Shrunk, Tail, Unsearched
+from kdump.segment import MAX_BATCH_BYTES, BatchChunk, Foreign, Gap, Shrunk, Tail, Tailed, Unsearched
 from kdump.segment07 import walk_of
 from kdump.source import Source, reader
 
@@ -67,15 +68,23 @@ class End(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """A file that could not be read, or not to its end."""
+    """Something could not be read, or not to its end."""
 
-    error: SourceError
-
-
-Event = Begin | Shown | Entry | Gap | Foreign | Unsearched | Tail | Shrunk | Damage | Report | Sane | End | Failed
+    error: KdumpError
 
 
-class _Budget:
+class Note(NamedTuple):
+    """Something to say about what was asked for; neither damage nor failure."""
+
+    text: str
+
+
+Event = (
+    Begin | Shown | Entry | Gap | Foreign | Unsearched | Tail | Shrunk | Damage | Report | Sane | End | Failed | Note
+)
+
+
+class Budget:
     """How many more records or batches may be shown; None is no end."""
 
     def __init__(self, left: int | None) -> None:
@@ -94,7 +103,7 @@ def dump(
     files: Iterable[LogFile | SourceError], options: Options, on_damage: Callable[[Severity], None]
 ) -> Iterator[Event]:
     """The content of the files. `on_damage` is told how bad what was met on the way is; verify says more."""
-    budget = _Budget(options.limit)
+    budget = Budget(options.limit)
     for file in files:
         if budget.spent:
             return
@@ -105,6 +114,8 @@ def dump(
             with file.open() as source:
                 if file.kind in naming.LOG_KINDS:
                     show = _dump_source
+                elif file.kind in naming.FETCH_KINDS:
+                    show = _dump_result
                 else:
                     show = _check_index if options.check and file.kind in index_report.ENTRIES else _dump_companion
                 yield from show(source, file, options, on_damage, budget)
@@ -113,28 +124,67 @@ def dump(
 
 
 def _dump_source(
-    source: Source, file: LogFile, options: Options, on_damage: Callable[[Severity], None], budget: _Budget
+    source: Source, file: LogFile, options: Options, on_damage: Callable[[Severity], None], budget: Budget
 ) -> Iterator[Event]:
-    read = reader(source)
-    everything = options.offsets == (None, None)
+    yield Begin(file, naming.topic_partition_of_file(file.path), reader(source))
+    messages = Messages(0, file.kind, file.base_offset, source)
+    everything = yield from show_messages(messages, file, options, on_damage, budget)
+    yield End(file, source.size, everything)
+
+
+def _dump_result(
+    source: Source, file: LogFile, options: Options, on_damage: Callable[[Severity], None], budget: Budget
+) -> Iterator[Event]:
+    everything = _everything(options)
+    # Nothing in a result says of which partition it is.
+    yield Begin(file, None, None)
+    for part in fetched.parts(file, source):
+        match part:
+            case Messages():
+                everything &= yield from show_messages(part, file, options, on_damage, budget)
+                if budget.spent:
+                    break
+            case Tail():
+                if everything:
+                    yield part
+            case Damage():
+                on_damage(part.severity)
+                yield part
+            case Entry():
+                yield part
+    yield End(file, source.size, everything)
+
+
+def _everything(options: Options) -> bool:
+    return options.offsets == (None, None)
+
+
+def show_messages(
+    messages: Messages, file: LogFile, options: Options, on_damage: Callable[[Severity], None], budget: Budget
+) -> Generator[Event, None, bool]:
+    """The batches there, and what lies between them; whether nothing was left out."""
+    everything = _everything(options)
+    at, kind, base_offset, source = messages
     walk = walk_of(
-        file.kind,
+        kind,
         source,
-        base_offset=file.base_offset,
-        stop=options.max_bytes,
+        base_offset=base_offset,
+        stop=None if options.max_bytes is None else max(0, options.max_bytes - at),
         everything=True,
         max_batch_bytes=options.max_batch_bytes,
         rows=64,
     )
-    yield Begin(file, naming.topic_partition_of_file(file.path), read)
     for item in walk:
         if not isinstance(item, BatchChunk):
-            on_damage(framing.other(file.path, item, file.preallocated).severity)
+            if file.kind in naming.FETCH_KINDS and isinstance(item, Tail) and fetched.is_cut_off(item, kind):
+                item = item._replace(reason=Tailed.TORN)
+            else:
+                on_damage(framing.other(file.path, item, file.preallocated).severity)
             if everything:
-                yield item
+                yield item._replace(position=at + item.position)
             continue
         for batch in item.rows():
-            for finding in checks.explain(file.path, batch, file.base_offset) if batch.suspect else ():
+            for finding in checks.explain(file.path, batch, base_offset) if batch.suspect else ():
                 on_damage(finding.severity)
             if not everything and not _wanted(batch, options):
                 continue
@@ -144,17 +194,16 @@ def _dump_source(
             # A wrapper says only once it is open where it begins.
             if not _wanted(shown.batch, options):
                 continue
-            yield shown
+            yield shown if not at else shown._replace(batch=shown.batch._replace(position=at + batch.position))
             if budget.spent:
-                yield End(file, source.size, False)
-                return
-    yield End(file, source.size, everything)
+                return False
+    return everything
 
 
 def _dump_companion(
-    source: Source, file: LogFile, options: Options, on_damage: Callable[[Severity], None], budget: _Budget
+    source: Source, file: LogFile, options: Options, on_damage: Callable[[Severity], None], budget: Budget
 ) -> Iterator[Event]:
-    everything = options.offsets == (None, None)
+    everything = _everything(options)
     compared = index_report.ENTRIES.get(file.kind)
     hidden = compared is not None and not options.entries
     yield Begin(file, naming.topic_partition_of_file(file.path), None)
@@ -184,7 +233,7 @@ def _dump_companion(
 
 
 def _check_index(
-    source: Source, file: LogFile, options: Options, on_damage: Callable[[Severity], None], budget: _Budget
+    source: Source, file: LogFile, options: Options, on_damage: Callable[[Severity], None], budget: Budget
 ) -> Iterator[Event]:
     yield Begin(file, naming.topic_partition_of_file(file.path), None)
     told = index_report.check(file, source)
@@ -207,7 +256,7 @@ def _wanted(batch: Batch, options: Options) -> bool:
     return stop is None or batch.base_offset < stop or batch.base_offset == NULL
 
 
-def _show(chunk: BatchChunk, batch: Batch, options: Options, budget: _Budget) -> Shown:
+def _show(chunk: BatchChunk, batch: Batch, options: Options, budget: Budget) -> Shown:
     damage = next((code for bit, code in _DAMAGED.items() if batch.suspect & bit), None) if batch.suspect else None
     if not options.records:
         budget.take(1)

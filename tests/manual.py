@@ -29,7 +29,7 @@ EXIT_STATUS = {
         "0": "Done, and nothing at or above --fail-on (error, if not given).",
         "1": "Damage at or above --fail-on. kdump recover: there is something to do (without a strategy, or with --dry-run), or errors remain that it does not cover.",
         "2": "Usage.",
-        "3": "Something could not be read: missing, no permission, not a regular file, a directory without log files, a codec library that is not there. "
+        "3": "Something could not be read: missing, no permission, not a regular file, a directory without log files, a codec library that is not there, an offset that the log does not have. "
         "Something could not be done: locked by a running broker, changed since the plan or the run, disk full. The other paths are done all the same.",
         "4": "kdump recover: done, and valid records were given up. Unless --no-keep was given, they are kept for --undo.",
         "70": "A bug in kdump. Traceback and versions are on standard error.",
@@ -130,6 +130,24 @@ COMPANIONS = {
         "A line of partition.metadata or meta.properties.",
         {"key": "before the sign", "value": "behind it"},
     ),
+}
+READ = {
+    "offset": "that was read from",
+    "timestamp": "of the record there, where --at was a time; else null",
+    "log_start_offset": "the first offset that can be read",
+    "log_end_offset": "that the next record will have",
+    "base_offset": "of the segment",
+    "position": "where in the segment the first batch begins, in bytes",
+    "size": "of the batches that were read, in bytes",
+    "next_offset": "where a reader goes on",
+    "index_entry": "of the offset index from which the batch was looked for, an object with offset and position; null where the search began without one",
+    "walked_bytes": "between the place where the search began and the batch",
+}
+FETCH = {
+    "position": "where in the file it begins, in bytes",
+    "total_length": "as stored: the bytes behind this field",
+    "error_code": "as stored",
+    "error": "none, offset-out-of-range (1), invalid-message (2), wrong-partition (3), invalid-fetch-size (4), unknown (-1), or the number",
 }
 DUMP_SUMMARY = {
     "schema": "1; another number would mean that a field was taken away or changed its meaning",
@@ -273,6 +291,12 @@ LINES: dict[str, dict[str, tuple[str, Mapping[str, str]]]] = {
         "gap": ("Bytes between batches that are no batch.", GAP),
         "tail": ("Bytes behind the last batch.", GAP),
         **COMPANIONS,
+        "read": ("With --at and --verbose: how the offset was found. The path is that of the segment.", READ),
+        "message_set_send": (
+            "With --type fetch and multifetch: the header of a fetch result, before its batches.",
+            FETCH,
+        ),
+        "multi_message_set_send": ("With --type multifetch: the header before all of them.", FETCH),
         "summary": ("The last line.", DUMP_SUMMARY),
     },
     "verify": {
@@ -387,6 +411,15 @@ EXAMPLES = {
             "The values that are text, with jq:",
             "kdump dump --records --format json topic-0/ | jq -r 'select(.type == \"record\") | .value | strings'",
         ),
+        ("The record at offset 1000:", "kdump dump --at 1000 -n 1 topic-0/"),
+        (
+            "What was written from a moment on, and how it was found:",
+            "kdump dump --at @2026-11-21T18:03:09Z -v topic-0/",
+        ),
+        (
+            "A read as the result of a fetch, and what is in that:",
+            "kdump dump --at 1000 --max-bytes 64k --format fetch topic-0/ | kdump dump --type fetch -",
+        ),
         ("As kafka-dump-log.sh prints it:", "kdump dump --format kafka --print-data-log 00000000000000000000.log"),
         (
             "The indexes of a partition against its log:",
@@ -452,6 +485,17 @@ ABOUT = {
         "kdump dump shows batches with their records, and bytes that are no batch, in the order of the bytes in the files.",
         "Records of a batch whose checksum is wrong are shown only with --force, as far as they parse.",
         "A companion of a segment (an index, a producer snapshot, a checkpoint) is shown entry by entry where PATH names it.",
+        (
+            "With --at the log is read as a consumer reads it: from the batch on that holds the offset, or the next one where compaction removed it, to the end of the segment or of --max-bytes. A time is @ and "
+            "milliseconds since the epoch, or ISO 8601 as in @2026-11-21T18:03:09Z, in UTC where it names no zone; it stands for the first record with that timestamp or a later one. latest is the offset that the next "
+            "record will have, where there is nothing yet. An index that lies costs time and nothing else. A segment that is named is a log of its own. Batches whose checksum is wrong are passed over, and shown as "
+            "damaged. An offset that the log does not have is exit status 3, with the valid range."
+        ),
+        (
+            "--format fetch writes what --at reads as the brokers of the first releases sent it, a MessageSetSend (total length, error code, messages). An offset out of range is error code 1 in it, a batch that is too "
+            "large 4; exit status and message are those of the other formats. --type fetch shows such a file, --type multifetch one that holds several. The last message of a result can be cut off, which is a tail, "
+            "and no damage. Messages of Kafka 0.7 have no offset in a result: they count from the number that the name of its file begins with, else from 0."
+        ),
     ],
     "verify": [
         (

@@ -23,6 +23,7 @@ import recoveries
 from kdump import cli
 from kdump.cli import recover
 from kdump.findings import CATALOGUE
+from kdump.format import fetch
 from kdump.plan import Options
 from kdump.recover import Result
 from kdump.render import renderer
@@ -135,6 +136,10 @@ def fields_of_recover() -> dict[str, list[str]]:
     }
 
 
+AT = ("--at", "0", "-v", "0.log")
+RESULT = ("--type", "multifetch", "result")
+
+
 def fields_of(kdump: Any, tmp_path: Path, command: str) -> dict[str, list[str]]:
     """The fields of every type of line that a command writes, in their order."""
     if command == "recover":
@@ -157,6 +162,11 @@ def fields_of(kdump: Any, tmp_path: Path, command: str) -> dict[str, list[str]]:
             assert names[:-3] == found["record"]
         else:
             assert found.setdefault(line["type"], names) == names
+    if command == "dump":
+        (tmp_path / "result").write_bytes(fetch.build_multi_message_set_send([fetch.MessageSetSend(0, good)]))
+        ran = [kdump.inside(command, "--format", "json", *how) for how in (AT, RESULT)]
+        for line in map(json.loads, [*ran[0].lines, *ran[1].lines]):
+            found.setdefault(line["type"], [name for name in line if name not in ("type", "path")])
     if command == "verify":
         line = json.loads(kdump.inside(command, "--summary", "--format", "json", *paths).lines[0])
         found[line["type"]] = [name for name in line if name not in ("type", "path")]

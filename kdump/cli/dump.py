@@ -2,14 +2,15 @@
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
 
-from kdump.cli import INTERRUPTED, complain, options
+from kdump.cli import INTERRUPTED, at, complain, options
 from kdump.companions import Damage
-from kdump.dump import Failed, dump
+from kdump.dump import Event, Failed, Note, dump
 from kdump.dump import Options as What
 from kdump.errors import NotShown, SourceError
 from kdump.findings import Severity
@@ -24,7 +25,17 @@ from kdump.render.base import Line, printable
 @options.paths
 @click.option("--batches", is_flag=True, help="Only batches: nothing is decompressed.")
 @click.option("--records", is_flag=True, help="Only records.")
-@options.output_format("terminal", "text", "json", "kafka")
+@options.output_format(
+    "terminal", "text", "json", "kafka", "fetch", note="; fetch writes what --at reads as the result of a fetch"
+)
+@click.option(
+    "--at",
+    type=at.Offset(),
+    default=None,
+    metavar="OFFSET",
+    help="Read from OFFSET on, as a consumer does: a number, earliest, latest, or @ and a time. PATH is one topic-partition or one segment.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="With --at: also how it was found.")
 @click.option(
     "--offset",
     "offsets",
@@ -52,7 +63,10 @@ from kdump.render.base import Line, printable
     "--force", is_flag=True, help="Show the records of batches whose checksum is wrong, as far as they parse."
 )
 @click.option(
-    "--max-bytes", type=options.Size(), metavar="SIZE", help="Read only the first SIZE bytes of each log file."
+    "--max-bytes",
+    type=options.Size(),
+    metavar="SIZE",
+    help="Read only the first SIZE bytes of each log file. With --at: at most SIZE bytes from there (1m, if not given), or one batch that is larger.",
 )
 @click.option("--deep-iteration", is_flag=True, help="With --format kafka: records too.")
 @click.option("--print-data-log", is_flag=True, help="With --format kafka: records with key and value.")
@@ -84,23 +98,21 @@ def command(**chosen: Any) -> int:
     Examples:
       kdump dump 00000000000000000000.log
       kdump dump --records --format json --offset 1000:1010 topic-0/
+      kdump dump --at 1000 -n 1 topic-0/
       kdump dump --format kafka --print-data-log 00000000000000000000.log
 
     \b
     Exit status: 0 shown, 1 damage met, 2 usage, 3 something could not be read.
     """
     _check(chosen)
+    if chosen["format_name"] == "fetch":
+        return at.send(chosen)
     started = time.monotonic()
     met: set[Severity] = set()
-    with (
-        options.files(chosen, indexes=chosen["verify_index_only"] or chosen["index_sanity_check"]) as files,
-        renderer(chosen["format_name"], sys.stdout, _look(chosen)) as out,
-    ):
+    with _events(chosen, met.add) as events, renderer(chosen["format_name"], sys.stdout, _look(chosen)) as out:
         failed, status = False, INTERRUPTED
         try:
-            for told in out.show(
-                dump(_shown(files, chosen), _what(chosen), met.add), everything=chosen["offsets"] is None
-            ):
+            for told in out.show(events, everything=chosen["offsets"] is None and chosen["at"] is None):
                 failed |= _tell(told)
             status = options.status(failed, met, chosen["fail_on"])
         except KeyboardInterrupt:
@@ -110,9 +122,22 @@ def command(**chosen: Any) -> int:
     return status
 
 
-def _tell(told: Failed | Damage | Line) -> bool:
+@contextmanager
+def _events(chosen: dict[str, Any], on_damage: Callable[[Severity], None]) -> Iterator[Iterator[Event]]:
+    """What is to be shown."""
+    if chosen["at"] is not None:
+        yield at.events(chosen, _what(chosen), on_damage)
+        return
+    with options.files(chosen, indexes=chosen["verify_index_only"] or chosen["index_sanity_check"]) as files:
+        yield dump(_shown(files, chosen), _what(chosen), on_damage)
+
+
+def _tell(told: Failed | Damage | Line | Note) -> bool:
     """Say it on standard error; whether something could not be shown."""
     match told:
+        case Note(text):
+            complain(text)
+            return False
         case Failed(error):
             complain(error)
             return True
@@ -127,9 +152,7 @@ def _tell(told: Failed | Damage | Line) -> bool:
 def _shown(files: Iterable[LogFile | SourceError], chosen: dict[str, Any]) -> Iterator[LogFile | SourceError]:
     for file in files:
         if chosen["format_name"] == "kafka" and isinstance(file, LogFile) and file.kind is Kind.KAFKA07:
-            raise click.UsageError(
-                f"--format kafka shows what Kafka's tool shows, and that cannot read the log of Kafka 0.7: {file.path}"
-            )
+            raise click.UsageError(f"{at.NO_07_FOR_KAFKA}: {file.path}")
         if chosen["format_name"] == "kafka" and isinstance(file, LogFile) and file.kind not in _TOOL_KINDS:
             yield NotShown(file.path)
         else:
@@ -140,6 +163,7 @@ _TOOL_KINDS = (Kind.LOG, Kind.CHECKPOINT, Kind.INDEX, Kind.TIMEINDEX, Kind.TXNIN
 
 
 def _check(chosen: dict[str, Any]) -> None:
+    at.check(chosen)
     if chosen["batches"] and chosen["records"]:
         raise click.UsageError("--batches and --records exclude each other; without either both are shown")
     for name in ("deep_iteration", "print_data_log", "skip_record_metadata"):

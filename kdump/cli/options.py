@@ -110,7 +110,7 @@ jobs = click.option(
 )
 
 
-def output_format(*names: str) -> Callable[[Command], Command]:
+def output_format(*names: str, note: str = "") -> Callable[[Command], Command]:
     """--format with these formats; without it terminal on a terminal, text elsewhere."""
 
     def chosen(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
@@ -122,7 +122,7 @@ def output_format(*names: str) -> Callable[[Command], Command]:
         type=click.Choice(names),
         default=None,
         callback=chosen,
-        help="How to print. Default: terminal on a terminal, text in a pipe.",
+        help=f"How to print{note}. Default: terminal on a terminal, text in a pipe.",
     )
 
 

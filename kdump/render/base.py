@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
 if TYPE_CHECKING:
     from kdump.companions import Damage
-    from kdump.dump import Event, Failed
+    from kdump.dump import Event, Failed, Note
     from kdump.findings import Finding, Severity
     from kdump.format.batch import Batch
     from kdump.format.naming import TopicPartition
@@ -220,14 +220,14 @@ class Renderer(ABC):
     def summary(self, fields: Mapping[str, Any]) -> None:
         """The last value of a run: its totals, and `command`, `exit_status`, `seconds`."""
 
-    def show(self, events: Iterable[Event], *, everything: bool = True) -> Iterator[Failed | Damage | Line]:
-        """The values of a dump as they come; what could not be read is handed on, and what is wrong with a companion, for standard error.
+    def show(self, events: Iterable[Event], *, everything: bool = True) -> Iterator[Failed | Damage | Line | Note]:
+        """The values of a dump as they come; what could not be read is handed on, what is wrong with a companion, and notes, for standard error.
 
         `everything` says that the dump leaves no batch of a file out, so that a renderer may look beside the batches.
         """
         # A verify renders too, and does without what only a dump needs.
         from kdump.companions import Damage, Entry
-        from kdump.dump import Begin, End, Failed, Shown
+        from kdump.dump import Begin, End, Failed, Note, Shown
         from kdump.index_report import Report, Sane
         from kdump.segment import Foreign, Gap, Tail, Unsearched
 
@@ -257,7 +257,7 @@ class Renderer(ABC):
                     self.report(event)
                 case Sane():
                     self.sane(event.path)
-                case Failed():
+                case Failed() | Note():
                     yield event
 
     def close(self) -> None:
@@ -311,6 +311,22 @@ def partition_line(fields: Mapping[str, Any]) -> str:
     if broker["log_end_offset"] != fields["log_end_offset"] or broker["cuts"]:
         line += f"; a broker's next start leaves offsets {broker['log_start_offset']} to {broker['log_end_offset']}"
     return line
+
+
+def read_line(fields: Mapping[str, Any]) -> str:
+    """How an offset of a log was found, as one sentence."""
+    time = "" if fields["timestamp"] is None else f" ({iso_time(fields['timestamp'])})"
+    walked = counted(fields["walked_bytes"], "byte")
+    entry = fields["index_entry"]
+    if not fields["size"]:
+        how = f"nothing at position {fields['position']} yet"
+    elif entry is None:
+        how = f"position {fields['position']}, without an index entry, {walked} walked"
+    else:
+        how = f"position {fields['position']}, by the index entry of offset {entry.offset} at position {entry.position}, {walked} walked"
+    start, end = fields["log_start_offset"], fields["log_end_offset"]
+    there = "the log is empty" if start == end else f"the log has the offsets {start} to {end - 1}"
+    return f"offset {fields['offset']}{time}: {how}; {counted(fields['size'], 'byte')} read, the next read is at offset {fields['next_offset']}; {there}"
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:

@@ -60,7 +60,7 @@ from kdump.segment import MAX_BATCH_BYTES
 
 if TYPE_CHECKING:
     from kdump.companions import Damage
-    from kdump.dump import Event, Failed
+    from kdump.dump import Event, Failed, Note
     from kdump.findings import Finding
     from kdump.index_report import Report
     from kdump.records import Opened
@@ -321,7 +321,7 @@ class Renderer(base.Renderer):
         self._name = self._path = ""
         self._stopped: dict[str, str] = {}
 
-    def show(self, events: Iterable[Event], *, everything: bool = True) -> Iterator[Failed | Damage | Line]:
+    def show(self, events: Iterable[Event], *, everything: bool = True) -> Iterator[Failed | Damage | Line | Note]:
         """What is for standard error comes in the words of the tool, where it has some; its reports come last."""
         from kdump.companions import Damage
         from kdump.dump import Failed

@@ -81,7 +81,21 @@ _LABELS = {
     "next": "bold green",
 }
 _TEXT_COLUMNS = frozenset(
-    ("action", "because", "file", "codec", "crc", "max timestamp", "", "reason", "key", "value", "topic", "what")
+    (
+        "action",
+        "because",
+        "file",
+        "codec",
+        "crc",
+        "max timestamp",
+        "",
+        "reason",
+        "error",
+        "key",
+        "value",
+        "topic",
+        "what",
+    )
 )
 
 
@@ -188,6 +202,10 @@ class Renderer(base.Renderer):
         self._print(Text(f"{what} at position {position}: {length} bytes, {reason}", style=_BAD))
 
     def entry(self, path: Path, kind: str, fields: Mapping[str, Any]) -> None:
+        if kind == "read":
+            self._flush_table()
+            self._print(Text(printable(base.read_line(fields)), style="dim"))
+            return
         pairs = [word.partition("=") for word in words(fields, mode=self.options.bytes_mode)]
         names = (kind.replace("_", " "), *(name.replace("_", " ") for name, _, _ in pairs))
         self._row(tuple(printable(name) for name in names), [Text(), *(Text(value) for _, _, value in pairs)])

@@ -16,7 +16,7 @@ import build
 from kdump import companions
 from kdump.companions import Damage, Entry
 from kdump.errors import SourceError
-from kdump.format.naming import LOG_KINDS, Kind
+from kdump.format.naming import FETCH_KINDS, LOG_KINDS, Kind
 from kdump.segment import Tail
 from kdump.source import BytesSource
 
@@ -323,7 +323,7 @@ TYPES = {
 
 
 def test_every_companion_has_a_type() -> None:
-    assert set(TYPES) == {kind.value for kind in Kind if kind not in LOG_KINDS}
+    assert set(TYPES) == {kind.value for kind in Kind if kind not in (*LOG_KINDS, *FETCH_KINDS)}
 
 
 @pytest.mark.parametrize("kind", TYPES)
@@ -515,7 +515,7 @@ def test_a_file_that_shrinks_while_it_is_read() -> None:
         assert any(isinstance(item, Damage) and "while it was read" in item.reason for item in found)
 
 
-KINDS = [kind for kind in Kind if kind not in LOG_KINDS]
+KINDS = [kind for kind in Kind if kind not in (*LOG_KINDS, *FETCH_KINDS)]
 
 
 @given(st.sampled_from(KINDS), st.binary(max_size=150), st.none() | st.integers(0, (1 << 63) - 1))

@@ -1,0 +1,177 @@
+"""The results that a consumer of the first releases got for a fetch (Kafka's MessageSetSend, MultiMessageSetSend and ErrorMapping, up to 0.7).
+
+MessageSetSend, the result of a fetch; integers are big-endian:
+
+    ===== ==== ==== ============  ==============================================================================
+    at    size type field         note
+    ===== ==== ==== ============  ==============================================================================
+    0     4    i32  total length  bytes after this field, at least 2
+    4     2    i16  error code    see below
+    6     …         messages      as they lie in the log; the last one may be cut off
+    ===== ==== ==== ============  ==============================================================================
+
+MultiMessageSetSend, the result of a multifetch:
+
+    ===== ==== ==== ============  ==============================================================================
+    at    size type field         note
+    ===== ==== ==== ============  ==============================================================================
+    0     4    i32  total length  bytes after this field, at least 2
+    4     2    i16  error code    Kafka writes 0; each set has its own
+    6     …         sets          MessageSetSends with all their fields, in the order of the requests
+    ===== ==== ==== ============  ==============================================================================
+
+Error codes:
+
+    ====  ======================  ==============================================================================
+    code  word                    note
+    ====  ======================  ==============================================================================
+    -1    unknown                 anything else that went wrong
+    0     none
+    1     offset-out-of-range     below the start of the log, or above its end
+    2     invalid-message         damage was met
+    3     wrong-partition         this broker does not have it
+    4     invalid-fetch-size      not one message fits
+    ====  ======================  ==============================================================================
+
+A result says neither where its messages begin in the log nor of which partition they are: that is what the consumer asked for.
+"""
+
+import struct
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+_HEADER: Final = struct.Struct(">ih")
+HEADER_SIZE: Final = 6
+LENGTH_SIZE: Final = 4  # the total length itself
+MINIMUM_LENGTH: Final = HEADER_SIZE - LENGTH_SIZE
+MAXIMUM_LENGTH: Final = (1 << 31) - 1
+LARGEST: Final = MAXIMUM_LENGTH - MINIMUM_LENGTH
+"""The most bytes of messages, or of sets, that a result can have."""
+assert _HEADER.size == HEADER_SIZE
+
+
+class ErrorCode(IntEnum):
+    """What became of a fetch."""
+
+    UNKNOWN = -1
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    INVALID_MESSAGE = 2
+    WRONG_PARTITION = 3
+    INVALID_FETCH_SIZE = 4
+
+
+WORDS: Final = {code.value: code.name.lower().replace("_", "-") for code in ErrorCode}
+"""The word of each error code."""
+
+
+class FetchError(ValueError):
+    """The bytes are no such result: `why`, and at which `position`."""
+
+    def __init__(self, position: int, why: str) -> None:
+        super().__init__(f"byte {position}: {why}")
+        self.position = position
+        self.why = why
+
+    def __reduce__(self) -> tuple[type["FetchError"], tuple[int, str]]:
+        return FetchError, (self.position, self.why)
+
+
+class Header(NamedTuple):
+    """What both results begin with; `length` counts the bytes behind the field it stands in."""
+
+    length: int
+    error_code: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole result, as it claims."""
+        return LENGTH_SIZE + self.length
+
+    def lie(self, room: int) -> str | None:
+        """Why the total length cannot be right where the result has `room` bytes, header included; None where it can."""
+        if self.length < MINIMUM_LENGTH:
+            return f"a total length of {self.length}, and the error code alone has {MINIMUM_LENGTH}"
+        if self.size > room:
+            return f"a total length of {self.length}, but only {counted(room - LENGTH_SIZE)} follow it"
+        return None
+
+
+def counted(size: int) -> str:
+    return f"{size} byte{'' if size == 1 else 's'}"
+
+
+def behind(size: int) -> str:
+    """That so many bytes follow the last one that a total length counts."""
+    return f"{counted(size)} behind the end of the result"
+
+
+class MessageSetSend(NamedTuple):
+    """The result of a fetch. `messages` can end with a part of one."""
+
+    error_code: int
+    messages: bytes | memoryview
+
+
+class MultiMessageSetSend(NamedTuple):
+    """The result of a multifetch."""
+
+    error_code: int
+    sets: tuple[MessageSetSend, ...]
+
+
+def parse_header(data: bytes | memoryview, position: int = 0) -> Header:
+    """The header at a position. Raises FetchError where less than its 6 bytes are left."""
+    if len(data) - position < HEADER_SIZE:
+        raise FetchError(position, f"{counted(len(data) - position)}, and the header of a result has {HEADER_SIZE}")
+    return Header._make(_HEADER.unpack_from(data, position))
+
+
+def parse_message_set_send(data: bytes | memoryview) -> MessageSetSend:
+    """The result that is all of `data`; its messages are a part of `data`, not a copy of a memoryview. Raises FetchError."""
+    header = _whole(data, 0)
+    if header.size < len(data):
+        raise FetchError(header.size, behind(len(data) - header.size))
+    return MessageSetSend(header.error_code, data[HEADER_SIZE:])
+
+
+def parse_multi_message_set_send(data: bytes | memoryview) -> MultiMessageSetSend:
+    """The result that is all of `data`, likewise. Raises FetchError."""
+    header = _whole(data, 0)
+    if header.size < len(data):
+        raise FetchError(header.size, behind(len(data) - header.size))
+    sets, position = [], HEADER_SIZE
+    while position < len(data):
+        inner = _whole(data, position)
+        sets.append(MessageSetSend(inner.error_code, data[position + HEADER_SIZE : position + inner.size]))
+        position += inner.size
+    return MultiMessageSetSend(header.error_code, tuple(sets))
+
+
+def _whole(data: bytes | memoryview, position: int) -> Header:
+    header = parse_header(data, position)
+    lie = header.lie(len(data) - position)
+    if lie is not None:
+        raise FetchError(position, lie)
+    return header
+
+
+def build_header(size: int, error_code: int = ErrorCode.NONE) -> bytes:
+    """The header of a result with `size` bytes behind it. Raises ValueError for what does not fit into its fields."""
+    if not 0 <= size <= LARGEST:
+        raise ValueError(f"a result of {size} bytes does not fit: its total length has 31 bits")
+    if not -1 << 15 <= error_code < 1 << 15:
+        raise ValueError(f"the error code {error_code} does not fit into 16 bits")
+    return _HEADER.pack(MINIMUM_LENGTH + size, error_code)
+
+
+def build_message_set_send(messages: bytes | memoryview, error_code: int = ErrorCode.NONE) -> bytes:
+    """The result of a fetch. Raises ValueError for what does not fit into its fields."""
+    return b"".join((build_header(len(messages), error_code), messages))
+
+
+def build_multi_message_set_send(sets: Iterable[MessageSetSend], error_code: int = ErrorCode.NONE) -> bytes:
+    """The result of a multifetch. Raises ValueError for what does not fit into its fields."""
+    inside = b"".join(build_message_set_send(each.messages, each.error_code) for each in sets)
+    return build_header(len(inside), error_code) + inside
