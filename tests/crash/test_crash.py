@@ -27,17 +27,6 @@ TROUBLED = list(CASES) if ALL else ["truncate", "root"]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the library that comes between is made for Linux")
 
 
-@pytest.fixture(scope="session")
-def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    library = tmp_path_factory.mktemp("shim") / "shim.so"
-    flags = ("-O1", "-Wall", "-Werror", "-Wno-array-parameter", "-shared", "-fPIC")
-    subprocess.run([compiler, *flags, "-o", library, HERE / "shim.c", "-ldl"], check=True)
-    return library
-
-
 def run(shim: Path, *trials: tuple[str, ...], before: tuple[str, ...] = ()) -> str:
     said = ""
     for arguments in trials:

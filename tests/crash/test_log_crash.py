@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,17 +19,6 @@ ALL = os.environ.get("KDUMP_CRASH") == "all"
 ERRORS = [f"{error}, {how}" for error in ("ENOSPC", "EIO", "EACCES", "EROFS") for how in ("once", "for good")]
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the library that comes between is made for Linux")
-
-
-@pytest.fixture(scope="module")
-def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    library = tmp_path_factory.mktemp("shim") / "shim.so"
-    flags = ("-O1", "-Wall", "-Werror", "-Wno-array-parameter", "-shared", "-fPIC")
-    subprocess.run([compiler, *flags, "-o", library, HERE / "shim.c", "-ldl"], check=True)
-    return library
 
 
 @pytest.mark.parametrize("mode", ["kill", "torn", *(ERRORS if ALL else ["ENOSPC, once", "EIO, for good"])])
