@@ -6,6 +6,7 @@ in log order (kdump.kernel.producers); the rules about it are applied to a whole
 """
 
 import os
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from kdump.errors import SourceError
 from kdump.findings import KEPT, Finding, Severity
 from kdump.format import codec
 from kdump.format.batch import CODEC_MASK
+from kdump.format.index import HIGHEST_RELATIVE_OFFSET, OFFSET_ENTRY, TIME_ENTRY
 from kdump.format.kafka07 import Message
 from kdump.format.naming import Kind
 from kdump.kernel.producers import Runs
@@ -68,12 +70,48 @@ class Range(NamedTuple):
     options: Options
 
 
+class Made(NamedTuple):
+    """The entries of both indexes that a broker's recovery makes of a range (Scanner.made).
+
+    `since` is the position of the entry before, 0 without one and -1 where the range has no batch. `due` is the largest timestamp where the first entry came
+    due, -2^63 where none did.
+    """
+
+    since: int
+    due: int
+    offsets: bytearray
+    times: bytearray
+
+    @property
+    def last_position(self) -> int:
+        """Where the next range goes on from."""
+        if self.offsets:
+            return int(OFFSET_ENTRY.unpack_from(self.offsets, len(self.offsets) - OFFSET_ENTRY.size)[1])
+        return max(self.since, 0)
+
+    @property
+    def last_timestamp(self) -> int:
+        """That of the last entry of the time index; -1 without one, as in Kafka."""
+        if self.times:
+            return self._timestamp(len(self.times) // TIME_ENTRY.size - 1)
+        return -1
+
+    def later_than(self, timestamp: int) -> bytearray:
+        """The entries of the time index from the first one on that has a larger timestamp."""
+        first = bisect_right(range(len(self.times) // TIME_ENTRY.size), timestamp, key=self._timestamp)
+        return self.times[first * TIME_ENTRY.size :]
+
+    def _timestamp(self, entry: int) -> int:
+        return int(TIME_ENTRY.unpack_from(self.times, entry * TIME_ENTRY.size)[0])
+
+
 @dataclass(slots=True)
 class Summary:
     """What a range showed. `start` and `end` are the batch borders it really covered; start is None when no batch was found to begin with.
 
     `events` are the batches of producers, `entries` the index entries that the batches contradict, with exact counts by problem, `indexes` what the range at
-    the beginning of the file read of them and `errors` why not. `damages` counts what is broken, padding aside, the last of it at `damaged_at`; `tail` is where a tail begins.
+    the beginning of the file read of them and `errors` why not. `made` are the entries that a recovery would make, None where nobody asked for proofs or they
+    are not those that are there. `damages` counts what is broken, padding aside, the last of it at `damaged_at`; `tail` is where a tail begins.
     """
 
     start: int | None
@@ -85,6 +123,7 @@ class Summary:
     entries: list[BadEntry] = field(default_factory=list)
     entry_counts: Counter[str] = field(default_factory=Counter)
     indexes: dict[Kind, Index] = field(default_factory=dict)
+    made: Made | None = None
     damages: int = 0
     damaged_at: int = -1
     tail: int | None = None
@@ -144,6 +183,7 @@ def join(left: Summary, task: Range, right: Summary) -> Summary:
     left.damages += right.damages
     left.damaged_at = max(left.damaged_at, right.damaged_at)
     left.tail = left.tail if right.tail is None else right.tail
+    left.made = _made(left, right, task.segment.log.base_offset or 0)
     if right.seen:
         left.seen = _merged(left.seen, right.seen)
     left.end = right.end
@@ -216,6 +256,8 @@ def scan_source(
         drain=summary.events.append if drain is None else drain,
         expect=(prefixes.get(Kind.INDEX, b""), prefixes.get(Kind.TIMEINDEX, b"")) if prefixes else None,
     )
+    if options.proofs and prefixes and isinstance(walk.scanner, Scanner):
+        walk.scanner.make()
     try:
         if carry is not None or walk.sync():
             summary.start = walk.position
@@ -237,6 +279,8 @@ def scan_source(
     if isinstance(walk.scanner, Scanner) and prefixes:
         summary.entries = walk.scanner.entries()
         summary.entry_counts.update(walk.scanner.entry_counts())
+        made = walk.scanner.made()
+        summary.made = None if made is None else Made(*made)
     if summary.error is not None:
         return summary
     if file.kind is Kind.CHECKPOINT:
@@ -331,6 +375,7 @@ _SUM = (
     "inner_magic",
     "control",
     "transactional",
+    "produced",
     "broken",
     "backs",
 )
@@ -417,6 +462,25 @@ def _merged(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
     for name in ("codecs", "magics"):
         whole[name] = [a + b for a, b in zip(left[name], right[name], strict=True)]
     whole["epochs"] = _epochs(left["epochs"], right["epochs"])
+    return whole
+
+
+def _made(left: Summary, right: Summary, base_offset: int) -> Made | None:
+    """What is made of both: a recovery knows on the right the timestamps on the left. None where it would not have gone on from the entry that the right walk did."""
+    whole, more = left.made, right.made
+    if whole is None or more is None:
+        return None
+    if more.since < 0:
+        return whole
+    if more.since != whole.last_position:
+        return None
+    largest, offset = left.seen["max_timestamp"], left.seen["max_timestamp_offset"] - base_offset
+    if largest >= more.due > _NOTHING and largest > whole.last_timestamp:
+        if not 0 <= offset <= HIGHEST_RELATIVE_OFFSET:
+            return None
+        whole.times.extend(TIME_ENTRY.pack(largest, offset))
+    whole.times.extend(more.later_than(largest))
+    whole.offsets.extend(more.offsets)
     return whole
 
 

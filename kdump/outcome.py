@@ -12,12 +12,26 @@ INDEX_INTERVAL_BYTES: Final = 4096
 # ---- what goes in
 
 
+class Indexed(NamedTuple):
+    """A segment of `size` bytes without producers, beside which lies what a recovery with the usual interval writes: (bytes, CRC-32C) of the entries of both indexes.
+
+    `next_offset` follows its last batch, `state_end` its last one of magic 2, or they are its base offset.
+    """
+
+    size: int
+    next_offset: int
+    state_end: int
+    offset_index: tuple[int, int]
+    time_index: tuple[int, int]
+
+
 class Proved(NamedTuple):
     """A segment in which a recovery finds nothing to do (see `sound`). `next_offset` follows its last batch, or is its base offset.
 
     `epochs` are the changes of the leader epoch with their first offsets, `transactions` the producers with a transaction that is open behind the segment
     and its first offset, None where that is not known. `wrappers`: it holds compressed messages of magic 0 or 1. `state_end` follows its last batch of magic 2,
-    or is its base offset; None stands for `next_offset`. `valid_bytes`: all is sound up to here, behind it is a tail that a recovery cuts off.
+    or is its base offset; None stands for `next_offset`. `valid_bytes`: all is sound up to here, behind it is a tail that a recovery cuts off. `indexed`: what
+    a recovery would write is there already.
     """
 
     next_offset: int
@@ -26,6 +40,7 @@ class Proved(NamedTuple):
     wrappers: bool = False
     state_end: int | None = None
     valid_bytes: int | None = None
+    indexed: Indexed | None = None
 
 
 class Start(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from kdump.findings import Finding
 from kdump.format import naming
 from kdump.format.naming import TopicPartition
-from kdump.outcome import INDEX_INTERVAL_BYTES
+from kdump.outcome import INDEX_INTERVAL_BYTES, Indexed
 from kdump.source import PiecesSource
 
 TRUNCATE: Final = "truncate"
@@ -72,13 +72,14 @@ class Log(NamedTuple):
     """A segment as it will be. `proved`: a scan found nothing in it that makes a broker stumble, so that the kernel may walk it by its headers alone:
     the checksums were right a moment ago.
 
-    `walked`: its companions are made anew from it.
+    `walked`: its companions are made anew from it. `indexed`: the same scan found that both indexes hold what would be made.
     """
 
     base_offset: int
     pieces: tuple[Piece, ...]
     proved: bool
     walked: bool
+    indexed: Indexed | None = None
 
     @property
     def size(self) -> int:

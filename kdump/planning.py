@@ -100,6 +100,11 @@ class Planning:
             return False
         return sound(finding.code for finding in self.of(piece.name) if finding.position < piece.stop)
 
+    def log(self, name: str, base_offset: int, pieces: tuple[Piece, ...], walked: bool) -> Log:
+        """The segment that these bytes will be."""
+        proved = self.report.proved.get(name) if pieces == self.whole(name) else None
+        return Log(base_offset, pieces, self.is_sound(pieces), walked, None if proved is None else proved.indexed)
+
     def of(self, name: str) -> list[Finding]:
         return self.findings.get(name, [])
 

@@ -24,9 +24,11 @@ from kdump.errors import SourceError
 from kdump.findings import CATALOGUE, KEPT, Finding, Severity
 from kdump.fold import Options, Summary, gone
 from kdump.format.checkpoint import CheckpointError, epoch_entries
+from kdump.format.index import TIME_ENTRY
 from kdump.format.naming import Kind
+from kdump.kernel.crc import crc32c
 from kdump.kernel.producers import Producers
-from kdump.outcome import Proved
+from kdump.outcome import Indexed, Proved
 from kdump.partition import LogFile, Partition, Segment
 from kdump.report import Context, FileReport, Report
 from kdump.source import whole
@@ -234,6 +236,7 @@ class Proof:
             wrappers=bool(legacy) and sum(seen["codecs"][1:]) > 0,
             state_end=segment.log.base_offset if legacy else None,
             valid_bytes=summary.tail,
+            indexed=_indexed(summary, segment.log.base_offset or 0, valid_end, bool(legacy)),
         )
 
     def _neighbours(self, segment: Segment, seen: Mapping[str, Any], compacted: bool) -> None:
@@ -476,6 +479,28 @@ def _sound(codes: Set[str]) -> bool:
     from kdump import broker
 
     return broker.sound(codes, tail=True)
+
+
+def _indexed(summary: Summary, base_offset: int, next_offset: int, legacy: bool) -> Indexed | None:
+    """What is known where both indexes are those of a recovery, byte for byte, and no producer wrote."""
+    seen, made = summary.seen, summary.made
+    index, times = summary.indexes.get(Kind.INDEX), summary.indexes.get(Kind.TIMEINDEX)
+    if made is None or index is None or times is None or summary.error is not None:
+        return None
+    if seen["broken"] or seen["produced"] or summary.tail is not None or made.since > 0:
+        return None
+    end = b""
+    if seen["max_timestamp"] > made.last_timestamp:
+        end = TIME_ENTRY.pack(seen["max_timestamp"], seen["max_timestamp_offset"] - base_offset)
+    if made.offsets != index.slots or made.times + end != times.slots:
+        return None
+    return Indexed(
+        seen["valid_bytes"],
+        next_offset,
+        base_offset if legacy else next_offset,
+        (len(index.slots), crc32c(index.slots)),
+        (len(times.slots), crc32c(times.slots)),
+    )
 
 
 def _told_of_padding(finding: Finding) -> Finding:

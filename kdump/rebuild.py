@@ -2,6 +2,7 @@
 
 The flow is that of kdump.loader (LogLoader.recoverSegment, UnifiedLog.rebuildProducerState), here with all that a broker remembers of producers. A segment that
 is known to be sound is walked by the kernel, at the speed of a verify; any other, and one of which the kernel cannot tell all, batch by batch as the broker's own reader takes it.
+One beside which verify found what would be made is not walked at all.
 
 Sources: LogSegment.recover, OffsetIndex, TimeIndex, TransactionIndex, ProducerStateManager, ProducerAppendInfo, ProducerStateEntry of Kafka 4.3.
 """
@@ -26,9 +27,9 @@ from kdump.kernel.crc import crc32c
 from kdump.kernel.scan import BATCH_COLUMNS, SCAN_DAMAGED, SCAN_NEED, SUSPECTS, Scanner
 from kdump.load_state import Backwards, Overflow, Producers, Segment, name_of
 from kdump.loader import Loader
-from kdump.outcome import Held, Start
+from kdump.outcome import INDEX_INTERVAL_BYTES, Held, Start
 from kdump.plan import Log, Plan, opened
-from kdump.source import BytesSource, FileSource, PiecesSource, Source
+from kdump.source import BytesSource, FileSource, PiecesSource, Source, reader
 
 Companion = tuple[str, bytes | None]
 _ENTRY: Final = struct.Struct(">qhiqiqiq")
@@ -126,6 +127,19 @@ def scan_segment(
         return None
     seen = scanner.state()
     return Scanned(*made, scanner.state_end, seen["known_last"] + 1 if seen["has_last"] else base_offset)
+
+
+def _entries(path: str, entry_size: int, size: int, checksum: int) -> bytes | None:
+    """The entries of an index as it is there; None where they are not those of that many bytes with that CRC-32C."""
+    try:
+        with FileSource(path) as source:
+            read = reader(source)
+            if index.measure(read, source.size, entry_size).entries != size:
+                return None
+            data = read(0, size)
+    except SourceError:
+        return None
+    return data if len(data) == size and crc32c(data) == checksum else None
 
 
 def _stumbles(scanner: Scanner) -> bool:
@@ -453,7 +467,23 @@ class _Rebuilder(Loader):
         source = self._source(segment.name)
         if not self._logs[segment.name].proved or not isinstance(source, PiecesSource):
             return None
-        return scan_segment(source, segment.base, self._limits, drain)
+        return self._indexed_already(segment, source) or scan_segment(source, segment.base, self._limits, drain)
+
+    def _indexed_already(self, segment: Segment, source: Source) -> Scanned | None:
+        """What a scan would make of a segment without producers whose indexes hold that: then there is nothing to be replayed either."""
+        log, limits = self._logs[segment.name], self._limits
+        known = log.indexed
+        if known is None or not known.size == log.size == source.size_now():
+            return None
+        largest = max(known.offset_index[0], known.time_index[0])
+        if limits.index_interval_bytes != INDEX_INTERVAL_BYTES or largest > limits.segment_index_bytes:
+            return None
+        stem = os.path.join(self._plan.path, segment.name.removesuffix(".log"))
+        offsets = _entries(f"{stem}.index", index.OFFSET_ENTRY.size, *known.offset_index)
+        times = _entries(f"{stem}.timeindex", index.TIME_ENTRY.size, *known.time_index)
+        if offsets is None or times is None:
+            return None
+        return Scanned(offsets, times, known.state_end, known.next_offset)
 
     def _walked(self, segment: Segment, state: _State) -> tuple[bytes, bytes]:
         """Both indexes of a segment whose batches a broker's reader steps on. Where it would not keep the segment, as far as it comes."""

@@ -6,7 +6,7 @@ from kdump.format.naming import number_of
 from kdump.load_state import name_of
 from kdump.loader import EPOCHS
 from kdump.mend import COMPANIONS
-from kdump.plan import Content, Log, Options, Plan
+from kdump.plan import Content, Options, Plan
 from kdump.planning import Planning
 from kdump.report import Report
 
@@ -28,8 +28,7 @@ class _Reindexing(Planning):
         for name in sorted(self.sizes):
             base = number_of(name)
             if name.endswith(".log") and base is not None and name == name_of(base, ".log"):
-                pieces = self.whole(name)
-                logs[name] = Log(base, pieces, self.is_sound(pieces), walked=True)
+                logs[name] = self.log(name, base, self.whole(name), walked=True)
         for name, log in logs.items():
             for suffix in COMPANIONS:
                 companion = name_of(log.base_offset, suffix)

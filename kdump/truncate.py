@@ -92,7 +92,7 @@ class Truncation(Planning):
             if changed:
                 self.after[name] = Content(pieces) if pieces else Content(data=b"")
             walked = changed or held.origin in outcome.recovered
-            logs[name] = Log(left.base_offset, pieces, self.is_sound(pieces), walked)
+            logs[name] = self.log(name, left.base_offset, pieces, walked)
         return logs
 
     def companions(self, mended: Mended, logs: Mapping[str, Log]) -> None:

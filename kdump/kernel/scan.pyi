@@ -67,6 +67,17 @@ class Scanner:
     def recorded(self) -> tuple[bytes, bytes] | None:
         """The offset index and the time index that were made; None where an index refuses an entry (InvalidOffsetException)."""
 
+    def make(self) -> None:
+        """After `expect`, and before the first scan: make the entries of a broker's recovery as well. Raises ValueError where none are expected."""
+
+    def made(self) -> tuple[int, int, bytearray, bytearray] | None:
+        """After `make`, what a broker's recovery appends to both indexes in this walk, going on from the entry before it that is there.
+
+        (position of that entry, largest timestamp where the first entry came due, entries of the offset index, of the time index): 0 without an entry before, -1 without
+        a batch, -2^63 where no entry came due. The time index has those that a recovery of these batches alone makes, without the one at its end. None where the
+        offset index holds something else, something was no batch, or the index refuses an entry.
+        """
+
     def scan(self, buffer: Buffer, start: int, end: int, position: int, stop: int, file_end: int) -> int:
         """Walk over buffer[start:end], which lies at `position` of a file that ends at `file_end`, up to the first batch at or after `stop`.
 
@@ -106,6 +117,7 @@ class Scanner:
     def state(self) -> dict[str, Any]:
         """What was seen so far: counts, offset range, gaps, the state that rules carry.
 
+        produced: batches that have a producer.
         epochs: (leader epoch, first offset, position) of each batch with another leader epoch than the one before, at most 65536.
         backs, back_position, back_offset, back_largest: batches with a largest timestamp of more than 7 days (in ms) below that of the batch before.
         index_differs: None, or the first place where the offset index is not what a broker's recovery would write:

@@ -8,7 +8,7 @@ batch is decided in kdump.segment: the walk stops there and says what it saw.
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytearray cimport PyByteArray_AsString
+from cpython.bytearray cimport PyByteArray_AsString, PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AsString
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.errno cimport EINTR, errno
@@ -185,6 +185,7 @@ cdef struct State:
     int64_t inner_magic_position
     int64_t control
     int64_t transactional
+    int64_t produced         # batches of a producer
     int64_t codecs[8]
     int64_t magics[3]
 
@@ -195,13 +196,17 @@ cdef struct Expected:
     bint from_zero           # ... at the first byte of the file
     bint expecting
     bint recording           # the entries are not held against batches, but made from them
+    bint making              # entries are made; while expecting, as long as the offset index is right and nothing is damaged
     bint fresh               # no valid batch since the beginning, or since damage
     const uint8_t *index
     const uint8_t *time
     int64_t interval
     int64_t position         # a batch that ends behind it has to look at the offset index
     int64_t offset           # a batch that ends there or behind it has to look at the time index
-    int64_t last_entry       # where a rebuild would have counted bytes from
+    int64_t last_entry       # where a rebuild that goes on from the entries that are there would have counted bytes from
+    int64_t last_made        # where one does that goes on from the entries that were made
+    int64_t made_since       # ... before the first of them, -1 without a batch
+    int64_t first_due        # the largest timestamp where the first of them was made, INT64_MIN without one
     int64_t index_count
     int64_t index_begin
     int64_t index_cursor
@@ -323,7 +328,6 @@ cdef class Scanner:
     cdef Made _made_time
     cdef int64_t _made_offset     # of the last entry of the offset index
     cdef int64_t _made_timestamp  # of the last entry of the time index
-    cdef bint _unmade             # an index does not take an entry
     cdef readonly int64_t state_end
     cdef readonly int64_t reached
     cdef list _listed         # of _epochs, so many as were asked for
@@ -349,7 +353,8 @@ cdef class Scanner:
             self._recorder = recorder_of(runs)
         self.x.position = self.x.offset = INT64_MAX
         self.x.index_begin = self.x.time_begin = self.x.index_cursor = self.x.time_cursor = self.x.carried_cursor = -1
-        self.x.first_index_offset = self.x.first_time_entry = INT64_MIN
+        self.x.made_since = -1
+        self.x.first_index_offset = self.x.first_time_entry = self.x.first_due = INT64_MIN
         self._listed_epoch = -1
         self._listed = []
 
@@ -372,24 +377,32 @@ cdef class Scanner:
         self.x.expecting = self.x.fresh = True
         self.x.position = INT64_MIN
 
+    def make(self):
+        if not self.x.expecting:
+            raise ValueError("no entries are expected")
+        self.begin_making(INT32_MAX)
+
     def record(self, int64_t interval=4096, int64_t index_bytes=INT32_MAX):
         if self.s.segment_base < 0:
             raise ValueError("the entries of an index are relative to a base offset")
-        index_bytes = max(0, min(index_bytes, INT32_MAX))
-        self._made_index.limit = index_bytes - index_bytes % INDEX_ENTRY
-        self._made_time.limit = index_bytes - index_bytes % TIME_ENTRY
-        self._made_offset = self._made_timestamp = -1
         self.state_end = self.s.segment_base
         self.x.interval = max(0, min(interval, INT32_MAX))
         self.x.recording = True
         self.x.position = self.x.interval
+        self.begin_making(max(0, min(index_bytes, INT32_MAX)))
+
+    cdef void begin_making(self, int64_t index_bytes) noexcept:
+        self._made_index.limit = index_bytes - index_bytes % INDEX_ENTRY
+        self._made_time.limit = index_bytes - index_bytes % TIME_ENTRY
+        self._made_offset = self._made_timestamp = -1
+        self.x.making = True
 
     def recorded(self):
         cdef int64_t size = self._made_time.size, timestamp = self._made_timestamp
         cdef bytes index
         if self._failed:
             raise MemoryError
-        if self._unmade or not self.x.recording:
+        if not (self.x.recording and self.x.making):
             return None
         index = (<char *> self._made_index.entries)[:self._made_index.size] if self._made_index.size else b""
         if self.s.max_timestamp > timestamp:
@@ -400,6 +413,17 @@ cdef class Scanner:
         self._made_time.size = size
         self._made_timestamp = timestamp
         return index, time
+
+    def made(self):
+        if self._failed:
+            raise MemoryError
+        if not (self.x.expecting and self.x.making):
+            return None
+        return (
+            self.x.made_since, self.x.first_due,
+            PyByteArray_FromStringAndSize(<char *> self._made_index.entries, self._made_index.size),
+            PyByteArray_FromStringAndSize(<char *> self._made_time.entries, self._made_time.size),
+        )
 
     # ---- the walk
 
@@ -593,6 +617,7 @@ cdef class Scanner:
         if self.x.expecting:
             self.x.fresh = True
             self.x.position = INT64_MIN
+            self.x.making = False
 
     cdef void batch_row(self, int64_t *row, const uint8_t *p, int64_t total, int64_t position, uint32_t computed) noexcept nogil:
         cdef int i
@@ -750,8 +775,10 @@ cdef class Scanner:
             validate_batch(p + HEADER, p + total, count, delta, be64(p + 27), control_of(attributes, be64(p + 43)), &v)
             bits |= judge_batch(&v, count, max_timestamp, attributes & 8 == 0)
             proved = True
-        if self._recorder != NULL and p[43] < 128:
-            self.produced(p, total, position, last, &v if proved else NULL)
+        if p[43] < 128:
+            s.produced += 1
+            if self._recorder != NULL:
+                self.produced(p, total, position, last, &v if proved else NULL)
         if bits or s.everything:
             if not s.everything:
                 self.batch_row(row, p, total, position, computed)
@@ -954,14 +981,13 @@ cdef class Scanner:
         """Hold a valid batch against the entries that speak of it. The state is that before the batch."""
         cdef Expected *x = &self.x
         cdef int64_t target, running
-        if x.recording:
-            if position - x.last_entry > x.interval:
-                self.make_entries(last, position, timestamp)
-            return
-        if not x.expecting:
-            return
         if x.fresh:
             self.seek(first, position)
+        if x.making and position - x.last_made > x.interval:
+            self.make_entries(last, position, timestamp)
+        if not x.expecting:
+            x.position = x.last_made + x.interval if x.making else INT64_MAX
+            return
         if not x.differs:
             self.rebuild(last, position)
         while x.index_cursor < x.index_count:
@@ -981,6 +1007,8 @@ cdef class Scanner:
         x.position = self.index_position(x.index_cursor) if x.index_cursor < x.index_count else INT64_MAX
         if not x.differs:
             x.position = min(x.position, x.last_entry + x.interval)
+        if x.making:
+            x.position = min(x.position, x.last_made + x.interval)
         x.offset = self.time_offset(x.time_cursor) if x.time_cursor < x.time_count else INT64_MAX
 
     cdef void seek(self, int64_t first, int64_t position) noexcept nogil:
@@ -1000,6 +1028,7 @@ cdef class Scanner:
         if not begins:
             return
         x.index_begin = low
+        x.made_since = x.last_made = x.last_entry
         if low < x.index_count and not self.s.has_last and self.index_position(low) == position:
             x.first_index_offset = self.index_offset(low)
         low, high = 0, x.time_count
@@ -1021,17 +1050,17 @@ cdef class Scanner:
         cdef int64_t relative = last - self.s.segment_base
         cdef bint later = timestamp > self.s.max_timestamp
         if relative < 0 or relative > OFFSET_SPAN or (self._made_index.size and last <= self._made_offset):
-            self._unmade = True
-        if self._unmade:
+            self.x.making = False
             return
         self._made_offset = last
-        self.x.last_entry = position
-        self.x.position = position + self.x.interval
+        self.x.last_made = position
         if self._made_index.size < self._made_index.limit and self.fits(&self._made_index, INDEX_ENTRY):
             p = self._made_index.entries + self._made_index.size
             put32(p, relative)
             put32(p + 4, position)
             self._made_index.size += INDEX_ENTRY
+        if self.x.first_due == INT64_MIN:
+            self.x.first_due = timestamp if later else self.s.max_timestamp
         if (timestamp if later else self.s.max_timestamp) > self._made_timestamp:
             # The last slot is kept for the entry at the end.
             self.made_time(timestamp if later else self.s.max_timestamp, last if later else self.s.max_timestamp_offset,
@@ -1068,6 +1097,7 @@ cdef class Scanner:
         cdef bint due = position - x.last_entry > x.interval
         if due != stands or (due and self.index_offset(x.index_cursor) != last):
             x.differs = True
+            x.making = False
             x.difference[0] = x.index_cursor
             x.difference[1] = self.index_offset(x.index_cursor) if left else -1
             x.difference[2] = self.index_position(x.index_cursor) if left else -1
