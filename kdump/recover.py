@@ -32,7 +32,6 @@ from kdump.planning import stamps
 from kdump.recoverable import Found, Item, Recoverable
 from kdump.reindex import reindex
 from kdump.report import Report
-from kdump.salvage_plan import salvage
 from kdump.source import FileSource, whole
 from kdump.truncate import truncate
 from kdump.verify import verify
@@ -120,6 +119,8 @@ def _plan(report: Report, item: Item, options: Options) -> Plan:
         run = next((one.run for one in undo.runs(report.path) if not one.finished), "")
         raise SourceError(f"{report.path}: {applying.how_to_go_on(report.path, run)}")
     if options.strategy == SALVAGE:
+        from kdump.salvage_plan import salvage  # the other strategies do without
+
         return salvage(report, item.partition, options)
     return reindex(report, options) if options.strategy == REINDEX else truncate(report, options)
 
