@@ -78,6 +78,7 @@ SPECS: dict[str, Spec] = {
     "compacted": Spec(partial(streams.compacted, batch_bytes=16 << 10), segments=4),
     "one-record": Spec(partial(streams.one_record, batch_bytes=140)),
     "magic1": Spec(partial(streams.magic1, append_bytes=16 << 10)),
+    "log": Spec(partial(streams.plain, batch_bytes=16 << 10), segments=4, units=1 / 4),
     "plain-32m": Spec(partial(streams.plain, batch_bytes=16 << 10), units=1 / 32),
     "many": Spec(partial(streams.idempotent, batch_bytes=1 << 10), segments=10, units=4 / (1 << 20), partitions=2000),
     **{

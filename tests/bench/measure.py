@@ -30,12 +30,13 @@ class CommandError(Exception):
 class Command:
     """One process, started in the repository's root.
 
-    `expect`: numbers that its last line of output, a JSON object, must have.
+    `expect`: numbers that its last line of output, a JSON object, must have. `timed`: that line also has the `seconds` that count, those of a part of the process.
     """
 
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     expect: Mapping[str, int] | None = None
+    timed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,9 @@ def run(command: Command) -> Sample:
         if measured.pop("status") != 0:
             raise CommandError(f"{_short(command)} failed: {_why(err.read_text(errors='replace'))}")
         if command.expect is not None:
-            _check(command, command.expect, out.read_text().strip().splitlines())
+            said = _checked(command, command.expect, out.read_text().strip().splitlines())
+            if command.timed:
+                measured["wall_s"] = float(said["seconds"])
         return Sample(**measured)
 
 
@@ -97,11 +100,12 @@ def median_s(samples: Sequence[Sample]) -> float:
     return median(sample.wall_s for sample in samples)
 
 
-def _check(command: Command, expect: Mapping[str, int], lines: Sequence[str]) -> None:
-    said = json.loads(lines[-1]) if lines else {}
+def _checked(command: Command, expect: Mapping[str, int], lines: Sequence[str]) -> dict[str, float]:
+    said: dict[str, float] = json.loads(lines[-1]) if lines else {}
     for name, value in expect.items():
         if said.get(name) != value:
             raise CommandError(f"{_short(command)}: {name} should be {value} and is {said.get(name)}")
+    return said
 
 
 def _why(said: str) -> str:

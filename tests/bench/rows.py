@@ -14,6 +14,8 @@ from .measure import Command
 from .tools import Tools
 
 CODECS = ("zstd", "gzip", "snappy", "lz4")
+READS = 100_000
+APPENDED_BYTES = 1 << 30
 FORBIDDEN_IMPORTS = ("pyarrow", "numpy", "pyspark", "rich")
 
 
@@ -25,6 +27,7 @@ class Kind(Enum):
     PEAK = "MiB"
     IMPORTS = "imports"
     PER_SEGMENT = "ms a segment"
+    PER_READ = "us a read"
     SECONDS = "s"
 
 
@@ -179,9 +182,16 @@ def recover() -> Iterator[Row]:
         yield Row(f"memory-recover-{name}", name, Kind.PEAK, 64, _recover)
 
 
+def logs() -> Iterator[Row]:
+    """The log class: appends against a bare write of the same bytes, and reads at random."""
+    append, write = _append("log", APPENDED_BYTES), _append("write", APPENDED_BYTES)
+    yield Row("log-append", "log", Kind.AT_LEAST, 0.5, append, write)
+    yield Row("log-read", "log", Kind.PER_READ, 20, _read(READS), allowance=_read(0))
+
+
 def all_rows() -> list[Row]:
     """Every row, in the order of the table."""
-    groups = (budgets, jobs, scale, start, memory, dumps, indexes, recover, peers)
+    groups = (budgets, jobs, scale, start, memory, dumps, indexes, recover, logs, peers)
     return [row for group in groups for row in group()]
 
 
@@ -192,6 +202,14 @@ def _recover_plan(tools: Tools, data: Data) -> Command:
 def _recover(tools: Tools, data: Data) -> Command:
     how = ("--truncate", "--from", "all", "--rebuild", "all", "--no-keep")
     return tools.kdump("recover", *how, str(tools.scratch(data)))
+
+
+def _append(how: str, size: int) -> Make:
+    return lambda tools, data: tools.append(data, how, size)
+
+
+def _read(count: int) -> Make:
+    return lambda tools, data: tools.read(data, count)
 
 
 def _bare(codec: str) -> Make:

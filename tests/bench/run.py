@@ -24,7 +24,7 @@ if not __package__:  # started as a script: this folder's parent instead of this
 from . import table
 from .datasets import SCALES, Cache, Data, clean
 from .measure import Command, CommandError, Sample, UnavailableError, alternate, median_s, paired_ratio, run
-from .rows import FORBIDDEN_IMPORTS, Kind, Make, Row, all_rows
+from .rows import FORBIDDEN_IMPORTS, READS, Kind, Make, Row, all_rows
 from .table import Result
 from .tools import Tools
 
@@ -68,7 +68,7 @@ def measure(row: Row, tools: Tools, cache: Cache, runs: int) -> Result:
         data = cache.get(row.data, _say)
         if row.kind is Kind.IMPORTS:
             return _imports(row, row.subject(tools, data))
-        if row.kind in (Kind.PER_SEGMENT, Kind.SECONDS):
+        if row.kind in (Kind.PER_SEGMENT, Kind.PER_READ, Kind.SECONDS):
             return _absolute(row, tools, data, runs)
         if row.kind is Kind.PEAK:
             return _peak(row, row.subject(tools, data), runs)
@@ -132,13 +132,15 @@ def _peak(row: Row, command: Command, runs: int) -> Result:
 
 
 def _absolute(row: Row, tools: Tools, data: Data, runs: int) -> Result:
-    """Seconds of the subject, or milliseconds a segment beyond the allowance."""
+    """Seconds of the subject, or milliseconds a segment, or microseconds a read, beyond the allowance."""
     commands, notes = _commands(row, tools, data, data)
     samples = dict(zip(commands, alternate(tuple(commands.values()), runs), strict=True))
     seconds = {name: median_s(measured) for name, measured in samples.items()}
     value = seconds["subject"]
     if row.kind is Kind.PER_SEGMENT:
         value = (value - seconds["allowance"]) * 1000 / len(data.segments)
+    elif row.kind is Kind.PER_READ:
+        value = (value - seconds["allowance"]) * 1e6 / READS
     return Result(row, value, seconds, _spread(samples["subject"]), "; ".join(notes), samples)
 
 

@@ -102,7 +102,7 @@ def _value(result: Result) -> str:
     if result.value is None:
         return "-"
     digits = {Kind.PEAK: 1, Kind.IMPORTS: 0}.get(result.row.kind, 2)
-    units = {Kind.PEAK: " MiB", Kind.IMPORTS: "", Kind.PER_SEGMENT: " ms", Kind.SECONDS: " s"}
+    units = {Kind.PEAK: " MiB", Kind.IMPORTS: "", Kind.PER_SEGMENT: " ms", Kind.PER_READ: " us", Kind.SECONDS: " s"}
     unit = units.get(result.row.kind, "x")
     return f"{result.value:.{digits}f}{unit}"
 

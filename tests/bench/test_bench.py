@@ -13,7 +13,7 @@ from random import Random
 import pytest
 from crc32c import crc32c
 
-from bench import bare
+from bench import bare, log_append, log_read
 from bench.datasets import SPECS, Cache, clean
 from bench.generate import Segment, read_manifest, write_partition
 from bench.measure import Command, CommandError, Sample, UnavailableError, paired_ratio, run
@@ -100,6 +100,20 @@ def test_bare_loop_opens_every_batch(written: tuple[str, list[Segment]], capsys:
     assert said["batches"] == sum(segment.batches for segment in segments)
 
 
+@pytest.mark.parametrize("written", ["log"], indirect=True)
+def test_log_loops_do_all_of_it(written: tuple[str, list[Segment]], capsys: pytest.CaptureFixture[str]) -> None:
+    """The log and the bare file get the same bytes; every read comes to its record."""
+    segment = written[1][0].path
+    for size in (0, 3 * SEGMENT_BYTES):
+        appended = []
+        for how in ("log", "write"):
+            log_append.main(how, str(segment), str(size))
+            appended.append(json.loads(capsys.readouterr().out)["bytes"])
+        assert appended[0] == appended[1] >= size
+    log_read.main(str(segment.parent), "200")
+    assert json.loads(capsys.readouterr().out) == {"records": 200}
+
+
 @pytest.mark.parametrize("written", ["plain"], indirect=True)
 def test_crcloop_reads_every_byte(written: tuple[str, list[Segment]], tmp_path: Path) -> None:
     """The C loop has the CRC of the whole file, at any length of its tail."""
@@ -137,6 +151,7 @@ def test_failures_are_reported(tmp_path: Path) -> None:
         run(Command((*python, "print('{\"batches\": 3}')"), expect={"batches": 4}))
     with pytest.raises(CommandError, match="failed: sad"):
         run(Command((*python, "raise SystemExit('sad')")))
+    assert run(Command((*python, "print('{\"seconds\": 7.5}')"), expect={}, timed=True)).wall_s == 7.5
     with pytest.raises(CommandError):
         run(Command((str(tmp_path / "absent"),)))
 

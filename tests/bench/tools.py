@@ -79,6 +79,16 @@ class Tools:
         expect = {"batches": data.batches, "bytes": data.bytes, "decoded_bytes": data.decoded_bytes}
         return Command((sys.executable, "-m", "tests.bench.bare", codec, *data.files), expect=expect)
 
+    def append(self, data: Data, how: str, size: int) -> Command:
+        """Batches like those of `data`, so many bytes of them, into a new log or a bare file."""
+        argv = ("-m", "tests.bench.log_append", how, data.files[0], str(size))
+        return Command(self.python(*argv).argv, expect={}, timed=True)
+
+    def read(self, data: Data, count: int) -> Command:
+        """So many records of the log, at random."""
+        argv = ("-m", "tests.bench.log_read", str(data.directory), str(count))
+        return Command(self.python(*argv).argv, expect={"records": count})
+
     def orjson(self, data: Data) -> Command:
         """orjson over the same records."""
         if find_spec("orjson") is None:
