@@ -118,20 +118,28 @@ class ActiveSegment:
             self.size += sum(size for *_, size in batches)
             return
         for last, timestamp, size in batches:
-            if timestamp > self.largest:
-                self.largest, self._largest_offset = timestamp, last
-            if self._since > self._interval:
-                self._index.waiting += OFFSET_ENTRY.pack(last - self.base_offset, self.size)
-                self._index.size += OFFSET_ENTRY.size
-                if self.largest > self._last_timestamp:
-                    self._add_time()
-                self._since = 0
-            self.size += size
-            self._since += size
-        if len(self._index.waiting) >= _WAITING_BYTES:
-            # They go on waiting where there is no room, until somebody wants to know that all is written.
-            with suppress(OSError):
-                self.write_indexes()
+            self.take_one(last, timestamp, size)
+
+    def take_one(self, last: int, timestamp: int, size: int) -> None:
+        """Count a batch that was written, where there are indexes."""
+        position = self.size
+        self.size = (
+            position + size
+        )  # first, so that whoever is interrupted behind it knows that the rest is not as it was
+        if timestamp > self.largest:
+            self.largest, self._largest_offset = timestamp, last
+        if self._since > self._interval:
+            index = self._index
+            index.waiting += OFFSET_ENTRY.pack(last - self.base_offset, position)
+            index.size += OFFSET_ENTRY.size
+            if self.largest > self._last_timestamp:
+                self._add_time()
+            self._since = 0
+            if len(index.waiting) >= _WAITING_BYTES:
+                # They go on waiting where there is no room, until somebody wants to know that all is written.
+                with suppress(OSError):
+                    self.write_indexes()
+        self._since += size
 
     def _add_time(self) -> None:
         self._time.waiting += TIME_ENTRY.pack(self.largest, self._largest_offset - self.base_offset)

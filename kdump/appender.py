@@ -22,7 +22,7 @@ from kdump.format.batch import SEQUENCES, Batch
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.judge import Data, Judge
 from kdump.load_state import name_of
-from kdump.log_options import KAFKA07, LogOptions
+from kdump.log_options import KAFKA07, LogOptions, check, check_bound
 from kdump.log_root import Root
 from kdump.log_segment import SegmentDescription, View
 from kdump.producer_state import NO_CHANGES, Changes
@@ -34,6 +34,7 @@ _BATCH_BYTES: Final = 1 << 20
 """Records that are given one by one go into batches of about this size at most, as max.message.bytes of a broker that sets none."""
 _BATCH_OVERHEAD: Final = 200  # the header, and what a codec can add
 _RECORD_BYTES: Final = 80  # what a record may take besides its key, value and headers
+_LAST_OFFSET: Final = (1 << 63) - 1
 _COMPANIONS: Final = (".index", ".timeindex", ".txnindex", ".snapshot")
 
 
@@ -54,8 +55,7 @@ class Appender:
 
     def __init__(self, directory: str, options: LogOptions | None = None) -> None:
         options = options or LogOptions()
-        if options.magic not in (0, 1, 2, KAFKA07):
-            raise ValueError(f"no log has magic {options.magic!r}, only 0, 1, 2 and {KAFKA07!r}")
+        check(options)
         self._options = options
         self._mutex = RLock()
         self._closing = ExitStack()
@@ -138,17 +138,32 @@ class Appender:
 
         With `assign` they get the offsets behind the last one, and batches of magic 2 the leader epoch, and producers are held to their epochs and sequences, as by a leader;
         otherwise all stays as it is, as by a follower, and offsets have to rise. Raises ValueError for what is not to be appended, MessageTooLarge,
-        and KdumpError where it cannot be written; nothing was written then.
+        and KdumpError where it cannot be written; nothing was written then, unless it was the sync behind the write that failed: then the log is closed for writing.
         """
+        if isinstance(data, memoryview):
+            data = data.cast("B")  # its length counts its items
+        if leader_epoch is not None:
+            check_bound("leader_epoch", leader_epoch)
         with self._mutex:
             epoch = self.leader_epoch if leader_epoch is None else leader_epoch
-            if assign and epoch == self._latest_epoch and self._segment.indexed:
+            segment = self._segment
+            if assign and epoch == self._latest_epoch and segment.indexed:
+                # What nearly every append is: all that counts here is how little is done besides the write.
                 self._check_open()
-                first = self._end
+                first, size = self._end, segment.size
                 found = self._judge.plain(data, first, epoch)
-                if found is not None and not self._segment.is_full(found[3], found[1]):
-                    made, last, *_ = found
-                    self._write(made, (found[1:],), last + 1)
+                if found is not None and not segment.is_full(found[3], found[1]):
+                    made, last, timestamp, length = found
+                    try:
+                        segment.write(made)
+                        segment.take_one(last, timestamp, length)
+                        self._end = last + 1
+                        self._publish()
+                    except BaseException as error:
+                        self._not_taken(size, error)
+                        raise
+                    if self._flusher.counts:
+                        self._synced(self._flusher.wrote, last + 1 - first)
                     return Appended(first, last, 1)
             return self._append(data, assign, assign, epoch)
 
@@ -161,7 +176,8 @@ class Appender:
         with self._mutex:
             first, batches = self._end, 0
             sequence = how.pop("base_sequence", -1)
-            for some in _bundles(new, min(_BATCH_BYTES, self._options.segment_bytes)):
+            options = self._options
+            for some in _bundles(new, min(_BATCH_BYTES, options.segment_bytes, options.max_message_bytes)):
                 builder = self._builder(sequence, how)
                 builder.extend(some)
                 done = self._append(builder.close(), False, True, -1)
@@ -191,6 +207,8 @@ class Appender:
                 data, batches = self._judge.assigned(data, end, epoch)
             else:
                 batches = self._judge.prove(data, end)
+            if batches[-1].last_offset >= _LAST_OFFSET:
+                raise ValueError(f"there is no offset behind {_LAST_OFFSET}, where the log would go on")
             changes = NO_CHANGES
             if any(batch.producer_id >= 0 for batch in batches):
                 changes = self._producers.check(batches, self._judge.marker_in(data), leader=leader)
@@ -269,16 +287,16 @@ class Appender:
             self._end = end
             self._publish()
         except BaseException as error:
-            if segment.size == size:
-                self._take_back(error)
-            else:
-                self._broken("an append was interrupted")
+            self._not_taken(size, error)
             raise
         if self._flusher.counts:
             self._synced(self._flusher.wrote, end - before if segment.indexed else len(rows))
 
-    def _take_back(self, error: BaseException) -> None:
-        """Cut off what was written. Raises KdumpError in the place of an OSError."""
+    def _not_taken(self, size: int, error: BaseException) -> None:
+        """Cut off what was written where the segment still counts so many bytes, as before. Raises KdumpError in the place of an OSError."""
+        if self._segment.size != size:
+            self._broken("an append was interrupted")
+            return
         try:
             self._segment.cut()
         except OSError as second:
@@ -332,7 +350,8 @@ class Appender:
             self._flusher.close()
             try:
                 with self._system():
-                    if self._failed is None and self._flusher.error is None:
+                    if self._failed is None:
+                        self._check_open()  # that what is in the background failed has nobody heard yet
                         self._finish()
                     else:
                         self._root.spoil()
@@ -414,6 +433,8 @@ def _bundles(new: Iterable[NewRecord], size_bytes: int) -> Iterator[list[NewReco
     some: list[NewRecord] = []
     left = size_bytes - _BATCH_OVERHEAD
     for record in new:
+        if not isinstance(record, NewRecord):
+            raise TypeError(f"a record is a NewRecord, not {type(record).__name__}")
         size = _RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
         size += sum(len(key) + len(value or b"") + 20 for key, value in record.headers)
         if some and size > left:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from threading import Condition, RLock, Thread
+from threading import TIMEOUT_MAX, Condition, RLock, Thread
 
 
 class Flusher:
@@ -63,7 +63,7 @@ class Flusher:
             while not self._closed:
                 left = None if self._since is None else self._since + self._seconds - time.monotonic()
                 if left is None or left > 0:
-                    self._changed.wait(left)
+                    self._changed.wait(None if left is None else min(left, TIMEOUT_MAX))
                     continue
                 try:
                     self._sync()

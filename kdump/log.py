@@ -226,7 +226,7 @@ class Log:
     def __init__(
         self, directory: str | os.PathLike[str], *, write: bool = False, options: LogOptions | None = None
     ) -> None:
-        self.path = os.fspath(directory)
+        self.path = os.fsdecode(directory)
         self.options = options = options or LogOptions()
         self._shelf = Shelf()
         self._lock = threading.Lock()
@@ -379,9 +379,12 @@ class Log:
 
     def append(self, what: "Iterable[NewRecord] | bytes | bytearray | memoryview", **how: Any) -> "Appended":
         """Append records, or batches as bytes; see append_records and append_batches of kdump.appender.Appender."""
+        appender = self._appender
+        if appender is None or self._closed:
+            appender = self._writing()
         if isinstance(what, _BATCHES):
-            return self._writing().append_batches(what, **how)
-        return self._writing().append_records(what, **how)
+            return appender.append_batches(what, **how) if how else appender.append_batches(what)
+        return appender.append_records(what, **how)
 
     def flush(self) -> None:
         """Put on the disk what was appended."""

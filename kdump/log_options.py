@@ -9,6 +9,20 @@ from kdump.plan import SEGMENT_INDEX_BYTES
 KAFKA07: Final = "0.7"
 """The magic of a log from before 0.8: `.kafka` files, whose offsets are bytes."""
 
+_LARGEST: Final = (1 << 63) - 1
+_BOUNDS: Final = {
+    "segment_bytes": (1, _LARGEST),
+    "index_interval_bytes": (0, _LARGEST),
+    "segment_index_bytes": (0, _LARGEST),
+    "flush_messages": (1, _LARGEST),
+    "flush_ms": (0, _LARGEST),
+    "max_message_bytes": (1, _LARGEST),
+    "delete_delay_ms": (0, _LARGEST),
+    "leader_epoch": (-1, (1 << 31) - 1),
+    "base_offset": (0, _LARGEST),
+}
+_MAY_BE_NONE: Final = ("flush_messages", "flush_ms")
+
 
 class LogOptions(NamedTuple):
     """Settings of a log, with a broker's defaults where a broker has the same setting.
@@ -32,3 +46,22 @@ class LogOptions(NamedTuple):
     level: int | None = None
     base_offset: int = 0
     clock: Callable[[], int] | None = None
+
+
+def check(options: LogOptions) -> None:
+    """Raise ValueError, or TypeError, for settings with which no log can be written."""
+    if options.magic not in (0, 1, 2, KAFKA07):
+        raise ValueError(f"no log has magic {options.magic!r}, only 0, 1, 2 and {KAFKA07!r}")
+    for name in _BOUNDS:
+        number = getattr(options, name)
+        if number is not None or name not in _MAY_BE_NONE:
+            check_bound(name, number)
+
+
+def check_bound(name: str, number: object) -> None:
+    """Raise ValueError, or TypeError, for a number that a setting cannot be."""
+    low, high = _BOUNDS[name]
+    if not isinstance(number, int):
+        raise TypeError(f"{name} is a whole number, not {number!r}")
+    if not low <= number <= high:
+        raise ValueError(f"{name} {number} is not between {low} and {high}")

@@ -527,7 +527,7 @@ class SegmentReader:
             else:
                 high = middle
         begin = 0
-        if low * TIME_ENTRY.size < len(own.times):
+        if timestamp_ms >= 0 and low * TIME_ENTRY.size < len(own.times):  # no record is below -1
             # The first batch that is late enough comes behind the last entry of the offset index before this one, where the largest timestamp was still below.
             relative = TIME_ENTRY.unpack_from(own.times, low * TIME_ENTRY.size)[1]
             begin = self._position_below(own.entries, relative)

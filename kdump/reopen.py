@@ -17,7 +17,7 @@ from kdump.errors import KdumpError
 from kdump.format import index, snapshot
 from kdump.format.checkpoint import CheckpointError, EpochEntry, build_epochs, epoch_entries
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY
-from kdump.format.naming import Kind, number_of, state_of, topic_partition_of
+from kdump.format.naming import ROOT_FILES, Kind, number_of, state_of, topic_partition_of
 from kdump.format.snapshot import HEADER_SIZE, SnapshotError
 from kdump.kernel.producers import unexpired
 from kdump.kernel.scan import SUSPECTS, Scanner, ordered
@@ -82,12 +82,22 @@ def reopen(place: Place, options: LogOptions, begin: Callable[[], None]) -> Reop
     starts = [checkpoints_of(above).context(partition).log_start_offset for above in beside(path)]
     log_start = max((start for start in starts if start is not None), default=0)
     logs = [segment.log for segment in partition.segments]
+    if not logs and not ROOT_FILES.isdisjoint(place.names()):
+        raise KdumpError(f"{place.path}: a log directory; what can be written to is a topic-partition in it")
     for log in logs:
         if log.kind is not kind:
             raise KdumpError(f"{log.path}: a segment of another format, and no log has both")
     bases = [log.base_offset for log in logs if log.base_offset is not None]
     closed = _closed(logs[:-1])
+    if closed and closed[-1].next_offset > bases[-1]:
+        raise _mend(
+            place, f"{closed[-1].path}: it goes beyond offset {bases[-1]}, where the next segment begins", "salvage"
+        )
     proved = _prove(place, bases[-1], options) if bases else None
+    if proved is not None and proved.end_offset < log_start:
+        raise _mend(
+            place, f"{place.path}: the log ends at offset {proved.end_offset}, before its start offset {log_start}"
+        )
     stored = _stored_epochs(place) if kind is Kind.LOG else None
     begin()
     for stray in spare:
@@ -110,8 +120,8 @@ def reopen(place: Place, options: LogOptions, begin: Callable[[], None]) -> Reop
     return Reopened(closed, bases[-1], first, end, epochs, ProducerState(kept, sequences=sequences), snapshot_end)
 
 
-def _mend(place: Place, what: str) -> KdumpError:
-    return KdumpError(f"{what}; kdump recover --truncate {place.path} brings the log in order")
+def _mend(place: Place, what: str, strategy: str = "truncate") -> KdumpError:
+    return KdumpError(f"{what}; kdump recover --{strategy} {place.path} brings the log in order")
 
 
 def _spare(place: Place, partition: Partition) -> list[str]:
@@ -184,8 +194,12 @@ def _indexes(place: Place, base: int) -> tuple[bytes, bytes] | None:
         if extent.padding or extent.remainder or ordered(data, entry.size) * entry.size != len(data):
             return None
         found.append(data)
-    transactions = place.stamp(name_of(base, ".txnindex"))
-    if transactions is not None and transactions.size % TRANSACTION_ENTRY.size:
+    name = name_of(base, ".txnindex")
+    transactions = b"" if place.stamp(name) is None else place.read(name)
+    if len(transactions) % TRANSACTION_ENTRY.size:
+        return None
+    # What of them a broker looks at (TransactionIndex.sanityCheck).
+    if any(version or last < base for version, _, _, _, last, _ in TRANSACTION_ENTRY.iter_unpack(transactions)):
         return None
     return found[0], found[1]
 

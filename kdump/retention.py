@@ -58,5 +58,9 @@ def newest_ms(segment: SegmentDescription) -> int:
 
 def deletable(policy: Policy, segments: Sequence[SegmentDescription]) -> tuple[SegmentDescription, ...]:
     """The segments that go, oldest first; what a policy gives back that is no segment of the log counts for nothing."""
-    chosen = {one if isinstance(one, int) else one.base_offset for one in policy(segments)}
+    chosen = set()
+    for one in policy(segments):
+        if not isinstance(one, int | SegmentDescription):
+            raise TypeError(f"a policy gives segments or base offsets, not {type(one).__name__}")
+        chosen.add(one if isinstance(one, int) else one.base_offset)
     return tuple(takewhile(lambda one: one.base_offset in chosen and not one.active, segments))

@@ -517,6 +517,8 @@ REFUSED: list[tuple[NewRecord, type[Exception], str]] = [
     (NewRecord("key", b""), TypeError, "the key is of type str, expected bytes"),  # type: ignore[arg-type]
     (NewRecord(b"", 7), TypeError, "the value is of type int, expected bytes"),  # type: ignore[arg-type]
     (NewRecord(b"", b"", (), "now"), TypeError, ""),  # type: ignore[arg-type]
+    (NewRecord(b"", b"", (), 1.5), TypeError, "float"),  # type: ignore[arg-type]
+    (NewRecord(b"", b"", offset=9.5), TypeError, "float"),  # type: ignore[arg-type]
     (NewRecord(b"", b"", (), -1, "next"), TypeError, ""),  # type: ignore[arg-type]
 ]
 REFUSED_HEADERS: list[tuple[Any, type[Exception], str]] = [

@@ -23,6 +23,7 @@ import build
 import damage
 import oracle
 from kdump import log_segment
+from kdump.builder import NewRecord
 from kdump.errors import KdumpError, MessageTooLarge, OffsetOutOfRange, SourceError
 from kdump.format.batch import Batch
 from kdump.kernel import seek
@@ -184,6 +185,16 @@ def test_times_are_found_whatever_the_time_index_says(partition: Path, tmp_path:
     with Log(directory) as log:
         for time in asked:
             assert log.at_time(time) == plain.at_time(time), time
+
+
+@pytest.mark.parametrize("time", [-5, -1, 0])
+def test_records_without_a_timestamp(time: int, tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    with Log(directory, write=True) as log:
+        for number in range(8):
+            log.append([NewRecord(None, bytes(10_000), (), number - 1 if number > 3 else -1)])
+    with Log(directory) as log:
+        assert log.at_time(time) == ((0, -1) if time < 0 else (4, 3))
 
 
 # --- indexes that lie ---------------------------------------------------------------------------------------------------

@@ -242,6 +242,19 @@ def test_any_buffer_is_taken_and_left_as_it_is(kind: Callable[[bytes], Any], tmp
     assert bytes(data) == batch(base_offset=4)
 
 
+@pytest.mark.parametrize("assign", [True, False])
+@pytest.mark.parametrize("form", ["b", "c", "H", "q"])
+def test_a_memoryview_of_any_items(form: Any, assign: bool, tmp_path: Path) -> None:
+    data = batch(b"v" * 73)
+    with Appender(str(tmp_path / "t-0"), options(max_message_bytes=len(data))) as log:
+        assert log.append_batches(memoryview(data).cast(form), assign=assign) == Appended(0, 0, 1)
+        with pytest.raises(MessageTooLarge):
+            log.append_batches(memoryview(batch(b"v" * 81)).cast(form), assign=assign)
+        with pytest.raises(TypeError, match="contiguous"):
+            log.append_batches(memoryview(data * 2)[::2], assign=assign)
+    assert logs(tmp_path / "t-0")[0] == data
+
+
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
 @pytest.mark.parametrize("magic", [0, 1])
 def test_messages_get_offsets(magic: int, codec: str, tmp_path: Path) -> None:
@@ -427,6 +440,13 @@ def test_too_large(tmp_path: Path) -> None:
         assert log.append_batches(batch(bytes(1000)) * 2) == Appended(0, 1, 2)
 
 
+def test_records_go_into_batches_that_are_not_too_large(tmp_path: Path) -> None:
+    with Appender(str(tmp_path / "t-0"), options(max_message_bytes=500)) as log:
+        done = log.append_records([NewRecord(b"k", os.urandom(100), (), T)] * 20)
+        assert done[:2] == (0, 19)
+        assert done.batches > 4
+
+
 # ------------------------------------------------------------------------------------------------------------------- roll
 
 
@@ -481,6 +501,11 @@ def test_the_last_offsets(tmp_path: Path) -> None:
             with pytest.raises(ValueError, match="offset"):
                 log.append_batches(data)
         assert log.append_batches(batch()) == Appended(last - 1, last - 1, 1)
+        for data, assign in ((batch(), True), (batch(base_offset=last), False)):
+            with pytest.raises(ValueError, match="no offset behind 9223372036854775807"):
+                log.append_batches(data, assign=assign)
+    with Appender(str(tmp_path / "t-0"), options()) as log:
+        assert log.view.end_offset == last
 
 
 def test_a_life_without_appends_changes_nothing(tmp_path: Path) -> None:
@@ -586,6 +611,14 @@ def test_flush_by_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "kdump flush" not in [one.name for one in threading.enumerate()]
 
 
+def test_flush_after_longer_than_a_system_can_wait(tmp_path: Path) -> None:
+    """The setting that a broker has when nobody sets it."""
+    with Appender(str(tmp_path / "t-0"), options(flush_ms=(1 << 63) - 1, flush_messages=(1 << 63) - 1)) as log:
+        log.append_batches(batch())
+        time.sleep(0.02)
+        assert "kdump flush" in [one.name for one in threading.enumerate()]
+
+
 def test_flush_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     syncs = Syncs(monkeypatch)
     with Appender(str(tmp_path / "t-0"), options(segment_bytes=500)) as log:
@@ -640,6 +673,28 @@ def test_a_disk_that_fails_in_the_background(tmp_path: Path, monkeypatch: pytest
     log.close()
 
 
+def test_a_disk_that_failed_in_the_background_is_told_of_at_the_latest_when_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = threading.Event()
+
+    def broken(_: int) -> None:
+        failed.set()
+        raise OSError(errno.EIO, "I/O error")
+
+    directory = tmp_path / "t-0"
+    (tmp_path / ".kafka_cleanshutdown").write_bytes(b"{}")
+    log = Appender(str(directory), options(flush_ms=300))
+    log.append_batches(batch())
+    monkeypatch.setattr(os, "fsync", broken)
+    assert failed.wait(5)
+    monkeypatch.undo()
+    with pytest.raises(KdumpError, match="could not be put on the disk"):
+        log.close()
+    log.close()
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+
+
 def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = tmp_path / "t-0"
     with Appender(str(directory), options()) as log:
@@ -671,7 +726,7 @@ def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     check_companions(directory, options())
 
 
-@pytest.mark.parametrize("where", ["write", "take"])
+@pytest.mark.parametrize("where", ["write", "take_one"])
 def test_an_interrupt(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = tmp_path / "t-0"
     log = Appender(str(directory), options())
@@ -729,6 +784,32 @@ def test_a_log_that_has_to_be_recovered(change: Callable[[Path], object], why: s
     assert read(directory) == there
 
 
+def test_a_newest_segment_that_begins_inside_the_one_before(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    made_log(directory)
+    (directory / name_of(29, ".log")).touch()
+    there = read(directory)
+    with pytest.raises(
+        KdumpError, match=r"goes beyond offset 29, .*; kdump recover --salvage .* brings the log in order"
+    ):
+        Appender(str(directory), options())
+    assert read(directory) == there
+
+
+def test_a_log_that_ends_before_it_starts(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    made_log(directory)
+    there = read(directory)
+    checkpoint = tmp_path / "log-start-offset-checkpoint"
+    checkpoint.write_bytes(build.checkpoint("t 0 31"))
+    with pytest.raises(KdumpError, match="ends at offset 30, before its start offset 31; kdump recover --truncate"):
+        Appender(str(directory), options())
+    assert read(directory) == there
+    checkpoint.write_bytes(build.checkpoint("t 0 30"))
+    with Appender(str(directory), options()) as log:
+        assert log.append_batches(batch()) == Appended(30, 30, 1)
+
+
 def test_an_unfinished_recovery(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
     made_log(directory)
@@ -759,6 +840,18 @@ def test_companions_that_are_not_right_are_made_anew(lost: str, tmp_path: Path) 
     with Appender(str(directory), options()) as log:
         assert read(directory) == whole
         assert log.view.end_offset == 30
+
+
+def test_a_transaction_index_of_zeros_is_made_anew(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    with Appender(str(directory), options(base_offset=9)) as log:
+        log.append_batches(producer(0, transactional=True))
+        log.append_batches(marker("ABORT"))
+    whole = read(directory)
+    path = directory / name_of(9, ".txnindex")
+    path.write_bytes(bytes(len(path.read_bytes())))
+    Appender(str(directory), options()).close()
+    assert read(directory) == whole
 
 
 def test_what_is_left_over_goes(tmp_path: Path) -> None:
@@ -894,6 +987,51 @@ def test_many_threads(tmp_path: Path) -> None:
 def test_a_magic_that_does_not_exist(magic: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no log has magic"):
         Appender(str(tmp_path / "t-0"), options(magic=magic))
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "kind"),
+    [
+        ("segment_bytes", 0, ValueError),
+        ("segment_bytes", "1g", TypeError),
+        ("index_interval_bytes", -1, ValueError),
+        ("segment_index_bytes", None, TypeError),
+        ("flush_messages", 0, ValueError),
+        ("flush_ms", -1, ValueError),
+        ("flush_ms", 0.5, TypeError),
+        ("max_message_bytes", 1 << 63, ValueError),
+        ("delete_delay_ms", "x", TypeError),
+        ("leader_epoch", 1 << 31, ValueError),
+        ("base_offset", -1, ValueError),
+        ("base_offset", 1 << 63, ValueError),
+    ],
+)
+def test_settings_that_do_not_exist(name: str, number: Any, kind: type[Exception], tmp_path: Path) -> None:
+    with pytest.raises(kind, match=name):
+        Appender(str(tmp_path / "t-0"), options(**{name: number}))
+    assert not (tmp_path / "t-0").exists()
+
+
+@pytest.mark.parametrize("epoch", [-2, 1 << 31])
+def test_an_epoch_that_does_not_exist(epoch: int, tmp_path: Path) -> None:
+    with Appender(str(tmp_path / "t-0"), options()) as log:
+        with pytest.raises(ValueError, match="leader_epoch"):
+            log.append_batches(batch(), leader_epoch=epoch)
+        assert log.view.end_offset == 0
+
+
+@pytest.mark.parametrize("what", ["text", [b"value"], [(b"key", b"value")]])
+def test_what_is_no_record(what: Any, tmp_path: Path) -> None:
+    with Appender(str(tmp_path / "t-0"), options()) as log, pytest.raises(TypeError, match="a record is a NewRecord"):
+        log.append_records(what)
+
+
+def test_a_log_directory_is_no_log(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_bytes(b"version=1\n")
+    before = read(tmp_path)
+    with pytest.raises(KdumpError, match="a log directory; what can be written to is a topic-partition in it"):
+        Appender(str(tmp_path), options())
+    assert read(tmp_path) == before
 
 
 def test_no_directory_above(tmp_path: Path) -> None:

@@ -215,3 +215,12 @@ def test_epochs_of_what_is_gone(tmp_path: Path, clock: Clock) -> None:
         log.delete(before(3))
     stored = list(epoch_entries((tmp_path / "t-0" / "leader-epoch-checkpoint").read_bytes()))
     assert stored == [EpochEntry(epoch, epoch) for epoch in range(3, 7)]
+
+
+@pytest.mark.parametrize("chosen", [None, "0"])
+def test_what_is_no_segment(chosen: Any, tmp_path: Path) -> None:
+    with (
+        Appender(str(tmp_path / "t-0"), LogOptions()) as log,
+        pytest.raises(TypeError, match="a policy gives segments or base offsets"),
+    ):
+        log.delete(lambda _: [chosen])

@@ -52,7 +52,7 @@ cdef class Admission:
             if size < HEADER or size > self._max_bytes or <int64_t> be32(p + 8) + 12 != size or p[16] != 2:
                 return None
             delta = be32(p + 23)
-            if p[22] & CONTROL or p[22] & 7 > 4 or p[43] < 128 or delta < 0 or be32(p + 57) != delta + 1 or offset > INT64_MAX - delta:
+            if p[22] & CONTROL or p[22] & 7 > 4 or p[43] < 128 or delta < 0 or be32(p + 57) != delta + 1 or offset >= INT64_MAX - delta:
                 return None
             if crc32c_of(p + 21, size - 21) != <uint32_t> be32(p + 17):
                 return None

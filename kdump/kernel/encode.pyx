@@ -13,6 +13,8 @@ from libc.string cimport memcpy
 
 from kdump.kernel.crc cimport crc32_of, crc32c_of
 
+from operator import index
+
 MAX_BYTES = INT32_MAX
 """Sizes are 32 bits wide; so many bytes a batch, and what a compressed one holds, have at most."""
 
@@ -110,6 +112,8 @@ cdef inline int look(bytes data, Field *f) except -1:
 
 
 cdef int64_t whole(object number, str what) except? -2:
+    if not isinstance(number, int):
+        number = index(number)  # the limited API would cut off what a float has behind the point
     try:
         return number
     except OverflowError:

@@ -19,7 +19,7 @@ def decode(
 def first_record(batch: Buffer, least: int) -> tuple[Any, ...] | None:
     """The fields of kdump.format.record.Record of the first record with offset `least` or above, of a whole batch of magic 2 without a codec.
 
-    None for any other batch, without such a record, where one on the way is not sound, and where it has headers: then `decode` tells more.
+    None for any other batch, without such a record, and where one on the way is not sound: then `decode` tells more.
     """
 
 def decode_messages(

@@ -566,7 +566,9 @@ def first_record(batch, int64_t least):
     cdef const uint8_t *start
     cdef const uint8_t *p
     cdef const uint8_t *stop
+    cdef const uint8_t *h
     cdef int64_t i, at, offset, sequence, timestamp
+    cdef int32_t size = 0
     cdef int status = 0
     cdef bint odd = False
     PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
@@ -587,12 +589,22 @@ def first_record(batch, int64_t least):
         else:
             return None
         sequence = be32(head + 53)
-        if f.header_count or (sequence >= 0 and f.offset_delta < 0):
+        if sequence >= 0 and f.offset_delta < 0:
             return None
+        headers = []
+        h = f.headers
+        for i in range(f.header_count):
+            h = varint(h, stop, &size, &odd)
+            name = PyBytes_FromStringAndSize(<const char *> h, size)
+            h += size
+            h = varint(h, stop, &size, &odd)
+            headers.append((name, None if size < 0 else PyBytes_FromStringAndSize(<const char *> h, size)))
+            if size > 0:
+                h += size
         timestamp = be64(head + 35) if head[22] & 8 else <int64_t> (<uint64_t> be64(head + 27) + <uint64_t> f.timestamp_delta)
         return (
             offset, timestamp, None if f.key_size < 0 else PyBytes_FromStringAndSize(<const char *> f.key, f.key_size),
-            None if f.value_size < 0 else PyBytes_FromStringAndSize(<const char *> f.value, f.value_size), (),
+            None if f.value_size < 0 else PyBytes_FromStringAndSize(<const char *> f.value, f.value_size), tuple(headers),
             (sequence + f.offset_delta) & 0x7FFFFFFF if sequence >= 0 else -1, 2, at, stop - start - at, None, None,
         )
     finally:
