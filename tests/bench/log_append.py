@@ -15,6 +15,7 @@ from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import kdump.appender  # noqa: F401  # whose import is no part of an append
 from kdump.log import Log
 from kdump.log_options import LogOptions
 
