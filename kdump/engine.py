@@ -26,10 +26,10 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 _HEAD: Final = struct.Struct("=QQ")
-_PIPE_BYTES: Final = 1 << 20  # so that a worker need not wait with its result while this process is busy
-_LEAD: Final = (
-    4  # tasks a worker that are given out before their results are taken; it keeps memory flat however many there are
-)
+_PIPE_BYTES: Final = 1 << 20  # so that nobody waits for room, or for the next task, while this process is busy
+_SIGKILL: Final = 9  # where this is needed at the end of the interpreter, nothing can be imported any more
+_LEAD: Final = 4
+"""Tasks a worker that are given out before their results are taken; it keeps memory flat however many there are."""
 
 
 class Engine(Protocol):
@@ -84,6 +84,7 @@ class _Pool:
         import select
 
         tasks, self._tasks = os.pipe()
+        _widen(self._tasks)
         self._turn = os.pipe()
         life, self._life = os.pipe()
         self._workers: dict[int, int] = {}  # process by the descriptor of its results
@@ -201,11 +202,9 @@ class _Pool:
             _killed()
 
     def kill(self) -> None:
-        import signal
-
         for process in self._workers.values():
             with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
+                os.kill(process, _SIGKILL)
 
     def close(self) -> None:
         """Wait until the workers are gone, which have nothing to do any more or were killed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import signal
@@ -139,3 +140,20 @@ def test_workers_end_with_their_parent(how: signal.Signals, tmp_path: Path) -> N
         began = time.monotonic()
         assert parent.stdout.read() == b""
         assert time.monotonic() - began < 10
+
+
+@pytest.mark.skipif(not hasattr(fcntl, "F_SETPIPE_SZ"), reason="pipes have one size here")
+def test_workers_go_on_while_the_parent_is_busy(tmp_path: Path) -> None:
+    """What was given out is theirs, and what they give back has room, though nobody looks."""
+
+    def work(task: tuple[int, bytes]) -> bytes:
+        (tmp_path / str(task[0])).touch()
+        return bytes(50_000)
+
+    results = Processes(2).map(work, ((number, bytes(100_000)) for number in range(100)))
+    next(results)
+    limit = time.monotonic() + 20
+    while len(list(tmp_path.iterdir())) < 1 + 4 * 2 and time.monotonic() < limit:
+        time.sleep(0.01)
+    assert len(list(tmp_path.iterdir())) >= 1 + 4 * 2
+    results.close()  # type: ignore[attr-defined]
