@@ -19,7 +19,7 @@ from kdump.format.control import ControlType, encode_key, encode_marker
 
 BUILDER = Path(__file__).with_name("BatchBuilder.java")
 LIMIT = 64 << 20
-COUNT = 1200
+COUNT = 800
 _REQUEST = struct.Struct(">cbBBiBqqqhiBBiqi")
 
 

@@ -18,7 +18,7 @@ from running import verified
 
 HERE = Path(__file__).resolve().parent
 TOPICS = HERE.parents[1] / "fixtures" / "make" / "Topics.java"
-RUN_S = 20
+RUN_S = 14
 SETTLE_S = 30
 LIMIT_S = 120
 

@@ -240,7 +240,7 @@ def test_a_broker_serves_what_kdump_appends(kafka: ModuleType, tmp_path: Path) -
 def killed(broker: Any) -> int:
     """A process that appends is killed: the next start of the broker recovers. Returns what follows the last offset that it told of."""
     how = f"{HERE.parent}", str(broker.partition("codecs-0"))
-    with subprocess.Popen([sys.executable, "-c", APPENDS, *how], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen([sys.executable, "-P", "-c", APPENDS, *how], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         told = [int(process.stdout.readline()) for _ in range(KILLED_AFTER)]
         process.kill()
