@@ -81,6 +81,7 @@ class _Pool:
     """Workers, and what goes to them and comes back."""
 
     def __init__(self, slots: int, function: Callable[[Any], Any]) -> None:
+        import pickle  # noqa: F401  # so that the workers need not
         import select
 
         tasks, self._tasks = os.pipe()
@@ -236,14 +237,14 @@ def _widen(pipe: int) -> None:
 
 def _be_worker(function: Callable[[Any], Any], tasks: int, turn: tuple[int, int], life: int, results: int) -> NoReturn:
     """Work until there are no more tasks; nothing of the parent's is flushed or cleaned up here."""
+    import _signal  # type: ignore[import-not-found]  # signal makes enumerations of it, which takes longer than a small task
     import _thread
-    import signal
 
     status = 1
     try:
         # The parent is interrupted too and ends its workers.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
+        _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)
         # A parent that is killed ends nobody, and a task can take long.
         _thread.start_new_thread(_end_with_parent, (life,))
         while (item := _next(tasks, turn)) is not None:
