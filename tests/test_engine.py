@@ -147,6 +147,8 @@ def test_workers_go_on_while_the_parent_is_busy(tmp_path: Path) -> None:
     """What was given out is theirs, and what they give back has room, though nobody looks."""
 
     def work(task: tuple[int, bytes]) -> bytes:
+        if task[0] == 0:
+            time.sleep(0.5)  # so that as many tasks are given out as may be
         (tmp_path / str(task[0])).touch()
         return bytes(50_000)
 
