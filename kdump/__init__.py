@@ -16,61 +16,61 @@ TYPE_CHECKING = False  # the one of typing, without its price
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from kdump.builder import Builder, Builder07, NewRecord
-    from kdump.discovery import discover, files
-    from kdump.dump import Options as DumpOptions
-    from kdump.dump import dump as dump_files
+    from kdump.dump.dump import Options as DumpOptions
+    from kdump.dump.dump import dump as dump_files
     from kdump.errors import MessageTooLarge, OffsetOutOfRange
-    from kdump.findings import CATALOGUE, Finding, Severity
-    from kdump.log import Fetched, Log
-    from kdump.log_options import LogOptions
-    from kdump.log_segment import SegmentDescription
-    from kdump.partition import LogDirectory, LogFile, Partition
-    from kdump.plan import Options as RecoverOptions
-    from kdump.plan import Plan
-    from kdump.recover import How as RecoverHow
-    from kdump.recover import plans as plan_recoveries
-    from kdump.recover import resume as resume_recovery
-    from kdump.recover import run as run_recoveries
-    from kdump.recover import take_back as undo_recovery
-    from kdump.retention import before, by_age, by_size
-    from kdump.verify import FileReport
-    from kdump.verify import Options as VerifyOptions
-    from kdump.verify import verify as verify_files
+    from kdump.log.builder import Builder, Builder07, NewRecord
+    from kdump.log.log import Fetched, Log
+    from kdump.log.options import LogOptions
+    from kdump.log.retention import before, by_age, by_size
+    from kdump.log.segment_reader import SegmentDescription
+    from kdump.recover.plan import Options as RecoverOptions
+    from kdump.recover.plan import Plan
+    from kdump.recover.recover import How as RecoverHow
+    from kdump.recover.recover import plans as plan_recoveries
+    from kdump.recover.recover import resume as resume_recovery
+    from kdump.recover.recover import run as run_recoveries
+    from kdump.recover.recover import take_back as undo_recovery
+    from kdump.storage.discovery import discover, files
+    from kdump.storage.partition import LogDirectory, LogFile, Partition
+    from kdump.verify.findings import CATALOGUE, Finding, Severity
+    from kdump.verify.verify import FileReport
+    from kdump.verify.verify import Options as VerifyOptions
+    from kdump.verify.verify import verify as verify_files
 
 _HOMES = {
-    "Builder": ("kdump.builder", "Builder"),
-    "Builder07": ("kdump.builder", "Builder07"),
-    "NewRecord": ("kdump.builder", "NewRecord"),
+    "Builder": ("kdump.log.builder", "Builder"),
+    "Builder07": ("kdump.log.builder", "Builder07"),
+    "NewRecord": ("kdump.log.builder", "NewRecord"),
     "Fetched": ("kdump.log", "Fetched"),
     "Log": ("kdump.log", "Log"),
-    "LogOptions": ("kdump.log_options", "LogOptions"),
-    "SegmentDescription": ("kdump.log_segment", "SegmentDescription"),
+    "LogOptions": ("kdump.log.options", "LogOptions"),
+    "SegmentDescription": ("kdump.log.segment_reader", "SegmentDescription"),
     "MessageTooLarge": ("kdump.errors", "MessageTooLarge"),
     "OffsetOutOfRange": ("kdump.errors", "OffsetOutOfRange"),
-    "before": ("kdump.retention", "before"),
-    "by_age": ("kdump.retention", "by_age"),
-    "by_size": ("kdump.retention", "by_size"),
-    "DumpOptions": ("kdump.dump", "Options"),
-    "dump_files": ("kdump.dump", "dump"),
-    "CATALOGUE": ("kdump.findings", "CATALOGUE"),
-    "Finding": ("kdump.findings", "Finding"),
-    "Severity": ("kdump.findings", "Severity"),
-    "LogDirectory": ("kdump.partition", "LogDirectory"),
-    "LogFile": ("kdump.partition", "LogFile"),
-    "Partition": ("kdump.partition", "Partition"),
-    "discover": ("kdump.discovery", "discover"),
-    "files": ("kdump.discovery", "files"),
-    "Plan": ("kdump.plan", "Plan"),
-    "RecoverHow": ("kdump.recover", "How"),
-    "RecoverOptions": ("kdump.plan", "Options"),
-    "plan_recoveries": ("kdump.recover", "plans"),
-    "run_recoveries": ("kdump.recover", "run"),
-    "resume_recovery": ("kdump.recover", "resume"),
-    "undo_recovery": ("kdump.recover", "take_back"),
-    "FileReport": ("kdump.verify", "FileReport"),
-    "VerifyOptions": ("kdump.verify", "Options"),
-    "verify_files": ("kdump.verify", "verify"),
+    "before": ("kdump.log.retention", "before"),
+    "by_age": ("kdump.log.retention", "by_age"),
+    "by_size": ("kdump.log.retention", "by_size"),
+    "DumpOptions": ("kdump.dump.dump", "Options"),
+    "dump_files": ("kdump.dump.dump", "dump"),
+    "CATALOGUE": ("kdump.verify.findings", "CATALOGUE"),
+    "Finding": ("kdump.verify.findings", "Finding"),
+    "Severity": ("kdump.verify.findings", "Severity"),
+    "LogDirectory": ("kdump.storage.partition", "LogDirectory"),
+    "LogFile": ("kdump.storage.partition", "LogFile"),
+    "Partition": ("kdump.storage.partition", "Partition"),
+    "discover": ("kdump.storage.discovery", "discover"),
+    "files": ("kdump.storage.discovery", "files"),
+    "Plan": ("kdump.recover.plan", "Plan"),
+    "RecoverHow": ("kdump.recover.recover", "How"),
+    "RecoverOptions": ("kdump.recover.plan", "Options"),
+    "plan_recoveries": ("kdump.recover.recover", "plans"),
+    "run_recoveries": ("kdump.recover.recover", "run"),
+    "resume_recovery": ("kdump.recover.recover", "resume"),
+    "undo_recovery": ("kdump.recover.recover", "take_back"),
+    "FileReport": ("kdump.verify.verify", "FileReport"),
+    "VerifyOptions": ("kdump.verify.verify", "Options"),
+    "verify_files": ("kdump.verify.verify", "verify"),
 }
 __all__ = [
     "CATALOGUE",

@@ -19,10 +19,10 @@ import pytest
 
 import proving
 from kdump import cli
-from kdump.fold import Options
 from kdump.format.naming import Kind
-from kdump.partition import LogFile
-from kdump.source import BytesSource
+from kdump.storage.partition import LogFile
+from kdump.storage.source import BytesSource
+from kdump.verify.scan import Options
 
 KDUMP = Path(sys.executable).with_name("kdump")
 TIMEOUT_SECONDS = 60

@@ -19,7 +19,7 @@ from pathlib import Path
 import click
 
 from kdump.cli import COMMANDS, group
-from kdump.findings import CATALOGUE
+from kdump.verify.findings import CATALOGUE
 
 PAGES = Path(__file__).resolve().parent.parent / "man"
 DATE = "November 21, 2026"

@@ -11,10 +11,14 @@ from typing import Any, NamedTuple
 import build
 import directories
 from directories import Files, stem
-from kdump import rebuild, recover
-from kdump.apply import Make
-from kdump.discovery import discover
-from kdump.plan import STRATEGIES, Action, Content, Log, Options, Piece, Plan, Stamp
+from kdump.broker import rebuild
+from kdump.broker.rebuild import PlannedSegment
+from kdump.recover import recover
+from kdump.recover.apply import Make
+from kdump.recover.plan import STRATEGIES, Action, Content, Options, Plan
+from kdump.storage.discovery import discover
+from kdump.storage.pieces import Piece
+from kdump.storage.stamps import Stamp
 
 A, B, C, END = (stem(offset) for offset in (0, 10, 20, 30))
 REBUILT = Content()
@@ -35,7 +39,7 @@ def stamps(directory: Path) -> dict[str, Stamp]:
 def plan_of(directory: Path, after: Mapping[str, Content | None], **how: Any) -> Plan:
     """The plan with these contents for the directory as it is."""
     segments = tuple(
-        Log(int(name[:20]), content.pieces, True, True)
+        PlannedSegment(int(name[:20]), content.pieces, True, True)
         for name, content in after.items()
         if content is not None and name.endswith(".log")
     )
@@ -44,7 +48,7 @@ def plan_of(directory: Path, after: Mapping[str, Content | None], **how: Any) ->
 
 
 def make(plan: Plan) -> Iterator[tuple[str, bytes | None]]:
-    """In place of kdump.rebuild: bytes that tell what they are for, and no transaction indexes."""
+    """In place of kdump.broker.rebuild: bytes that tell what they are for, and no transaction indexes."""
     for name, content in plan.after.items():
         if content is not None and content.rebuilt:
             yield name, None if name.endswith(".txnindex") else MADE + name.encode()
@@ -110,7 +114,7 @@ def planned(case: Case, directory: Path) -> tuple[Plan, Make]:
     options = Options(case.strategy, walk="all", rebuild_all=True, now_ms=directories.NOW_MS)
     (plan,) = recover.plans(discover([str(directory)]), options)
     assert isinstance(plan, Plan)
-    return plan, rebuild.make
+    return plan, lambda plan: rebuild.make(plan.rebuild_request())
 
 
 def write(case: Case, place: Path) -> Path:

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from kdump.catalogue import logs
 from kdump.errors import SourceError
-from kdump.findings import Finding, Severity
-from kdump.fold import Options, Range, fold, scan, scan_source
 from kdump.format.naming import Kind
-from kdump.partition import LogFile, Partition, Segment
-from kdump.proof import Proof
-from kdump.report import Context, Report
+from kdump.storage.partition import LogFile, Partition, Segment
+from kdump.verify.catalogue import logs
+from kdump.verify.findings import Finding, Severity
+from kdump.verify.partition import Proof
+from kdump.verify.report import Context, Report
+from kdump.verify.scan import Options, Range, fold, scan, scan_source
 
 OF_A_LOG = frozenset(entry.code for entry in logs.ENTRIES)
 

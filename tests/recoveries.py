@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from kdump.findings import Finding, found
+from kdump.broker.rebuild import PlannedSegment
 from kdump.format.naming import TopicPartition
-from kdump.plan import Action, Content, Log, Lost, Options, Piece, Plan, Stamp
+from kdump.recover.plan import Action, Content, Lost, Options, Plan
+from kdump.storage.pieces import Piece
+from kdump.storage.stamps import Stamp
+from kdump.verify.findings import Finding, found
 
 DIRECTORY = "/data/orders-3"
 NOON_MS = 1_700_000_000_123
@@ -49,8 +52,8 @@ def plan(**fields: Any) -> Plan:
         after={f"{second}.log": Content((Piece(f"{second}.log", 0, 7865),)), f"{third}.log": None},
         files={f"{second}.log": Stamp(15_730, 5, 7), f"{third}.log": Stamp(11_011, 6, 8)},
         segments=(
-            Log(0, (Piece("00000000000000000000.log", 0, 15_730),), True, False),
-            Log(10, (Piece(f"{second}.log", 0, 7865),), True, True),
+            PlannedSegment(0, (Piece("00000000000000000000.log", 0, 15_730),), True, False),
+            PlannedSegment(10, (Piece(f"{second}.log", 0, 7865),), True, True),
         ),
         log_start_offset=0,
         log_end_offset=15,

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from kdump import rebuild
-from kdump.discovery import discover
-from kdump.fold import Options as Proving
-from kdump.partition import Partition
-from kdump.plan import REINDEX, SALVAGE, Options, Plan
-from kdump.reindex import reindex
-from kdump.report import Context, Report
-from kdump.salvage_plan import salvage
-from kdump.truncate import truncate
-from kdump.verify import verify
+from kdump.broker import rebuild
+from kdump.recover.plan import REINDEX, SALVAGE, Options, Plan
+from kdump.recover.reindex import reindex
+from kdump.recover.salvage.plan import salvage
+from kdump.recover.truncate import truncate
+from kdump.storage.discovery import discover
+from kdump.storage.partition import Partition
+from kdump.verify.report import Context, Report
+from kdump.verify.scan import Options as Proving
+from kdump.verify.verify import verify
 
 NOW_MS = 1_900_000_000_000
 
@@ -51,7 +51,7 @@ def left_by(plan: Plan) -> dict[str, bytes]:
             for piece in content.pieces:
                 after[name] += before[piece.name][piece.start : piece.stop]
     made: Mapping[str, bytes | None] = (
-        dict(rebuild.make(plan))
+        dict(rebuild.make(plan.rebuild_request()))
         if any(content is not None and content.rebuilt for content in plan.after.values())
         else {}
     )

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import oracle
-from kdump import broker
-from kdump.discovery import discover
-from kdump.partition import Partition
-from kdump.plan import Log, Options, opened
-from kdump.salvage import Salvaged, keep
-from kdump.source import BytesSource, whole
+from kdump.broker import predict as broker
+from kdump.broker.rebuild import PlannedSegment
+from kdump.recover.plan import Options
+from kdump.recover.salvage.batches import Salvaged, keep
+from kdump.storage.discovery import discover
+from kdump.storage.partition import Partition
+from kdump.storage.pieces import opened
+from kdump.storage.source import BytesSource, whole
 
 SPAN = 2**31 - 1
 
@@ -48,7 +50,7 @@ def salvaged(directory: Path, **how: object) -> Salvaged:
     return keep(partition_of(directory), Options(strategy="salvage", **how))  # type: ignore[arg-type]
 
 
-def content(directory: Path, log: Log) -> bytes:
+def content(directory: Path, log: PlannedSegment) -> bytes:
     with opened(str(directory), log.pieces, "") as source:
         return whole(source, 2**31)
 

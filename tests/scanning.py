@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from build import PartSegment
 from kdump.kernel.producers import Runs
 from kdump.kernel.scan import Scanner
-from kdump.segment import Tail, Walk
-from kdump.source import BytesSource
+from kdump.storage.source import BytesSource
+from kdump.storage.walk import Tail, Walk
 
 Carry = tuple[int, bool, int, bool, int, int]
 

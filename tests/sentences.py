@@ -6,7 +6,7 @@ import re
 import string
 from collections.abc import Iterator
 
-from kdump.findings import CATALOGUE, Finding
+from kdump.verify.findings import CATALOGUE, Finding
 
 OUTCOMES = frozenset(("truncates", "deletes", "rebuilds", "refuses", "ignores"))
 """What a broker can do about a finding in a whole partition."""

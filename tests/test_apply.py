@@ -15,12 +15,14 @@ import pytest
 import directories
 import plans
 from directories import NOW_MS, stem
-from kdump import disk
-from kdump.apply import apply, output, steps
-from kdump.disk import Place
 from kdump.errors import KdumpError
-from kdump.plan import Content, Options, Piece, Plan, Stamp
-from kdump.undo import Failed, runs, undo
+from kdump.recover.apply import apply, output, steps
+from kdump.recover.plan import Content, Options, Plan
+from kdump.recover.undo import Failed, runs, undo
+from kdump.storage import directory_handle as disk
+from kdump.storage.directory_handle import Place
+from kdump.storage.pieces import Piece
+from kdump.storage.stamps import Stamp
 from plans import CASES, PARTITION, REBUILT, A, B, C, contents, make, plan_of, stamps, tree, up_to, wanted
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
@@ -436,7 +438,7 @@ def test_the_commit_is_on_the_disk(tmp_path: Path) -> None:
         pytest.skip("no strace")
     directory, _ = prepared("truncate", tmp_path)
     program = (
-        "import sys; sys.path.insert(0, sys.argv[2]); import plans; from pathlib import Path; from kdump.apply import apply; d = Path(sys.argv[1]);"
+        "import sys; sys.path.insert(0, sys.argv[2]); import plans; from pathlib import Path; from kdump.recover.apply import apply; d = Path(sys.argv[1]);"
         "apply(plans.plan_of(d, plans.truncated(plans.stamps(d))), '1', make=plans.make)"
     )
     log = tmp_path / "log"

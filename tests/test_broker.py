@@ -14,11 +14,12 @@ import pytest
 import build
 import damage_partition
 from damage import NotApplicable
-from kdump import broker
-from kdump.discovery import discover
-from kdump.findings import Finding, found
-from kdump.source import BytesSource
-from kdump.verify import Options, verify
+from kdump.broker import predict as broker
+from kdump.storage.discovery import discover
+from kdump.storage.source import BytesSource
+from kdump.verify import reaction
+from kdump.verify.findings import Finding, found
+from kdump.verify.verify import Options, verify
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 FIRST, SECOND, THIRD = ("00000000000000000000", "00000000000000000010", "00000000000000000020")
@@ -178,8 +179,8 @@ def test_a_tail_that_verify_found() -> None:
         with_it = foresee(files, proved=proved, recovery_point=recovery_point)
         assert with_it == foresee(files, recovery_point=recovery_point)
         assert with_it.cuts == ({} if recovery_point else {f"{SECOND}.log": len(TWO)})
-    assert broker.sound(["tail/torn", "offset/gap"], tail=True)
-    assert not broker.sound(["tail/torn", "offset/gap"])
+    assert reaction.sound(["tail/torn", "offset/gap"], tail=True)
+    assert not reaction.sound(["tail/torn", "offset/gap"])
 
 
 # ---------------------------------------------------------------------------------------------------------------- offsets
@@ -459,10 +460,10 @@ def test_words() -> None:
         (at("txn/open", f"{SECOND}.log", 0, 10**6), "ignores"),
         (at("epoch/beyond", "leader-epoch-checkpoint", epoch=5, start_offset=1000), "deletes"),
     ]
-    judged = broker.judge([finding for finding, _ in said], outcome)
+    judged = reaction.judge([finding for finding, _ in said], outcome)
     assert [(finding.code, finding.broker) for finding in judged] == [(finding.code, word) for finding, word in said]
-    assert broker.word(at("properties/format", "meta.properties"), None) == "refuses"
-    (directory,) = broker.judge_directory([at("checkpoint/unknown", "recovery-point-offset-checkpoint")])
+    assert reaction.word(at("properties/format", "meta.properties"), None) == "refuses"
+    (directory,) = reaction.judge_directory([at("checkpoint/unknown", "recovery-point-offset-checkpoint")])
     assert directory.broker == "deletes"
 
 
@@ -470,12 +471,12 @@ def test_words_of_refusals() -> None:
     log = transactional(0) + transactional(1, transactional=False)
     outcome = foresee({f"{FIRST}.log": log, "partition.metadata": b"", "leader-epoch-checkpoint": b"x"})
     size = len(transactional(0))
-    assert broker.word(at("txn/state", f"{FIRST}.log", size, size), outcome) == "refuses"
-    assert broker.word(at("txn/state", f"{FIRST}.log", 0, size), outcome) == "ignores"
-    assert broker.word(at("metadata/format", "partition.metadata"), outcome) == "refuses"
-    assert broker.word(at("epoch/format", "leader-epoch-checkpoint"), outcome) == "refuses"
+    assert reaction.word(at("txn/state", f"{FIRST}.log", size, size), outcome) == "refuses"
+    assert reaction.word(at("txn/state", f"{FIRST}.log", 0, size), outcome) == "ignores"
+    assert reaction.word(at("metadata/format", "partition.metadata"), outcome) == "refuses"
+    assert reaction.word(at("epoch/format", "leader-epoch-checkpoint"), outcome) == "refuses"
     outcome = foresee(healthy() | {f"{SECOND}.log": moved(TWO, 4, 3)})
-    assert broker.word(at("offset/range", f"{SECOND}.log", 4 * BATCH, BATCH), outcome) == "refuses"
+    assert reaction.word(at("offset/range", f"{SECOND}.log", 4 * BATCH, BATCH), outcome) == "refuses"
 
 
 # ------------------------------------------------------------------------------------------------------- together with verify

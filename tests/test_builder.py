@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 import build
 import oracle
 import proving
-from kdump.builder import Builder, Builder07, NewRecord, marker
-from kdump.fold import Options
 from kdump.format import codec as codecs
 from kdump.format.batch import CODECS, HEADER_SIZE, Batch
 from kdump.format.control import ControlType, encode_key, encode_marker
 from kdump.format.naming import Kind
 from kdump.kernel.encode import MAX_BYTES, Encoder
-from kdump.partition import LogFile
-from kdump.records import open_batch, records
-from kdump.segment import BatchChunk, Walk
-from kdump.source import BytesSource
+from kdump.log.builder import Builder, Builder07, NewRecord, marker
+from kdump.storage.partition import LogFile
+from kdump.storage.records import open_batch, records
+from kdump.storage.source import BytesSource
+from kdump.storage.walk import BatchChunk, Walk
+from kdump.verify.scan import Options
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 TIMES = st.one_of(st.just(-1), st.integers(0, 3), st.integers(0, 2**63 - 2))

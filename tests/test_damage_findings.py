@@ -11,9 +11,9 @@ import pytest
 
 import damage_partition
 from damage import NotApplicable
-from kdump.discovery import discover
-from kdump.findings import Finding
-from kdump.verify import Options, verify
+from kdump.storage.discovery import discover
+from kdump.verify.findings import Finding
+from kdump.verify.verify import Options, verify
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 PARTITIONS = (

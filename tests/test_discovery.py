@@ -14,13 +14,14 @@ from pathlib import Path
 import pytest
 
 import build
-from kdump import directory, discovery
-from kdump.discovery import discover, files
 from kdump.errors import NotALog, SourceError
-from kdump.findings import Severity
 from kdump.format.naming import Kind, TopicPartition
-from kdump.partition import LogDirectory, LogFile, Partition, Segment, log_files, without_companions
-from kdump.report import FileReport
+from kdump.storage import discovery
+from kdump.storage import listing as directory
+from kdump.storage.discovery import discover, files
+from kdump.storage.partition import LogDirectory, LogFile, Partition, Segment, log_files, without_companions
+from kdump.verify.findings import Severity
+from kdump.verify.report import FileReport
 
 ROOT = ("meta.properties", "recovery-point-offset-checkpoint", ".kafka_cleanshutdown")
 SUFFIXES = ("log", "index", "timeindex", "snapshot")

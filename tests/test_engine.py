@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kdump.engine import Processes, Serial
+from kdump.engine.processes import Processes, Serial
 from kdump.errors import KdumpError, SourceError
 
 
@@ -122,7 +122,7 @@ def test_a_worker_that_is_killed_is_told(how: signal.Signals, last: bool) -> Non
 
 PARENT = """
 import os, sys, time
-from kdump.engine import Processes
+from kdump.engine.processes import Processes
 def slow(task):
     os.write(1, b"%d\\n" % os.getpid())
     time.sleep(60)

@@ -1,4 +1,4 @@
-"""No cutting of a segment into ranges changes what is known of it in the end: a cut is a hint (kdump.fold)."""
+"""No cutting of a segment into ranges changes what is known of it in the end: a cut is a hint (kdump.verify.scan)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import build
-import kdump.fold as fold_module
+import kdump.verify.scan as fold_module
 from build import PartSegment
-from kdump.fold import LEAST_BYTES, RANGE_BYTES, Options, Range, Summary, fold, ranges, scan
 from kdump.format.naming import Kind
 from kdump.kernel import crc
 from kdump.kernel.producers import Producers
-from kdump.partition import LogFile, Segment
-from kdump.segment import Walk
-from kdump.source import BytesSource
+from kdump.storage.partition import LogFile, Segment
+from kdump.storage.source import BytesSource
+from kdump.storage.walk import Walk
+from kdump.verify.scan import LEAST_BYTES, RANGE_BYTES, Options, Range, Summary, fold, ranges, scan
 from test_producers_oracle import RANDOMS, broken, changed_indexes, step, true_indexes
 
 LAW = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

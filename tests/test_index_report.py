@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import build
-from kdump import index_report
-from kdump.findings import Severity
+from kdump.broker.kafka_reader import frame_size
+from kdump.dump import kafka_tool as index_report
+from kdump.dump.kafka_tool import Report, Sane, What
 from kdump.format.batch import HEADER_SIZE
 from kdump.format.naming import Kind
-from kdump.index_report import Report, Sane, What
-from kdump.kafka_reader import frame_size
-from kdump.partition import LogFile
-from kdump.source import BytesSource
+from kdump.storage.partition import LogFile
+from kdump.storage.source import BytesSource
+from kdump.verify.findings import Severity
 
 T = 1_700_000_000_000
 

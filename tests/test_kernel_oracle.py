@@ -12,12 +12,12 @@ import build
 import damage
 import oracle
 import proving
-from kdump.fold import Options
 from kdump.format.naming import Kind, base_offset_of
-from kdump.partition import LogFile
-from kdump.records import open_batch, records
-from kdump.segment import MAX_BATCH_BYTES, BatchChunk, Walk
-from kdump.source import BytesSource
+from kdump.storage.partition import LogFile
+from kdump.storage.records import open_batch, records
+from kdump.storage.source import BytesSource
+from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk, Walk
+from kdump.verify.scan import Options
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 CODEC_ONLY = {"batch/codec-odd"}  # the oracle has small codec readers of its own, which know no leniency

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 import build
 import damage
 import proving
-from kdump import segment
-from kdump.findings import Severity
-from kdump.fold import Options
 from kdump.format.naming import Kind
 from kdump.kernel.scan import SUSPECTS
-from kdump.partition import LogFile
-from kdump.segment import BatchChunk, Foreign, Tail, Tailed, Unsearched, Walk
-from kdump.source import BytesSource
+from kdump.storage import walk as segment
+from kdump.storage.partition import LogFile
+from kdump.storage.source import BytesSource
+from kdump.storage.walk import BatchChunk, Foreign, Tail, Tailed, Unsearched, Walk
+from kdump.verify.findings import Severity
+from kdump.verify.scan import Options
 
 LAW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -132,6 +132,6 @@ def test_tails_are_told_apart(length: int, byte: bytes) -> None:
 
 
 def test_every_suspect_bit_is_a_code_of_the_catalogue() -> None:
-    from kdump.findings import CATALOGUE
+    from kdump.verify.findings import CATALOGUE
 
     assert set(SUSPECTS) <= set(CATALOGUE)

@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 
 import build
 import plain_lines
-from kdump import discovery
-from kdump.dump import Options as What
-from kdump.dump import Shown, dump
+from kdump.dump.dump import Options as What
+from kdump.dump.dump import Shown, dump
 from kdump.format.batch import NULL, Batch
 from kdump.format.record import Record
 from kdump.kernel.lines import PIECE_BYTES, Lines
 from kdump.kernel.records import RECORD_COLUMNS
-from kdump.partition import LogFile
-from kdump.records import Opened, records
 from kdump.render import BYTES_MODES, Options, renderer
 from kdump.render.base import iso_time, printable
 from kdump.render.json import ENCODERS
 from kdump.render.kafka import java_text
+from kdump.storage import discovery
+from kdump.storage.partition import LogFile
+from kdump.storage.records import Opened, records
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 LOGS = sorted(

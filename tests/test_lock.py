@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from kdump.errors import KdumpError
-from kdump.lock import Lock, is_locked
+from kdump.storage.lock import Lock, is_locked
 
 HOLD = (
     "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
 )
-ASK = "import sys; from kdump.lock import is_locked; print(is_locked(sys.argv[1]))"
+ASK = "import sys; from kdump.storage.lock import is_locked; print(is_locked(sys.argv[1]))"
 
 
 def asked(path: Path) -> bool:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import oracle
-from kdump.builder import NewRecord
-from kdump.log import Log
-from kdump.log_options import KAFKA07, LogOptions
+from kdump.log.builder import NewRecord
+from kdump.log.log import Log
+from kdump.log.options import KAFKA07, LogOptions
 from running import verified
 
 OPTIONS = LogOptions(magic=KAFKA07, segment_bytes=2000)

@@ -22,16 +22,16 @@ from hypothesis import strategies as st
 import build
 import damage
 import oracle
-from kdump import log_segment
-from kdump.builder import NewRecord
 from kdump.errors import KdumpError, MessageTooLarge, OffsetOutOfRange, SourceError
 from kdump.format.batch import Batch
 from kdump.kernel import seek
-from kdump.log import Fetched, Log
-from kdump.log_options import LogOptions
-from kdump.retention import by_size
-from kdump.segment import BatchChunk, Walk
-from kdump.source import FileSource
+from kdump.log import segment_reader as log_segment
+from kdump.log.builder import NewRecord
+from kdump.log.log import Fetched, Log
+from kdump.log.options import LogOptions
+from kdump.log.retention import by_size
+from kdump.storage.source import FileSource
+from kdump.storage.walk import BatchChunk, Walk
 from plain_log import PlainLog, PlainRead
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"

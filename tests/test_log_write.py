@@ -22,18 +22,22 @@ from hypothesis import strategies as st
 
 import build
 import oracle
-from kdump import active_segment, appender, disk, rebuild
-from kdump.appender import Appended, Appender
-from kdump.broker import foresee, start_at
-from kdump.builder import NewRecord
+from kdump.broker import rebuild
+from kdump.broker.load_state import name_of
+from kdump.broker.predict import foresee, start_at
+from kdump.broker.rebuild import PlannedSegment
 from kdump.errors import KdumpError, MessageTooLarge
 from kdump.format import snapshot
 from kdump.format.checkpoint import EpochEntry, epoch_entries
-from kdump.load_state import name_of
-from kdump.log_options import KAFKA07, LogOptions
-from kdump.plan import Content, Log, Options, Piece, Plan
-from kdump.planning import stamps
-from kdump.recover import left
+from kdump.log import active_segment, appender
+from kdump.log.appender import Appended, Appender
+from kdump.log.builder import NewRecord
+from kdump.log.options import KAFKA07, LogOptions
+from kdump.recover.plan import Content, Options, Plan
+from kdump.recover.recover import left
+from kdump.storage import directory_handle as disk
+from kdump.storage.pieces import Piece
+from kdump.storage.stamps import stamps
 
 T = 1_600_000_000_000
 NOW = T + 3_600_000
@@ -79,13 +83,15 @@ def rebuilt(directory: Path, made: LogOptions) -> dict[str, bytes | None]:
         after=dict.fromkeys(names, Content()),
         files=stamps(str(directory)),
         segments=tuple(
-            Log(base, (Piece(name_of(base, ".log"), 0, len(there[base])),) if there[base] else (), True, True)
+            PlannedSegment(
+                base, (Piece(name_of(base, ".log"), 0, len(there[base])),) if there[base] else (), True, True
+            )
             for base in bases
         ),
         log_start_offset=bases[0],
         log_end_offset=end,
     )
-    return dict(rebuild.make(plan))
+    return dict(rebuild.make(plan.rebuild_request()))
 
 
 def oracle_end(base: int, data: bytes) -> int:

@@ -14,24 +14,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import build
-import kdump.fold as fold_module
+import kdump.verify.scan as fold_module
 import oracle
 import oracle_partition
 from build import PartSegment
-from kdump import rebuild
-from kdump.checks.indexes import Index
-from kdump.discovery import discover
-from kdump.fold import Made, Options, Range, Summary, fold, scan
+from kdump.broker import rebuild
+from kdump.broker.load_state import name_of
+from kdump.broker.result import Indexed
 from kdump.format.naming import Kind
 from kdump.kernel.crc import crc32c
 from kdump.kernel.scan import Scanner
-from kdump.load_state import name_of
-from kdump.outcome import Indexed
-from kdump.plan import REINDEX, Plan
-from kdump.plan import Options as Recovering
-from kdump.proof import _indexed
-from kdump.source import PiecesSource
-from kdump.verify import verify
+from kdump.recover.plan import REINDEX, Plan
+from kdump.recover.plan import Options as Recovering
+from kdump.storage.discovery import discover
+from kdump.storage.source import PiecesSource
+from kdump.verify.checks.indexes import Index
+from kdump.verify.partition import _indexed
+from kdump.verify.scan import Made, Options, Range, Summary, fold, scan
+from kdump.verify.verify import verify
 from recovering import NOW_MS, left_by, put
 from test_fold import written
 from test_partition_laws import Ranges, borders
@@ -275,8 +275,8 @@ def beside(made: PartSegment, offsets: bytes, times: bytes) -> dict[str, bytes]:
 
 
 def planned(directory: Path, options: Recovering = OPTIONS, engine: Any = None) -> Plan:
-    from kdump.reindex import reindex
-    from kdump.truncate import truncate
+    from kdump.recover.reindex import reindex
+    from kdump.recover.truncate import truncate
 
     (report,) = verify(discover([str(directory)]), Options(proofs=True, now_ms=NOW_MS), engine)
     assert not report.errors
@@ -362,7 +362,7 @@ def test_what_is_there_is_not_walked_again(tmp_path: Path, walks: list[int]) -> 
     assert walks == []
     assert {name: after[name] for name in before} == before
     told: list[int] = []
-    assert list(rebuild.make(plan, told.append))
+    assert list(rebuild.make(plan.rebuild_request(), told.append))
     assert told == [len(made.data)]
     assert left_by(forgetful(plan)) == after
     assert walks == [made.base_offset]
@@ -382,7 +382,7 @@ def test_the_snapshot_at_the_end_needs_no_walk(tmp_path: Path, walks: list[int])
     only = plan._replace(
         after={end: plan.after[end]}, segments=tuple(log._replace(walked=False) for log in plan.segments)
     )
-    assert dict(rebuild.make(only)) == dict(rebuild.make(forgetful(only)))
+    assert dict(rebuild.make(only.rebuild_request())) == dict(rebuild.make(forgetful(only).rebuild_request()))
     assert walks == [made.base_offset]
 
 
@@ -409,7 +409,7 @@ def test_an_index_that_changed_since_is_made_anew(tmp_path: Path, walks: list[in
     made = small(tmp_path / "t-0")
     plan = planned(tmp_path / "t-0")
     OF_INDEXES[what](tmp_path / "t-0" / name_of(made.base_offset, suffix))
-    found = dict(rebuild.make(plan))
+    found = dict(rebuild.make(plan.rebuild_request()))
     assert walks == [made.base_offset]
     for suffix, data in zip((".index", ".timeindex"), true_indexes(made, 4096), strict=True):
         assert found[name_of(made.base_offset, suffix)] == data
@@ -425,7 +425,7 @@ def test_a_log_that_changed_since_is_walked(tmp_path: Path, walks: list[int], wh
     if what == "longer":
         log = log._replace(indexed=log.indexed._replace(size=last.position) if log.indexed else None)
     plan = plan._replace(segments=(log._replace(pieces=(piece,)),))
-    assert dict(rebuild.make(plan)) == dict(rebuild.make(forgetful(plan)))
+    assert dict(rebuild.make(plan.rebuild_request())) == dict(rebuild.make(forgetful(plan).rebuild_request()))
     assert walks == [made.base_offset] * 2
 
 
@@ -442,7 +442,7 @@ def test_a_log_that_changed_since_is_walked(tmp_path: Path, walks: list[int], wh
 def test_indexes_of_other_options_are_made_anew(tmp_path: Path, options: dict[str, int], walks: list[int]) -> None:
     made = small(tmp_path / "t-0")
     plan = planned(tmp_path / "t-0", OPTIONS._replace(**options))
-    assert dict(rebuild.make(plan)) == dict(rebuild.make(forgetful(plan)))
+    assert dict(rebuild.make(plan.rebuild_request())) == dict(rebuild.make(forgetful(plan).rebuild_request()))
     sizes = [len(each) for each in true_indexes(made, 4096)]
     fits = options.get("segment_index_bytes", 0) >= max(sizes)
     assert walks == [made.base_offset] * (1 if fits else 2)
@@ -453,7 +453,7 @@ def test_an_index_that_is_nearly_full(tmp_path: Path, spare: int) -> None:
     made = small(tmp_path / "t-0")
     sizes = [len(each) for each in true_indexes(made, 4096)]
     plan = planned(tmp_path / "t-0", OPTIONS._replace(segment_index_bytes=max(sizes) + spare))
-    assert dict(rebuild.make(plan)) == dict(rebuild.make(forgetful(plan)))
+    assert dict(rebuild.make(plan.rebuild_request())) == dict(rebuild.make(forgetful(plan).rebuild_request()))
 
 
 def test_a_segment_that_is_cut_is_walked(tmp_path: Path, walks: list[int]) -> None:

@@ -22,12 +22,12 @@ import manual
 import recoveries
 from kdump import cli
 from kdump.cli import recover
-from kdump.findings import CATALOGUE
 from kdump.format import fetch
-from kdump.plan import Options
-from kdump.recover import Result
+from kdump.recover.plan import Options
+from kdump.recover.recover import Result
+from kdump.recover.undo import Done, Run
 from kdump.render import renderer
-from kdump.undo import Done, Run
+from kdump.verify.findings import CATALOGUE
 
 NAMES = sorted(manual.pages())
 

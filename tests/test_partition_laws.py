@@ -18,13 +18,13 @@ import damage_partition
 import directories
 import sentences
 from conftest import snapshot
-from kdump import fold
-from kdump.catalogue import logs
-from kdump.discovery import discover
-from kdump.engine import Processes, Serial
-from kdump.findings import Finding, Severity
+from kdump.engine.processes import Processes, Serial
 from kdump.format.naming import Kind
-from kdump.verify import Options, Report, verify
+from kdump.storage.discovery import discover
+from kdump.verify import scan as fold
+from kdump.verify.catalogue import logs
+from kdump.verify.findings import Finding, Severity
+from kdump.verify.verify import Options, Report, verify
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 NOW_MS = 1_900_000_000_000
@@ -116,8 +116,8 @@ def borders(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
         for start, stop in zip([0, *cuts], [*cuts, None], strict=True):
             yield fold.Range(segment, start, stop, options)
 
-    monkeypatch.setattr("kdump.verify.WHOLE_BYTES", 0)
-    monkeypatch.setattr("kdump.verify.ranges", ranges)
+    monkeypatch.setattr("kdump.verify.verify.WHOLE_BYTES", 0)
+    monkeypatch.setattr("kdump.verify.verify.ranges", ranges)
 
 
 # ---- a cutting of the work changes nothing
@@ -157,9 +157,9 @@ def test_processes_change_nothing(tmp_path: Path, name: str, monkeypatch: pytest
     for number, partition in enumerate(sorted(path for path in copy.iterdir() if path.is_dir())):
         hurt(partition, random.Random(number), number % 3)
     expected = verified(copy)
-    monkeypatch.setattr("kdump.fold.RANGE_BYTES", 1500)
+    monkeypatch.setattr("kdump.verify.scan.RANGE_BYTES", 1500)
     equal(verified(copy, engine=Processes(2)), expected)
-    monkeypatch.setattr("kdump.verify.WHOLE_BYTES", 3000)
+    monkeypatch.setattr("kdump.verify.verify.WHOLE_BYTES", 3000)
     equal(verified(copy, engine=Processes(2)), expected)
 
 

@@ -15,16 +15,19 @@ from hypothesis import strategies as st
 import build
 import oracle_partition
 from build import PartSegment
-from kdump import rebuild
+from kdump.broker import rebuild
+from kdump.broker.load_state import name_of
+from kdump.broker.rebuild import PlannedSegment
 from kdump.errors import SourceError
 from kdump.format import snapshot
 from kdump.format.snapshot import ProducerEntry
 from kdump.kernel import producers as kernel
 from kdump.kernel.scan import Scanner
-from kdump.load_state import name_of
-from kdump.plan import Content, Log, Options, Piece, Plan, Stamp
-from kdump.segment import Walk
-from kdump.source import BytesSource, PiecesSource
+from kdump.recover.plan import Content, Options, Plan, view
+from kdump.storage.pieces import Piece
+from kdump.storage.source import BytesSource, PiecesSource
+from kdump.storage.stamps import Stamp
+from kdump.storage.walk import Walk
 
 REBUILT = Content()
 INDEXES = (".index", ".timeindex", ".txnindex")
@@ -71,7 +74,7 @@ def plan_of(
         rebuilt = [name_of(base, suffix) for base in bases for suffix in INDEXES]
         rebuilt += [name_of(offset, ".snapshot") for offset in sorted({*bases[1:], end} - {bases[0]})]
     logs = [
-        Log(
+        PlannedSegment(
             segment.base_offset,
             (Piece(name_of(segment.base_offset, ".log"), 0, len(segment.data)),) if segment.data else (),
             proved,
@@ -93,7 +96,7 @@ def plan_of(
 
 def made(plan: Plan) -> dict[str, bytes | None]:
     found: dict[str, bytes | None] = {}
-    for name, data in rebuild.make(plan):
+    for name, data in rebuild.make(plan.rebuild_request()):
         assert name not in found
         found[name] = data
     assert found.keys() == {name for name, content in plan.after.items() if content == REBUILT}
@@ -196,7 +199,7 @@ def test_batches_of_all_sizes(number: int, tmp_path: Path) -> None:
     assert found == made(slowly(plan))
     borders = [0, *sorted(rng.sample(range(len(data)), 3)), len(data)]
     pieces = tuple(Piece(name_of(0, ".log"), *ends) for ends in itertools.pairwise(borders))
-    assert found == made(plan._replace(segments=(Log(0, pieces, True, True),)))
+    assert found == made(plan._replace(segments=(PlannedSegment(0, pieces, True, True),)))
 
 
 @pytest.mark.parametrize("number", range(40))
@@ -257,7 +260,7 @@ def data_batch(offset: int, count: int = 1, *, timestamp: int = T, **fields: int
 
 def test_nothing_is_asked_for(tmp_path: Path) -> None:
     plan = plan_of(put(tmp_path, logs_of([PartSegment(0, b"")])), [PartSegment(0, b"")], rebuilt=[])
-    assert list(rebuild.make(plan)) == []
+    assert list(rebuild.make(plan.rebuild_request())) == []
 
 
 def test_an_empty_log(tmp_path: Path) -> None:
@@ -388,19 +391,19 @@ def test_a_log_made_of_pieces(tmp_path: Path) -> None:
             "z": Content(data=b"z"),
             "gone": None,
         },
-        segments=(Log(0, pieces, True, True),),
+        segments=(PlannedSegment(0, pieces, True, True),),
     )
     found = made(plan)
     assert found == {name_of(0, ".index"): build.offset_index((1, size), (2, 2 * size), (3, 3 * size))}
     for name, data in ((name_of(0, ".log"), b"".join(batches)), ("z", b"z"), ("y", b"?" + batches[1])):
-        source = rebuild.view(plan, name)
+        source = view(plan, name)
         buffer = bytearray(source.size)
         source.readinto(0, memoryview(buffer))
         source.close()
         assert buffer == data
     for name in ("gone", name_of(0, ".index"), "never"):
         with pytest.raises(SourceError):
-            rebuild.view(plan, name)
+            view(plan, name)
 
 
 def test_bytes_that_are_gone(tmp_path: Path) -> None:
@@ -415,7 +418,7 @@ def test_it_tells_how_far_it_is(tmp_path: Path) -> None:
     _, segments = partition(1)
     told: list[int] = []
     plan = plan_of(put(tmp_path, logs_of(segments)), segments)
-    assert list(rebuild.make(plan, told.append))
+    assert list(rebuild.make(plan.rebuild_request(), told.append))
     assert sum(told) == sum(len(segment.data) for segment in segments)
 
 

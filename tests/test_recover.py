@@ -16,12 +16,13 @@ import build
 import directories
 import oracle
 from directories import Writer
-from kdump import apply, losses, recover
-from kdump.discovery import discover
 from kdump.errors import KdumpError, SourceError
 from kdump.format.checkpoint import offset_entries
-from kdump.plan import REINDEX, SALVAGE, TRUNCATE, Options, Piece, Plan
-from kdump.report import Report
+from kdump.recover import apply, losses, recover
+from kdump.recover.plan import REINDEX, SALVAGE, TRUNCATE, Options, Plan
+from kdump.storage.discovery import discover
+from kdump.storage.pieces import Piece
+from kdump.verify.report import Report
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"

@@ -11,10 +11,10 @@ import pytest
 
 import damage_partition
 from damage import NotApplicable
-from kdump import broker
-from kdump.findings import Finding, Severity
-from kdump.plan import REINDEX, SALVAGE, Options, Plan
-from kdump.planning import NEWEST
+from kdump.broker import predict as broker
+from kdump.recover.plan import REINDEX, SALVAGE, Options, Plan
+from kdump.recover.plan_builder import NEWEST
+from kdump.verify.findings import Finding, Severity
 from recovering import NOW_MS, left_by, planned, put
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import build
-from kdump.appender import Appender
 from kdump.format.checkpoint import EpochEntry, epoch_entries
-from kdump.log_options import KAFKA07, LogOptions
-from kdump.log_segment import SegmentDescription
-from kdump.recover import left
-from kdump.retention import Policy, before, by_age, by_size, deletable
+from kdump.log.appender import Appender
+from kdump.log.options import KAFKA07, LogOptions
+from kdump.log.retention import Policy, before, by_age, by_size, deletable
+from kdump.log.segment_reader import SegmentDescription
+from kdump.recover.recover import left
 
 T = 1_600_000_000_000
 

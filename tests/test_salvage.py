@@ -21,8 +21,9 @@ import oracle
 import oracle_partition
 from damage import NotApplicable
 from directories import Writer
-from kdump.plan import Log, Piece
-from kdump.salvage import Salvaged
+from kdump.broker.rebuild import PlannedSegment
+from kdump.recover.salvage.batches import Salvaged
+from kdump.storage.pieces import Piece
 from salvaging import (
     Own,
     certain,
@@ -228,7 +229,7 @@ def test_a_sound_partition_stays_as_it_is() -> None:
         found = salvaged(place)
         assert results(place, found) == logs, place
         whole = [
-            Log(int(name[:20]), (Piece(name, 0, len(data)),) if data else (), True, False)
+            PlannedSegment(int(name[:20]), (Piece(name, 0, len(data)),) if data else (), True, False)
             for name, data in logs.items()
         ]
         assert found._replace(right_indexes=()) == Salvaged(tuple(whole), log_end_offset=found.log_end_offset), place

@@ -16,17 +16,18 @@ from crc32c import crc32c
 import directories
 import plans
 from directories import changed, stem
-from kdump.apply import apply
-from kdump.discovery import discover
-from kdump.disk import Place
 from kdump.errors import KdumpError
-from kdump.findings import Severity
-from kdump.journal import Area, to_bytes
-from kdump.partition import Partition
-from kdump.plan import Content, Plan
-from kdump.steps import Work, load
-from kdump.undo import Failed, resume, runs, undo
-from kdump.verify import verify
+from kdump.recover.apply import apply
+from kdump.recover.journal import to_bytes
+from kdump.recover.plan import Content, Plan
+from kdump.recover.steps import Work, load
+from kdump.recover.undo import Failed, resume, runs, undo
+from kdump.storage.directory_handle import Place
+from kdump.storage.discovery import discover
+from kdump.storage.partition import Partition
+from kdump.storage.undo_folders import Area
+from kdump.verify.findings import Severity
+from kdump.verify.verify import verify
 from plans import CASES, END, PARTITION, REBUILT, A, B, C, Tree, contents, make, plan_of, stamps, tree
 
 KEPT = [case for case in CASES if CASES[case].keep]

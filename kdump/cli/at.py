@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kdump import discovery
 from kdump.cli import FAILED, complain, options
-from kdump.companions import Entry
-from kdump.dump import Event, Failed
-from kdump.dump import Options as What
+from kdump.dump.companion_files import Entry
+from kdump.dump.dump import Event, Failed
+from kdump.dump.dump import Options as What
 from kdump.errors import KdumpError, MessageTooLarge, NotALog, OffsetOutOfRange, SourceError
-from kdump.findings import CATALOGUE, Severity
 from kdump.format import fetch, naming
 from kdump.format.fetch import ErrorCode
-from kdump.partition import Partition
 from kdump.render.base import printable
+from kdump.storage import discovery
+from kdump.storage.partition import Partition
+from kdump.verify.findings import CATALOGUE, Severity
 
 if TYPE_CHECKING:
-    from kdump.log import Log
-    from kdump.lookup import At, Found
+    from kdump.dump.read_at import At, Found
+    from kdump.log.log import Log
 
 READ_BYTES: Final = 1 << 20
 NO_07_FOR_KAFKA: Final = "--format kafka shows what Kafka's tool shows, and that cannot read the log of Kafka 0.7"
@@ -42,7 +42,7 @@ class Offset(click.ParamType["At"]):
     name = "offset"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "At":
-        from kdump.lookup import Edge, Time
+        from kdump.dump.read_at import Edge, Time
 
         text = str(value)
         if text in (Edge.EARLIEST, Edge.LATEST):
@@ -100,8 +100,8 @@ def check(chosen: dict[str, Any]) -> None:
 @contextmanager
 def _opened(chosen: dict[str, Any]) -> Iterator["Log"]:
     """The one log that the path names."""
-    from kdump.log import Log
-    from kdump.log_options import LogOptions
+    from kdump.log.log import Log
+    from kdump.log.options import LogOptions
 
     largest = min(chosen["max_batch_bytes"], fetch.LARGEST)
     with Log(_path(chosen["paths"][0]), options=LogOptions(max_message_bytes=largest)) as log:
@@ -130,14 +130,14 @@ def _path(path: str) -> str:
 
 
 def _read(log: "Log", chosen: dict[str, Any]) -> "Found":
-    from kdump import lookup
+    from kdump.dump import read_at as lookup
 
     return lookup.find(log, chosen["at"], min(chosen["max_bytes"] or READ_BYTES, fetch.LARGEST))
 
 
 def events(chosen: dict[str, Any], what: What, on_damage: Callable[[Severity], None]) -> Iterator[Event]:
     """What stands there, as kdump.dump.dump shows it."""
-    from kdump import lookup
+    from kdump.dump import read_at as lookup
 
     try:
         with _opened(chosen) as log:
@@ -154,7 +154,7 @@ def events(chosen: dict[str, Any], what: What, on_damage: Callable[[Severity], N
 
 def send(chosen: dict[str, Any]) -> int:
     """Write a MessageSetSend of what stands there to standard output; the exit status. What cannot be read there is an error code of the result, too."""
-    from kdump import lookup
+    from kdump.dump import read_at as lookup
 
     met: set[Severity] = set()
     try:
@@ -193,7 +193,7 @@ def _write(*parts: bytes | memoryview) -> None:
 
 def _placed(error: KdumpError, chosen: dict[str, Any]) -> KdumpError:
     """With the path, where the sentence does not have it."""
-    from kdump import lookup
+    from kdump.dump import read_at as lookup
 
     path = chosen["paths"][0]
     return KdumpError(f"{path}: {error}") if isinstance(error, OffsetOutOfRange | lookup.NoSuchTime) else error

@@ -9,16 +9,16 @@ from typing import Any
 import click
 
 from kdump.cli import INTERRUPTED, at, complain, options
-from kdump.companions import Damage
-from kdump.dump import Event, Failed, Note, dump
-from kdump.dump import Options as What
+from kdump.dump.companion_files import Damage
+from kdump.dump.dump import Event, Failed, Note, dump
+from kdump.dump.dump import Options as What
 from kdump.errors import NotShown, SourceError
-from kdump.findings import Severity
 from kdump.format.naming import Kind
-from kdump.partition import LogFile
 from kdump.render import BYTES_MODES, renderer
 from kdump.render import Options as Look
 from kdump.render.base import Line, printable
+from kdump.storage.partition import LogFile
+from kdump.verify.findings import Severity
 
 
 @click.command("dump")

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 import click
 
-from kdump import discovery
 from kdump.cli import FAILED, FOUND
 from kdump.errors import SourceError
-from kdump.findings import Severity
 from kdump.format.naming import LOG_KINDS, Kind
-from kdump.partition import LogDirectory, LogFile, Partition, without_companions
+from kdump.storage import discovery
+from kdump.storage.partition import LogDirectory, LogFile, Partition, without_companions
+from kdump.verify.findings import Severity
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

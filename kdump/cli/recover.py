@@ -16,19 +16,19 @@ from click.core import ParameterSource
 
 from kdump.cli import FAILED, FOUND, GAVE_UP, INTERRUPTED, complain, options, saved
 from kdump.errors import KdumpError
-from kdump.findings import Severity
 from kdump.format import naming
-from kdump.plan import REINDEX, SALVAGE, STRATEGIES, TRUNCATE, Lost, Options, Plan
+from kdump.recover.plan import REINDEX, SALVAGE, STRATEGIES, TRUNCATE, Lost, Options, Plan
 from kdump.render import Options as Look
 from kdump.render import renderer
 from kdump.render.base import tally
 from kdump.render.recovery import counts_of
+from kdump.verify.findings import Severity
 
 if TYPE_CHECKING:
-    from kdump.findings import Finding
-    from kdump.recover import Result
-    from kdump.report import Report
-    from kdump.undo import Done
+    from kdump.recover.recover import Result
+    from kdump.recover.undo import Done
+    from kdump.verify.findings import Finding
+    from kdump.verify.report import Report
 
 _OF_THE_PLAN = ("walk", "rebuild", "undecided", "index_interval_bytes", "segment_index_bytes", "max_batch_bytes")
 _HOW = ("output", "dry_run", "no_keep", "drop_marker")
@@ -156,9 +156,9 @@ def command(**chosen: Any) -> int:
 
 def _told(chosen: dict[str, Any], what: Options, plan: saved.Saved | None) -> "Iterator[Result | Report]":
     """What would be done with each partition, or what became of it."""
-    from kdump import recover
     from kdump.cli.work import work
-    from kdump.discovery import discover
+    from kdump.recover import recover
+    from kdump.storage.discovery import discover
 
     with work(lambda: discover(chosen["paths"]), chosen) as (engine, on_bytes, _), ExitStack() as locks:
         kept = locks if _applies(chosen) else None
@@ -187,8 +187,8 @@ def _applies(chosen: dict[str, Any]) -> bool:
 
 def _back(chosen: dict[str, Any]) -> int:
     """Take runs back, or finish them; the exit status."""
-    from kdump import recover, undo
     from kdump.cli.work import Problems
+    from kdump.recover import recover, undo
 
     started, problems, met = time.monotonic(), Problems(), set[Severity]()
     with renderer(chosen["format_name"], sys.stdout, Look(color=options.use_color(chosen["color"]))) as out:
@@ -336,7 +336,7 @@ class Totals:
 
     def take(self, told: "Result | Report") -> "Result | None":
         """Count a partition; the result that is to be shown, None where it could not be read."""
-        from kdump.report import Report
+        from kdump.verify.report import Report
 
         if isinstance(told, Report):
             self._problems.take(told.errors)

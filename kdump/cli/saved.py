@@ -7,12 +7,12 @@ from itertools import zip_longest
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from kdump.errors import KdumpError
-from kdump.plan import STRATEGIES, Options, Plan
+from kdump.recover.plan import STRATEGIES, Options, Plan
 from kdump.render import renderer
 from kdump.render.recovery import BECAME
 
 if TYPE_CHECKING:
-    from kdump.report import Report
+    from kdump.verify.report import Report
 
 WALKS = ("checkpoint", "newest", "all")
 UNDECIDED = ("keep", "drop")
@@ -109,7 +109,7 @@ def check(saved: Saved, found: "Iterable[Plan | Report]") -> "list[Plan | Report
 
 def _lines(plan: Plan) -> list[Line]:
     """The lines of a plan, as they would be saved."""
-    from kdump.recover import Result
+    from kdump.recover.recover import Result
 
     stream = BytesIO()
     with renderer("json", stream) as out:

@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
-from kdump import verify
+from kdump.broker.result import Outcome
 from kdump.cli import INTERRUPTED, options
 from kdump.cli.work import Found, Problems, work
-from kdump.findings import CATALOGUE, Finding, Severity
-from kdump.outcome import Outcome
 from kdump.render import Options as Look
 from kdump.render import renderer
 from kdump.render.base import Renderer, tally
+from kdump.verify import verify
+from kdump.verify.findings import CATALOGUE, Finding, Severity
 
 ALL = "all"
 

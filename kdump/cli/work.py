@@ -7,10 +7,10 @@ from typing import Any
 
 from kdump.cli import complain
 from kdump.cli.progress import Progress
-from kdump.engine import Engine, Processes, Serial
+from kdump.engine.processes import Engine, Processes, Serial
 from kdump.errors import KdumpError, NotALog, SourceError
-from kdump.partition import LogDirectory, Partition
-from kdump.verify import size_of
+from kdump.storage.partition import LogDirectory, Partition
+from kdump.verify.verify import size_of
 
 SMALL_BYTES = 8 << 20  # below it, starting processes takes longer than the work
 SMALL_PARTITIONS = 100  # companions are work too

@@ -42,7 +42,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
-from kdump.format.message import I16, I32, I64, Reader
+from kdump.format.schema_fields import I16, I32, I64, Reader
 
 KEY_SIZE = 4
 MARKER_SIZE = 6

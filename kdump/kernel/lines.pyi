@@ -16,7 +16,7 @@ class Lines:
     `style` says how text is written: `text` (quoted), `json`, `printable` (escaped, without quotes) or `raw`; `mode` how binary fields are (kdump.render.base
     BYTES_MODES). `repair` makes UTF-8 of bytes that are none, for the styles `printable` and `raw` and the mode `utf8`.
 
-    The methods take what kdump.records.Opened holds and give the lines from record `first` on, and the record to go on with: the number of records when all
+    The methods take what kdump.storage.records.Opened holds and give the lines from record `first` on, and the record to go on with: the number of records when all
     are written. `control` is given for control batches. Raises ValueError when a row speaks of bytes outside the payload.
     """
 

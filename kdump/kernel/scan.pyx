@@ -3,7 +3,7 @@
 
 A batch that breaks a rule, or whose records have to be decompressed first, becomes a row of integers (BATCH_COLUMNS) with its `suspect` bits;
 a healthy one leaves nothing behind but counts. The layouts stand in kdump.format.batch and kdump.format.legacy. What to do about bytes that are no
-batch is decided in kdump.segment: the walk stops there and says what it saw.
+batch is decided in kdump.storage.walk: the walk stops there and says what it saw.
 """
 
 cimport cython

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The walk over the log of Kafka 0.7 (kdump.format.kafka07): framing and checksum of its messages, and the messages inside compressed ones.
 
-The interface is that of kdump.kernel.scan, with the same rows, bits and words, so that kdump.segment walks over both formats alike.
+The interface is that of kdump.kernel.scan, with the same rows, bits and words, so that kdump.storage.walk walks over both formats alike.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

@@ -2,7 +2,7 @@
 """From an entry of an offset index to the batch that holds an offset, in one call; every batch on the way is checksummed.
 
 The layouts stand in kdump.format.batch, kdump.format.legacy and kdump.format.index. What is no valid batch ends the walk: what to do about it is decided in
-kdump.segment.
+kdump.storage.walk.
 """
 
 cimport cython

@@ -18,17 +18,17 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
 if TYPE_CHECKING:
-    from kdump.companions import Damage
-    from kdump.dump import Event, Failed, Note
-    from kdump.findings import Finding, Severity
+    from kdump.dump.companion_files import Damage
+    from kdump.dump.dump import Event, Failed, Note
+    from kdump.dump.kafka_tool import Report
     from kdump.format.batch import Batch
     from kdump.format.naming import TopicPartition
-    from kdump.index_report import Report
-    from kdump.plan import Action
-    from kdump.records import Opened
-    from kdump.recover import Result
-    from kdump.segment import Foreign, Gap, Tail, Unsearched
-    from kdump.undo import Done
+    from kdump.recover.plan import Action
+    from kdump.recover.recover import Result
+    from kdump.recover.undo import Done
+    from kdump.storage.records import Opened
+    from kdump.storage.walk import Foreign, Gap, Tail, Unsearched
+    from kdump.verify.findings import Finding, Severity
 
 # text when it is valid UTF-8 (auto), or the same form for every field
 BYTES_MODES = ("auto", "base64", "hex", "utf8")
@@ -226,10 +226,10 @@ class Renderer(ABC):
         `everything` says that the dump leaves no batch of a file out, so that a renderer may look beside the batches.
         """
         # A verify renders too, and does without what only a dump needs.
-        from kdump.companions import Damage, Entry
-        from kdump.dump import Begin, End, Failed, Note, Shown
-        from kdump.index_report import Report, Sane
-        from kdump.segment import Foreign, Gap, Tail, Unsearched
+        from kdump.dump.companion_files import Damage, Entry
+        from kdump.dump.dump import Begin, End, Failed, Note, Shown
+        from kdump.dump.kafka_tool import Report, Sane
+        from kdump.storage.walk import Foreign, Gap, Tail, Unsearched
 
         path, topic, partition = "", None, None
         for event in events:
@@ -338,7 +338,7 @@ def counted(count: int, one: str, many: str | None = None) -> str:
 
 def gap_reason(gap: Gap | Foreign | Unsearched) -> str:
     """Why bytes are no batch of the log, in the words of the findings' codes (`batch/length`, `gap/bytes` …)."""
-    from kdump.segment import Foreign, Unsearched
+    from kdump.storage.walk import Foreign, Unsearched
 
     if isinstance(gap, Foreign):
         return "foreign-batch"

@@ -29,10 +29,10 @@ from kdump.render import base
 from kdump.render.base import Options, Path, crc_state, gap_reason, hides_batch
 
 if TYPE_CHECKING:
-    from kdump.findings import Finding
     from kdump.format.batch import Batch
-    from kdump.records import Opened
-    from kdump.segment import Foreign, Gap, Tail, Unsearched
+    from kdump.storage.records import Opened
+    from kdump.storage.walk import Foreign, Gap, Tail, Unsearched
+    from kdump.verify.findings import Finding
 
 SCHEMA = 1
 

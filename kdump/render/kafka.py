@@ -45,26 +45,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from posixpath import basename
 from typing import IO, TYPE_CHECKING, Any
 
+from kdump.broker.kafka_reader import Walk
+from kdump.dump.kafka_tool import What
 from kdump.errors import NotShown
 from kdump.format import control
 from kdump.format.batch import CODECS, HEADER_SIZE, LOG_OVERHEAD, MINIMUM_SIZE, Batch, previous_sequence, wrapped
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY
-from kdump.index_report import What
-from kdump.kafka_reader import Walk
 from kdump.kernel.lines import Lines
 from kdump.kernel.records import RECORD_COLUMNS
-from kdump.records import open_batch
 from kdump.render import base
 from kdump.render.base import Line, Options, Path, Read, printable
-from kdump.segment import MAX_BATCH_BYTES
+from kdump.storage.records import open_batch
+from kdump.storage.walk import MAX_BATCH_BYTES
 
 if TYPE_CHECKING:
-    from kdump.companions import Damage
-    from kdump.dump import Event, Failed, Note
-    from kdump.findings import Finding
-    from kdump.index_report import Report
-    from kdump.records import Opened
-    from kdump.segment import Foreign, Gap, Tail, Unsearched
+    from kdump.dump.companion_files import Damage
+    from kdump.dump.dump import Event, Failed, Note
+    from kdump.dump.kafka_tool import Report
+    from kdump.storage.records import Opened
+    from kdump.storage.walk import Foreign, Gap, Tail, Unsearched
+    from kdump.verify.findings import Finding
 
 _INT_MAX = 0x7FFF_FFFF
 
@@ -323,9 +323,9 @@ class Renderer(base.Renderer):
 
     def show(self, events: Iterable[Event], *, everything: bool = True) -> Iterator[Failed | Damage | Line | Note]:
         """What is for standard error comes in the words of the tool, where it has some; its reports come last."""
-        from kdump.companions import Damage
-        from kdump.dump import Failed
-        from kdump.findings import Severity
+        from kdump.dump.companion_files import Damage
+        from kdump.dump.dump import Failed
+        from kdump.verify.findings import Severity
 
         for told in super().show(events, everything=everything):
             match told:

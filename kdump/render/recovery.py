@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from kdump.plan import ACTIONS, SALVAGE, TRUNCATE
+from kdump.recover.plan import ACTIONS, SALVAGE, TRUNCATE
 from kdump.render.base import counted, iso_time, tally
 
 if TYPE_CHECKING:
-    from kdump.findings import Finding, Severity
     from kdump.format.naming import TopicPartition
-    from kdump.plan import Action, Lost, Plan
-    from kdump.recover import Result
-    from kdump.undo import Done
+    from kdump.recover.plan import Action, Lost, Plan
+    from kdump.recover.recover import Result
+    from kdump.recover.undo import Done
+    from kdump.verify.findings import Finding, Severity
 
 NAMED = 5
 """So many ranges, producers and transactions stand in a sentence; the others are counted."""

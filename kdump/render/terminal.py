@@ -23,9 +23,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from kdump.findings import CATALOGUE, Finding, Severity
 from kdump.format.batch import NULL
-from kdump.records import records as values
 from kdump.render import base
 from kdump.render.base import (
     Options,
@@ -41,14 +39,16 @@ from kdump.render.base import (
     quoted,
 )
 from kdump.render.text import control_word, words
+from kdump.storage.records import records as values
+from kdump.verify.findings import CATALOGUE, Finding, Severity
 
 if TYPE_CHECKING:
     from kdump.format.batch import Batch
     from kdump.format.record import Record
-    from kdump.records import Opened
-    from kdump.recover import Result
-    from kdump.segment import Foreign, Gap, Tail, Unsearched
-    from kdump.undo import Done
+    from kdump.recover.recover import Result
+    from kdump.recover.undo import Done
+    from kdump.storage.records import Opened
+    from kdump.storage.walk import Foreign, Gap, Tail, Unsearched
 
 # a table or tree is laid out as a whole, so a long one comes in pieces
 _ROWS = 500

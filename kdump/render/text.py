@@ -56,14 +56,14 @@ from kdump.render.base import (
 )
 
 if TYPE_CHECKING:
-    from kdump.findings import Finding
     from kdump.format.batch import Batch
     from kdump.format.naming import TopicPartition
-    from kdump.plan import Action
-    from kdump.records import Opened
-    from kdump.recover import Result
-    from kdump.segment import Foreign, Gap, Tail, Unsearched
-    from kdump.undo import Done
+    from kdump.recover.plan import Action
+    from kdump.recover.recover import Result
+    from kdump.recover.undo import Done
+    from kdump.storage.records import Opened
+    from kdump.storage.walk import Foreign, Gap, Tail, Unsearched
+    from kdump.verify.findings import Finding
 
 
 def batch_line(batch: Batch, damage: str | None = None) -> str:

@@ -15,9 +15,9 @@ from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import kdump.appender  # noqa: F401  # whose import is no part of an append
-from kdump.log import Log
-from kdump.log_options import LogOptions
+import kdump.log.appender  # noqa: F401  # whose import is no part of an append
+from kdump.log.log import Log
+from kdump.log.options import LogOptions
 
 from .segments import runs
 

@@ -13,13 +13,13 @@ from click.testing import CliRunner
 
 import build
 import sentences
-from kdump.catalogue import logs
-from kdump.checks import EXPLAIN
 from kdump.cli import group
-from kdump.findings import CATALOGUE, KEPT, Entry, Finding, Severity
 from kdump.format.naming import Kind
 from kdump.kernel.scan import SUSPECTS
-from kdump.source import BytesSource
+from kdump.storage.source import BytesSource
+from kdump.verify.catalogue import logs
+from kdump.verify.checks import EXPLAIN
+from kdump.verify.findings import CATALOGUE, KEPT, Entry, Finding, Severity
 from proving import Proved
 
 Prove = Callable[..., Proved]

@@ -34,12 +34,12 @@ from directories import (
     without,
     write,
 )
-from kdump.catalogue import companions, partitions
-from kdump.discovery import discover
-from kdump.findings import CATALOGUE, KEPT, Finding, Severity
 from kdump.render import Options as Look
 from kdump.render import renderer
-from kdump.verify import Options, Report, verify
+from kdump.storage.discovery import discover
+from kdump.verify.catalogue import companions, partitions
+from kdump.verify.findings import CATALOGUE, KEPT, Finding, Severity
+from kdump.verify.verify import Options, Report, verify
 
 A, B, C, END = (stem(offset) for offset in (0, 10, 20, 30))
 DAY_MS = 86_400_000

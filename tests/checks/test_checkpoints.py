@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import build
-from kdump.checks.checkpoints import CHECKPOINTS, Facts, directory, partition_metadata, properties, topic_id
-from kdump.findings import CATALOGUE, Finding, Severity
 from kdump.format import checkpoint
 from kdump.format.naming import TopicPartition, base_offset_of, topic_partition_of
+from kdump.verify.checks.checkpoints import CHECKPOINTS, Facts, directory, partition_metadata, properties, topic_id
+from kdump.verify.findings import CATALOGUE, Finding, Severity
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 RECOVERY, WATERMARK = "recovery-point-offset-checkpoint", "replication-offset-checkpoint"

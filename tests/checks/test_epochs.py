@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import build
-from kdump.checks import epochs
-from kdump.findings import Finding
+from kdump.verify.checks import epochs
+from kdump.verify.findings import Finding
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 PATH = "orders-0/leader-epoch-checkpoint"

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from kdump.checks import files
-from kdump.checks.files import STRAYS
-from kdump.discovery import discover
-from kdump.findings import Severity
-from kdump.partition import LogDirectory, Partition
+from kdump.storage.discovery import discover
+from kdump.storage.partition import LogDirectory, Partition
+from kdump.verify.checks import files
+from kdump.verify.checks.files import STRAYS
+from kdump.verify.findings import Severity
 
 HEX = "3ee7cc0af0c147a1b23e6c9a6c99a490"
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import build
-from kdump.checks.hanging import LATE_MS, MAX_TIMEOUT_MS, Known, OpenTransaction, judge, states
-from kdump.decode.transaction_state import Status, TopicPartitions, Value
-from kdump.findings import Finding, Severity
+from kdump.format.internal_topics.transaction_state import Status, TopicPartitions, Value
 from kdump.format.naming import Kind, TopicPartition
-from kdump.partition import LogFile
+from kdump.storage.partition import LogFile
+from kdump.verify.checks.hanging import LATE_MS, MAX_TIMEOUT_MS, Known, OpenTransaction, judge, states
+from kdump.verify.findings import Finding, Severity
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 NOW_MS = 1_700_000_000_000

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 import build
-from kdump.checks import indexes
-from kdump.checks.indexes import Index, Scanned
 from kdump.errors import SourceError
-from kdump.findings import Finding, Severity
 from kdump.format.naming import Kind
-from kdump.partition import LogFile
-from kdump.source import BytesSource
+from kdump.storage.partition import LogFile
+from kdump.storage.source import BytesSource
+from kdump.verify.checks import indexes
+from kdump.verify.checks.indexes import Index, Scanned
+from kdump.verify.findings import Finding, Severity
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 BASE = 1000

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import build
-from kdump.checks import snapshots
-from kdump.findings import Finding
 from kdump.format.naming import Kind
-from kdump.partition import LogFile
+from kdump.storage.partition import LogFile
+from kdump.verify.checks import snapshots
+from kdump.verify.findings import Finding
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 PATH = "00000000000000001000.snapshot"

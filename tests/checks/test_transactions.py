@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import build
-from kdump.checks import transactions
-from kdump.findings import Finding
 from kdump.format.naming import Kind
-from kdump.partition import LogFile
+from kdump.storage.partition import LogFile
+from kdump.verify.checks import transactions
+from kdump.verify.findings import Finding
 
 LOG = "00000000000000001000.log"
 PATH = "00000000000000001000.txnindex"

@@ -24,11 +24,11 @@ import zstandard
 
 import build
 import oracle
-from kdump.fold import Options
 from kdump.format.naming import Kind
-from kdump.partition import LogFile
-from kdump.segment import BatchChunk, Walk
-from kdump.source import BytesSource
+from kdump.storage.partition import LogFile
+from kdump.storage.source import BytesSource
+from kdump.storage.walk import BatchChunk, Walk
+from kdump.verify.scan import Options
 from proving import Proved, prove_file
 
 Prove = Callable[..., Proved]

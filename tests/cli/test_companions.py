@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import build
-from kdump import companions
-from kdump.companions import Damage, Entry
+from kdump.dump import companion_files as companions
+from kdump.dump.companion_files import Damage, Entry
 from kdump.errors import SourceError
 from kdump.format.naming import FETCH_KINDS, LOG_KINDS, Kind
-from kdump.segment import Tail
-from kdump.source import BytesSource
+from kdump.storage.source import BytesSource
+from kdump.storage.walk import Tail
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 CASES = sorted(path.parent for path in FIXTURES.glob("*/case.toml"))

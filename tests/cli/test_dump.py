@@ -12,8 +12,8 @@ import pytest
 
 import build
 import oracle
-from kdump.findings import CATALOGUE
 from kdump.format import naming
+from kdump.verify.findings import CATALOGUE
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 

@@ -13,10 +13,10 @@ import pytest
 import build
 from kdump import discover
 from kdump.cli.at import Offset
+from kdump.dump.read_at import Edge, Time
 from kdump.format import fetch
 from kdump.format.index import OFFSET_ENTRY
-from kdump.lookup import Edge, Time
-from kdump.partition import Partition
+from kdump.storage.partition import Partition
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 PARTITIONS = [

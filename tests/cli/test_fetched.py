@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import build
-from kdump import dump
-from kdump.fetched import Part
+from kdump.dump import dump
+from kdump.dump.fetch_results import Part
 from kdump.format import fetch
 from kdump.format.fetch import MessageSetSend
 from kdump.format.naming import FETCH_KINDS, Kind
-from kdump.partition import LogFile
-from kdump.segment import Foreign, Gap, Tail, Unsearched
-from kdump.source import BytesSource
+from kdump.storage.partition import LogFile
+from kdump.storage.source import BytesSource
+from kdump.storage.walk import Foreign, Gap, Tail, Unsearched
 
 
 def plain(base_offset: int, count: int = 3, **fields: Any) -> bytes:

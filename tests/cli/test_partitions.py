@@ -15,7 +15,7 @@ import pytest
 
 import build
 from directories import Files, Writer, changed, clean, partition, stem, without, write
-from kdump.findings import CATALOGUE
+from kdump.verify.findings import CATALOGUE
 from running import FINDING_FIELDS, lines, shown, slow, unwatched, workers_of
 
 A, B, C, END = (stem(offset) for offset in (0, 10, 20, 30))
@@ -380,7 +380,7 @@ def test_live_forgets_what_was_mended(kdump: Any, tmp_path: Path, monkeypatch: p
     write(tmp_path / "d", changed(files, {name: content(files, name)[:-100]}))
     whole = content(files, name)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kdump.verify.time.sleep", lambda seconds: (tmp_path / "d" / name).write_bytes(whole))
+        patch.setattr("kdump.verify.verify.time.sleep", lambda seconds: (tmp_path / "d" / name).write_bytes(whole))
         patch.setattr(type(kdump), "watched", unwatched)
         ran = verified(kdump, "--live", "d")
     assert (ran.status, shown(ran), ran.problems) == (0, [], "")
@@ -397,7 +397,7 @@ def test_live_lets_a_broker_delete(kdump: Any, tmp_path: Path) -> None:
             path.unlink()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kdump.verify.time.sleep", delete)
+        patch.setattr("kdump.verify.verify.time.sleep", delete)
         patch.setattr(type(kdump), "watched", unwatched)
         ran = verified(kdump, "--live", "d")
     assert (ran.status, ran.problems) == (0, "")

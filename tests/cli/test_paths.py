@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import random
 import re
 import socket
 import sys
@@ -14,8 +15,8 @@ from typing import Any
 import pytest
 
 import build
-from kdump.discovery import discover, files
-from kdump.partition import LogFile, Partition
+from kdump.storage.discovery import discover, files
+from kdump.storage.partition import LogFile, Partition
 
 CLEAN = build.segment(
     build.batch([build.record(b"k", b"v")] * 3), build.batch([build.record(b"k", b"v")], base_offset=3, codec="lz4")
@@ -330,7 +331,7 @@ def test_an_empty_file_is_clean(kdump: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"x", b"hello, this is no log\n" * 9, b"\0", bytes(17), b"\xff" * 17, os.urandom(100)]
+    "content", [b"x", b"hello, this is no log\n" * 9, b"\0", bytes(17), b"\xff" * 17, random.Random(0).randbytes(100)]
 )
 def test_bytes_without_a_batch_are_damage(kdump: Any, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "0.log").write_bytes(content)

@@ -13,13 +13,15 @@ from typing import Any
 import click
 import pytest
 
-import kdump.recover
-from kdump.apply import apply
+import kdump.recover.recover
 from kdump.cli import recover as command
 from kdump.errors import KdumpError, NotALog, SourceError
-from kdump.plan import Action, Content, Lost, Options, Piece, Plan, Stamp
-from kdump.recover import How, Result
-from kdump.report import Report
+from kdump.recover.apply import apply
+from kdump.recover.plan import Action, Content, Lost, Options, Plan
+from kdump.recover.recover import How, Result
+from kdump.storage.pieces import Piece
+from kdump.storage.stamps import Stamp
+from kdump.verify.report import Report
 from recoveries import LOST, OLD, nothing, plan
 from running import lines, unwatched
 
@@ -72,8 +74,8 @@ class Library:
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Library:
     made = Library()
-    monkeypatch.setattr(kdump.recover, "plans", made.planned)
-    monkeypatch.setattr(kdump.recover, "apply_all", made.apply_all)
+    monkeypatch.setattr(kdump.recover.recover, "plans", made.planned)
+    monkeypatch.setattr(kdump.recover.recover, "apply_all", made.apply_all)
     return made
 
 

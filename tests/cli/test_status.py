@@ -15,7 +15,7 @@ import pytest
 
 import build
 import kdump.cli
-import kdump.verify
+import kdump.verify.verify
 from running import alive, slow, workers_of
 
 FINDINGS = {"clean.log": None, "noted.log": "info", "warned.log": "warning", "damaged.log": "error"}

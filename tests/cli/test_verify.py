@@ -10,7 +10,7 @@ import pytest
 
 import build
 import oracle
-from kdump.findings import CATALOGUE, KEPT
+from kdump.verify.findings import CATALOGUE, KEPT
 from running import FINDING_FIELDS, lines, shown
 
 SUMMARY_FIELDS = [

@@ -21,16 +21,16 @@ from worker import MODES, Ended, Mode, attempt
 
 import build
 import oracle
-from kdump import recover
-from kdump.appender import Appender
-from kdump.discovery import discover
 from kdump.errors import KdumpError
-from kdump.findings import Finding, Severity
-from kdump.log_options import LogOptions
-from kdump.partition import LogDirectory, Partition
-from kdump.plan import Options
-from kdump.retention import before
-from kdump.verify import verify
+from kdump.log.appender import Appender
+from kdump.log.options import LogOptions
+from kdump.log.retention import before
+from kdump.recover import recover
+from kdump.recover.plan import Options
+from kdump.storage.discovery import discover
+from kdump.storage.partition import LogDirectory, Partition
+from kdump.verify.findings import Finding, Severity
+from kdump.verify.verify import verify
 
 NOW = 1_600_000_100_000
 OPTIONS = LogOptions(segment_bytes=900, index_interval_bytes=150, delete_delay_ms=0, clock=lambda: NOW)

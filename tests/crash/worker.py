@@ -20,13 +20,13 @@ from typing import NamedTuple
 import pytest
 
 import plans
-from kdump.apply import apply, output
-from kdump.checks import files as checks
-from kdump.discovery import discover
 from kdump.errors import KdumpError
-from kdump.findings import Finding
-from kdump.partition import LogDirectory, Partition
-from kdump.undo import resume, runs, undo
+from kdump.recover.apply import apply, output
+from kdump.recover.undo import resume, runs, undo
+from kdump.storage.discovery import discover
+from kdump.storage.partition import LogDirectory, Partition
+from kdump.verify.checks import files as checks
+from kdump.verify.findings import Finding
 from plans import CASES, REAL, Case, contents, plan_of, planned, tree, wanted
 
 RUN = "1"

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import build
-from kdump.decode.transaction_state import (
+from kdump.format.internal_topics.transaction_state import (
     Key,
     Status,
     TopicPartitions,
@@ -24,9 +24,9 @@ from kdump.decode.transaction_state import (
     decode_value,
 )
 from kdump.format.record import Record
-from kdump.records import open_batch, records
-from kdump.segment import BatchChunk, Walk
-from kdump.source import FileSource
+from kdump.storage.records import open_batch, records
+from kdump.storage.source import FileSource
+from kdump.storage.walk import BatchChunk, Walk
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 DECODED = sorted(FIXTURES.glob("*/expected/__transaction_state-*/*.decoded.txt"))

@@ -11,17 +11,17 @@ from unittest import mock
 
 import oracle
 import proving
-from kdump import segment
-from kdump.checks import framing
-from kdump.findings import KEPT
-from kdump.fold import Options
 from kdump.format.batch import Batch
 from kdump.format.naming import Kind
-from kdump.partition import LogFile
-from kdump.records import open_batch, records
-from kdump.segment import BatchChunk, Foreign, Gap, Tail, Unsearched, Walk
-from kdump.segment07 import Walk07, walk_of
-from kdump.source import BytesSource, FileSource
+from kdump.storage import walk as segment
+from kdump.storage.partition import LogFile
+from kdump.storage.records import open_batch, records
+from kdump.storage.source import BytesSource, FileSource
+from kdump.storage.walk import BatchChunk, Foreign, Gap, Tail, Unsearched, Walk
+from kdump.storage.walk07 import Walk07, walk_of
+from kdump.verify.checks import framing
+from kdump.verify.findings import KEPT
+from kdump.verify.scan import Options
 from proving import Proved
 
 LIMIT_BYTES = 4 << 20  # of a batch, as stored and decompressed

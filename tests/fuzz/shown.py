@@ -7,10 +7,10 @@ import json
 import re
 
 from fuzz.check import Case, Difference, log_file
-from kdump.dump import Failed, dump
-from kdump.dump import Options as What
-from kdump.findings import Severity
+from kdump.dump.dump import Failed, dump
+from kdump.dump.dump import Options as What
 from kdump.render import Options, renderer
+from kdump.verify.findings import Severity
 
 # Control characters but the line end, and what turns the direction of text.
 _UNSAFE = re.compile(r"[\0-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")

@@ -28,13 +28,13 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from fuzz.check import Case, report, tiles
-from kdump.findings import Finding, Severity
 from kdump.format.batch import NULL, Batch
 from kdump.format.record import Record
-from kdump.records import open_batch, records
 from kdump.render.kafka import java_text
-from kdump.segment import Walk
-from kdump.source import BytesSource
+from kdump.storage.records import open_batch, records
+from kdump.storage.source import BytesSource
+from kdump.storage.walk import Walk
+from kdump.verify.findings import Finding, Severity
 
 READABLE = frozenset({"offset/range", "offset/backwards", "batch/count", "control/structure"})
 LIMIT_BYTES = 64 << 20

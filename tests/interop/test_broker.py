@@ -11,10 +11,10 @@ import pytest
 
 import damage_partition
 from interop.damaged_partitions import MUTATED, SEEDS, Case, damaged, load, mutated, room
-from kdump import broker
-from kdump.discovery import discover
-from kdump.outcome import NEW
-from kdump.verify import Options, verify
+from kdump.broker import predict as broker
+from kdump.broker.result import NEW
+from kdump.storage.discovery import discover
+from kdump.verify.verify import Options, verify
 
 __all__ = ["room"]
 

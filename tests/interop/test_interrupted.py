@@ -13,11 +13,11 @@ import pytest
 import oracle
 import plans
 from directories import NOW_MS, Files, stem
-from kdump.apply import apply
-from kdump.discovery import discover
-from kdump.disk import Place
-from kdump.plan import REINDEX, SALVAGE, TRUNCATE
-from kdump.verify import Options, verify
+from kdump.recover.apply import apply
+from kdump.recover.plan import REINDEX, SALVAGE, TRUNCATE
+from kdump.storage.directory_handle import Place
+from kdump.storage.discovery import discover
+from kdump.verify.verify import Options, verify
 from plans import B, C
 
 

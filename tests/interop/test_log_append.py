@@ -21,9 +21,9 @@ from interop.appends import Case
 from interop.theirs import Script
 from interop.wire import whole
 from kdump.errors import KdumpError
-from kdump.log import Log
-from kdump.log_options import LogOptions
-from kdump.retention import before
+from kdump.log.log import Log
+from kdump.log.options import LogOptions
+from kdump.log.retention import before
 from running import verified
 
 HERE = Path(__file__).resolve().parent

@@ -22,12 +22,12 @@ from interop import appends
 from interop.clients import Client
 from interop.test_live import SETTINGS, worse_than_info
 from interop.wire import Wire, whole
-from kdump.builder import NewRecord, marker
 from kdump.errors import KdumpError, OffsetOutOfRange
 from kdump.format.checkpoint import offset_entries
 from kdump.format.control import ControlType
-from kdump.log import Log
-from kdump.log_options import LogOptions
+from kdump.log.builder import NewRecord, marker
+from kdump.log.log import Log
+from kdump.log.options import LogOptions
 from running import verified
 
 HERE = Path(__file__).resolve().parent
@@ -51,7 +51,7 @@ APPENDS = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from interop.test_log_broker import OPTIONS, some
-from kdump.log import Log
+from kdump.log.log import Log
 log = Log(sys.argv[2], write=True, options=OPTIONS)
 for record in some("killed", 100_000):
     print(log.append([record]).last_offset, flush=True)

@@ -12,8 +12,8 @@ import pytest
 import build
 from interop.test_log_broker import OPTIONS, SIZES, Row, chunks, compare, compare_times, consume, some, text
 from interop.wire import Wire
-from kdump.builder import NewRecord
-from kdump.log import Log
+from kdump.log.builder import NewRecord
+from kdump.log.log import Log
 from running import verified
 
 HERE = Path(__file__).resolve().parent

@@ -21,8 +21,8 @@ from interop.appends import NOW_MS
 from interop.test_log_append import CASES, write
 from interop.theirs import Read, Script
 from kdump.errors import OffsetOutOfRange
-from kdump.log import Log
-from kdump.log_options import LogOptions
+from kdump.log.log import Log
+from kdump.log.options import LogOptions
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 LEFT_OUT = (

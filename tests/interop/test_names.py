@@ -10,10 +10,10 @@ from typing import Any
 
 import build
 from checks.test_files import BELONGS, FIVE, ODD, SOUND, ZERO
-from kdump.checks import snapshots
-from kdump.discovery import discover
 from kdump.format.naming import number_of, topic_partition_of
-from kdump.partition import Partition
+from kdump.storage.discovery import discover
+from kdump.storage.partition import Partition
+from kdump.verify.checks import snapshots
 
 LOADER = Path(__file__).with_name("Loader.java")
 NAMES = Path(__file__).with_name("Names.java")

@@ -23,11 +23,15 @@ import build
 import damage
 import damage_partition
 from interop import damaged_partitions, test_state
-from kdump import broker, rebuild
+from kdump.broker import predict as broker
+from kdump.broker import rebuild
+from kdump.broker.load_state import Segment, name_of
+from kdump.broker.log_loader import Loader
+from kdump.broker.rebuild import PlannedSegment
 from kdump.format import snapshot
-from kdump.load_state import Segment, name_of
-from kdump.loader import Loader
-from kdump.plan import Content, Log, Options, Piece, Plan, Stamp
+from kdump.recover.plan import Content, Options, Plan
+from kdump.storage.pieces import Piece
+from kdump.storage.stamps import Stamp
 
 SEEDS = int(os.environ.get("KDUMP_REBUILD_SEEDS", "1"))
 MUTATED = int(os.environ.get("KDUMP_REBUILD_MUTATED", "300"))
@@ -96,7 +100,7 @@ def planned(case: Case, *, proved: bool) -> tuple[Plan, Loader]:
         held = loader.segments[base].held
         walked = base in loader.walked
         pieces = (Piece(held.origin, held.start, held.start + held.size),) if held.size else ()
-        logs.append(Log(base, pieces, proved, walked))
+        logs.append(PlannedSegment(base, pieces, proved, walked))
         if walked or not held.origin:
             after.update({name_of(base, suffix): REBUILT for suffix in INDEXES})
     for offset in outcome.snapshots:
@@ -113,7 +117,7 @@ def planned(case: Case, *, proved: bool) -> tuple[Plan, Loader]:
 
 def made(plan: Plan) -> dict[str, bytes | None]:
     found: dict[str, bytes | None] = {}
-    for name, data in rebuild.make(plan):
+    for name, data in rebuild.make(plan.rebuild_request()):
         assert name not in found, f"{name} twice"
         found[name] = data
     wanted = {name for name, content in plan.after.items() if content == REBUILT}

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import ModuleType
 
 from interop.damaged_partitions import Case, damaged, load, mutated, room
-from kdump import broker
-from kdump.plan import Options, Plan
+from kdump.broker import predict as broker
+from kdump.recover.plan import Options, Plan
 from recovering import NOW_MS, left_by, planned, put, read
 
 __all__ = ["room"]

@@ -25,7 +25,7 @@ import plans
 from damage import NotApplicable
 from interop.clients import Client, Read, records
 from interop.test_live import SETTINGS
-from kdump import broker as loading
+from kdump.broker import predict as loading
 from running import verified
 from salvaging import files, valid
 

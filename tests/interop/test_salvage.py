@@ -19,7 +19,7 @@ import pytest
 import oracle
 from interop.clients import Client
 from interop.damaged_partitions import Case, damaged, load, mutated, room
-from kdump.plan import SALVAGE, Options
+from kdump.recover.plan import SALVAGE, Options
 from recovering import NOW_MS, left_by, planned, put
 from salvaging import files, salvaged, valid
 

@@ -12,10 +12,10 @@ from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
-from kdump.decode.transaction_state import UnknownRecord, decode_key, decode_value
-from kdump.records import open_batch, records
-from kdump.segment import BatchChunk, Walk
-from kdump.source import FileSource
+from kdump.format.internal_topics.transaction_state import UnknownRecord, decode_key, decode_value
+from kdump.storage.records import open_batch, records
+from kdump.storage.source import FileSource
+from kdump.storage.walk import BatchChunk, Walk
 
 STATES = Path(__file__).with_name("TransactionStates.java")
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"

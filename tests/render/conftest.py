@@ -9,11 +9,11 @@ from unittest import mock
 
 import pytest
 
-from kdump.findings import CATALOGUE, Entry, Severity, found
 from kdump.format.batch import NULL, Batch
 from kdump.format.record import Record
 from kdump.render import Options, Renderer, renderer
-from kdump.segment import Foreign, Gap, Tail, Tailed, Unsearched
+from kdump.storage.walk import Foreign, Gap, Tail, Tailed, Unsearched
+from kdump.verify.findings import CATALOGUE, Entry, Severity, found
 from plain_lines import opened
 
 PATH = "/logs/orders-3/00000000000000000000.log"

@@ -13,14 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdump import discovery
-from kdump.dump import Failed, dump
-from kdump.dump import Options as DumpOptions
+from kdump.broker.kafka_reader import Walk, frame_size, header_batch
+from kdump.dump.dump import Failed, dump
+from kdump.dump.dump import Options as DumpOptions
 from kdump.format.batch import NULL, Batch
 from kdump.format.record import Record
-from kdump.kafka_reader import Walk, frame_size, header_batch
 from kdump.kernel.crc import crc32c
-from kdump.partition import LogFile
 from kdump.render import Options, renderer
 from kdump.render.kafka import (
     control_text,
@@ -28,6 +26,8 @@ from kdump.render.kafka import (
     head_lines,
     java_text,
 )
+from kdump.storage import discovery
+from kdump.storage.partition import LogFile
 from plain_lines import opened
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from kdump.errors import KdumpError
-from kdump.findings import CATALOGUE, Severity, found
 from kdump.format.naming import TopicPartition
-from kdump.plan import ACTIONS, SALVAGE, Action, Lost, Options, Stamp
-from kdump.recover import Result
+from kdump.recover.plan import ACTIONS, SALVAGE, Action, Lost, Options
+from kdump.recover.recover import Result
 from kdump.render import Options as Look
 from kdump.render import recovery, renderer
+from kdump.storage.stamps import Stamp
+from kdump.verify.findings import CATALOGUE, Severity, found
 from recoveries import DIRECTORY, FIRST, LOST, NOON_MS, OLD, SECOND, nothing, plan
 
 ACTION_FIELDS = [

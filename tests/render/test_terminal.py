@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdump.findings import Severity, found
 from kdump.format.batch import Batch
 from kdump.format.record import Record
 from kdump.render import Options, Renderer, renderer
+from kdump.verify.findings import Severity, found
 from plain_lines import opened
 
 

@@ -1,1 +1,0 @@
-"""What is inside the keys and values of records."""

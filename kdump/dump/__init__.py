@@ -1,0 +1,1 @@
+"""Dump: files as a stream of values: batches, records, index entries, snapshots, checkpoints, fetch results."""

@@ -1,0 +1,219 @@
+"""What is in the companions of a log: entries in the order of the file, and what does not belong there.
+
+Kinds of entries and their fields, all integers but for topic, key and value:
+
+====================  ============================================================================================
+kind                  fields
+====================  ============================================================================================
+index_entry           offset, position
+time_index_entry      timestamp, offset
+aborted_transaction   version, producer_id, first_offset, last_offset, last_stable_offset
+producer              producer_id, producer_epoch, last_sequence, last_offset, offset_delta, timestamp,
+                      coordinator_epoch, current_txn_first_offset
+epoch                 epoch, start_offset
+checkpoint_entry      topic, partition, offset
+property              key, value
+====================  ============================================================================================
+
+A companion that Kafka's reader refuses is shown as far as it goes.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from kdump.format import checkpoint, index, snapshot
+from kdump.format.checkpoint import CheckpointError
+from kdump.format.naming import Kind
+from kdump.format.snapshot import SnapshotError
+from kdump.storage.source import Source, reader, whole
+from kdump.storage.walk import Tail, Tailed
+from kdump.verify.findings import Severity
+
+MAX_SNAPSHOT_BYTES: Final = 256 << 20
+"""The largest producer snapshot that is read: five million producers."""
+
+
+class Entry(NamedTuple):
+    """An entry: its kind, its fields, and the first and last offset that it speaks of where those are record offsets of its segment."""
+
+    kind: str
+    fields: Mapping[str, Any]
+    offsets: tuple[int, int] | None = None
+
+
+class Damage(NamedTuple):
+    """Why Kafka's reader refuses the file, or will misread it; `refusal` is what its own message is, where Kafka's dump tool prints that."""
+
+    path: str
+    severity: Severity
+    reason: str
+    refusal: str | None = None
+
+    @property
+    def message(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+def contents(path: str, source: Source, kind: Kind, base_offset: int | None) -> Iterator[Entry | Tail | Damage]:
+    """The entries of a companion, its padding, remainder or stale tail, and what is wrong with it.
+
+    Offsets are absolute; without a base offset they count from 0. What is wrong with the whole file comes before its entries.
+    Raises SourceError for a file that cannot be read or that is larger than any of its kind can be.
+    """
+    match kind:
+        case Kind.INDEX:
+            base = base_offset or 0
+            yield from _index(path, source, index.OFFSET_ENTRY.size, lambda slots: _offsets(slots, base))
+        case Kind.TIMEINDEX:
+            base = base_offset or 0
+            yield from _index(path, source, index.TIME_ENTRY.size, lambda slots: _times(slots, base))
+        case Kind.TXNINDEX:
+            yield from _transactions(path, source)
+        case Kind.SNAPSHOT:
+            yield from _snapshot(path, whole(source, MAX_SNAPSHOT_BYTES))
+        case _:
+            yield from _text(path, source, kind)
+
+
+def severity(item: Tail | Damage, newest: bool) -> Severity:
+    """How bad it is; padding is what a broker has in the newest segment while it runs."""
+    match item:
+        case Damage():
+            return item.severity
+        case Tail(_, _, Tailed.ZEROS):
+            return Severity.INFO if newest else Severity.WARNING
+    return Severity.ERROR
+
+
+# --- indexes ----------------------------------------------------------------------------------------------------------
+
+
+def _index(
+    path: str, source: Source, entry_size: int, entries: Callable[[bytes], Iterator[Entry]]
+) -> Iterator[Entry | Tail | Damage]:
+    read = reader(source)
+    extent = index.measure(read, source.size, entry_size)
+    yield from _slots(path, read, extent.entries, entry_size, entries)
+    yield from _behind(extent, source.size, entry_size)
+
+
+def behind_entries(source: Source, entry_size: int) -> Iterator[Tail]:
+    """What lies behind the entries of an offset or time index: padding, a remainder."""
+    yield from _behind(index.measure(reader(source), source.size, entry_size), source.size, entry_size)
+
+
+def _behind(extent: index.Extent, size: int, entry_size: int) -> Iterator[Tail]:
+    if extent.padding:
+        yield Tail(extent.entries, extent.padding, Tailed.ZEROS, 0)
+    if extent.remainder:
+        yield Tail(size - extent.remainder, extent.remainder, Tailed.TORN, entry_size)
+
+
+def _slots(
+    path: str, read: index.Read, stop: int, entry_size: int, entries: Callable[[bytes], Iterator[Entry]]
+) -> Iterator[Entry | Damage]:
+    done = 0
+    for slots in index.blocks(read, stop, entry_size):
+        done += len(slots)
+        yield from entries(slots)
+    if done < stop:
+        yield Damage(path, Severity.ERROR, f"the file ended at byte {done} of {stop} while it was read")
+
+
+def _offsets(slots: bytes, base_offset: int) -> Iterator[Entry]:
+    for offset, position in index.offset_entries(slots, base_offset):
+        yield Entry("index_entry", {"offset": offset, "position": position}, (offset, offset))
+
+
+def _times(slots: bytes, base_offset: int) -> Iterator[Entry]:
+    for timestamp, offset in index.time_entries(slots, base_offset):
+        yield Entry("time_index_entry", {"timestamp": timestamp, "offset": offset}, (offset, offset))
+
+
+def _transactions(path: str, source: Source) -> Iterator[Entry | Tail | Damage]:
+    read, entry_size = reader(source), index.TRANSACTION_ENTRY.size
+    remainder = source.size % entry_size
+    stop = source.size - remainder
+    for slots in index.blocks(read, stop, entry_size):
+        refused = next((entry for entry in index.aborted_transactions(slots) if entry.refused), None)
+        if refused is not None:
+            yield Damage(
+                path, Severity.ERROR, f"an entry has version {refused.version}, expected 0: Kafka refuses the index"
+            )
+            break
+    yield from _slots(path, read, stop, entry_size, _aborted)
+    if remainder:
+        yield Tail(stop, remainder, Tailed.TORN, entry_size)
+
+
+def _aborted(slots: bytes) -> Iterator[Entry]:
+    for entry in index.aborted_transactions(slots):
+        fields = entry._asdict()
+        del fields["unread"]
+        yield Entry("aborted_transaction", fields, (entry.first_offset, entry.last_offset))
+
+
+# --- what is read as a whole ------------------------------------------------------------------------------------------
+
+
+def _snapshot(path: str, data: bytes) -> Iterator[Entry | Tail | Damage]:
+    try:
+        found = snapshot.look(data)
+    except SnapshotError as error:
+        yield Damage(path, Severity.ERROR, str(error), snapshot.refusal(data))
+        return
+    if found.problem is not None:
+        yield Damage(path, Severity.ERROR, found.problem, snapshot.refusal(data))
+        if found.version != snapshot.VERSION:
+            return
+    for entry in found.entries():
+        yield Entry("producer", entry._asdict())
+    if len(data) > found.end:
+        torn = found.whole_entries < found.count
+        reason, claimed = (Tailed.TORN, snapshot.ENTRY_SIZE) if torn else (Tailed.GARBAGE, 0)
+        yield Tail(found.end, len(data) - found.end, reason, claimed)
+
+
+class _Text(NamedTuple):
+    """How a text file is read: entries as they come, and what the reader of the whole refuses beyond that."""
+
+    kind: str
+    limit: int
+    entries: Callable[[bytes], Iterable[Any]]
+    judge: Callable[[bytes], Any] | None = None
+    severity: Severity = Severity.ERROR
+
+
+_TEXTS = {
+    Kind.EPOCHS: _Text("epoch", checkpoint.MAX_BYTES, checkpoint.epoch_entries),
+    Kind.OFFSETS: _Text("checkpoint_entry", checkpoint.MAX_BYTES, checkpoint.offset_entries),
+    Kind.PARTITION_METADATA: _Text(
+        "property", checkpoint.MAX_PROPERTIES_BYTES, checkpoint.partition_metadata_properties
+    ),
+    Kind.META_PROPERTIES: _Text(
+        "property", checkpoint.MAX_PROPERTIES_BYTES, checkpoint.properties, checkpoint.parse_meta_properties
+    ),
+    Kind.QUORUM_STATE: _Text(
+        "property", checkpoint.MAX_PROPERTIES_BYTES, checkpoint.quorum_state_properties, checkpoint.parse_quorum_state
+    ),
+    # A broker does without what the marker says.
+    Kind.CLEAN_SHUTDOWN: _Text(
+        "property",
+        checkpoint.MAX_PROPERTIES_BYTES,
+        checkpoint.clean_shutdown_properties,
+        checkpoint.parse_clean_shutdown,
+        Severity.WARNING,
+    ),
+}
+
+
+def _text(path: str, source: Source, kind: Kind) -> Iterator[Entry | Damage]:
+    how = _TEXTS[kind]
+    data = whole(source, how.limit)
+    try:
+        for entry in how.entries(data):
+            yield Entry(how.kind, entry._asdict())
+        if how.judge is not None:
+            how.judge(data)
+    except CheckpointError as error:
+        yield Damage(path, how.severity, str(error))

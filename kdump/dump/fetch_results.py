@@ -1,0 +1,164 @@
+"""What is in a file that holds the result of a fetch or a multifetch: its headers, its messages, and where a length lies.
+
+Nothing in a result says of which release its messages are. The first one tells by its checksum, else by its header; where it is too short for both,
+they are taken for those of the set before.
+"""
+
+import struct
+from collections.abc import Generator, Iterator
+from typing import NamedTuple
+
+from kdump.dump.companion_files import Damage, Entry
+from kdump.format import fetch, kafka07
+from kdump.format.batch import LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC
+from kdump.format.naming import Kind
+from kdump.kernel import crc
+from kdump.kernel.scan import HEADER_BYTES, stored
+from kdump.storage.partition import LogFile
+from kdump.storage.source import Source, reader
+from kdump.storage.walk import Tail, Tailed
+from kdump.verify.findings import Severity
+
+_PIECE_BYTES = 256 << 10
+
+
+class Part:
+    """A range of a source as a source of its own. It does not close the other one."""
+
+    def __init__(self, source: Source, start: int, stop: int) -> None:
+        self.name = source.name
+        self.size = stop - start
+        self._source = source
+        self._start = start
+
+    def readinto(self, position: int, buffer: memoryview) -> int:
+        return self._source.readinto(self._start + position, buffer[: max(0, self.size - position)])
+
+    def size_now(self) -> int:
+        return max(0, min(self.size, self._source.size_now() - self._start))
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+class Messages(NamedTuple):
+    """Messages next to one another, from `position` of a file on; `kind` and `base_offset` are those of the log that they are of.
+
+    Positions in `source` count from the first one.
+    """
+
+    position: int
+    kind: Kind
+    base_offset: int | None
+    source: Source
+
+
+def parts(file: LogFile, source: Source) -> Iterator[Entry | Messages | Tail | Damage]:
+    """What a file of one of FETCH_KINDS holds, in the order of its bytes.
+
+    Entries are `message_set_send` and `multi_message_set_send`: position, total_length, error_code, and error, its word, or the number where there is none.
+    A tail is a message that is cut off before one can tell what it is, or follows damage. Where a length is impossible, or larger than the room, the result is taken to fill the room. Messages of 0.7 have no offset but their position in the log: the
+    first one of a set gets the number that the file's name begins with, else 0. Raises SourceError for a file that cannot be read.
+    """
+    result = _Result(file, source)
+    if file.kind is Kind.FETCH:
+        end = yield from result.message_set(0, source.size)
+    else:
+        end = yield from result.message_sets(0, source.size)
+    if end < source.size:
+        yield result.damage(end, fetch.behind(source.size - end))
+        yield Tail(end, source.size - end, Tailed.GARBAGE, 0)
+
+
+_Parts = Generator[Entry | Messages | Tail | Damage, None, int]
+
+
+def is_cut_off(tail: Tail, kind: Kind) -> bool:
+    """Whether the tail of a set can be a message that is cut off: the room of a consumer ends anywhere. It can begin with zeros, up to its size."""
+    before_size = kafka07.LENGTH_SIZE if kind is Kind.KAFKA07 else LOG_OVERHEAD
+    return tail.reason is Tailed.TORN or (tail.reason is Tailed.ZEROS and tail.length < before_size)
+
+
+class _Result:
+    def __init__(self, file: LogFile, source: Source) -> None:
+        self._path = file.path
+        self._base_offset = file.base_offset or 0
+        self._source = source
+        self._read = reader(source)
+        self._kind = Kind.LOG
+
+    def damage(self, position: int, why: str, severity: Severity = Severity.ERROR) -> Damage:
+        return Damage(self._path, severity, f"byte {position}: {why}")
+
+    def message_sets(self, position: int, stop: int) -> _Parts:
+        """A MultiMessageSetSend; returns where it ends."""
+        end = yield from self._header("multi_message_set_send", position, stop)
+        position = min(position + fetch.HEADER_SIZE, end)
+        while position < end:
+            position = yield from self.message_set(position, end)
+        return end
+
+    def message_set(self, position: int, stop: int) -> _Parts:
+        """A MessageSetSend; returns where it ends."""
+        end = yield from self._header("message_set_send", position, stop)
+        begin = position + fetch.HEADER_SIZE
+        if begin < end:
+            inside = Part(self._source, begin, end)
+            self._kind = _kind_of(inside) or self._kind
+            if inside.size < (kafka07.UP_TO_MAGIC if self._kind is Kind.KAFKA07 else UP_TO_MAGIC):
+                yield Tail(begin, inside.size, Tailed.TORN, 0)
+                return end
+            yield Messages(begin, self._kind, self._base_offset if self._kind is Kind.KAFKA07 else None, inside)
+        return end
+
+    def _header(self, name: str, position: int, stop: int) -> _Parts:
+        """The header there; returns where the result ends, at most at `stop`."""
+        try:
+            header = fetch.parse_header(self._read(position, min(fetch.HEADER_SIZE, stop - position)))
+        except fetch.FetchError as error:
+            yield self.damage(position, error.why)
+            if position < stop:
+                yield Tail(position, stop - position, Tailed.TORN, fetch.HEADER_SIZE)
+            return stop
+        code = header.error_code
+        word = fetch.WORDS.get(code, code)
+        yield Entry(name, {"position": position, "total_length": header.length, "error_code": code, "error": word})
+        if code not in fetch.WORDS:
+            yield self.damage(position, f"{code} is no error code", Severity.WARNING)
+        lie = header.lie(stop - position)
+        if lie is not None:
+            yield self.damage(position, lie)
+            return stop
+        return position + header.size
+
+
+def _kind_of(messages: Part) -> Kind | None:
+    """Of which log the first message is, None where it cannot be told."""
+    head = reader(messages)(0, UP_TO_MAGIC)
+    possible: dict[Kind, int] = {}
+    if len(head) == UP_TO_MAGIC:
+        offset, size = struct.unpack_from(">qi", head)
+        if offset >= 0 and size >= MINIMUM_SIZE.get(head[-1], 1 << 31):
+            possible[Kind.LOG] = LOG_OVERHEAD + size
+    if len(head) >= kafka07.UP_TO_MAGIC:
+        size, magic = struct.unpack_from(">iB", head)
+        if magic in kafka07.HEADER_SIZE and size >= kafka07.HEADER_SIZE[magic] - kafka07.LENGTH_SIZE:
+            possible[Kind.KAFKA07] = kafka07.LENGTH_SIZE + size
+    for kind, total in possible.items():
+        if total <= messages.size and _is_sound(messages, kind, head, total):
+            return kind
+    return next(iter(possible), None)
+
+
+def _is_sound(messages: Part, kind: Kind, head: bytes, total: int) -> bool:
+    """Whether the checksum of the first message, of so many bytes, is right."""
+    if kind is Kind.KAFKA07:
+        begin = kafka07.HEADER_SIZE[head[kafka07.UP_TO_MAGIC - 1]]
+        expected, update = int.from_bytes(reader(messages)(begin - 4, 4)), crc.crc32
+    else:
+        expected, begin = stored(reader(messages)(0, HEADER_BYTES).ljust(HEADER_BYTES, b"\0"), 0)
+        update = crc.crc32c if head[-1] == 2 else crc.crc32
+    value, read = 0, reader(messages)
+    for position in range(begin, total, _PIECE_BYTES):
+        value = update(read(position, min(_PIECE_BYTES, total - position)), value)
+    return value == expected

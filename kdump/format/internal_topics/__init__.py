@@ -1,0 +1,1 @@
+"""Keys and values of Kafka's internal topics."""

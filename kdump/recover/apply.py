@@ -1,0 +1,465 @@
+"""Carry out a plan: in place, step by step, so that it can be killed between any two system calls, finished and taken back; or into a copy.
+
+In place, everything that is to be new is written first, beside the partition's own files, and the bytes that go away inside a file are copied. Then comes the
+journal (kdump.recover.journal): before it nothing of the partition has changed, and from then on every step can be repeated and taken back (kdump.recover.steps). In the order of
+the steps the log is whole at every moment, as far as it will be: segments go from the last to the first, and the offset index of a segment that changes
+goes away before its log does and comes back last, because a broker trusts a log beside its index and recovers one without.
+"""
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from kdump.errors import KdumpError, reason
+from kdump.format import naming
+from kdump.kernel.crc import crc32c
+from kdump.recover.journal import Journal, Step
+from kdump.recover.plan import Content, Plan
+from kdump.recover.steps import Work, is_a_logs, load
+from kdump.storage.directory_handle import Look, OnBytes, Place, clone, copy, look_of, write
+from kdump.storage.pieces import Piece
+from kdump.storage.stamps import Stamp
+from kdump.storage.undo_folders import (
+    APPLIED,
+    OVER,
+    UNDOING,
+    Area,
+    areas,
+    check_run,
+    discard,
+    how_to_go_on,
+    is_directory,
+    refuse_unfinished,
+    state_of,
+)
+
+Make = Callable[[Plan], Iterable[tuple[str, bytes | None]]]
+"""Makes the contents that a plan leaves to kdump.broker.rebuild."""
+
+NOTHING: Final = "nothing was changed"
+_PARTS: Final = ("index", "log", "timeindex", "txnindex")
+_CUT: Final = (".log", ".kafka")
+_NEWS: Final = ("put", "replace")
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
+_NONE_WRITTEN: Final[Mapping[str, int]] = MappingProxyType({})
+
+
+class Applied(NamedTuple):
+    """What became of a plan: `run` is its id, None where nothing had to be done; `undo` where what was removed is kept, None where it is not.
+
+    `recovery_point` is that of the plan, `written` has the CRC-32C of every file that is new.
+    """
+
+    path: str
+    run: str | None
+    undo: str | None
+    recovery_point: int | None = None
+    written: Mapping[str, int] = _NONE_WRITTEN
+
+
+def apply(
+    plan: Plan, run: str, *, keep: bool = True, on_bytes: OnBytes | None = None, make: Make | None = None
+) -> Applied:
+    """Carry out a plan in place, for a topic-partition or for the files at the root of a log directory. `on_bytes` is told how many bytes more were written.
+
+    Raises KdumpError: before anything changed, or after all was taken back; where not even that was possible, it says how to go on.
+    """
+    check_run(run)
+    with Place(plan.path) as place:
+        refuse_unfinished(place)
+        sweep(place)
+        return in_place(place, plan, run, keep=keep, on_bytes=on_bytes, make=make)
+
+
+def in_place(
+    place: Place, plan: Plan, run: str, *, keep: bool = True, on_bytes: OnBytes | None = None, make: Make | None = None
+) -> Applied:
+    """Carry out a plan, whatever other runs left there. Raises KdumpError as `apply` does."""
+    try:
+        _check(plan, place)
+    except (OSError, KdumpError) as error:
+        raise sentence(plan.path, error, NOTHING) from None
+    after = _with_indexes(plan)
+    if not after:
+        return Applied(plan.path, None, None)
+    # A foreign directory at the root of a log directory keeps a broker from starting.
+    area = Area(run, flat=any(name in naming.ROOT_FILES for name in place.names()))
+    if state_of(place, area) is not None:
+        raise KdumpError(f"{plan.path}: there is a run {run} already; {NOTHING}")
+    try:
+        for name in area.directories:
+            place.make_directory(name)
+        todo = _stage(place, area, plan, after, on_bytes, make)
+        _check(plan._replace(bytes_needed=0), place)
+        touched = {step.name for step in todo} | {step.to for step in todo}
+        # What a broker writes at the root of a log directory stands for itself.
+        rest = {} if area.flat else {name: stamp for name, stamp in plan.files.items() if name not in touched}
+        now = time.time_ns() // 1_000_000
+        work = Work(
+            place, area, Journal(run, plan.options.strategy, now, area.flat, todo, rest, plan.recovery_point, keep)
+        )
+        work.begin()
+    except (OSError, EOFError, KdumpError, KeyboardInterrupt) as error:
+        # Of the steps none was done, even if the journal is there and only the sync behind it failed.
+        _clear(place, area)
+        left = state_of(place, area) not in (None, OVER)
+        raise sentence(plan.path, error, f"{NOTHING}; {how_to_go_on(plan.path, run)}" if left else NOTHING) from None
+    carry_out(work)
+    undo = place.at(area.directories[1] if area.directories else area.journal(APPLIED)) if keep else None
+    written = {step.name: step.after_crc32c for step in todo if step.after_crc32c is not None}
+    return Applied(plan.path, run, undo, plan.recovery_point, written)
+
+
+def carry_out(work: Work) -> None:
+    """Do the steps of a journal that are left, or take all back where that fails. Raises KdumpError."""
+    place = work.place
+    try:
+        work.forward()
+        work.enter(APPLIED)
+    except (OSError, EOFError, KdumpError, KeyboardInterrupt) as error:
+        try:
+            work.enter(UNDOING)
+            work.backward()
+            work.enter(OVER)
+        except (OSError, EOFError, KdumpError, KeyboardInterrupt) as second:
+            first = sentence(place.path, error, "it could not be taken back")
+            raise KdumpError(f"{first} ({_why(second)}); {how_to_go_on(place.path, work.journal.run)}") from None
+        _clear(place, work.area)
+        raise sentence(place.path, error, "what was done was taken back") from None
+    if not work.journal.keep:
+        _clear(place, work.area)
+
+
+def _clear(place: Place, area: Area) -> None:
+    """Remove the files of a run that is over, as far as that goes: the next run removes the rest."""
+    with suppress(OSError, KdumpError):
+        discard(place, area)
+
+
+def sentence(path: str, error: BaseException, then: str = "") -> KdumpError:
+    """What the system refused, with the path and what it means. Raises a KeyboardInterrupt again."""
+    if isinstance(error, KeyboardInterrupt):
+        raise error
+    why = _why(error)
+    return KdumpError((why if path in why else f"{path}: {why}") + (f"; {then}" if then else ""))
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, OSError):
+        name = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+        return f"{name}{reason(error)}"
+    return "a file became shorter while it was read" if isinstance(error, EOFError) else str(error)
+
+
+def sweep(place: Place) -> None:
+    """Clear away what is left of runs that changed nothing, or that are over. Raises KdumpError."""
+    try:
+        for area in areas(place):
+            state = state_of(place, area)
+            applied = load(place, area) if state == APPLIED else None
+            if state in (None, OVER) or (applied is not None and not applied[1].keep):
+                discard(place, area)
+        if place.is_directory(naming.UNDO) and not place.names(naming.UNDO):
+            place.remove_directory(naming.UNDO)
+    except OSError as error:
+        raise sentence(place.path, error, NOTHING) from None
+
+
+# ---- whether the plan still fits
+
+
+def _check(plan: Plan, place: Place) -> None:
+    """Raises KdumpError where the directory is not what the plan saw, or something stands in its way."""
+    if odd := [name for name in plan.after if "/" in name or name in ("", ".", "..") or naming.is_undo(name)]:
+        raise KdumpError(f"{plan.path}: the plan has {odd[0]!r}, which is no name of a file of a log")
+    names = {*plan.after, *(name for name in plan.files if not naming.is_undo(name))}
+    names.update(name for name in place.names() if is_a_logs(name) and not is_directory(place, name))
+    for name in sorted(names):
+        there, seen = place.stamp(name), plan.files.get(name)
+        if there != seen:
+            what = "is gone" if there is None else "was not there" if seen is None else "has changed"
+            raise KdumpError(f"{place.at(name)}: the file {what} since the plan was made")
+    if (free := place.free()) < plan.bytes_needed:
+        raise KdumpError(f"{plan.path}: {plan.bytes_needed} bytes are needed, {free} are free on the disk")
+
+
+# ---- the steps
+
+_After = Mapping[str, Content | None]
+_Files = Mapping[str, Stamp]
+
+
+class _Rank(NamedTuple):
+    """Where in the order of a recovery a file stands; `suffix` is that of a file of a segment."""
+
+    group: int
+    order: int = 0
+    suffix: str = ""
+
+
+_COMING, _SEGMENT, _OTHER, _GOING = range(4)
+
+
+def _rank(name: str) -> _Rank:
+    """Of what is about to come in the log goes last: alone it would come in, its index alone would take the place of another one.
+
+    Segments go from the last to the first, and in each the offset index first. While a .cleaned file is there, a broker lets nothing come in.
+    """
+    stem, _, suffix = name.rpartition(".")
+    if suffix == "swap":
+        return _Rank(_COMING, stem.endswith(".log"))
+    if suffix in ("cleaned", "deleted"):
+        return _Rank(_GOING)
+    number = naming.number_of(name)
+    if number is None or suffix not in _PARTS:
+        return _Rank(_OTHER)
+    return _Rank(_SEGMENT, _PARTS.index(suffix) - len(_PARTS) * number, suffix)
+
+
+def steps(after: _After, files: _Files, links: Mapping[str, int], because: Mapping[str, str] = _NONE) -> list[Step]:
+    """The steps from `files` to what is to be `after`, in order, without what only the staging knows.
+
+    `links` has the number of names of each file, `because` the codes of the findings.
+    """
+    targets = _renames(after, files)
+    moved = set(targets.values())
+    swaps, dropped, away, free, logs, others, indexes = [list[Step]() for _ in range(7)]
+
+    def step(do: str, name: str, to: str | None = None, position: int | None = None) -> Step:
+        before = files.get(name)
+        length = None if before is None or do == "put" else before.size - (position or 0)
+        return Step(do, name, to, position, length, because.get(name) or because.get(to or ""), before=before)
+
+    for name in sorted(after, key=lambda name: (_rank(name), name)):
+        content, (group, _, suffix) = after[name], _rank(name)
+        into = indexes if suffix == "index" else logs if suffix == "log" else others
+        if name in targets:
+            if name in files and name not in moved:
+                (away if suffix != "log" else free).append(step("take", name))
+            (indexes if suffix == "index" else free).append(step("rename", targets[name], name))
+        elif content is None:
+            if name not in moved:
+                out = _is_dropped(name, after, files)
+                (swaps if group == _COMING else dropped if out else away if suffix else others).append(
+                    step("take", name)
+                )
+        elif name in moved or name not in files:
+            into.append(step("put", name))
+        elif (at := _cut_at(name, content, files, links)) is not None:
+            into.append(step("cut", name, position=at))
+        elif suffix in ("", "log"):
+            into.append(step("replace", name))
+        else:
+            away.append(step("take", name))
+            into.append(step("put", name))
+    sync = Step("sync")
+    groups = swaps + dropped + away, free + logs + others, indexes
+    return [one for group in groups if group for one in (*group, sync)]
+
+
+def _renames(after: _After, files: _Files) -> dict[str, str]:
+    """Files that only get another name: the old one by the new one."""
+    renames: dict[str, str] = {}
+    for target, content in after.items():
+        if content is not None and len(content.pieces) == 1 and content.data is None:
+            (piece,) = content.pieces
+            whole = piece.name in files and piece == Piece(piece.name, 0, files[piece.name].size)
+            goes = piece.name in after and piece.name not in renames.values()
+            if whole and goes and target != piece.name:
+                renames[target] = piece.name
+    # A name that is given and taken away in one run is not worth an order of its own.
+    return {target: source for target, source in renames.items() if target not in renames.values()}
+
+
+def _is_dropped(name: str, after: _After, files: _Files) -> bool:
+    """Whether it is of a segment that has no log afterwards."""
+    stem, _, suffix = name.rpartition(".")
+    log = f"{stem}.log"
+    return suffix in _PARTS and (after[log] is None if log in after else log not in files)
+
+
+def _cut_at(name: str, content: Content, files: _Files, links: Mapping[str, int]) -> int | None:
+    """Where a log is to end that loses its end and nothing else; a second name would lose it too."""
+    if not name.endswith(_CUT) or links.get(name) != 1 or len(content.pieces) != 1:
+        return None
+    (piece,) = content.pieces
+    return piece.stop if piece.name == name and piece.start == 0 and piece.stop < files[name].size else None
+
+
+def _with_indexes(plan: Plan) -> dict[str, Content | None]:
+    """What changes, and the offset indexes that stay beside a log that changes: they have to go and to come back."""
+    after = {
+        name: content
+        for name, content in plan.after.items()
+        if (name in plan.files if content is None else content.pieces != _all_of(plan, name))
+    }
+    for name in list(after):
+        index = f"{name.removesuffix('.log')}.index"
+        if name.endswith(".log") and index in plan.files and index not in after and after[name] is not None:
+            after[index] = Content(_all_of(plan, index) or ())
+    return after
+
+
+def _all_of(plan: Plan, name: str) -> tuple[Piece, ...] | None:
+    return (Piece(name, 0, plan.files[name].size),) if name in plan.files else None
+
+
+# ---- what is written before anything changes
+
+
+class _Pouring:
+    """Writes the contents of a plan to another place."""
+
+    def __init__(self, place: Place, target: Place, plan: Plan, on_bytes: OnBytes | None) -> None:
+        self.place = place
+        self.target = target
+        self.plan = plan
+        self.on_bytes = on_bytes
+        logs = sorted(name for name in plan.files if name.endswith(".log"))
+        self._newest = logs[-1:]
+        self._sources = {f"{log.base_offset:020d}": log.pieces[0].name for log in plan.segments if log.pieces}
+        self._looks: dict[str, Look] = {}
+
+    def look(self, name: str, content: Content | None) -> Look | None:
+        """What the new file takes over: that of the log that it comes from or lies beside."""
+        pieces = [piece.name for piece in content.pieces[:1]] if content is not None else []
+        stem = name.rpartition(".")[0]
+        beside = [self._sources.get(stem, ""), f"{stem}.log"]
+        for model in (*pieces, *beside, *self._newest, name):
+            if model in self.plan.files:
+                if model not in self._looks:
+                    with self.place.open(model) as descriptor:
+                        self._looks[model] = look_of(descriptor)
+                return self._looks[model]
+        return None
+
+    def pour(self, name: str, content: Content, to: str) -> int:
+        """Write it; its CRC-32C."""
+        if content.data is not None:
+            return self.data(name, content.data, to)
+        with self.target.create(to, self.look(name, content)) as target:
+            crc = 0
+            for piece in content.pieces:
+                with self.place.open(piece.name) as source:
+                    crc = copy(source, piece.start, piece.stop, target, crc, self.on_bytes)
+            return crc
+
+    def data(self, name: str, data: bytes, to: str) -> int:
+        with self.target.create(to, self.look(name, None)) as target:
+            write(target, data)
+        if self.on_bytes is not None:
+            self.on_bytes(len(data))
+        return crc32c(data)
+
+    def made(self, names: Collection[str], make: Make | None) -> Iterator[tuple[str, bytes | None]]:
+        """The contents that are made from the log, those of `names`. Raises KdumpError when one does not come."""
+        left = set(names)
+        if left:
+            from kdump.broker import rebuild as rebuilding
+
+            for name, data in make(self.plan) if make else rebuilding.make(self.plan.rebuild_request()):
+                if name in left:
+                    left.remove(name)
+                    yield name, data
+        if left:
+            raise KdumpError(f"{self.place.at(min(left))}: nothing makes this file")
+
+
+def _stage(
+    place: Place, area: Area, plan: Plan, after: _After, on_bytes: OnBytes | None, make: Make | None
+) -> tuple[Step, ...]:
+    """Write what is new, copy what is cut off, and give the steps with all that they need to know."""
+    links = {name: status.st_nlink for name in plan.files if (status := place.stat(name)) is not None}
+    because = {os.path.basename(action.path): action.because for action in plan.actions if action.because is not None}
+    todo = steps(after, plan.files, links, because)
+    pouring = _Pouring(place, place, plan, on_bytes)
+    news = {step.name: content for step in todo if step.do in _NEWS and (content := after[step.name]) is not None}
+    crcs: dict[str, int] = {}
+    nothing = set()
+    for name, data in pouring.made([name for name, content in news.items() if content.rebuilt], make):
+        if data is None:
+            nothing.add(name)
+        else:
+            crcs[name] = pouring.data(name, data, area("new", name))
+    for name, content in news.items():
+        if not content.rebuilt:
+            crcs[name] = pouring.pour(name, content, area("new", name))
+
+    def filled(step: Step) -> Step:
+        if step.do == "sync" or (step.before is None and step.do not in _NEWS):
+            return step
+        if step.do == "cut":
+            assert step.before is not None
+            assert step.position is not None
+            tail = Content((Piece(step.name, step.position, step.before.size),))
+            crc = pouring.pour(step.name, tail, area("cut", step.name))
+            return step._replace(crc32c=crc, after=step.before._replace(size=step.position))
+        if step.do in ("take", "replace", "rename"):
+            step = step._replace(crc32c=place.checksum(step.name))
+        if step.do in _NEWS:
+            step = step._replace(after=place.stamp(area("new", step.name)), after_crc32c=crcs[step.name])
+        return step
+
+    taken = [
+        step._replace(do="take") if step.name in nothing and step.do == "replace" else step
+        for step in todo
+        if not (step.name in nothing and step.do == "put")
+    ]
+    return tuple(filled(step) for step in taken)
+
+
+# ---- a copy
+
+
+def output(plan: Plan, directory: str, *, on_bytes: OnBytes | None = None, make: Make | None = None) -> str:
+    """Make the directory that the plan leads to as a copy, `directory`/<name of the partition's directory>, and leave the partition alone. Its path.
+
+    Files that do not change share their blocks with the copy where the file system can do that. Raises KdumpError, and then leaves nothing.
+    """
+    import shutil  # which, with tempfile, take longer to import than all else here
+    import tempfile
+
+    path = os.path.join(directory, os.path.basename(os.path.abspath(plan.path)))
+    if os.path.lexists(path):
+        raise KdumpError(f"{path}: exists already")
+    with Place(plan.path) as place:
+        _check(plan._replace(bytes_needed=0), place)
+        part = None
+        try:
+            os.makedirs(directory, exist_ok=True)
+            part = tempfile.mkdtemp(prefix=".kdump-part-", dir=directory)
+            with Place(part) as target:
+                target.copy_of(place)
+                _copy(plan, place, target, on_bytes, make)
+            _check(plan._replace(bytes_needed=0), place)
+            os.rename(part, path)
+            part = path
+            with Place(directory) as target:
+                target.sync()
+        except (OSError, EOFError, KdumpError, KeyboardInterrupt) as error:
+            if part is not None:
+                shutil.rmtree(part, ignore_errors=True)
+            raise sentence(place.path, error, f"{path} was not made") from None
+    return path
+
+
+def _copy(plan: Plan, place: Place, target: Place, on_bytes: OnBytes | None, make: Make | None) -> None:
+    pouring = _Pouring(place, target, plan, on_bytes)
+    news = {name: content for name, content in plan.after.items() if content is not None}
+    for name in plan.files:
+        if name not in plan.after and not naming.is_undo(name):
+            news[name] = Content(_all_of(plan, name) or ())
+    for name, data in pouring.made([name for name, content in plan.after.items() if content and content.rebuilt], make):
+        if data is not None:
+            pouring.data(name, data, name)
+    for name, content in news.items():
+        if content.pieces and len(content.pieces) == 1 and content.pieces == _all_of(plan, content.pieces[0].name):
+            with place.open(content.pieces[0].name) as source, target.create(name, look_of(source)) as copied:
+                clone(source, copied, on_bytes)
+        elif not content.rebuilt:
+            pouring.pour(name, content, name)
+    target.take_over(place)
+    target.sync()

@@ -1,0 +1,106 @@
+"""What lies in the bytes that a recovery takes away: batches, records, offsets, producers."""
+
+import os
+import struct
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from kdump.format.batch import NULL
+from kdump.format.naming import Kind, kind_of, number_of
+from kdump.kernel.producers import DATA, EVENT, GAP, TRANSACTIONAL
+from kdump.recover.plan import Lost
+from kdump.storage.partition import LogFile, Segment
+from kdump.storage.pieces import Piece
+from kdump.storage.walk import BatchChunk, Carry
+from kdump.storage.walk07 import walk_of
+from kdump.verify.scan import Options, Range, scan
+
+_EVENT: Final = struct.Struct(EVENT)
+_AFRESH: Final[Carry] = (-1, False, -1, False, -1, 0)
+"""Nothing is known of what lies before, but that a batch may begin here: an offset that lies does not hide the batch."""
+_OUT_OF_ORDER: Final = frozenset({"offset/backwards", "offset/range"})
+
+
+class Held(NamedTuple):
+    """What a range of a log file holds."""
+
+    piece: Piece
+    batches: int
+    records: int | None
+    first_offset: int | None
+    last_offset: int | None
+    first_timestamp: int
+    max_timestamp: int
+    producers: frozenset[int]
+    transactions: tuple[tuple[int, int], ...]
+
+
+def within(directory: str, piece: Piece, size: int, max_batch_bytes: int) -> Held:
+    """What verify would find in [start, stop) of a log file of `size` bytes, where a batch or what is none begins at `start`."""
+    path = os.path.join(directory, piece.name)
+    log = LogFile(path, kind_of(piece.name) or Kind.LOG, number_of(piece.name), False, size)
+    stop = None if piece.stop >= size else piece.stop
+    summary = scan(Range(Segment(log), piece.start, stop, Options(max_batch_bytes=max_batch_bytes)), _AFRESH)
+    seen = summary.seen
+    if not seen or not seen["batches"]:
+        return Held(piece, 0, 0, None, None, -1, -1, frozenset(), ())
+    producers: set[int] = set()
+    transactions: dict[tuple[int, int], None] = {}
+    open_: dict[int, int] = {}
+    for events in summary.events:
+        for producer, _, first, _, _, _, _, _, _, _, _, kind, flags, _ in _EVENT.iter_unpack(events):
+            if kind == GAP:
+                continue
+            producers.add(producer)
+            if kind != DATA:
+                transactions[producer, open_.pop(producer, first)] = None
+            elif flags & TRANSACTIONAL:
+                open_.setdefault(producer, first)
+                transactions[producer, open_[producer]] = None
+    first, last = seen["first_offset"], seen["last_offset"]
+    if any(code in _OUT_OF_ORDER for code, _ in summary.counts):
+        first, last = _span(log, piece, stop, max_batch_bytes)
+    return Held(
+        piece,
+        seen["batches"],
+        None if seen["unopened"] else seen["records"],
+        first,
+        last,
+        seen["first_timestamp"],
+        seen["max_timestamp"],
+        frozenset(producers),
+        tuple(transactions),
+    )
+
+
+def _span(log: LogFile, piece: Piece, stop: int | None, max_batch_bytes: int) -> tuple[int, int]:
+    """The lowest and the highest offset of batches that are not in the order of their offsets."""
+    offsets: set[int] = set()
+    how = {"start": piece.start, "stop": stop, "carry": _AFRESH, "max_batch_bytes": max_batch_bytes}
+    with log.open() as source:
+        for item in walk_of(log.kind, source, base_offset=log.base_offset, everything=True, **how):
+            if isinstance(item, BatchChunk) and not item.damaged:
+                for batch in item.rows():
+                    offsets |= (
+                        {batch.last_offset} if batch.base_offset == NULL else {batch.base_offset, batch.last_offset}
+                    )
+                offsets = {min(offsets), max(offsets)}
+    return min(offsets), max(offsets)
+
+
+def total(found: Iterable[Held], high_watermark: int | None) -> Lost:
+    """All of them as one, in the order of their offsets."""
+    held = list(found)
+    some = sorted((one for one in held if one.batches), key=lambda one: one.first_offset or 0)
+    records = [one.records for one in held]
+    return Lost(
+        sum(one.batches for one in held),
+        None if None in records else sum(count or 0 for count in records),
+        sum(one.piece.stop - one.piece.start for one in held),
+        tuple((one.first_offset or 0, one.last_offset or 0) for one in some),
+        some[0].first_timestamp if some else -1,
+        max((one.max_timestamp for one in some), default=-1),
+        tuple(sorted(frozenset().union(*(one.producers for one in some)))),
+        tuple(dict.fromkeys(transaction for one in some for transaction in one.transactions)),
+        None if high_watermark is None else any((one.first_offset or 0) < high_watermark for one in some),
+    )

@@ -1,0 +1,366 @@
+"""Plan recoveries, and carry them out: a plan for every topic-partition, then one for the checkpoints of its log directory.
+
+Planning is a verify whose report a strategy turns into a plan (kdump.recover.truncate, kdump.recover.salvage.plan, kdump.recover.reindex); kdump.recover.apply carries it out. Nothing is written
+before every plan is made, and one partition that fails does not stop the others.
+"""
+
+import os
+import shlex
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Final, NamedTuple
+
+from kdump.broker.log_loader import METADATA
+from kdump.engine.processes import Engine, Serial
+from kdump.errors import KdumpError, SourceError
+from kdump.format import naming
+from kdump.format.checkpoint import MAX_BYTES, CheckpointError, build_offsets, offset_entries
+from kdump.format.naming import RECOVERY_POINTS, TopicPartition, topic_partition_of
+from kdump.recover import apply as applying
+from kdump.recover import undo
+from kdump.recover.plan import REINDEX, SALVAGE, Action, Content, Options, Plan
+from kdump.recover.reindex import reindex
+from kdump.recover.selection import Found, Item, Recoverable
+from kdump.recover.truncate import truncate
+from kdump.storage.directory_handle import Place
+from kdump.storage.discovery import discover
+from kdump.storage.lock import Lock, beside
+from kdump.storage.partition import LogDirectory, Partition
+from kdump.storage.source import FileSource, whole
+from kdump.storage.stamps import stamps
+from kdump.storage.undo_folders import areas, how_to_go_on
+from kdump.verify.findings import Finding, Severity
+from kdump.verify.report import Report
+from kdump.verify.scan import Options as Proving
+from kdump.verify.verify import verify
+
+AGAIN_BYTES: Final = 256 << 20
+"""Up to so many bytes of logs everything is verified again after a recovery."""
+
+Points = Mapping[TopicPartition, int]
+
+
+class How(NamedTuple):
+    """How to apply: in place under the name `run`, or as a copy in the directory `output`. `keep` what is removed, so that it can be undone."""
+
+    run: str = ""
+    output: str | None = None
+    keep: bool = True
+    drop_marker: bool = False
+
+
+class Result(NamedTuple):
+    """What became of a plan. `left` are the findings of a verify afterwards, `next` is what to do now.
+
+    `error` says why it was not applied, or, where it was, why nobody knows what came of it.
+    """
+
+    plan: Plan
+    applied: bool = False
+    run: str | None = None
+    error: KdumpError | None = None
+    left: tuple[Finding, ...] = ()
+    next: str = ""
+
+
+# ---- plans
+
+
+def plans(
+    found: Iterable[Found],
+    options: Options,
+    engine: Engine | None = None,
+    on_bytes: Callable[[int], None] | None = None,
+    locks: ExitStack | None = None,
+) -> Iterator[Plan | Report]:
+    """A plan for each topic-partition directory, and at the end for each log directory of which a checkpoint has to change; a Report with errors for what cannot be read.
+
+    With `locks` brokers are kept out of each log directory for as long as it is open; without it one that runs is an error all the same. Nothing is written. The
+    log of KRaft is planned only where it was named itself.
+    """
+    if options.now_ms is None:
+        options = options._replace(now_ms=int(time.time() * 1000))
+    proving = Proving(max_batch_bytes=options.max_batch_bytes, now_ms=options.now_ms, proofs=True)
+    partitions: dict[str, Item] = {}
+    made: list[Plan] = []
+    directories: dict[str, Report] = {}
+    for report in verify(_kept(Recoverable(locks).items(found), partitions), proving, engine, on_bytes):
+        item = partitions.pop(report.path, None)
+        if report.errors:
+            yield report
+        elif item is None and report.findings:
+            directories[report.path] = report
+        elif item is not None:
+            try:
+                made.append(_plan(report, item, options))
+            except SourceError as error:
+                yield Report(report.path, errors=[error])
+            else:
+                yield made[-1]
+    points = _points_of(made)
+    for directory in dict.fromkeys((*points, *directories)):
+        try:
+            plan = root(directory, points.get(directory, {}), options)
+        except SourceError as error:
+            yield Report(directory, errors=[error])
+            continue
+        if directory in directories:
+            written = {plan.path for plan in made if METADATA in plan.after}
+            plan = plan._replace(not_covered=tuple(_left_alone(directories[directory], plan, written)))
+        if not plan.empty or plan.not_covered:
+            yield plan
+
+
+def _plan(report: Report, item: Item, options: Options) -> Plan:
+    options = options if item.walk is None else options._replace(walk=item.walk)
+    if any(finding.code == "undo/unfinished" for finding in report.findings):
+        run = next((one.run for one in undo.runs(report.path) if not one.finished), "")
+        raise SourceError(f"{report.path}: {how_to_go_on(report.path, run)}")
+    if options.strategy == SALVAGE:
+        from kdump.recover.salvage.plan import salvage  # the other strategies do without
+
+        return salvage(report, item.partition, options)
+    return reindex(report, options) if options.strategy == REINDEX else truncate(report, options)
+
+
+def _kept(found: Iterable[Item | LogDirectory | SourceError], partitions: dict[str, Item]) -> Iterator[Found]:
+    """What goes by, with the partitions kept by their paths until their reports come."""
+    for item in found:
+        if isinstance(item, Item):
+            partitions[item.partition.path] = item
+            yield item.partition
+        else:
+            yield item
+
+
+# ---- the root of a log directory
+
+
+def _points(cut: Iterable[tuple[str, TopicPartition | None, int | None]]) -> dict[str, dict[TopicPartition, int]]:
+    """The recovery points that have to be lowered, by log directory; of partitions, the path, the name and the point, None where it may stay."""
+    found: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
+    for path, partition, point in cut:
+        if point is not None and partition is not None:
+            found[os.path.dirname(os.path.abspath(path))][partition] = point
+    return found
+
+
+def _points_of(plans: Iterable[Plan]) -> dict[str, dict[TopicPartition, int]]:
+    return _points((plan.path, plan.topic_partition, plan.recovery_point) for plan in plans)
+
+
+def root(directory: str, points: Points, options: Options) -> Plan:
+    """The plan of a log directory whose recovery points lie above the ends of logs that were cut. Raises SourceError."""
+    plan = Plan(directory, None, options, files=stamps(directory))
+    if not points or RECOVERY_POINTS not in plan.files:
+        return plan
+    path = os.path.join(directory, RECOVERY_POINTS)
+    try:
+        with FileSource(path) as source:
+            entries = list(offset_entries(whole(source, MAX_BYTES)))
+    except CheckpointError as error:
+        raise SourceError(f"{path}: {error}") from None
+    lowered = [
+        entry._replace(offset=min(entry.offset, points.get(TopicPartition(entry.topic, entry.partition), entry.offset)))
+        for entry in entries
+    ]
+    if lowered == entries:
+        return plan
+    data = build_offsets(lowered)
+    action = Action("write", path, "checkpoint/beyond", target=path, bytes=plan.files[RECOVERY_POINTS].size)
+    return plan._replace(actions=(action,), after={RECOVERY_POINTS: Content(data=data)}, bytes_needed=len(data))
+
+
+def _left_alone(report: Report, plan: Plan, written: Set[str]) -> Iterator[Finding]:
+    """What is wrong at the root of a log directory and stays so; a recovery point that is lowered is right then, and so is partition.metadata that is `written`."""
+    for finding in report.findings:
+        covered = os.path.basename(finding.path) in plan.after and finding.code == "checkpoint/beyond"
+        covered = covered or (finding.code == "metadata/missing" and finding.path in written)
+        if finding.severity >= Severity.WARNING and not covered:
+            yield finding
+
+
+def _without_marker(plan: Plan) -> Plan:
+    if naming.CLEAN_SHUTDOWN not in plan.files:
+        return plan
+    action = Action(
+        "delete", os.path.join(plan.path, naming.CLEAN_SHUTDOWN), bytes=plan.files[naming.CLEAN_SHUTDOWN].size
+    )
+    return plan._replace(actions=(*plan.actions, action), after={**plan.after, naming.CLEAN_SHUTDOWN: None})
+
+
+# ---- applying
+
+
+def run(
+    found: Iterable[Found],
+    options: Options,
+    how: How,
+    engine: Engine | None = None,
+    on_bytes: Callable[[int], None] | None = None,
+) -> Iterator[Result | Report]:
+    """Plan everything, then apply it, with brokers kept out; a Report for what cannot be read. Raises KdumpError before anything is written."""
+    with ExitStack() as locks:
+        yield from apply_all(plans(found, options, engine, on_bytes, locks), options, how, engine)
+
+
+def apply_all(
+    planned: Iterable[Plan | Report], options: Options, how: How, engine: Engine | None = None
+) -> Iterator[Result | Report]:
+    """Apply plans of topic-partitions when all of them are made, then bring the checkpoints of their log directories in line; what came out is verified.
+
+    Raises KdumpError before anything is written.
+    """
+    if how.output is not None and os.path.lexists(how.output):
+        raise KdumpError(f"{how.output}: exists already")
+    if how.output is not None and _is_log_directory(os.path.dirname(os.path.abspath(how.output))):
+        raise KdumpError(f"{how.output}: in a log directory, where it would keep the broker from starting")
+    partitions: list[Plan] = []
+    for plan in planned:
+        if isinstance(plan, Report):
+            yield plan
+        elif not plan.is_root:
+            partitions.append(plan)
+    done: list[Plan] = []
+    engine = engine if engine is not None and sum(not plan.empty for plan in partitions) > 1 else Serial()
+    in_place = how.output is None
+    try:
+        for result in engine.map(partial(carry_out, how=how), partitions):
+            if result.applied:
+                done.append(result.plan)
+            yield result
+    except (KeyboardInterrupt, GeneratorExit):
+        # Nobody hears of it any more, but what was cut stays cut.
+        for _ in _roots(_points_of(done) if in_place else {}, options, how._replace(drop_marker=False)):
+            pass
+        raise
+    if in_place:
+        above = {os.path.dirname(os.path.abspath(plan.path)) for plan in partitions} if how.drop_marker else set()
+        yield from _roots({**{directory: {} for directory in above}, **_points_of(done)}, options, how)
+
+
+def _roots(points: Mapping[str, Points], options: Options, how: How) -> Iterator[Result | Report]:
+    """Bring the files at the roots of log directories in line."""
+    for directory in sorted(points):
+        try:
+            plan = root(directory, points[directory], options)
+        except SourceError as error:
+            yield Report(directory, errors=[error])
+            continue
+        plan = _without_marker(plan) if how.drop_marker else plan
+        if not plan.empty:
+            yield carry_out(plan, how)
+
+
+def _is_log_directory(path: str) -> bool:
+    try:
+        return not naming.ROOT_FILES.isdisjoint(os.listdir(path))
+    except OSError:
+        return False  # not there yet, or what writing will say
+
+
+def carry_out(plan: Plan, how: How) -> Result:
+    """Apply one plan and verify what came out."""
+    path, name, applied = plan.path, None, None
+    try:
+        if how.output is not None:
+            # Of what needs nothing done no file was looked at.
+            path = applying.output(plan if plan.files else plan._replace(files=stamps(plan.path)), how.output)
+        elif plan.empty:
+            return Result(plan)
+        elif plan.alone:
+            raise KdumpError(
+                f"{plan.path}: later segments lie beside the one that was named, so that cutting it would leave a hole: recover the directory, or make a copy with --output"
+            )
+        else:
+            applied = applying.apply(plan, how.run, keep=how.keep)
+            name = applied.run if how.keep else None
+    except KdumpError as error:
+        return Result(plan, error=error)
+    try:
+        found = () if plan.is_root else _verified(plan, path, applied)
+    except SourceError as error:
+        return Result(plan, True, name, error)
+    return Result(plan, True, name, None, found, _next(plan, path, found))
+
+
+def _verified(plan: Plan, path: str, applied: applying.Applied | None) -> tuple[Finding, ...]:
+    """What is wrong afterwards. Raises SourceError.
+
+    Large logs that no action was about were proved for the plan, and are not read again where what is new reads as it was written.
+    """
+    logs = sum(log.size for log in plan.segments)
+    changed = any(name.endswith((".log", ".kafka")) for name in plan.after)
+    if applied is None or changed or logs < AGAIN_BYTES or not _reads_back(path, applied.written):
+        return left(path)
+    return plan.not_covered
+
+
+def _reads_back(directory: str, written: Mapping[str, int]) -> bool:
+    with Place(directory, look=True) as place:
+        return all(place.checksum(name) == checksum for name, checksum in written.items())
+
+
+def left(path: str) -> tuple[Finding, ...]:
+    """The errors and warnings that a verify of a directory has. Raises SourceError for what cannot be read."""
+    found: list[Finding] = []
+    for report in verify(item for item in discover([path]) if isinstance(item, Partition | SourceError)):
+        for error in report.errors:
+            raise error
+        found += (finding for finding in report.findings if finding.severity >= Severity.WARNING)
+    return tuple(found)
+
+
+def _next(plan: Plan, path: str, found: tuple[Finding, ...]) -> str:
+    if plan.lost.committed:
+        return "committed records are lost here: if another replica has them, move the directory aside and let the broker fetch it anew"
+    if all(finding.severity < Severity.ERROR for finding in found):
+        return "start the broker"
+    how = "--salvage --dry-run" if plan.options.walk == "all" or plan.options.strategy == REINDEX else "--from all"
+    return shlex.join(["kdump", "recover", *how.split(), path])
+
+
+# ---- back, and on
+
+
+def take_back(path: str, name: str | None = None, force: bool = False) -> list[undo.Done]:
+    """Take a run back (kdump.recover.undo.undo), with brokers kept out."""
+    with _locked(path):
+        return undo.undo(path, name, force)
+
+
+def resume(path: str, name: str | None = None) -> list[undo.Done]:
+    """Finish runs that were interrupted (kdump.recover.undo.resume), with brokers kept out, and bring the checkpoints of their log directories in line."""
+    with _locked(path):
+        try:
+            done = undo.resume(path, name)
+        except undo.Failed as failed:
+            _lower(failed.done)
+            raise
+        _lower(done)
+        return done
+
+
+@contextmanager
+def _locked(path: str) -> Iterator[None]:
+    """The path is a log directory, lies in one, or has some below it. Raises KdumpError where a broker has one."""
+    with ExitStack() as locks:
+        for directory in dict.fromkeys([path, *(run.directory for run in undo.runs(path))]):
+            for above in (directory, *beside(directory)):
+                locks.enter_context(Lock(above))
+        yield
+
+
+def _lower(done: Sequence[undo.Done]) -> None:
+    """Lower the recovery points of partitions whose run was finished only now; their log directory's turn never came, or came without them."""
+    right = [one.run for one in done if one.error is None]
+    cut = ((run.directory, topic_partition_of(run.directory), run.recovery_point) for run in right)
+    for directory, points in _points(cut).items():
+        plan = root(directory, points, Options())
+        with Place(directory, look=True) as place:
+            taken = {area.run for area in areas(place)}
+        if not plan.empty:
+            applying.apply(plan, right[0].run if right[0].run not in taken else f"{right[0].run}-resumed")

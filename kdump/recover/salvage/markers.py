@@ -1,0 +1,190 @@
+"""What becomes of transactions when bytes of a log are lost, and with them, perhaps, the markers that ended them.
+
+A broker that replays what is left takes the data of a producer up to its next marker for one transaction. So a transaction that lost its marker shares the
+fate of the producer's next one, or stays open, and consumers that read committed records only stop before it. What the transaction index says of aborted
+transactions outlives their markers; but it protects only as long as the broker does not recover the segment, no follower copies it, and no later transaction of the
+producer commits: a consumer forgets an aborted producer only at an ABORT marker. Thus
+
+- data that the index calls aborted, and that a later COMMIT marker would make committed, has to go, and so has what would hide committed data from a consumer until the
+  producer aborts again;
+- any other data stays, unless it is asked for that undecided transactions go;
+- the entries of lost markers are kept for as long as they have data, and those of kept markers as they were: they know where a transaction began.
+
+Sources: ProducerStateManager, TransactionIndex, and of the consumer CompletedFetch.nextFetchedRecord of Kafka 4.3.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from kdump.format.batch import TRANSACTIONAL
+from kdump.format.index import AbortedTransaction
+from kdump.recover.salvage.offset_order import Placed
+
+UNENDED: Final = "txn/open"
+"""The code behind the batches that go because of a lost marker."""
+NO_END: Final = (1 << 63) - 1
+
+
+class Hole(NamedTuple):
+    """Offsets that are missing where bytes are lost; `last` is NO_END behind the last batch. `single`: the bytes were one batch."""
+
+    first: int
+    last: int
+    single: bool
+
+    @property
+    def may_end(self) -> bool:
+        """Whether a marker, which has one offset, may have been in there."""
+        return self.last == self.first or not self.single
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether there was room for a marker, and for the beginning of the next transaction."""
+        return self.last > self.first and not self.single
+
+
+class Undecided(NamedTuple):
+    """A transaction whose marker may be lost: its producer, its first offset and that behind its data, and where the marker may have been.
+
+    `known` is what the transaction index says of it: "aborted", "committed" or nothing. `ends` is how a broker that replays the log ends it now: "abort" or "commit", with the
+    marker of the producer's next transaction, or "open". `dropped` batches of it go, of `batches`.
+    """
+
+    producer_id: int
+    epoch: int
+    first_offset: int
+    end_offset: int
+    hole: Hole
+    known: str
+    ends: str
+    batches: int
+    dropped: int
+
+
+@dataclass(slots=True)
+class _Open:
+    """A transaction while it is replayed; of each hole how many batches it had before it."""
+
+    epoch: int
+    batches: list[Placed]
+    holes: list[tuple[Hole, int]] = field(default_factory=list)
+
+    @property
+    def first(self) -> int:
+        return self.batches[0].first
+
+
+class Markers:
+    """The replay of the producers of a log: give it the batches of magic 2 that have a producer, and the holes between, in order; then `conclude`.
+
+    `entries` are those of the old transaction indexes that can be believed; `drop`: undecided transactions go. Afterwards `dropped` batches are to go, and `aborted` has
+    the transaction index entry of each ABORT marker by its offset, the old one where there is one, and `replayed` what a broker that replays the log writes in its place.
+    """
+
+    def __init__(self, entries: Iterable[AbortedTransaction], *, drop: bool) -> None:
+        self._entries: dict[int, list[AbortedTransaction]] = {}
+        self._ended: dict[tuple[int, int], AbortedTransaction] = {}
+        for entry in entries:
+            self._entries.setdefault(entry.producer_id, []).append(entry)
+            self._ended[entry.producer_id, entry.last_offset] = entry
+        self._drop = drop
+        self._open: dict[int, _Open] = {}
+        self._holes: list[Hole] = []
+        self.dropped: list[Placed] = []
+        self.undecided: list[Undecided] = []
+        self.aborted: dict[int, AbortedTransaction] = {}
+        self.replayed: dict[int, AbortedTransaction] = {}
+
+    @property
+    def open(self) -> dict[int, int]:
+        """The first offset of each open transaction by its producer."""
+        return {producer: transaction.first for producer, transaction in self._open.items()}
+
+    @property
+    def holes(self) -> Sequence[Hole]:
+        return self._holes
+
+    def hole(self, hole: Hole) -> None:
+        self._holes.append(hole)
+        if hole.may_end:
+            for transaction in self._open.values():
+                transaction.holes.append((hole, len(transaction.batches)))
+
+    def data(self, batch: Placed) -> bool:
+        """False for a batch that a broker refuses: it is not transactional while its producer's transaction is open."""
+        transaction = self._open.get(batch.producer_id)
+        if not batch.attributes & TRANSACTIONAL:
+            return transaction is None
+        if transaction is None:
+            self._open[batch.producer_id] = _Open(batch.producer_epoch, [batch])
+        else:
+            transaction.batches.append(batch)
+        return True
+
+    def marker(self, batch: Placed, aborts: bool) -> None:
+        producer = batch.producer_id
+        transaction = self._open.pop(producer, None)
+        own = self._ended.get((producer, batch.first)) if aborts else None
+        if transaction is not None:
+            if aborts:
+                stable = next((other.first for other in self._open.values()), batch.first + 1)
+                entry = AbortedTransaction(0, producer, transaction.first, batch.first, stable)
+                self.aborted[batch.first] = self.replayed[batch.first] = entry
+            self._settle(producer, transaction, batch, aborts)
+        if own is not None:
+            self.aborted[batch.first] = own
+
+    def conclude(self) -> None:
+        """The log ends here."""
+        for producer, transaction in self._open.items():
+            self._settle(producer, transaction, None, False)
+
+    def _settle(self, producer: int, transaction: _Open, marker: Placed | None, aborts: bool) -> None:
+        """One marker, or the end of the log, has come for what may be more than one transaction."""
+        if not transaction.holes:
+            return
+        stop = NO_END if marker is None else marker.first
+        own = None if marker is None or not aborts else self._ended.get((producer, marker.first))
+        ends = "open" if marker is None else "abort" if aborts else "commit"
+        rest = transaction.batches
+        parts: list[tuple[str, Hole, list[Placed]]] = []
+        for entry in self._entries.get(producer, ()):
+            hole = next((one for one in self._holes if one.first <= entry.last_offset <= one.last), None)
+            covered = [batch for batch in rest if entry.first_offset <= batch.first <= entry.last_offset]
+            if hole is not None and covered and entry.last_offset < stop:
+                parts.append(("aborted", hole, covered))
+                rest = [batch for batch in rest if not entry.first_offset <= batch.first <= entry.last_offset]
+        if own is not None:
+            # The index knows where the transaction of this marker began, so that what lies before it ended otherwise.
+            known, rest = "committed", [batch for batch in rest if batch.last < own.first_offset]
+        else:
+            known, rest = "", rest if marker is None else _before(rest, transaction)
+        if rest:
+            parts.append((known, _behind(rest, transaction), rest))
+        for known, hole, batches in parts:
+            # What is committed later is hidden behind an entry whose marker is lost, until the producer aborts again.
+            shows = ends == "commit" or any(
+                other == "committed" and later[-1] > batches[-1] for other, _, later in parts
+            )
+            goes = (known == "aborted" and shows) or (self._drop and known != "committed")
+            if goes:
+                self.dropped += batches
+            first, end = batches[0].first, batches[-1].last + 1
+            count = sum(batch.batches for batch in batches)
+            self.undecided.append(
+                Undecided(producer, transaction.epoch, first, end, hole, known, ends, count, count if goes else 0)
+            )
+
+
+def _before(rest: list[Placed], transaction: _Open) -> list[Placed]:
+    """Of the batches those that a marker may have ended that is lost, where another marker ends the last of them."""
+    count = len(transaction.batches)
+    # A lost marker behind them all leaves the next one nothing to end, unless data is lost with it.
+    holes = [hole for hole, before in transaction.holes if before < count or hole.may_begin]
+    return [batch for batch in rest if holes and batch.last < holes[-1].first]
+
+
+def _behind(batches: list[Placed], transaction: _Open) -> Hole:
+    """Where the marker of the batches may have been: the first hole behind them, or the last one."""
+    return next((hole for hole, _ in transaction.holes if hole.first > batches[-1].last), transaction.holes[-1][0])

@@ -1,0 +1,246 @@
+"""Which batches of a log stand where they belong. A checksum says nothing of that: neither the offset nor the leader epoch of a batch is under it.
+
+A batch is out of its place when its offsets are not those of its segment, which begins at its own name and ends before the next segment's, or when it and
+others contradict each other: offsets and leader epochs of a log only rise. Of two runs that do,
+
+1. the one of the higher leader epoch is right, where both claim the same offsets, and it hangs together with what follows it: a log that was cut off at a
+   change of leaders and written anew;
+2. else the one of more batches: one offset that lies must not cost all that follow it;
+3. else the earlier one.
+
+What is left rises from the first batch to the last, over all segments.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from kdump.format.batch import CODEC_MASK
+from kdump.storage.walk import OFFSET_SPAN
+
+EPOCH: Final = "epoch"
+BATCHES: Final = "batches"
+POSITION: Final = "position"
+
+
+class Placed(NamedTuple):
+    """A batch with a right checksum, in the log file of that number. The first offset of a compressed message of magic 0 or 1 stands for its last one.
+
+    Where no two batches of a log contradict each other, one can stand for several (`batches`), which touch.
+    """
+
+    file: int
+    position: int
+    size: int
+    magic: int
+    first: int
+    last: int
+    epoch: int
+    attributes: int
+    producer_id: int
+    producer_epoch: int
+    count: int  # type: ignore[assignment]  # Kafka's word, also the name of a method of tuple
+    suspect: int
+    timestamp: int
+    batches: int = 1
+
+    @property
+    def end(self) -> int:
+        return self.position + self.size
+
+    @property
+    def is_wrapper(self) -> bool:
+        return self.magic < 2 and self.attributes & CODEC_MASK != 0
+
+
+class Name(NamedTuple):
+    """What a log file says of itself before its batches are looked at: its base offset and its size."""
+
+    base_offset: int
+    size: int
+
+
+class Run(NamedTuple):
+    """Batches one behind the other: where they stand, and the offsets and leader epochs they claim."""
+
+    file: int
+    start: int
+    stop: int
+    batches: int
+    first: int
+    last: int
+    first_epoch: int
+    last_epoch: int
+
+
+class Conflict(NamedTuple):
+    """Two runs that contradict each other, and by what one of them was right."""
+
+    kept: Run
+    dropped: Run
+    by: str
+
+
+class Ordered(NamedTuple):
+    """The batches in their places, the others with the code of the finding that says why, and the runs that contradicted each other."""
+
+    kept: list[Placed]
+    dropped: list[tuple[Placed, str]]
+    conflicts: list[Conflict]
+
+
+def in_place(names: Sequence[Name], batches: Sequence[Sequence[Placed]]) -> Ordered:
+    """`names` by base offset, as far as that is `believed`, and the batches of each file in the order of their positions."""
+    dropped: list[tuple[Placed, str]] = []
+    inside: list[Placed] = []
+    for number, own in enumerate(batches):
+        low = names[number].base_offset
+        high = min((_begins(names[later], batches[later]) for later in _behind(names, number)), default=1 << 63)
+        others = (
+            one for later in _behind(names, number) for one in batches[later] if one.first >= names[later].base_offset
+        )
+        high = _as_far(own, low, high, others)
+        alone = _beyond(own, names[number].base_offset, high)
+        for index, batch in enumerate(own):
+            code = _misplaced(batch, low, high, index in alone)
+            if code is None:
+                inside.append(batch)
+            else:
+                dropped.append((batch, code))
+    kept, conflicts = _rising(inside, dropped)
+    return Ordered(kept, sorted(dropped), conflicts)
+
+
+def rises(batches: Iterable[Placed]) -> bool:
+    """Whether no batch contradicts one before it."""
+    last = epoch = -1
+    for batch in batches:
+        if batch.first <= last or -1 < batch.epoch < epoch:
+            return False
+        last, epoch = batch.last, max(epoch, batch.epoch)
+    return True
+
+
+def _behind(names: Sequence[Name], number: int) -> list[int]:
+    """The later files that hold something: one without a byte says nothing."""
+    base = names[number].base_offset
+    return [later for later in range(number + 1, len(names)) if names[later].size and names[later].base_offset > base]
+
+
+def _begins(name: Name, own: Sequence[Placed]) -> int:
+    """From which offset on a segment holds the log: a batch at its very beginning can stand above its name."""
+    return max(name.base_offset, own[0].first) if own and own[0].position == 0 else name.base_offset
+
+
+def _as_far(own: Sequence[Placed], low: int, high: int, others: Iterable[Placed]) -> int:
+    """`high`, unless more batches go on above it to the end of the file than others have their offsets: then these offsets do not lie, but a name that was slipped in between."""
+    over = [batch for batch in own if batch.last >= high]
+    at = own.index(over[0]) if over else 0
+    if len(over) < 2 or over != list(own[at:]) or over[0].first < low:
+        return high
+    last = max(batch.last for batch in over)
+    return last + 1 if sum(1 for other in others if high <= other.last and other.first <= last) < len(over) else high
+
+
+def believed(names: Sequence[Name], batches: Sequence[Sequence[Placed]]) -> list[int]:
+    """The base offset of each segment: what its name says, unless its batches show that it is too high, and no other segment has their offsets."""
+    return [_base(number, names, batches) for number in range(len(names))]
+
+
+def _base(number: int, names: Sequence[Name], batches: Sequence[Sequence[Placed]]) -> int:
+    base, own = names[number].base_offset, batches[number]
+    if not own or own[0].position or not 0 <= own[0].first < base:
+        return base
+    below = sum(1 for batch in own if batch.first < base)
+    if len(own) > 1 and own[0].last + 1 != own[1].first and 2 * below <= len(own):
+        return base
+    first, last = own[0].first, max(batch.last for batch in own[:below])
+    others = (other for index, those in enumerate(batches) if index != number for other in those)
+    return base if any(other.first <= last and first <= other.last for other in others) else first
+
+
+def _beyond(own: Sequence[Placed], base: int, high: int) -> set[int]:
+    """Those that are too far from their base for one segment, without a neighbour that is there, too: then a broker would have rolled (KAFKA-6264)."""
+    far = [number for number, batch in enumerate(own) if batch.last - base > OFFSET_SPAN and batch.last < high]
+    near = {right for left, right in pairwise(far) if right == left + 1 and own[left].last < own[right].first}
+    return {number for number in far if number not in near and number + 1 not in near}
+
+
+def _misplaced(batch: Placed, low: int, high: int, alone: bool) -> str | None:
+    if batch.epoch < -1:
+        return "epoch/backwards"
+    if alone or not 0 <= batch.first <= batch.last or batch.first < low:
+        return "offset/range"
+    return "segment/overlap" if batch.last >= high else None
+
+
+def _rising(batches: Sequence[Placed], dropped: list[tuple[Placed, str]]) -> tuple[list[Placed], list[Conflict]]:
+    kept: list[Placed] = []
+    lasts: list[int] = []
+    epochs: list[int] = []  # the largest so far
+    conflicts: list[Conflict] = []
+    at = 0
+    while at < len(batches):
+        batch = batches[at]
+        last, epoch = (lasts[-1], epochs[-1]) if kept else (-1, -1)
+        if batch.first > last and (batch.epoch < 0 or batch.epoch >= epoch):
+            kept.append(batch)
+            lasts.append(batch.last)
+            epochs.append(max(epoch, batch.epoch))
+            at += 1
+            continue
+        stop = at + 1
+        while stop < len(batches) and _follows(batches[stop - 1], batches[stop]):
+            if batches[stop].first > last and (batches[stop].epoch < 0 or batches[stop].epoch >= epoch):
+                break
+            stop += 1
+        start = bisect_left(lasts, batch.first)
+        if batch.epoch >= 0:
+            start = min(start, bisect_right(epochs, batch.epoch))
+        earlier, later = kept[start:], batches[at:stop]
+        behind = batches[stop] if stop < len(batches) and _follows(later[-1], batches[stop]) else None
+        wins, by = _later_wins(earlier, later, behind)
+        code = "offset/backwards" if batch.first <= last else "epoch/backwards"
+        if wins:
+            conflicts.append(Conflict(_run(later), _run(earlier), by))
+            dropped += ((one, code) for one in earlier)
+            del kept[start:], lasts[start:], epochs[start:]
+        else:
+            conflicts.append(Conflict(_run(earlier), _run(later), by))
+            dropped += ((one, code) for one in later)
+            at = stop
+    return kept, conflicts
+
+
+def _follows(left: Placed, right: Placed) -> bool:
+    return right.first > left.last and (right.epoch < 0 or left.epoch < 0 or right.epoch >= left.epoch)
+
+
+def _later_wins(earlier: Sequence[Placed], later: Sequence[Placed], behind: Placed | None) -> tuple[bool, str]:
+    """Whether the later one of two runs is right, and by what; `behind` is what the later one goes on with, where nothing contradicts it."""
+    if earlier[-1].epoch < later[0].epoch and earlier[-1].epoch >= 0 and _overlap(earlier, later):
+        if behind is None or behind.first == later[-1].last + 1:
+            return True, EPOCH
+    elif earlier[0].epoch > later[-1].epoch >= 0 and _overlap(earlier, later):
+        return False, EPOCH
+    if len(earlier) == len(later):
+        return False, POSITION
+    return len(later) > len(earlier), BATCHES
+
+
+def _overlap(earlier: Sequence[Placed], later: Sequence[Placed]) -> bool:
+    """Whether a batch of the one claims an offset of the other; both rise."""
+    at = 0
+    for batch in later:
+        while at < len(earlier) and earlier[at].last < batch.first:
+            at += 1
+        if at < len(earlier) and earlier[at].first <= batch.last:
+            return True
+    return False
+
+
+def _run(batches: Sequence[Placed]) -> Run:
+    first, last = batches[0], batches[-1]
+    end = last.end if last.file == first.file else max(one.end for one in batches if one.file == first.file)
+    return Run(first.file, first.position, end, len(batches), first.first, last.last, first.epoch, last.epoch)

@@ -1,0 +1,125 @@
+"""What of that which was found can be recovered: topic-partition directories that no broker has."""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from kdump.errors import KdumpError, SourceError
+from kdump.format import naming
+from kdump.storage.discovery import discover
+from kdump.storage.lock import Lock, beside, is_locked
+from kdump.storage.partition import LogDirectory, Partition
+
+Found = Partition | LogDirectory | SourceError
+
+
+class Item(NamedTuple):
+    """A partition to be planned, and from where on; None where the options say it."""
+
+    partition: Partition
+    walk: str | None = None
+
+
+class Recoverable:
+    """Chooses, and keeps brokers out of each log directory for as long as `locks` is open; without it one that runs is an error all the same."""
+
+    def __init__(self, locks: ExitStack | None) -> None:
+        self._locks = locks
+        self._free: dict[str, bool] = {}
+        self._directories: set[str] = set()
+        self._older: list[Partition] = []
+
+    def items(self, found: Iterable[Found]) -> Iterator[Item | LogDirectory | SourceError]:
+        """What is to be verified."""
+        for item in found:
+            if isinstance(item, SourceError):
+                yield item
+                continue
+            if isinstance(item, LogDirectory):
+                self._directories.add(item.path)
+            places = [item.path] if isinstance(item, LogDirectory) else _above(item)
+            for place in places:
+                if place not in self._free:
+                    try:
+                        self._lock(place)
+                        self._free[place] = True
+                    except SourceError as error:
+                        self._free[place] = False
+                        yield error
+            if not all(self._free[place] for place in places):
+                continue
+            if isinstance(item, LogDirectory):
+                yield item
+            else:
+                yield from self._of(item)
+        yield from self._alone()
+
+    def _lock(self, directory: str) -> None:
+        if self._locks is not None:
+            try:
+                self._locks.enter_context(Lock(directory))
+            except KdumpError as error:
+                raise SourceError(str(error)) from None
+        elif is_locked(path := os.path.join(directory, naming.LOCK)):
+            raise SourceError(f"{path}: another process holds the lock, probably a running broker; stop it first")
+
+    def _of(self, partition: Partition) -> Iterator[Item | SourceError]:
+        path = partition.path
+        if partition.segments and path == partition.segments[0].log.path:
+            yield from self._of_segment(partition)
+            return
+        yield from self._alone()
+        name = partition.topic_partition
+        if partition.whole:
+            if partition.log_directory is None or name is None or name.topic != naming.METADATA_TOPIC:
+                yield Item(partition)
+        elif path in self._directories:
+            return  # what lies loose in a log directory, as the snapshot that KRaft starts from
+        elif os.path.isdir(path):
+            # Below a directory that was named nothing is said about names, which is no reason to leave a partition out.
+            yield from _listed(path, partition.log_directory)
+        elif os.path.dirname(path) not in self._directories:
+            yield SourceError(f"{path}: no segment of a log, which is all that can be recovered")
+
+    def _of_segment(self, partition: Partition) -> Iterator[Item | SourceError]:
+        """A segment that was named alone: the newest of its directory stands for that; another one is a log of its own."""
+        log = partition.segments[0].log
+        if naming.number_of(os.path.basename(log.path)) is None:
+            yield SourceError(f"{log.path}: no name that a broker gives to a segment: 20 digits and .log")
+        elif not log.newest:
+            self._older.append(partition)
+        else:
+            directory = os.path.dirname(log.path) or "."
+            self._older = [one for one in self._older if (os.path.dirname(one.path) or ".") != directory]
+            yield from self._alone()
+            yield from _listed(directory, None, "newest")
+
+    def _alone(self) -> Iterator[Item]:
+        """Segments of directories whose newest segment was not named."""
+        for partition in self._older:
+            yield Item(partition, "all")
+        self._older.clear()
+
+
+def _above(partition: Partition) -> list[str]:
+    """The directories that would be the log directory of a partition."""
+    path = partition.path if os.path.isdir(partition.path) else os.path.dirname(os.path.abspath(partition.path))
+    places = beside(path)
+    if partition.log_directory is not None:
+        places[0] = partition.log_directory.path
+    return places
+
+
+def _listed(directory: str, place: LogDirectory | None, walk: str | None = None) -> Iterator[Item | SourceError]:
+    """A directory as if it had been named itself."""
+    for item in discover([directory]):
+        if isinstance(item, SourceError):
+            yield item
+        elif isinstance(item, Partition):
+            if item.whole:
+                yield Item(item._replace(log_directory=place), walk)
+            else:
+                yield SourceError(
+                    f"{directory}: not a topic-partition directory: its files have no names that a broker gives"
+                )

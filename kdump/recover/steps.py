@@ -1,0 +1,357 @@
+"""The steps of a run, forward and backward. Each looks at what is there and does what is left of it, so that it can be repeated after any interruption."""
+
+import errno
+import os
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager, suppress
+from typing import Final
+
+from kdump.errors import KdumpError
+from kdump.format import naming
+from kdump.recover.journal import Journal, Step, from_bytes, to_bytes
+from kdump.storage.directory_handle import CHUNK, Place, copy, look_of, write
+from kdump.storage.stamps import Stamp
+from kdump.storage.undo_folders import APPLIED, APPLYING, LOST, OVER, UNDOING, Area, state_of
+
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
+_Known = list[tuple[Stamp, int | None]]
+
+
+class Changed(KdumpError):
+    """A file is not what the run knows it as: somebody else wrote."""
+
+
+class Work:
+    """A run on its directory."""
+
+    def __init__(self, place: Place, area: Area, journal: Journal) -> None:
+        self.place = place
+        self.area = area
+        self.journal = journal
+
+    # ---- how far it has come
+
+    def begin(self) -> None:
+        """Write the journal. From then on the run is to be finished or taken back; everything that it needs is on the disk."""
+        self.place.remove(self.area.of_run("journal.tmp"))
+        with self.place.create(self.area.of_run("journal.tmp")) as target:
+            write(target, to_bytes(self.journal))
+        for name in (*reversed(self.area.directories), "."):
+            self.place.sync(name)
+        self.place.rename(self.area.of_run("journal.tmp"), self.area.journal(APPLYING))
+        self._sync()
+
+    def enter(self, state: str) -> None:
+        """Note that the run has come to a state."""
+        now = state_of(self.place, self.area)
+        if now != state and now is not None:
+            self.place.rename(self.area.journal(now), self.area.journal(state))
+        self._sync()
+
+    def _sync(self) -> None:
+        self.place.sync("." if self.area.flat else self.area.directories[1])
+
+    # ---- the steps
+
+    def forward(self) -> None:
+        """Do what is left to do. Raises OSError, and Changed."""
+        if self.area.old is not None:
+            self.place.make_directory(self.area.old)
+            self._sync()
+        for step in self.journal.steps:
+            _STEPS[step.do][0](self, step)
+
+    def backward(self, without: Collection[str] = ()) -> None:
+        """Take back what was done, but for what was kept of the files `without`, which is gone. Raises OSError, and Changed.
+
+        A segment whose log cannot come back stays as it is: its old index beside its new log would be trusted.
+        """
+        for name in self.area.directories:
+            self.place.make_directory(name)
+        for step in reversed(self.journal.steps):
+            log = f"{step.name.rpartition('.')[0]}.log"
+            if log not in without and (step.name not in without or step.do == "put"):
+                _STEPS[step.do][1](self, step)
+        self.sync()
+
+    def sync(self, _: Step | None = None) -> None:
+        for name in (self.area.old, "."):
+            if name is not None:
+                self.place.sync(name)
+
+    def take(self, step: Step) -> None:
+        old = self.area("old", step.name)
+        if self._find(step, old, step.name) == step.name:
+            self.place.rename(step.name, old)
+
+    def take_back(self, step: Step) -> None:
+        old = self.area("old", step.name)
+        if self._find(step, old, step.name) == old:
+            self._free(step.name)
+            self.place.rename(old, step.name)
+
+    def put(self, step: Step) -> None:
+        new = self.area("new", step.name)
+        if self._find_new(step, step.name, new) == new:
+            self._free(step.name)
+            self.place.rename(new, step.name)
+
+    def put_back(self, step: Step) -> None:
+        # What has the name otherwise is the old file, back already.
+        if self.place.stat(step.name) is not None and self._is_new(step):
+            self.place.rename(step.name, self.area("new", step.name))
+
+    def replace(self, step: Step) -> None:
+        old, new = self.area("old", step.name), self.area("new", step.name)
+        if self._find_new(step, step.name, new) == step.name:
+            return
+        if self._find(step, old, step.name) == step.name:
+            self._keep(step.name, old)
+        if self.place.stat(step.name) is not None:
+            self._find(step, step.name)
+        self.place.rename(new, step.name)
+
+    def replace_back(self, step: Step) -> None:
+        old = self.area("old", step.name)
+        if self._find(step, step.name, old) == step.name:
+            return
+        if self.place.stat(step.name) is not None:
+            self._find_new(step, step.name)
+        self.place.rename(old, step.name)
+
+    def rename(self, step: Step) -> None:
+        assert step.to is not None
+        if self._find(step, step.name, step.to) == step.name:
+            self._free(step.to)
+            self.place.rename(step.name, step.to)
+
+    def rename_back(self, step: Step) -> None:
+        assert step.to is not None
+        assert step.before is not None
+        # Of two files with the same bytes the one that is back already counts.
+        if self._find(step, step.name, step.to) == step.to:
+            self._free(step.name)
+            self.place.rename(step.to, step.name)
+        with self.place.open(step.name) as descriptor:
+            if (status := os.fstat(descriptor)).st_mtime_ns != step.before.mtime_ns:
+                os.utime(descriptor, ns=(status.st_atime_ns, step.before.mtime_ns))
+
+    def cut(self, step: Step) -> None:
+        assert step.before is not None
+        assert step.position is not None
+        with self._cut_file(step) as descriptor:
+            status = os.fstat(descriptor)
+            if status.st_size != step.position:
+                if (status.st_size, status.st_mtime_ns) != (step.before.size, step.before.mtime_ns):
+                    raise self._changed(step.name)
+                if status.st_nlink > 1:
+                    raise Changed(
+                        f"{self.place.at(step.name)}: it has got a second name, whose bytes would be cut off too"
+                    )
+                os.ftruncate(descriptor, step.position)
+            os.utime(descriptor, ns=(status.st_atime_ns, step.before.mtime_ns))
+            os.fsync(descriptor)
+
+    def cut_back(self, step: Step) -> None:
+        assert step.before is not None
+        assert step.position is not None
+        with self._cut_file(step) as descriptor, self.place.open(self.area("cut", step.name)) as kept:
+            status = os.fstat(descriptor)
+            if (status.st_size, status.st_mtime_ns) == (step.before.size, step.before.mtime_ns):
+                return
+            if not step.position <= status.st_size <= step.before.size:
+                raise self._changed(step.name)
+            if status.st_nlink > 1:
+                self._join(step, descriptor, kept)
+                return
+            at = 0
+            while data := os.pread(kept, CHUNK, at):
+                # What is there already is what an earlier attempt wrote, or somebody else.
+                there = os.pread(descriptor, len(data), step.position + at)
+                if not data.startswith(there):
+                    raise self._changed(step.name)
+                os.lseek(descriptor, step.position + at + len(there), os.SEEK_SET)
+                write(descriptor, memoryview(data)[len(there) :])
+                at += len(data)
+            os.fsync(descriptor)
+            os.utime(descriptor, ns=(status.st_atime_ns, step.before.mtime_ns))
+            os.fsync(descriptor)
+
+    def _join(self, step: Step, rest: int, kept: int) -> None:
+        """Put a file together anew whose bytes have a second name, which keeps them as they are."""
+        assert step.before is not None
+        assert step.position is not None
+        new = self.area("new", step.name)
+        self.place.remove(new)
+        with self.place.create(new, look_of(rest)._replace(mtime_ns=step.before.mtime_ns)) as target:
+            copy(rest, 0, step.position, target)
+            copy(kept, 0, step.before.size - step.position, target)
+        self.place.rename(new, step.name)
+
+    # ---- what is where
+
+    def _cut_file(self, step: Step) -> AbstractContextManager[int]:
+        if self.place.stamp(step.name) is None:
+            raise self._changed(step.name)
+        return self.place.open(step.name, os.O_RDWR)
+
+    def _free(self, name: str) -> None:
+        if self.place.stat(name) is not None:
+            raise self._changed(name)
+
+    def _keep(self, name: str, old: str) -> None:
+        """Give a file a second name, so that its first one can be given away in one step."""
+        try:
+            self.place.link(name, old)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            self.place.rename(name, old)
+
+    def _find(self, step: Step, *names: str) -> str:
+        assert step.before is not None
+        return self._where(step.name, names, step.before, step.crc32c)
+
+    def _find_new(self, step: Step, *names: str) -> str:
+        assert step.after is not None
+        return self._where(step.name, names, step.after, step.after_crc32c)
+
+    def _is_new(self, step: Step) -> bool:
+        assert step.after is not None
+        there = self.place.stamp(step.name)
+        if step.before is not None and there == step.before:
+            return False
+        return there == step.after or self.is_like(step.name, step.after, step.after_crc32c)
+
+    def _where(self, name: str, names: tuple[str, ...], stamp: Stamp, crc: int | None) -> str:
+        """Which of the names the file has. In a directory that was copied it is known by its bytes. Raises Changed for none of them."""
+        for one in names:
+            if self.place.stamp(one) == stamp:
+                return one
+        for one in names:
+            if self.is_like(one, stamp, crc):
+                return one
+        raise self._changed(name)
+
+    def is_like(self, name: str, stamp: Stamp, crc: int | None) -> bool:
+        """Whether a file has these bytes, as far as that is known."""
+        there = self.place.stamp(name)
+        if there is None or there.size != stamp.size:
+            return False
+        if there == stamp:
+            return True
+        return there.mtime_ns == stamp.mtime_ns if crc is None else self.place.checksum(name) == crc
+
+    def _changed(self, name: str) -> Changed:
+        return Changed(f"{self.place.at(name)}: not as run {self.journal.run} knows it; somebody else wrote there")
+
+    # ---- whether it can be gone on with
+
+    def differing(self, state: str) -> tuple[list[str], list[str]]:
+        """The names of files that are neither what the run found nor what it leaves, and of those that it knows nothing of.
+
+        Of an applied run only what it leaves counts.
+        """
+        known: dict[str, _Known] = defaultdict(list)
+        final: dict[str, _Known] = {}
+        may_lack: set[str] = set()
+        for step in self.journal.steps:
+            if step.do == "sync":
+                continue
+            if step.before is not None:
+                known[step.name].append((step.before, step.crc32c if step.do != "cut" else None))
+            final[step.name] = []
+            if step.after is not None:
+                known[step.name].append((step.after, step.after_crc32c))
+                final[step.name] = [(step.after, step.after_crc32c)]
+            if step.do != "cut":
+                may_lack.add(step.name)
+            if step.to is not None and step.before is not None:
+                known[step.to].append((step.before, step.crc32c))
+                final[step.to] = [(step.before, step.crc32c)]
+                may_lack.add(step.to)
+        odd = []
+        for name in known:
+            there = self.place.stamp(name)
+            wanted = known[name] if state != APPLIED else final[name]
+            if there is None:
+                wrong = bool(wanted) and (state == APPLIED or name not in may_lack)
+            else:
+                wrong = not any(self.is_like(name, *one) for one in wanted)
+                wrong = wrong and not self._half_cut(name, there, state)
+            if wrong:
+                odd.append(name)
+        return odd, [] if self.area.flat else self._others(known)
+
+    def _half_cut(self, name: str, there: Stamp, state: str) -> bool:
+        """Whether it is a file that was cut a moment ago, or is put together again."""
+        for step in self.journal.steps:
+            if step.do == "cut" and step.name == name and step.before is not None and step.position is not None:
+                last = step.before.size if state == UNDOING else step.position
+                return state != APPLIED and step.position <= there.size <= last
+        return False
+
+    def _others(self, known: Iterable[str]) -> list[str]:
+        """Files of a log that came, went or changed, though the run does not touch them."""
+        names = set(known)
+        odd = []
+        for name in self.place.names():
+            if name in names or name in self.journal.files or not is_a_logs(name):
+                continue
+            with suppress(KdumpError):  # no regular file, and nothing to a broker
+                if self.place.stamp(name) is not None:
+                    odd.append(name)
+        for name, stamp in self.journal.files.items():
+            there = None
+            with suppress(KdumpError):
+                there = self.place.stamp(name)
+            if there is None or (there.size, there.mtime_ns) != (stamp.size, stamp.mtime_ns):
+                odd.append(name)
+        return odd
+
+    def gone(self, state: str) -> dict[str, str]:
+        """Files that cannot come back, because what was kept of them is not there as it was; and where that should be."""
+        lost = {}
+        for step in self.journal.steps:
+            if step.do == "cut":
+                kept = self.area("cut", step.name)
+                there, rest = self.place.stamp(kept), self.place.stamp(step.name)
+                # Of an applied run it is for `differing` to tell what became of the rest.
+                short = state != APPLIED and (rest is None or rest.size < (step.position or 0))
+                if short or there is None or there.size != step.length or self.place.checksum(kept) != step.crc32c:
+                    lost[step.name] = kept
+            elif step.do in ("take", "replace"):
+                old = self.area("old", step.name)
+                try:
+                    self._find(step, *((old,) if state == APPLIED else (old, step.name)))
+                except Changed:
+                    lost[step.name] = old
+        return lost
+
+
+def is_a_logs(name: str) -> bool:
+    """Whether the name is one of Kafka's."""
+    return naming.kind_of(name) is not None or naming.companion_kind_of(name) is not None
+
+
+_STEPS: Final[Mapping[str, tuple[Callable[[Work, Step], None], Callable[[Work, Step], None]]]] = {
+    "take": (Work.take, Work.take_back),
+    "put": (Work.put, Work.put_back),
+    "replace": (Work.replace, Work.replace_back),
+    "cut": (Work.cut, Work.cut_back),
+    "rename": (Work.rename, Work.rename_back),
+    "sync": (Work.sync, Work.sync),
+}
+
+
+# ---- runs that are there
+
+
+def load(place: Place, area: Area) -> tuple[str, Journal] | None:
+    """State and journal of a run; None where nothing was changed yet, or nothing is left to do. Raises KdumpError."""
+    state = state_of(place, area)
+    if state is None or state in (OVER, LOST):
+        return None
+    name = area.journal(state)
+    return state, from_bytes(place.read(name), place.at(name))

@@ -1,0 +1,264 @@
+"""Take back a run of recover, or go on with one that was interrupted."""
+
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from itertools import count
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from kdump.errors import KdumpError, SourceError, reason
+from kdump.format import naming
+from kdump.recover.apply import carry_out, in_place, sentence, sweep
+from kdump.recover.plan import Content, Options, Plan
+from kdump.recover.steps import Changed, Work, load
+from kdump.storage.directory_handle import Place
+from kdump.storage.partition import natural
+from kdump.storage.pieces import Piece
+from kdump.storage.stamps import Stamp
+from kdump.storage.undo_folders import APPLIED, OVER, UNDOING, UNFINISHED, Area, areas, discard, how_to_go_on, state_of
+
+SAVED: Final = "undo"
+"""The strategy of a run that keeps what a forced undo would have overwritten."""
+
+
+class Run(NamedTuple):
+    """What a run left in one directory: `undo` is where, `state` applying, applied, undoing or lost. `time_ms` is when it began, 0 where nobody knows."""
+
+    run: str
+    state: str
+    directory: str
+    undo: str
+    time_ms: int = 0
+    strategy: str = ""
+    recovery_point: int | None = None
+
+    @property
+    def flat(self) -> bool:
+        """Whether it is at the root of a log directory."""
+        return not self.undo.startswith(os.path.join(self.directory, naming.UNDO, ""))
+
+    @property
+    def finished(self) -> bool:
+        return self.state not in UNFINISHED
+
+
+class Done(NamedTuple):
+    """What became of a run in one directory: as it is now, and why it was not undone or finished."""
+
+    run: Run
+    error: KdumpError | None = None
+
+
+class Failed(KdumpError):
+    """In some directories it did not work; `done` has what became of all."""
+
+    def __init__(self, done: list[Done]) -> None:
+        errors = [one.error for one in done if one.error is not None]
+        more = f"; and {len(errors) - 1} more of {len(done)} directories" if len(errors) > 1 else ""
+        super().__init__(f"{errors[0]}{more}")
+        self.done = tuple(done)
+
+
+def runs(path: str) -> list[Run]:
+    """What runs left in a directory and below it: the oldest first, the root of a log directory behind its topic-partitions.
+
+    Raises SourceError.
+    """
+    found: list[Run] = []
+    for directory in _directories(path):
+        with Place(directory, look=True) as place:
+            found += _in(place)
+    return sorted(found, key=lambda run: (run.time_ms, run.flat, natural(run.directory)))
+
+
+def _directories(path: str) -> Iterator[str]:
+    """The directory and those below it in which a run left something."""
+    entered: set[tuple[int, int]] = set()
+    left = [path]
+    while left:
+        here = left.pop()
+        try:
+            status = os.stat(here)
+            if (status.st_dev, status.st_ino) in entered:
+                continue
+            entered.add((status.st_dev, status.st_ino))
+            with os.scandir(here) as entries:
+                found = list(entries)
+        except OSError as error:
+            if here == path:
+                raise SourceError(f"{path}: {reason(error)}") from None
+            continue
+        if any(naming.is_undo(entry.name) for entry in found):
+            yield here
+        left += (entry.path for entry in found if not naming.is_undo(entry.name) and _is_directory(entry))
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def _in(place: Place) -> Iterator[Run]:
+    for area in areas(place):
+        state = state_of(place, area)
+        if state is None or state == OVER:
+            continue
+        undo = place.at(area.directories[1] if area.directories else area.journal(state))
+        run = Run(area.run, state, place.path, undo)
+        with suppress(KdumpError):  # whoever wants to do something with it will hear of it
+            if (loaded := load(place, area)) is not None:
+                _, journal = loaded
+                run = run._replace(
+                    time_ms=journal.time_ms, strategy=journal.strategy, recovery_point=journal.recovery_point
+                )
+        yield run
+
+
+def resume(path: str, run: str | None = None) -> list[Done]:
+    """Go on with what was interrupted, a recovery or its undoing. One directory that fails does not stop the others.
+
+    Raises Failed, and KdumpError where there is nothing to go on with.
+    """
+    todo = [one for one in runs(path) if not one.finished and run in (None, one.run)]
+    if not todo:
+        raise KdumpError(
+            f"{path}: no run of kdump recover is unfinished here{'' if run is None else f' under the id {run}'}"
+        )
+    return _all([_tried(one, _resume) for one in todo])
+
+
+def undo(path: str, run: str | None = None, force: bool = False) -> list[Done]:
+    """Give back every byte, name and time that a run changed; the last run where none is named. The root of a log directory comes first.
+
+    A file that is not as the run left it stops this before anything changes, unless `force`: then the present state is kept as a run of its own.
+    One directory that fails does not stop the others. Raises Failed, and KdumpError where there is nothing to undo.
+    """
+    found = runs(path)
+    if not found:
+        raise KdumpError(f"{path}: no run of kdump recover left anything here")
+    wanted = run or found[-1].run
+    todo = [one for one in reversed(found) if one.run == wanted]
+    if not todo:
+        raise KdumpError(
+            f"{path}: no run {wanted} here; there are {', '.join(dict.fromkeys(one.run for one in found))}"
+        )
+    return _all([_tried(one, lambda work, state: _undo(work, state, force)) for one in todo])
+
+
+def _all(done: list[Done]) -> list[Done]:
+    if any(one.error is not None for one in done):
+        raise Failed(done)
+    return done
+
+
+def _tried(run: Run, how: Callable[[Work, str], str]) -> Done:
+    try:
+        with Place(run.directory) as place:
+            area = Area(run.run, run.flat)
+            loaded = load(place, area)
+            if loaded is None:
+                raise KdumpError(f"{run.undo}: its journal is gone, so that nobody knows where these files belong")
+            state, journal = loaded
+            return Done(run._replace(state=how(Work(place, area, journal), state)))
+    except (OSError, EOFError, KdumpError) as error:
+        return Done(run, sentence(run.directory, error))
+
+
+def _resume(work: Work, state: str) -> str:
+    odd, others = work.differing(state)
+    if odd or others:
+        raise _refusal(work, odd, others, "--undo --force takes it back all the same, and keeps what is there now")
+    if state == UNDOING:
+        return _back(work)
+    carry_out(work)
+    return APPLIED
+
+
+def _undo(work: Work, state: str, force: bool) -> str:
+    later = [
+        run
+        for run in _in(work.place)
+        if run.run != work.journal.run
+        and (not run.finished or (run.time_ms > work.journal.time_ms and run.strategy != SAVED))
+    ]
+    if later:
+        raise KdumpError(
+            f"{work.place.path}: run {later[0].run} came later: undo it first (--undo --run {later[0].run})"
+        )
+    gone = work.gone(state)
+    if gone and not force:
+        where = work.place.at(next(iter(gone.values())))
+        raise KdumpError(
+            f"{where}: gone or changed, so that run {work.journal.run} cannot be undone; --force takes back all the rest"
+        )
+    odd, others = work.differing(state)
+    if odd or others:
+        if not force:
+            raise _refusal(work, odd, others, "--force keeps what is there now and takes the run back all the same")
+        _save(
+            work,
+            [name for name in odd if name not in gone],
+            [name for name in others if name not in work.journal.files],
+        )
+    return _back(work, gone)
+
+
+def _back(work: Work, gone: Mapping[str, str] = MappingProxyType({})) -> str:
+    place, area = work.place, work.area
+    try:
+        work.enter(UNDOING)
+        work.backward(gone)
+        if any(place.stat(kept) is not None for kept in gone.values()):
+            # Damaged as it is, it is for somebody to look at; without its journal nobody removes it.
+            place.remove(area.journal(UNDOING))
+        else:
+            work.enter(OVER)
+    except (OSError, EOFError, Changed) as error:
+        raise sentence(place.path, error, how_to_go_on(place.path, work.journal.run)) from None
+    if state_of(place, area) == OVER:
+        with suppress(OSError):  # the next run clears it away
+            discard(place, area)
+    if gone:
+        raise KdumpError(f"{', '.join(map(place.at, gone))}: could not come back, the rest did")
+    return OVER
+
+
+def _refusal(work: Work, odd: list[str], others: list[str], then: str) -> KdumpError:
+    names = ", ".join(work.place.at(name) for name in [*odd, *others][:3])
+    more = f" and {len(odd) + len(others) - 3} more" if len(odd) + len(others) > 3 else ""
+    return KdumpError(f"{names}{more}: not as run {work.journal.run} left it, so a broker wrote since; {then}")
+
+
+def _save(work: Work, odd: list[str], extra: list[str]) -> None:
+    """Bring the directory to where the run can be taken back, as a run of its own that keeps what is there now."""
+    place = work.place
+    files = {name: stamp for name in place.names() if (stamp := _regular(place, name)) is not None}
+    after: dict[str, Content | None] = {name: None for name in extra if name in files}
+    sizes = {step.name: step.position for step in work.journal.steps if step.do == "cut"}
+    sizes |= {step.to: step.length for step in work.journal.steps if step.do == "rename" and step.to is not None}
+    for name in odd:
+        size = sizes.get(name)
+        if size is None:
+            after |= {name: None} if name in files else {}
+        elif name not in files or files[name].size < size:
+            raise KdumpError(
+                f"{place.at(name)}: bytes before position {size} are gone, so that the run cannot be undone"
+            )
+        elif files[name].size > size:
+            after[name] = Content((Piece(name, 0, size),))
+    if after:
+        sweep(place)
+        taken = {run.run for run in _in(place)}
+        run = next(name for number in count(1) if (name := f"{work.journal.run}-forced{number}") not in taken)
+        in_place(place, Plan(place.path, None, Options(SAVED), after=after, files=files), run)
+
+
+def _regular(place: Place, name: str) -> Stamp | None:
+    status = place.stat(name)
+    if status is None or not stat.S_ISREG(status.st_mode) or naming.is_undo(name):
+        return None
+    return Stamp(status.st_size, status.st_mtime_ns, status.st_ino)

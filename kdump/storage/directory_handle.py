@@ -1,0 +1,308 @@
+"""The calls that change a disk. Names are relative to a directory that is held open, and symbolic links are never followed."""
+
+import errno
+import fcntl
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Final, NamedTuple, Self
+
+from kdump.errors import KdumpError, SourceError, reason
+from kdump.kernel.crc import crc32c
+from kdump.storage.stamps import Stamp
+
+CHUNK: Final = 1 << 20
+_FICLONE: Final = 0x40049409
+_READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+# Some file systems do not know how to sync a directory, or have no extended attributes.
+_NOT_HERE: Final = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+
+OnBytes = Callable[[int], object]
+
+
+class Look(NamedTuple):
+    """What a new file takes over from another one."""
+
+    uid: int
+    gid: int
+    mode: int
+    atime_ns: int
+    mtime_ns: int
+    attributes: Mapping[str, bytes] = {}
+
+
+class Place:
+    """A directory. Unless it is only looked at, one process at a time works in it."""
+
+    def __init__(self, path: str, *, look: bool = False) -> None:
+        """Raises SourceError, and KdumpError where another process works in it."""
+        self.path = path
+        try:
+            self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise SourceError(f"{path}: {reason(error)}") from None
+        try:
+            if not look:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._fd)
+            raise KdumpError(f"{path}: another kdump works here") from None
+        except OSError:
+            pass  # file systems on a network may have no locks for directories
+        status = os.fstat(self._fd)
+        self._own = Look(status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode), 0, 0)
+        self._is_copy = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+    # ---- looking
+
+    def stat(self, name: str) -> os.stat_result | None:
+        """Of the entry itself, be it a link; None where there is none."""
+        try:
+            return os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def stamp(self, name: str) -> Stamp | None:
+        """Of a regular file; None where there is none. Raises KdumpError for anything else."""
+        status = self.stat(name)
+        if status is None:
+            return None
+        if not stat.S_ISREG(status.st_mode):
+            what = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "no regular file"
+            raise KdumpError(f"{self.at(name)}: {what}; recover changes regular files only")
+        return Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
+
+    def is_directory(self, name: str) -> bool:
+        """Raises KdumpError where something else has the name."""
+        status = self.stat(name)
+        if status is not None and not stat.S_ISDIR(status.st_mode):
+            raise KdumpError(f"{self.at(name)}: not a directory")
+        return status is not None
+
+    def names(self, name: str = ".") -> list[str]:
+        """What lies in a directory; nothing where there is none."""
+        if name != "." and not self.is_directory(name):
+            return []
+        descriptor = os.open(name, _READ | os.O_DIRECTORY, dir_fd=self._fd)
+        try:
+            return sorted(os.listdir(descriptor))
+        finally:
+            os.close(descriptor)
+
+    def at(self, name: str) -> str:
+        return os.path.join(self.path, name)
+
+    def free(self) -> int:
+        """Bytes that this process may still write."""
+        space = os.fstatvfs(self._fd)
+        return space.f_bavail * space.f_frsize
+
+    @contextmanager
+    def open(self, name: str, flags: int = os.O_RDONLY) -> Iterator[int]:
+        """A regular file, to be read unless `flags` say more. Raises KdumpError for anything else."""
+        descriptor = os.open(name, _READ | flags, dir_fd=self._fd)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise KdumpError(f"{self.at(name)}: not a regular file")
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def read(self, name: str) -> bytes:
+        with self.open(name) as descriptor, open(descriptor, "rb", closefd=False) as file:
+            return file.read()
+
+    def checksum(self, name: str, start: int = 0) -> int:
+        """CRC-32C of a file from `start` on."""
+        with self.open(name) as descriptor:
+            crc = 0
+            while data := os.pread(descriptor, CHUNK, start):
+                crc = crc32c(data, crc)
+                start += len(data)
+            return crc
+
+    # ---- changing
+
+    def copy_of(self, other: "Place") -> None:
+        """From now on new files, where nothing else is said, look as they would in another directory, and keep the owner that may not be given to them."""
+        self._own, self._is_copy = other._own, True
+
+    def take_over(self, other: "Place") -> None:
+        """Look like another directory, as far as that is allowed."""
+        self._dress(self._fd, other._own)
+
+    def _dress(self, descriptor: int, look: Look) -> None:
+        try:
+            dress(descriptor, look)
+        except PermissionError:
+            if not self._is_copy:
+                raise
+            os.fchmod(descriptor, look.mode)
+
+    def make_directory(self, name: str) -> None:
+        """A directory of the owner and mode of this one, so that whoever may delete this one may delete that too."""
+        if self.is_directory(name):
+            return
+        os.mkdir(name, 0o700, dir_fd=self._fd)
+        descriptor = os.open(name, _READ | os.O_DIRECTORY, dir_fd=self._fd)
+        try:
+            dress(descriptor, self._own)
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def create(self, name: str, look: Look | None = None) -> Iterator[int]:
+        """A new file that looks like another one, to be written; it is on the disk when the block ends."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(name, flags, 0o600, dir_fd=self._fd)
+        try:
+            self._dress(descriptor, look or self._own._replace(mode=self._own.mode & 0o666))
+            yield descriptor
+            if look is not None:
+                os.utime(descriptor, ns=(look.atime_ns, look.mtime_ns))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def rename(self, name: str, to: str) -> None:
+        os.rename(name, to, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+
+    def link(self, name: str, to: str) -> None:
+        os.link(name, to, src_dir_fd=self._fd, dst_dir_fd=self._fd, follow_symlinks=False)
+
+    def remove(self, name: str) -> None:
+        """A file; nothing where there is none."""
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self._fd)
+
+    def remove_directory(self, name: str) -> bool:
+        """Whether it is gone; one that is not empty stays."""
+        try:
+            os.rmdir(name, dir_fd=self._fd)
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                return False
+            raise
+        return True
+
+    def sync(self, name: str = ".") -> None:
+        """Put the entries of a directory on the disk."""
+        if name != "." and not self.is_directory(name):
+            return
+        descriptor = os.open(name, _READ | os.O_DIRECTORY, dir_fd=self._fd)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            if error.errno not in _NOT_HERE:
+                raise
+        finally:
+            os.close(descriptor)
+
+
+# ---- files
+
+
+def look_of(descriptor: int) -> Look:
+    """What of an open file a new one takes over."""
+    status = os.fstat(descriptor)
+    return Look(
+        status.st_uid,
+        status.st_gid,
+        stat.S_IMODE(status.st_mode),
+        status.st_atime_ns,
+        status.st_mtime_ns,
+        _attributes(descriptor),
+    )
+
+
+def _attributes(descriptor: int) -> dict[str, bytes]:
+    if sys.platform != "linux":
+        return {}
+    try:
+        return {name: os.getxattr(descriptor, name) for name in os.listxattr(descriptor)}
+    except OSError as error:
+        if error.errno in (*_NOT_HERE, errno.ENODATA):
+            return {}
+        raise
+
+
+def dress(descriptor: int, look: Look) -> None:
+    """Give an open file owner, group, mode and extended attributes. Raises OSError where that is not allowed."""
+    status = os.fstat(descriptor)
+    if (status.st_uid, status.st_gid) != (look.uid, look.gid):
+        os.fchown(descriptor, look.uid, look.gid)
+    if stat.S_IMODE(os.fstat(descriptor).st_mode) != look.mode:
+        os.fchmod(descriptor, look.mode)
+    if look.attributes:
+        present = _attributes(descriptor)
+        for name, value in look.attributes.items():
+            if present.get(name) != value and sys.platform == "linux":
+                os.setxattr(descriptor, name, value)
+
+
+def write(descriptor: int, data: bytes | memoryview) -> None:
+    """All of it, at the place where the file stands."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def copy(source: int, start: int, stop: int, target: int, crc: int = 0, on_bytes: OnBytes | None = None) -> int:
+    """Append bytes of one open file to another one; their CRC-32C, which goes on from `crc`. Raises EOFError when they are not all there."""
+    while start < stop:
+        data = os.pread(source, min(CHUNK, stop - start), start)
+        if not data:
+            raise EOFError
+        write(target, data)
+        crc = crc32c(data, crc)
+        start += len(data)
+        if on_bytes is not None:
+            on_bytes(len(data))
+    return crc
+
+
+def clone(source: int, target: int, on_bytes: OnBytes | None = None) -> None:
+    """Make an empty file what another one is, on the same blocks where the file system can share them."""
+    size = os.fstat(source).st_size
+    if sys.platform == "linux":
+        try:
+            fcntl.ioctl(target, _FICLONE, source)
+        except OSError:
+            done = _copy_inside(source, target, size, on_bytes)
+        else:
+            done = size
+            if on_bytes is not None:
+                on_bytes(size)
+    else:
+        done = 0
+    os.lseek(target, done, os.SEEK_SET)
+    copy(source, done, size, target, on_bytes=on_bytes)
+
+
+def _copy_inside(source: int, target: int, size: int, on_bytes: OnBytes | None) -> int:
+    """Let the kernel copy, as far as it can."""
+    done = 0
+    while done < size and sys.platform == "linux":
+        try:
+            count = os.copy_file_range(source, target, min(size - done, CHUNK << 6), done, done)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+                raise
+            break
+        if not count:
+            break
+        done += count
+        if on_bytes is not None:
+            on_bytes(count)
+    return done

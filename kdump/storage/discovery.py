@@ -1,0 +1,345 @@
+"""From paths to partitions: a file as named, a directory and what is below it, a glob, standard input."""
+
+import glob
+import os
+import stat
+from collections.abc import Generator, Iterable, Iterator
+from typing import NamedTuple
+
+from kdump.errors import NotALog, SourceError
+from kdump.format import naming
+from kdump.format.naming import Kind
+from kdump.storage.listing import (
+    Listing,
+    leads_back,
+    listing,
+    log_directory_in,
+    partition_in,
+    topic_partition_in,
+    unreadable,
+)
+from kdump.storage.partition import LogDirectory, LogFile, Partition, Segment, index_files, log_files, natural
+
+Found = Partition | LogDirectory | SourceError
+_Inode = tuple[int, int]
+_INDEXES = (Kind.INDEX, Kind.TIMEINDEX, Kind.TXNINDEX)
+
+
+def discover(
+    paths: Iterable[str], kind: Kind | None = None, standard_input: LogFile | SourceError | None = None
+) -> Iterator[Found]:
+    """The partitions that the paths name, in natural order; a log directory comes before its own. What cannot be read comes as an error in its place.
+
+    A file named directly is a partition of its own and is read whatever its name; `kind` says what it is when the name does not. Below directories only
+    known names count. Symbolic links are followed, each directory is entered once. A file that was named comes once, and not beside the directory it lies in.
+    `standard_input` is what the path - stands for.
+    """
+    named = list(_named(paths, standard_input))
+    directories = {_inode(item.status) for item in named if isinstance(item, _Named) and item.is_directory}
+    single = any(isinstance(item, _Named) and not item.is_directory for item in named)
+    of_logs = {
+        _parent(item.path) for item in named if isinstance(item, _Named) and naming.kind_of(item.path) is not None
+    }
+    walk, highest, seen = _Walk(directories), _Highest(), set[_Inode | None]()
+    for item in named:
+        if isinstance(item, LogFile):
+            yield _alone(item)
+        elif isinstance(item, SourceError):
+            yield item
+        elif item.is_directory:
+            some = False
+            for found in walk.below(item.path):
+                some = True
+                if isinstance(found, Partition) and single:
+                    seen.update(_inode_of(file.path) for file in log_files(found))
+                if found is not None:
+                    yield found
+            if not some:
+                yield _nothing(item.path)
+        elif kind is None and naming.companion_of(item.path) is not None:
+            if _inode_of(_parent(item.path)) not in directories:
+                yield _companion(item, beside_logs=_parent(item.path) in of_logs)
+        elif (inode := _inode(item.status)) not in seen and _inode_of(_parent(item.path)) not in directories:
+            seen.add(inode)
+            yield _alone(item.file(kind, highest))
+
+
+def files(
+    paths: Iterable[str],
+    kind: Kind | None = None,
+    standard_input: LogFile | SourceError | None = None,
+    *,
+    indexes: bool = False,
+) -> Iterator[LogFile | SourceError]:
+    """The log files of what `discover` finds, or their offset and time `indexes`, each file once, and the files that are named themselves."""
+    walk, highest, seen = _Walk(set()), _Highest(), set[_Inode | None]()
+    for item in _named(paths, standard_input):
+        if isinstance(item, LogFile | SourceError):
+            yield item
+        elif not item.is_directory:
+            place: _Inode | None = _inode(item.status)
+            if place not in seen:
+                seen.add(place)
+                yield item.file(kind, highest)
+        else:
+            some = False
+            for found in walk.below(item.path):
+                some = some or not isinstance(found, LogDirectory | Partition)
+                if isinstance(found, SourceError):
+                    yield found
+                wanted = index_files if indexes else log_files
+                for file in wanted(found) if isinstance(found, Partition) else ():
+                    some = True
+                    place = _inode_of(file.path)
+                    if place is None or place not in seen:
+                        seen.add(place)
+                        yield file
+            if not some:
+                yield _nothing(item.path, "indexes" if indexes else "log files")
+
+
+def _nothing(path: str, wanted: str = "log files") -> SourceError:
+    return SourceError(f"{path}: no {wanted} here")
+
+
+# --- what was named ---------------------------------------------------------------------------------------------------
+
+
+class _Named(NamedTuple):
+    path: str
+    status: os.stat_result
+
+    @property
+    def is_directory(self) -> bool:
+        return stat.S_ISDIR(self.status.st_mode)
+
+    def file(self, kind: Kind | None, highest: "_Highest") -> LogFile:
+        """The file that was named, as what it is."""
+        kind = kind or naming.companion_kind_of(self.path) or naming.kind_of(self.path) or Kind.LOG
+        size = self.status.st_size
+        # The offsets of a snapshot count from 0, whatever its name says.
+        if kind is Kind.CHECKPOINT:
+            return LogFile(self.path, kind, 0, True, size)
+        base = naming.base_offset_of(self.path)
+        log = kind if kind in naming.LOG_KINDS else Kind.LOG
+        return LogFile(self.path, kind, base, base is None or base >= highest[os.path.dirname(self.path), log], size)
+
+
+def _named(
+    paths: Iterable[str], standard_input: LogFile | SourceError | None
+) -> Iterator[_Named | LogFile | SourceError]:
+    for path in dict.fromkeys(paths):
+        if path == "-" and standard_input is not None:
+            yield standard_input
+            continue
+        for expanded in _expand(path):
+            try:
+                yield _Named(expanded, os.stat(expanded))
+            except (OSError, ValueError) as error:
+                yield unreadable(expanded, error)
+
+
+def _expand(path: str) -> list[str]:
+    if glob.has_magic(path) and not os.path.lexists(path):
+        return sorted(glob.glob(path, recursive=True), key=natural) or [path]
+    return [path]
+
+
+def _parent(path: str) -> str:
+    return os.path.dirname(path) or "."
+
+
+def _inode(status: os.stat_result) -> _Inode:
+    return status.st_dev, status.st_ino
+
+
+def _inode_of(path: str) -> _Inode | None:
+    try:
+        return _inode(os.stat(path))
+    except OSError:  # gone; whoever opens it will say so
+        return None
+
+
+class _Highest(dict[tuple[str, Kind], int]):
+    """The highest base offset of a kind of file in a directory; each directory is listed once."""
+
+    def __missing__(self, place: tuple[str, Kind]) -> int:
+        directory, kind = place
+        try:
+            names = os.listdir(directory or ".")
+        except OSError:
+            names = []
+        suffix = naming.suffix_of(kind)
+        self[place] = max((naming.base_offset_of(name) or 0 for name in names if name.endswith(suffix)), default=0)
+        return self[place]
+
+
+def _alone(file: LogFile) -> Partition:
+    """A log file as a partition of its own."""
+    standard_input = file.read_from is not None
+    place = os.path.dirname(os.path.abspath(file.path))
+    return Partition(
+        path=file.path,
+        topic_partition=None if standard_input else naming.topic_partition_of_file(file.path),
+        whole=False,
+        segments=() if file.kind is Kind.CHECKPOINT else (Segment(file, *_beside(file)),),
+        checkpoints=(file,) if file.kind is Kind.CHECKPOINT else (),
+        state="" if standard_input else naming.state_of(place),
+    )
+
+
+def _companion(item: _Named, *, beside_logs: bool) -> Partition | NotALog:
+    """A companion that was named alone, with the log that it is held against. Beside logs that were named it has come with its own."""
+    kind, path = naming.companion_kind_of(item.path), item.path
+    error = NotALog(f"{path}: {naming.companion_of(path)}, not a log file (--type log reads it as one)")
+    if beside_logs or naming.plain_name(os.path.basename(path)) != os.path.basename(path):
+        return error
+    if kind in _INDEXES:
+        log = os.path.join(os.path.dirname(path), f"{naming.base_offset_of(path) or 0:020}.log")
+        try:
+            alone = _alone(_Named(log, os.stat(log)).file(Kind.LOG, _Highest()))
+        except OSError:
+            return error
+        beside = {each.kind: each for each in alone.segments[0][1:] if isinstance(each, LogFile) and each.kind is kind}
+        found = Segment(alone.segments[0].log, *(beside.get(each) for each in _INDEXES))
+        return alone._replace(path=path, segments=(found,), only=path) if beside else error
+    try:
+        place = listing(_parent(path))
+        partition, _ = partition_in(place, _topic_partition(place), whole=False)
+    except SourceError:
+        return error
+    own = (*partition.snapshots, partition.epochs, partition.metadata, partition.quorum_state)
+    same = next(
+        (file for file in own if file is not None and os.path.basename(file.path) == os.path.basename(path)), None
+    )
+    if same is None or not partition.segments:
+        return error
+    # Its path as it was named, and the findings' too.
+    return _renamed(partition, same, same._replace(path=path))._replace(only=path)
+
+
+def _renamed(partition: Partition, old: LogFile, new: LogFile) -> Partition:
+    def named(file: LogFile | None) -> LogFile | None:
+        return new if file is old else file
+
+    return partition._replace(
+        snapshots=tuple(new if file is old else file for file in partition.snapshots),
+        epochs=named(partition.epochs),
+        metadata=named(partition.metadata),
+        quorum_state=named(partition.quorum_state),
+    )
+
+
+def _beside(file: LogFile) -> Iterator[LogFile | None]:
+    """The indexes of a log file, None for those that are not there."""
+    stem = f"{file.base_offset or 0:020}"
+    exact = file.kind is Kind.LOG and os.path.basename(file.path) == f"{stem}.log" and file.read_from is None
+    for kind in _INDEXES if exact else ():
+        path = os.path.join(os.path.dirname(file.path), f"{stem}.{kind.value}")
+        try:
+            yield LogFile(path, kind, file.base_offset, file.newest, os.stat(path).st_size)
+        except OSError:
+            yield None
+
+
+# --- what lies below --------------------------------------------------------------------------------------------------
+
+
+class _Walk:
+    """Walks directories, each once; `named` are those that are wanted whole."""
+
+    def __init__(self, named: set[_Inode]) -> None:
+        self._named = named
+        self._entered: set[_Inode] = set()
+
+    def below(self, path: str) -> Iterator[Found | None]:
+        """What lies in a directory that was named and below it; None where another path led there before."""
+        left: list[str | Partition] = [path]
+        while left:
+            here = left.pop()
+            if isinstance(here, Partition):
+                yield here
+                continue
+            found = yield from self._enter(here)
+            if found is None:
+                continue
+            whole = here == path or _inode_of(here) in self._named
+            if found.is_log_directory:
+                odd = yield from self._log_directory(found, whole)
+                odd.sort(key=natural, reverse=True)
+                left += odd
+                continue
+            partition, errors = partition_in(found, _topic_partition(found), whole=whole)
+            yield from errors
+            left += reversed(_in_order(_inside(found), partition if _is_one(partition) else None))
+
+    def _enter(self, path: str) -> Generator[Found | None, None, Listing | None]:
+        """The entries of a directory, or what comes in its place."""
+        inode = _inode_of(path)
+        if inode in self._entered:
+            yield None
+            return None
+        if inode is not None:
+            self._entered.add(inode)
+        try:
+            return listing(path)
+        except SourceError as error:
+            # A broker renames and deletes directories while they are listed.
+            yield error if os.path.lexists(path) else None
+            return None
+
+    def _log_directory(self, found: Listing, whole: bool) -> Generator[Found | None, None, list[str]]:
+        """A log directory and, without anything between them, its partitions; the directories in it that are none of a broker's."""
+        directory, errors = log_directory_in(found, whole=whole)
+        # A broker reads no log file here but the snapshot that KRaft starts from.
+        loose, more = partition_in(found, None, whole=False, log_directory=directory)
+        yield from {str(error): error for error in (*errors, *more)}.values()
+        yield directory
+        own = {entry.path: name for entry in found.directories if (name := topic_partition_in(entry)) is not None}
+        inside = _inside(found)
+        odd = [path for path in inside if path not in own]
+        for here in _in_order([path for path in inside if path in own], loose if log_files(loose) else None):
+            if isinstance(here, Partition):
+                yield here
+                continue
+            content = yield from self._enter(here)
+            if content is not None:
+                named = whole or _inode_of(here) in self._named
+                partition, errors = partition_in(content, own[here], whole=named, log_directory=directory)
+                yield from errors
+                yield partition
+                odd += _inside(content)
+        return odd
+
+
+def _inside(found: Listing) -> list[str]:
+    """The directories in a directory that are to be walked."""
+    return [
+        entry.path
+        for entry in found.directories
+        if not leads_back(entry, found.path)
+        and not (found.is_log_directory and entry.name == naming.REMOTE_INDEX_CACHE)
+    ]
+
+
+def _in_order(inside: list[str], partition: Partition | None) -> list[str | Partition]:
+    """Directories in natural order, and a partition where its first log file is among them."""
+    order: list[tuple[str, str | Partition]] = [(os.path.basename(path), path) for path in inside]
+    if partition is not None:
+        first = log_files(partition)[0].path if inside and (partition.segments or partition.checkpoints) else ""
+        order.append((os.path.basename(first), partition))
+    return [item for _, item in sorted(order, key=lambda item: natural(item[0]))]
+
+
+def _is_one(partition: Partition) -> bool:
+    """Whether something in the directory is of a log, or the rest of one where it is wanted whole."""
+    rest = (*partition.snapshots, partition.epochs, partition.metadata, partition.quorum_state)
+    odd = {stray.what for stray in partition.strays} - {"unknown", "directory", "loop"}
+    return bool(partition.segments or partition.checkpoints or (partition.whole and (odd or any(rest))))
+
+
+def _topic_partition(found: Listing) -> naming.TopicPartition | None:
+    path = os.path.abspath(found.path)
+    return naming.topic_partition_of(path) or naming.topic_partition_of(
+        path, kafka07=any(naming.kind_of(entry.name) is Kind.KAFKA07 for entry in found.files)
+    )

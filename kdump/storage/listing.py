@@ -1,0 +1,301 @@
+"""The content of one directory, every file in its place: a topic-partition's, a log directory's. One scandir a directory, one stat a file."""
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from kdump.errors import SourceError
+from kdump.format import naming
+from kdump.format.naming import Kind, TopicPartition
+from kdump.storage.lock import is_locked
+from kdump.storage.misplaced import Place, at_root, misnamed, orphans
+from kdump.storage.partition import LogDirectory, LogFile, Partition, Segment, Stray, natural
+from kdump.storage.undo_folders import is_unfinished, lacks_an_end
+
+
+class Listing(NamedTuple):
+    """The entries of a directory; a symbolic link is what it leads to, and a file where it leads nowhere. `undo` are those that recover keeps."""
+
+    path: str
+    files: list[os.DirEntry[str]]
+    directories: list[os.DirEntry[str]]
+    undo: list[os.DirEntry[str]]
+
+    @property
+    def is_log_directory(self) -> bool:
+        return any(entry.name in naming.ROOT_FILES for entry in self.files)
+
+
+def listing(path: str) -> Listing:
+    """What lies in a directory. Raises SourceError."""
+    found = Listing(path, [], [], [])
+    try:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if naming.is_undo(entry.name):
+                    found.undo.append(entry)
+                else:
+                    (found.directories if _is_directory(entry) else found.files).append(entry)
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from None
+    return found
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a loop of links, or no permission: the stat of a file will tell
+        return False
+
+
+def unreadable(path: str, error: OSError | ValueError) -> SourceError:
+    """The error of a path of which the system does not even tell what it is."""
+    return SourceError(f"{path}: {error.strerror.lower() if isinstance(error, OSError) and error.strerror else error}")
+
+
+def _lost(
+    entry: os.DirEntry[str], error: OSError, is_kafkas: bool, errors: list[SourceError], strays: list[Stray]
+) -> None:
+    """Note a file that cannot be told of. A link that leads nowhere is somebody else's, unless its name is one of Kafka's."""
+    if isinstance(error, FileNotFoundError) and not entry.is_symlink():
+        return  # a broker deleted it a moment ago
+    if is_kafkas or not entry.is_symlink():
+        errors.append(unreadable(entry.path, error))
+    else:
+        strays.append(Stray(entry.path, 0, "loop" if error.errno == errno.ELOOP else "unknown"))
+
+
+def leads_back(entry: os.DirEntry[str], path: str) -> bool:
+    """Whether an entry of the directory `path` is a link to it, or to a directory above it."""
+    if not entry.is_symlink():
+        return False
+    target, here = os.path.realpath(entry.path), os.path.realpath(path)
+    return os.path.commonpath((target, here)) == target
+
+
+def _unfinished(found: Listing) -> list[Stray]:
+    """What tells that a run of recover did not come to its end."""
+    strays = []
+    for entry in found.undo:
+        names: list[list[str]] = []
+        if entry.is_dir(follow_symlinks=False):
+            with suppress(OSError):
+                names += [os.listdir(os.path.join(entry.path, run)) for run in os.listdir(entry.path)]
+        if is_unfinished(entry.name) or any(map(lacks_an_end, names)):
+            strays.append(Stray(entry.path, 0, "unfinished"))
+    return strays
+
+
+# --- a topic-partition ------------------------------------------------------------------------------------------------
+
+_numbered = re.compile(r"([0-9]{20})\.(log|index|timeindex|txnindex|snapshot)").fullmatch
+_INDEXES = (("index", Kind.INDEX), ("timeindex", Kind.TIMEINDEX), ("txnindex", Kind.TXNINDEX))
+
+
+def partition_in(
+    found: Listing,
+    topic_partition: TopicPartition | None,
+    *,
+    whole: bool,
+    log_directory: LogDirectory | None = None,
+) -> tuple[Partition, list[SourceError]]:
+    """The files of a directory as a topic-partition's, and what could not be read of them.
+
+    It is `whole` only where a name is one that a broker gives: a folder of files that somebody saved follows no rules.
+    """
+    files = _Files()
+    strays: list[Stray] = []
+    errors: list[SourceError] = []
+    for entry in found.files:
+        try:
+            files.add(entry, whole)
+        except OSError as error:
+            _lost(entry, error, _kind_of(entry.name) is not None, errors, strays)
+    state = naming.state_of(found.path)
+    metadata_log = topic_partition is not None and topic_partition.topic == naming.METADATA_TOPIC
+    if whole := whole and (topic_partition is not None or files.are_a_brokers):
+        strays += orphans(files.indexes, files.numbered["log"])
+        strays += misnamed(files.others, files.numbered["log"], state, metadata_log=metadata_log)
+        for entry in found.directories:
+            strays.append(Stray(entry.path, 0, "loop" if leads_back(entry, found.path) else "directory"))
+    partition = Partition(
+        path=found.path,
+        topic_partition=topic_partition,
+        whole=whole,
+        segments=tuple(files.segments()),
+        checkpoints=tuple(
+            LogFile(path, Kind.CHECKPOINT, 0, True, size)
+            for path, size in sorted(files.checkpoints, key=lambda place: natural(place[0]))
+        ),
+        snapshots=tuple(
+            LogFile(path, Kind.SNAPSHOT, offset, offset >= files.highest[Kind.LOG], size)
+            for offset, (path, size) in sorted(files.snapshots)
+            if offset >= 0
+        ),
+        epochs=files.singles.get(Kind.EPOCHS),
+        metadata=files.singles.get(Kind.PARTITION_METADATA),
+        quorum_state=files.singles.get(Kind.QUORUM_STATE),
+        strays=_in_order((strays if whole else []) + _unfinished(found)),
+        state=state,
+        log_directory=log_directory,
+    )
+    return partition, sorted(errors, key=lambda error: natural(str(error)))
+
+
+def _in_order(strays: list[Stray]) -> tuple[Stray, ...]:
+    return tuple(sorted(strays, key=lambda stray: natural(stray.path)))
+
+
+def _kind_of(name: str) -> Kind | None:
+    """What the name of a file says that it holds, unless something is appended to it."""
+    if naming.plain_name(name) != name:
+        return None
+    return naming.kind_of(name) or naming.companion_kind_of(name)
+
+
+class _Files:
+    """The files of a topic-partition directory by what their names say; those that Kafka names by a number of 20 digits have their own tables."""
+
+    def __init__(self) -> None:
+        self.logs: list[tuple[int | None, Kind, Place]] = []
+        self.highest = {Kind.LOG: 0, Kind.KAFKA07: 0}
+        self.checkpoints: list[Place] = []
+        self.snapshots: list[tuple[int, Place]] = []
+        self.singles: dict[Kind, LogFile] = {}
+        self.numbered: dict[str, dict[int, Place]] = {"log": {}, "index": {}, "timeindex": {}, "txnindex": {}}
+        self.others: list[tuple[str, Place]] = []
+
+    @property
+    def are_a_brokers(self) -> bool:
+        """Whether a name here is one that a broker gives."""
+        return bool(self.singles) or any(self.numbered.values())
+
+    @property
+    def indexes(self) -> list[dict[int, Place]]:
+        return [self.numbered[suffix] for suffix, _ in _INDEXES]
+
+    def add(self, entry: os.DirEntry[str], everything: bool) -> None:
+        """Raises OSError; a file that is none of Kafka's is passed over unless `everything` is wanted."""
+        name = entry.name
+        match = _numbered(name)
+        if match is not None and (number := int(match[1])) < 1 << 63:
+            place = entry.path, entry.stat().st_size
+            if match[2] == "snapshot":
+                self.snapshots.append((number, place))
+                return
+            self.numbered[match[2]][number] = place
+            if match[2] == "log":
+                self._log(number, Kind.LOG, place)
+            return
+        kind = _kind_of(name)
+        if kind is None and not everything:
+            return
+        place = entry.path, entry.stat().st_size
+        self.others.append((name, place))
+        match kind:
+            case Kind.LOG | Kind.KAFKA07:
+                self._log(naming.base_offset_of(name), kind, place)
+            case Kind.CHECKPOINT:
+                self.checkpoints.append(place)
+            case Kind.SNAPSHOT if (offset := naming.number_of(name)) is not None:
+                self.snapshots.append((offset, place))
+            case Kind.EPOCHS | Kind.PARTITION_METADATA | Kind.QUORUM_STATE:
+                self.singles[kind] = LogFile(entry.path, kind, None, True, place[1])
+
+    def _log(self, base: int | None, kind: Kind, place: Place) -> None:
+        self.logs.append((base, kind, place))
+        if base is not None and base > self.highest[kind]:
+            self.highest[kind] = base
+
+    def segments(self) -> Iterator[Segment]:
+        """By base offset, those that have none at the end."""
+        self.logs.sort(key=lambda log: (log[0] is None, log[0] or 0, log[2][0]))
+        numbered = self.numbered["log"]
+        tables = list(zip(self.indexes, (kind for _, kind in _INDEXES), strict=True))
+        for base, kind, (path, size) in self.logs:
+            newest = base is None or base >= self.highest[kind]
+            log = LogFile(path, kind, base, newest, size)
+            if base is None or numbered.get(base, ("",))[0] != path:
+                yield Segment(log)
+                continue
+            yield Segment(
+                log,
+                *(
+                    None if (place := table.get(base)) is None else LogFile(place[0], its, base, newest, place[1])
+                    for table, its in tables
+                ),
+            )
+
+
+# --- a log directory --------------------------------------------------------------------------------------------------
+
+
+def log_directory_in(found: Listing, *, whole: bool) -> tuple[LogDirectory, list[SourceError]]:
+    """The files at the root of a log directory, and what could not be read of them."""
+    errors: list[SourceError] = []
+    strays: list[Stray] = []
+    files: dict[str, LogFile] = {}
+    lock = None
+    for entry in found.files:
+        kind = naming.companion_kind_of(entry.name) if entry.name in naming.ROOT_FILES else None
+        if entry.name == naming.LOCK:
+            lock = entry.path
+        elif kind is not None or whole:
+            try:
+                size = entry.stat().st_size
+            except OSError as error:
+                _lost(entry, error, kind is not None, errors, strays)
+                continue
+            if kind is not None:
+                files[entry.name] = LogFile(entry.path, kind, None, True, size)
+            elif (what := at_root(entry.name)) is not None:
+                strays.append(Stray(entry.path, size, what))
+    names, odd = _directories(found)
+    directory = LogDirectory(
+        path=found.path,
+        whole=whole,
+        checkpoints={name: file for name, file in files.items() if file.kind is Kind.OFFSETS},
+        meta=next((file for file in files.values() if file.kind is Kind.META_PROPERTIES), None),
+        clean_shutdown=next((file for file in files.values() if file.kind is Kind.CLEAN_SHUTDOWN), None),
+        has_lock_file=lock is not None,
+        locked=lock is not None and is_locked(lock),
+        partitions=names,
+        strays=_in_order((strays + odd if whole else []) + _unfinished(found)),
+    )
+    return directory, sorted(errors, key=lambda error: natural(str(error)))
+
+
+def topic_partition_in(entry: os.DirEntry[str]) -> TopicPartition | None:
+    """What the name of a directory in a log directory says; the form of Kafka 0.7 counts where files of 0.7 lie in it."""
+    if (topic_partition := naming.topic_partition_of(entry.name)) is not None:
+        return topic_partition
+    if (topic_partition := naming.topic_partition_of(entry.name, kafka07=True)) is None:
+        return None
+    try:
+        with os.scandir(entry.path) as entries:
+            return topic_partition if any(naming.kind_of(inner.name) is Kind.KAFKA07 for inner in entries) else None
+    except OSError:
+        return None
+
+
+def _directories(found: Listing) -> tuple[tuple[TopicPartition, ...], list[Stray]]:
+    """The topic-partitions that a broker loads from here, and the directories that keep it from starting."""
+    loaded: dict[tuple[TopicPartition, str], None] = {}
+    strays = []
+    for entry in sorted(found.directories, key=lambda entry: natural(entry.name)):
+        topic_partition = topic_partition_in(entry)
+        state = naming.state_of(entry.name)
+        if leads_back(entry, found.path):
+            strays.append(Stray(entry.path, 0, "loop"))
+        elif entry.name == naming.REMOTE_INDEX_CACHE:
+            continue
+        elif topic_partition is None:
+            strays.append(Stray(entry.path, 0, "partition"))
+        elif (topic_partition, state) in loaded:
+            strays.append(Stray(entry.path, 0, "duplicate"))
+        elif state in ("", "future"):
+            loaded[topic_partition, state] = None
+    return tuple(dict.fromkeys(topic_partition for topic_partition, _ in loaded)), strays

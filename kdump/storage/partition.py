@@ -1,0 +1,135 @@
+"""The values that a walk over directories gives: log files and their companions, segments, topic-partitions, log directories."""
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from kdump.format.naming import Kind, TopicPartition
+from kdump.storage.source import FileSource
+
+
+class LogFile(NamedTuple):
+    """A file to be read: a log file or a companion. `base_offset` is None where the name does not say it; `newest` when no later segment lies beside it."""
+
+    path: str
+    kind: Kind
+    base_offset: int | None
+    newest: bool
+    size: int
+    read_from: str | None = None
+    """Where the bytes lie, when not at `path`."""
+
+    @property
+    def preallocated(self) -> bool:
+        """Whether zeros at its end can be room that a broker took in advance: in the newest segment, but never in 0.7."""
+        return self.newest and self.kind is not Kind.KAFKA07
+
+    def open(self) -> FileSource:
+        """The bytes. Raises SourceError."""
+        return FileSource(self.read_from or self.path)
+
+
+class Segment(NamedTuple):
+    """A log file with its indexes. A broker looks for them under the 20-digit name only, and so do we."""
+
+    log: LogFile
+    index: LogFile | None = None  # type: ignore[assignment]  # hides a method of tuples that nobody calls on this
+    timeindex: LogFile | None = None
+    txnindex: LogFile | None = None
+
+    def __reduce__(self) -> Any:
+        """As flat values: a log directory has thousands, which go to other processes, and every tuple with names costs a call."""
+        return _segment, tuple(None if file is None else tuple(file) for file in self)
+
+
+def _segment(*files: tuple[Any, ...] | None) -> Segment:
+    log, *beside = (None if file is None else LogFile._make(file) for file in files)
+    assert log is not None
+    return Segment(log, *beside)
+
+
+class Stray(NamedTuple):
+    """What does not belong where it lies; `what` is a key of kdump.verify.checks.files.STRAYS."""
+
+    path: str
+    size: int
+    what: str
+
+
+class LogDirectory(NamedTuple):
+    """A directory of topic-partitions with the files at its root.
+
+    `whole`: it was named, so that `strays` are wanted. `locked`: another process holds .lock, as a running broker does.
+    `partitions` are those whose directories a broker loads: neither on their way out nor set aside.
+    """
+
+    path: str
+    whole: bool
+    checkpoints: Mapping[str, LogFile]
+    meta: LogFile | None
+    clean_shutdown: LogFile | None
+    has_lock_file: bool
+    locked: bool
+    partitions: tuple[TopicPartition, ...]
+    strays: tuple[Stray, ...]
+
+
+class Partition(NamedTuple):
+    """A topic-partition directory; or one log file that was named alone, or standard input, and then `path` is that file.
+
+    `whole`: the directory was named, or its log directory was, and it is a broker's; every file in it is known, and `strays` are wanted.
+    `segments` by base offset, `checkpoints` are the KRaft snapshots, `snapshots` those of the producers. `state` is delete, future, stray or nothing.
+    `only` is the path of a companion that was named alone: what is wanted is what is wrong with it, as far as the log beside it tells.
+    """
+
+    path: str
+    topic_partition: TopicPartition | None
+    whole: bool
+    segments: tuple[Segment, ...]
+    checkpoints: tuple[LogFile, ...] = ()
+    snapshots: tuple[LogFile, ...] = ()
+    epochs: LogFile | None = None
+    metadata: LogFile | None = None
+    quorum_state: LogFile | None = None
+    strays: tuple[Stray, ...] = ()
+    state: str = ""
+    log_directory: LogDirectory | None = None
+    only: str | None = None
+
+
+def without_companions(partition: Partition) -> Partition:
+    """The log files of a partition alone."""
+    return Partition(
+        path=partition.path,
+        topic_partition=partition.topic_partition,
+        whole=False,
+        segments=tuple(Segment(segment.log) for segment in partition.segments),
+        checkpoints=partition.checkpoints,
+        state=partition.state,
+    )
+
+
+def has_companions(partition: Partition) -> bool:
+    """Whether anything but log files is known of it; a broker's directory always has some."""
+    own = (*partition.snapshots, partition.epochs, partition.metadata, partition.quorum_state)
+    return partition.whole or any(own) or any(any(segment[1:]) for segment in partition.segments)
+
+
+def log_files(partition: Partition) -> list[LogFile]:
+    """The log files of a partition in natural order of their names."""
+    files = [*(segment.log for segment in partition.segments), *partition.checkpoints]
+    return sorted(files, key=lambda file: natural(os.path.basename(file.path)))
+
+
+_NUMBERS = re.compile(r"(\d+)")
+
+
+def index_files(partition: Partition) -> list[LogFile]:
+    """The offset and time indexes of a partition, segment by segment."""
+    return [file for segment in partition.segments for file in (segment.index, segment.timeindex) if file is not None]
+
+
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """A sort key that puts topic-2 before topic-10."""
+    return [(0, int(part), part) if part.isdigit() else (1, 0, part) for part in _NUMBERS.split(name)]

@@ -1,0 +1,151 @@
+"""The records of one batch as values: decompressed, laid out by the kernel, cut into keys and values."""
+
+from array import array
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kdump.format import codec
+from kdump.format.batch import NULL, Batch, next_sequence
+from kdump.format.kafka07 import Message
+from kdump.format.record import Record
+from kdump.kernel.records import HEADER_COLUMNS, RECORD_COLUMNS, STATUSES, decode, decode_messages
+
+_WIDTH = len(RECORD_COLUMNS)
+_HEADER_WIDTH = len(HEADER_COLUMNS)
+_OFFSET = RECORD_COLUMNS.index("offset")
+_WRAPPER = STATUSES.index("wrapper-size")
+
+
+class Opened(NamedTuple):
+    """The records of a batch: `rows` and `headers` are int64 rows of kdump.kernel.records' columns over `payload`.
+
+    `problem` is the finding code of what stopped it, None when all records are there; the rows are those before it.
+    """
+
+    payload: bytes | bytearray | memoryview
+    rows: memoryview
+    headers: memoryview
+    problem: str | None
+
+    @property
+    def records(self) -> int:
+        """How many there are."""
+        return len(self.rows) // _WIDTH
+
+    @property
+    def first_offset(self) -> int:
+        """The offset of the first one, NULL without any."""
+        return int(self.rows[_OFFSET]) if self.rows else NULL
+
+    def select(self, first: int | None, stop: int | None, limit: int | None) -> "Opened":
+        """Only records whose offsets lie in [first, stop), and of those the first `limit`."""
+        rows = self.rows
+        if first is not None or stop is not None:
+            low, high = NULL if first is None else first, 1 << 63 if stop is None else stop
+            offsets = rows[_OFFSET::_WIDTH].tolist()
+            kept = [index * _WIDTH for index, offset in enumerate(offsets) if low <= offset < high]
+            if len(kept) < len(offsets):
+                rows = memoryview(b"".join([rows[cell : cell + _WIDTH] for cell in kept])).cast("q")
+        if limit is not None:
+            rows = rows[: limit * _WIDTH]
+        return self if rows is self.rows else self._replace(rows=rows)
+
+
+_NOTHING = memoryview(b"").cast("q")
+UNOPENED = Opened(b"", _NOTHING, _NOTHING, None)
+"""In place of the records of a batch that are not to be looked at."""
+
+
+def open_batch(batch: Batch, body: bytes | memoryview, max_bytes: int) -> Opened:
+    """Decompress and lay out the records of a batch, at most `max_bytes` of them. `body` is the whole batch with its header."""
+    if isinstance(batch, Message):
+        return _open_07(batch, body, max_bytes)
+    if batch.is_legacy:
+        return _open_message(batch, body, max_bytes)
+    payload: bytes | bytearray | memoryview = body[batch.payload_at :]
+    if batch.count < 0:
+        return Opened(b"", _NOTHING, _NOTHING, "batch/count")
+    if batch.codec and (batch.count or not payload):  # a consumer begins to decompress even where there is nothing
+        try:
+            payload, _ = codec.decompress(batch.codec, payload, batch.magic, max_bytes)
+        except codec.LimitExceeded:
+            return Opened(b"", _NOTHING, _NOTHING, "batch/limit")
+        except codec.CodecError:
+            return Opened(b"", _NOTHING, _NOTHING, "batch/codec")
+    rows, headers, status, _ = decode(
+        payload, batch.count, batch.base_offset, batch.base_timestamp, batch.log_append_ms
+    )
+    return Opened(
+        payload, memoryview(rows).cast("q"), memoryview(headers).cast("q"), "record/structure" if status else None
+    )
+
+
+def _open_message(batch: Batch, body: bytes | memoryview, max_bytes: int) -> Opened:
+    if not batch.codec:
+        rows, _, status, _ = decode_messages(body, log_append_ms=batch.log_append_ms)
+        return Opened(body, memoryview(rows).cast("q"), _NOTHING, "record/structure" if status else None)
+    shell, _, status, _ = decode_messages(body)
+    fields = memoryview(shell).cast("q")
+    if status or not fields:
+        return Opened(b"", _NOTHING, _NOTHING, "record/structure")
+    if batch.codec > 3:  # zstd came with magic 2; Kafka refuses it here before it looks at the data
+        return Opened(b"", _NOTHING, _NOTHING, "batch/codec")
+    at, size = fields[RECORD_COLUMNS.index("value_at")], fields[RECORD_COLUMNS.index("value_size")]
+    if size <= 0:
+        return Opened(b"", _NOTHING, _NOTHING, "legacy/wrapper")
+    try:
+        payload, _ = codec.decompress(batch.codec, body[at : at + size], batch.magic, max_bytes)
+    except codec.LimitExceeded:
+        return Opened(b"", _NOTHING, _NOTHING, "batch/limit")
+    except codec.CodecError:
+        return Opened(b"", _NOTHING, _NOTHING, "batch/codec")
+    rows, _, status, _ = decode_messages(payload, batch.magic, batch.last_offset, batch.log_append_ms)
+    problem = None if not status else "legacy/wrapper" if status >= _WRAPPER else "record/structure"
+    return Opened(payload, memoryview(rows).cast("q"), _NOTHING, problem)
+
+
+def _open_07(batch: Message, body: bytes | memoryview, max_bytes: int) -> Opened:
+    if batch.codec:
+        from kdump.storage.records07 import unwrap
+
+        inside = unwrap(batch, body, max_bytes, keep=True)
+        return Opened(inside.payload, memoryview(inside.rows).cast("q"), _NOTHING, inside.problem)
+    value_at, value_size, crcs = batch.payload_at, batch.payload_size, (batch.crc, batch.computed_crc)
+    row = array(
+        "q",
+        (0, batch.size, batch.base_offset, -1, 0, -1, value_at, value_size, 0, 0, batch.magic, *crcs, batch.attributes),
+    )
+    return Opened(body, memoryview(row), _NOTHING, None)
+
+
+def records(batch: Batch, opened: Opened) -> Iterator[Record]:
+    """The records one by one."""
+    payload, headers, rows = memoryview(opened.payload), opened.headers, opened.rows
+    numbered = batch.base_sequence >= 0
+    for index in range(0, len(rows), _WIDTH):
+        at, size, offset, timestamp, key_at, key_size, value_at, value_size, header, count, magic, crc, computed, _ = (
+            rows[index : index + _WIDTH]
+        )
+        legacy = magic < 2
+        yield Record(
+            offset,
+            timestamp,
+            None if key_size < 0 else bytes(payload[key_at : key_at + key_size]),
+            None if value_size < 0 else bytes(payload[value_at : value_at + value_size]),
+            tuple(_headers(payload, headers, header, count)) if count else (),
+            next_sequence(batch.base_sequence, offset - batch.base_offset) if numbered else -1,
+            magic,
+            at,
+            size,
+            crc if legacy else None,
+            crc == computed if legacy else None,
+        )
+
+
+def _headers(payload: memoryview, cells: memoryview, first: int, count: int) -> Iterator[tuple[bytes, bytes | None]]:
+    for index in range(first * _HEADER_WIDTH, (first + count) * _HEADER_WIDTH, _HEADER_WIDTH):
+        key_at, key_size, value_at, value_size = cells[index : index + _HEADER_WIDTH]
+        yield (
+            bytes(payload[key_at : key_at + key_size]),
+            None if value_size < 0 else bytes(payload[value_at : value_at + value_size]),
+        )

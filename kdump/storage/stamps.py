@@ -1,0 +1,29 @@
+"""What tells a file from one that was changed since it was seen."""
+
+import os
+import stat
+from typing import NamedTuple
+
+from kdump.errors import SourceError, reason
+
+
+class Stamp(NamedTuple):
+    """What tells a file from one that was changed since."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+
+
+def stamps(directory: str) -> dict[str, Stamp]:
+    """Every regular file of a directory as it is now. Raises SourceError."""
+    found = {}
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode):
+                    found[entry.name] = Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
+    except OSError as error:
+        raise SourceError(f"{directory}: {reason(error)}") from None
+    return found

@@ -1,0 +1,514 @@
+"""One log file in byte order: chunks of batches, and what stands between and behind them. Together they tile the file.
+
+Damage never ends the walk. At bytes that are no valid batch it goes on
+
+1. with the stored length, where that leads (over further damaged batches, at most STEPS of them) to a valid batch, to the tail or to the end, or over
+   more than STEPS with rising offsets; else
+2. by searching for the next frame. A found frame counts only if its checksum is right, its offset lies above the last good one (above that of the bad frame,
+   where its header is to be believed) and within the segment, its leader epoch does not go back, and a valid frame, the tail or the end follows. Other frames with a right checksum are foreign: a value can
+   contain whole batches. The search gives up when it has checksummed SEARCH_FACTOR times the bytes it passed.
+"""
+
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from itertools import pairwise
+from typing import ClassVar, NamedTuple
+
+from kdump.format.batch import CONTROL, LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC, Batch
+from kdump.kernel import crc
+from kdump.kernel.producers import RUNS_FULL, Runs
+from kdump.kernel.scan import (
+    BATCH_COLUMNS,
+    FRAMES,
+    HEADER_BYTES,
+    SCAN_FULL,
+    SCAN_NEED,
+    SCAN_STOPPED,
+    Scanner,
+    is_zero,
+    stored,
+)
+from kdump.kernel.scan07 import Scanner07
+from kdump.storage.source import Source
+
+BUFFER_BYTES = 512 << 10  # stays in the second-level cache from read to proof; larger ones are slower
+MAX_BATCH_BYTES = 1 << 30
+STEPS = 64
+SEARCH_FACTOR = 64
+SEARCH_ALLOWANCE = 1 << 20
+FOREIGN_FACTOR = 8
+FOREIGN_KEPT = 1000
+OFFSET_SPAN = (1 << 31) - 1  # the offsets of a segment lie this close together
+
+_VALID, _END, _SHORT, _LENGTH, _OVERRUN, _LIMIT, _CRC, _MAGIC = range(len(FRAMES))
+_FILLS = frozenset((_LIMIT, _CRC, _MAGIC))
+_WIDTH = len(BATCH_COLUMNS)
+Carry = tuple[int, bool, int, bool, int, int]
+"""known_last, has_last, known_epoch, linked, max_timestamp and time_cursor of Scanner.state, where a walk ended."""
+
+_ANY_EPOCH = 1 << 31  # messages of magic 0 and 1 carry none
+
+
+class Tailed(StrEnum):
+    """What a tail is made of."""
+
+    TORN = "torn"
+    ZEROS = "zeros"
+    GARBAGE = "garbage"
+
+
+class Gap(NamedTuple):
+    """Bytes between batches that are no batch; `headed` when they begin like a batch, whose length then lies (`claimed` bytes in all)."""
+
+    position: int
+    length: int
+    headed: bool
+    claimed: int
+    zeros: bool
+
+
+class Foreign(NamedTuple):
+    """A batch with a right checksum inside a gap or a damaged batch, which is not the log's own."""
+
+    position: int
+    length: int
+    offset: int
+
+
+class Unsearched(NamedTuple):
+    """The search for the next batch gave up."""
+
+    position: int
+    length: int
+
+
+class Tail(NamedTuple):
+    """Bytes behind the last batch; `claimed` is the size that a torn batch would have, 0 when its header is not whole."""
+
+    position: int
+    length: int
+    reason: Tailed
+    claimed: int
+
+
+class Shrunk(NamedTuple):
+    """The file ended before the size it had when it was opened."""
+
+    position: int
+    length: int
+
+
+class BatchChunk(NamedTuple):
+    """Batches next to one another, and access to their bytes. Valid until the walk goes on."""
+
+    walk: "Walk"
+    batches: int
+    damaged: bool
+
+    def row(self, index: int) -> Batch:
+        return self.walk.row_type._make(self.walk.scanner.rows[index * _WIDTH : (index + 1) * _WIDTH].tolist())
+
+    def rows(self) -> Iterator[Batch]:
+        cells = self.walk.scanner.rows[: self.batches * _WIDTH].tolist()
+        make = self.walk.row_type._make
+        return (make(cells[at : at + _WIDTH]) for at in range(0, len(cells), _WIDTH))
+
+    def body(self, batch: Batch) -> memoryview:
+        """The whole batch, header included. Fewer bytes than its size when the file has shrunk."""
+        return self.walk.bytes_at(batch.position, batch.size)
+
+
+Item = BatchChunk | Gap | Foreign | Unsearched | Tail | Shrunk
+
+
+class Frame(NamedTuple):
+    """What stands at a position; `kind` is an index into kdump.kernel.scan.FRAMES, `total` the bytes that it claims."""
+
+    kind: int
+    total: int
+    plausible: bool
+    offset: int
+    epoch: int
+    computed: int
+
+
+def _is_run(chain: list[tuple[int, Frame]]) -> bool:
+    """Whether a chain is long enough, and its offsets rise, so that its lengths are to be believed whatever comes behind."""
+    frames = [frame for _, frame in chain]
+    return (
+        len(chain) > STEPS
+        and all(frame.kind in _FILLS and frame.plausible for frame in frames)
+        and all(left.offset < right.offset for left, right in pairwise(frames))
+    )
+
+
+class Walk:
+    """One walk over the batches of a source that begin in [start, stop).
+
+    Iterate over it once. `carry` is the state of the walk that ended at `start`; without it a `start` inside the file has to be found (`sync`). `deep` proves records that need no decompression, `everything` makes a row of every batch; without it the chunks hold only suspect
+    batches and those that have to be opened. `runs` records what producers wrote and `drain` is given its events, the last ones when the iteration ends; `expect` has the entries of the offset
+    index and the time index for Scanner.expect. Afterwards `position` is where the walk ended: the first batch at or after `stop`, or the end.
+    """
+
+    # What another format has in their place (kdump.storage.walk07).
+    scanner_type: ClassVar[type[Scanner] | type[Scanner07]] = Scanner
+    row_type: ClassVar[type[Batch]] = Batch
+    up_to_magic: ClassVar[int] = UP_TO_MAGIC
+    header_bytes: ClassVar[int] = HEADER_BYTES
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        base_offset: int | None = None,
+        start: int = 0,
+        stop: int | None = None,
+        carry: Carry | tuple[int, bool, int, bool] | None = None,
+        deep: bool = False,
+        everything: bool = False,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
+        rows: int = 256,
+        runs: Runs | None = None,
+        drain: Callable[[bytes], None] | None = None,
+        expect: tuple[bytes, bytes] | None = None,
+    ) -> None:
+        self.source = source
+        self.scanner: Scanner | Scanner07 = self.scanner_type(
+            -1 if base_offset is None else base_offset,
+            deep=deep,
+            everything=everything,
+            max_batch_bytes=max_batch_bytes,
+            capacity=rows,
+            runs=runs,
+        )
+        if expect is not None and isinstance(self.scanner, Scanner):
+            self.scanner.expect(*expect)
+        if carry is not None:
+            self.scanner.carry(*carry)
+        self.position = start
+        self._stop = source.size if stop is None else min(stop, source.size)
+        self._end = source.size
+        self._opens = deep or everything
+        self._max_batch_bytes = max_batch_bytes
+        # Most segments are small, and to clear a buffer takes as long as to prove one of them.
+        self._window = memoryview(bytearray(min(BUFFER_BYTES, max(source.size, HEADER_BYTES))))
+        self._origin = 0
+        self._filled = 0
+        self._zeros_from: int | None = None
+        assert runs is None or drain is not None
+        self._runs = runs
+        self._drain = drain
+
+    def __iter__(self) -> Iterator[Item]:
+        try:
+            yield from self._items()
+        finally:
+            self._take_runs(1)
+
+    def _items(self) -> Iterator[Item]:
+        need = self.up_to_magic
+        while self.position < self._stop:
+            at = self._load(self.position, min(need, self._end - self.position))
+            if self._filled - at < min(need, self._end - self.position):
+                yield self._shrink(self._origin + self._filled)
+                continue
+            need = self.up_to_magic
+            reason = self.scanner.scan(self._window, at, self._filled, self.position, self._stop, self._end)
+            self.position += self.scanner.stop - at
+            self._take_runs(RUNS_FULL)
+            if self.scanner.count:
+                yield BatchChunk(self, self.scanner.count, False)
+            if reason == SCAN_NEED:
+                need = self.scanner.need
+                if need > len(self._window):
+                    yield from self._large(need)
+                    need = self.up_to_magic
+            elif reason == SCAN_STOPPED:
+                return
+            elif reason != SCAN_FULL:
+                yield from self._damage()
+
+    def _take_runs(self, count: int) -> None:
+        if self._runs is not None and self._drain is not None and self._runs.count >= count:
+            self._drain(self._runs.take())
+
+    def sync(self) -> bool:
+        """Move from any byte to the first batch that this log could have at or after it; False when there is none."""
+        if self.position == 0:
+            return True
+        found, _ = self._search(self.position - 1, None, hint=True)
+        self.position = self._end if found is None else found
+        return found is not None
+
+    def bytes_at(self, position: int, length: int) -> memoryview:
+        at = position - self._origin
+        if at >= 0 and at + length <= self._filled:
+            return self._window[at : at + length]
+        body = memoryview(bytearray(length))
+        return body[: self.source.readinto(position, body)]
+
+    # ---- the window
+
+    def _load(self, position: int, need: int) -> int:
+        """Index of `position` in the window, which holds `need` bytes from there on unless the file has shrunk."""
+        at = position - self._origin
+        if 0 <= at and at + need <= self._filled:
+            return at
+        if need > len(self._window):
+            self._window = memoryview(bytearray(need))
+        elif len(self._window) > BUFFER_BYTES >= need:
+            self._window = memoryview(bytearray(BUFFER_BYTES))
+        self._origin = position
+        self._filled = self.source.readinto(
+            position, self._window[: max(0, min(len(self._window), self._end - position))]
+        )
+        return 0
+
+    def _shrink(self, end: int) -> Shrunk:
+        gone = Shrunk(end, self._end - end)
+        self._end = end
+        self._stop = min(self._stop, end)
+        self._zeros_from = None
+        return gone
+
+    def _large(self, total: int) -> Iterator[Item]:
+        """A batch larger than the window: its checksum first, piece by piece, so that a length that lies costs no memory."""
+        frame = self._frame(self.position)
+        if frame.kind != _VALID:
+            yield from self._damage(frame)
+        elif self._opens or self._is_control(self.position):
+            at = self._load(self.position, total)
+            if self._filled - at < total:
+                yield self._shrink(self._origin + self._filled)
+        else:
+            at = self._load(self.position, self.header_bytes)
+            self.scanner.skip_body(self._window, at, self.position, frame.computed)
+            if self.scanner.count:
+                yield BatchChunk(self, self.scanner.count, False)
+            self.position += total
+
+    def _is_control(self, position: int) -> bool:
+        """Whether the batch there is a control batch, whose records are always looked at."""
+        at = self._load(position, HEADER_BYTES)
+        return self._window[at + UP_TO_MAGIC - 1] == 2 and bool(self._window[at + 22] & CONTROL)
+
+    # ---- what stands at a position
+
+    def _frame(self, position: int) -> Frame:
+        left = self._end - position
+        if left < UP_TO_MAGIC:
+            return Frame(_END if left <= 0 else _SHORT, 0, False, 0, 0, 0)
+        at = self._load(position, min(HEADER_BYTES, left))
+        if self._filled - at < UP_TO_MAGIC:
+            return Frame(_SHORT, 0, False, 0, 0, 0)
+        total, plausible, offset, epoch, possible = self.scanner.look(self._window, at, left)
+        magic = self._window[at + UP_TO_MAGIC - 1]
+        kind, computed = _VALID, 0
+        if not possible:
+            kind = _LENGTH
+        elif total > left:
+            kind = _OVERRUN
+        elif total > self._max_batch_bytes:
+            kind = _LIMIT
+        else:
+            expected, begin = stored(self._window, at)
+            computed = self._checksum(position, begin, total, magic < 2)
+            kind = _CRC if computed != expected else _MAGIC if magic > 2 else _VALID
+        return Frame(kind, total, plausible, offset, _ANY_EPOCH if magic < 2 else epoch, computed)
+
+    def _checksum(self, position: int, begin: int, total: int, legacy: bool) -> int:
+        update = crc.crc32 if legacy else crc.crc32c
+        value, position, end = 0, position + begin, position + total
+        while position < end:
+            at = self._load(position, min(end - position, BUFFER_BYTES))
+            piece = self._window[at : min(self._filled, at + end - position)]
+            if not piece:
+                break
+            value = update(piece, value)
+            position += len(piece)
+        return value
+
+    def _zeros(self, position: int) -> bool:
+        """Whether every byte from `position` to the end is zero."""
+        if self._zeros_from is None:
+            self._zeros_from = self._end
+            piece = memoryview(bytearray(64 << 10))
+            while self._zeros_from > 0:
+                begin = max(0, self._zeros_from - len(piece))
+                n = self.source.readinto(begin, piece[: self._zeros_from - begin])
+                if n == 0 or not is_zero(piece, 0, n):
+                    while n and piece[n - 1] == 0:
+                        n -= 1
+                    self._zeros_from = begin + n
+                    break
+                self._zeros_from = begin
+        return position >= self._zeros_from
+
+    def _all_zero(self, position: int, end: int) -> bool:
+        while position < end:
+            at = self._load(position, 1)
+            stop = min(self._filled, at + end - position)
+            if stop <= at or not is_zero(self._window, at, stop):
+                return False
+            position += stop - at
+        return True
+
+    def _tail_like(self, position: int, before: Frame | None = None) -> bool:
+        """Whether nothing but the end, zeros or a torn batch stands there; one that can follow the frame `before`."""
+        if self._end - position < self.up_to_magic or self._zeros(position):
+            return True
+        frame = self._frame(position)
+        return frame.kind == _OVERRUN and frame.plausible and self._succeeds(before, frame.offset)
+
+    # ---- bytes that are no valid batch
+
+    def _damage(self, frame: Frame | None = None) -> Iterator[Item]:
+        start = self.position
+        first = frame or self._frame(start)
+        chain: list[tuple[int, Frame]] = []
+        frame, position = first, start
+        while self._steps_over(frame, position) and len(chain) <= STEPS:
+            chain.append((position, frame))
+            position += frame.total
+            frame = self._frame(position)
+        if chain and (self._leads_on(first, frame, position) or _is_run(chain)):
+            for place, bad in chain:
+                if bad.kind in _FILLS:
+                    yield self._damaged(place, bad)
+                else:
+                    yield Gap(place, bad.total, bad.plausible, bad.total, self._all_zero(place, place + bad.total))
+            self.scanner.unlink()
+            self.position = position
+            return
+        if (true_end := self._true_end(start, first)) is not None:
+            yield Gap(start, true_end - start, True, first.total, False)
+            self.scanner.unlink()
+            self.position = true_end
+            return
+        found, others = self._search(start, first)
+        fills = first.kind in _FILLS and first.plausible
+        end = self._end if found is None else found
+        items: list[Foreign | Unsearched | Gap | Tail] = list(others)
+        behind = start
+        if fills and start + first.total <= end:
+            behind += first.total
+            yield self._damaged(start, first)
+        if behind < end:
+            if found is None:
+                items.append(self._tail(behind))
+            else:
+                headed = behind == start and first.plausible
+                items.append(
+                    Gap(behind, end - behind, headed, first.total if headed else 0, self._all_zero(behind, end))
+                )
+        if found is not None:
+            self.scanner.unlink()
+        self.position = end
+        yield from sorted(items, key=lambda item: item.position)
+
+    def _true_end(self, position: int, frame: Frame) -> int | None:
+        """Where a batch whose length lies ends, in a format that can tell."""
+        return None
+
+    def _leads_on(self, first: Frame, frame: Frame, position: int) -> bool:
+        """Whether the log goes on, or ends, with the frame behind damaged ones, the `first` of which is not valid."""
+        return (frame.kind == _VALID and self._succeeds(first, frame.offset)) or self._tail_like(position, first)
+
+    def _steps_over(self, frame: Frame, position: int) -> bool:
+        """Whether the frame's length can be followed: it fills its bytes, or is only too short for its magic (which one flipped bit can change)."""
+        if frame.kind == _LENGTH:
+            return LOG_OVERHEAD + MINIMUM_SIZE[0] <= frame.total <= self._end - position
+        return frame.kind in _FILLS
+
+    def _damaged(self, position: int, frame: Frame) -> BatchChunk:
+        at = self._load(position, min(self.header_bytes, frame.total))
+        header = self._window[at : at + self.header_bytes]
+        if len(header) < self.header_bytes:  # a short message at the very end, or a file that has shrunk
+            header = memoryview(bytes(header).ljust(self.header_bytes, b"\0"))
+        self.scanner.damaged(header, 0, position, frame.computed, frame.kind)
+        return BatchChunk(self, 1, True)
+
+    def _succeeds(self, bad: Frame | None, offset: int) -> bool:
+        """Whether a batch behind a bad frame can have this offset: above the frame's own where that is to be believed, else above the last good one."""
+        if bad is not None and bad.plausible:
+            return bad.offset < offset <= bad.offset + OFFSET_SPAN
+        seen = self.scanner.state()
+        return not seen["has_last"] or offset > seen["known_last"]
+
+    def _search(
+        self, start: int, bad: Frame | None, hint: bool = False
+    ) -> tuple[int | None, list[Foreign | Unsearched]]:
+        """The position of the next batch of this log after the bad frame at `start`, and what was passed on the way.
+
+        For a `hint` nobody asks what was passed, and frames are passed over where no header follows, before the checksum of what they claim to be is taken.
+        """
+        known_epoch = self.scanner.state()["known_epoch"]
+        others: list[Foreign | Unsearched] = []
+        work, foreign_work, foreign, position = 0, 0, True, start + 1
+        while self._end - position >= UP_TO_MAGIC:
+            at = self._load(position, UP_TO_MAGIC)
+            if self._filled - at < UP_TO_MAGIC:
+                return None, others
+            assert isinstance(self.scanner, Scanner)
+            found = self.scanner.find(self._window, at, self._filled, self._end - position, foreign and not hint)
+            if found < 0:
+                position += self._filled - at - UP_TO_MAGIC + 1
+                continue
+            position += found - at
+            total, plausible, *_ = self.scanner.look(self._window, found, self._end - position)
+            if not plausible:
+                # It can only be foreign. Headers full of zeros look like one every few bytes, so these have a budget of their own.
+                foreign = foreign_work <= FOREIGN_FACTOR * (position - start) + SEARCH_ALLOWANCE
+                foreign_work += total
+                if foreign and self._frame(position).kind == _VALID and len(others) < FOREIGN_KEPT:
+                    others.append(Foreign(position, total, self._frame(position).offset))
+                position += 1
+                continue
+            if hint and not self._leads_to_header(position + total):
+                position += 1
+                continue
+            allowance = SEARCH_FACTOR * (position - start + SEARCH_ALLOWANCE)
+            if work > allowance:
+                break
+            frame = self._frame(position)
+            work += frame.total
+            if frame.kind == _VALID:
+                following = position + frame.total
+                if frame.epoch >= known_epoch and self._succeeds(bad, frame.offset):
+                    if self._tail_like(following, frame):
+                        return position, others
+                    if work > allowance:
+                        break
+                    after = self._frame(following)
+                    work += after.total if after.kind in (_VALID, _CRC, _MAGIC) else 0
+                    if after.kind == _VALID:
+                        return position, others
+                if len(others) < FOREIGN_KEPT:
+                    others.append(Foreign(position, frame.total, frame.offset))
+            position += 1
+        else:
+            return None, others
+        others.append(Unsearched(position, self._end - position))
+        return None, others
+
+    def _leads_to_header(self, position: int) -> bool:
+        """Whether what stands there begins like a batch of this log, or is its end."""
+        left = self._end - position
+        if left < UP_TO_MAGIC:
+            return left >= 0
+        at = self._load(position, UP_TO_MAGIC)
+        if self._filled - at < UP_TO_MAGIC:
+            return False
+        _, plausible, _, _, possible = self.scanner.look(self._window, at, left)
+        return (plausible and possible) or self._zeros(position)
+
+    def _tail(self, position: int) -> Tail:
+        length = self._end - position
+        frame = self._frame(position)
+        if self._zeros(position):
+            return Tail(position, length, Tailed.ZEROS, 0)
+        if length <= self.up_to_magic:
+            return Tail(position, length, Tailed.TORN, 0)
+        if frame.kind == _OVERRUN and frame.plausible:
+            return Tail(position, length, Tailed.TORN, frame.total)
+        return Tail(position, length, Tailed.GARBAGE, 0)

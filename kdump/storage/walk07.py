@@ -1,0 +1,209 @@
+"""The walk over a log file of Kafka 0.7, and the walk for any kind of log file.
+
+The policy after damage is that of kdump.storage.walk, with what the format allows: nothing in an entry says where in the
+log it belongs, so what lies in a payload cannot be told from the log's own by itself. A small message that is
+compressed with snappy holds its inner entries byte for byte.
+
+* Where the length of a message leads nowhere, its checksum may tell where it ends: the first place up to which it is
+  right, if a valid entry, the tail or the end stands there. Only then is the next entry searched; a found one counts
+  if its checksum is right and a valid entry, the tail or the end follows.
+* A message of ordinary size that reaches past the end of the file, and does not end before it by its checksum, is
+  torn, whatever its payload holds.
+* Four arbitrary bytes often look like a length that reaches past the end. So steps over damaged messages lead to a
+  torn one of any other size only when no message can be found behind it.
+"""
+
+from typing import Any
+
+from kdump.format.kafka07 import HEADER_SIZE, LENGTH_SIZE, MINIMUM_N, UP_TO_MAGIC, Message
+from kdump.format.naming import Kind
+from kdump.kernel.scan import FRAMES
+from kdump.kernel.scan07 import HEADER_BYTES, Scanner07, Search07, until
+from kdump.storage.source import Source
+from kdump.storage.walk import FOREIGN_KEPT, SEARCH_ALLOWANCE, SEARCH_FACTOR, Foreign, Frame, Unsearched, Walk
+
+_VALID, _END, _SHORT, _LENGTH, _OVERRUN, _LIMIT, _CRC, _MAGIC = range(len(FRAMES))
+
+# What is no longer an ordinary size: by default 0.7 took messages of up to 1,000,000 bytes (max.message.size). Any
+# four bytes can be a length, and to read all that they claim is dear, so a search only looks at a larger entry when
+# lengths lead on from it, over at most _HOPS others. Each of them counts as work of so many bytes.
+_LARGE = 1 << 20
+_HOPS = 4
+_HOP_BYTES = 4 << 10
+_SEARCH_BYTES = 2 << 20
+
+# Bytes that may be spent on ends by checksum: so many times those that were passed, and some to begin with.
+_ENDS_FACTOR = 4
+_ENDS_ALLOWANCE = 16 << 20
+
+
+class Walk07(Walk):
+    """One walk over the messages of a `.kafka` file; a BatchChunk holds rows of kdump.format.kafka07.Message."""
+
+    scanner_type = Scanner07
+    row_type = Message
+    up_to_magic = UP_TO_MAGIC
+    header_bytes = HEADER_BYTES
+
+    def __init__(self, source: Source, *, base_offset: int | None = None, **how: Any) -> None:
+        super().__init__(source, base_offset=base_offset, **how)
+        self._base = base_offset or 0
+        self._ends_work = 0
+        self._searched: Search07 | None = None
+        self._searched_from = self._searched_to = 0
+
+    def _plain_control(self, position: int) -> bool:
+        return False
+
+    def _frame(self, position: int) -> Frame:
+        left = self._end - position
+        if left < UP_TO_MAGIC:
+            return Frame(_END if left <= 0 else _SHORT, 0, False, 0, 0, 0)
+        at = self._load(position, min(HEADER_BYTES, left))
+        if self._filled - at < UP_TO_MAGIC:
+            return Frame(_SHORT, 0, False, 0, 0, 0)
+        total, plausible, _, _, possible = self.scanner.look(self._window, at, left)
+        header = bytes(self._window[at : at + HEADER_BYTES])
+        kind, computed = _VALID, 0
+        if not possible:
+            kind = _LENGTH
+        elif total > left:
+            kind = _OVERRUN
+        elif total > self._max_batch_bytes:
+            kind = _LIMIT
+        else:
+            kind, computed = self._proved(position, header, total)
+        return Frame(kind, total, plausible, self._base + position, 0, computed)
+
+    def _proved(self, position: int, header: bytes, total: int) -> tuple[int, int]:
+        """What a frame that fills its bytes is, and its checksum; with a magic that does not exist, under either layout."""
+        magic = header[UP_TO_MAGIC - 1]
+        layouts = (magic,) if magic in HEADER_SIZE else (1, 0)
+        checksums = []
+        for begin in (HEADER_SIZE[layout] for layout in layouts):
+            if begin <= total:
+                checksums.append(self._checksum(position, begin, total, True))
+                if checksums[-1] == int.from_bytes(header[begin - 4 : begin]):
+                    return _VALID if magic in HEADER_SIZE else _MAGIC, checksums[-1]
+        return _CRC, checksums[0]
+
+    def _steps_over(self, frame: Frame, position: int) -> bool:
+        if frame.kind == _LENGTH:
+            return LENGTH_SIZE + MINIMUM_N <= frame.total <= self._end - position
+        return super()._steps_over(frame, position)
+
+    def _leads_on(self, first: Frame, frame: Frame, position: int) -> bool:
+        if frame.kind == _VALID:
+            return True
+        if not self._tail_like(position) or self._true_end(self.position, first) is not None:
+            return False
+        if frame.kind != _OVERRUN or self._zeros(position) or self._true_end(position, frame) is not None:
+            return True
+        found, others = self._search(position, frame)
+        return found is None and not any(isinstance(other, Unsearched) for other in others)
+
+    def _true_end(self, position: int, frame: Frame) -> int | None:
+        if not frame.plausible:
+            return None
+        at = self._load(position, min(HEADER_BYTES, self._end - position))
+        begin = HEADER_SIZE[self._window[at + UP_TO_MAGIC - 1]]
+        if self._filled - at < begin:
+            return None
+        wanted = int.from_bytes(self._window[at + begin - 4 : at + begin])
+        place, value = position + begin, 0
+        stop = min(self._end, place + _LARGE)
+        while self._ends_work <= _ENDS_FACTOR * (position + _ENDS_ALLOWANCE):
+            if value == wanted:
+                followed, cost = self._followed(place)
+                if followed:
+                    return place
+                self._ends_work += cost
+            if place >= stop:
+                break
+            at = self._load(place, 1)
+            end, value = until(self._window, at, min(self._filled, at + stop - place), value, wanted)
+            if end == at:  # the file has shrunk
+                break
+            self._ends_work += end - at
+            place += end - at
+        return None
+
+    def _search(
+        self, start: int, bad: Frame | None, hint: bool = False
+    ) -> tuple[int | None, list[Foreign | Unsearched]]:
+        others: list[Foreign | Unsearched] = []
+        if bad is not None and bad.kind == _OVERRUN and bad.plausible and bad.total <= _LARGE:
+            return None, others
+        work, position = 0, start + 1
+        while (found := self._candidate(position)) is not None:
+            position = found
+            if work > SEARCH_FACTOR * (position - start + SEARCH_ALLOWANCE):
+                others.append(Unsearched(position, self._end - position))
+                return None, others
+            total = self._size(position)
+            if total > _LARGE:
+                followed, cost = self._leads_to_small(position + total)
+                work += cost + total * followed
+                if followed and self._frame(position).kind == _VALID:
+                    return position, others
+            else:
+                followed, cost = self._followed(position + total)
+                work += cost
+                if followed:
+                    return position, others
+                if len(others) < FOREIGN_KEPT:
+                    others.append(Foreign(position, total, self._base + position))
+            position += 1
+        return None, others
+
+    def _candidate(self, position: int) -> int | None:
+        """The next place from there on where an entry stands, by its checksum, or a large one could."""
+        search = self._searched = self._searched or Search07(_SEARCH_BYTES)
+        while self._end - position >= UP_TO_MAGIC:
+            reach = min(position + _LARGE + UP_TO_MAGIC, self._end)
+            if position < self._searched_from or reach > self._searched_to:
+                filled = self.source.readinto(position, search.buffer[: min(_SEARCH_BYTES, self._end - position)])
+                if filled < reach - position:  # the file has shrunk
+                    return None
+                search.fill(filled)
+                self._searched_from, self._searched_to = position, position + filled
+            stop = self._searched_to if self._searched_to >= self._end else self._searched_to - _LARGE
+            begin = position - self._searched_from
+            at = search.find(begin, stop - self._searched_from, self._end - position, self._max_batch_bytes, _LARGE)
+            if at >= 0:
+                return self._searched_from + at
+            position = max(stop, position + 1)
+        return None
+
+    def _size(self, position: int) -> int:
+        at = self._load(position, LENGTH_SIZE)
+        return LENGTH_SIZE + int.from_bytes(self._window[at : at + LENGTH_SIZE])
+
+    def _followed(self, position: int) -> tuple[bool, int]:
+        """Whether a valid entry, a tail or the end stands there, and how many bytes it took to see."""
+        if self._tail_like(position):
+            return True, 0
+        frame = self._frame(position)
+        return frame.kind == _VALID, frame.total if frame.kind in (_VALID, _CRC, _MAGIC) else 0
+
+    def _leads_to_small(self, position: int) -> tuple[bool, int]:
+        """Whether lengths lead from there to the end, to a valid entry of ordinary size, or on and on; and what it cost."""
+        header = memoryview(bytearray(UP_TO_MAGIC))
+        for hop in range(1, _HOPS + 1):
+            cost = hop * _HOP_BYTES
+            if self._end - position < UP_TO_MAGIC or self._zeros(position):
+                return True, cost
+            if self.source.readinto(position, header) < UP_TO_MAGIC:
+                return False, cost
+            total, plausible, _, _, possible = self.scanner.look(header, 0, self._end - position)
+            if not plausible or not possible or total > self._end - position:
+                return False, cost
+            if total <= _LARGE:
+                return self._frame(position).kind == _VALID, cost + total
+            position += total
+        return True, _HOPS * _HOP_BYTES
+
+
+def walk_of(kind: Kind, source: Source, **how: Any) -> Walk:
+    """The walk over a log file of this kind; the rest is that of Walk."""
+    return (Walk07 if kind is Kind.KAFKA07 else Walk)(source, **how)

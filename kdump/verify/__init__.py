@@ -1,0 +1,1 @@
+"""Verify: findings, the checks that make them, and the report of a partition or a log directory."""

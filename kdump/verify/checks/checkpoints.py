@@ -1,0 +1,227 @@
+"""The small files of a log directory: can a broker read them, and do the offsets in its checkpoints fit the logs.
+
+What a broker of Kafka 4.3.1 was seen to do with them at its start:
+
+=================================  =====================================================================================
+file                               what happens
+=================================  =====================================================================================
+any of the four checkpoints        malformed: the log directory goes offline, and a broker ends that has no other one, or
+                                   its metadata log there. Where only a number in a line is none: all recovery points
+                                   are 0, or all logs start at their first segment; no replica is served, for want of
+                                   high watermarks; the cleaner ends
+recovery-point-offset-checkpoint   above the log end offset: lowered to it; no line: 0, the whole log is recovered
+replication-offset-checkpoint      outside the log: moved into it; no line: 0
+log-start-offset-checkpoint        below the first segment: not used; above the log end offset: all segments are deleted
+cleaner-offset-checkpoint          outside the log: cleaning begins again at the log start offset
+partition.metadata                 malformed: the log is refused, and the broker does not start; missing, or with a topic
+                                   id that the cluster does not know: the directory is renamed to -stray
+meta.properties                    malformed: as a checkpoint; without the node's id: the broker does not start
+quorum-state                       malformed: the broker does not start
+.kafka_cleanshutdown               only that it is there counts
+=================================  =====================================================================================
+
+Lines of partitions that are not in the log directory are gone with the next checkpoint that is written; of two for one
+partition the later one counts. In the directory of a killed broker any line can be too low or missing, by seconds, or a
+minute for the log start offset. Too high means that the log has lost its end, with the page cache or by truncation.
+"""
+
+import os.path
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import NamedTuple
+
+from kdump.format import checkpoint
+from kdump.format.checkpoint import CheckpointError
+from kdump.format.naming import RECOVERY_POINTS, Kind, TopicPartition, companion_kind_of
+from kdump.verify.findings import Finding, Severity, found
+
+LOG_START = "log-start-offset-checkpoint"
+# The log start offsets come first: others are compared with them.
+_OFFSETS = {
+    LOG_START: "log start offset",
+    "cleaner-offset-checkpoint": "cleaner offset",
+    RECOVERY_POINTS: "recovery point",
+    "replication-offset-checkpoint": "high watermark",
+}
+CHECKPOINTS = tuple(sorted(_OFFSETS))
+"""The four checkpoints of a log directory that hold an offset of each partition."""
+
+
+class Facts(NamedTuple):
+    """What the files of one partition say. `log_start_offset` is the base offset of its first segment.
+
+    `log_end_offset` is one above the last offset, None where damage hides it. `state` is what the directory's name says: "", "future",
+    "delete" or "stray".
+    """
+
+    log_start_offset: int
+    log_end_offset: int | None
+    topic_id: str | None = None
+    state: str = ""
+
+
+def partition_metadata(path: str, data: bytes) -> Iterator[Finding]:
+    """metadata/format of a partition.metadata."""
+    try:
+        checkpoint.parse_partition_metadata(data)
+    except CheckpointError as error:
+        yield found("metadata/format", path, 0, len(data), problem=str(error))
+
+
+def topic_id(data: bytes) -> str | None:
+    """The topic id of a partition.metadata, None where it cannot be read."""
+    try:
+        return checkpoint.parse_partition_metadata(data).topic_id
+    except CheckpointError:
+        return None
+
+
+def of_kraft(data: bytes) -> bool:
+    """Whether a meta.properties is that of a broker in KRaft mode."""
+    try:
+        return checkpoint.parse_meta_properties(data).version == 1
+    except CheckpointError:
+        return False
+
+
+def properties(path: str, data: bytes) -> Iterator[Finding]:
+    """properties/format of a meta.properties, quorum-state or .kafka_cleanshutdown, by its name."""
+    severity = None
+    try:
+        match companion_kind_of(path):
+            case Kind.META_PROPERTIES:
+                meta = checkpoint.parse_meta_properties(data)
+                # MetaProperties takes it, but no broker does.
+                if meta.node_id is None:
+                    raise CheckpointError("broker.id is missing")
+            case Kind.QUORUM_STATE:
+                checkpoint.parse_quorum_state(data)
+            case Kind.CLEAN_SHUTDOWN:
+                severity = Severity.WARNING
+                checkpoint.parse_clean_shutdown(data)
+    except CheckpointError as error:
+        yield found("properties/format", path, 0, len(data), severity=severity, problem=str(error))
+
+
+def directory(
+    log_directory: str, contents: Mapping[str, bytes | None], facts: Mapping[TopicPartition, Facts]
+) -> Iterator[Finding]:
+    """The rules over the checkpoints of a log directory, by file name, and over what all its partitions say.
+
+    A file that is not in `contents`, or None, does not exist: a broker makes it. Of several directories of one partition `facts` holds
+    the one that a broker serves.
+    """
+    starts = {partition: held.log_start_offset for partition, held in facts.items()}
+    for name in _OFFSETS:
+        data = contents.get(name)
+        if data is None:
+            continue
+        path = os.path.join(log_directory, name)
+        try:
+            for _ in checkpoint.offset_entries(data):
+                pass
+        except CheckpointError as error:
+            yield found("checkpoint/format", path, 0, len(data), problem=str(error))
+            continue
+        lines: dict[TopicPartition, _Line] = {}
+        counts = Counter[TopicPartition]()
+        for partition, line in _lines(data):
+            held = facts.get(partition)
+            if held is None or held.state in ("delete", "stray"):
+                # A deletion that is under way goes on at the next start, and the line with it.
+                severity = None if held is None else Severity.INFO
+                yield _found(
+                    "checkpoint/unknown", path, partition, line, severity=severity, state=held.state if held else ""
+                )
+            else:
+                counts[partition] += 1
+                lines[partition] = line
+        for partition, line in lines.items():
+            if counts[partition] > 1:
+                yield _found("checkpoint/duplicate", path, partition, line, count=counts[partition])
+            # A replica that is being moved in here has no line yet; one that is there is of an earlier stay.
+            if facts[partition].state != "future":
+                yield from _fits(path, name, partition, line, starts[partition], facts[partition].log_end_offset)
+            if name == LOG_START:
+                starts[partition] = max(starts[partition], line.offset)
+    yield from _topic_ids(log_directory, facts)
+
+
+class _Line(NamedTuple):
+    offset: int
+    position: int
+    length: int
+
+
+_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n|\Z)")
+
+
+def _lines(data: bytes) -> Iterator[tuple[TopicPartition, _Line]]:
+    """The entries of a sound checkpoint with the place of each."""
+    places = islice(_LINE.finditer(data), 2, None)
+    for (topic, partition, offset), place in zip(checkpoint.offset_entries(data), places, strict=False):
+        yield TopicPartition(topic, partition), _Line(offset, place.start(), len(place[0]))
+
+
+def _found(
+    code: str,
+    path: str,
+    partition: TopicPartition,
+    line: _Line,
+    *,
+    severity: Severity | None = None,
+    **data: int | str,
+) -> Finding:
+    return found(
+        code,
+        path,
+        line.position,
+        line.length,
+        offset=line.offset,
+        severity=severity,
+        topic=partition.topic,
+        partition=partition.partition,
+        **data,
+    )
+
+
+def _fits(
+    path: str, name: str, partition: TopicPartition, line: _Line, start_offset: int, end_offset: int | None
+) -> Iterator[Finding]:
+    """The offset of a line against the log that begins and ends there."""
+    what, value = _OFFSETS[name], line.offset
+    # Nothing is compared with a log start offset that is wrong itself.
+    wiped = end_offset is not None and start_offset > end_offset
+    if value < 0 or (value < start_offset and name != RECOVERY_POINTS and not wiped):
+        # No broker writes a negative one.
+        severity = Severity.WARNING if value < 0 else None
+        yield _found(
+            "checkpoint/below",
+            path,
+            partition,
+            line,
+            severity=severity,
+            value=value,
+            start_offset=start_offset,
+            what=what,
+        )
+    elif end_offset is not None and value > end_offset:
+        if name == LOG_START:
+            yield _found("checkpoint/log-start", path, partition, line, value=value, end_offset=end_offset)
+        else:
+            yield _found("checkpoint/beyond", path, partition, line, value=value, end_offset=end_offset, what=what)
+
+
+def _topic_ids(log_directory: str, facts: Mapping[TopicPartition, Facts]) -> Iterator[Finding]:
+    """Partitions of one topic with another topic id than most of them; a deleted topic can come again with a new one."""
+    served = {partition: held.topic_id for partition, held in facts.items() if held.topic_id and not held.state}
+    counts: dict[str, Counter[str]] = {}
+    for (topic, _), stored in served.items():
+        counts.setdefault(topic, Counter())[stored] += 1
+    for (topic, number), stored in served.items():
+        usual = counts[topic].most_common(1)[0][0]
+        if stored != usual:
+            path = os.path.join(log_directory, f"{topic}-{number}", "partition.metadata")
+            yield found("checkpoint/topic-id", path, 0, 0, stored=stored, found=usual)

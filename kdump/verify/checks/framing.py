@@ -1,0 +1,105 @@
+"""Checksum, length, magic, codec, count and attributes of a batch; gaps and tails."""
+
+from kdump.format.batch import UP_TO_MAGIC, Batch
+from kdump.format.kafka07 import HEADER_SIZE, Message
+from kdump.storage.walk import Foreign, Gap, Shrunk, Tail, Tailed, Unsearched
+from kdump.verify.findings import Finding, Severity, found
+
+
+def _crc(path: str, batch: Batch, base: int | None) -> Finding:
+    return found("batch/crc", path, batch.position, batch.size, stored=batch.crc, computed=batch.computed_crc)
+
+
+def _magic(path: str, batch: Batch, base: int | None) -> Finding:
+    return found(
+        "batch/magic", path, batch.position, batch.size, offset=batch.base_offset, magic=batch.magic, like=_like(batch)
+    )
+
+
+def _like(batch: Batch) -> int:
+    """The magic under which the checksum is right."""
+    if isinstance(batch, Message):
+        return next(magic for magic, size in HEADER_SIZE.items() if size == batch.header_size)
+    return 2
+
+
+def _limit(path: str, batch: Batch, base: int | None) -> Finding:
+    return limit(path, batch, batch.status_at)
+
+
+def _codec(path: str, batch: Batch, base: int | None) -> Finding:
+    return codec("batch/codec", path, batch, "codec-unknown" if batch.codec_name == batch.codec else "codec-magic")
+
+
+def _count(path: str, batch: Batch, base: int | None) -> Finding:
+    return found(
+        "batch/count",
+        path,
+        batch.position,
+        batch.size,
+        offset=batch.base_offset,
+        count=batch.count,
+        offsets=batch.last_offset_delta + 1,
+    )
+
+
+def _attributes(path: str, batch: Batch, base: int | None) -> Finding:
+    return found(
+        "batch/attributes",
+        path,
+        batch.position,
+        batch.size,
+        offset=batch.last_offset,
+        attributes=batch.attributes,
+        magic=batch.magic,
+    )
+
+
+EXPLAIN = {
+    "batch/crc": _crc,
+    "batch/magic": _magic,
+    "batch/limit": _limit,
+    "batch/codec": _codec,
+    "batch/count": _count,
+    "batch/attributes": _attributes,
+}
+
+
+def codec(code: str, path: str, batch: Batch, problem: str) -> Finding:
+    """batch/codec or batch/codec-odd with what opening the batch met: a key of kdump.format.codec's REASONS or NOTES."""
+    return found(
+        code, path, batch.position, batch.size, offset=batch.last_offset, codec=batch.codec_name, problem=problem
+    )
+
+
+def limit(path: str, batch: Batch, limit_bytes: int, *, decompressed: bool = False) -> Finding:
+    """batch/limit: the batch or what it decompresses to is larger than what may be held."""
+    return found("batch/limit", path, batch.position, batch.size, decompressed=decompressed, limit=limit_bytes)
+
+
+def other(path: str, item: Gap | Foreign | Unsearched | Tail | Shrunk, newest: bool) -> Finding:
+    """The finding of bytes that are no batch; `newest` when the segment is the last of its partition."""
+    match item:
+        case Gap(position, length, True):
+            return found("batch/length", path, position, length, claimed=item.claimed)
+        case Gap(position, length):
+            return found("gap/bytes", path, position, length, zeros=item.zeros)
+        case Foreign(position, length, offset):
+            return found("gap/foreign-batch", path, position, length, offset=offset)
+        case Unsearched(position, length):
+            return found("gap/unsearched", path, position, length)
+        case Shrunk(position, length):
+            return found("file/shrunk", path, position, length)
+        case Tail(position, length, Tailed.ZEROS):
+            # Fewer bytes than a header up to the magic are cut by a broker like any torn batch.
+            severity = Severity.WARNING if newest and length > UP_TO_MAGIC else Severity.ERROR
+            return found("tail/zeros", path, position, length, severity=severity)
+        case Tail(position, length, Tailed.TORN):
+            return found("tail/torn", path, position, length, claimed=item.claimed or None)
+        case Tail(position, length):
+            return found("tail/garbage", path, position, length)
+
+
+def grown(path: str, size: int, by: int) -> Finding:
+    """file/grown: bytes that came while the file was read."""
+    return found("file/grown", path, size, by)

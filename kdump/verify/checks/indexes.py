@@ -1,0 +1,238 @@
+"""Offset and time indexes: their own order, and their entries against the batches.
+
+What an entry may say depends on who wrote it (see kdump.format.index), so an index is never compared with a rebuilt one but for an info. A position has to be
+the beginning of a batch, all offsets before it have to lie below the entry's, and a timestamp has to be the largest one up to its batch. The scan
+compares; here its bad entries become findings.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from kdump.errors import SourceError
+from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY, measure
+from kdump.format.naming import Kind
+from kdump.kernel.scan import ordered
+from kdump.storage.partition import LogFile
+from kdump.storage.source import Source, reader
+from kdump.verify.findings import Finding, Severity, found
+
+MAX_BYTES: Final = 256 << 20
+"""The entries that are read of one index; segments of a GiB have less with any index.interval.bytes above 48."""
+
+INTERVAL_BYTES: Final = 4096
+"""index.interval.bytes of a broker that sets none: up to so many bytes have no entry."""
+
+_NAMES = {Kind.INDEX: "index", Kind.TIMEINDEX: "timeindex"}
+_STRUCTS = {Kind.INDEX: OFFSET_ENTRY, Kind.TIMEINDEX: TIME_ENTRY}
+_FIELDS = {Kind.INDEX: ("offset", "target"), Kind.TIMEINDEX: ("timestamp", "offset")}
+
+
+class Index(NamedTuple):
+    """An index without padding and remainder, which are `behind` its entries. The first `ordered` of these are in order."""
+
+    path: str
+    kind: Kind
+    base_offset: int
+    slots: bytes
+    ordered: int
+    behind: int = 0
+
+    @property
+    def entry_bytes(self) -> int:
+        return _STRUCTS[self.kind].size
+
+    @property
+    def entries(self) -> int:
+        return len(self.slots) // self.entry_bytes
+
+    @property
+    def contradicted(self) -> int | None:
+        """The number of the entry that the next one does not follow; what is wrong there was said with that one."""
+        return self.ordered - 1 if self.ordered < self.entries else None
+
+    @property
+    def prefix(self) -> bytes:
+        """The entries that are in order, for `Scanner.expect`."""
+        return self.slots[: self.ordered * self.entry_bytes]
+
+    def entry(self, number: int) -> tuple[int, int]:
+        """Offset and position, or timestamp and offset; the offset is absolute."""
+        first, second = _STRUCTS[self.kind].unpack_from(self.slots, number * self.entry_bytes)
+        if self.kind is Kind.INDEX:
+            return first + self.base_offset, second
+        return first, second + self.base_offset
+
+    def finding(self, what: str, number: int, *, severity: Severity | None = None, **data: Any) -> Finding:
+        """A finding about an entry, with what it holds."""
+        stored: dict[str, Any] = dict(zip(_FIELDS[self.kind], self.entry(number), strict=True))
+        code, position = f"{_NAMES[self.kind]}/{what}", number * self.entry_bytes
+        return found(code, self.path, position, self.entry_bytes, severity=severity, entry=number, **stored, **data)
+
+
+class Scanned(NamedTuple):
+    """What the scan of a whole segment showed.
+
+    The tail begins at `end`, behind the last batch, be it valid or damaged. `end_offset` is the offset behind the last one, None where damage at the end hides it.
+    `max_timestamp` is that of the valid batches, -1 for none; `magics` counts them by magic. `broken`: some bytes before `end` are no valid batch, so what they held is not known.
+    `bad` are rows of `Scanner.entries()`, `differs` is `index_differs` of its state, and so is `compacted`: the segment shows that a cleaner went over it.
+    """
+
+    end: int
+    end_offset: int | None
+    max_timestamp: int
+    magics: Sequence[int]
+    broken: bool
+    newest: bool
+    bad: Sequence[tuple[Any, ...]] = ()
+    differs: tuple[int, int, int, int, int] | None = None
+    compacted: bool = False
+
+
+# ---- before the scan
+
+
+def structure(file: LogFile, source: Source, newest: bool) -> tuple[Index, list[Finding]]:
+    """An index taken apart, and what is wrong with it alone. `newest` when its segment is the last one, which has padding while a broker runs.
+
+    Raises SourceError when it cannot be read, or has more than MAX_BYTES of entries.
+    """
+    name, entry_bytes = _NAMES[file.kind], _STRUCTS[file.kind].size
+
+    read = reader(source)
+    extent = measure(read, source.size, entry_bytes)
+    if extent.entries > MAX_BYTES:
+        raise SourceError(f"{file.path}: {extent.entries} bytes of entries, at most {MAX_BYTES} are read")
+    slots = read(0, extent.entries)
+    slots = slots[: len(slots) - len(slots) % entry_bytes]
+    index = Index(
+        file.path, file.kind, file.base_offset or 0, slots, ordered(slots, entry_bytes), source.size - extent.entries
+    )
+    findings = list(_order(index))
+    if extent.padding:
+        severity = Severity.INFO if newest else Severity.WARNING
+        findings.append(found(f"{name}/padding", file.path, extent.entries, extent.padding, severity=severity))
+    if extent.remainder:
+        at = source.size - extent.remainder
+        findings.append(found(f"{name}/torn", file.path, at, extent.remainder, entry_bytes=entry_bytes))
+    return index, findings
+
+
+def _order(index: Index) -> Iterator[Finding]:
+    if index.ordered == index.entries:
+        return
+    # The first entry of all is out of order when it is below zero.
+    before: tuple[int | None, int | None] = index.entry(index.ordered - 1) if index.ordered else (None, None)
+    previous: dict[str, Any] = {
+        f"previous_{name}": value for name, value in zip(_FIELDS[index.kind], before, strict=True)
+    }
+    yield index.finding("order", index.ordered, **previous)
+
+
+# ---- after the scan
+
+
+def offset_index(log_path: str, index: Index | None, scanned: Scanned) -> Iterator[Finding]:
+    """The offset index of a segment against what the scan showed; None when there is no such file."""
+    if index is None:
+        yield found("index/missing", log_path, 0, 0, severity=_lazy(scanned))
+        return
+    wrong = False
+    for problem, number, *_, last in scanned.bad:
+        wrong = wrong or problem.startswith("index/")
+        if number == index.contradicted:
+            continue
+        if problem == "index/position":
+            yield index.finding("position", number)
+        elif problem == "index/offset":
+            yield index.finding("offset", number, last=last)
+    # A torn batch has the entry that was made for it.
+    first = scanned.end if scanned.end_offset is not None else scanned.end + 1
+    stale = bisect_left(range(index.ordered), True, key=lambda number: index.entry(number)[1] >= first)
+    if scanned.end_offset is not None:
+        stale = min(stale, _at_or_above(index, scanned.end_offset))
+    if stale < index.ordered and stale != index.contradicted:
+        yield index.finding("stale", stale, end_offset=scanned.end_offset, end=scanned.end, count=index.ordered - stale)
+    elif index.ordered == index.entries and scanned.differs is not None and not (scanned.broken or wrong):
+        yield _differs(index, scanned.differs)
+
+
+def _lazy(scanned: Scanned) -> Severity | None:
+    """An index is made when it is first asked for (LazyIndex), and the newest segment may do without entries yet."""
+    return Severity.INFO if scanned.newest and scanned.end <= INTERVAL_BYTES else None
+
+
+def _at_or_above(index: Index, offset: int) -> int:
+    """The number of the first entry in order with such an offset, or how many there are."""
+    which = 0 if index.kind is Kind.INDEX else 1
+    return bisect_left(range(index.ordered), offset, key=lambda number: index.entry(number)[which])
+
+
+def _differs(index: Index, differs: tuple[int, int, int, int, int]) -> Finding:
+    number, offset, target, expected_offset, expected_target = differs
+    stored, expected = target != -1, expected_target != -1
+    return found(
+        "index/differs",
+        index.path,
+        number * index.entry_bytes,
+        index.entry_bytes if stored else 0,
+        offset=offset if stored else None,
+        entry=number,
+        target=target if stored else None,
+        expected_offset=expected_offset if expected else None,
+        expected_target=expected_target if expected else None,
+    )
+
+
+def time_index(log_path: str, index: Index | None, scanned: Scanned, others: bool) -> Iterator[Finding]:
+    """The time index of a segment against what the scan showed; None when there is no such file. `others`: some segment of the partition has one."""
+    messages = sum(scanned.magics[:2])
+    if index is None:
+        # Brokers wrote none up to 0.10.0; a later one gives every segment one when it loads the log.
+        if others or sum(scanned.magics) > messages:
+            yield found("timeindex/missing", log_path, 0, 0, severity=_lazy(scanned))
+        return
+    bad = [row for row in scanned.bad if row[0].startswith("timeindex/")]
+    # 0.10.1 began an empty one for a segment that 0.10.0 had written, which knows only what came after.
+    late = messages > 0 and (not index.entries or any(row[:2] == ("timeindex/misses", 0) for row in bad))
+    # The cleaner of 0.11 to 1.1 left out the batches that it emptied, though they keep their timestamps.
+    lacking = late or scanned.compacted
+    # A wrapper does not say where its offsets begin, so that an entry of an unreadable one before it seems to be its own.
+    low = lacking or (messages > 0 and scanned.broken)
+    # A timestamp can be that of an unreadable batch, or of a message that 0.10.1 or 0.10.2 wrote down to magic 0.
+    high = scanned.broken or scanned.magics[0] > 0
+    for problem, number, *_, largest in bad:
+        if number == index.contradicted:
+            continue
+        if problem == "timeindex/offset":
+            yield index.finding("offset", number)
+        elif problem == "timeindex/misses":
+            if not lacking:
+                yield index.finding("timestamp", number, severity=Severity.ERROR, found=largest, misses=True)
+        elif not (low if index.entry(number)[0] < largest else high):
+            yield index.finding("timestamp", number, severity=Severity.WARNING, found=largest, misses=False)
+    if scanned.end_offset is not None:
+        stale = _at_or_above(index, scanned.end_offset)
+        if stale < index.ordered and stale != index.contradicted:
+            yield index.finding("stale", stale, end_offset=scanned.end_offset, count=index.ordered - stale)
+    # Zeros behind the entries, or half an entry, are reason enough.
+    if not (scanned.newest or low) and index.ordered == index.entries and not index.behind:
+        yield from _last(index, scanned.max_timestamp, {row[1] for row in bad})
+
+
+def _last(index: Index, largest: int, bad: set[int]) -> Iterator[Finding]:
+    """Rolling a segment closes its time index with the largest timestamp, which retention goes by."""
+    number = index.entries - 1
+    if number < 0:
+        if largest >= 0:
+            yield found("timeindex/last", index.path, 0, 0, timestamp=None, found=largest)
+    elif index.entry(number)[0] < largest and number not in bad:
+        timestamp, _ = index.entry(number)
+        yield found(
+            "timeindex/last",
+            index.path,
+            number * index.entry_bytes,
+            index.entry_bytes,
+            timestamp=timestamp,
+            found=largest,
+        )

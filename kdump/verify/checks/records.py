@@ -1,0 +1,87 @@
+"""The records inside a batch: structure, control records, offsets, and messages inside wrappers."""
+
+from kdump.format.batch import Batch
+from kdump.format.kafka07 import Message
+from kdump.kernel.records import STATUSES
+from kdump.verify.findings import Finding, found
+
+_OF_07 = ("wrapper-size", "wrapper-nested")  # mean something else in a log of Kafka 0.7
+
+
+def _problem(code: str, path: str, batch: Batch, base: int | None) -> Finding:
+    status = STATUSES[batch.status]
+    return found(
+        code,
+        path,
+        batch.position,
+        batch.size,
+        offset=batch.last_offset,
+        record=batch.status_record,
+        at=batch.status_at,
+        problem=f"{status}-07" if isinstance(batch, Message) and status in _OF_07 else status,
+    )
+
+
+def _structure(path: str, batch: Batch, base: int | None) -> Finding:
+    return _problem("record/structure", path, batch, base)
+
+
+def _control(path: str, batch: Batch, base: int | None) -> Finding:
+    return _problem("control/structure", path, batch, base)
+
+
+def _wrapper(path: str, batch: Batch, base: int | None) -> Finding:
+    return _problem("legacy/wrapper", path, batch, base)
+
+
+def _varint(path: str, batch: Batch, base: int | None) -> Finding:
+    return found(
+        "record/varint", path, batch.position, batch.size, offset=batch.last_offset, record=batch.varint_record
+    )
+
+
+def _delta(path: str, batch: Batch, base: int | None) -> Finding:
+    return found(
+        "record/delta",
+        path,
+        batch.position,
+        batch.size,
+        offset=batch.last_offset,
+        record=batch.delta_record,
+        delta=batch.delta_offset,
+    )
+
+
+def _inner_crc(path: str, batch: Batch, base: int | None) -> Finding:
+    return found(
+        "legacy/inner-crc", path, batch.position, batch.size, offset=batch.last_offset, record=batch.inner_crc_record
+    )
+
+
+def _partial(path: str, batch: Batch, base: int | None) -> Finding:
+    return found(
+        "legacy/partial", path, batch.position, batch.size, offset=batch.last_offset, bytes=batch.partial_bytes
+    )
+
+
+def _trailing(path: str, batch: Batch, base: int | None) -> Finding:
+    return found(
+        "legacy/trailing", path, batch.position, batch.size, offset=batch.last_offset, record=batch.trailing_record
+    )
+
+
+EXPLAIN = {
+    "record/structure": _structure,
+    "record/varint": _varint,
+    "record/delta": _delta,
+    "control/structure": _control,
+    "legacy/wrapper": _wrapper,
+    "legacy/inner-crc": _inner_crc,
+    "legacy/partial": _partial,
+    "legacy/trailing": _trailing,
+}
+
+
+def inner_magic(path: str, position: int, count: int) -> Finding:
+    """All inner messages of another magic of a segment as one finding."""
+    return found("legacy/inner-magic", path, position, 0, count=count)

@@ -1,0 +1,158 @@
+"""Producer snapshots: whether they can be read, whether they are what the log says of its producers, and where they lie."""
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Final
+
+from kdump.format.snapshot import (
+    CRC_FROM,
+    ENTRY_SIZE,
+    HEADER_SIZE,
+    VERSION,
+    ProducerEntry,
+    Snapshot,
+    SnapshotError,
+    look,
+)
+from kdump.kernel.crc import crc32c
+from kdump.storage.partition import LogFile
+from kdump.verify.findings import Finding, Severity, found
+
+__all__ = ["Snapshot", "entries", "missing", "names", "state", "structure"]
+
+EXPIRATION_MS: Final = 86_400_000
+"""producer.id.expiration.ms, when a broker forgets a producer that wrote nothing more."""
+
+Mismatch = tuple[str, int, str, int | None, int | None]
+"""Problem, producer id, name of the field, stored, found: of `Producers.compare`."""
+
+
+def structure(path: str, data: bytes) -> tuple[Snapshot | None, list[Finding]]:
+    """A snapshot whose entries can be believed, else None, and what is wrong with the file. Before a stale tail they can."""
+    try:
+        snapshot = look(data, crc32c)
+    except SnapshotError as error:
+        return None, [found("snapshot/format", path, 0, len(data), problem=str(error))]
+    if snapshot.version != VERSION or snapshot.count != snapshot.whole_entries:
+        return None, [found("snapshot/format", path, 0, HEADER_SIZE, problem=snapshot.problem)]
+    if not snapshot.crc_ok:
+        stale = snapshot.stale_tail
+        crc = found(
+            "snapshot/crc",
+            path,
+            snapshot.end if stale else CRC_FROM,
+            stale or len(data) - CRC_FROM,
+            stored=snapshot.crc,
+            computed=snapshot.computed_crc,
+            stale=stale,
+        )
+        return snapshot if stale else None, [crc]
+    if snapshot.end < len(data):
+        # Under the right checksum: Kafka reads as many entries as it is told.
+        more = len(data) - snapshot.end
+        problem = f"{more} bytes follow the entries, under the checksum"
+        return snapshot, [
+            found("snapshot/format", path, snapshot.end, more, severity=Severity.WARNING, problem=problem)
+        ]
+    return snapshot, []
+
+
+def entries(snapshot: Snapshot) -> bytes:
+    """The entries as they stand in the file, for `Producers.load` and `Producers.compare`."""
+    return snapshot.data[HEADER_SIZE : snapshot.end]
+
+
+def state(
+    path: str,
+    snapshot: Snapshot,
+    mismatches: Sequence[Mismatch],
+    known: bytes,
+    newest_timestamp: int,
+    compacted: bool,
+    log_start: int = 0,
+) -> Iterator[Finding]:
+    """A snapshot against the replay up to its offset, whose entries there are `known`. `newest_timestamp` is the largest one that the log has up to there.
+
+    A broker forgets producers that are silent, up to 2.3 also those without a batch from `log_start` on. A cleaner takes batches: then the snapshot knows other things
+    than the log, which only counts where it is behind.
+    """
+    stored = {entry.producer_id: (number, entry) for number, entry in enumerate(snapshot.entries())}
+    replayed = {entry.producer_id: entry for entry in _unpacked(known)}
+    quiet: list[Mismatch] = []
+    for mismatch in mismatches:
+        problem, producer_id, name, there, here = mismatch
+        number, entry = stored.get(producer_id, (None, None))
+        own = replayed.get(producer_id)
+        if problem == "missing" and own is not None:
+            if _forgotten(own, newest_timestamp, log_start):
+                continue
+            # A broker may be set to forget producers much earlier (producer.id.expiration.ms); only a transaction keeps one.
+            if not own.has_transaction:
+                quiet.append(mismatch)
+                continue
+        if compacted and problem == "surplus":
+            continue
+        if problem == "differs" and entry is not None and own is not None:
+            # One that came back after it was forgotten knows no coordinator any more.
+            if (name, there) == ("coordinator_epoch", -1):
+                continue
+            if compacted:
+                if not _behind(entry, own):
+                    continue
+                name = "producer_epoch" if entry.producer_epoch < own.producer_epoch else "last_offset"
+                there, here = getattr(entry, name), getattr(own, name)
+        yield found(
+            "snapshot/state",
+            path,
+            0 if number is None else HEADER_SIZE + number * ENTRY_SIZE,
+            0 if number is None else ENTRY_SIZE,
+            producer_id=producer_id,
+            problem=problem,
+            name=name if problem == "differs" else None,
+            stored=there,
+            found=here,
+            more=0,
+        )
+    if quiet:
+        _, producer_id, _, there, here = quiet[0]
+        data: dict[str, Any] = {
+            "producer_id": producer_id,
+            "problem": "missing",
+            "name": None,
+            "stored": there,
+            "found": here,
+        }
+        yield found("snapshot/state", path, 0, 0, severity=Severity.INFO, more=len(quiet) - 1, **data)
+
+
+def _unpacked(known: bytes) -> Iterator[ProducerEntry]:
+    count = len(known) // ENTRY_SIZE
+    return Snapshot(VERSION, 0, 0, count, bytes(HEADER_SIZE) + known).entries()
+
+
+def _forgotten(entry: ProducerEntry, now_ms: int, log_start: int) -> bool:
+    expired = entry.timestamp < 0 or now_ms - entry.timestamp >= EXPIRATION_MS
+    return entry.last_offset < log_start or (expired and not entry.has_transaction)
+
+
+def _behind(stored: ProducerEntry, replayed: ProducerEntry) -> bool:
+    if stored.producer_epoch != replayed.producer_epoch:
+        return stored.producer_epoch < replayed.producer_epoch
+    return stored.last_offset < replayed.last_offset
+
+
+def names(files: Sequence[LogFile], bases: Collection[int], end_offset: int | None) -> Iterator[Finding]:
+    """The snapshots of a partition whose segments have these base offsets; `end_offset` is the offset behind its last one, None where damage hides it."""
+    stray = [file for file in files if file.base_offset is not None and file.base_offset not in bases]
+    offsets = [file.base_offset or 0 for file in stray]
+    newest = max((offset for offset in offsets if end_offset is None or offset <= end_offset), default=0)
+    for file, offset in zip(stray, offsets, strict=True):
+        beyond = end_offset is not None and offset > end_offset
+        # A clean stop leaves one at the end of the log.
+        if beyond or offset < newest or offset < max(bases, default=0):
+            yield found("snapshot/name", file.path, 0, 0, offset=offset, beyond=end_offset if beyond else None)
+
+
+def missing(log_path: str, files: Sequence[LogFile], last_base: int) -> Iterator[Finding]:
+    """That there is no snapshot where the last segment begins, in a partition with producers: every roll and every recovery writes one."""
+    if all(file.base_offset != last_base for file in files):
+        yield found("snapshot/missing", log_path, 0, 0, offset=last_base)

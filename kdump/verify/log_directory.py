@@ -1,0 +1,162 @@
+"""A log directory while its partitions come by: its checkpoints before, what shows across partitions behind."""
+
+import os
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kdump.errors import SourceError
+from kdump.format import naming
+from kdump.format.checkpoint import CheckpointError, offset_entries
+from kdump.format.naming import TopicPartition
+from kdump.storage.partition import LogDirectory, LogFile, Partition
+from kdump.storage.source import FileSource, whole
+from kdump.verify.checks import checkpoints, files
+from kdump.verify.checks.checkpoints import Facts
+from kdump.verify.findings import found
+from kdump.verify.partition import MAX_COMPANION_BYTES
+from kdump.verify.report import Context, Report
+from kdump.verify.scan import Options
+
+if TYPE_CHECKING:
+    from kdump.verify.checks.hanging import OpenTransaction
+
+TRANSACTION_LOG = "__transaction_state"
+METADATA_TOPIC = "__cluster_metadata"
+
+_LAGGING = frozenset(("checkpoint/unknown", "checkpoint/beyond", "checkpoint/below"))
+"""While a broker runs, its checkpoints lag behind by a minute: topics come and go, replicas move from one log directory to another."""
+
+
+def alone(report: Report) -> None:
+    """What shows of a partition outside a log directory: transactions that hang by its own timestamps."""
+    if report.open:
+        from kdump.verify.checks import hanging
+
+        found_open = hanging.judge(report.open, report.max_timestamp, None)
+        # A start neither ends nor drops a transaction.
+        report.add(replace(finding, broker="ignores") if report.whole else finding for finding in found_open)
+        report.finish()
+
+
+class Offsets:
+    """The offsets that the checkpoints of a log directory, given by name, have for its partitions."""
+
+    def __init__(self, contents: Mapping[str, bytes | None], *, closed: bool = False) -> None:
+        self._contents = contents
+        self._closed = closed
+        self._recovery_points = self._of(naming.RECOVERY_POINTS)
+        self._log_starts = self._of("log-start-offset-checkpoint")
+        self._high_watermarks = self._of("replication-offset-checkpoint")
+        self._cleaned = self._of("cleaner-offset-checkpoint")
+
+    def _of(self, name: str) -> dict[TopicPartition, int]:
+        """What a checkpoint says of each partition; nothing where a broker could not read it either."""
+        try:
+            return {
+                TopicPartition(entry.topic, entry.partition): entry.offset
+                for entry in offset_entries(self._contents.get(name) or b"")
+            }
+        except CheckpointError:
+            return {}
+
+    def context(self, partition: Partition) -> Context:
+        """What the checkpoints say of a partition."""
+        name = partition.topic_partition
+        if name is None or partition.state in ("delete", "stray"):
+            return Context()
+        return Context(
+            self._recovery_points.get(name),
+            self._log_starts.get(name),
+            self._high_watermarks.get(name),
+            self._cleaned.get(name, 0) > 0,
+            self._closed,
+        )
+
+
+def checkpoints_of(directory: str) -> Offsets:
+    """What the checkpoints in a directory say, if they are there and can be read."""
+    contents = {}
+    for name in naming.OFFSET_CHECKPOINTS:
+        with suppress(SourceError), FileSource(os.path.join(directory, name)) as source:
+            contents[name] = whole(source, MAX_COMPANION_BYTES)
+    return Offsets(contents, closed=os.path.lexists(os.path.join(directory, naming.CLEAN_SHUTDOWN)))
+
+
+class Directory:
+    """Give it the report of each partition, then `conclude`. The checkpoints are read first: the logs only grow while a broker writes both."""
+
+    def __init__(self, place: LogDirectory, options: Options) -> None:
+        self.place = place
+        self._live = options.live or place.locked
+        self._now_ms = options.now_ms
+        self._report = Report(place.path)
+        self._contents = {name: self._read(file) for name, file in place.checkpoints.items()}
+        self.context = Offsets(self._contents, closed=place.clean_shutdown is not None).context
+        self._facts: dict[TopicPartition, Facts] = {}
+        self._open: list[OpenTransaction] = []
+        self._without_metadata: list[str] = []
+        self._transaction_log: dict[int, list[LogFile]] = defaultdict(list)
+
+    def _read(self, file: LogFile) -> bytes | None:
+        try:
+            with file.open() as source:
+                return whole(source, MAX_COMPANION_BYTES)
+        except SourceError as error:
+            self._report.errors.append(error)
+            return None
+
+    def take(self, report: Report) -> None:
+        """The report of the next partition."""
+        name = report.topic_partition
+        if name is None:
+            return
+        # Of a partition's several directories the one that is in use counts.
+        order = ("", "future", "delete", "stray")
+        known = self._facts.get(name)
+        if known is None or order.index(report.state) < order.index(known.state):
+            self._facts[name] = Facts(
+                report.first_offset or 0,
+                report.log_end_offset if report.end_is_known else None,
+                report.topic_id,
+                report.state,
+            )
+        if report.state in ("", "future"):
+            self._open += report.open
+            if not report.has_metadata and not report.state and name.topic != METADATA_TOPIC:
+                self._without_metadata.append(report.path)
+        if name.topic == TRANSACTION_LOG and not report.state:
+            self._transaction_log[name.partition] = [file.file for file in report.files]
+        self._report.max_timestamp = max(self._report.max_timestamp, report.max_timestamp)
+
+    def conclude(self) -> Report:
+        """What shows across the partitions."""
+        report, place = self._report, self.place
+        report.add(files.log_directory(place, live=self._live))
+        report.add(
+            finding
+            for finding in checkpoints.directory(place.path, self._contents, self._facts)
+            if not (self._live and finding.code in _LAGGING)
+        )
+        for file in (place.meta, place.clean_shutdown):
+            if file is not None and (data := self._read(file)) is not None:
+                report.add(checkpoints.properties(file.path, data))
+                if file is place.meta and not self._live and checkpoints.of_kraft(data):
+                    report.add(found("metadata/missing", path, 0, 0) for path in self._without_metadata)
+        if self._open:
+            from kdump.verify.checks import hanging
+
+            # Under a running broker the data and the transaction log are not of one moment.
+            known = None if self._live or not self._transaction_log else hanging.states(self._transaction_log)
+            report.add(
+                hanging.judge(
+                    self._open, self._now_ms if self._live and self._now_ms is not None else report.max_timestamp, known
+                )
+            )
+        if report.findings:
+            from kdump.verify import reaction
+
+            report.findings = list(reaction.judge_directory(report.findings))
+        return report.finish()

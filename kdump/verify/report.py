@@ -1,0 +1,107 @@
+"""What a verify says: of a log file, of a partition, of a log directory."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kdump.broker.result import Outcome, Proved
+from kdump.errors import SourceError
+from kdump.format.naming import TopicPartition
+from kdump.storage.partition import LogFile, natural
+from kdump.verify.findings import KEPT, Finding, Severity
+
+if TYPE_CHECKING:
+    from kdump.verify.checks.hanging import OpenTransaction
+
+Counts = Counter[tuple[str, Severity]]
+
+
+class Context(NamedTuple):
+    """What a log directory's checkpoints say of a partition; None where they say nothing. `closed`: a broker closed its logs in order and has not opened them since."""
+
+    recovery_point: int | None = None
+    log_start_offset: int | None = None
+    high_watermark: int | None = None
+    cleaned: bool = False
+    closed: bool = False
+
+
+@dataclass(slots=True)
+class FileReport:
+    """What verify says of one log file. `records` is None where wrappers were not opened, so that nobody knows."""
+
+    file: LogFile
+    counts: Counts = field(default_factory=Counter)
+    batches: int = 0
+    records: int | None = 0
+    bytes: int = 0
+    valid_bytes: int = 0
+    error: SourceError | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As flat values: a log directory has thousands, which come from other processes, and most have nothing to count."""
+        rest = self.batches, self.records, self.bytes, self.valid_bytes, self.error
+        return _file_report, (tuple(self.file), dict(self.counts) or None, *rest)
+
+
+def _file_report(file: tuple[Any, ...], counts: dict[tuple[str, Severity], int] | None, *rest: Any) -> FileReport:
+    return FileReport(LogFile._make(file), Counter() if counts is None else Counter(counts), *rest)
+
+
+@dataclass(slots=True)
+class Report:
+    """What verify says of a partition, or of the files of a log directory itself. `outcome` is what a broker's next start would leave, where it was asked for;
+    `context` is what was known of it from outside, `proved` the segments by name that a recovery passes over, where they were wanted (`Options.proofs`).
+
+    `log_end_offset` is that behind the last batch, None where damaged batches hide it; behind a tail it is not known (`end_is_known`) whether there was more. The findings are in the order of path and position, at most KEPT of a code and file; `counts` are exact.
+    """
+
+    path: str
+    topic_partition: TopicPartition | None = None
+    state: str = ""
+    whole: bool = False
+    files: list[FileReport] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    counts: Counts = field(default_factory=Counter)
+    errors: list[SourceError] = field(default_factory=list)
+    first_offset: int | None = None
+    log_start_offset: int | None = None
+    log_end_offset: int | None = None
+    end_is_known: bool = False
+    max_timestamp: int = -1
+    topic_id: str | None = None
+    has_metadata: bool = False
+    open: "list[OpenTransaction]" = field(default_factory=list)
+    outcome: Outcome | None = None
+    context: Context = field(default_factory=Context)
+    proved: Mapping[str, Proved] = field(default_factory=dict)
+
+    def add(self, findings: Iterable[Finding]) -> None:
+        for finding in findings:
+            self.counts[finding.code, finding.severity] += 1
+            self.findings.append(finding)
+
+    def keep(self, wanted: Callable[[Finding], bool]) -> None:
+        """Drop the findings that are not wanted, and what was only counted."""
+        self.findings = [finding for finding in self.findings if wanted(finding)]
+        self.counts = Counter((finding.code, finding.severity) for finding in self.findings)
+
+    def finish(self) -> "Report":
+        """Put the findings in order and drop what is more than KEPT of a code and file."""
+        kept: Counter[tuple[str, str]] = Counter()
+        ordered = sorted(self.findings, key=lambda finding: (natural(finding.path), finding.position))
+        self.findings = []
+        for finding in ordered:
+            kept[finding.path, finding.code] += 1
+            if kept[finding.path, finding.code] <= KEPT:
+                self.findings.append(finding)
+        return self
+
+
+class Interrupted(KeyboardInterrupt):
+    """The work was interrupted inside a partition; `report` has what was seen of it."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__()
+        self.report = report
