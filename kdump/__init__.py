@@ -16,17 +16,17 @@ TYPE_CHECKING = False  # the one of typing, without its price
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from kdump.dump.dump import Options as DumpOptions
+    from kdump.dump.dump import DumpOptions as DumpOptions
     from kdump.dump.dump import dump as dump_files
     from kdump.errors import MessageTooLarge, OffsetOutOfRange
     from kdump.log.builder import Builder, Builder07, NewRecord
-    from kdump.log.log import Fetched, Log
+    from kdump.log.log import FetchDataInfo, Log
     from kdump.log.options import LogOptions
     from kdump.log.retention import before, by_age, by_size
     from kdump.log.segment_reader import SegmentDescription
-    from kdump.recover.plan import Options as RecoverOptions
     from kdump.recover.plan import Plan
-    from kdump.recover.recover import How as RecoverHow
+    from kdump.recover.plan import RecoverOptions as RecoverOptions
+    from kdump.recover.recover import ApplyOptions as RecoverHow
     from kdump.recover.recover import plans as plan_recoveries
     from kdump.recover.recover import resume as resume_recovery
     from kdump.recover.recover import run as run_recoveries
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from kdump.storage.partition import LogDirectory, LogFile, Partition
     from kdump.verify.findings import CATALOGUE, Finding, Severity
     from kdump.verify.verify import FileReport
-    from kdump.verify.verify import Options as VerifyOptions
+    from kdump.verify.verify import VerifyOptions as VerifyOptions
     from kdump.verify.verify import verify as verify_files
 
 _HOMES = {
     "Builder": ("kdump.log.builder", "Builder"),
     "Builder07": ("kdump.log.builder", "Builder07"),
     "NewRecord": ("kdump.log.builder", "NewRecord"),
-    "Fetched": ("kdump.log", "Fetched"),
-    "Log": ("kdump.log", "Log"),
+    "FetchDataInfo": ("kdump.log.log", "FetchDataInfo"),
+    "Log": ("kdump.log.log", "Log"),
     "LogOptions": ("kdump.log.options", "LogOptions"),
     "SegmentDescription": ("kdump.log.segment_reader", "SegmentDescription"),
     "MessageTooLarge": ("kdump.errors", "MessageTooLarge"),
@@ -51,7 +51,7 @@ _HOMES = {
     "before": ("kdump.log.retention", "before"),
     "by_age": ("kdump.log.retention", "by_age"),
     "by_size": ("kdump.log.retention", "by_size"),
-    "DumpOptions": ("kdump.dump.dump", "Options"),
+    "DumpOptions": ("kdump.dump.dump", "DumpOptions"),
     "dump_files": ("kdump.dump.dump", "dump"),
     "CATALOGUE": ("kdump.verify.findings", "CATALOGUE"),
     "Finding": ("kdump.verify.findings", "Finding"),
@@ -62,14 +62,14 @@ _HOMES = {
     "discover": ("kdump.storage.discovery", "discover"),
     "files": ("kdump.storage.discovery", "files"),
     "Plan": ("kdump.recover.plan", "Plan"),
-    "RecoverHow": ("kdump.recover.recover", "How"),
-    "RecoverOptions": ("kdump.recover.plan", "Options"),
+    "RecoverHow": ("kdump.recover.recover", "ApplyOptions"),
+    "RecoverOptions": ("kdump.recover.plan", "RecoverOptions"),
     "plan_recoveries": ("kdump.recover.recover", "plans"),
     "run_recoveries": ("kdump.recover.recover", "run"),
     "resume_recovery": ("kdump.recover.recover", "resume"),
     "undo_recovery": ("kdump.recover.recover", "take_back"),
     "FileReport": ("kdump.verify.verify", "FileReport"),
-    "VerifyOptions": ("kdump.verify.verify", "Options"),
+    "VerifyOptions": ("kdump.verify.verify", "VerifyOptions"),
     "verify_files": ("kdump.verify.verify", "verify"),
 }
 __all__ = [
@@ -77,7 +77,7 @@ __all__ = [
     "Builder",
     "Builder07",
     "DumpOptions",
-    "Fetched",
+    "FetchDataInfo",
     "FileReport",
     "Finding",
     "Log",

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import proving
 from kdump import cli
 from kdump.format.naming import Kind
 from kdump.storage.partition import LogFile
 from kdump.storage.source import BytesSource
-from kdump.verify.scan import Options
+from kdump.verify.scan import VerifyOptions
+from support import file_reports
 
 KDUMP = Path(sys.executable).with_name("kdump")
 TIMEOUT_SECONDS = 60
@@ -31,7 +31,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So it is in a script that a shell started in the background; the commands that the tests interrupt would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-Prove = Callable[..., proving.Proved]
+Prove = Callable[..., file_reports.Proved]
 
 
 def prove_source(
@@ -43,17 +43,17 @@ def prove_source(
     compacted: bool | None = None,
     kind: Kind = Kind.LOG,
     max_batch_bytes: int = 1 << 30,
-) -> proving.Proved:
+) -> file_reports.Proved:
     """The report on a source; the words are those of `oracle.verify`."""
     file = LogFile("00000000000000000000.log", kind, base_offset, newest, source.size)
-    return proving.prove_file(file, Options(deep, compacted, max_batch_bytes), source=source)
+    return file_reports.prove_file(file, VerifyOptions(deep, compacted, max_batch_bytes), source=source)
 
 
 @pytest.fixture(scope="session")
 def prove() -> Prove:
     """Verify bytes, or an open source, through the library."""
 
-    def prove(data: Any, **how: Any) -> proving.Proved:
+    def prove(data: Any, **how: Any) -> file_reports.Proved:
         return prove_source(BytesSource(data) if isinstance(data, bytes) else data, **how)
 
     return prove

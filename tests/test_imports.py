@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-import build
 import kdump
 from kdump import cli
 from kdump.format.batch import Batch
 from kdump.kernel import records as kernel
 from kdump.kernel.scan import BATCH_COLUMNS, SUSPECTS
+from support import build
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = ("numpy", "pandas", "pyarrow", "pyspark", "rich")

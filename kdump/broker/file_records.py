@@ -18,7 +18,7 @@ from kdump.format.batch import (
 )
 from kdump.format.control import ControlType
 from kdump.kernel.records import RECORD_COLUMNS
-from kdump.storage.records import Opened, open_batch
+from kdump.storage.records import DecodedBatch, open_batch
 from kdump.storage.source import Source
 from kdump.storage.walk import MAX_BATCH_BYTES, OFFSET_SPAN
 
@@ -31,21 +31,21 @@ _VALUE: Final = RECORD_COLUMNS.index("value_at")
 _VALUE_SIZE: Final = RECORD_COLUMNS.index("value_size")
 
 
-class Corrupt(Exception):
+class CorruptRecord(Exception):
     """Kafka's walker meets a size below the smallest message (CorruptRecordException)."""
 
     def __init__(self, position: int) -> None:
         self.position = position
 
 
-class Refused(Exception):
+class UncaughtReadError(Exception):
     """A reader fails in a way that nobody catches."""
 
     def __init__(self, exception: str, position: int | None, word: str) -> None:
         self.exception, self.position, self.word = exception, position, word
 
 
-class Seen(NamedTuple):
+class FileChannelRecordBatch(NamedTuple):
     """A batch that the walker steps on. The last offset is only known once it is asked for."""
 
     position: int
@@ -54,7 +54,7 @@ class Seen(NamedTuple):
     magic: int
 
 
-class Marker(NamedTuple):
+class EndTxnMarker(NamedTuple):
     """What a broker takes from the record that ends a transaction."""
 
     aborts: bool
@@ -62,26 +62,26 @@ class Marker(NamedTuple):
     timestamp: int
 
 
-class Window:
+class ReadBuffer:
     """The one buffer of a load, and of which bytes it holds a part."""
 
     def __init__(self) -> None:
         # Headers are unpacked without a look at what is left, so that zeros stand behind the end.
         self.buffer = bytearray(_WINDOW_BYTES + HEADER_SIZE)
         self.view = memoryview(self.buffer)
-        self.holder: Frames | None = None
+        self.holder: FileRecords | None = None
         self.at = 0
         self.filled = 0
 
 
-class Frames:
+class FileRecords:
     """A part of a file; positions count from its start."""
 
-    def __init__(self, window: Window, open_: Callable[[], Source], origin: int, size: int) -> None:
+    def __init__(self, window: ReadBuffer, open_: Callable[[], Source], origin: int, size: int) -> None:
         self.window, self.open, self.origin, self.size = window, open_, origin, size
 
-    def part(self, start: int, size: int) -> "Frames":
-        return Frames(self.window, self.open, self.origin + start, size)
+    def part(self, start: int, size: int) -> "FileRecords":
+        return FileRecords(self.window, self.open, self.origin + start, size)
 
     def load(self, position: int, need: int) -> int:
         """Where `position` is in the window; `need` bytes follow it there, and zeros where the file ends before."""
@@ -111,7 +111,7 @@ class Frames:
             position += len(piece)
         return value
 
-    def batches(self, start: int, end: int) -> Iterator[Seen]:
+    def batches(self, start: int, end: int) -> Iterator[FileChannelRecordBatch]:
         """As FileLogInputStream: nothing is proved, up to 17 bytes at the end are nothing, a size beyond the end is the end."""
         position = start
         while position < end:
@@ -120,22 +120,24 @@ class Frames:
             try:
                 total = frame_size(head, position, end)
             except ValueError:
-                raise Corrupt(position) from None
+                raise CorruptRecord(position) from None
             if total is None:
                 return
-            yield Seen(position, total, int.from_bytes(head[:8], "big", signed=True), wrapped(head[16], 8))
+            yield FileChannelRecordBatch(
+                position, total, int.from_bytes(head[:8], "big", signed=True), wrapped(head[16], 8)
+            )
             position += total
 
-    def header(self, batch: Seen) -> tuple[int, ...]:
+    def header(self, batch: FileChannelRecordBatch) -> tuple[int, ...]:
         """The header of a batch of magic 2. That of a shorter one goes on in what follows; there may be nothing."""
         if batch.position + HEADER_SIZE > self.size:
-            raise Refused("KafkaException", batch.position, "walk")
+            raise UncaughtReadError("KafkaException", batch.position, "walk")
         return HEADER.unpack_from(self.window.buffer, self.load(batch.position, HEADER_SIZE))
 
-    def last_offset(self, batch: Seen) -> int:
+    def last_offset(self, batch: FileChannelRecordBatch) -> int:
         return batch.offset if batch.magic < 2 else wrapped(batch.offset + self.header(batch)[6], 64)
 
-    def first_offset(self, batch: Seen) -> int:
+    def first_offset(self, batch: FileChannelRecordBatch) -> int:
         """Of a compressed message of magic 0 or 1 only the messages inside know it."""
         if batch.magic >= 2:
             return batch.offset
@@ -146,17 +148,17 @@ class Frames:
         # What is wrong inside one of the messages is only seen when somebody asks for its key or value.
         inside = opened.problem == "record/structure" and len(opened.payload) > 0
         if (not opened.records and not inside) or opened.problem not in (None, "record/structure"):
-            raise Refused("KafkaException", batch.position, "wrapper")
+            raise UncaughtReadError("KafkaException", batch.position, "wrapper")
         return opened.first_offset if opened.records else batch.offset
 
-    def timestamp(self, batch: Seen) -> int:
+    def timestamp(self, batch: FileChannelRecordBatch) -> int:
         """The largest of the batch, as its header says."""
         if batch.magic >= 2:
             return self.header(batch)[8]
         at = self.load(batch.position, HEADER_SIZE)
         return -1 if batch.magic == 0 else int(TIMESTAMP.unpack_from(self.window.buffer, at + 18)[0])
 
-    def opened(self, batch: Seen, attributes: int, count: int, base_timestamp: int) -> Opened:
+    def opened(self, batch: FileChannelRecordBatch, attributes: int, count: int, base_timestamp: int) -> DecodedBatch:
         """The records of a batch; of its row the reader of records looks at little."""
         header = HEADER_SIZE if batch.magic >= 2 else 0
         row = _NO_ROW._replace(
@@ -172,7 +174,7 @@ class Frames:
         )
         return open_batch(row, self.read(batch.position, batch.total), MAX_BATCH_BYTES)
 
-    def marker(self, batch: Seen, header: tuple[int, ...]) -> Marker | None:
+    def marker(self, batch: FileChannelRecordBatch, header: tuple[int, ...]) -> EndTxnMarker | None:
         """The marker in a control batch, None for a batch that is empty. Raises Refused.
 
         Of an uncompressed batch only the first record is read (ControlRecordType.parse, EndTransactionMarker.deserialize).
@@ -185,31 +187,31 @@ class Frames:
         if opened.problem is not None and (compressed or count == 1 or not opened.records):
             unreadable = "KafkaException" if attributes & CODEC_MASK < len(CODECS) else "IllegalArgumentException"
             known = opened.problem in ("record/structure", "batch/count")
-            raise Refused("InvalidRecordException" if known else unreadable, batch.position, "control")
+            raise UncaughtReadError("InvalidRecordException" if known else unreadable, batch.position, "control")
         rows, payload = opened.rows, memoryview(opened.payload)
         key, value = (
             None if rows[size] < 0 else bytes(payload[rows[at] : rows[at] + rows[size]])
             for at, size in ((_KEY, _KEY_SIZE), (_VALUE, _VALUE_SIZE))
         )
         if key is None:
-            raise Refused("NullPointerException", batch.position, "control")
+            raise UncaughtReadError("NullPointerException", batch.position, "control")
         try:
             kind = control.decode_key(key).type
         except ValueError:
-            raise Refused("InvalidRecordException", batch.position, "control") from None
+            raise UncaughtReadError("InvalidRecordException", batch.position, "control") from None
         if kind not in (ControlType.ABORT, ControlType.COMMIT):
-            raise Refused("IllegalArgumentException", batch.position, "control")
+            raise UncaughtReadError("IllegalArgumentException", batch.position, "control")
         if value is None:
-            raise Refused("NullPointerException", batch.position, "control")
+            raise UncaughtReadError("NullPointerException", batch.position, "control")
         try:
             marker = control.decode_marker(value)
         except ValueError:
             versioned = len(value) >= 2 and value[0] & 0x80
             exception = "InvalidRecordException" if versioned else "BufferUnderflowException"
-            raise Refused(exception, batch.position, "control") from None
+            raise UncaughtReadError(exception, batch.position, "control") from None
         # A record takes the time of its batch where the broker gave it that (DefaultRecordBatch.iterator).
         timestamp = header[8] if attributes & LOG_APPEND_TIME else rows[_TIMESTAMP]
-        return Marker(kind == ControlType.ABORT, marker.coordinator_epoch, timestamp)
+        return EndTxnMarker(kind == ControlType.ABORT, marker.coordinator_epoch, timestamp)
 
 
 _NO_ROW: Final = Batch._make([0] * len(Batch._fields))

@@ -37,7 +37,7 @@ def frame_size(header: bytes, position: int, end: int) -> int | None:
     return LOG_OVERHEAD + size
 
 
-class Walk:
+class FileLogInputStream:
     """Where Kafka's readers go in one file, beside the batches that kdump found in it.
 
     `read(position, size)` gives bytes of the file. Before each batch of kdump's (damaged ones too) call `until` with its

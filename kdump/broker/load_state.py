@@ -9,46 +9,41 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from kdump.broker.file_records import Frames, Refused, Seen
-from kdump.broker.result import Held, Proved
+from kdump.broker.file_records import FileChannelRecordBatch, FileRecords, UncaughtReadError
+from kdump.broker.result import FileRange, ValidSegment
 from kdump.format.batch import CONTROL, TRANSACTIONAL
 
 if TYPE_CHECKING:
-    from kdump.broker.log_loader import Loader
+    from kdump.broker.log_loader import LogLoader
 
 
-class Backwards(Exception):
+class InvalidOffset(Exception):
     """An index refuses an entry (InvalidOffsetException)."""
 
 
-class Overflow(Exception):
+class LogSegmentOffsetOverflow(Exception):
     """The last offset of a batch is no offset of the segment (LogSegmentOffsetOverflowException)."""
 
     def __init__(self, position: int) -> None:
         self.position = position
 
 
-def name_of(base_offset: int, suffix: str) -> str:
-    """The name as Kafka makes it: at least 20 digits, and a sign before them."""
-    return f"{'-' if base_offset < 0 else ''}{abs(base_offset):020d}{suffix}"
-
-
-class Split(Exception):
+class SegmentSplit(Exception):
     """A segment has to be split before the load goes on."""
 
-    def __init__(self, segment: "Segment") -> None:
+    def __init__(self, segment: "LogSegment") -> None:
         self.segment = segment
 
 
 @dataclass(slots=True)
-class Segment:
+class LogSegment:
     """A segment while it is loaded, with its offset index; `indexed` once that is known."""
 
     base: int
     name: str
-    held: Held
-    file: Frames
-    proved: Proved | None = None
+    held: FileRange
+    file: FileRecords
+    proved: ValidSegment | None = None
     offsets: "array[int]" = field(default_factory=lambda: array("q"))
     positions: "array[int]" = field(default_factory=lambda: array("q"))
     indexed: bool = False
@@ -69,7 +64,7 @@ class Segment:
 _Value = TypeVar("_Value")
 
 
-class ByOffset(dict[int, _Value]):
+class OffsetMap(dict[int, _Value]):
     """A map with its offsets in order, too."""
 
     def __init__(self) -> None:
@@ -90,29 +85,29 @@ class ByOffset(dict[int, _Value]):
         self.order.clear()
 
 
-class Passed(NamedTuple):
+class PassedSegments(NamedTuple):
     """Segments that were passed over: the last one, and those before it."""
 
-    segment: Segment
-    before: "Passed | None"
+    segment: LogSegment
+    before: "PassedSegments | None"
 
 
-class State(NamedTuple):
+class OpenTransactions(NamedTuple):
     """Producers with an open transaction, and its first offset; the batches of `passed` are still to be added."""
 
     open: Mapping[int, int]
-    passed: Passed | None = None
+    passed: PassedSegments | None = None
 
 
-class Producers:
+class ProducerStateManager:
     """ProducerStateManager, as far as it can fail: which transactions are open."""
 
-    def __init__(self, loader: "Loader") -> None:
+    def __init__(self, loader: "LogLoader") -> None:
         self._loader = loader
         self._snapshots = loader.snapshots
         self.open: dict[int, int] = {}
         self.begun: dict[int, int] = {}  # producer by first offset of its transaction
-        self.passed: Passed | None = None
+        self.passed: PassedSegments | None = None
         self.map_end = 0
         self.snapshot_end = 0
 
@@ -146,13 +141,13 @@ class Producers:
 
     def take_snapshot(self) -> None:
         if self.map_end > self.snapshot_end:
-            self._loader.write_snapshot(self.map_end, State(dict(self.open), self.passed))
+            self._loader.write_snapshot(self.map_end, OpenTransactions(dict(self.open), self.passed))
             self.snapshot_end = self.map_end
 
-    def skip(self, segment: Segment, proved: Proved) -> None:
+    def skip(self, segment: LogSegment, proved: ValidSegment) -> None:
         """Pass over a proved segment."""
         if proved.transactions is None:
-            self.passed = Passed(segment, self.passed)
+            self.passed = PassedSegments(segment, self.passed)
         else:
             self._set(proved.transactions)
         self.map_end = proved.next_offset if proved.state_end is None else proved.state_end
@@ -172,7 +167,7 @@ class Producers:
             self._loader.add(self, segment, 0, segment.size)
 
     def apply(
-        self, file: Frames, batch: Seen, header: tuple[int, ...], begun: dict[int, int]
+        self, file: FileRecords, batch: FileChannelRecordBatch, header: tuple[int, ...], begun: dict[int, int]
     ) -> tuple[int, bool] | None:
         """ProducerAppendInfo.append: first offset of the transaction that the batch ends, and whether it aborts it. Raises Refused."""
         attributes, producer = header[5], header[9]
@@ -185,7 +180,7 @@ class Producers:
                 first = self.open.pop(producer)  # one cause, one refusal
                 self.begun.pop(first, None)
                 begun.pop(first, None)
-                raise Refused("InvalidTxnStateException", batch.position, "transaction")
+                raise UncaughtReadError("InvalidTxnStateException", batch.position, "transaction")
         elif attributes & TRANSACTIONAL:
             self.open[producer] = batch.offset
             begun[batch.offset] = producer
@@ -193,10 +188,10 @@ class Producers:
 
     def complete(self, first: int, position: int) -> None:
         if self.begun.pop(first, None) is None:
-            raise Refused("IllegalArgumentException", position, "marker")
+            raise UncaughtReadError("IllegalArgumentException", position, "marker")
 
 
-class Epochs:
+class LeaderEpochFileCache:
     """LeaderEpochFileCache."""
 
     def __init__(self) -> None:
@@ -206,7 +201,7 @@ class Epochs:
     def assign(self, epoch: int, start: int) -> None:
         """Raises Refused for an entry below zero."""
         if epoch < 0 or start < 0:
-            raise Refused("IllegalArgumentException", None, "epochs")
+            raise UncaughtReadError("IllegalArgumentException", None, "epochs")
         entries = self.entries
         if entries and entries[-1][0] == epoch and start >= entries[-1][1]:
             return
@@ -241,7 +236,7 @@ class TimeIndex:
 
     def append(self, timestamp: int, offset: int) -> None:
         if self.offsets and offset < self.offsets[-1]:
-            raise Backwards
+            raise InvalidOffset
         if timestamp > (self.timestamps[-1] if self.timestamps else -1):
             self.timestamps.append(timestamp)
             self.offsets.append(offset)

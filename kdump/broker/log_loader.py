@@ -11,20 +11,27 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from kdump.broker.file_records import TIMESTAMP, Corrupt, Frames, Refused, Seen, Window, fits
-from kdump.broker.load_state import (
-    Backwards,
-    ByOffset,
-    Epochs,
-    Overflow,
-    Producers,
-    Segment,
-    Split,
-    State,
-    TimeIndex,
-    name_of,
+from kdump.broker.file_records import (
+    TIMESTAMP,
+    CorruptRecord,
+    FileChannelRecordBatch,
+    FileRecords,
+    ReadBuffer,
+    UncaughtReadError,
+    fits,
 )
-from kdump.broker.result import NEW, Held, Left, Outcome, Refusal, Start
+from kdump.broker.load_state import (
+    InvalidOffset,
+    LeaderEpochFileCache,
+    LogSegment,
+    LogSegmentOffsetOverflow,
+    OffsetMap,
+    OpenTransactions,
+    ProducerStateManager,
+    SegmentSplit,
+    TimeIndex,
+)
+from kdump.broker.result import NEW, DirectoryState, FileRange, LoadResult, Refusal, ResultSegment
 from kdump.format import checkpoint, index, snapshot
 from kdump.format.batch import (
     HEADER,
@@ -35,7 +42,7 @@ from kdump.format.batch import (
     wrapped,
 )
 from kdump.format.checkpoint import CheckpointError
-from kdump.format.naming import number_of
+from kdump.format.naming import file_name, number_of
 from kdump.format.snapshot import SnapshotError
 from kdump.kernel import crc
 from kdump.storage.source import Source
@@ -48,16 +55,16 @@ EPOCHS: Final = "leader-epoch-checkpoint"
 METADATA: Final = "partition.metadata"
 
 
-class Loader:
+class LogLoader:
     """One start: the steps of LogLoader, on names and bytes from before it."""
 
-    def __init__(self, start: Start) -> None:
+    def __init__(self, start: DirectoryState) -> None:
         self.start = start
         self.refusals: list[Refusal] = []
-        self.files = {name: Held(name, 0, size) for name, size in start.files.items()}
-        self.segments: ByOffset[Segment] = ByOffset()
-        self.snapshots: ByOffset[str] = ByOffset()
-        self.states: dict[str, State] = {}  # of the snapshots that were written
+        self.files = {name: FileRange(name, 0, size) for name, size in start.files.items()}
+        self.segments: OffsetMap[LogSegment] = OffsetMap()
+        self.snapshots: OffsetMap[str] = OffsetMap()
+        self.states: dict[str, OpenTransactions] = {}  # of the snapshots that were written
         self.written: set[int] = set()
         self.deleted: set[str] = set()
         self.promoted: dict[str, str] = {}
@@ -66,9 +73,9 @@ class Loader:
         self.wiped: set[str] = set()
         self.recovered: set[str] = set()
         self.cuts: dict[str, int] = {}
-        self.epochs = Epochs()
+        self.epochs = LeaderEpochFileCache()
         self.times = TimeIndex()  # of the last segment that was replayed
-        self._window = Window()
+        self._window = ReadBuffer()
         self._opened: dict[str, Source] = {}
 
     # ---- files
@@ -81,8 +88,8 @@ class Loader:
             self._opened.pop(next(iter(self._opened))).close()
         return source
 
-    def _bytes(self, held: Held) -> Frames:
-        return Frames(self._window, lambda: self._source(held.origin), held.start, held.size)
+    def _bytes(self, held: FileRange) -> FileRecords:
+        return FileRecords(self._window, lambda: self._source(held.origin), held.start, held.size)
 
     def _content(self, name: str, limit: int) -> bytes:
         """The bytes of a companion; of one that is larger, one more than the limit, which its reader refuses."""
@@ -105,11 +112,11 @@ class Loader:
         elif held.origin:
             self.deleted.add(held.origin)
 
-    def _cut(self, held: Held, size: int) -> None:
+    def _cut(self, held: FileRange, size: int) -> None:
         position = held.start + size
         self.cuts[held.origin] = min(position, self.cuts.get(held.origin, position))
 
-    def _resize(self, segment: Segment, size: int) -> None:
+    def _resize(self, segment: LogSegment, size: int) -> None:
         """Cut a segment off behind `size` bytes."""
         if size < segment.size:
             self._cut(segment.held, size)
@@ -125,10 +132,10 @@ class Loader:
         if refusal not in self.refusals:  # what is read twice fails twice
             self.refusals.append(refusal)
 
-    def _failed(self, problem: "Corrupt | Refused", segment: Segment) -> None:
+    def _failed(self, problem: "CorruptRecord | UncaughtReadError", segment: LogSegment) -> None:
         """A reader failed where nobody catches it."""
-        if isinstance(problem, Corrupt):
-            problem = Refused("CorruptRecordException", problem.position, "walk")
+        if isinstance(problem, CorruptRecord):
+            problem = UncaughtReadError("CorruptRecordException", problem.position, "walk")
         position = None if problem.position is None else problem.position + segment.held.start
         self._refuse(problem.exception, segment.held.origin or segment.name, position, problem.word)
 
@@ -140,7 +147,7 @@ class Loader:
             if name.endswith(".snapshot") and (offset := number_of(name)) is not None:
                 self.snapshots[offset] = name
 
-    def snapshot(self, name: str) -> State | None:
+    def snapshot(self, name: str) -> OpenTransactions | None:
         """What a snapshot says; None when Kafka's reader refuses it."""
         if name in self.states:
             return self.states[name]
@@ -148,10 +155,12 @@ class Loader:
             entries = snapshot.parse(self._content(name, _LARGEST_SNAPSHOT), crc.crc32c)
         except SnapshotError:
             return None
-        return State({entry.producer_id: entry.current_txn_first_offset for entry in entries if entry.has_transaction})
+        return OpenTransactions(
+            {entry.producer_id: entry.current_txn_first_offset for entry in entries if entry.has_transaction}
+        )
 
-    def write_snapshot(self, offset: int, state: State) -> None:
-        name = name_of(offset, ".snapshot")
+    def write_snapshot(self, offset: int, state: OpenTransactions) -> None:
+        name = file_name(offset, ".snapshot")
         self._create(name)
         self.states[name] = state
         self.snapshots[offset] = name
@@ -171,7 +180,7 @@ class Loader:
         for source in self._opened.values():
             source.close()
 
-    def run(self) -> Outcome:
+    def run(self) -> LoadResult:
         self._load_epochs()
         for name in sorted(self.files):
             if name.endswith(".snapshot") and number_of(name) is None:
@@ -191,13 +200,13 @@ class Loader:
         if self.epochs.written:
             self.delete(f"{EPOCHS}.tmp")
         self._remove_stray_snapshots()
-        self._rebuild(Producers(self), log_start, log_end)
+        self._rebuild(ProducerStateManager(self), log_start, log_end)
         self._check_metadata()
-        return Outcome(
+        return LoadResult(
             tuple(self.refusals),
             log_start,
             log_end,
-            tuple(Left(base, self.segments[base].size) for base in self.segments.order),
+            tuple(ResultSegment(base, self.segments[base].size) for base in self.segments.order),
             self.cuts,
             frozenset(self.wiped),
             frozenset(self.deleted),
@@ -222,7 +231,7 @@ class Loader:
         for entry in entries:
             try:
                 self.epochs.assign(entry.epoch, entry.start_offset)
-            except Refused as refused:
+            except UncaughtReadError as refused:
                 self._refuse(refused.exception, EPOCHS, None, refused.word)
 
     def _check_metadata(self) -> None:
@@ -257,9 +266,9 @@ class Loader:
         for name in swaps:
             number = number_of(name)
             if name.endswith(".log.swap") and number is not None:
-                segment = self.segment(name_of(number, ".log.swap"), number)
-                self._load_index(segment, name_of(number, ".index.swap"))
-                self._create(name_of(number, ".index.swap"))
+                segment = self.segment(file_name(number, ".log.swap"), number)
+                self._load_index(segment, file_name(number, ".index.swap"))
+                self._create(file_name(number, ".index.swap"))
                 lowest, highest = min(lowest, number), max(highest, self.end_of(segment))
         for name in sorted(self.files):
             number = number_of(name)
@@ -273,7 +282,7 @@ class Loader:
                 if held.origin:
                     self.promoted[held.origin] = to
 
-    def _load_index(self, segment: Segment, name: str) -> None:
+    def _load_index(self, segment: LogSegment, name: str) -> None:
         """An index as it stands: every slot of it is an entry."""
         segment.clear_index()
         for slots in self._slots(name, index.OFFSET_ENTRY.size):
@@ -281,24 +290,24 @@ class Loader:
                 segment.offsets.append(wrapped(segment.base + relative, 64))
                 segment.positions.append(position)
 
-    def segment(self, name: str, base: int) -> Segment:
+    def segment(self, name: str, base: int) -> LogSegment:
         """The segment of this name; an empty one where there is none, as Kafka makes it."""
         self._create(name)
         held = self.files[name]
         if held.size > _LARGEST_FILE:
             self._refuse("KafkaException", held.origin, None, "size")
-        whole = held == Held(name, 0, self.start.files.get(name, 0))
-        return Segment(base, name, held, self._bytes(held), self.start.proved.get(name) if whole else None)
+        whole = held == FileRange(name, 0, self.start.files.get(name, 0))
+        return LogSegment(base, name, held, self._bytes(held), self.start.proved.get(name) if whole else None)
 
     def _make(self, base: int) -> None:
-        self.segments[base] = self.segment(name_of(base, ".log"), base)
+        self.segments[base] = self.segment(file_name(base, ".log"), base)
 
     def _retry(self, step: Callable[[], int]) -> int:
         """Do a step again and again, while there is a segment to be split (KAFKA-6264)."""
         while True:
             try:
                 return step()
-            except Split as split:
+            except SegmentSplit as split:
                 self._split(split.segment)
 
     def _load_segments(self) -> int:
@@ -311,25 +320,25 @@ class Loader:
             if number is None:
                 self._refuse("NumberFormatException", name, None, "name")
             elif is_index:
-                if name_of(number, ".log") not in self.files:
+                if file_name(number, ".log") not in self.files:
                     self.delete(name)
             else:
-                segment = self.segment(name_of(number, ".log"), number)
+                segment = self.segment(file_name(number, ".log"), number)
                 if not self._is_sane(segment):
                     # What is cut off here is not reported: later segments stay.
                     try:
                         self._recover(segment)
-                    except Backwards:
-                        self._failed(Refused("InvalidOffsetException", None, "backwards"), segment)
+                    except InvalidOffset:
+                        self._failed(UncaughtReadError("InvalidOffsetException", None, "backwards"), segment)
                 self.segments[number] = segment
         return 0
 
-    def _is_sane(self, segment: Segment) -> bool:
+    def _is_sane(self, segment: LogSegment) -> bool:
         """LogSegment.sanityCheck: False when the segment has to be recovered at once, because of its offset or transaction index."""
-        if name_of(segment.base, ".index") not in self.files:
+        if file_name(segment.base, ".index") not in self.files:
             return False
-        self._create(name_of(segment.base, ".timeindex"))
-        name = name_of(segment.base, ".txnindex")
+        self._create(file_name(segment.base, ".timeindex"))
+        name = file_name(segment.base, ".txnindex")
         size, number = index.TRANSACTION_ENTRY.size, 0
         for slots in self._slots(name, size):
             for entry in index.aborted_transactions(slots):
@@ -349,7 +358,7 @@ class Loader:
             segment = self.segments[base]
             try:
                 truncated = self._recover(segment)
-            except Backwards:
+            except InvalidOffset:
                 truncated = self._wipe(segment)
             if truncated > 0:
                 for later in unflushed[number + 1 :]:
@@ -371,23 +380,23 @@ class Loader:
     def _delete_segment(self, base: int) -> None:
         del self.segments[base]
         for suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot"):
-            self.delete(name_of(base, suffix))
+            self.delete(file_name(base, suffix))
 
     def _create_indexes(self, base: int) -> None:
         for suffix in (".index", ".timeindex"):
-            self._create(name_of(base, suffix))
+            self._create(file_name(base, suffix))
 
     # ---- one segment
 
-    def _recover(self, segment: Segment) -> int:
+    def _recover(self, segment: LogSegment) -> int:
         """LogLoader.recoverSegment: how many bytes are cut off."""
         if segment.held.origin:
             self.recovered.add(segment.held.origin)
         self._create_indexes(segment.base)
-        if name_of(segment.base, ".txnindex") in self.files:
-            self.files[name_of(segment.base, ".txnindex")] = NEW
+        if file_name(segment.base, ".txnindex") in self.files:
+            self.files[file_name(segment.base, ".txnindex")] = NEW
         before = segment.size
-        producers = Producers(self)
+        producers = ProducerStateManager(self)
         self._rebuild(producers, self.start.log_start_offset, segment.base)
         if segment.proved is not None and not producers.twofold:
             if segment.proved.valid_bytes is not None:
@@ -399,12 +408,12 @@ class Loader:
             producers.catch_up()
             try:
                 self.replay(segment, producers)
-            except Overflow:
-                raise Split(segment) from None
+            except LogSegmentOffsetOverflow:
+                raise SegmentSplit(segment) from None
         producers.take_snapshot()
         return before - segment.size
 
-    def replay(self, segment: Segment, producers: Producers) -> None:
+    def replay(self, segment: LogSegment, producers: ProducerStateManager) -> None:
         """LogSegment.recover: walk to the first bad batch, make the indexes, cut the rest off. Raises Overflow, Backwards."""
         segment.clear_index()
         file, base, interval = segment.file, segment.base, self.start.index_interval_bytes
@@ -429,17 +438,17 @@ class Loader:
                 at = file.load(position, HEADER_SIZE)
                 timestamp = -1 if magic == 0 else TIMESTAMP.unpack_from(buffer, at + 18)[0]
             if not fits(last, base) and base not in self.stuck:
-                raise Overflow(position)
+                raise LogSegmentOffsetOverflow(position)
             if timestamp > largest:
                 largest, largest_offset = timestamp, last
             if position - indexed > interval:
                 if segment.offsets and last <= segment.offsets[-1]:
-                    raise Backwards
+                    raise InvalidOffset
                 segment.offsets.append(last)
                 segment.positions.append(position)
                 times.append(largest, largest_offset)
                 indexed = position
-            batch = Seen(position, total, offset, magic)
+            batch = FileChannelRecordBatch(position, total, offset, magic)
             position += total
             if magic < 2:
                 continue
@@ -449,20 +458,20 @@ class Loader:
                 if done is not None:
                     first, aborts = done
                     if aborts and 0 <= offset <= last_abort:
-                        raise Refused("IllegalArgumentException", batch.position, "marker")
+                        raise UncaughtReadError("IllegalArgumentException", batch.position, "marker")
                     if aborts:
                         last_abort = offset
-                        self._create(name_of(base, ".txnindex"))
+                        self._create(file_name(base, ".txnindex"))
                     producers.complete(first, batch.position)
-            except Refused as refused:
+            except UncaughtReadError as refused:
                 if refused.exception == "InvalidRecordException":
                     break  # caught here, so that what follows is cut off; not where the batch is read again
-                self._failed(Refused(refused.exception, batch.position, refused.word), segment)
+                self._failed(UncaughtReadError(refused.exception, batch.position, refused.word), segment)
             producers.map_end = last + 1
         self._resize(segment, position)
         times.append(largest, largest_offset)
 
-    def add(self, producers: Producers, segment: Segment, start: int, end: int) -> None:
+    def add(self, producers: ProducerStateManager, segment: LogSegment, start: int, end: int) -> None:
         """UnifiedLog.loadProducersFromRecords: the batches of a part of a segment, none of them proved."""
         begun: dict[int, int] = {}
         completed: list[tuple[int, int]] = []
@@ -473,21 +482,21 @@ class Loader:
                     continue
                 try:
                     done = producers.apply(segment.file, batch, header, begun)
-                except Refused as refused:
+                except UncaughtReadError as refused:
                     self._failed(refused, segment)
                 else:
                     if done is not None:
                         completed.append((done[0], batch.position))
-        except (Corrupt, Refused) as problem:
+        except (CorruptRecord, UncaughtReadError) as problem:
             self._failed(problem, segment)
         producers.begun.update(begun)
         for first, position in completed:
             try:
                 producers.complete(first, position)
-            except Refused as refused:
+            except UncaughtReadError as refused:
                 self._failed(refused, segment)
 
-    def _rebuild(self, producers: Producers, log_start: int, log_end: int) -> None:
+    def _rebuild(self, producers: ProducerStateManager, log_start: int, log_end: int) -> None:
         """UnifiedLog.rebuildProducerState: the newest snapshot, and the batches from there to `log_end`."""
         bases = self.segments.order
         to_snapshot = {*bases[-2:], log_end}
@@ -502,12 +511,12 @@ class Loader:
                     producers.take_snapshot()
                 try:
                     self._add_from(producers, segment, start, log_end if number == floor else None)
-                except (Corrupt, Refused) as problem:
+                except (CorruptRecord, UncaughtReadError) as problem:
                     self._failed(problem, segment)
         producers.map_end = log_end
         producers.take_snapshot()
 
-    def _add_from(self, producers: Producers, segment: Segment, start: int, log_end: int | None) -> None:
+    def _add_from(self, producers: ProducerStateManager, segment: LogSegment, start: int, log_end: int | None) -> None:
         proved = segment.proved
         if producers.twofold or (proved is not None and proved.valid_bytes not in (None, segment.size)):
             proved = None
@@ -527,10 +536,10 @@ class Loader:
         if position is not None:
             stop = segment.size if stop is None else stop
             if stop < position:
-                raise Refused("IllegalArgumentException", position, "backwards")
+                raise UncaughtReadError("IllegalArgumentException", position, "backwards")
             self.add(producers, segment, position, stop)
 
-    def _index_proved(self, segment: Segment) -> None:
+    def _index_proved(self, segment: LogSegment) -> None:
         """The offset index as `replay` makes it, of a segment that needs no proof."""
         if segment.indexed:
             return
@@ -542,12 +551,12 @@ class Loader:
                 segment.positions.append(batch.position)
                 indexed = batch.position
 
-    def _translate(self, segment: Segment, offset: int) -> int | None:
+    def _translate(self, segment: LogSegment, offset: int) -> int | None:
         """LogSegment.translateOffset: the position of the first batch that holds the offset or is above it."""
         if not segment.indexed and segment.proved is None:
-            self._load_index(segment, name_of(segment.base, ".index"))
+            self._load_index(segment, file_name(segment.base, ".index"))
         file = segment.file
-        previous: Seen | None = None
+        previous: FileChannelRecordBatch | None = None
         for batch in file.batches(segment.lookup(offset), segment.size):
             first = file.first_offset(batch)
             if first >= offset:
@@ -557,14 +566,14 @@ class Loader:
             previous = batch
         return previous.position if previous is not None and file.last_offset(previous) >= offset else None
 
-    def end_of(self, segment: Segment) -> int:
+    def end_of(self, segment: LogSegment) -> int:
         try:
             return self.next_offset(segment)
-        except (Corrupt, Refused) as problem:
+        except (CorruptRecord, UncaughtReadError) as problem:
             self._failed(problem, segment)
             return segment.base
 
-    def next_offset(self, segment: Segment) -> int:
+    def next_offset(self, segment: LogSegment) -> int:
         """LogSegment.readNextOffset: behind the last batch of those from the last index entry on. Raises Corrupt, Refused."""
         if segment.proved is not None:
             if not segment.proved.wrappers:
@@ -576,13 +585,13 @@ class Loader:
         last = deque(segment.file.batches(position, segment.size), maxlen=1)
         return wrapped(segment.file.last_offset(last[0]) + 1, 64) if last else segment.base
 
-    def _wipe(self, segment: Segment) -> int:
+    def _wipe(self, segment: LogSegment) -> int:
         """LogSegment.truncateTo the base offset, after an index refused an entry: how many bytes go, as a rule all."""
         if segment.held.origin:
             self.wiped.add(segment.held.origin)
         try:
             position = self._translate(segment, segment.base)
-        except (Corrupt, Refused) as problem:
+        except (CorruptRecord, UncaughtReadError) as problem:
             self._failed(problem, segment)
             position = 0
         segment.clear_index()
@@ -593,14 +602,14 @@ class Loader:
 
     # ---- overflow
 
-    def _split(self, segment: Segment) -> None:
+    def _split(self, segment: LogSegment) -> None:
         """LocalLog.splitOverflowedSegment; where that fails the segment is taken as it is."""
         try:
             following = self.next_offset(segment)
             if following <= segment.base or fits(following - 1, segment.base):
-                raise Refused("IllegalArgumentException", None, "split")
+                raise UncaughtReadError("IllegalArgumentException", None, "split")
             parts = self._parts(segment)
-        except (Corrupt, Refused) as problem:
+        except (CorruptRecord, UncaughtReadError) as problem:
             self._failed(problem, segment)
             self.stuck.add(segment.base)
             return
@@ -612,36 +621,36 @@ class Loader:
         known = segment.base in self.segments
         if known:
             for suffix in (".log", ".index", ".timeindex", ".txnindex"):
-                self.files.pop(name_of(segment.base, suffix), None)
+                self.files.pop(file_name(segment.base, suffix), None)
             if segment.base not in bases:
-                self.delete(name_of(segment.base, ".snapshot"))
+                self.delete(file_name(segment.base, ".snapshot"))
             del self.segments[segment.base]
         for base, start, size in sorted(parts):
-            name = name_of(base, ".log")
-            self.files[name] = Held(held.origin, held.start + start, size)
-            self.files[name_of(base, ".index")] = self.files[name_of(base, ".timeindex")] = NEW
+            name = file_name(base, ".log")
+            self.files[name] = FileRange(held.origin, held.start + start, size)
+            self.files[file_name(base, ".index")] = self.files[file_name(base, ".timeindex")] = NEW
             self.segments[base] = self.segment(name, base)
         if known and segment.base in bases and segment.base != min(bases):
             del self.segments[segment.base]  # the loader forgets the new one with the old
 
-    def _parts(self, segment: Segment) -> list[tuple[int, int, int]]:
+    def _parts(self, segment: LogSegment) -> list[tuple[int, int, int]]:
         """Base offset, position and size of the new segments. Raises Corrupt, Refused."""
         file, parts, position = segment.file, list[tuple[int, int, int]](), 0
         while position < segment.size:
             first = next(file.batches(position, segment.size), None)
             if first is None:
-                raise Refused("NoSuchElementException", position, "split")
+                raise UncaughtReadError("NoSuchElementException", position, "split")
             base = file.first_offset(first)
             if any(base == other for other, _, _ in parts):
-                raise Refused("NoSuchFileException", position, "split")
+                raise UncaughtReadError("NoSuchFileException", position, "split")
             size = self._copied(file, base, position)
             if size == 0:
-                raise Refused("IllegalStateException", position, "split")
+                raise UncaughtReadError("IllegalStateException", position, "split")
             parts.append((base, position, size))
             position += size
         return parts
 
-    def _copied(self, file: Frames, base: int, start: int) -> int:
+    def _copied(self, file: FileRecords, base: int, start: int) -> int:
         """LogSegment.appendFromFile: the bytes of the batches from `start` on that a segment with this base can hold."""
         since, largest, largest_offset, last_indexed = 0, -1, base, None
         times, position = TimeIndex(), start
@@ -651,18 +660,18 @@ class Loader:
                 if not fits(last, base):
                     break
                 if not 0 <= batch.magic <= 2:
-                    raise Corrupt(batch.position)
+                    raise CorruptRecord(batch.position)
                 timestamp = file.timestamp(batch)
                 if timestamp > largest:
                     largest, largest_offset = timestamp, last
                 if since > self.start.index_interval_bytes:
                     if last_indexed is not None and last <= last_indexed:
-                        raise Backwards
+                        raise InvalidOffset
                     times.append(largest, largest_offset)
                     last_indexed, since = last, 0
                 since += batch.total
                 position += batch.total
             times.append(largest, largest_offset)
-        except Backwards:
-            raise Refused("InvalidOffsetException", position, "split") from None
+        except InvalidOffset:
+            raise UncaughtReadError("InvalidOffsetException", position, "split") from None
         return position - start

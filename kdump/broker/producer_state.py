@@ -23,7 +23,7 @@ _BATCHES: Final = 5
 """So many batches of a producer are remembered, to know them again when they are sent twice (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
 
 
-class Marker(NamedTuple):
+class TransactionMarker(NamedTuple):
     """What the record of an end-transaction marker says."""
 
     aborts: bool
@@ -31,7 +31,7 @@ class Marker(NamedTuple):
     timestamp: int
 
 
-class _Appended(NamedTuple):
+class _BatchMetadata(NamedTuple):
     """A batch that was appended: its sequences and its last offset."""
 
     first_sequence: int
@@ -46,7 +46,7 @@ class _Producer:
     timestamp: int = -1
     coordinator_epoch: int = -1
     txn_first_offset: int = -1
-    batches: list[_Appended] = field(default_factory=list)
+    batches: list[_BatchMetadata] = field(default_factory=list)
 
     def without_batches(self) -> "_Producer":
         return _Producer(self.epoch, self.timestamp, self.coordinator_epoch, self.txn_first_offset)
@@ -56,7 +56,7 @@ class _Producer:
             self.epoch = epoch
             self.batches = []
 
-    def add(self, batches: list[_Appended]) -> None:
+    def add(self, batches: list[_BatchMetadata]) -> None:
         self.batches = [*self.batches, *batches][-_BATCHES:]
 
     @property
@@ -64,7 +64,7 @@ class _Producer:
         return self.batches[-1].last_sequence if self.batches else -1
 
     def entry(self, producer_id: int) -> bytes:
-        last = self.batches[-1] if self.batches else _Appended(-1, -1, -1, 0)
+        last = self.batches[-1] if self.batches else _BatchMetadata(-1, -1, -1, 0)
         return _ENTRY.pack(
             producer_id,
             self.epoch,
@@ -75,7 +75,7 @@ class _Producer:
         )
 
 
-class _Completed(NamedTuple):
+class CompletedTxn(NamedTuple):
     """A transaction that ends with a marker."""
 
     producer_id: int
@@ -84,15 +84,15 @@ class _Completed(NamedTuple):
     aborted: bool
 
 
-class Changes(NamedTuple):
+class ProducerStateChanges(NamedTuple):
     """What an append changes."""
 
     producers: dict[int, _Producer]
     started: dict[int, int]
-    completed: list[_Completed]
+    completed: list[CompletedTxn]
 
 
-NO_CHANGES: Final = Changes({}, {}, [])
+NO_CHANGES: Final = ProducerStateChanges({}, {}, [])
 
 
 class ProducerState:
@@ -107,7 +107,7 @@ class ProducerState:
             )
             if entry.has_batch:
                 producer.add(
-                    [_Appended(entry.first_sequence, entry.last_sequence, entry.last_offset, entry.offset_delta)]
+                    [_BatchMetadata(entry.first_sequence, entry.last_sequence, entry.last_offset, entry.offset_delta)]
                 )
             self._known[entry.producer_id] = producer
         # Which producer has an open transaction from an offset on.
@@ -120,12 +120,14 @@ class ProducerState:
 
     # ---- one append
 
-    def check(self, batches: Iterable[Batch], marker_of: Callable[[Batch], Marker | None], *, leader: bool) -> Changes:
+    def check(
+        self, batches: Iterable[Batch], marker_of: Callable[[Batch], TransactionMarker | None], *, leader: bool
+    ) -> ProducerStateChanges:
         """What the batches, one append, change. `marker_of` gives the marker in a control batch, None in one without records.
 
         Raises ValueError for what a leader, or else a follower, refuses.
         """
-        changes = Changes({}, {}, [])
+        changes = ProducerStateChanges({}, {}, [])
         for batch in batches:
             if batch.producer_id < 0:
                 continue
@@ -148,7 +150,7 @@ class ProducerState:
                 _append(batch, now, changes)
         return changes
 
-    def aborted(self, changes: Changes) -> list[AbortedTransaction]:
+    def aborted(self, changes: ProducerStateChanges) -> list[AbortedTransaction]:
         """The transactions that end aborted, in order, for the transaction index."""
         ongoing = {**self._ongoing, **changes.started} if changes.completed else {}
         found = []
@@ -159,7 +161,7 @@ class ProducerState:
             ongoing.pop(one.first_offset, None)
         return found
 
-    def commit(self, changes: Changes) -> None:
+    def commit(self, changes: ProducerStateChanges) -> None:
         """The batches were written."""
         producers = changes.producers
         # They are collected in a map of their own, whose buckets list what came last first.
@@ -217,10 +219,10 @@ def _check_sequence(batch: Batch, before: _Producer | None, now: _Producer) -> N
         )
 
 
-def _append(batch: Batch, now: _Producer, changes: Changes) -> None:
+def _append(batch: Batch, now: _Producer, changes: ProducerStateChanges) -> None:
     now.enter(batch.producer_epoch)
     delta, last = batch.last_offset - batch.base_offset, batch.last_sequence
-    now.add([_Appended(previous_sequence(last, delta) if last >= 0 else -1, last, batch.last_offset, delta)])
+    now.add([_BatchMetadata(previous_sequence(last, delta) if last >= 0 else -1, last, batch.last_offset, delta)])
     now.timestamp = batch.max_timestamp
     if now.txn_first_offset >= 0 and not batch.transactional:
         raise ValueError(
@@ -231,7 +233,7 @@ def _append(batch: Batch, now: _Producer, changes: Changes) -> None:
         changes.started[batch.base_offset] = batch.producer_id
 
 
-def _end(batch: Batch, now: _Producer, marker: Marker, changes: Changes, leader: bool) -> None:
+def _end(batch: Batch, now: _Producer, marker: TransactionMarker, changes: ProducerStateChanges, leader: bool) -> None:
     if leader:
         _check_epoch(batch, now.epoch)
         if marker.coordinator_epoch < now.coordinator_epoch:
@@ -239,6 +241,8 @@ def _end(batch: Batch, now: _Producer, marker: Marker, changes: Changes, leader:
                 f"the marker for producer {batch.producer_id} is of coordinator epoch {marker.coordinator_epoch}, and {now.coordinator_epoch} was seen"
             )
     if now.txn_first_offset >= 0:
-        changes.completed.append(_Completed(batch.producer_id, now.txn_first_offset, batch.base_offset, marker.aborts))
+        changes.completed.append(
+            CompletedTxn(batch.producer_id, now.txn_first_offset, batch.base_offset, marker.aborts)
+        )
     now.enter(batch.producer_epoch)
     now.coordinator_epoch, now.timestamp, now.txn_first_offset = marker.coordinator_epoch, marker.timestamp, -1

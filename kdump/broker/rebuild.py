@@ -11,27 +11,27 @@ import os
 import struct
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Set
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from kdump.broker.defaults import INDEX_INTERVAL_BYTES, PRODUCER_ID_EXPIRATION_MS, SEGMENT_INDEX_BYTES
-from kdump.broker.file_records import Frames, Seen
-from kdump.broker.load_state import Backwards, Overflow, Producers, Segment, name_of
-from kdump.broker.log_loader import Loader
-from kdump.broker.result import Held, Indexed, Start
+from kdump.broker.defaults import INDEX_INTERVAL_BYTES
+from kdump.broker.file_records import FileChannelRecordBatch, FileRecords
+from kdump.broker.load_state import InvalidOffset, LogSegment, LogSegmentOffsetOverflow, ProducerStateManager
+from kdump.broker.log_loader import LogLoader
+from kdump.broker.rebuild_request import PlannedSegment, Rebuild
+from kdump.broker.result import DirectoryState, FileRange
 from kdump.errors import SourceError, reason
 from kdump.format import index, snapshot
 from kdump.format.batch import CONTROL, TRANSACTIONAL, next_sequence, wrapped
 from kdump.format.index import AbortedTransaction
-from kdump.format.naming import number_of
+from kdump.format.naming import file_name, number_of
 from kdump.format.snapshot import ENTRY_SIZE, HEADER_SIZE, ProducerEntry
 from kdump.kernel import producers as kernel
 from kdump.kernel.crc import crc32c
 from kdump.kernel.scan import BATCH_COLUMNS, SCAN_DAMAGED, SCAN_NEED, SUSPECTS, Scanner
-from kdump.storage.pieces import Piece, opened
+from kdump.storage.pieces import opened
 from kdump.storage.source import FileSource, PiecesSource, Source, reader
-from kdump.storage.stamps import Stamp
 
 Companion = tuple[str, bytes | None]
 _ENTRY: Final = struct.Struct(">qhiqiqiq")
@@ -44,48 +44,6 @@ _KEPT_BYTES: Final = 16 << 20  # of snapshots that were made, to begin from
 _WIDTH: Final = len(BATCH_COLUMNS)
 _SUSPECT: Final = BATCH_COLUMNS.index("suspect")
 _STUMBLES: Final = sum(1 << SUSPECTS.index(code) for code in ("offset/range", "offset/backwards", "control/structure"))
-
-
-# ---- what is asked for
-
-
-class PlannedSegment(NamedTuple):
-    """A segment as it will be. `proved`: a scan found nothing in it that makes a broker stumble, so that the kernel may walk it by its headers alone:
-    the checksums were right a moment ago.
-
-    `walked`: its companions are made anew from it. `indexed`: the same scan found that both indexes hold what would be made.
-    """
-
-    base_offset: int
-    pieces: tuple[Piece, ...]
-    proved: bool
-    walked: bool
-    indexed: Indexed | None = None
-
-    @property
-    def size(self) -> int:
-        return sum(piece.stop - piece.start for piece in self.pieces)
-
-
-class Rebuild(NamedTuple):
-    """The companions that are wanted of the log in the directory `path` as it will be.
-
-    `files` are the regular files that lie there now. `after` are the names of those that change, and whether there is one of the name afterwards; `names` those
-    of them that are rebuilt. `log_end_offset` is None where the log of the last segment is not known to its end. `now_ms` is the clock by which producers expire,
-    None for that of the machine.
-    """
-
-    path: str
-    files: Mapping[str, Stamp]
-    segments: tuple[PlannedSegment, ...]
-    names: frozenset[str]
-    after: Mapping[str, bool]
-    log_start_offset: int | None
-    log_end_offset: int | None
-    index_interval_bytes: int = INDEX_INTERVAL_BYTES
-    segment_index_bytes: int = SEGMENT_INDEX_BYTES
-    producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
-    now_ms: int | None = None
 
 
 def make(request: Rebuild, on_bytes: Callable[[int], None] | None = None) -> Iterator[Companion]:
@@ -109,14 +67,14 @@ def _nobody(count: int) -> None:
 # ---- one segment, by the kernel
 
 
-class Limits(NamedTuple):
+class IndexLimits(NamedTuple):
     """What the options say about the indexes of a segment."""
 
     index_interval_bytes: int
     segment_index_bytes: int
 
 
-class Scanned(NamedTuple):
+class SegmentIndexes(NamedTuple):
     """What a scan makes of a segment. `state_end` follows its last batch of magic 2, `next_offset` its last batch, or they are its base offset."""
 
     offset_index: bytes
@@ -126,8 +84,8 @@ class Scanned(NamedTuple):
 
 
 def scan_segment(
-    source: PiecesSource, base_offset: int, limits: Limits, drain: Callable[[bytes], None]
-) -> Scanned | None:
+    source: PiecesSource, base_offset: int, limits: IndexLimits, drain: Callable[[bytes], None]
+) -> SegmentIndexes | None:
     """Walk over a segment that was proved with the kernel, by the headers; `drain` is given the events of producers (kdump.kernel.producers).
 
     None where the kernel does not see all that a broker does, or something is no batch; the events are then good for nothing. Raises SourceError.
@@ -156,7 +114,7 @@ def scan_segment(
     if runs.odd or made is None:
         return None
     seen = scanner.state()
-    return Scanned(*made, scanner.state_end, seen["known_last"] + 1 if seen["has_last"] else base_offset)
+    return SegmentIndexes(*made, scanner.state_end, seen["known_last"] + 1 if seen["has_last"] else base_offset)
 
 
 def _entries(path: str, entry_size: int, size: int, checksum: int) -> bytes | None:
@@ -180,7 +138,7 @@ def _stumbles(scanner: Scanner) -> bool:
 # ---- what a broker remembers of producers
 
 
-class _State(Producers):
+class _State(ProducerStateManager):
     """ProducerStateManager with all that a snapshot holds: `body` are its entries, packed, in the order in which the producers became known."""
 
     def __init__(self, rebuilder: "_Rebuilder") -> None:
@@ -251,7 +209,7 @@ class _State(Producers):
         self._set({producer: first for producer, _, first, *_ in self._machine.open()})
 
     def apply(
-        self, file: Frames, batch: Seen, header: tuple[int, ...], begun: dict[int, int]
+        self, file: FileRecords, batch: FileChannelRecordBatch, header: tuple[int, ...], begun: dict[int, int]
     ) -> tuple[int, bool] | None:
         attributes, delta, timestamp, producer, epoch, sequence = *header[5:7], *header[8:12]
         if not attributes & CONTROL:
@@ -275,7 +233,7 @@ class _State(Producers):
     def _event(
         self,
         kind: int,
-        batch: Seen,
+        batch: FileChannelRecordBatch,
         producer: int,
         epoch: int,
         timestamp: int,
@@ -320,15 +278,15 @@ def _with_older_batches(before: bytes, body: bytes) -> bytes:
 # ---- all of them
 
 
-class _Rebuilder(Loader):
+class _Rebuilder(LogLoader):
     """A load of the segments of a plan as they will be, with what it writes beside them."""
 
     def __init__(self, request: Rebuild, on_bytes: Callable[[int], None]) -> None:
         self._request = request
         self._on_bytes = on_bytes
-        self._limits = Limits(request.index_interval_bytes, request.segment_index_bytes)
+        self._limits = IndexLimits(request.index_interval_bytes, request.segment_index_bytes)
         self._now_ms = int(time.time() * 1000) if request.now_ms is None else request.now_ms
-        self._logs = {name_of(log.base_offset, ".log"): log for log in request.segments}
+        self._logs = {file_name(log.base_offset, ".log"): log for log in request.segments}
         origins = Counter(origin for log in request.segments for origin in {piece.name for piece in log.pieces})
         self._parted = {origin for origin, count in origins.items() if count > 1}
         sizes = {name: log.size for name, log in self._logs.items()}
@@ -337,14 +295,14 @@ class _Rebuilder(Loader):
         # A checkpoint has the log start offset of a partition only where it is not its first offset (LogManager.checkpointLogStartOffsets).
         log_start = request.log_start_offset or 0
         super().__init__(
-            Start(
+            DirectoryState(
                 sizes,
                 self._open,
                 log_start_offset=log_start if log_start > first else 0,
                 index_interval_bytes=request.index_interval_bytes,
             )
         )
-        self._indexed: Segment | None = None
+        self._indexed: LogSegment | None = None
         self._made: dict[str, bytes] = {}
         self._state_ends: dict[int, int] = {}  # of segments that were scanned
         self._list_snapshots()
@@ -388,7 +346,7 @@ class _Rebuilder(Loader):
 
     def keep(self, offset: int, body: bytes) -> None:
         """Write a snapshot."""
-        name = name_of(offset, ".snapshot")
+        name = file_name(offset, ".snapshot")
         self._create(name)
         self._made[name] = _snapshot(body)
         self.snapshots[offset] = name
@@ -406,7 +364,7 @@ class _Rebuilder(Loader):
         logs = self._request.segments
         for number, log in enumerate(logs):
             base, end = log.base_offset, logs[number + 1].base_offset if number + 1 < len(logs) else 1 << 63
-            names = [name_of(base, suffix) for suffix in _INDEXES]
+            names = [file_name(base, suffix) for suffix in _INDEXES]
             if names[-1] in wanted or (log.walked and any(base <= offset <= end for offset in left)):
                 yield from self._below(base, left)
                 made = self._recovered(self.segments[base])
@@ -421,7 +379,7 @@ class _Rebuilder(Loader):
 
     def _lay_beside(self, name: str, log: PlannedSegment) -> bool:
         """Whether a broker finds this file beside the log, and so empties it: not without the log, nor one of a log that it splits or puts another in the place of."""
-        files, log_name = self._request.files, name_of(log.base_offset, ".log")
+        files, log_name = self._request.files, file_name(log.base_offset, ".log")
         origin = log.pieces[0].name if log.pieces else log_name
         if origin == f"{log_name}.swap":
             return f"{name}.swap" in files
@@ -453,21 +411,21 @@ class _Rebuilder(Loader):
             self._remove_stray_snapshots()
             self._rebuild(self._state(), start, log_end)
         for offset, name in sorted(left.items()):
-            if name_of(offset, ".snapshot") not in self._made:
+            if file_name(offset, ".snapshot") not in self._made:
                 state = self._state()
                 self._rebuild(state, min(start, offset - 1), offset)
                 self.keep(offset, state.body)
-            yield name, self._made[name_of(offset, ".snapshot")]
+            yield name, self._made[file_name(offset, ".snapshot")]
 
     def _state(self) -> _State:
         """A new ProducerStateManager. What the broker's truncateAndReload took away of the snapshots that stay is there again: they are right."""
         for name, offset in self._staying.items():
             if name not in self.files:
-                self.files[name] = Held(name, 0, self.start.files[name])
+                self.files[name] = FileRange(name, 0, self.start.files[name])
                 self.snapshots[offset] = name
         return _State(self)
 
-    def _recovered(self, segment: Segment) -> tuple[bytes, bytes, bytes]:
+    def _recovered(self, segment: LogSegment) -> tuple[bytes, bytes, bytes]:
         """LogLoader.recoverSegment."""
         state = self._state()
         self._rebuild(state, self.start.log_start_offset, segment.base)
@@ -485,20 +443,20 @@ class _Rebuilder(Loader):
         state.take_snapshot()
         return *made, index.build_transaction_index(state.aborted)
 
-    def _indexes(self, segment: Segment) -> tuple[bytes, bytes, bytes]:
+    def _indexes(self, segment: LogSegment) -> tuple[bytes, bytes, bytes]:
         """Only what no producer has a part in."""
         scanned = self._scanned(segment, _no_events)
         made = self._walked(segment, _State(self)) if scanned is None else scanned[:2]
         self._on_bytes(segment.size)
         return *made, b""
 
-    def _scanned(self, segment: Segment, drain: Callable[[bytes], None]) -> Scanned | None:
+    def _scanned(self, segment: LogSegment, drain: Callable[[bytes], None]) -> SegmentIndexes | None:
         source = self._source(segment.name)
         if not self._logs[segment.name].proved or not isinstance(source, PiecesSource):
             return None
         return self._indexed_already(segment, source) or scan_segment(source, segment.base, self._limits, drain)
 
-    def _indexed_already(self, segment: Segment, source: Source) -> Scanned | None:
+    def _indexed_already(self, segment: LogSegment, source: Source) -> SegmentIndexes | None:
         """What a scan would make of a segment without producers whose indexes hold that: then there is nothing to be replayed either."""
         log, limits = self._logs[segment.name], self._limits
         known = log.indexed
@@ -512,11 +470,11 @@ class _Rebuilder(Loader):
         times = _entries(f"{stem}.timeindex", index.TIME_ENTRY.size, *known.time_index)
         if offsets is None or times is None:
             return None
-        return Scanned(offsets, times, known.state_end, known.next_offset)
+        return SegmentIndexes(offsets, times, known.state_end, known.next_offset)
 
-    def _walked(self, segment: Segment, state: _State) -> tuple[bytes, bytes]:
+    def _walked(self, segment: LogSegment, state: _State) -> tuple[bytes, bytes]:
         """Both indexes of a segment whose batches a broker's reader steps on. Where it would not keep the segment, as far as it comes."""
-        with suppress(Backwards, Overflow):
+        with suppress(InvalidOffset, LogSegmentOffsetOverflow):
             self.replay(segment, state)
         most = self._limits.segment_index_bytes
         offsets, times, base = segment.offsets, self.times, segment.base
@@ -533,7 +491,7 @@ class _Rebuilder(Loader):
         self._indexed = segment
         return made, b"".join(index.TIME_ENTRY.pack(timestamp, wrapped(offset - base)) for timestamp, offset in pairs)
 
-    def _add_from(self, producers: Producers, segment: Segment, start: int, log_end: int | None) -> None:
+    def _add_from(self, producers: ProducerStateManager, segment: LogSegment, start: int, log_end: int | None) -> None:
         """The batches of a segment from an offset on, as UnifiedLog.rebuildProducerState adds them."""
         assert isinstance(producers, _State)
         if start >= self._state_ends.get(segment.base, 1 << 63):

@@ -9,7 +9,7 @@ from kdump.storage.source import Source
 # ---- what goes in
 
 
-class Indexed(NamedTuple):
+class IndexChecksums(NamedTuple):
     """A segment of `size` bytes without producers, beside which lies what a recovery with the usual interval writes: (bytes, CRC-32C) of the entries of both indexes.
 
     `next_offset` follows its last batch, `state_end` its last one of magic 2, or they are its base offset.
@@ -22,7 +22,7 @@ class Indexed(NamedTuple):
     time_index: tuple[int, int]
 
 
-class Proved(NamedTuple):
+class ValidSegment(NamedTuple):
     """A segment in which a recovery finds nothing to do (see `sound`). `next_offset` follows its last batch, or is its base offset.
 
     `epochs` are the changes of the leader epoch with their first offsets, `transactions` the producers with a transaction that is open behind the segment
@@ -37,10 +37,10 @@ class Proved(NamedTuple):
     wrappers: bool = False
     state_end: int | None = None
     valid_bytes: int | None = None
-    indexed: Indexed | None = None
+    indexed: IndexChecksums | None = None
 
 
-class Start(NamedTuple):
+class DirectoryState(NamedTuple):
     """A topic-partition directory before the start: name and size of every regular file in it, and how to read one.
 
     `proved` are segments by the name of their .log; recovery point and log start offset are those of the log directory's checkpoints, 0 without one.
@@ -49,7 +49,7 @@ class Start(NamedTuple):
 
     files: Mapping[str, int]
     open: Callable[[str], Source]
-    proved: Mapping[str, Proved] = {}
+    proved: Mapping[str, ValidSegment] = {}
     recovery_point: int = 0
     log_start_offset: int = 0
     deleting: bool = False
@@ -71,14 +71,14 @@ class Refusal(NamedTuple):
     word: str
 
 
-class Left(NamedTuple):
+class ResultSegment(NamedTuple):
     """A segment as it is left."""
 
     base_offset: int
     size: int
 
 
-class Held(NamedTuple):
+class FileRange(NamedTuple):
     """What a file name stands for: bytes of a file from before the start, or, with an empty `origin`, something new."""
 
     origin: str
@@ -86,10 +86,10 @@ class Held(NamedTuple):
     size: int
 
 
-NEW: Final = Held("", 0, 0)
+NEW: Final = FileRange("", 0, 0)
 
 
-class Outcome(NamedTuple):
+class LoadResult(NamedTuple):
     """What the start leaves. Names are those of files before the start.
 
     `refusals`: empty when the log loads, else the first is what the broker dies of, and everything else is what would come if it did not. `cuts`: from which
@@ -102,11 +102,11 @@ class Outcome(NamedTuple):
     refusals: tuple[Refusal, ...]
     log_start_offset: int
     log_end_offset: int
-    segments: tuple[Left, ...]
+    segments: tuple[ResultSegment, ...]
     cuts: Mapping[str, int]
     wiped: frozenset[str]
     deleted: frozenset[str]
-    files: Mapping[str, Held]
+    files: Mapping[str, FileRange]
     promoted: Mapping[str, str]
     split: Mapping[str, tuple[int, ...]]
     recovered: frozenset[str]

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kdump.cli import FAILED, complain, options
-from kdump.dump.companion_files import Entry
-from kdump.dump.dump import Event, Failed
-from kdump.dump.dump import Options as What
+from kdump.dump.companion_files import CompanionEntry
+from kdump.dump.dump import DumpFailure, Event
+from kdump.dump.dump import DumpOptions as What
 from kdump.errors import KdumpError, MessageTooLarge, NotALog, OffsetOutOfRange, SourceError
 from kdump.format import fetch, naming
 from kdump.format.fetch import ErrorCode
@@ -22,7 +22,7 @@ from kdump.storage.partition import Partition
 from kdump.verify.findings import CATALOGUE, Severity
 
 if TYPE_CHECKING:
-    from kdump.dump.read_at import At, Found
+    from kdump.dump.read_at import At, ReadResult
     from kdump.log.log import Log
 
 READ_BYTES: Final = 1 << 20
@@ -36,20 +36,20 @@ _ALONE: Final = {
 }
 
 
-class Offset(click.ParamType["At"]):
+class OffsetParam(click.ParamType["At"]):
     """An offset, earliest, latest, or @ and a time: milliseconds since the epoch, or ISO 8601, in UTC where it names no zone."""
 
     name = "offset"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "At":
-        from kdump.dump.read_at import Edge, Time
+        from kdump.dump.read_at import LogEdge, TimeQuery
 
         text = str(value)
-        if text in (Edge.EARLIEST, Edge.LATEST):
-            return Edge(text)
+        if text in (LogEdge.EARLIEST, LogEdge.LATEST):
+            return LogEdge(text)
         if text.startswith("@"):
             try:
-                return Time(_milliseconds(text[1:]))
+                return TimeQuery(_milliseconds(text[1:]))
             except (ValueError, OverflowError):
                 self.fail(
                     f"{text!r} is no time; write @ and milliseconds since the epoch, or as in @2026-11-21T18:03:09Z",
@@ -129,7 +129,7 @@ def _path(path: str) -> str:
     raise problem
 
 
-def _read(log: "Log", chosen: dict[str, Any]) -> "Found":
+def _read(log: "Log", chosen: dict[str, Any]) -> "ReadResult":
     from kdump.dump import read_at as lookup
 
     return lookup.find(log, chosen["at"], min(chosen["max_bytes"] or READ_BYTES, fetch.LARGEST))
@@ -149,7 +149,7 @@ def events(chosen: dict[str, Any], what: What, on_damage: Callable[[Severity], N
                     _tell_how(lookup.how(log, found))
             yield from lookup.dump(log, found, what, on_damage, verbose=chosen["verbose"])
     except KdumpError as error:
-        yield Failed(_placed(error, chosen))
+        yield DumpFailure(_placed(error, chosen))
 
 
 def send(chosen: dict[str, Any]) -> int:
@@ -179,7 +179,7 @@ def send(chosen: dict[str, Any]) -> int:
     return options.status(False, met, chosen["fail_on"])
 
 
-def _tell_how(entry: Entry) -> None:
+def _tell_how(entry: CompanionEntry) -> None:
     """On standard error, where the format has no line for it."""
     from kdump.render.text import words
 

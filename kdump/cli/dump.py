@@ -9,14 +9,14 @@ from typing import Any
 import click
 
 from kdump.cli import INTERRUPTED, at, complain, options
-from kdump.dump.companion_files import Damage
-from kdump.dump.dump import Event, Failed, Note, dump
-from kdump.dump.dump import Options as What
+from kdump.dump.companion_files import CompanionDamage
+from kdump.dump.dump import DumpFailure, Event, Note, dump
+from kdump.dump.dump import DumpOptions as What
 from kdump.errors import NotShown, SourceError
 from kdump.format.naming import Kind
 from kdump.render import BYTES_MODES, renderer
-from kdump.render import Options as Look
-from kdump.render.base import Line, printable
+from kdump.render import RenderOptions as Look
+from kdump.render.base import StderrLine, printable
 from kdump.storage.partition import LogFile
 from kdump.verify.findings import Severity
 
@@ -30,7 +30,7 @@ from kdump.verify.findings import Severity
 )
 @click.option(
     "--at",
-    type=at.Offset(),
+    type=at.OffsetParam(),
     default=None,
     metavar="OFFSET",
     help="Read from OFFSET on, as a consumer does: a number, earliest, latest, or @ and a time. PATH is one topic-partition or one segment.",
@@ -39,7 +39,7 @@ from kdump.verify.findings import Severity
 @click.option(
     "--offset",
     "offsets",
-    type=options.OffsetRange(),
+    type=options.OffsetRangeParam(),
     default=None,
     metavar="A:B",
     help="Only these offsets, B not among them.",
@@ -64,7 +64,7 @@ from kdump.verify.findings import Severity
 )
 @click.option(
     "--max-bytes",
-    type=options.Size(),
+    type=options.SizeParam(),
     metavar="SIZE",
     help="Read only the first SIZE bytes of each log file. With --at: at most SIZE bytes from there (1m, if not given), or one batch that is larger.",
 )
@@ -132,19 +132,19 @@ def _events(chosen: dict[str, Any], on_damage: Callable[[Severity], None]) -> It
         yield dump(_shown(files, chosen), _what(chosen), on_damage)
 
 
-def _tell(told: Failed | Damage | Line | Note) -> bool:
+def _tell(told: DumpFailure | CompanionDamage | StderrLine | Note) -> bool:
     """Say it on standard error; whether something could not be shown."""
     match told:
         case Note(text):
             complain(text)
             return False
-        case Failed(error):
+        case DumpFailure(error):
             complain(error)
             return True
-        case Damage():
+        case CompanionDamage():
             complain(told.message)
             return False
-        case Line(text, failed):
+        case StderrLine(text, failed):
             sys.stderr.write(f"{printable(text) if sys.stderr.isatty() else text}\n")
             return failed
 

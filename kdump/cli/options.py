@@ -21,7 +21,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
-class Size(click.ParamType[int]):
+class SizeParam(click.ParamType[int]):
     """Bytes, with k, m or g for KiB, MiB, GiB."""
 
     name = "size"
@@ -35,7 +35,7 @@ class Size(click.ParamType[int]):
         return int(match[1]) * _UNITS[match[2]]
 
 
-class OffsetRange(click.ParamType[tuple[int | None, int | None]]):
+class OffsetRangeParam(click.ParamType[tuple[int | None, int | None]]):
     """A:B, half open; either side may be left out; N alone is N:N+1."""
 
     name = "a:b"
@@ -82,7 +82,7 @@ kind = file_type(*LOG_KINDS)
 any_kind = file_type(*Kind)
 max_batch_bytes = click.option(
     "--max-batch-bytes",
-    type=Size(),
+    type=SizeParam(),
     default="1g",
     show_default=True,
     metavar="SIZE",

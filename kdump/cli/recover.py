@@ -17,16 +17,16 @@ from click.core import ParameterSource
 from kdump.cli import FAILED, FOUND, GAVE_UP, INTERRUPTED, complain, options, saved
 from kdump.errors import KdumpError
 from kdump.format import naming
-from kdump.recover.plan import REINDEX, SALVAGE, STRATEGIES, TRUNCATE, Lost, Options, Plan
-from kdump.render import Options as Look
+from kdump.recover.plan import REINDEX, SALVAGE, STRATEGIES, TRUNCATE, Lost, Plan, RecoverOptions
+from kdump.render import RenderOptions as Look
 from kdump.render import renderer
 from kdump.render.base import tally
 from kdump.render.recovery import counts_of
 from kdump.verify.findings import Severity
 
 if TYPE_CHECKING:
-    from kdump.recover.recover import Result
-    from kdump.recover.undo import Done
+    from kdump.recover.recover import RecoveryResult
+    from kdump.recover.undo import RunResult
     from kdump.verify.findings import Finding
     from kdump.verify.report import Report
 
@@ -71,16 +71,16 @@ def _run_id(ctx: click.Context, param: click.Parameter, value: str | None) -> st
 )
 @click.option(
     "--index-interval-bytes",
-    type=options.Size(),
-    default=Options().index_interval_bytes,
+    type=options.SizeParam(),
+    default=RecoverOptions().index_interval_bytes,
     show_default=True,
     metavar="SIZE",
     help="The broker's index.interval.bytes.",
 )
 @click.option(
     "--segment-index-bytes",
-    type=options.Size(),
-    default=Options().segment_index_bytes,
+    type=options.SizeParam(),
+    default=RecoverOptions().segment_index_bytes,
     show_default=True,
     metavar="SIZE",
     help="The broker's segment.index.bytes: no index becomes larger.",
@@ -139,7 +139,7 @@ def command(**chosen: Any) -> int:
     what, plan = _asked(chosen)
     if chosen["undo"] or chosen["resume"]:
         return _back(chosen)
-    totals = Totals(what, chosen["paths"], chosen["output"], applies=_applies(chosen))
+    totals = RecoverTotals(what, chosen["paths"], chosen["output"], applies=_applies(chosen))
     with renderer(chosen["format_name"], sys.stdout, Look(color=options.use_color(chosen["color"]))) as out:
         out.plan({**what._asdict(), "paths": chosen["paths"]})
         try:
@@ -154,7 +154,9 @@ def command(**chosen: Any) -> int:
     return totals.status
 
 
-def _told(chosen: dict[str, Any], what: Options, plan: saved.Saved | None) -> "Iterator[Result | Report]":
+def _told(
+    chosen: dict[str, Any], what: RecoverOptions, plan: saved.SavedPlan | None
+) -> "Iterator[RecoveryResult | Report]":
     """What would be done with each partition, or what became of it."""
     from kdump.cli.work import work
     from kdump.recover import recover
@@ -167,11 +169,11 @@ def _told(chosen: dict[str, Any], what: Options, plan: saved.Saved | None) -> "I
         if plan is not None:
             told = saved.check(plan, told)
         if _applies(chosen):
-            how = recover.How(_new_run(), chosen["output"], not chosen["no_keep"], chosen["drop_marker"])
+            how = recover.ApplyOptions(_new_run(), chosen["output"], not chosen["no_keep"], chosen["drop_marker"])
             yield from recover.apply_all(told, what, how, engine)
         else:
             for item in told:
-                yield recover.Result(item) if isinstance(item, Plan) else item
+                yield recover.RecoveryResult(item) if isinstance(item, Plan) else item
 
 
 def _new_run() -> str:
@@ -187,17 +189,17 @@ def _applies(chosen: dict[str, Any]) -> bool:
 
 def _back(chosen: dict[str, Any]) -> int:
     """Take runs back, or finish them; the exit status."""
-    from kdump.cli.work import Problems
+    from kdump.cli.work import ProblemLog
     from kdump.recover import recover, undo
 
-    started, problems, met = time.monotonic(), Problems(), set[Severity]()
+    started, problems, met = time.monotonic(), ProblemLog(), set[Severity]()
     with renderer(chosen["format_name"], sys.stdout, Look(color=options.use_color(chosen["color"]))) as out:
         for path in chosen["paths"]:
             place = _directory(path)
             how = partial(recover.take_back, force=chosen["force"]) if chosen["undo"] else recover.resume
             try:
                 done = how(place, chosen["run"])
-            except undo.Failed as error:
+            except undo.UndoFailure as error:
                 done = list(error.done)
             except KdumpError as error:
                 problems.take([error])
@@ -214,7 +216,7 @@ def _back(chosen: dict[str, Any]) -> int:
     return status
 
 
-def _is_whole(done: "Done") -> bool:
+def _is_whole(done: "RunResult") -> bool:
     """Whether a partition is now as a recovery leaves it, so that it is to be verified."""
     applied = done.error is None and done.run.state == "applied"
     return applied and os.path.basename(os.path.dirname(done.run.undo)) == naming.UNDO
@@ -228,7 +230,7 @@ def _directory(path: str) -> str:
 # ---- what was asked for
 
 
-def _asked(chosen: dict[str, Any]) -> tuple[Options, saved.Saved | None]:
+def _asked(chosen: dict[str, Any]) -> tuple[RecoverOptions, saved.SavedPlan | None]:
     """The options of the plan; where one was saved, those that it was made with, and its paths."""
     _check(chosen, _given())
     if chosen["plan_file"] is not None:
@@ -236,7 +238,7 @@ def _asked(chosen: dict[str, Any]) -> tuple[Options, saved.Saved | None]:
         chosen["paths"] = plan.paths
         return plan.options, plan
     strategy = next((name for name in STRATEGIES if chosen[name]), TRUNCATE)
-    what = Options(
+    what = RecoverOptions(
         strategy=strategy,
         walk=chosen["walk"],
         rebuild_all=chosen["rebuild"] == "all",
@@ -291,9 +293,9 @@ def _option(name: str) -> str:
     return {"walk": "--from", "plan_file": "--plan"}.get(name, f"--{name.replace('_', '-')}")
 
 
-def _command(what: Options, paths: Sequence[str], *more: str) -> str:
+def _command(what: RecoverOptions, paths: Sequence[str], *more: str) -> str:
     """The command that does what a plan with these options says, with `more` options."""
-    plain, words = Options(), ["kdump", "recover", f"--{what.strategy}", *more]
+    plain, words = RecoverOptions(), ["kdump", "recover", f"--{what.strategy}", *more]
     sizes = ("index_interval_bytes", "segment_index_bytes", "max_batch_bytes")
     told = {
         "--from": what.walk if what.walk != plain.walk else None,
@@ -312,18 +314,18 @@ def _command(what: Options, paths: Sequence[str], *more: str) -> str:
 # ---- what came of it
 
 
-class Totals:
+class RecoverTotals:
     """The sums over all partitions that the summary and the exit status come from."""
 
-    def __init__(self, what: Options, paths: Iterable[str], output: str | None, *, applies: bool) -> None:
-        from kdump.cli.work import Problems
+    def __init__(self, what: RecoverOptions, paths: Iterable[str], output: str | None, *, applies: bool) -> None:
+        from kdump.cli.work import ProblemLog
 
         self._what = what
         self._paths = tuple(paths)
         self._output = output
         self._applies = applies
         self._started = time.monotonic()
-        self._problems = Problems()
+        self._problems = ProblemLog()
         self._partitions = self._failed = self._bytes_needed = 0
         self._actions: Counter[str] = Counter()
         self._lost: list[Lost] = []
@@ -334,7 +336,7 @@ class Totals:
         self._next: dict[str, None] = {}
         self._interrupted = self._alone = self._salvageable = False
 
-    def take(self, told: "Result | Report") -> "Result | None":
+    def take(self, told: "RecoveryResult | Report") -> "RecoveryResult | None":
         """Count a partition; the result that is to be shown, None where it could not be read."""
         from kdump.verify.report import Report
 
@@ -415,7 +417,7 @@ class Totals:
         if self._actions:
             return _command(self._what, self._paths, *(["--output", "DIR"] if self._alone else []))
         if self._what.strategy != SALVAGE and self._salvageable:
-            return _command(self._what._replace(strategy=SALVAGE, walk=Options().walk), self._paths, "--dry-run")
+            return _command(self._what._replace(strategy=SALVAGE, walk=RecoverOptions().walk), self._paths, "--dry-run")
         return None
 
 

@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from kdump.errors import KdumpError
-from kdump.recover.plan import STRATEGIES, Options, Plan
+from kdump.recover.plan import STRATEGIES, Plan, RecoverOptions
 from kdump.render import renderer
 from kdump.render.recovery import BECAME
 
@@ -22,16 +22,16 @@ _OF_A_PLAN = ("action", "not_covered", "partition")
 Line = dict[str, Any]
 
 
-class Saved(NamedTuple):
+class SavedPlan(NamedTuple):
     """A plan as it was saved: what was asked for, and the lines that came of it."""
 
     name: str
-    options: Options
+    options: RecoverOptions
     paths: tuple[str, ...]
     lines: tuple[Line, ...]
 
 
-def read(stream: IO[bytes]) -> Saved:
+def read(stream: IO[bytes]) -> SavedPlan:
     """A saved plan. Raises KdumpError where something else stands there, or its end is missing."""
     name = str(getattr(stream, "name", "<stdin>"))
     lines: list[Line] = []
@@ -50,13 +50,13 @@ def read(stream: IO[bytes]) -> Saved:
     paths = lines[0].get("paths")
     if not isinstance(paths, list) or not paths:
         raise KdumpError(f"{name}: the plan does not say what paths it is about")
-    return Saved(
+    return SavedPlan(
         name, _options(lines[0], name), tuple(_text(path, name) for path in paths), tuple(map(_planned, _some(lines)))
     )
 
 
-def _options(line: Line, name: str) -> Options:
-    plain = Options()
+def _options(line: Line, name: str) -> RecoverOptions:
+    plain = RecoverOptions()
     found: dict[str, Any] = {}
     for field, default in plain._asdict().items():
         value = line.get(field)
@@ -64,7 +64,7 @@ def _options(line: Line, name: str) -> Options:
         if type(value) not in allowed or value not in _CHOICES.get(field, (value,)):
             raise KdumpError(f"{name}: the plan does not say a {field} that there is")
         found[field] = value
-    return Options(**found)
+    return RecoverOptions(**found)
 
 
 def _text(value: Any, name: str) -> str:
@@ -90,7 +90,7 @@ def _planned(line: Line) -> Line:
     return {field: value for field, value in line.items() if field not in BECAME}
 
 
-def check(saved: Saved, found: "Iterable[Plan | Report]") -> "list[Plan | Report]":
+def check(saved: SavedPlan, found: "Iterable[Plan | Report]") -> "list[Plan | Report]":
     """What was found, once all of it is what was saved. Raises KdumpError, naming the first thing that differs, where it is not."""
     told = list(found)
     now = [line for plan in told if isinstance(plan, Plan) for line in _lines(plan)]
@@ -109,15 +109,15 @@ def check(saved: Saved, found: "Iterable[Plan | Report]") -> "list[Plan | Report
 
 def _lines(plan: Plan) -> list[Line]:
     """The lines of a plan, as they would be saved."""
-    from kdump.recover.recover import Result
+    from kdump.recover.recover import RecoveryResult
 
     stream = BytesIO()
     with renderer("json", stream) as out:
-        out.recovery(Result(plan))
+        out.recovery(RecoveryResult(plan))
     return [_planned(json.loads(line)) for line in stream.getvalue().splitlines()]
 
 
-def _same_files(saved: Saved, before: Line, after: Line) -> None:
+def _same_files(saved: SavedPlan, before: Line, after: Line) -> None:
     path = _text(before["path"], saved.name)
     try:
         then = {str(file["name"]): file for file in before["files"]}

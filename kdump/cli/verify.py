@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from kdump.broker.result import Outcome
+from kdump.broker.result import LoadResult
 from kdump.cli import INTERRUPTED, options
-from kdump.cli.work import Found, Problems, work
-from kdump.render import Options as Look
+from kdump.cli.work import Found, ProblemLog, work
+from kdump.render import RenderOptions as Look
 from kdump.render import renderer
 from kdump.render.base import Renderer, tally
 from kdump.verify import verify
@@ -120,7 +120,7 @@ def command(**chosen: Any) -> int:
     \b
     Exit status: 0 nothing at or above --fail-on, 1 damage, 2 usage, 3 something could not be read.
     """
-    totals = Totals(chosen)
+    totals = VerifyTotals(chosen)
     with (
         options.partitions(chosen, companions=not chosen["no_companions"]) as found,
         renderer(chosen["format_name"], sys.stdout, Look(color=options.use_color(chosen["color"]))) as out,
@@ -130,7 +130,7 @@ def command(**chosen: Any) -> int:
                 totals.tell(report, out)
         except KeyboardInterrupt as stop:
             totals.interrupted = True
-            if isinstance(stop, verify.Interrupted):
+            if isinstance(stop, verify.VerifyInterrupted):
                 totals.tell(stop.report, out)
         totals.end()
         if not chosen["quiet"]:
@@ -140,18 +140,18 @@ def command(**chosen: Any) -> int:
 
 def _reports(found: Callable[[], Iterator[Found]], chosen: dict[str, Any]) -> Iterator[verify.Report]:
     compacted = {"yes": True, "no": False}.get(chosen["compacted"])
-    what = verify.Options(chosen["deep"], compacted, chosen["max_batch_bytes"], chosen["live"])
+    what = verify.VerifyOptions(chosen["deep"], compacted, chosen["max_batch_bytes"], chosen["live"])
     with work(found, chosen) as (engine, on_bytes, items):
         yield from verify.verify(items, what, engine, on_bytes)
 
 
-class Totals:
+class VerifyTotals:
     """The sums over all files that the summary and the exit status come from."""
 
     def __init__(self, chosen: dict[str, Any]) -> None:
         self._chosen = chosen
         self._started = time.monotonic()
-        self._problems = Problems()
+        self._problems = ProblemLog()
         self._counts: Counter[tuple[str, Severity]] = Counter()
         self._shown = 0
         self._records: int | None = 0
@@ -257,7 +257,7 @@ class Totals:
         }
 
 
-def _left(outcome: Outcome) -> dict[str, Any]:
+def _left(outcome: LoadResult) -> dict[str, Any]:
     """What a broker's next start would leave of a partition."""
     return {
         "refuses": [refusal.exception for refusal in outcome.refusals],

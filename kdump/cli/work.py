@@ -48,7 +48,7 @@ def _is_much(found: Sequence[Found]) -> bool:
     return len(partitions) > SMALL_PARTITIONS or sum(map(size_of, partitions)) > SMALL_BYTES
 
 
-class Problems:
+class ProblemLog:
     """What could not be done, said on standard error as it comes. A shell's * names the indexes beside the logs too; that is no failure unless there is nothing else."""
 
     def __init__(self) -> None:

@@ -26,14 +26,14 @@ from kdump.format.checkpoint import CheckpointError
 from kdump.format.naming import Kind
 from kdump.format.snapshot import SnapshotError
 from kdump.storage.source import Source, reader, whole
-from kdump.storage.walk import Tail, Tailed
+from kdump.storage.walk import Tail, TailContent
 from kdump.verify.findings import Severity
 
 MAX_SNAPSHOT_BYTES: Final = 256 << 20
 """The largest producer snapshot that is read: five million producers."""
 
 
-class Entry(NamedTuple):
+class CompanionEntry(NamedTuple):
     """An entry: its kind, its fields, and the first and last offset that it speaks of where those are record offsets of its segment."""
 
     kind: str
@@ -41,7 +41,7 @@ class Entry(NamedTuple):
     offsets: tuple[int, int] | None = None
 
 
-class Damage(NamedTuple):
+class CompanionDamage(NamedTuple):
     """Why Kafka's reader refuses the file, or will misread it; `refusal` is what its own message is, where Kafka's dump tool prints that."""
 
     path: str
@@ -54,7 +54,9 @@ class Damage(NamedTuple):
         return f"{self.path}: {self.reason}"
 
 
-def contents(path: str, source: Source, kind: Kind, base_offset: int | None) -> Iterator[Entry | Tail | Damage]:
+def contents(
+    path: str, source: Source, kind: Kind, base_offset: int | None
+) -> Iterator[CompanionEntry | Tail | CompanionDamage]:
     """The entries of a companion, its padding, remainder or stale tail, and what is wrong with it.
 
     Offsets are absolute; without a base offset they count from 0. What is wrong with the whole file comes before its entries.
@@ -75,12 +77,12 @@ def contents(path: str, source: Source, kind: Kind, base_offset: int | None) -> 
             yield from _text(path, source, kind)
 
 
-def severity(item: Tail | Damage, newest: bool) -> Severity:
+def severity(item: Tail | CompanionDamage, newest: bool) -> Severity:
     """How bad it is; padding is what a broker has in the newest segment while it runs."""
     match item:
-        case Damage():
+        case CompanionDamage():
             return item.severity
-        case Tail(_, _, Tailed.ZEROS):
+        case Tail(_, _, TailContent.ZEROS):
             return Severity.INFO if newest else Severity.WARNING
     return Severity.ERROR
 
@@ -89,8 +91,8 @@ def severity(item: Tail | Damage, newest: bool) -> Severity:
 
 
 def _index(
-    path: str, source: Source, entry_size: int, entries: Callable[[bytes], Iterator[Entry]]
-) -> Iterator[Entry | Tail | Damage]:
+    path: str, source: Source, entry_size: int, entries: Callable[[bytes], Iterator[CompanionEntry]]
+) -> Iterator[CompanionEntry | Tail | CompanionDamage]:
     read = reader(source)
     extent = index.measure(read, source.size, entry_size)
     yield from _slots(path, read, extent.entries, entry_size, entries)
@@ -104,73 +106,73 @@ def behind_entries(source: Source, entry_size: int) -> Iterator[Tail]:
 
 def _behind(extent: index.Extent, size: int, entry_size: int) -> Iterator[Tail]:
     if extent.padding:
-        yield Tail(extent.entries, extent.padding, Tailed.ZEROS, 0)
+        yield Tail(extent.entries, extent.padding, TailContent.ZEROS, 0)
     if extent.remainder:
-        yield Tail(size - extent.remainder, extent.remainder, Tailed.TORN, entry_size)
+        yield Tail(size - extent.remainder, extent.remainder, TailContent.TORN, entry_size)
 
 
 def _slots(
-    path: str, read: index.Read, stop: int, entry_size: int, entries: Callable[[bytes], Iterator[Entry]]
-) -> Iterator[Entry | Damage]:
+    path: str, read: index.Read, stop: int, entry_size: int, entries: Callable[[bytes], Iterator[CompanionEntry]]
+) -> Iterator[CompanionEntry | CompanionDamage]:
     done = 0
     for slots in index.blocks(read, stop, entry_size):
         done += len(slots)
         yield from entries(slots)
     if done < stop:
-        yield Damage(path, Severity.ERROR, f"the file ended at byte {done} of {stop} while it was read")
+        yield CompanionDamage(path, Severity.ERROR, f"the file ended at byte {done} of {stop} while it was read")
 
 
-def _offsets(slots: bytes, base_offset: int) -> Iterator[Entry]:
+def _offsets(slots: bytes, base_offset: int) -> Iterator[CompanionEntry]:
     for offset, position in index.offset_entries(slots, base_offset):
-        yield Entry("index_entry", {"offset": offset, "position": position}, (offset, offset))
+        yield CompanionEntry("index_entry", {"offset": offset, "position": position}, (offset, offset))
 
 
-def _times(slots: bytes, base_offset: int) -> Iterator[Entry]:
+def _times(slots: bytes, base_offset: int) -> Iterator[CompanionEntry]:
     for timestamp, offset in index.time_entries(slots, base_offset):
-        yield Entry("time_index_entry", {"timestamp": timestamp, "offset": offset}, (offset, offset))
+        yield CompanionEntry("time_index_entry", {"timestamp": timestamp, "offset": offset}, (offset, offset))
 
 
-def _transactions(path: str, source: Source) -> Iterator[Entry | Tail | Damage]:
+def _transactions(path: str, source: Source) -> Iterator[CompanionEntry | Tail | CompanionDamage]:
     read, entry_size = reader(source), index.TRANSACTION_ENTRY.size
     remainder = source.size % entry_size
     stop = source.size - remainder
     for slots in index.blocks(read, stop, entry_size):
         refused = next((entry for entry in index.aborted_transactions(slots) if entry.refused), None)
         if refused is not None:
-            yield Damage(
+            yield CompanionDamage(
                 path, Severity.ERROR, f"an entry has version {refused.version}, expected 0: Kafka refuses the index"
             )
             break
     yield from _slots(path, read, stop, entry_size, _aborted)
     if remainder:
-        yield Tail(stop, remainder, Tailed.TORN, entry_size)
+        yield Tail(stop, remainder, TailContent.TORN, entry_size)
 
 
-def _aborted(slots: bytes) -> Iterator[Entry]:
+def _aborted(slots: bytes) -> Iterator[CompanionEntry]:
     for entry in index.aborted_transactions(slots):
         fields = entry._asdict()
         del fields["unread"]
-        yield Entry("aborted_transaction", fields, (entry.first_offset, entry.last_offset))
+        yield CompanionEntry("aborted_transaction", fields, (entry.first_offset, entry.last_offset))
 
 
 # --- what is read as a whole ------------------------------------------------------------------------------------------
 
 
-def _snapshot(path: str, data: bytes) -> Iterator[Entry | Tail | Damage]:
+def _snapshot(path: str, data: bytes) -> Iterator[CompanionEntry | Tail | CompanionDamage]:
     try:
         found = snapshot.look(data)
     except SnapshotError as error:
-        yield Damage(path, Severity.ERROR, str(error), snapshot.refusal(data))
+        yield CompanionDamage(path, Severity.ERROR, str(error), snapshot.refusal(data))
         return
     if found.problem is not None:
-        yield Damage(path, Severity.ERROR, found.problem, snapshot.refusal(data))
+        yield CompanionDamage(path, Severity.ERROR, found.problem, snapshot.refusal(data))
         if found.version != snapshot.VERSION:
             return
     for entry in found.entries():
-        yield Entry("producer", entry._asdict())
+        yield CompanionEntry("producer", entry._asdict())
     if len(data) > found.end:
         torn = found.whole_entries < found.count
-        reason, claimed = (Tailed.TORN, snapshot.ENTRY_SIZE) if torn else (Tailed.GARBAGE, 0)
+        reason, claimed = (TailContent.TORN, snapshot.ENTRY_SIZE) if torn else (TailContent.GARBAGE, 0)
         yield Tail(found.end, len(data) - found.end, reason, claimed)
 
 
@@ -207,13 +209,13 @@ _TEXTS = {
 }
 
 
-def _text(path: str, source: Source, kind: Kind) -> Iterator[Entry | Damage]:
+def _text(path: str, source: Source, kind: Kind) -> Iterator[CompanionEntry | CompanionDamage]:
     how = _TEXTS[kind]
     data = whole(source, how.limit)
     try:
         for entry in how.entries(data):
-            yield Entry(how.kind, entry._asdict())
+            yield CompanionEntry(how.kind, entry._asdict())
         if how.judge is not None:
             how.judge(data)
     except CheckpointError as error:
-        yield Damage(path, how.severity, str(error))
+        yield CompanionDamage(path, how.severity, str(error))

@@ -6,17 +6,26 @@ from typing import NamedTuple
 from kdump.dump import companion_files as companions
 from kdump.dump import fetch_results as fetched
 from kdump.dump import kafka_tool as index_report
-from kdump.dump.companion_files import Damage, Entry
-from kdump.dump.fetch_results import Messages
-from kdump.dump.kafka_tool import Report, Sane
+from kdump.dump.companion_files import CompanionDamage, CompanionEntry
+from kdump.dump.fetch_results import MessageRange
+from kdump.dump.kafka_tool import IndexReport, SanityCheckPassed
 from kdump.errors import KdumpError, SourceError
 from kdump.format import naming
 from kdump.format.batch import NULL, Batch
 from kdump.kernel.scan import SUSPECTS
 from kdump.storage.partition import LogFile
-from kdump.storage.records import UNOPENED, Opened, open_batch
+from kdump.storage.records import UNOPENED, DecodedBatch, open_batch
 from kdump.storage.source import Source, reader
-from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk, Foreign, Gap, Shrunk, Tail, Tailed, Unsearched
+from kdump.storage.walk import (
+    MAX_BATCH_BYTES,
+    BatchChunk,
+    ForeignBatch,
+    Gap,
+    SearchLimit,
+    ShrunkFile,
+    Tail,
+    TailContent,
+)
 from kdump.storage.walk07 import walk_of
 from kdump.verify import checks
 from kdump.verify.checks import framing
@@ -26,7 +35,7 @@ from kdump.verify.findings import CATALOGUE, Severity
 _DAMAGED = {1 << SUSPECTS.index(code): code for code in ("batch/crc", "batch/magic", "batch/limit")}
 
 
-class Options(NamedTuple):
+class DumpOptions(NamedTuple):
     """What to show. `offsets` is half open; `limit` bounds records where records are shown, else batches, and the entries of companions;
     `max_bytes` ends a log file early. `compare` compares an offset or time index with the log beside it as Kafka's dump tool does, `check` only checks
     the index in itself; of the index `entries` are shown or not.
@@ -43,7 +52,7 @@ class Options(NamedTuple):
     entries: bool = True
 
 
-class Begin(NamedTuple):
+class FileBegin(NamedTuple):
     """A file begins. `read(position, size)` gives bytes of a log file until it ends."""
 
     file: LogFile
@@ -51,7 +60,7 @@ class Begin(NamedTuple):
     read: Callable[[int, int], bytes] | None
 
 
-class Shown(NamedTuple):
+class BatchEvent(NamedTuple):
     """A batch with those of its records that were asked for, None where none were; kdump.storage.records.records makes values of them.
 
     `damage` is the code of what is wrong with all of it or stopped its records. The bytes of the records are there until the next event.
@@ -59,10 +68,10 @@ class Shown(NamedTuple):
 
     batch: Batch
     damage: str | None
-    records: Opened | None
+    records: DecodedBatch | None
 
 
-class End(NamedTuple):
+class FileEnd(NamedTuple):
     """A file ends; `size` is what it had when it was opened, `whole` whether everything in it was shown."""
 
     file: LogFile
@@ -70,7 +79,7 @@ class End(NamedTuple):
     whole: bool
 
 
-class Failed(NamedTuple):
+class DumpFailure(NamedTuple):
     """Something could not be read, or not to its end."""
 
     error: KdumpError
@@ -83,11 +92,24 @@ class Note(NamedTuple):
 
 
 Event = (
-    Begin | Shown | Entry | Gap | Foreign | Unsearched | Tail | Shrunk | Damage | Report | Sane | End | Failed | Note
+    FileBegin
+    | BatchEvent
+    | CompanionEntry
+    | Gap
+    | ForeignBatch
+    | SearchLimit
+    | Tail
+    | ShrunkFile
+    | CompanionDamage
+    | IndexReport
+    | SanityCheckPassed
+    | FileEnd
+    | DumpFailure
+    | Note
 )
 
 
-class Budget:
+class RecordLimit:
     """How many more records or batches may be shown; None is no end."""
 
     def __init__(self, left: int | None) -> None:
@@ -103,15 +125,15 @@ class Budget:
 
 
 def dump(
-    files: Iterable[LogFile | SourceError], options: Options, on_damage: Callable[[Severity], None]
+    files: Iterable[LogFile | SourceError], options: DumpOptions, on_damage: Callable[[Severity], None]
 ) -> Iterator[Event]:
     """The content of the files. `on_damage` is told how bad what was met on the way is; verify says more."""
-    budget = Budget(options.limit)
+    budget = RecordLimit(options.limit)
     for file in files:
         if budget.spent:
             return
         if isinstance(file, SourceError):
-            yield Failed(file)
+            yield DumpFailure(file)
             continue
         try:
             with file.open() as source:
@@ -123,47 +145,51 @@ def dump(
                     show = _check_index if options.check and file.kind in index_report.ENTRIES else _dump_companion
                 yield from show(source, file, options, on_damage, budget)
         except SourceError as error:
-            yield Failed(error)
+            yield DumpFailure(error)
 
 
 def _dump_source(
-    source: Source, file: LogFile, options: Options, on_damage: Callable[[Severity], None], budget: Budget
+    source: Source, file: LogFile, options: DumpOptions, on_damage: Callable[[Severity], None], budget: RecordLimit
 ) -> Iterator[Event]:
-    yield Begin(file, naming.topic_partition_of_file(file.path), reader(source))
-    messages = Messages(0, file.kind, file.base_offset, source)
+    yield FileBegin(file, naming.topic_partition_of_file(file.path), reader(source))
+    messages = MessageRange(0, file.kind, file.base_offset, source)
     everything = yield from show_messages(messages, file, options, on_damage, budget)
-    yield End(file, source.size, everything)
+    yield FileEnd(file, source.size, everything)
 
 
 def _dump_result(
-    source: Source, file: LogFile, options: Options, on_damage: Callable[[Severity], None], budget: Budget
+    source: Source, file: LogFile, options: DumpOptions, on_damage: Callable[[Severity], None], budget: RecordLimit
 ) -> Iterator[Event]:
     everything = _everything(options)
     # Nothing in a result says of which partition it is.
-    yield Begin(file, None, None)
+    yield FileBegin(file, None, None)
     for part in fetched.parts(file, source):
         match part:
-            case Messages():
+            case MessageRange():
                 everything &= yield from show_messages(part, file, options, on_damage, budget)
                 if budget.spent:
                     break
             case Tail():
                 if everything:
                     yield part
-            case Damage():
+            case CompanionDamage():
                 on_damage(part.severity)
                 yield part
-            case Entry():
+            case CompanionEntry():
                 yield part
-    yield End(file, source.size, everything)
+    yield FileEnd(file, source.size, everything)
 
 
-def _everything(options: Options) -> bool:
+def _everything(options: DumpOptions) -> bool:
     return options.offsets == (None, None)
 
 
 def show_messages(
-    messages: Messages, file: LogFile, options: Options, on_damage: Callable[[Severity], None], budget: Budget
+    messages: MessageRange,
+    file: LogFile,
+    options: DumpOptions,
+    on_damage: Callable[[Severity], None],
+    budget: RecordLimit,
 ) -> Generator[Event, None, bool]:
     """The batches there, and what lies between them; whether nothing was left out."""
     everything = _everything(options)
@@ -180,7 +206,7 @@ def show_messages(
     for item in walk:
         if not isinstance(item, BatchChunk):
             if file.kind in naming.FETCH_KINDS and isinstance(item, Tail) and fetched.is_cut_off(item, kind):
-                item = item._replace(reason=Tailed.TORN)
+                item = item._replace(reason=TailContent.TORN)
             else:
                 on_damage(framing.other(file.path, item, file.preallocated).severity)
             if everything:
@@ -204,31 +230,31 @@ def show_messages(
 
 
 def _dump_companion(
-    source: Source, file: LogFile, options: Options, on_damage: Callable[[Severity], None], budget: Budget
+    source: Source, file: LogFile, options: DumpOptions, on_damage: Callable[[Severity], None], budget: RecordLimit
 ) -> Iterator[Event]:
     everything = _everything(options)
     compared = index_report.ENTRIES.get(file.kind)
     hidden = compared is not None and not options.entries
-    yield Begin(file, naming.topic_partition_of_file(file.path), None)
-    items: Iterator[Entry | Tail | Damage]
+    yield FileBegin(file, naming.topic_partition_of_file(file.path), None)
+    items: Iterator[CompanionEntry | Tail | CompanionDamage]
     if compared is not None and hidden:
         items = companions.behind_entries(source, compared.size)
     else:
         items = companions.contents(file.path, source, file.kind, file.base_offset)
     for item in items:
-        if isinstance(item, Entry):
+        if isinstance(item, CompanionEntry):
             if item.offsets is not None and not _within(*item.offsets, options):
                 continue
             yield item
             budget.take(1)
             if budget.spent:
-                yield End(file, source.size, False)
+                yield FileEnd(file, source.size, False)
                 return
             continue
         on_damage(companions.severity(item, file.newest))
-        if everything or isinstance(item, Damage):
+        if everything or isinstance(item, CompanionDamage):
             yield item
-    yield End(file, source.size, everything and not hidden)
+    yield FileEnd(file, source.size, everything and not hidden)
     if compared is not None and options.compare and everything:
         for told in index_report.compare(file, source, options.max_batch_bytes):
             on_damage(told.severity)
@@ -236,36 +262,36 @@ def _dump_companion(
 
 
 def _check_index(
-    source: Source, file: LogFile, options: Options, on_damage: Callable[[Severity], None], budget: Budget
+    source: Source, file: LogFile, options: DumpOptions, on_damage: Callable[[Severity], None], budget: RecordLimit
 ) -> Iterator[Event]:
-    yield Begin(file, naming.topic_partition_of_file(file.path), None)
+    yield FileBegin(file, naming.topic_partition_of_file(file.path), None)
     told = index_report.check(file, source)
-    if isinstance(told, Damage):
+    if isinstance(told, CompanionDamage):
         on_damage(told.severity)
     if told is not None:
         yield told
-    yield End(file, source.size, False)
+    yield FileEnd(file, source.size, False)
 
 
-def _within(lowest: int, highest: int, options: Options) -> bool:
+def _within(lowest: int, highest: int, options: DumpOptions) -> bool:
     first, stop = options.offsets
     return (first is None or highest >= first) and (stop is None or lowest < stop)
 
 
-def _wanted(batch: Batch, options: Options) -> bool:
+def _wanted(batch: Batch, options: DumpOptions) -> bool:
     first, stop = options.offsets
     if first is not None and (batch.last_offset < first or (stop is not None and stop <= first)):
         return False
     return stop is None or batch.base_offset < stop or batch.base_offset == NULL
 
 
-def _show(chunk: BatchChunk, batch: Batch, options: Options, budget: Budget) -> Shown:
+def _show(chunk: BatchChunk, batch: Batch, options: DumpOptions, budget: RecordLimit) -> BatchEvent:
     damage = next((code for bit, code in _DAMAGED.items() if batch.suspect & bit), None) if batch.suspect else None
     if not options.records:
         budget.take(1)
-        return Shown(batch, damage, None)
+        return BatchEvent(batch, damage, None)
     if damage is not None and not options.force:
-        return Shown(batch, damage, UNOPENED)
+        return BatchEvent(batch, damage, UNOPENED)
     opened = open_batch(batch, chunk.body(batch), options.max_batch_bytes)
     if batch.is_wrapper and opened.problem is None:
         # Only the messages inside know where a wrapper begins and how many it holds.
@@ -273,4 +299,4 @@ def _show(chunk: BatchChunk, batch: Batch, options: Options, budget: Budget) -> 
         batch = batch._replace(base_offset=base_offset, count=opened.records)
     wanted = opened.select(*options.offsets, budget.left)
     budget.take(wanted.records)
-    return Shown(batch, damage or opened.problem, wanted)
+    return BatchEvent(batch, damage or opened.problem, wanted)

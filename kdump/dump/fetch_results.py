@@ -8,7 +8,7 @@ import struct
 from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
-from kdump.dump.companion_files import Damage, Entry
+from kdump.dump.companion_files import CompanionDamage, CompanionEntry
 from kdump.format import fetch, kafka07
 from kdump.format.batch import LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC
 from kdump.format.naming import Kind
@@ -16,13 +16,13 @@ from kdump.kernel import crc
 from kdump.kernel.scan import HEADER_BYTES, stored
 from kdump.storage.partition import LogFile
 from kdump.storage.source import Source, reader
-from kdump.storage.walk import Tail, Tailed
+from kdump.storage.walk import Tail, TailContent
 from kdump.verify.findings import Severity
 
 _PIECE_BYTES = 256 << 10
 
 
-class Part:
+class SourceRange:
     """A range of a source as a source of its own. It does not close the other one."""
 
     def __init__(self, source: Source, start: int, stop: int) -> None:
@@ -41,7 +41,7 @@ class Part:
         """Nothing was opened."""
 
 
-class Messages(NamedTuple):
+class MessageRange(NamedTuple):
     """Messages next to one another, from `position` of a file on; `kind` and `base_offset` are those of the log that they are of.
 
     Positions in `source` count from the first one.
@@ -53,7 +53,7 @@ class Messages(NamedTuple):
     source: Source
 
 
-def parts(file: LogFile, source: Source) -> Iterator[Entry | Messages | Tail | Damage]:
+def parts(file: LogFile, source: Source) -> Iterator[CompanionEntry | MessageRange | Tail | CompanionDamage]:
     """What a file of one of FETCH_KINDS holds, in the order of its bytes.
 
     Entries are `message_set_send` and `multi_message_set_send`: position, total_length, error_code, and error, its word, or the number where there is none.
@@ -67,16 +67,16 @@ def parts(file: LogFile, source: Source) -> Iterator[Entry | Messages | Tail | D
         end = yield from result.message_sets(0, source.size)
     if end < source.size:
         yield result.damage(end, fetch.behind(source.size - end))
-        yield Tail(end, source.size - end, Tailed.GARBAGE, 0)
+        yield Tail(end, source.size - end, TailContent.GARBAGE, 0)
 
 
-_Parts = Generator[Entry | Messages | Tail | Damage, None, int]
+_Parts = Generator[CompanionEntry | MessageRange | Tail | CompanionDamage, None, int]
 
 
 def is_cut_off(tail: Tail, kind: Kind) -> bool:
     """Whether the tail of a set can be a message that is cut off: the room of a consumer ends anywhere. It can begin with zeros, up to its size."""
     before_size = kafka07.LENGTH_SIZE if kind is Kind.KAFKA07 else LOG_OVERHEAD
-    return tail.reason is Tailed.TORN or (tail.reason is Tailed.ZEROS and tail.length < before_size)
+    return tail.reason is TailContent.TORN or (tail.reason is TailContent.ZEROS and tail.length < before_size)
 
 
 class _Result:
@@ -87,8 +87,8 @@ class _Result:
         self._read = reader(source)
         self._kind = Kind.LOG
 
-    def damage(self, position: int, why: str, severity: Severity = Severity.ERROR) -> Damage:
-        return Damage(self._path, severity, f"byte {position}: {why}")
+    def damage(self, position: int, why: str, severity: Severity = Severity.ERROR) -> CompanionDamage:
+        return CompanionDamage(self._path, severity, f"byte {position}: {why}")
 
     def message_sets(self, position: int, stop: int) -> _Parts:
         """A MultiMessageSetSend; returns where it ends."""
@@ -103,12 +103,12 @@ class _Result:
         end = yield from self._header("message_set_send", position, stop)
         begin = position + fetch.HEADER_SIZE
         if begin < end:
-            inside = Part(self._source, begin, end)
+            inside = SourceRange(self._source, begin, end)
             self._kind = _kind_of(inside) or self._kind
             if inside.size < (kafka07.UP_TO_MAGIC if self._kind is Kind.KAFKA07 else UP_TO_MAGIC):
-                yield Tail(begin, inside.size, Tailed.TORN, 0)
+                yield Tail(begin, inside.size, TailContent.TORN, 0)
                 return end
-            yield Messages(begin, self._kind, self._base_offset if self._kind is Kind.KAFKA07 else None, inside)
+            yield MessageRange(begin, self._kind, self._base_offset if self._kind is Kind.KAFKA07 else None, inside)
         return end
 
     def _header(self, name: str, position: int, stop: int) -> _Parts:
@@ -118,11 +118,13 @@ class _Result:
         except fetch.FetchError as error:
             yield self.damage(position, error.why)
             if position < stop:
-                yield Tail(position, stop - position, Tailed.TORN, fetch.HEADER_SIZE)
+                yield Tail(position, stop - position, TailContent.TORN, fetch.HEADER_SIZE)
             return stop
         code = header.error_code
         word = fetch.WORDS.get(code, code)
-        yield Entry(name, {"position": position, "total_length": header.length, "error_code": code, "error": word})
+        yield CompanionEntry(
+            name, {"position": position, "total_length": header.length, "error_code": code, "error": word}
+        )
         if code not in fetch.WORDS:
             yield self.damage(position, f"{code} is no error code", Severity.WARNING)
         lie = header.lie(stop - position)
@@ -132,7 +134,7 @@ class _Result:
         return position + header.size
 
 
-def _kind_of(messages: Part) -> Kind | None:
+def _kind_of(messages: SourceRange) -> Kind | None:
     """Of which log the first message is, None where it cannot be told."""
     head = reader(messages)(0, UP_TO_MAGIC)
     possible: dict[Kind, int] = {}
@@ -150,7 +152,7 @@ def _kind_of(messages: Part) -> Kind | None:
     return next(iter(possible), None)
 
 
-def _is_sound(messages: Part, kind: Kind, head: bytes, total: int) -> bool:
+def _is_sound(messages: SourceRange, kind: Kind, head: bytes, total: int) -> bool:
     """Whether the checksum of the first message, of so many bytes, is right."""
     if kind is Kind.KAFKA07:
         begin = kafka07.HEADER_SIZE[head[kafka07.UP_TO_MAGIC - 1]]

@@ -21,7 +21,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from kdump.broker.kafka_reader import checksum, frame_size, header_batch
-from kdump.dump.companion_files import Damage
+from kdump.dump.companion_files import CompanionDamage
 from kdump.errors import SourceError
 from kdump.format.batch import CODEC_MASK, HEADER_SIZE, NULL, Batch, wrapped
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY, blocks, measure
@@ -47,7 +47,7 @@ _TIMESTAMP = RECORD_COLUMNS.index("timestamp")
 _NO_TIMESTAMP = -1
 
 
-class What(Enum):
+class ReportKind(Enum):
     """What the numbers of a report are: what the index says, and what was found."""
 
     OFFSET = auto()  # offset of the entry, last offset of the batch at its position
@@ -56,16 +56,16 @@ class What(Enum):
     NOT_FOUND = auto()  # offset of the entry, last offset of the batch around it, -1 without one
 
 
-class Report(NamedTuple):
+class IndexReport(NamedTuple):
     """What the tool reports of an index: in the order of the entries, with the worst severity of all of them."""
 
     path: str
-    what: What
+    what: ReportKind
     pairs: list[tuple[int, int]]
     severity: Severity
 
 
-class Sane(NamedTuple):
+class SanityCheckPassed(NamedTuple):
     """The sanity check of an index passed."""
 
     path: str
@@ -74,7 +74,7 @@ class Sane(NamedTuple):
 # --- the index alone --------------------------------------------------------------------------------------------------
 
 
-def check(file: LogFile, source: Source) -> Sane | Damage | None:
+def check(file: LogFile, source: Source) -> SanityCheckPassed | CompanionDamage | None:
     """The check that OffsetIndex and TimeIndex have for themselves (`sanityCheck`); None for an offset index without entries, which the tool does not check.
 
     Zeros that a broker took for entries to come make a time index fail; they are as bad as they are elsewhere.
@@ -85,13 +85,13 @@ def check(file: LogFile, source: Source) -> Sane | Damage | None:
     read = reader(source)
     reason = _refused(read, source.size, file.kind)
     if reason is None:
-        return Sane(file.path)
+        return SanityCheckPassed(file.path)
     extent = measure(read, source.size, entry.size)
     severity = Severity.ERROR
     if extent.padding and not extent.remainder and _refused(read, extent.entries, file.kind) is None:
         severity = Severity.INFO if file.newest else Severity.WARNING
         reason += f"; the last {extent.padding} bytes are zeros, room for entries to come"
-    return Damage(file.path, severity, f"fails the sanity check: {reason}")
+    return CompanionDamage(file.path, severity, f"fails the sanity check: {reason}")
 
 
 def _refused(read: Callable[[int, int], bytes], size: int, kind: Kind) -> str | None:
@@ -109,7 +109,7 @@ def _refused(read: Callable[[int, int], bytes], size: int, kind: Kind) -> str | 
 # --- the index and its log --------------------------------------------------------------------------------------------
 
 
-def compare(file: LogFile, source: Source, max_batch_bytes: int) -> Iterator[Report | Damage]:
+def compare(file: LogFile, source: Source, max_batch_bytes: int) -> Iterator[IndexReport | CompanionDamage]:
     """What the tool reports of an index, and where the tool would end with an exception. Raises SourceError when the log beside it cannot be read."""
     entries = _entries(file, source)
     if next(entries, None) is None:
@@ -125,10 +125,10 @@ def compare(file: LogFile, source: Source, max_batch_bytes: int) -> Iterator[Rep
                 return
             if os.path.exists(f"{stem}.index"):
                 with FileSource(f"{stem}.index") as beside:
-                    index = _Index(beside)
+                    index = _IndexFile(beside)
             else:
-                index = _Index(None)
-                yield Damage(
+                index = _IndexFile(None)
+                yield CompanionDamage(
                     file.path,
                     Severity.WARNING,
                     f"{name.partition('.')[0]}.index is not there; offsets are searched from the beginning of the log",
@@ -151,9 +151,9 @@ def _entries(file: LogFile, source: Source) -> Iterator[tuple[int, int]]:
             first = False
 
 
-def _offsets(file: LogFile, source: Source, log: "_Log") -> Iterator[Report | Damage]:
+def _offsets(file: LogFile, source: Source, log: "_Log") -> Iterator[IndexReport | CompanionDamage]:
     base = file.base_offset or 0
-    wrong = _Wrong(file.path, What.OFFSET)
+    wrong = _Wrong(file.path, ReportKind.OFFSET)
     beyond = _Astray(file, f"lead behind the end of the log, which has {log.size} bytes")
     nowhere = _Astray(file, "lead to bytes that are no batch")
     ahead: list[tuple[int, int]] = []
@@ -176,9 +176,11 @@ def _offsets(file: LogFile, source: Source, log: "_Log") -> Iterator[Report | Da
     yield from nowhere.damage()
 
 
-def _times(file: LogFile, source: Source, log: "_Log", index: "_Index") -> Iterator[Report | Damage]:
+def _times(file: LogFile, source: Source, log: "_Log", index: "_IndexFile") -> Iterator[IndexReport | CompanionDamage]:
     base = file.base_offset or 0
-    mismatch, order, lost = (_Wrong(file.path, what) for what in (What.TIMESTAMP, What.ORDER, What.NOT_FOUND))
+    mismatch, order, lost = (
+        _Wrong(file.path, what) for what in (ReportKind.TIMESTAMP, ReportKind.ORDER, ReportKind.NOT_FOUND)
+    )
     stray = _Astray(file, "are sent out of the log by the offset index")
     cut = _Astray(file, "are not found before bytes of the log that are no batch")
     closed = _Astray(file, "are of a batch that cannot be opened")
@@ -227,8 +229,8 @@ def _times(file: LogFile, source: Source, log: "_Log", index: "_Index") -> Itera
 class _Wrong:
     """The pairs of one report as they come up."""
 
-    def __init__(self, path: str, what: What) -> None:
-        self._report = Report(path, what, [], Severity.INFO)
+    def __init__(self, path: str, what: ReportKind) -> None:
+        self._report = IndexReport(path, what, [], Severity.INFO)
 
     def add(self, indexed: int, found: int, severity: Severity) -> None:
         self._report.pairs.append((indexed, found))
@@ -238,7 +240,7 @@ class _Wrong:
         if severity > self._report.severity:
             self._report = self._report._replace(severity=severity)
 
-    def report(self) -> Iterator[Report]:
+    def report(self) -> Iterator[IndexReport]:
         if self._report.pairs:
             yield self._report
 
@@ -258,11 +260,11 @@ class _Astray:
             self._first = first, second
         self._count += 1
 
-    def damage(self) -> Iterator[Damage]:
+    def damage(self) -> Iterator[CompanionDamage]:
         if self._count:
             first = self._entry.format(*self._first)
             reason = f"entries that {self._what}: {self._count}, the first one has {first}"
-            yield Damage(self._path, Severity.ERROR, reason)
+            yield CompanionDamage(self._path, Severity.ERROR, reason)
 
 
 class _Frame(NamedTuple):
@@ -405,7 +407,7 @@ class _Log:
         return self._left >= 0
 
 
-class _Index:
+class _IndexFile:
     """Lookups in an offset index; without one, as in an empty one."""
 
     def __init__(self, source: Source | None) -> None:

@@ -179,6 +179,11 @@ def number_of(name: str) -> int | None:
     return number if -1 << 63 <= number < 1 << 63 else None
 
 
+def file_name(base_offset: int, suffix: str) -> str:
+    """The name of a file of a segment as Kafka builds it: at least 20 digits, and a sign before them (LogFileUtils)."""
+    return f"{'-' if base_offset < 0 else ''}{abs(base_offset):020d}{suffix}"
+
+
 def state_of(directory: str) -> str:
     """`delete`, `future` or `stray` where a directory's name says so of its partition, else nothing."""
     moved = _MOVED.fullmatch(_name(directory))

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Final
 
-from kdump.broker.load_state import name_of
 from kdump.format.index import (
     HIGHEST_RELATIVE_OFFSET,
     OFFSET_ENTRY,
@@ -19,8 +18,9 @@ from kdump.format.index import (
     AbortedTransaction,
     build_transaction_index,
 )
+from kdump.format.naming import file_name
 from kdump.log.options import KAFKA07, LogOptions
-from kdump.storage.directory_handle import Place, write
+from kdump.storage.directory_handle import DirectoryHandle, write
 
 _LARGEST_FILE: Final = (1 << 31) - 1  # positions in an index have 31 bits
 _WAITING_BYTES: Final = 512
@@ -30,7 +30,7 @@ _WAITING_BYTES: Final = 512
 class ActiveSegment:
     """One segment, open for appends. It gets at most `most_bytes`; `largest` is the largest timestamp so far, -1 without one. What appends raise is an OSError, and the files are as before then."""
 
-    def __init__(self, place: Place, base_offset: int, options: LogOptions) -> None:
+    def __init__(self, place: DirectoryHandle, base_offset: int, options: LogOptions) -> None:
         """Open a segment whose files are there and sound. Raises OSError, KdumpError."""
         self.base_offset = base_offset
         self.indexed = options.magic != KAFKA07
@@ -54,8 +54,8 @@ class ActiveSegment:
             self._largest_offset = base_offset
             if self.indexed:
                 self._index, self._time = (
-                    _Index(self._open(self._sibling(".index"))),
-                    _Index(self._open(self._sibling(".timeindex"))),
+                    _IndexWriter(self._open(self._sibling(".index"))),
+                    _IndexWriter(self._open(self._sibling(".timeindex"))),
                 )
                 if self._time.size:
                     timestamp, relative = TIME_ENTRY.unpack(
@@ -71,7 +71,7 @@ class ActiveSegment:
         return self._files.enter_context(self._place.open(name, os.O_RDWR))
 
     def _sibling(self, suffix: str) -> str:
-        return name_of(self.base_offset, suffix)
+        return file_name(self.base_offset, suffix)
 
     # ---- appending
 
@@ -177,7 +177,7 @@ class ActiveSegment:
         self._files.close()
 
 
-class _Index:
+class _IndexWriter:
     """An index file and the entries that are not in it yet; `size` counts both, in bytes."""
 
     def __init__(self, descriptor: int) -> None:
@@ -198,13 +198,13 @@ class _Index:
 
 def segment_name(base_offset: int, options: LogOptions) -> str:
     """The name of a segment's log file."""
-    return name_of(base_offset, ".kafka" if options.magic == KAFKA07 else ".log")
+    return file_name(base_offset, ".kafka" if options.magic == KAFKA07 else ".log")
 
 
-def create(place: Place, base_offset: int, options: LogOptions) -> ActiveSegment:
+def create(place: DirectoryHandle, base_offset: int, options: LogOptions) -> ActiveSegment:
     """A new segment. Its log comes last, so that there is none without its indexes. Raises OSError, KdumpError; nothing is left then."""
     suffixes = () if options.magic == KAFKA07 else (".index", ".timeindex")
-    names = [*(name_of(base_offset, suffix) for suffix in suffixes), segment_name(base_offset, options)]
+    names = [*(file_name(base_offset, suffix) for suffix in suffixes), segment_name(base_offset, options)]
     try:
         for name in names:
             place.remove(name)

@@ -12,22 +12,22 @@ from contextlib import ExitStack, contextmanager
 from threading import RLock
 from typing import Any, Final, NamedTuple, Self
 
-from kdump.broker.load_state import name_of
-from kdump.broker.producer_state import NO_CHANGES, Changes
+from kdump.broker.producer_state import NO_CHANGES, ProducerStateChanges
 from kdump.errors import KdumpError, MessageTooLarge, reason
 from kdump.format.batch import SEQUENCES, Batch
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
+from kdump.format.naming import file_name
 from kdump.log import active_segment
 from kdump.log import startup as reopen
 from kdump.log.builder import Builder, Builder07, NewRecord
-from kdump.log.directory_lease import Root
+from kdump.log.directory_lease import DirectoryLease
 from kdump.log.flusher import Flusher
 from kdump.log.options import KAFKA07, LogOptions, check, check_bound
 from kdump.log.retention import Policy, deletable
-from kdump.log.segment_reader import SegmentDescription, View
+from kdump.log.segment_reader import LogSnapshot, SegmentDescription
 from kdump.log.startup import now_ms, write_epochs
-from kdump.log.validator import Data, Judge
-from kdump.storage.directory_handle import Place
+from kdump.log.validator import Data, LogValidator
+from kdump.storage.directory_handle import DirectoryHandle
 from kdump.storage.put import renew
 from kdump.storage.undo_folders import refuse_unfinished
 
@@ -39,7 +39,7 @@ _LAST_OFFSET: Final = (1 << 63) - 1
 _COMPANIONS: Final = (".index", ".timeindex", ".txnindex", ".snapshot")
 
 
-class Appended(NamedTuple):
+class LogAppendInfo(NamedTuple):
     """What an append wrote: its offsets, `last_offset` inclusive, and how many batches (of magic 0 and 1: messages)."""
 
     first_offset: int
@@ -64,7 +64,7 @@ class Appender:
         self._begun = self._is_closed = False
         self.removing: Callable[[str], object] = _nobody
         self._gone: list[tuple[int, str]] = []  # when a file goes, and its name
-        self._made: tuple[object, View] = None, View((), None, 0, 0)
+        self._made: tuple[object, LogSnapshot] = None, LogSnapshot((), None, 0, 0)
         with ExitStack() as undo:
             try:
                 self._open(directory, undo)
@@ -75,12 +75,12 @@ class Appender:
     def _open(self, directory: str, undo: ExitStack) -> None:
         if not os.path.isdir(directory):
             above, name = os.path.split(os.path.abspath(directory))
-            with Place(above, look=True) as place:
+            with DirectoryHandle(above, look=True) as place:
                 place.make_directory(name)
                 place.sync()
-        self._root = Root(directory, kafka07=self._options.magic == KAFKA07)
+        self._root = DirectoryLease(directory, kafka07=self._options.magic == KAFKA07)
         undo.callback(self._root.close)
-        self._place = undo.enter_context(Place(directory))
+        self._place = undo.enter_context(DirectoryHandle(directory))
         options, place = self._options, self._place
         try:
             refuse_unfinished(place)
@@ -97,7 +97,7 @@ class Appender:
             raise
         self._first_base = self._segment.base_offset
         self._set_leader_epoch()
-        self._judge = Judge(options)
+        self._judge = LogValidator(options)
         self._closed, self._start, self._end = found.closed, found.start_offset, found.end_offset
         self._publish()
         self._flusher = Flusher(self._sync, options.flush_messages, options.flush_ms, self._mutex)
@@ -108,7 +108,7 @@ class Appender:
         self._root.begin()
 
     @property
-    def view(self) -> View:
+    def view(self) -> LogSnapshot:
         """What readers see; the same value as long as nothing changes."""
         state = self._state
         known, view = self._made
@@ -119,7 +119,7 @@ class Appender:
             except OSError:  # somebody took it away
                 modified_ms = 0
             active = SegmentDescription(segment.base_offset, segment.path, size, end, largest, modified_ms, True)
-            view = View(closed, active, start, end)
+            view = LogSnapshot(closed, active, start, end)
             self._made = state, view
         return view
 
@@ -134,7 +134,7 @@ class Appender:
 
     # ---- appending
 
-    def append_batches(self, data: Data, *, assign: bool = True, leader_epoch: int | None = None) -> Appended:
+    def append_batches(self, data: Data, *, assign: bool = True, leader_epoch: int | None = None) -> LogAppendInfo:
         """Append batches, or messages of the format that they have, all of them or none.
 
         With `assign` they get the offsets behind the last one, and batches of magic 2 the leader epoch, and producers are held to their epochs and sequences, as by a leader;
@@ -165,10 +165,10 @@ class Appender:
                         raise
                     if self._flusher.counts:
                         self._synced(self._flusher.wrote, last + 1 - first)
-                    return Appended(first, last, 1)
+                    return LogAppendInfo(first, last, 1)
             return self._append(data, assign, assign, epoch)
 
-    def append_records(self, new: Iterable[NewRecord], **how: Any) -> Appended:
+    def append_records(self, new: Iterable[NewRecord], **how: Any) -> LogAppendInfo:
         """Append records, in batches as the options say; `how` are further arguments of kdump.log.builder.Builder.
 
         Records may have offsets of their own, which rise, from the log's end on. More than go into one batch come in several appends, each all or nothing.
@@ -184,7 +184,7 @@ class Appender:
                 done = self._append(builder.close(), False, True, -1)
                 batches += done.batches
                 sequence = sequence if sequence < 0 else (sequence + len(some)) % SEQUENCES
-            return Appended(first, self._end - 1, batches)
+            return LogAppendInfo(first, self._end - 1, batches)
 
     def _builder(self, sequence: int, how: dict[str, Any]) -> Builder | Builder07:
         options = self._options
@@ -196,12 +196,12 @@ class Appender:
         assert isinstance(options.magic, int)
         return Builder(options.magic, base_offset=self._end, **how)
 
-    def _append(self, data: Data, assign: bool, leader: bool, epoch: int) -> Appended:
+    def _append(self, data: Data, assign: bool, leader: bool, epoch: int) -> LogAppendInfo:
         with self._mutex:
             self._check_open()
             end = self._end
             if not data:
-                return Appended(end, end - 1, 0)
+                return LogAppendInfo(end, end - 1, 0)
             if len(data) > self._segment.most_bytes:
                 raise MessageTooLarge(len(data), self._segment.most_bytes)
             if assign and self._options.magic != KAFKA07:
@@ -220,7 +220,7 @@ class Appender:
             rows = [(batch.last_offset, batch.max_timestamp, batch.size) for batch in batches]
             self._write(data, rows, after, changes)
             first = batches[0].base_offset
-            return Appended(first if first >= 0 else end, self._end - 1, len(batches))
+            return LogAppendInfo(first if first >= 0 else end, self._end - 1, len(batches))
 
     # ---- writing
 
@@ -252,7 +252,7 @@ class Appender:
     def _snapshot(self, end: int) -> None:
         """Write what is remembered of producers, for a log that ends there."""
         if end > self._snapshot_end:
-            renew(self._place, name_of(end, ".snapshot"), self._producers.snapshot())
+            renew(self._place, file_name(end, ".snapshot"), self._producers.snapshot())
             self._snapshot_end = end
 
     def _note_epochs(self, batches: list[Batch]) -> None:
@@ -274,7 +274,9 @@ class Appender:
                 raise
             self._set_leader_epoch()
 
-    def _write(self, data: Data, rows: Sequence[tuple[int, int, int]], end: int, changes: Changes = NO_CHANGES) -> None:
+    def _write(
+        self, data: Data, rows: Sequence[tuple[int, int, int]], end: int, changes: ProducerStateChanges = NO_CHANGES
+    ) -> None:
         segment = self._segment
         aborted = self._producers.aborted(changes) if changes.completed else None
         before, size = self._end, segment.size
@@ -406,7 +408,7 @@ class Appender:
         base, due = segment.base_offset, now_ms(self._options) + self._options.delete_delay_ms
         names = [os.path.basename(segment.path)]
         if self._segment.indexed:
-            names += [name_of(base, suffix) for suffix in _COMPANIONS]
+            names += [file_name(base, suffix) for suffix in _COMPANIONS]
         for name in names:
             if self._place.stamp(name) is not None:
                 self._place.rename(name, f"{name}.deleted")

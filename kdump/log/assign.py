@@ -20,7 +20,7 @@ _DELTA_AT: Final = 23
 _DELTA: Final = struct.Struct(">i")
 
 
-class Wrapped(Exception):
+class CompressedMessageSet(Exception):
     """There is a compressed message set, whose offsets cannot be set in place."""
 
 
@@ -37,7 +37,7 @@ def in_place(buffer: bytearray, offset: int, epoch: int) -> None:
         if magic > 2 or length < MINIMUM_SIZE[magic] or total > size - at:
             return
         if magic < 2 and buffer[at + UP_TO_MAGIC] & CODEC_MASK:
-            raise Wrapped
+            raise CompressedMessageSet
         if not 0 <= offset < 1 << 63:
             raise ValueError(f"there is no offset {offset}")
         _OFFSET.pack_into(buffer, at, offset)

@@ -1,6 +1,6 @@
 """The log directory around a topic-partition that is written to: its lock, the marker of a clean shutdown, and recovery points.
 
-A marker says that every log of the directory was closed in order. So it goes before the first change (`Root.begin`), and comes back, with what it said, when the last log that this process
+A marker says that every log of the directory was closed in order. So it goes before the first change (`DirectoryLease.begin`), and comes back, with what it said, when the last log that this process
 writes to there was closed in order. Whoever crashes in between leaves a directory that a broker recovers.
 """
 
@@ -12,7 +12,7 @@ from typing import Final, Self
 from kdump.format import naming
 from kdump.format.checkpoint import MAX_BYTES, CheckpointError, OffsetEntry, build_offsets, offset_entries
 from kdump.format.naming import RECOVERY_POINTS, TopicPartition
-from kdump.storage.directory_handle import Place
+from kdump.storage.directory_handle import DirectoryHandle
 from kdump.storage.lock import Lock, beside
 from kdump.storage.put import replace
 from kdump.storage.source import FileSource, whole
@@ -38,7 +38,7 @@ class _Directory:
 
     def begin(self) -> None:
         """Something is about to be changed. Raises OSError, KdumpError."""
-        with Place(self.path, look=True) as place:
+        with DirectoryHandle(self.path, look=True) as place:
             for name in (naming.CLEAN_SHUTDOWN, RECOVERY_POINTS):
                 place.remove(f"{name}.tmp")  # of somebody who was killed
             if place.stamp(naming.CLEAN_SHUTDOWN) is not None:
@@ -53,7 +53,7 @@ class _Directory:
 
     def advance(self, partition: TopicPartition, low: int, high: int) -> None:
         """Set a recovery point that is `low` at least to `high`. Raises OSError, KdumpError."""
-        with Place(self.path, look=True) as place:
+        with DirectoryHandle(self.path, look=True) as place:
             if place.stamp(RECOVERY_POINTS) is None:
                 return
             try:
@@ -73,13 +73,13 @@ class _Directory:
         """Nobody writes here any more. Raises OSError, KdumpError."""
         try:
             if self.sound and self._marker is not None:
-                with Place(self.path, look=True) as place:
+                with DirectoryHandle(self.path, look=True) as place:
                     replace(place, naming.CLEAN_SHUTDOWN, self._marker)
         finally:
             self._lock.close()
 
 
-class Root:
+class DirectoryLease:
     """What is around a topic-partition directory that is written to. Raises KdumpError where a broker has the log directory, SourceError where nobody can tell."""
 
     def __init__(self, partition: str, *, kafka07: bool = False) -> None:

@@ -21,19 +21,26 @@ from kdump.format.record import Record
 from kdump.kernel.records import RECORD_COLUMNS, first_record
 from kdump.kernel.seek import first_at, row
 from kdump.log.options import LogOptions
-from kdump.log.segment_reader import Located, Passed, SegmentDescription, SegmentReader, Shelf, View
+from kdump.log.segment_reader import (
+    BatchLocation,
+    DamagedRange,
+    LogSnapshot,
+    SegmentCache,
+    SegmentDescription,
+    SegmentReader,
+)
 from kdump.storage.discovery import discover
 from kdump.storage.listing import listing, partition_in
 from kdump.storage.lock import beside
 from kdump.storage.partition import LogFile, Partition, Segment
-from kdump.storage.records import Opened, open_batch, records
+from kdump.storage.records import DecodedBatch, open_batch, records
 from kdump.storage.source import BytesSource
 from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk
 from kdump.storage.walk07 import walk_of
 from kdump.verify.log_directory import checkpoints_of
 
 if TYPE_CHECKING:
-    from kdump.log.appender import Appended, Appender
+    from kdump.log.appender import Appender, LogAppendInfo
     from kdump.log.builder import NewRecord
 
 _PIECE_BYTES: Final = 1 << 20
@@ -42,7 +49,7 @@ _WIDTH: Final = len(RECORD_COLUMNS)
 _OFFSET: Final = RECORD_COLUMNS.index("offset")
 
 
-class Fetched:
+class FetchDataInfo:
     """What a read found: batches next to one another in one segment, in full. Iterate over it for the records from `offset` on, those of control batches among them.
 
     `segment` is the path of the log file, `base_offset` what it is named by, `position` where in it the first batch begins. `index_entry` is that from which the batch was looked for, None
@@ -65,11 +72,11 @@ class Fetched:
     def __init__(
         self,
         reader: SegmentReader,
-        located: Located | None,
+        located: BatchLocation | None,
         offset: int,
         end: int,
         limit: int,
-        passed: tuple[Passed, ...],
+        passed: tuple[DamagedRange, ...],
     ) -> None:
         self.offset = offset
         self._reader = reader
@@ -98,7 +105,7 @@ class Fetched:
         return None if located is None or located.entry < 0 else OffsetIndexEntry(located.entry, located.begin)
 
     @property
-    def damage(self) -> tuple[Passed, ...]:
+    def damage(self) -> tuple[DamagedRange, ...]:
         """What was passed over: bytes before the first batch in which the offset may have been, and batches whose records could not all be opened."""
         return self._passed
 
@@ -165,11 +172,11 @@ class Fetched:
     def _records(self, batch: Batch, body: memoryview) -> Iterator[Record]:
         opened = open_batch(batch, body, MAX_BATCH_BYTES)
         if opened.problem is not None:
-            unread = Passed(self.segment, batch.position, batch.size, opened.problem)
+            unread = DamagedRange(self.segment, batch.position, batch.size, opened.problem)
             self._passed = tuple(dict.fromkeys((*self._passed, unread)))
         begin = first_at(opened.rows, _WIDTH, _OFFSET, self.offset)
         if begin:
-            opened = Opened(opened.payload, opened.rows[begin * _WIDTH :], opened.headers, opened.problem)
+            opened = DecodedBatch(opened.payload, opened.rows[begin * _WIDTH :], opened.headers, opened.problem)
         for record in records(batch, opened):
             if record.offset >= self.offset:
                 yield record
@@ -213,7 +220,7 @@ class _Snapshot(NamedTuple):
     size: int
     start_offset: int
     end_offset: int
-    view: View | None = None
+    view: LogSnapshot | None = None
 
 
 class Log:
@@ -228,7 +235,7 @@ class Log:
     ) -> None:
         self.path = os.fsdecode(directory)
         self.options = options = options or LogOptions()
-        self._shelf = Shelf()
+        self._shelf = SegmentCache()
         self._lock = threading.Lock()
         self._readers: weakref.WeakValueDictionary[str, SegmentReader] = weakref.WeakValueDictionary()
         self._appender: Appender | None = None
@@ -306,7 +313,7 @@ class Log:
 
     # ---- reading
 
-    def read(self, offset: int, max_bytes: int = _PIECE_BYTES) -> Fetched:
+    def read(self, offset: int, max_bytes: int = _PIECE_BYTES) -> FetchDataInfo:
         """The batches from the one on that holds the offset, or the next one where there is none: as many as fit into `max_bytes`.
 
         That is doubled, up to `max_message_bytes` of the options, while not even one fits. They end with their segment, and before damage. At `end_offset` there is nothing yet. Raises
@@ -314,29 +321,29 @@ class Log:
         """
         return self._read(self._now(), offset, max_bytes)
 
-    def _read(self, snapshot: _Snapshot, offset: int, max_bytes: int) -> Fetched:
+    def _read(self, snapshot: _Snapshot, offset: int, max_bytes: int) -> FetchDataInfo:
         if max_bytes < 1:
             raise ValueError(f"max_bytes has to be 1 or more, not {max_bytes}")
         segments, bases, size, start, end, _ = snapshot
         if not start <= offset <= end:
             raise OffsetOutOfRange(offset, start, end)
         last = len(segments) - 1
-        passed: tuple[Passed, ...] = ()
+        passed: tuple[DamagedRange, ...] = ()
         number = max(bisect_right(bases, offset) - 1, 0) if offset < end else last + 1
         while number <= last:
             segment = segments[number]
             bytes_there = size if number == last else segment.size
             found = segment.find(offset, bytes_there)
-            if isinstance(found, Located):
+            if isinstance(found, BatchLocation):
                 limit = min(self._limit(found, max_bytes, segment), bytes_there - found.position)
                 if found.preceded or NULL < found.first <= offset:
                     passed = ()
-                return Fetched(segment, found, offset, end, limit, passed + found.passed)
+                return FetchDataInfo(segment, found, offset, end, limit, passed + found.passed)
             passed = found.passed if found.preceded else passed + found.passed
             number += 1
-        return Fetched(segments[-1], None, offset, end, size, passed)
+        return FetchDataInfo(segments[-1], None, offset, end, size, passed)
 
-    def _limit(self, found: Located, max_bytes: int, segment: SegmentReader) -> int:
+    def _limit(self, found: BatchLocation, max_bytes: int, segment: SegmentReader) -> int:
         if found.size <= max_bytes:
             return max_bytes
         largest = max(max_bytes, self.options.max_message_bytes)
@@ -377,7 +384,7 @@ class Log:
 
     # ---- writing
 
-    def append(self, what: "Iterable[NewRecord] | bytes | bytearray | memoryview", **how: Any) -> "Appended":
+    def append(self, what: "Iterable[NewRecord] | bytes | bytearray | memoryview", **how: Any) -> "LogAppendInfo":
         """Append records, or batches as bytes; see append_records and append_batches of kdump.log.appender.Appender."""
         appender = self._appender
         if appender is None or self._closed:
@@ -411,7 +418,7 @@ class Log:
             assert appender is not None
             return self._refreshed(appender.view)
 
-    def _refreshed(self, view: View) -> _Snapshot:
+    def _refreshed(self, view: LogSnapshot) -> _Snapshot:
         """What readers see from now on; the lock is held."""
         before = self._snapshot
         active = view.active

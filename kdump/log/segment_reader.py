@@ -34,7 +34,18 @@ from kdump.kernel.seek import (
 )
 from kdump.storage.records import open_batch, records
 from kdump.storage.source import FileSource, Source, reader
-from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk, Carry, Foreign, Gap, Item, Shrunk, Tail, Unsearched, Walk
+from kdump.storage.walk import (
+    MAX_BATCH_BYTES,
+    BatchChunk,
+    Carry,
+    ForeignBatch,
+    Gap,
+    Item,
+    SearchLimit,
+    ShrunkFile,
+    Tail,
+    Walk,
+)
 from kdump.storage.walk07 import walk_of
 
 OWN_INTERVAL_BYTES: Final = 16 << 10
@@ -67,7 +78,7 @@ class SegmentDescription(NamedTuple):
     active: bool
 
 
-class View(NamedTuple):
+class LogSnapshot(NamedTuple):
     """What readers see of a log at a moment; it never changes, and whoever writes puts another one in its place.
 
     `closed` are the segments before the active one, oldest first; as long as none comes or goes it stays the same tuple. Of the active segment, the bytes up to its
@@ -84,7 +95,7 @@ class View(NamedTuple):
         return self.closed if self.active is None else (*self.closed, self.active)
 
 
-class Passed(NamedTuple):
+class DamagedRange(NamedTuple):
     """Bytes of a log file that a read passed over; `what` is the code of the finding: batch/crc, batch/magic, batch/limit, gap/bytes, gap/unsearched, tail/torn …"""
 
     path: str
@@ -93,7 +104,7 @@ class Passed(NamedTuple):
     what: str
 
 
-class Located(NamedTuple):
+class BatchLocation(NamedTuple):
     """The first batch whose last offset is the sought one or above: its place, its offsets (`first` is NULL for a wrapper), its bytes unless it is large.
 
     The walk began at `begin`, where an entry of the segment's offset index with the offset `entry` led; -1 where there was none. `passed` lay before the batch, and
@@ -107,18 +118,18 @@ class Located(NamedTuple):
     body: bytes | None
     entry: int
     begin: int
-    passed: tuple[Passed, ...]
+    passed: tuple[DamagedRange, ...]
     preceded: bool
 
 
-class Absent(NamedTuple):
+class NoBatch(NamedTuple):
     """A segment has no such batch; `passed` and `preceded` are those of Located."""
 
-    passed: tuple[Passed, ...]
+    passed: tuple[DamagedRange, ...]
     preceded: bool
 
 
-class _Index(NamedTuple):
+class _IndexView(NamedTuple):
     """The entries of an offset index. `proved` has a byte for each window, not 0 where its entries are to be believed; None where all are."""
 
     slots: bytes
@@ -131,7 +142,7 @@ class _Index(NamedTuple):
         return OffsetIndexEntry(base_offset + relative, position)
 
 
-_NO_INDEX: Final = _Index(b"", 0, None, 1 << 62)
+_NO_INDEX: Final = _IndexView(b"", 0, None, 1 << 62)
 
 
 class _Own(NamedTuple):
@@ -140,7 +151,7 @@ class _Own(NamedTuple):
     `regular`: its offsets rise; where they do not, there are no entries. `scanner` can go on at `size`; None where the last bytes were no batch.
     """
 
-    entries: _Index
+    entries: _IndexView
     times: bytes
     largest_timestamp: int
     last_offset: int | None
@@ -179,7 +190,7 @@ class _Upto:
         """The source is somebody else's."""
 
 
-class Shelf:
+class SegmentCache:
     """The segments of a log whose files are open and whose indexes are in memory: those that were read from last."""
 
     def __init__(self) -> None:
@@ -215,7 +226,13 @@ class SegmentReader:
     """
 
     def __init__(
-        self, shelf: Shelf, base_offset: int, path: str, kind: Kind, size: int, identity: tuple[int, int] | None = None
+        self,
+        shelf: SegmentCache,
+        base_offset: int,
+        path: str,
+        kind: Kind,
+        size: int,
+        identity: tuple[int, int] | None = None,
     ) -> None:
         self.base_offset = base_offset
         self.path = path
@@ -225,7 +242,7 @@ class SegmentReader:
         self._shelf = shelf
         self._handle: _Handle | None = None
         self._pinned = False
-        self._index: _Index | None = None
+        self._index: _IndexView | None = None
         self._own: _Own | None = None
         self._largest = -1, -1  # of so many bytes, the largest timestamp
         self._walking = threading.Lock()
@@ -307,7 +324,7 @@ class SegmentReader:
 
     # ---- by offset
 
-    def find(self, target: int, size: int) -> Located | Absent:
+    def find(self, target: int, size: int) -> BatchLocation | NoBatch:
         """The first batch whose last offset is `target` or above, in the first `size` bytes; Absent without one."""
         if self.kind is Kind.KAFKA07:
             return self._find_07(target, size)
@@ -325,11 +342,11 @@ class SegmentReader:
             if proved is None:
                 offset = -1
             if status == SEEK_FOUND:
-                return Located(position, length, first, last, body, offset, begin, (), position > begin)
+                return BatchLocation(position, length, first, last, body, offset, begin, (), position > begin)
             if status == SEEK_UNPROVED:
                 self._prove(index, begin, size)
             elif status == SEEK_ENDED:
-                return Absent((), size > begin)
+                return NoBatch((), size > begin)
             elif status == SEEK_DAMAGED and position == begin > 0 and not changed:
                 # There was a batch: these are other bytes than those that were proved.
                 self._index = self._own = None
@@ -339,9 +356,9 @@ class SegmentReader:
             else:
                 raise self._shrunk(handle.size_now(), size)
 
-    def _walk_to(self, target: int, begin: int, size: int, entry: int) -> Located | Absent:
+    def _walk_to(self, target: int, begin: int, size: int, entry: int) -> BatchLocation | NoBatch:
         """As `find`, batch by batch from `begin` on, over whatever stands in the way."""
-        passed: list[Passed] = []
+        passed: list[DamagedRange] = []
         preceded = False
         for item in self._items(begin, size):
             if not isinstance(item, BatchChunk) or item.damaged:
@@ -352,36 +369,36 @@ class SegmentReader:
                 if last >= target:
                     # Nothing is missed where the batch itself has the offset.
                     before = () if NULL < first <= target else tuple(passed)
-                    return Located(batch.position, batch.size, first, last, None, entry, begin, before, preceded)
+                    return BatchLocation(batch.position, batch.size, first, last, None, entry, begin, before, preceded)
                 passed.clear()
                 preceded = True
-        return Absent(tuple(passed), preceded)
+        return NoBatch(tuple(passed), preceded)
 
     def _items(self, begin: int, size: int) -> Iterator[Item]:
         yield from walk_of(
             self.kind, self.source(size), base_offset=self.base_offset, start=begin, everything=True, rows=64
         )
 
-    def _passed(self, item: Item) -> Iterator[Passed]:
+    def _passed(self, item: Item) -> Iterator[DamagedRange]:
         match item:
             case BatchChunk():
                 for batch in item.rows():
                     what = next(code for code in _DAMAGES if batch.suspect >> SUSPECTS.index(code) & 1)
-                    yield Passed(self.path, batch.position, batch.size, what)
+                    yield DamagedRange(self.path, batch.position, batch.size, what)
             case Gap():
-                yield Passed(self.path, item.position, item.length, "gap/bytes")
-            case Unsearched():
-                yield Passed(self.path, item.position, item.length, "gap/unsearched")
+                yield DamagedRange(self.path, item.position, item.length, "gap/bytes")
+            case SearchLimit():
+                yield DamagedRange(self.path, item.position, item.length, "gap/unsearched")
             case Tail():
-                yield Passed(self.path, item.position, item.length, f"tail/{item.reason}")
-            case Shrunk():
+                yield DamagedRange(self.path, item.position, item.length, f"tail/{item.reason}")
+            case ShrunkFile():
                 raise self._shrunk(item.position, item.position + item.length)
-            case Foreign():
+            case ForeignBatch():
                 return
 
     # ---- what is known of the indexes
 
-    def _entries(self, size: int) -> _Index:
+    def _entries(self, size: int) -> _IndexView:
         """The entries to begin from, for a segment of so many bytes."""
         index = self._index
         if index is not None and index.size == size and index.proved is not None:
@@ -393,7 +410,7 @@ class SegmentReader:
             index = self._index = self._read_index(size, index)
         return self._walked(size).entries if index is _NO_INDEX else index
 
-    def _read_index(self, size: int, before: _Index | None) -> _Index:
+    def _read_index(self, size: int, before: _IndexView | None) -> _IndexView:
         """The offset index beside the log, as far as it goes; _NO_INDEX for one that cannot be one."""
         path = f"{self.path.removesuffix('.log')}.index"
         slots = b""
@@ -415,9 +432,9 @@ class SegmentReader:
             whole = before.at(0, before.entries - 1).position // WINDOW_BYTES
             if slots.startswith(before.slots[: before.entries * OFFSET_ENTRY.size]):
                 proved[:whole] = before.proved[:whole]
-        return _Index(slots, inside, proved, size)
+        return _IndexView(slots, inside, proved, size)
 
-    def _prove(self, index: _Index, position: int, size: int) -> None:
+    def _prove(self, index: _IndexView, position: int, size: int) -> None:
         """See whether the entries of the window of that position are to be believed; where they are not, the index is none."""
         slots, entries, proved, _ = index
         assert proved is not None
@@ -470,13 +487,13 @@ class SegmentReader:
                 regular = regular and not any(row.suspect & _GOES_BACK for row in item.rows())
             elif isinstance(item, Tail):
                 whole = False
-            elif isinstance(item, Shrunk):
+            elif isinstance(item, ShrunkFile):
                 raise self._shrunk(item.position, size)
         made = scanner.recorded() if regular else None
         slots, times = made or (b"", b"")
         seen = scanner.state()
         return _Own(
-            _Index(slots, len(slots) // OFFSET_ENTRY.size, None, size),
+            _IndexView(slots, len(slots) // OFFSET_ENTRY.size, None, size),
             times,
             seen["max_timestamp"],
             seen["known_last"] if seen["has_last"] else None,
@@ -503,7 +520,7 @@ class SegmentReader:
                 return self.next_offset(size)
         walk = Walk(self.source(size), base_offset=self.base_offset, start=begin)
         for item in walk:
-            if isinstance(item, Shrunk):
+            if isinstance(item, ShrunkFile):
                 raise self._shrunk(item.position, size)
         seen = walk.scanner.state()
         return max(seen["known_last"] + 1, self.base_offset) if seen["has_last"] else self.base_offset
@@ -542,7 +559,7 @@ class SegmentReader:
         return None
 
     @staticmethod
-    def _position_below(index: _Index, relative: int) -> int:
+    def _position_below(index: _IndexView, relative: int) -> int:
         """The position of the last entry whose offset is below that one, 0 without one."""
         low, high = 0, index.entries
         while low < high:
@@ -566,7 +583,7 @@ class SegmentReader:
 
     # ---- Kafka 0.7: an offset is a position
 
-    def _find_07(self, target: int, size: int) -> Located | Absent:
+    def _find_07(self, target: int, size: int) -> BatchLocation | NoBatch:
         sought = max(0, target - self.base_offset)
         position, carry, passed = self._reach_07(sought, size)
         begin = position
@@ -582,15 +599,17 @@ class SegmentReader:
             if isinstance(item, BatchChunk) and not item.damaged:
                 batch = item.row(0)
                 offset = batch.base_offset
-                return Located(batch.position, batch.size, offset, offset, None, -1, begin, tuple(passed), position > 0)
+                return BatchLocation(
+                    batch.position, batch.size, offset, offset, None, -1, begin, tuple(passed), position > 0
+                )
             passed += self._passed(item)
-        return Absent(tuple(passed), position > 0)
+        return NoBatch(tuple(passed), position > 0)
 
-    def _reach_07(self, sought: int, size: int) -> tuple[int, Carry | None, list[Passed]]:
+    def _reach_07(self, sought: int, size: int) -> tuple[int, Carry | None, list[DamagedRange]]:
         """Where the first batch at or behind a position is, the state of a walk there, and what of the bytes from the position on is none."""
         number = bisect_right(self._places, sought, key=lambda place: place[0]) - 1
         position, carry = self._places[number] if number >= 0 else (0, None)
-        passed: list[Passed] = []
+        passed: list[DamagedRange] = []
         while position < sought:
             walk = walk_of(
                 self.kind,

@@ -10,21 +10,22 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from kdump.broker.defaults import PRODUCER_ID_EXPIRATION_MS
-from kdump.broker.load_state import Epochs, name_of
+from kdump.broker.load_state import LeaderEpochFileCache
 from kdump.broker.log_loader import EPOCHS
 from kdump.broker.producer_state import ProducerState
-from kdump.broker.rebuild import PlannedSegment, Rebuild, make
+from kdump.broker.rebuild import make
+from kdump.broker.rebuild_request import PlannedSegment, Rebuild
 from kdump.errors import KdumpError
 from kdump.format import index, snapshot
 from kdump.format.checkpoint import CheckpointError, EpochEntry, build_epochs, epoch_entries
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY
-from kdump.format.naming import ROOT_FILES, Kind, number_of, state_of, topic_partition_of
+from kdump.format.naming import ROOT_FILES, Kind, file_name, number_of, state_of, topic_partition_of
 from kdump.format.snapshot import HEADER_SIZE, SnapshotError
 from kdump.kernel.producers import unexpired
 from kdump.kernel.scan import SUSPECTS, Scanner, ordered
 from kdump.log.options import KAFKA07, LogOptions
-from kdump.log.segment_reader import SegmentDescription, SegmentReader, Shelf
-from kdump.storage.directory_handle import Place
+from kdump.log.segment_reader import SegmentCache, SegmentDescription, SegmentReader
+from kdump.storage.directory_handle import DirectoryHandle
 from kdump.storage.listing import listing, partition_in
 from kdump.storage.lock import beside
 from kdump.storage.partition import LogFile, Partition
@@ -49,14 +50,14 @@ _LEFT: Final = {
 }
 
 
-class Reopened(NamedTuple):
+class StartupState(NamedTuple):
     """A log that can be appended to. `base_offset` is that of the newest segment, None where there is none; the newest snapshot of the producers reaches to `snapshot_end`."""
 
     closed: tuple[SegmentDescription, ...]
     base_offset: int | None
     start_offset: int
     end_offset: int
-    epochs: Epochs
+    epochs: LeaderEpochFileCache
     producers: ProducerState
     snapshot_end: int
 
@@ -71,7 +72,7 @@ def now_ms(options: LogOptions) -> int:
     return int(time.time() * 1000) if options.clock is None else options.clock()
 
 
-def reopen(place: Place, options: LogOptions, begin: Callable[[], None]) -> Reopened:
+def reopen(place: DirectoryHandle, options: LogOptions, begin: Callable[[], None]) -> StartupState:
     """Look at a topic-partition directory, then bring in order what no recovery is needed for; `begin` is called before the first change. Raises KdumpError, OSError."""
     path = os.path.abspath(place.path)
     kind = Kind.KAFKA07 if options.magic == KAFKA07 else Kind.LOG
@@ -106,11 +107,13 @@ def reopen(place: Place, options: LogOptions, begin: Callable[[], None]) -> Reop
     first = max(log_start, bases[0] if bases else options.base_offset)
     if kind is Kind.KAFKA07:
         end = first if proved is None else proved.end_offset
-        return Reopened(closed, bases[-1] if bases else None, first, end, Epochs(), ProducerState(), end)
+        return StartupState(
+            closed, bases[-1] if bases else None, first, end, LeaderEpochFileCache(), ProducerState(), end
+        )
     sequences = name is None or name.topic not in COORDINATORS
     if proved is None:
         epochs = _epochs(place, options, stored, (), log_start, first)
-        return Reopened((), None, first, first, epochs, ProducerState(sequences=sequences), first)
+        return StartupState((), None, first, first, epochs, ProducerState(sequences=sequences), first)
     end = proved.end_offset
     body = _producers(place, bases, end, first) if proved.bears_out else None
     epochs = _epochs(place, options, stored, proved.epochs if body is None else (), log_start, end)
@@ -118,14 +121,14 @@ def reopen(place: Place, options: LogOptions, begin: Callable[[], None]) -> Reop
         body = _rebuild(place, bases, end, first, options)
     snapshot_end = _clear_snapshots(place, bases, end, first)
     kept = unexpired(body, now_ms(options), PRODUCER_ID_EXPIRATION_MS)
-    return Reopened(closed, bases[-1], first, end, epochs, ProducerState(kept, sequences=sequences), snapshot_end)
+    return StartupState(closed, bases[-1], first, end, epochs, ProducerState(kept, sequences=sequences), snapshot_end)
 
 
-def _mend(place: Place, what: str, strategy: str = "truncate") -> KdumpError:
+def _mend(place: DirectoryHandle, what: str, strategy: str = "truncate") -> KdumpError:
     return KdumpError(f"{what}; kdump recover --{strategy} {place.path} brings the log in order")
 
 
-def _spare(place: Place, partition: Partition) -> list[str]:
+def _spare(place: DirectoryHandle, partition: Partition) -> list[str]:
     """What a start of a broker removes without a look at the logs. Raises KdumpError for what it would put in the place of something, or stumbles over."""
     if state_of(place.path):
         raise KdumpError(f"{place.path}: a log that a broker moves or deletes, nothing is appended to it")
@@ -136,7 +139,7 @@ def _spare(place: Place, partition: Partition) -> list[str]:
 
 
 def _closed(logs: Iterable[LogFile]) -> tuple[SegmentDescription, ...]:
-    shelf, found = Shelf(), []
+    shelf, found = SegmentCache(), []
     for log in logs:
         assert log.base_offset is not None
         reader = SegmentReader(shelf, log.base_offset, log.path, log.kind, log.size)
@@ -150,10 +153,10 @@ def _closed(logs: Iterable[LogFile]) -> tuple[SegmentDescription, ...]:
 # ---- the newest segment
 
 
-def _prove(place: Place, base: int, options: LogOptions) -> _Proved:
+def _prove(place: DirectoryHandle, base: int, options: LogOptions) -> _Proved:
     """Walk over all of it. Raises KdumpError where a recovery would cut something off."""
     is_07 = options.magic == KAFKA07
-    path = place.at(name_of(base, ".kafka" if is_07 else ".log"))
+    path = place.at(file_name(base, ".kafka" if is_07 else ".log"))
     indexes = None if is_07 else _indexes(place, base)
     walk_type = Walk07 if is_07 else Walk
     with FileSource(path) as source:
@@ -183,11 +186,11 @@ def _prove(place: Place, base: int, options: LogOptions) -> _Proved:
     return _Proved(end, tuple(seen["epochs"]), bears_out)
 
 
-def _indexes(place: Place, base: int) -> tuple[bytes, bytes] | None:
+def _indexes(place: DirectoryHandle, base: int) -> tuple[bytes, bytes] | None:
     """Both indexes, if they are there without anything but entries in order, and the transaction index is one."""
     found = []
     for suffix, entry in ((".index", OFFSET_ENTRY), (".timeindex", TIME_ENTRY)):
-        name = name_of(base, suffix)
+        name = file_name(base, suffix)
         if place.stamp(name) is None:
             return None
         data = place.read(name)
@@ -195,7 +198,7 @@ def _indexes(place: Place, base: int) -> tuple[bytes, bytes] | None:
         if extent.padding or extent.remainder or ordered(data, entry.size) * entry.size != len(data):
             return None
         found.append(data)
-    name = name_of(base, ".txnindex")
+    name = file_name(base, ".txnindex")
     transactions = b"" if place.stamp(name) is None else place.read(name)
     if len(transactions) % TRANSACTION_ENTRY.size:
         return None
@@ -208,7 +211,7 @@ def _indexes(place: Place, base: int) -> tuple[bytes, bytes] | None:
 # ---- producers
 
 
-def _snapshots(place: Place) -> dict[int, str]:
+def _snapshots(place: DirectoryHandle) -> dict[int, str]:
     found = {}
     for name in place.names():
         offset = number_of(name) if name.endswith(".snapshot") else None
@@ -217,7 +220,7 @@ def _snapshots(place: Place) -> dict[int, str]:
     return found
 
 
-def _producers(place: Place, bases: list[int], end: int, log_start: int) -> bytes | None:
+def _producers(place: DirectoryHandle, bases: list[int], end: int, log_start: int) -> bytes | None:
     """The entries of the snapshot of the log's end; None where it was not closed in order."""
     found = _snapshots(place)
     if end not in found:
@@ -231,12 +234,12 @@ def _producers(place: Place, bases: list[int], end: int, log_start: int) -> byte
     return None if seen.problem is not None else data[HEADER_SIZE : seen.end]
 
 
-def _rebuild(place: Place, bases: list[int], end: int, log_start: int, options: LogOptions) -> bytes:
+def _rebuild(place: DirectoryHandle, bases: list[int], end: int, log_start: int, options: LogOptions) -> bytes:
     """Make the companions of the newest segment anew; the entries of a snapshot of the log's end."""
-    snapshot_name = name_of(end, ".snapshot")
-    names = [name_of(bases[-1], suffix) for suffix in (".index", ".timeindex", ".txnindex")]
+    snapshot_name = file_name(end, ".snapshot")
+    names = [file_name(bases[-1], suffix) for suffix in (".index", ".timeindex", ".txnindex")]
     files = stamps(place.path)
-    logs = [(base, name_of(base, ".log")) for base in bases]
+    logs = [(base, file_name(base, ".log")) for base in bases]
     request = Rebuild(
         place.path,
         files,
@@ -266,7 +269,7 @@ def _rebuild(place: Place, bases: list[int], end: int, log_start: int, options: 
     return body
 
 
-def _clear_snapshots(place: Place, bases: list[int], end: int, log_start: int) -> int:
+def _clear_snapshots(place: DirectoryHandle, bases: list[int], end: int, log_start: int) -> int:
     """Remove the snapshots that a start removes; up to where the newest one reaches (ProducerStateManager.removeStraySnapshots, truncateAndReload)."""
     found = _snapshots(place)
     strays = sorted(found.keys() - set(bases))
@@ -283,7 +286,7 @@ def _clear_snapshots(place: Place, bases: list[int], end: int, log_start: int) -
 # ---- leader epochs
 
 
-def _stored_epochs(place: Place) -> list[EpochEntry] | None:
+def _stored_epochs(place: DirectoryHandle) -> list[EpochEntry] | None:
     """Those of the checkpoint, None without one. Raises KdumpError where a broker could not read it."""
     if place.stamp(EPOCHS) is None:
         return None
@@ -297,15 +300,15 @@ def _stored_epochs(place: Place) -> list[EpochEntry] | None:
 
 
 def _epochs(
-    place: Place,
+    place: DirectoryHandle,
     options: LogOptions,
     stored: list[EpochEntry] | None,
     seen: Iterable[tuple[int, int, int]],
     log_start: int,
     end: int,
-) -> Epochs:
+) -> LeaderEpochFileCache:
     """The stored ones, and those that were `seen` in a segment that was not closed in order, as far as they are of this log."""
-    epochs = Epochs()
+    epochs = LeaderEpochFileCache()
     for entry in stored or ():
         epochs.assign(*entry)
     for epoch, first, _ in seen:
@@ -319,6 +322,6 @@ def _epochs(
     return epochs
 
 
-def write_epochs(place: Place, epochs: Epochs) -> None:
+def write_epochs(place: DirectoryHandle, epochs: LeaderEpochFileCache) -> None:
     """Write the checkpoint. Raises OSError."""
     replace(place, EPOCHS, build_epochs([EpochEntry(*entry) for entry in epochs.entries]))

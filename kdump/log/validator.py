@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from kdump.broker.producer_state import Marker
+from kdump.broker.producer_state import TransactionMarker
 from kdump.errors import MessageTooLarge
 from kdump.format import control
 from kdump.format.batch import Batch
@@ -12,7 +12,7 @@ from kdump.format.kafka07 import Message
 from kdump.kernel.admit import Admission
 from kdump.kernel.scan import BATCH_COLUMNS, FRAMES, OPEN, SCAN_FULL, SCAN_STOPPED, SUSPECTS, Scanner
 from kdump.kernel.scan07 import Scanner07
-from kdump.log.assign import Wrapped, anew, in_place
+from kdump.log.assign import CompressedMessageSet, anew, in_place
 from kdump.log.options import KAFKA07, LogOptions
 from kdump.storage.records import open_batch, records
 
@@ -37,7 +37,7 @@ _REFUSED_BITS: Final = sum(1 << SUSPECTS.index(code) for code in _REFUSED)
 _PLACES: Final = sum(1 << SUSPECTS.index(code) for code in ("offset/range", "offset/backwards"))
 
 
-class Judge:
+class LogValidator:
     """Proves what is to be appended.
 
     `plain` gives what `assigned` gives for one batch without a producer, and of its row what counts; None for anything else (kdump.kernel.admit). Nearly all that is ever appended is of this kind.
@@ -55,7 +55,7 @@ class Judge:
         made = bytearray(data)
         try:
             in_place(made, end_offset, epoch)
-        except Wrapped:
+        except CompressedMessageSet:
             batches = self._prove(data, -1, _REFUSED_BITS & ~_PLACES)
             made = anew(batches, lambda batch: body(batch, data), end_offset, epoch, self._max_bytes)
         return made, self.prove(made, end_offset)
@@ -102,14 +102,14 @@ class Judge:
                 batch, next(_REFUSED[code] for bit, code in enumerate(SUSPECTS) if suspect & refused & 1 << bit)
             )
 
-    def marker_in(self, data: Data) -> Callable[[Batch], Marker | None]:
+    def marker_in(self, data: Data) -> Callable[[Batch], TransactionMarker | None]:
         """What gives the end-transaction marker in a control batch of a producer, None in one without records. It raises ValueError for other control records."""
 
-        def marker(batch: Batch) -> Marker | None:
+        def marker(batch: Batch) -> TransactionMarker | None:
             for record in records(batch, open_batch(batch, body(batch, data), self._max_bytes)):
                 key, value = control.decode(record.key, record.value)
                 if isinstance(value, control.EndTransactionMarker):
-                    return Marker(key.type == ControlType.ABORT, value.coordinator_epoch, record.timestamp)
+                    return TransactionMarker(key.type == ControlType.ABORT, value.coordinator_epoch, record.timestamp)
                 raise _refusal(batch, "is a control batch that has a producer and ends no transaction")
             return None
 

@@ -17,16 +17,16 @@ from kdump.errors import KdumpError, reason
 from kdump.format import naming
 from kdump.kernel.crc import crc32c
 from kdump.recover.journal import Journal, Step
-from kdump.recover.plan import Content, Plan
-from kdump.recover.steps import Work, is_a_logs, load
-from kdump.storage.directory_handle import Look, OnBytes, Place, clone, copy, look_of, write
+from kdump.recover.plan import FileContent, Plan
+from kdump.recover.steps import RunExecutor, is_a_logs, load
+from kdump.storage.directory_handle import DirectoryHandle, FileAttributes, OnBytes, clone, copy, look_of, write
 from kdump.storage.pieces import Piece
 from kdump.storage.stamps import Stamp
 from kdump.storage.undo_folders import (
     APPLIED,
     OVER,
     UNDOING,
-    Area,
+    UndoFolder,
     areas,
     check_run,
     discard,
@@ -47,7 +47,7 @@ _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _NONE_WRITTEN: Final[Mapping[str, int]] = MappingProxyType({})
 
 
-class Applied(NamedTuple):
+class ApplyResult(NamedTuple):
     """What became of a plan: `run` is its id, None where nothing had to be done; `undo` where what was removed is kept, None where it is not.
 
     `recovery_point` is that of the plan, `written` has the CRC-32C of every file that is new.
@@ -62,21 +62,27 @@ class Applied(NamedTuple):
 
 def apply(
     plan: Plan, run: str, *, keep: bool = True, on_bytes: OnBytes | None = None, make: Make | None = None
-) -> Applied:
+) -> ApplyResult:
     """Carry out a plan in place, for a topic-partition or for the files at the root of a log directory. `on_bytes` is told how many bytes more were written.
 
     Raises KdumpError: before anything changed, or after all was taken back; where not even that was possible, it says how to go on.
     """
     check_run(run)
-    with Place(plan.path) as place:
+    with DirectoryHandle(plan.path) as place:
         refuse_unfinished(place)
         sweep(place)
         return in_place(place, plan, run, keep=keep, on_bytes=on_bytes, make=make)
 
 
 def in_place(
-    place: Place, plan: Plan, run: str, *, keep: bool = True, on_bytes: OnBytes | None = None, make: Make | None = None
-) -> Applied:
+    place: DirectoryHandle,
+    plan: Plan,
+    run: str,
+    *,
+    keep: bool = True,
+    on_bytes: OnBytes | None = None,
+    make: Make | None = None,
+) -> ApplyResult:
     """Carry out a plan, whatever other runs left there. Raises KdumpError as `apply` does."""
     try:
         _check(plan, place)
@@ -84,9 +90,9 @@ def in_place(
         raise sentence(plan.path, error, NOTHING) from None
     after = _with_indexes(plan)
     if not after:
-        return Applied(plan.path, None, None)
+        return ApplyResult(plan.path, None, None)
     # A foreign directory at the root of a log directory keeps a broker from starting.
-    area = Area(run, flat=any(name in naming.ROOT_FILES for name in place.names()))
+    area = UndoFolder(run, flat=any(name in naming.ROOT_FILES for name in place.names()))
     if state_of(place, area) is not None:
         raise KdumpError(f"{plan.path}: there is a run {run} already; {NOTHING}")
     try:
@@ -98,7 +104,7 @@ def in_place(
         # What a broker writes at the root of a log directory stands for itself.
         rest = {} if area.flat else {name: stamp for name, stamp in plan.files.items() if name not in touched}
         now = time.time_ns() // 1_000_000
-        work = Work(
+        work = RunExecutor(
             place, area, Journal(run, plan.options.strategy, now, area.flat, todo, rest, plan.recovery_point, keep)
         )
         work.begin()
@@ -110,10 +116,10 @@ def in_place(
     carry_out(work)
     undo = place.at(area.directories[1] if area.directories else area.journal(APPLIED)) if keep else None
     written = {step.name: step.after_crc32c for step in todo if step.after_crc32c is not None}
-    return Applied(plan.path, run, undo, plan.recovery_point, written)
+    return ApplyResult(plan.path, run, undo, plan.recovery_point, written)
 
 
-def carry_out(work: Work) -> None:
+def carry_out(work: RunExecutor) -> None:
     """Do the steps of a journal that are left, or take all back where that fails. Raises KdumpError."""
     place = work.place
     try:
@@ -133,7 +139,7 @@ def carry_out(work: Work) -> None:
         _clear(place, work.area)
 
 
-def _clear(place: Place, area: Area) -> None:
+def _clear(place: DirectoryHandle, area: UndoFolder) -> None:
     """Remove the files of a run that is over, as far as that goes: the next run removes the rest."""
     with suppress(OSError, KdumpError):
         discard(place, area)
@@ -154,7 +160,7 @@ def _why(error: BaseException) -> str:
     return "a file became shorter while it was read" if isinstance(error, EOFError) else str(error)
 
 
-def sweep(place: Place) -> None:
+def sweep(place: DirectoryHandle) -> None:
     """Clear away what is left of runs that changed nothing, or that are over. Raises KdumpError."""
     try:
         for area in areas(place):
@@ -171,7 +177,7 @@ def sweep(place: Place) -> None:
 # ---- whether the plan still fits
 
 
-def _check(plan: Plan, place: Place) -> None:
+def _check(plan: Plan, place: DirectoryHandle) -> None:
     """Raises KdumpError where the directory is not what the plan saw, or something stands in its way."""
     if odd := [name for name in plan.after if "/" in name or name in ("", ".", "..") or naming.is_undo(name)]:
         raise KdumpError(f"{plan.path}: the plan has {odd[0]!r}, which is no name of a file of a log")
@@ -188,7 +194,7 @@ def _check(plan: Plan, place: Place) -> None:
 
 # ---- the steps
 
-_After = Mapping[str, Content | None]
+_After = Mapping[str, FileContent | None]
 _Files = Mapping[str, Stamp]
 
 
@@ -281,7 +287,7 @@ def _is_dropped(name: str, after: _After, files: _Files) -> bool:
     return suffix in _PARTS and (after[log] is None if log in after else log not in files)
 
 
-def _cut_at(name: str, content: Content, files: _Files, links: Mapping[str, int]) -> int | None:
+def _cut_at(name: str, content: FileContent, files: _Files, links: Mapping[str, int]) -> int | None:
     """Where a log is to end that loses its end and nothing else; a second name would lose it too."""
     if not name.endswith(_CUT) or links.get(name) != 1 or len(content.pieces) != 1:
         return None
@@ -289,7 +295,7 @@ def _cut_at(name: str, content: Content, files: _Files, links: Mapping[str, int]
     return piece.stop if piece.name == name and piece.start == 0 and piece.stop < files[name].size else None
 
 
-def _with_indexes(plan: Plan) -> dict[str, Content | None]:
+def _with_indexes(plan: Plan) -> dict[str, FileContent | None]:
     """What changes, and the offset indexes that stay beside a log that changes: they have to go and to come back."""
     after = {
         name: content
@@ -299,7 +305,7 @@ def _with_indexes(plan: Plan) -> dict[str, Content | None]:
     for name in list(after):
         index = f"{name.removesuffix('.log')}.index"
         if name.endswith(".log") and index in plan.files and index not in after and after[name] is not None:
-            after[index] = Content(_all_of(plan, index) or ())
+            after[index] = FileContent(_all_of(plan, index) or ())
     return after
 
 
@@ -313,7 +319,7 @@ def _all_of(plan: Plan, name: str) -> tuple[Piece, ...] | None:
 class _Pouring:
     """Writes the contents of a plan to another place."""
 
-    def __init__(self, place: Place, target: Place, plan: Plan, on_bytes: OnBytes | None) -> None:
+    def __init__(self, place: DirectoryHandle, target: DirectoryHandle, plan: Plan, on_bytes: OnBytes | None) -> None:
         self.place = place
         self.target = target
         self.plan = plan
@@ -321,9 +327,9 @@ class _Pouring:
         logs = sorted(name for name in plan.files if name.endswith(".log"))
         self._newest = logs[-1:]
         self._sources = {f"{log.base_offset:020d}": log.pieces[0].name for log in plan.segments if log.pieces}
-        self._looks: dict[str, Look] = {}
+        self._looks: dict[str, FileAttributes] = {}
 
-    def look(self, name: str, content: Content | None) -> Look | None:
+    def look(self, name: str, content: FileContent | None) -> FileAttributes | None:
         """What the new file takes over: that of the log that it comes from or lies beside."""
         pieces = [piece.name for piece in content.pieces[:1]] if content is not None else []
         stem = name.rpartition(".")[0]
@@ -336,7 +342,7 @@ class _Pouring:
                 return self._looks[model]
         return None
 
-    def pour(self, name: str, content: Content, to: str) -> int:
+    def pour(self, name: str, content: FileContent, to: str) -> int:
         """Write it; its CRC-32C."""
         if content.data is not None:
             return self.data(name, content.data, to)
@@ -369,7 +375,7 @@ class _Pouring:
 
 
 def _stage(
-    place: Place, area: Area, plan: Plan, after: _After, on_bytes: OnBytes | None, make: Make | None
+    place: DirectoryHandle, area: UndoFolder, plan: Plan, after: _After, on_bytes: OnBytes | None, make: Make | None
 ) -> tuple[Step, ...]:
     """Write what is new, copy what is cut off, and give the steps with all that they need to know."""
     links = {name: status.st_nlink for name in plan.files if (status := place.stat(name)) is not None}
@@ -394,7 +400,7 @@ def _stage(
         if step.do == "cut":
             assert step.before is not None
             assert step.position is not None
-            tail = Content((Piece(step.name, step.position, step.before.size),))
+            tail = FileContent((Piece(step.name, step.position, step.before.size),))
             crc = pouring.pour(step.name, tail, area("cut", step.name))
             return step._replace(crc32c=crc, after=step.before._replace(size=step.position))
         if step.do in ("take", "replace", "rename"):
@@ -425,19 +431,19 @@ def output(plan: Plan, directory: str, *, on_bytes: OnBytes | None = None, make:
     path = os.path.join(directory, os.path.basename(os.path.abspath(plan.path)))
     if os.path.lexists(path):
         raise KdumpError(f"{path}: exists already")
-    with Place(plan.path) as place:
+    with DirectoryHandle(plan.path) as place:
         _check(plan._replace(bytes_needed=0), place)
         part = None
         try:
             os.makedirs(directory, exist_ok=True)
             part = tempfile.mkdtemp(prefix=".kdump-part-", dir=directory)
-            with Place(part) as target:
+            with DirectoryHandle(part) as target:
                 target.copy_of(place)
                 _copy(plan, place, target, on_bytes, make)
             _check(plan._replace(bytes_needed=0), place)
             os.rename(part, path)
             part = path
-            with Place(directory) as target:
+            with DirectoryHandle(directory) as target:
                 target.sync()
         except (OSError, EOFError, KdumpError, KeyboardInterrupt) as error:
             if part is not None:
@@ -446,12 +452,14 @@ def output(plan: Plan, directory: str, *, on_bytes: OnBytes | None = None, make:
     return path
 
 
-def _copy(plan: Plan, place: Place, target: Place, on_bytes: OnBytes | None, make: Make | None) -> None:
+def _copy(
+    plan: Plan, place: DirectoryHandle, target: DirectoryHandle, on_bytes: OnBytes | None, make: Make | None
+) -> None:
     pouring = _Pouring(place, target, plan, on_bytes)
     news = {name: content for name, content in plan.after.items() if content is not None}
     for name in plan.files:
         if name not in plan.after and not naming.is_undo(name):
-            news[name] = Content(_all_of(plan, name) or ())
+            news[name] = FileContent(_all_of(plan, name) or ())
     for name, data in pouring.made([name for name, content in plan.after.items() if content and content.rebuilt], make):
         if data is not None:
             pouring.data(name, data, name)

@@ -13,7 +13,7 @@ from kdump.storage.partition import LogFile, Segment
 from kdump.storage.pieces import Piece
 from kdump.storage.walk import BatchChunk, Carry
 from kdump.storage.walk07 import walk_of
-from kdump.verify.scan import Options, Range, scan
+from kdump.verify.scan import SegmentRange, VerifyOptions, scan
 
 _EVENT: Final = struct.Struct(EVENT)
 _AFRESH: Final[Carry] = (-1, False, -1, False, -1, 0)
@@ -21,7 +21,7 @@ _AFRESH: Final[Carry] = (-1, False, -1, False, -1, 0)
 _OUT_OF_ORDER: Final = frozenset({"offset/backwards", "offset/range"})
 
 
-class Held(NamedTuple):
+class ValidBatches(NamedTuple):
     """What a range of a log file holds."""
 
     piece: Piece
@@ -35,15 +35,17 @@ class Held(NamedTuple):
     transactions: tuple[tuple[int, int], ...]
 
 
-def within(directory: str, piece: Piece, size: int, max_batch_bytes: int) -> Held:
+def within(directory: str, piece: Piece, size: int, max_batch_bytes: int) -> ValidBatches:
     """What verify would find in [start, stop) of a log file of `size` bytes, where a batch or what is none begins at `start`."""
     path = os.path.join(directory, piece.name)
     log = LogFile(path, kind_of(piece.name) or Kind.LOG, number_of(piece.name), False, size)
     stop = None if piece.stop >= size else piece.stop
-    summary = scan(Range(Segment(log), piece.start, stop, Options(max_batch_bytes=max_batch_bytes)), _AFRESH)
+    summary = scan(
+        SegmentRange(Segment(log), piece.start, stop, VerifyOptions(max_batch_bytes=max_batch_bytes)), _AFRESH
+    )
     seen = summary.seen
     if not seen or not seen["batches"]:
-        return Held(piece, 0, 0, None, None, -1, -1, frozenset(), ())
+        return ValidBatches(piece, 0, 0, None, None, -1, -1, frozenset(), ())
     producers: set[int] = set()
     transactions: dict[tuple[int, int], None] = {}
     open_: dict[int, int] = {}
@@ -60,7 +62,7 @@ def within(directory: str, piece: Piece, size: int, max_batch_bytes: int) -> Hel
     first, last = seen["first_offset"], seen["last_offset"]
     if any(code in _OUT_OF_ORDER for code, _ in summary.counts):
         first, last = _span(log, piece, stop, max_batch_bytes)
-    return Held(
+    return ValidBatches(
         piece,
         seen["batches"],
         None if seen["unopened"] else seen["records"],
@@ -88,7 +90,7 @@ def _span(log: LogFile, piece: Piece, stop: int | None, max_batch_bytes: int) ->
     return min(offsets), max(offsets)
 
 
-def total(found: Iterable[Held], high_watermark: int | None) -> Lost:
+def total(found: Iterable[ValidBatches], high_watermark: int | None) -> Lost:
     """All of them as one, in the order of their offsets."""
     held = list(found)
     some = sorted((one for one in held if one.batches), key=lambda one: one.first_offset or 0)

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from kdump.broker.defaults import INDEX_INTERVAL_BYTES, PRODUCER_ID_EXPIRATION_MS, SEGMENT_INDEX_BYTES
-from kdump.broker.load_state import name_of
-from kdump.broker.rebuild import PlannedSegment, Rebuild
+from kdump.broker.rebuild_request import PlannedSegment, Rebuild
 from kdump.errors import SourceError
 from kdump.format import naming
-from kdump.format.naming import TopicPartition
+from kdump.format.naming import TopicPartition, file_name
 from kdump.storage.pieces import Piece, opened
 from kdump.storage.source import BytesSource, FileSource, Source
 from kdump.storage.stamps import Stamp
@@ -24,7 +23,7 @@ REINDEX: Final = "reindex"
 STRATEGIES: Final = (TRUNCATE, SALVAGE, REINDEX)
 
 
-class Options(NamedTuple):
+class RecoverOptions(NamedTuple):
     """How to recover.
 
     `walk` says from where on a truncation walks as a broker does after an unclean stop: "checkpoint" (the recovery point of the log directory's checkpoint,
@@ -43,7 +42,7 @@ class Options(NamedTuple):
     now_ms: int | None = None
 
 
-class Content(NamedTuple):
+class FileContent(NamedTuple):
     """What a file is to hold: pieces of files from before, one behind the other; or `data`; or, with neither, what kdump.broker.rebuild makes from the log."""
 
     pieces: tuple[Piece, ...] = ()
@@ -116,9 +115,9 @@ class Plan(NamedTuple):
 
     path: str
     topic_partition: TopicPartition | None
-    options: Options
+    options: RecoverOptions
     actions: tuple[Action, ...] = ()
-    after: Mapping[str, Content | None] = {}
+    after: Mapping[str, FileContent | None] = {}
     files: Mapping[str, Stamp] = {}
     segments: tuple[PlannedSegment, ...] = ()
     log_start_offset: int | None = None
@@ -163,7 +162,7 @@ class Plan(NamedTuple):
 def view(plan: Plan, name: str) -> Source:
     """The bytes that a file will have, of a log above all; not those of one that is rebuilt. Raises SourceError."""
     for log in plan.segments:
-        if name == name_of(log.base_offset, ".log"):
+        if name == file_name(log.base_offset, ".log"):
             return opened(plan.path, log.pieces, name)
     if name not in plan.after:
         return FileSource(os.path.join(plan.path, name))

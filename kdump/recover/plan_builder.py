@@ -7,9 +7,8 @@ from functools import cached_property, lru_cache
 from typing import Final
 
 from kdump.broker import rebuild
-from kdump.broker.load_state import name_of
 from kdump.broker.log_loader import METADATA
-from kdump.broker.rebuild import PlannedSegment
+from kdump.broker.rebuild_request import PlannedSegment
 from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.checkpoint import (
@@ -19,15 +18,15 @@ from kdump.format.checkpoint import (
     parse_meta_properties,
     parse_partition_metadata,
 )
-from kdump.format.naming import number_of
-from kdump.recover.losses import Held, total, within
-from kdump.recover.plan import Action, Content, Options, Plan
+from kdump.format.naming import file_name, number_of
+from kdump.recover.losses import ValidBatches, total, within
+from kdump.recover.plan import Action, FileContent, Plan, RecoverOptions
 from kdump.recover.refusals import COMPANIONS, OF_SEGMENT
 from kdump.storage.pieces import Piece
 from kdump.storage.source import FileSource, whole
 from kdump.storage.stamps import Stamp, stamps
 from kdump.verify.findings import Finding, Severity
-from kdump.verify.reaction import CUTS, sound
+from kdump.verify.reaction import CUTS, is_valid_log
 from kdump.verify.report import Report
 
 NEWEST: Final = (1 << 63) - 1
@@ -37,14 +36,14 @@ NEWEST: Final = (1 << 63) - 1
 _BY_PRODUCERS: Final = (".snapshot", ".txnindex")
 
 
-class Planning:
+class PlanBuilder:
     """The plan of one topic-partition directory while it is made. Put what files are to hold into `after`, by name, and say why in `reasons`,
     or of a range of bytes in `gaps`. `suffix` is that of its segments.
 
     `report` is that of a verify with its proofs.
     """
 
-    def __init__(self, report: Report, options: Options) -> None:
+    def __init__(self, report: Report, options: RecoverOptions) -> None:
         self.report, self.options, self.directory = report, options, report.path
         self.alone = not os.path.isdir(report.path)
         if self.alone:
@@ -53,11 +52,11 @@ class Planning:
         for finding in report.findings:
             if finding.severity >= Severity.WARNING:
                 self.findings.setdefault(os.path.basename(finding.path), []).append(finding)
-        self.after: dict[str, Content | None] = {}
+        self.after: dict[str, FileContent | None] = {}
         self.reasons: dict[str, str] = {}
         self.gaps: dict[Piece, str] = {}
         self.suffix = ".log"
-        self._held: dict[Piece, Held] = {}
+        self._held: dict[Piece, ValidBatches] = {}
         self._holders: dict[str, dict[str, list[Piece]]] = {}  # by file, the files that get bytes of it, and which
 
     @cached_property
@@ -86,7 +85,7 @@ class Planning:
             return False
         if any(file.error for file in self.report.files if os.path.basename(file.file.path) == piece.name):
             return False
-        return sound(finding.code for finding in self.of(piece.name) if finding.position < piece.stop)
+        return is_valid_log(finding.code for finding in self.of(piece.name) if finding.position < piece.stop)
 
     def log(self, name: str, base_offset: int, pieces: tuple[Piece, ...], walked: bool) -> PlannedSegment:
         """The segment that these bytes will be."""
@@ -188,7 +187,7 @@ class Planning:
         """The names of segments that are there, and will not be."""
         for name in self.sizes:
             number = number_of(name)
-            if name not in logs and number is not None and name == name_of(number, self.suffix):
+            if name not in logs and number is not None and name == file_name(number, self.suffix):
                 yield name
 
     # ---- what goes
@@ -220,12 +219,12 @@ class Planning:
         if self.sizes[name] > position:
             yield Piece(name, position, self.sizes[name])
 
-    def within(self, piece: Piece) -> Held:
+    def within(self, piece: Piece) -> ValidBatches:
         if piece not in self._held:
             self._held[piece] = within(self.directory, piece, self.sizes[piece.name], self.options.max_batch_bytes)
         return self._held[piece]
 
-    def _needed(self, name: str, content: Content | None) -> int:
+    def _needed(self, name: str, content: FileContent | None) -> int:
         """Bytes that are written before anything goes."""
         if content is None:
             return 0
@@ -283,7 +282,7 @@ class Planning:
         codes = {finding.code for of in self.findings.values() for finding in of}
         return "file/orphan" if logs.keys() - self.sizes.keys() and "file/orphan" in codes else None
 
-    def _why_all(self, name: str, content: Content) -> str | None:
+    def _why_all(self, name: str, content: FileContent) -> str | None:
         if not content.pieces:
             return self._why(Piece(name, 0, self.sizes.get(name, 0)))
         origin = content.pieces[0].name
@@ -317,14 +316,14 @@ class Planning:
         else:
             yield Action("delete", path, code, bytes=self.sizes[name])
 
-    def _tell(self, action: Action, held: Held | None) -> Action:
+    def _tell(self, action: Action, held: ValidBatches | None) -> Action:
         if held is None:
             return action
         return action._replace(
             batches=held.batches, records=held.records, first_offset=held.first_offset, last_offset=held.last_offset
         )
 
-    def _log(self, name: str, content: Content, cause: str | None) -> Iterator[Action]:
+    def _log(self, name: str, content: FileContent, cause: str | None) -> Iterator[Action]:
         path, code = os.path.join(self.directory, name), self._why_all(name, content) or cause
         if not content.pieces:
             if self.sizes.get(name):
@@ -355,7 +354,7 @@ class Planning:
         action = Action(what, path, self._why(gap) or cause, gap.start, gap.stop, bytes=gap.stop - gap.start)
         return self._tell(action, self.within(gap))
 
-    def _made(self, name: str, content: Content, cause: str | None) -> Iterator[Action]:
+    def _made(self, name: str, content: FileContent, cause: str | None) -> Iterator[Action]:
         path = os.path.join(self.directory, name)
         code = self.reasons.get(name) or next((finding.code for finding in self.of(name)), None)
         log = name.partition(".")[0] + self.suffix

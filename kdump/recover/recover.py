@@ -21,11 +21,11 @@ from kdump.format.checkpoint import MAX_BYTES, CheckpointError, build_offsets, o
 from kdump.format.naming import RECOVERY_POINTS, TopicPartition, topic_partition_of
 from kdump.recover import apply as applying
 from kdump.recover import undo
-from kdump.recover.plan import REINDEX, SALVAGE, Action, Content, Options, Plan
+from kdump.recover.plan import REINDEX, SALVAGE, Action, FileContent, Plan, RecoverOptions
 from kdump.recover.reindex import reindex
-from kdump.recover.selection import Found, Item, Recoverable
+from kdump.recover.selection import Found, PlanItem, RecoverySelection
 from kdump.recover.truncate import truncate
-from kdump.storage.directory_handle import Place
+from kdump.storage.directory_handle import DirectoryHandle
 from kdump.storage.discovery import discover
 from kdump.storage.lock import Lock, beside
 from kdump.storage.partition import LogDirectory, Partition
@@ -34,7 +34,7 @@ from kdump.storage.stamps import stamps
 from kdump.storage.undo_folders import areas, how_to_go_on
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.report import Report
-from kdump.verify.scan import Options as Proving
+from kdump.verify.scan import VerifyOptions as Proving
 from kdump.verify.verify import verify
 
 AGAIN_BYTES: Final = 256 << 20
@@ -43,7 +43,7 @@ AGAIN_BYTES: Final = 256 << 20
 Points = Mapping[TopicPartition, int]
 
 
-class How(NamedTuple):
+class ApplyOptions(NamedTuple):
     """How to apply: in place under the name `run`, or as a copy in the directory `output`. `keep` what is removed, so that it can be undone."""
 
     run: str = ""
@@ -52,7 +52,7 @@ class How(NamedTuple):
     drop_marker: bool = False
 
 
-class Result(NamedTuple):
+class RecoveryResult(NamedTuple):
     """What became of a plan. `left` are the findings of a verify afterwards, `next` is what to do now.
 
     `error` says why it was not applied, or, where it was, why nobody knows what came of it.
@@ -71,7 +71,7 @@ class Result(NamedTuple):
 
 def plans(
     found: Iterable[Found],
-    options: Options,
+    options: RecoverOptions,
     engine: Engine | None = None,
     on_bytes: Callable[[int], None] | None = None,
     locks: ExitStack | None = None,
@@ -84,10 +84,10 @@ def plans(
     if options.now_ms is None:
         options = options._replace(now_ms=int(time.time() * 1000))
     proving = Proving(max_batch_bytes=options.max_batch_bytes, now_ms=options.now_ms, proofs=True)
-    partitions: dict[str, Item] = {}
+    partitions: dict[str, PlanItem] = {}
     made: list[Plan] = []
     directories: dict[str, Report] = {}
-    for report in verify(_kept(Recoverable(locks).items(found), partitions), proving, engine, on_bytes):
+    for report in verify(_kept(RecoverySelection(locks).items(found), partitions), proving, engine, on_bytes):
         item = partitions.pop(report.path, None)
         if report.errors:
             yield report
@@ -114,7 +114,7 @@ def plans(
             yield plan
 
 
-def _plan(report: Report, item: Item, options: Options) -> Plan:
+def _plan(report: Report, item: PlanItem, options: RecoverOptions) -> Plan:
     options = options if item.walk is None else options._replace(walk=item.walk)
     if any(finding.code == "undo/unfinished" for finding in report.findings):
         run = next((one.run for one in undo.runs(report.path) if not one.finished), "")
@@ -126,10 +126,10 @@ def _plan(report: Report, item: Item, options: Options) -> Plan:
     return reindex(report, options) if options.strategy == REINDEX else truncate(report, options)
 
 
-def _kept(found: Iterable[Item | LogDirectory | SourceError], partitions: dict[str, Item]) -> Iterator[Found]:
+def _kept(found: Iterable[PlanItem | LogDirectory | SourceError], partitions: dict[str, PlanItem]) -> Iterator[Found]:
     """What goes by, with the partitions kept by their paths until their reports come."""
     for item in found:
-        if isinstance(item, Item):
+        if isinstance(item, PlanItem):
             partitions[item.partition.path] = item
             yield item.partition
         else:
@@ -152,7 +152,7 @@ def _points_of(plans: Iterable[Plan]) -> dict[str, dict[TopicPartition, int]]:
     return _points((plan.path, plan.topic_partition, plan.recovery_point) for plan in plans)
 
 
-def root(directory: str, points: Points, options: Options) -> Plan:
+def root(directory: str, points: Points, options: RecoverOptions) -> Plan:
     """The plan of a log directory whose recovery points lie above the ends of logs that were cut. Raises SourceError."""
     plan = Plan(directory, None, options, files=stamps(directory))
     if not points or RECOVERY_POINTS not in plan.files:
@@ -171,7 +171,7 @@ def root(directory: str, points: Points, options: Options) -> Plan:
         return plan
     data = build_offsets(lowered)
     action = Action("write", path, "checkpoint/beyond", target=path, bytes=plan.files[RECOVERY_POINTS].size)
-    return plan._replace(actions=(action,), after={RECOVERY_POINTS: Content(data=data)}, bytes_needed=len(data))
+    return plan._replace(actions=(action,), after={RECOVERY_POINTS: FileContent(data=data)}, bytes_needed=len(data))
 
 
 def _left_alone(report: Report, plan: Plan, written: Set[str]) -> Iterator[Finding]:
@@ -197,19 +197,19 @@ def _without_marker(plan: Plan) -> Plan:
 
 def run(
     found: Iterable[Found],
-    options: Options,
-    how: How,
+    options: RecoverOptions,
+    how: ApplyOptions,
     engine: Engine | None = None,
     on_bytes: Callable[[int], None] | None = None,
-) -> Iterator[Result | Report]:
+) -> Iterator[RecoveryResult | Report]:
     """Plan everything, then apply it, with brokers kept out; a Report for what cannot be read. Raises KdumpError before anything is written."""
     with ExitStack() as locks:
         yield from apply_all(plans(found, options, engine, on_bytes, locks), options, how, engine)
 
 
 def apply_all(
-    planned: Iterable[Plan | Report], options: Options, how: How, engine: Engine | None = None
-) -> Iterator[Result | Report]:
+    planned: Iterable[Plan | Report], options: RecoverOptions, how: ApplyOptions, engine: Engine | None = None
+) -> Iterator[RecoveryResult | Report]:
     """Apply plans of topic-partitions when all of them are made, then bring the checkpoints of their log directories in line; what came out is verified.
 
     Raises KdumpError before anything is written.
@@ -242,7 +242,9 @@ def apply_all(
         yield from _roots({**{directory: {} for directory in above}, **_points_of(done)}, options, how)
 
 
-def _roots(points: Mapping[str, Points], options: Options, how: How) -> Iterator[Result | Report]:
+def _roots(
+    points: Mapping[str, Points], options: RecoverOptions, how: ApplyOptions
+) -> Iterator[RecoveryResult | Report]:
     """Bring the files at the roots of log directories in line."""
     for directory in sorted(points):
         try:
@@ -262,7 +264,7 @@ def _is_log_directory(path: str) -> bool:
         return False  # not there yet, or what writing will say
 
 
-def carry_out(plan: Plan, how: How) -> Result:
+def carry_out(plan: Plan, how: ApplyOptions) -> RecoveryResult:
     """Apply one plan and verify what came out."""
     path, name, applied = plan.path, None, None
     try:
@@ -270,7 +272,7 @@ def carry_out(plan: Plan, how: How) -> Result:
             # Of what needs nothing done no file was looked at.
             path = applying.output(plan if plan.files else plan._replace(files=stamps(plan.path)), how.output)
         elif plan.empty:
-            return Result(plan)
+            return RecoveryResult(plan)
         elif plan.alone:
             raise KdumpError(
                 f"{plan.path}: later segments lie beside the one that was named, so that cutting it would leave a hole: recover the directory, or make a copy with --output"
@@ -279,15 +281,15 @@ def carry_out(plan: Plan, how: How) -> Result:
             applied = applying.apply(plan, how.run, keep=how.keep)
             name = applied.run if how.keep else None
     except KdumpError as error:
-        return Result(plan, error=error)
+        return RecoveryResult(plan, error=error)
     try:
         found = () if plan.is_root else _verified(plan, path, applied)
     except SourceError as error:
-        return Result(plan, True, name, error)
-    return Result(plan, True, name, None, found, _next(plan, path, found))
+        return RecoveryResult(plan, True, name, error)
+    return RecoveryResult(plan, True, name, None, found, _next(plan, path, found))
 
 
-def _verified(plan: Plan, path: str, applied: applying.Applied | None) -> tuple[Finding, ...]:
+def _verified(plan: Plan, path: str, applied: applying.ApplyResult | None) -> tuple[Finding, ...]:
     """What is wrong afterwards. Raises SourceError.
 
     Large logs that no action was about were proved for the plan, and are not read again where what is new reads as it was written.
@@ -300,7 +302,7 @@ def _verified(plan: Plan, path: str, applied: applying.Applied | None) -> tuple[
 
 
 def _reads_back(directory: str, written: Mapping[str, int]) -> bool:
-    with Place(directory, look=True) as place:
+    with DirectoryHandle(directory, look=True) as place:
         return all(place.checksum(name) == checksum for name, checksum in written.items())
 
 
@@ -326,18 +328,18 @@ def _next(plan: Plan, path: str, found: tuple[Finding, ...]) -> str:
 # ---- back, and on
 
 
-def take_back(path: str, name: str | None = None, force: bool = False) -> list[undo.Done]:
+def take_back(path: str, name: str | None = None, force: bool = False) -> list[undo.RunResult]:
     """Take a run back (kdump.recover.undo.undo), with brokers kept out."""
     with _locked(path):
         return undo.undo(path, name, force)
 
 
-def resume(path: str, name: str | None = None) -> list[undo.Done]:
+def resume(path: str, name: str | None = None) -> list[undo.RunResult]:
     """Finish runs that were interrupted (kdump.recover.undo.resume), with brokers kept out, and bring the checkpoints of their log directories in line."""
     with _locked(path):
         try:
             done = undo.resume(path, name)
-        except undo.Failed as failed:
+        except undo.UndoFailure as failed:
             _lower(failed.done)
             raise
         _lower(done)
@@ -354,13 +356,13 @@ def _locked(path: str) -> Iterator[None]:
         yield
 
 
-def _lower(done: Sequence[undo.Done]) -> None:
+def _lower(done: Sequence[undo.RunResult]) -> None:
     """Lower the recovery points of partitions whose run was finished only now; their log directory's turn never came, or came without them."""
     right = [one.run for one in done if one.error is None]
     cut = ((run.directory, topic_partition_of(run.directory), run.recovery_point) for run in right)
     for directory, points in _points(cut).items():
-        plan = root(directory, points, Options())
-        with Place(directory, look=True) as place:
+        plan = root(directory, points, RecoverOptions())
+        with DirectoryHandle(directory, look=True) as place:
             taken = {area.run for area in areas(place)}
         if not plan.empty:
             applying.apply(plan, right[0].run if right[0].run not in taken else f"{right[0].run}-resumed")

@@ -8,19 +8,18 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from kdump.broker.file_records import Corrupt, Frames, Refused, Window
-from kdump.broker.load_state import name_of
+from kdump.broker.file_records import CorruptRecord, FileRecords, ReadBuffer, UncaughtReadError
 from kdump.broker.log_loader import EPOCHS, METADATA
-from kdump.broker.predict import foresee, replay
-from kdump.broker.result import Outcome, Proved, Refusal, Start
+from kdump.broker.predict import predict_start, recover_segment
+from kdump.broker.result import DirectoryState, LoadResult, Refusal, ValidSegment
 from kdump.errors import SourceError
-from kdump.format.naming import Kind, number_of
+from kdump.format.naming import Kind, file_name, number_of
 from kdump.storage.partition import LogFile, Segment
 from kdump.storage.pieces import Piece, opened
 from kdump.storage.source import PiecesSource
 from kdump.verify.findings import Finding, Severity
-from kdump.verify.reaction import sound
-from kdump.verify.scan import Options, Range, scan
+from kdump.verify.reaction import is_valid_log
+from kdump.verify.scan import SegmentRange, VerifyOptions, scan
 
 COMPANIONS: Final = (".index", ".timeindex", ".txnindex")
 OF_SEGMENT: Final = (".log", *COMPANIONS, ".snapshot")
@@ -44,7 +43,7 @@ _CODES: Final[Mapping[str, str]] = {
 """The finding behind a refusal, by its word."""
 
 
-class View:
+class LogView:
     """The files of a directory by name, each as pieces of files as they are. `reasons` says why what is not as it was is not: finding codes by name."""
 
     def __init__(self, directory: str, sizes: Mapping[str, int]) -> None:
@@ -88,10 +87,12 @@ class View:
         return self.pieces.get(name) == ((Piece(name, 0, size),) if size else ())
 
 
-class Mended:
+class AcceptedLog:
     """A view that a broker loads, and what its start makes of it."""
 
-    def __init__(self, view: View, proved: Mapping[str, Proved], findings: Iterable[Finding], start: Start) -> None:
+    def __init__(
+        self, view: LogView, proved: Mapping[str, ValidSegment], findings: Iterable[Finding], start: DirectoryState
+    ) -> None:
         self.view = view
         self._sizes = start.files
         self._proved = proved
@@ -104,10 +105,10 @@ class Mended:
         # Where nothing was left out, what was foreseen holds.
         self.outcome = self._mend() if first.refuses or view.reasons else first
 
-    def foresee(self, recovery_point: int) -> Outcome:
+    def foresee(self, recovery_point: int) -> LoadResult:
         """What a start makes of the view. Raises SourceError."""
         view = self.view
-        return foresee(
+        return predict_start(
             self._start._replace(
                 files={name: view.size(name) for name in view.pieces},
                 open=view.open,
@@ -118,7 +119,7 @@ class Mended:
             )
         )
 
-    def _mend(self) -> Outcome:
+    def _mend(self) -> LoadResult:
         for _ in range(_MOST_MENDS):
             outcome = self.foresee(self._start.recovery_point)
             if not outcome.refuses:
@@ -133,15 +134,15 @@ class Mended:
         """
         for name in sorted(self._sizes):
             number = number_of(name)
-            if name.endswith(".log") and number is not None and (name != name_of(number, ".log") or number < 0):
+            if name.endswith(".log") and number is not None and (name != file_name(number, ".log") or number < 0):
                 self.view.remove(name, "file/name")
         for name in sorted(self._sizes):
             number = number_of(name)
-            if not name.endswith(".log.swap") or number is None or name_of(number, ".log") not in self._sizes:
+            if not name.endswith(".log.swap") or number is None or file_name(number, ".log") not in self._sizes:
                 continue
             log = LogFile(os.path.join(self.view.directory, name), Kind.LOG, number, False, self._sizes[name])
-            summary = scan(Range(Segment(log), 0, None, Options()))
-            if summary.error is not None or not sound(code for code, _ in summary.counts):
+            summary = scan(SegmentRange(Segment(log), 0, None, VerifyOptions()))
+            if summary.error is not None or not is_valid_log(code for code, _ in summary.counts):
                 for other in list(self.view.pieces):
                     if other.endswith(".swap") and number_of(other) == number:
                         self.view.remove(other, "file/leftover")
@@ -177,7 +178,7 @@ class Mended:
             if base is not None and self._renamed(name, base, code):
                 return
             with self.view.open(name) as source:
-                position = None if base is None else replay(source, base).overflow
+                position = None if base is None else recover_segment(source, base).overflow
         if position is None:
             position = self._told(name)
         if position >= self.view.size(name):
@@ -208,13 +209,13 @@ class Mended:
     def _renamed(self, name: str, base: int, code: str) -> bool:
         """Give a segment the name of its first batch, where no other segment is in the way."""
         with self.view.open(name) as source:
-            file = Frames(Window(), lambda: source, 0, source.size)
+            file = FileRecords(ReadBuffer(), lambda: source, 0, source.size)
             try:
                 first = next(file.batches(0, source.size), None)
                 offset = None if first is None else file.first_offset(first)
-            except (Corrupt, Refused):
+            except (CorruptRecord, UncaughtReadError):
                 return False
-            end = base if offset is None or offset < 0 else replay(source, offset).next_offset
+            end = base if offset is None or offset < 0 else recover_segment(source, offset).next_offset
         bases = sorted(
             number for other in self.view.pieces if other.endswith(".log") and (number := number_of(other)) is not None
         )
@@ -226,16 +227,16 @@ class Mended:
             return False
         if at < len(bases) and bases[at] < base and end > bases[at]:
             return False
-        self.view.rename(name, name_of(offset, ".log"), code)
+        self.view.rename(name, file_name(offset, ".log"), code)
         for suffix in (*COMPANIONS, ".snapshot"):
-            self.view.remove(name_of(base, suffix), code)
+            self.view.remove(file_name(base, suffix), code)
         return True
 
     def _end_of(self, base: int) -> int:
         """The offset behind the last batch of a segment, as far as that is known."""
-        name = name_of(base, ".log")
+        name = file_name(base, ".log")
         proved = self._proved.get(name)
         if proved is not None:
             return proved.next_offset
         with self.view.open(name) as source:
-            return replay(source, base).next_offset
+            return recover_segment(source, base).next_offset

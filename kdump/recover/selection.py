@@ -14,14 +14,14 @@ from kdump.storage.partition import LogDirectory, Partition
 Found = Partition | LogDirectory | SourceError
 
 
-class Item(NamedTuple):
+class PlanItem(NamedTuple):
     """A partition to be planned, and from where on; None where the options say it."""
 
     partition: Partition
     walk: str | None = None
 
 
-class Recoverable:
+class RecoverySelection:
     """Chooses, and keeps brokers out of each log directory for as long as `locks` is open; without it one that runs is an error all the same."""
 
     def __init__(self, locks: ExitStack | None) -> None:
@@ -30,7 +30,7 @@ class Recoverable:
         self._directories: set[str] = set()
         self._older: list[Partition] = []
 
-    def items(self, found: Iterable[Found]) -> Iterator[Item | LogDirectory | SourceError]:
+    def items(self, found: Iterable[Found]) -> Iterator[PlanItem | LogDirectory | SourceError]:
         """What is to be verified."""
         for item in found:
             if isinstance(item, SourceError):
@@ -64,7 +64,7 @@ class Recoverable:
         elif is_locked(path := os.path.join(directory, naming.LOCK)):
             raise SourceError(f"{path}: another process holds the lock, probably a running broker; stop it first")
 
-    def _of(self, partition: Partition) -> Iterator[Item | SourceError]:
+    def _of(self, partition: Partition) -> Iterator[PlanItem | SourceError]:
         path = partition.path
         if partition.segments and path == partition.segments[0].log.path:
             yield from self._of_segment(partition)
@@ -73,7 +73,7 @@ class Recoverable:
         name = partition.topic_partition
         if partition.whole:
             if partition.log_directory is None or name is None or name.topic != naming.METADATA_TOPIC:
-                yield Item(partition)
+                yield PlanItem(partition)
         elif path in self._directories:
             return  # what lies loose in a log directory, as the snapshot that KRaft starts from
         elif os.path.isdir(path):
@@ -82,7 +82,7 @@ class Recoverable:
         elif os.path.dirname(path) not in self._directories:
             yield SourceError(f"{path}: no segment of a log, which is all that can be recovered")
 
-    def _of_segment(self, partition: Partition) -> Iterator[Item | SourceError]:
+    def _of_segment(self, partition: Partition) -> Iterator[PlanItem | SourceError]:
         """A segment that was named alone: the newest of its directory stands for that; another one is a log of its own."""
         log = partition.segments[0].log
         if naming.number_of(os.path.basename(log.path)) is None:
@@ -95,10 +95,10 @@ class Recoverable:
             yield from self._alone()
             yield from _listed(directory, None, "newest")
 
-    def _alone(self) -> Iterator[Item]:
+    def _alone(self) -> Iterator[PlanItem]:
         """Segments of directories whose newest segment was not named."""
         for partition in self._older:
-            yield Item(partition, "all")
+            yield PlanItem(partition, "all")
         self._older.clear()
 
 
@@ -111,14 +111,14 @@ def _above(partition: Partition) -> list[str]:
     return places
 
 
-def _listed(directory: str, place: LogDirectory | None, walk: str | None = None) -> Iterator[Item | SourceError]:
+def _listed(directory: str, place: LogDirectory | None, walk: str | None = None) -> Iterator[PlanItem | SourceError]:
     """A directory as if it had been named itself."""
     for item in discover([directory]):
         if isinstance(item, SourceError):
             yield item
         elif isinstance(item, Partition):
             if item.whole:
-                yield Item(item._replace(log_directory=place), walk)
+                yield PlanItem(item._replace(log_directory=place), walk)
             else:
                 yield SourceError(
                     f"{directory}: not a topic-partition directory: its files have no names that a broker gives"

@@ -10,22 +10,22 @@ from typing import Final
 from kdump.errors import KdumpError
 from kdump.format import naming
 from kdump.recover.journal import Journal, Step, from_bytes, to_bytes
-from kdump.storage.directory_handle import CHUNK, Place, copy, look_of, write
+from kdump.storage.directory_handle import CHUNK, DirectoryHandle, copy, look_of, write
 from kdump.storage.stamps import Stamp
-from kdump.storage.undo_folders import APPLIED, APPLYING, LOST, OVER, UNDOING, Area, state_of
+from kdump.storage.undo_folders import APPLIED, APPLYING, LOST, OVER, UNDOING, UndoFolder, state_of
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
 _Known = list[tuple[Stamp, int | None]]
 
 
-class Changed(KdumpError):
+class FileChanged(KdumpError):
     """A file is not what the run knows it as: somebody else wrote."""
 
 
-class Work:
+class RunExecutor:
     """A run on its directory."""
 
-    def __init__(self, place: Place, area: Area, journal: Journal) -> None:
+    def __init__(self, place: DirectoryHandle, area: UndoFolder, journal: Journal) -> None:
         self.place = place
         self.area = area
         self.journal = journal
@@ -146,7 +146,7 @@ class Work:
                 if (status.st_size, status.st_mtime_ns) != (step.before.size, step.before.mtime_ns):
                     raise self._changed(step.name)
                 if status.st_nlink > 1:
-                    raise Changed(
+                    raise FileChanged(
                         f"{self.place.at(step.name)}: it has got a second name, whose bytes would be cut off too"
                     )
                 os.ftruncate(descriptor, step.position)
@@ -243,8 +243,8 @@ class Work:
             return True
         return there.mtime_ns == stamp.mtime_ns if crc is None else self.place.checksum(name) == crc
 
-    def _changed(self, name: str) -> Changed:
-        return Changed(f"{self.place.at(name)}: not as run {self.journal.run} knows it; somebody else wrote there")
+    def _changed(self, name: str) -> FileChanged:
+        return FileChanged(f"{self.place.at(name)}: not as run {self.journal.run} knows it; somebody else wrote there")
 
     # ---- whether it can be gone on with
 
@@ -325,7 +325,7 @@ class Work:
                 old = self.area("old", step.name)
                 try:
                     self._find(step, *((old,) if state == APPLIED else (old, step.name)))
-                except Changed:
+                except FileChanged:
                     lost[step.name] = old
         return lost
 
@@ -335,20 +335,20 @@ def is_a_logs(name: str) -> bool:
     return naming.kind_of(name) is not None or naming.companion_kind_of(name) is not None
 
 
-_STEPS: Final[Mapping[str, tuple[Callable[[Work, Step], None], Callable[[Work, Step], None]]]] = {
-    "take": (Work.take, Work.take_back),
-    "put": (Work.put, Work.put_back),
-    "replace": (Work.replace, Work.replace_back),
-    "cut": (Work.cut, Work.cut_back),
-    "rename": (Work.rename, Work.rename_back),
-    "sync": (Work.sync, Work.sync),
+_STEPS: Final[Mapping[str, tuple[Callable[[RunExecutor, Step], None], Callable[[RunExecutor, Step], None]]]] = {
+    "take": (RunExecutor.take, RunExecutor.take_back),
+    "put": (RunExecutor.put, RunExecutor.put_back),
+    "replace": (RunExecutor.replace, RunExecutor.replace_back),
+    "cut": (RunExecutor.cut, RunExecutor.cut_back),
+    "rename": (RunExecutor.rename, RunExecutor.rename_back),
+    "sync": (RunExecutor.sync, RunExecutor.sync),
 }
 
 
 # ---- runs that are there
 
 
-def load(place: Place, area: Area) -> tuple[str, Journal] | None:
+def load(place: DirectoryHandle, area: UndoFolder) -> tuple[str, Journal] | None:
     """State and journal of a run; None where nothing was changed yet, or nothing is left to do. Raises KdumpError."""
     state = state_of(place, area)
     if state is None or state in (OVER, LOST):

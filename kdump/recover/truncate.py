@@ -1,24 +1,23 @@
 """The plan of a truncation: what a broker's next start would leave of a topic-partition directory, where it refuses after what lets it start, and as little else as possible.
 
 A broker makes every companion of what it walked anew. Here one stays that a verify finds nothing wrong with beside a log that does not change, unless all of
-them are asked for (`Options.rebuild_all`); then the directory comes out as a broker leaves it.
+them are asked for (`RecoverOptions.rebuild_all`); then the directory comes out as a broker leaves it.
 """
 
 import os
 from collections.abc import Mapping
 from typing import Final
 
-from kdump.broker.load_state import name_of
 from kdump.broker.log_loader import EPOCHS, METADATA
-from kdump.broker.rebuild import PlannedSegment
-from kdump.broker.result import Outcome, Start
+from kdump.broker.rebuild_request import PlannedSegment
+from kdump.broker.result import DirectoryState, LoadResult
 from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.checkpoint import MAX_BYTES, CheckpointError, EpochEntry, build_epochs, epoch_entries
-from kdump.format.naming import Kind, number_of
-from kdump.recover.plan import Content, Options, Plan
-from kdump.recover.plan_builder import NEWEST, Planning
-from kdump.recover.refusals import COMPANIONS, Mended, View
+from kdump.format.naming import Kind, file_name, number_of
+from kdump.recover.plan import FileContent, Plan, RecoverOptions
+from kdump.recover.plan_builder import NEWEST, PlanBuilder
+from kdump.recover.refusals import COMPANIONS, AcceptedLog, LogView
 from kdump.storage.pieces import Piece
 from kdump.storage.source import FileSource, whole
 from kdump.verify.reaction import CUTS
@@ -27,15 +26,15 @@ from kdump.verify.report import Report
 _EPOCH_CODES: Final = frozenset({"epoch/format", "epoch/order", "epoch/checkpoint", "epoch/missing", "epoch/stale"})
 
 
-def truncate(report: Report, options: Options) -> Plan:
+def truncate(report: Report, options: RecoverOptions) -> Plan:
     """What is to be done with the topic-partition directory that the report, with its proofs, is of. Raises SourceError."""
     return Truncation(report, options).truncated()
 
 
-class Truncation(Planning):
+class Truncation(PlanBuilder):
     """The plan of a truncation while it is made; a salvage changes what there is before it."""
 
-    def __init__(self, report: Report, options: Options) -> None:
+    def __init__(self, report: Report, options: RecoverOptions) -> None:
         super().__init__(report, options)
         points = {"checkpoint": report.context.recovery_point, "newest": None, "all": 0}
         self.recovery_point = points[options.walk]
@@ -47,7 +46,7 @@ class Truncation(Planning):
         if any(file.file.kind is Kind.KAFKA07 for file in self.report.files):
             self.suffix = naming.suffix_of(Kind.KAFKA07)
             return self.kafka07()
-        view = View(self.directory, self.sizes)
+        view = LogView(self.directory, self.sizes)
         self.prepare(view)
         mended = self._mended(view)
         self.reasons = mended.view.reasons
@@ -60,7 +59,7 @@ class Truncation(Planning):
         lacking = self.report.whole and not self.report.has_metadata
         if (METADATA in self.reasons or lacking) and self.metadata is not None:
             self.reasons.setdefault(METADATA, "metadata/missing")
-            self.after[METADATA] = Content(data=self.metadata)
+            self.after[METADATA] = FileContent(data=self.metadata)
         for name in self.sizes:
             if name not in outcome.files and not name.endswith(".snapshot"):
                 self.after.setdefault(name, None)
@@ -68,12 +67,12 @@ class Truncation(Planning):
         refusals = dict.fromkeys((refusal.exception, refusal.name) for refusal in mended.refusals)
         return plan._replace(refusals=tuple(refusals))
 
-    def prepare(self, view: View) -> None:
+    def prepare(self, view: LogView) -> None:
         """What is done to the directory before a broker's start is foreseen: nothing."""
 
-    def _mended(self, view: View) -> Mended:
+    def _mended(self, view: LogView) -> AcceptedLog:
         options, context, point = self.options, self.report.context, self.recovery_point
-        start = Start(
+        start = DirectoryState(
             self.sizes,
             lambda name: FileSource(os.path.join(self.directory, name)),
             {},
@@ -81,29 +80,29 @@ class Truncation(Planning):
             context.log_start_offset or 0,
             index_interval_bytes=options.index_interval_bytes,
         )
-        return Mended(view, self.report.proved, self.report.findings, start)
+        return AcceptedLog(view, self.report.proved, self.report.findings, start)
 
-    def _logs(self, outcome: Outcome, view: View) -> dict[str, PlannedSegment]:
+    def _logs(self, outcome: LoadResult, view: LogView) -> dict[str, PlannedSegment]:
         """The segments afterwards by name; those that change go into `after`."""
         logs = {}
         for left in outcome.segments:
-            name = name_of(left.base_offset, ".log")
+            name = file_name(left.base_offset, ".log")
             held = outcome.files[name]
             pieces = view.part(held.origin, held.start, held.size) if held.origin else ()
             changed = pieces != self.whole(name) or name not in self.sizes
             if changed:
-                self.after[name] = Content(pieces) if pieces else Content(data=b"")
+                self.after[name] = FileContent(pieces) if pieces else FileContent(data=b"")
             walked = changed or held.origin in outcome.recovered
             logs[name] = self.log(name, left.base_offset, pieces, walked)
         return logs
 
-    def companions(self, mended: Mended, logs: Mapping[str, PlannedSegment]) -> None:
+    def companions(self, mended: AcceptedLog, logs: Mapping[str, PlannedSegment]) -> None:
         """Decide which indexes are made anew."""
         timed = any(name.endswith(".timeindex") for name in self.sizes) or self.options.rebuild_all
         for name, log in logs.items():
             changed = name in self.after
             for suffix in COMPANIONS:
-                companion = name_of(log.base_offset, suffix)
+                companion = file_name(log.base_offset, suffix)
                 if companion not in mended.outcome.files and not log.pieces:
                     continue  # a new segment, which begins without one
                 if suffix == ".timeindex" and not timed:
@@ -112,14 +111,14 @@ class Truncation(Planning):
                 missing = any(finding.code == f"{suffix[1:]}/missing" for finding in self.of(name))
                 anew = changed or (log.walked and self.options.rebuild_all)
                 if anew or ((wrong or missing) and (log.walked or log.proved)):
-                    self.after[companion] = Content()
+                    self.after[companion] = FileContent()
 
-    def _snapshots(self, mended: Mended, logs: Mapping[str, PlannedSegment]) -> None:
+    def _snapshots(self, mended: AcceptedLog, logs: Mapping[str, PlannedSegment]) -> None:
         outcome = mended.outcome
-        written = {name_of(offset, ".snapshot") for offset in outcome.snapshots}
+        written = {file_name(offset, ".snapshot") for offset in outcome.snapshots}
         kept = {name for name in outcome.files if name.endswith(".snapshot")}
         if self.options.rebuild_all:
-            self.after.update({name: Content() for name in kept & written})
+            self.after.update({name: FileContent() for name in kept & written})
             for name in self.sizes:
                 if name.endswith(".snapshot") and name not in kept:
                     self.after[name] = None
@@ -135,11 +134,11 @@ class Truncation(Planning):
             stale = offset is None or (border is not None and offset > border)
             if name in self.reasons or stale or self.of(name):
                 again = offset is not None and offset in borders and offset <= outcome.log_end_offset
-                self.after[name] = Content() if again else None
-        if changed and (end := name_of(outcome.log_end_offset, ".snapshot")) in written and outcome.log_end_offset:
-            self.after.setdefault(end, Content())
+                self.after[name] = FileContent() if again else None
+        if changed and (end := file_name(outcome.log_end_offset, ".snapshot")) in written and outcome.log_end_offset:
+            self.after.setdefault(end, FileContent())
 
-    def _epochs(self, mended: Mended) -> None:
+    def _epochs(self, mended: AcceptedLog) -> None:
         outcome, there = mended.outcome, EPOCHS in self.sizes
         codes = {finding.code for finding in self.of(EPOCHS)}
         changed = any(name.endswith(self.suffix) for name in self.after)
@@ -153,12 +152,12 @@ class Truncation(Planning):
                 return
         if self.options.rebuild_all:
             if not there and not outcome.epochs_written:
-                self.after[EPOCHS] = Content(data=b"")
+                self.after[EPOCHS] = FileContent(data=b"")
             same = not outcome.epochs_written and not mended.epochs_are_lost
         else:
             same = not (there or entries) or (there and self._current_epochs() == entries)
         if not same:
-            self.after[EPOCHS] = Content(data=build_epochs([EpochEntry(*entry) for entry in entries]))
+            self.after[EPOCHS] = FileContent(data=build_epochs([EpochEntry(*entry) for entry in entries]))
 
     def _current_epochs(self) -> tuple[tuple[int, int], ...] | None:
         try:
@@ -187,7 +186,7 @@ class Truncation(Planning):
         """The plan that leaves these files; there are no companions."""
         for name, log in logs.items():
             if log.pieces != self.whole(name) or name not in self.sizes:
-                self.after[name] = Content(log.pieces) if log.pieces else Content(data=b"")
+                self.after[name] = FileContent(log.pieces) if log.pieces else FileContent(data=b"")
         for name in self.gone_logs(logs):
             self.after[name] = None
         start = min((log.base_offset for log in logs.values()), default=None)

@@ -11,13 +11,23 @@ from typing import Final, NamedTuple
 from kdump.errors import KdumpError, SourceError, reason
 from kdump.format import naming
 from kdump.recover.apply import carry_out, in_place, sentence, sweep
-from kdump.recover.plan import Content, Options, Plan
-from kdump.recover.steps import Changed, Work, load
-from kdump.storage.directory_handle import Place
+from kdump.recover.plan import FileContent, Plan, RecoverOptions
+from kdump.recover.steps import FileChanged, RunExecutor, load
+from kdump.storage.directory_handle import DirectoryHandle
 from kdump.storage.partition import natural
 from kdump.storage.pieces import Piece
 from kdump.storage.stamps import Stamp
-from kdump.storage.undo_folders import APPLIED, OVER, UNDOING, UNFINISHED, Area, areas, discard, how_to_go_on, state_of
+from kdump.storage.undo_folders import (
+    APPLIED,
+    OVER,
+    UNDOING,
+    UNFINISHED,
+    UndoFolder,
+    areas,
+    discard,
+    how_to_go_on,
+    state_of,
+)
 
 SAVED: Final = "undo"
 """The strategy of a run that keeps what a forced undo would have overwritten."""
@@ -44,17 +54,17 @@ class Run(NamedTuple):
         return self.state not in UNFINISHED
 
 
-class Done(NamedTuple):
+class RunResult(NamedTuple):
     """What became of a run in one directory: as it is now, and why it was not undone or finished."""
 
     run: Run
     error: KdumpError | None = None
 
 
-class Failed(KdumpError):
+class UndoFailure(KdumpError):
     """In some directories it did not work; `done` has what became of all."""
 
-    def __init__(self, done: list[Done]) -> None:
+    def __init__(self, done: list[RunResult]) -> None:
         errors = [one.error for one in done if one.error is not None]
         more = f"; and {len(errors) - 1} more of {len(done)} directories" if len(errors) > 1 else ""
         super().__init__(f"{errors[0]}{more}")
@@ -68,7 +78,7 @@ def runs(path: str) -> list[Run]:
     """
     found: list[Run] = []
     for directory in _directories(path):
-        with Place(directory, look=True) as place:
+        with DirectoryHandle(directory, look=True) as place:
             found += _in(place)
     return sorted(found, key=lambda run: (run.time_ms, run.flat, natural(run.directory)))
 
@@ -102,7 +112,7 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _in(place: Place) -> Iterator[Run]:
+def _in(place: DirectoryHandle) -> Iterator[Run]:
     for area in areas(place):
         state = state_of(place, area)
         if state is None or state == OVER:
@@ -118,7 +128,7 @@ def _in(place: Place) -> Iterator[Run]:
         yield run
 
 
-def resume(path: str, run: str | None = None) -> list[Done]:
+def resume(path: str, run: str | None = None) -> list[RunResult]:
     """Go on with what was interrupted, a recovery or its undoing. One directory that fails does not stop the others.
 
     Raises Failed, and KdumpError where there is nothing to go on with.
@@ -131,7 +141,7 @@ def resume(path: str, run: str | None = None) -> list[Done]:
     return _all([_tried(one, _resume) for one in todo])
 
 
-def undo(path: str, run: str | None = None, force: bool = False) -> list[Done]:
+def undo(path: str, run: str | None = None, force: bool = False) -> list[RunResult]:
     """Give back every byte, name and time that a run changed; the last run where none is named. The root of a log directory comes first.
 
     A file that is not as the run left it stops this before anything changes, unless `force`: then the present state is kept as a run of its own.
@@ -149,26 +159,26 @@ def undo(path: str, run: str | None = None, force: bool = False) -> list[Done]:
     return _all([_tried(one, lambda work, state: _undo(work, state, force)) for one in todo])
 
 
-def _all(done: list[Done]) -> list[Done]:
+def _all(done: list[RunResult]) -> list[RunResult]:
     if any(one.error is not None for one in done):
-        raise Failed(done)
+        raise UndoFailure(done)
     return done
 
 
-def _tried(run: Run, how: Callable[[Work, str], str]) -> Done:
+def _tried(run: Run, how: Callable[[RunExecutor, str], str]) -> RunResult:
     try:
-        with Place(run.directory) as place:
-            area = Area(run.run, run.flat)
+        with DirectoryHandle(run.directory) as place:
+            area = UndoFolder(run.run, run.flat)
             loaded = load(place, area)
             if loaded is None:
                 raise KdumpError(f"{run.undo}: its journal is gone, so that nobody knows where these files belong")
             state, journal = loaded
-            return Done(run._replace(state=how(Work(place, area, journal), state)))
+            return RunResult(run._replace(state=how(RunExecutor(place, area, journal), state)))
     except (OSError, EOFError, KdumpError) as error:
-        return Done(run, sentence(run.directory, error))
+        return RunResult(run, sentence(run.directory, error))
 
 
-def _resume(work: Work, state: str) -> str:
+def _resume(work: RunExecutor, state: str) -> str:
     odd, others = work.differing(state)
     if odd or others:
         raise _refusal(work, odd, others, "--undo --force takes it back all the same, and keeps what is there now")
@@ -178,7 +188,7 @@ def _resume(work: Work, state: str) -> str:
     return APPLIED
 
 
-def _undo(work: Work, state: str, force: bool) -> str:
+def _undo(work: RunExecutor, state: str, force: bool) -> str:
     later = [
         run
         for run in _in(work.place)
@@ -207,7 +217,7 @@ def _undo(work: Work, state: str, force: bool) -> str:
     return _back(work, gone)
 
 
-def _back(work: Work, gone: Mapping[str, str] = MappingProxyType({})) -> str:
+def _back(work: RunExecutor, gone: Mapping[str, str] = MappingProxyType({})) -> str:
     place, area = work.place, work.area
     try:
         work.enter(UNDOING)
@@ -217,7 +227,7 @@ def _back(work: Work, gone: Mapping[str, str] = MappingProxyType({})) -> str:
             place.remove(area.journal(UNDOING))
         else:
             work.enter(OVER)
-    except (OSError, EOFError, Changed) as error:
+    except (OSError, EOFError, FileChanged) as error:
         raise sentence(place.path, error, how_to_go_on(place.path, work.journal.run)) from None
     if state_of(place, area) == OVER:
         with suppress(OSError):  # the next run clears it away
@@ -227,17 +237,17 @@ def _back(work: Work, gone: Mapping[str, str] = MappingProxyType({})) -> str:
     return OVER
 
 
-def _refusal(work: Work, odd: list[str], others: list[str], then: str) -> KdumpError:
+def _refusal(work: RunExecutor, odd: list[str], others: list[str], then: str) -> KdumpError:
     names = ", ".join(work.place.at(name) for name in [*odd, *others][:3])
     more = f" and {len(odd) + len(others) - 3} more" if len(odd) + len(others) > 3 else ""
     return KdumpError(f"{names}{more}: not as run {work.journal.run} left it, so a broker wrote since; {then}")
 
 
-def _save(work: Work, odd: list[str], extra: list[str]) -> None:
+def _save(work: RunExecutor, odd: list[str], extra: list[str]) -> None:
     """Bring the directory to where the run can be taken back, as a run of its own that keeps what is there now."""
     place = work.place
     files = {name: stamp for name in place.names() if (stamp := _regular(place, name)) is not None}
-    after: dict[str, Content | None] = {name: None for name in extra if name in files}
+    after: dict[str, FileContent | None] = {name: None for name in extra if name in files}
     sizes = {step.name: step.position for step in work.journal.steps if step.do == "cut"}
     sizes |= {step.to: step.length for step in work.journal.steps if step.do == "rename" and step.to is not None}
     for name in odd:
@@ -249,15 +259,15 @@ def _save(work: Work, odd: list[str], extra: list[str]) -> None:
                 f"{place.at(name)}: bytes before position {size} are gone, so that the run cannot be undone"
             )
         elif files[name].size > size:
-            after[name] = Content((Piece(name, 0, size),))
+            after[name] = FileContent((Piece(name, 0, size),))
     if after:
         sweep(place)
         taken = {run.run for run in _in(place)}
         run = next(name for number in count(1) if (name := f"{work.journal.run}-forced{number}") not in taken)
-        in_place(place, Plan(place.path, None, Options(SAVED), after=after, files=files), run)
+        in_place(place, Plan(place.path, None, RecoverOptions(SAVED), after=after, files=files), run)
 
 
-def _regular(place: Place, name: str) -> Stamp | None:
+def _regular(place: DirectoryHandle, name: str) -> Stamp | None:
     status = place.stat(name)
     if status is None or not stat.S_ISREG(status.st_mode) or naming.is_undo(name):
         return None

@@ -10,23 +10,23 @@ from __future__ import annotations
 from importlib import import_module
 from typing import IO, Any
 
-from kdump.render.base import BYTES_MODES, Options, Renderer
+from kdump.render.base import BYTES_MODES, Renderer, RenderOptions
 
-__all__ = ["BYTES_MODES", "FORMATS", "Options", "Renderer", "renderer"]
+__all__ = ["BYTES_MODES", "FORMATS", "RenderOptions", "Renderer", "renderer"]
 
 FORMATS = {
-    "terminal": "kdump.render.terminal",
-    "text": "kdump.render.text",
-    "json": "kdump.render.json",
-    "kafka": "kdump.render.kafka",
+    "terminal": ("kdump.render.terminal", "TerminalRenderer"),
+    "text": ("kdump.render.text", "TextRenderer"),
+    "json": ("kdump.render.json", "JsonRenderer"),
+    "kafka": ("kdump.render.kafka", "KafkaRenderer"),
 }
 
 
-def renderer(name: str, stream: IO[Any], options: Options | None = None) -> Renderer:
+def renderer(name: str, stream: IO[Any], options: RenderOptions | None = None) -> Renderer:
     """The renderer of one format of `FORMATS`, writing to a binary stream, or a text stream in UTF-8.
 
     Close it, or use it in a `with`, so that what it still holds is written. Raises KeyError for an unknown name.
     """
-    module = import_module(FORMATS[name])
-    made: Renderer = module.Renderer(stream, Options() if options is None else options)
-    return made
+    module, class_name = FORMATS[name]
+    renderer: type[Renderer] = getattr(import_module(module), class_name)
+    return renderer(stream, RenderOptions() if options is None else options)

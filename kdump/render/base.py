@@ -18,16 +18,16 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
 if TYPE_CHECKING:
-    from kdump.dump.companion_files import Damage
-    from kdump.dump.dump import Event, Failed, Note
-    from kdump.dump.kafka_tool import Report
+    from kdump.dump.companion_files import CompanionDamage
+    from kdump.dump.dump import DumpFailure, Event, Note
+    from kdump.dump.kafka_tool import IndexReport
     from kdump.format.batch import Batch
     from kdump.format.naming import TopicPartition
     from kdump.recover.plan import Action
-    from kdump.recover.recover import Result
-    from kdump.recover.undo import Done
-    from kdump.storage.records import Opened
-    from kdump.storage.walk import Foreign, Gap, Tail, Unsearched
+    from kdump.recover.recover import RecoveryResult
+    from kdump.recover.undo import RunResult
+    from kdump.storage.records import DecodedBatch
+    from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
     from kdump.verify.findings import Finding, Severity
 
 # text when it is valid UTF-8 (auto), or the same form for every field
@@ -42,7 +42,7 @@ Read = Callable[[int, int], bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class RenderOptions:
     """How values are shown; every format takes what it knows of them.
 
     `bytes_mode` is one of BYTES_MODES. `deep_iteration`, `print_data_log`, `skip_record_metadata` and `max_bytes` are
@@ -60,7 +60,7 @@ class Options:
     max_bytes: int | None = None
 
 
-class Line(NamedTuple):
+class StderrLine(NamedTuple):
     """A line for standard error as it stands; `failed` when it says that something could not be shown."""
 
     text: str
@@ -117,7 +117,7 @@ def _is_terminal(stream: IO[Any]) -> bool:
 class Renderer(ABC):
     """Writes values in one format; the methods are called in the order of the bytes in the files."""
 
-    def __init__(self, stream: IO[Any], options: Options) -> None:
+    def __init__(self, stream: IO[Any], options: RenderOptions) -> None:
         self.options = options
         self.out = Output(stream)
 
@@ -145,11 +145,13 @@ class Renderer(ABC):
         """A record batch, or a message of magic 0 or 1; `damage` is the code of what is wrong with all of it."""
 
     @abstractmethod
-    def records(self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: Opened) -> None:
+    def records(
+        self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: DecodedBatch
+    ) -> None:
         """Records of the batch that came last; may be called several times for one batch."""
 
     @abstractmethod
-    def gap(self, path: Path, gap: Gap | Foreign | Unsearched) -> None:
+    def gap(self, path: Path, gap: Gap | ForeignBatch | SearchLimit) -> None:
         """Bytes between batches that are no batch of this log."""
 
     @abstractmethod
@@ -160,10 +162,10 @@ class Renderer(ABC):
     def entry(self, path: Path, kind: str, fields: Mapping[str, Any]) -> None:
         """An entry of a companion, or another line that is a name and values: `index_entry`, `producer`, `action` …"""
 
-    def damage(self, damage: Damage) -> None:  # noqa: B027  # it is told elsewhere
+    def damage(self, damage: CompanionDamage) -> None:  # noqa: B027  # it is told elsewhere
         """What follows of a companion is not what Kafka's reader would take for it."""
 
-    def report(self, report: Report) -> None:  # noqa: B027  # only Kafka's tool compares while it shows
+    def report(self, report: IndexReport) -> None:  # noqa: B027  # only Kafka's tool compares while it shows
         """What came of comparing an index with its log."""
 
     def sane(self, path: Path) -> None:  # noqa: B027
@@ -184,7 +186,7 @@ class Renderer(ABC):
     def plan(self, fields: Mapping[str, Any]) -> None:  # noqa: B027  # only a saved plan has to begin with it
         """What a recovery is asked for: its options and paths."""
 
-    def recovery(self, result: Result) -> None:
+    def recovery(self, result: RecoveryResult) -> None:
         """A partition, with what a recovery would do or has done."""
         for action in result.plan.actions:
             self.action(action, result.plan.topic_partition)
@@ -204,13 +206,13 @@ class Renderer(ABC):
         """A finding that a recovery leaves as it is."""
         self.finding(finding)
 
-    def recovered(self, result: Result) -> None:
+    def recovered(self, result: RecoveryResult) -> None:
         """A partition as a whole, behind its actions."""
         from kdump.render.recovery import partition_fields
 
         self.entry(result.plan.path, "partition", partition_fields(result))
 
-    def run(self, done: Done) -> None:
+    def run(self, done: RunResult) -> None:
         """What became in one directory of a run that was to be taken back or finished."""
         from kdump.render.recovery import run_fields
 
@@ -220,44 +222,46 @@ class Renderer(ABC):
     def summary(self, fields: Mapping[str, Any]) -> None:
         """The last value of a run: its totals, and `command`, `exit_status`, `seconds`."""
 
-    def show(self, events: Iterable[Event], *, everything: bool = True) -> Iterator[Failed | Damage | Line | Note]:
+    def show(
+        self, events: Iterable[Event], *, everything: bool = True
+    ) -> Iterator[DumpFailure | CompanionDamage | StderrLine | Note]:
         """The values of a dump as they come; what could not be read is handed on, what is wrong with a companion, and notes, for standard error.
 
         `everything` says that the dump leaves no batch of a file out, so that a renderer may look beside the batches.
         """
         # A verify renders too, and does without what only a dump needs.
-        from kdump.dump.companion_files import Damage, Entry
-        from kdump.dump.dump import Begin, End, Failed, Note, Shown
-        from kdump.dump.kafka_tool import Report, Sane
-        from kdump.storage.walk import Foreign, Gap, Tail, Unsearched
+        from kdump.dump.companion_files import CompanionDamage, CompanionEntry
+        from kdump.dump.dump import BatchEvent, DumpFailure, FileBegin, FileEnd, Note
+        from kdump.dump.kafka_tool import IndexReport, SanityCheckPassed
+        from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
 
         path, topic, partition = "", None, None
         for event in events:
             match event:
-                case Shown(batch, damage, records):
+                case BatchEvent(batch, damage, records):
                     self.batch(path, batch, damage)
                     if records is not None:
                         self.records(path, topic, partition, batch, records)
-                case Begin(file, place, read):
+                case FileBegin(file, place, read):
                     path = file.path
                     topic, partition = (None, None) if place is None else place
                     self.begin(path, file.size, read if everything else None)
-                case Gap() | Foreign() | Unsearched():
+                case Gap() | ForeignBatch() | SearchLimit():
                     self.gap(path, event)
                 case Tail():
                     self.tail(path, event)
-                case End(_, size, whole):
+                case FileEnd(_, size, whole):
                     self.end(path, size, whole=whole)
-                case Entry(kind, fields):
+                case CompanionEntry(kind, fields):
                     self.entry(path, kind, fields)
-                case Damage():
+                case CompanionDamage():
                     self.damage(event)
                     yield event
-                case Report():
+                case IndexReport():
                     self.report(event)
-                case Sane():
+                case SanityCheckPassed():
                     self.sane(event.path)
-                case Failed() | Note():
+                case DumpFailure() | Note():
                     yield event
 
     def close(self) -> None:
@@ -336,18 +340,18 @@ def counted(count: int, one: str, many: str | None = None) -> str:
     return f"{count} {one if count == 1 else many or one + 's'}"
 
 
-def gap_reason(gap: Gap | Foreign | Unsearched) -> str:
+def gap_reason(gap: Gap | ForeignBatch | SearchLimit) -> str:
     """Why bytes are no batch of the log, in the words of the findings' codes (`batch/length`, `gap/bytes` …)."""
-    from kdump.storage.walk import Foreign, Unsearched
+    from kdump.storage.walk import ForeignBatch, SearchLimit
 
-    if isinstance(gap, Foreign):
+    if isinstance(gap, ForeignBatch):
         return "foreign-batch"
-    if isinstance(gap, Unsearched):
+    if isinstance(gap, SearchLimit):
         return "unsearched"
     return "length" if gap.headed else "zeros" if gap.zeros else "bytes"
 
 
-def hides_batch(options: Options, damage: str | None) -> bool:
+def hides_batch(options: RenderOptions, damage: str | None) -> bool:
     """Whether only records are wanted; a damaged batch is shown all the same, since its records are missing."""
     return options.records_only and damage is None
 

@@ -26,12 +26,12 @@ from typing import IO, TYPE_CHECKING, Any
 from kdump.format.batch import NULL
 from kdump.format.kafka07 import Message
 from kdump.render import base
-from kdump.render.base import Options, Path, crc_state, gap_reason, hides_batch
+from kdump.render.base import Path, RenderOptions, crc_state, gap_reason, hides_batch
 
 if TYPE_CHECKING:
     from kdump.format.batch import Batch
-    from kdump.storage.records import Opened
-    from kdump.storage.walk import Foreign, Gap, Tail, Unsearched
+    from kdump.storage.records import DecodedBatch
+    from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
     from kdump.verify.findings import Finding
 
 SCHEMA = 1
@@ -181,10 +181,10 @@ def _number(value: int | None) -> str:
     return "null" if value is None or value == NULL else str(value)
 
 
-class Renderer(base.Renderer):
+class JsonRenderer(base.Renderer):
     """Writes JSON Lines."""
 
-    def __init__(self, stream: IO[Any], options: Options) -> None:
+    def __init__(self, stream: IO[Any], options: RenderOptions) -> None:
         super().__init__(stream, options)
         self._encode = ENCODERS[options.bytes_mode]
         self._path: Path | None = None
@@ -210,7 +210,9 @@ class Renderer(base.Renderer):
         if not hides_batch(self.options, damage):
             self.out.write(batch_line(self._name(path), batch, damage))
 
-    def records(self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: Opened) -> None:
+    def records(
+        self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: DecodedBatch
+    ) -> None:
         if self._place != (path, topic, partition):
             self._place = (path, topic, partition)
             where = "null" if topic is None else json_text(topic)
@@ -234,7 +236,7 @@ class Renderer(base.Renderer):
             )
             self.out.write(lines)
 
-    def gap(self, path: Path, gap: Gap | Foreign | Unsearched) -> None:
+    def gap(self, path: Path, gap: Gap | ForeignBatch | SearchLimit) -> None:
         self.entry(path, "gap", {"position": gap.position, "length": gap.length, "reason": gap_reason(gap)})
 
     def tail(self, path: Path, tail: Tail) -> None:

@@ -28,7 +28,7 @@ On standard error, after the last file, and of each kind in the order of a `java
   of the locale (Java 17: `file.encoding`, ASCII with `?` under the POSIX locale); its output under a UTF-8 locale is the
   model here. Newlines in keys and values are written as they are. Only on a terminal everything unprintable is escaped.
 * Legacy `isValid` is the CRC of the message itself; the timestamp type of a record is the one of its batch.
-* The walk is the one of Kafka's readers (FileLogInputStream): `frame_size` and `Walk`. Where the tool ends with an
+* The walk is the one of Kafka's readers (FileLogInputStream): `frame_size` and `FileLogInputStream`. Where the tool ends with an
   exception, the output here goes on with the next batch; up to there both are the same.
 * Where the tool would end with an exception, the line on standard error is one of kdump's. Gaps, tails and findings have
   no line.
@@ -45,8 +45,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from posixpath import basename
 from typing import IO, TYPE_CHECKING, Any
 
-from kdump.broker.kafka_reader import Walk
-from kdump.dump.kafka_tool import What
+from kdump.broker.kafka_reader import FileLogInputStream
+from kdump.dump.kafka_tool import ReportKind
 from kdump.errors import NotShown
 from kdump.format import control
 from kdump.format.batch import CODECS, HEADER_SIZE, LOG_OVERHEAD, MINIMUM_SIZE, Batch, previous_sequence, wrapped
@@ -54,16 +54,16 @@ from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY
 from kdump.kernel.lines import Lines
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.render import base
-from kdump.render.base import Line, Options, Path, Read, printable
+from kdump.render.base import Path, Read, RenderOptions, StderrLine, printable
 from kdump.storage.records import open_batch
 from kdump.storage.walk import MAX_BATCH_BYTES
 
 if TYPE_CHECKING:
-    from kdump.dump.companion_files import Damage
-    from kdump.dump.dump import Event, Failed, Note
-    from kdump.dump.kafka_tool import Report
-    from kdump.storage.records import Opened
-    from kdump.storage.walk import Foreign, Gap, Tail, Unsearched
+    from kdump.dump.companion_files import CompanionDamage
+    from kdump.dump.dump import DumpFailure, Event, Note
+    from kdump.dump.kafka_tool import IndexReport
+    from kdump.storage.records import DecodedBatch
+    from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
     from kdump.verify.findings import Finding
 
 _INT_MAX = 0x7FFF_FFFF
@@ -254,13 +254,13 @@ _WIDTH = len(RECORD_COLUMNS)
 _OFFSET = RECORD_COLUMNS.index("offset")
 
 _REPORTS = {
-    What.OFFSET: ("Mismatches in :", "  Index offset: {}, log offset: {}"),
-    What.TIMESTAMP: ("Found timestamp mismatch in :", "  Index timestamp: {}, log timestamp: {}"),
-    What.ORDER: (
+    ReportKind.OFFSET: ("Mismatches in :", "  Index offset: {}, log offset: {}"),
+    ReportKind.TIMESTAMP: ("Found timestamp mismatch in :", "  Index timestamp: {}, log timestamp: {}"),
+    ReportKind.ORDER: (
         "Found out of order timestamp in :",
         "  Index timestamp: {}, Previously indexed timestamp: {}",
     ),
-    What.NOT_FOUND: (
+    ReportKind.NOT_FOUND: (
         "The following indexed offsets are not found in :",
         "Indexed offset: {}, found log offset: {}",
     ),
@@ -292,23 +292,23 @@ def _java_hash(text: str) -> int:
     return code ^ code >> 16
 
 
-def _report_lines(what: What, pairs: Iterable[tuple[int, int]]) -> Iterator[str]:
-    if what is What.OFFSET:
+def _report_lines(what: ReportKind, pairs: Iterable[tuple[int, int]]) -> Iterator[str]:
+    if what is ReportKind.OFFSET:
         # the tool keeps them in a TreeMap, in which a later entry of the same offset takes the place of the one before
         pairs = sorted(dict(pairs).items(), reverse=True)
     return (_REPORTS[what][1].format(*pair) for pair in pairs)
 
 
-class Renderer(base.Renderer):
+class KafkaRenderer(base.Renderer):
     """Writes what Kafka's dump tool prints."""
 
-    def __init__(self, stream: IO[Any], options: Options) -> None:
+    def __init__(self, stream: IO[Any], options: RenderOptions) -> None:
         super().__init__(stream, options)
         self._text = _terminal_text if self.out.terminal else java_text
         self._lines = Lines("printable" if self.out.terminal else "raw", repair=_java_bytes)
         self._deep = options.deep_iteration or options.print_data_log
         self._read: Read | None = None
-        self._walk: Walk | None = None
+        self._walk: FileLogInputStream | None = None
         self._taken = True
         self._valid_end = 0
         self._base: int | None = None
@@ -316,29 +316,31 @@ class Renderer(base.Renderer):
         self._padding = False
         self._refused = False
         self._last_offset = -1
-        self._reports: dict[What, dict[str, list[tuple[int, int]]]] = {what: {} for what in _REPORTS}
+        self._reports: dict[ReportKind, dict[str, list[tuple[int, int]]]] = {what: {} for what in _REPORTS}
         self._jumps: dict[str, dict[int, int]] = {}
         self._name = self._path = ""
         self._stopped: dict[str, str] = {}
 
-    def show(self, events: Iterable[Event], *, everything: bool = True) -> Iterator[Failed | Damage | Line | Note]:
+    def show(
+        self, events: Iterable[Event], *, everything: bool = True
+    ) -> Iterator[DumpFailure | CompanionDamage | StderrLine | Note]:
         """What is for standard error comes in the words of the tool, where it has some; its reports come last."""
-        from kdump.dump.companion_files import Damage
-        from kdump.dump.dump import Failed
+        from kdump.dump.companion_files import CompanionDamage
+        from kdump.dump.dump import DumpFailure
         from kdump.verify.findings import Severity
 
         for told in super().show(events, everything=everything):
             match told:
-                case Failed(NotShown() as error):
+                case DumpFailure(NotShown() as error):
                     self.begin(error.path)
-                    yield Line(f"Ignoring unknown file {_java_path(error.path)}", failed=True)
-                case Damage(refusal=str() as refusal):
-                    yield Line(refusal)
+                    yield StderrLine(f"Ignoring unknown file {_java_path(error.path)}", failed=True)
+                case CompanionDamage(refusal=str() as refusal):
+                    yield StderrLine(refusal)
                 case _:
                     yield told
         for path, why in self._stopped.items():
-            yield Damage(path, Severity.ERROR, f"Kafka's tool ends with an exception {why}")
-        yield from map(Line, self._told())
+            yield CompanionDamage(path, Severity.ERROR, f"Kafka's tool ends with an exception {why}")
+        yield from map(StderrLine, self._told())
 
     def _told(self) -> Iterator[str]:
         for what, files in self._reports.items():
@@ -358,7 +360,7 @@ class Renderer(base.Renderer):
         self._path = _absolute(path)
         self._last_offset = -1
         self._read = read
-        self._walk = None if read is None or size is None else Walk(read, size, self.options.max_bytes)
+        self._walk = None if read is None or size is None else FileLogInputStream(read, size, self.options.max_bytes)
         lines = head_lines(path)
         if self.out.terminal:
             lines = "".join(f"{printable(line)}\n" for line in lines.split("\n")[:-1])
@@ -395,7 +397,9 @@ class Renderer(base.Renderer):
         if self._taken:
             self._batch(batch)
 
-    def records(self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: Opened) -> None:
+    def records(
+        self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: DecodedBatch
+    ) -> None:
         if self._deep and self._taken:
             self._records(batch, records)
 
@@ -417,7 +421,7 @@ class Renderer(base.Renderer):
             self._stop(f"at byte {batch.position}, at a batch of codec {batch.codec}, which there is not")
         self.out.write(batch_line(batch))
 
-    def _records(self, batch: Batch, records: Opened) -> None:
+    def _records(self, batch: Batch, records: DecodedBatch) -> None:
         payload, rows, headers, problem = records
         if self._walk is not None:
             self._follow(rows[_OFFSET::_WIDTH].tolist())
@@ -458,7 +462,7 @@ class Renderer(base.Renderer):
     def _control(self, key: bytes | None, value: bytes | None) -> bytes:
         return control_text(key, value, self._text).encode()
 
-    def gap(self, path: Path, gap: Gap | Foreign | Unsearched) -> None:
+    def gap(self, path: Path, gap: Gap | ForeignBatch | SearchLimit) -> None:
         """The tool has no line for it."""
 
     def tail(self, path: Path, tail: Tail) -> None:
@@ -475,11 +479,11 @@ class Renderer(base.Renderer):
         if kind != "producer" or not self._refused:
             self.out.write(entry_line(kind, fields))
 
-    def damage(self, damage: Damage) -> None:
+    def damage(self, damage: CompanionDamage) -> None:
         """The tool shows nothing of a producer snapshot that a broker would not load."""
         self._refused = True
 
-    def report(self, report: Report) -> None:
+    def report(self, report: IndexReport) -> None:
         self._reports[report.what].setdefault(_absolute(report.path), []).extend(report.pairs)
 
     def sane(self, path: Path) -> None:

@@ -14,8 +14,8 @@ from kdump.render.base import counted, iso_time, tally
 if TYPE_CHECKING:
     from kdump.format.naming import TopicPartition
     from kdump.recover.plan import Action, Lost, Plan
-    from kdump.recover.recover import Result
-    from kdump.recover.undo import Done
+    from kdump.recover.recover import RecoveryResult
+    from kdump.recover.undo import RunResult
     from kdump.verify.findings import Finding, Severity
 
 NAMED = 5
@@ -50,7 +50,7 @@ def action_fields(action: Action, place: TopicPartition | None) -> dict[str, Any
     }
 
 
-def partition_fields(result: Result) -> dict[str, Any]:
+def partition_fields(result: RecoveryResult) -> dict[str, Any]:
     """A partition by the names of the contract: its plan, and from `applied` on what became of it."""
     plan = result.plan
     return {
@@ -74,7 +74,7 @@ def partition_fields(result: Result) -> dict[str, Any]:
     }
 
 
-_BECAME: dict[str, Callable[[Result], object]] = {
+_BECAME: dict[str, Callable[[RecoveryResult], object]] = {
     "applied": lambda result: result.applied,
     "undo": lambda result: result.run,
     "left": lambda result: tally(counts_of(result.left)) if result.applied else None,
@@ -94,7 +94,7 @@ def counts_of(findings: Iterable[Finding]) -> Counter[tuple[str, Severity]]:
     return Counter((finding.code, finding.severity) for finding in findings)
 
 
-def run_fields(done: Done) -> dict[str, Any]:
+def run_fields(done: RunResult) -> dict[str, Any]:
     """A run that was to be taken back or finished, by the names of the contract."""
     return {
         "run": done.run.run,
@@ -139,7 +139,7 @@ def _amounts(size: int, batches: int | None, records: int | None, first: int | N
         yield f"offsets {first}..{last}"
 
 
-def sentences(result: Result) -> Iterator[tuple[str, str]]:
+def sentences(result: RecoveryResult) -> Iterator[tuple[str, str]]:
     """What is to be said of a partition behind its actions, as (label, sentence); nothing where nothing is to be done."""
     plan = result.plan
     if result.error is not None:
@@ -247,7 +247,7 @@ def not_covered_words(finding: Finding) -> str:
     return f"{finding.message}{broker.get(finding.broker or '', '')}"
 
 
-def run_words(done: Done) -> str:
+def run_words(done: RunResult) -> str:
     """`undone: run 20261122T001122Z-7 (truncate, 2026-11-22T00:11:22.000Z)`."""
     state = "failed" if done.error is not None else {"applied": "finished"}.get(done.run.state, "undone")
     about = ", ".join(filter(None, (done.run.strategy, iso_time(done.run.time_ms or None).strip("-"))))

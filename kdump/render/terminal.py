@@ -26,9 +26,9 @@ from rich.tree import Tree
 from kdump.format.batch import NULL
 from kdump.render import base
 from kdump.render.base import (
-    Options,
     Path,
     Read,
+    RenderOptions,
     bytes_text,
     crc_state,
     gap_reason,
@@ -45,10 +45,10 @@ from kdump.verify.findings import CATALOGUE, Finding, Severity
 if TYPE_CHECKING:
     from kdump.format.batch import Batch
     from kdump.format.record import Record
-    from kdump.recover.recover import Result
-    from kdump.recover.undo import Done
-    from kdump.storage.records import Opened
-    from kdump.storage.walk import Foreign, Gap, Tail, Unsearched
+    from kdump.recover.recover import RecoveryResult
+    from kdump.recover.undo import RunResult
+    from kdump.storage.records import DecodedBatch
+    from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
 
 # a table or tree is laid out as a whole, so a long one comes in pieces
 _ROWS = 500
@@ -118,10 +118,10 @@ class _Sink(io.TextIOBase):
         return len(text)
 
 
-class Renderer(base.Renderer):
+class TerminalRenderer(base.Renderer):
     """Shows values as rich tables and trees."""
 
-    def __init__(self, stream: IO[Any], options: Options) -> None:
+    def __init__(self, stream: IO[Any], options: RenderOptions) -> None:
         super().__init__(stream, options)
         self._console = Console(
             file=cast(IO[str], _Sink(self.out)),
@@ -151,7 +151,9 @@ class Renderer(base.Renderer):
         self._batch = (path, batch.position)
         self._row(_BATCH_COLUMNS, _batch_cells(batch, damage))
 
-    def records(self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: Opened) -> None:
+    def records(
+        self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: DecodedBatch
+    ) -> None:
         # the batch's row becomes the root of the tree
         root: Text | None = None
         if self._batch == (path, batch.position) and self._rows:
@@ -191,7 +193,7 @@ class Renderer(base.Renderer):
             line.append(f" {_clipped(key, mode, width)}={_clipped(value, mode, width)}", style="cyan")
         return line
 
-    def gap(self, path: Path, gap: Gap | Foreign | Unsearched) -> None:
+    def gap(self, path: Path, gap: Gap | ForeignBatch | SearchLimit) -> None:
         self._place("gap", gap.position, gap.length, gap_reason(gap))
 
     def tail(self, path: Path, tail: Tail) -> None:
@@ -223,7 +225,7 @@ class Renderer(base.Renderer):
     def finding(self, finding: Finding) -> None:
         self._findings.append(finding)
 
-    def recovery(self, result: Result) -> None:
+    def recovery(self, result: RecoveryResult) -> None:
         from kdump.render import recovery
 
         plan = result.plan
@@ -264,7 +266,7 @@ class Renderer(base.Renderer):
             self._show_findings(result.left, recovery.not_covered_words)
         self._print(Text())
 
-    def run(self, done: Done) -> None:
+    def run(self, done: RunResult) -> None:
         from kdump.render import recovery
 
         style = "bold" if done.error is None else _BAD

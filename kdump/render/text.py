@@ -42,9 +42,9 @@ from typing import IO, TYPE_CHECKING, Any
 from kdump.format.batch import NULL
 from kdump.render import base
 from kdump.render.base import (
-    Options,
     Path,
     Read,
+    RenderOptions,
     bytes_text,
     crc_state,
     gap_reason,
@@ -59,10 +59,10 @@ if TYPE_CHECKING:
     from kdump.format.batch import Batch
     from kdump.format.naming import TopicPartition
     from kdump.recover.plan import Action
-    from kdump.recover.recover import Result
-    from kdump.recover.undo import Done
-    from kdump.storage.records import Opened
-    from kdump.storage.walk import Foreign, Gap, Tail, Unsearched
+    from kdump.recover.recover import RecoveryResult
+    from kdump.recover.undo import RunResult
+    from kdump.storage.records import DecodedBatch
+    from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
     from kdump.verify.findings import Finding
 
 
@@ -158,10 +158,10 @@ def finding_line(finding: Finding) -> str:
     return f"{path_text(finding.path)}:{finding.position}: {finding.severity.word} {finding.code}: {printable(finding.message)}"
 
 
-class Renderer(base.Renderer):
+class TextRenderer(base.Renderer):
     """Writes text, one line a value."""
 
-    def __init__(self, stream: IO[Any], options: Options) -> None:
+    def __init__(self, stream: IO[Any], options: RenderOptions) -> None:
         super().__init__(stream, options)
         self._mode = options.bytes_mode
         from kdump.kernel.lines import Lines
@@ -175,7 +175,9 @@ class Renderer(base.Renderer):
         if not hides_batch(self.options, damage):
             self.out.write(batch_line(batch, damage) + "\n")
 
-    def records(self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: Opened) -> None:
+    def records(
+        self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: DecodedBatch
+    ) -> None:
         payload, rows, headers, _ = records
         control = _control if batch.control else None
         done, count = 0, records.records
@@ -185,7 +187,7 @@ class Renderer(base.Renderer):
             )
             self.out.write(lines)
 
-    def gap(self, path: Path, gap: Gap | Foreign | Unsearched) -> None:
+    def gap(self, path: Path, gap: Gap | ForeignBatch | SearchLimit) -> None:
         self.out.write(f"gap position={gap.position} length={gap.length} reason={gap_reason(gap)}\n")
 
     def tail(self, path: Path, tail: Tail) -> None:
@@ -216,17 +218,17 @@ class Renderer(base.Renderer):
             f" {printable(recovery.not_covered_words(finding))}\n"
         )
 
-    def recovery(self, result: Result) -> None:
+    def recovery(self, result: RecoveryResult) -> None:
         # what is left afterwards says again what was not covered
         super().recovery(result if not result.applied else result._replace(plan=result.plan._replace(not_covered=())))
 
-    def recovered(self, result: Result) -> None:
+    def recovered(self, result: RecoveryResult) -> None:
         from kdump.render import recovery
 
         for label, sentence in recovery.sentences(result):
             self.out.write(f"{path_text(result.plan.path)}: {label}: {printable(sentence)}\n")
 
-    def run(self, done: Done) -> None:
+    def run(self, done: RunResult) -> None:
         from kdump.render import recovery
 
         self.out.write(f"{path_text(done.run.directory)}: {printable(recovery.run_words(done))}\n")

@@ -23,7 +23,7 @@ _NOT_HERE: Final = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 OnBytes = Callable[[int], object]
 
 
-class Look(NamedTuple):
+class FileAttributes(NamedTuple):
     """What a new file takes over from another one."""
 
     uid: int
@@ -34,7 +34,7 @@ class Look(NamedTuple):
     attributes: Mapping[str, bytes] = {}
 
 
-class Place:
+class DirectoryHandle:
     """A directory. Unless it is only looked at, one process at a time works in it."""
 
     def __init__(self, path: str, *, look: bool = False) -> None:
@@ -53,7 +53,7 @@ class Place:
         except OSError:
             pass  # file systems on a network may have no locks for directories
         status = os.fstat(self._fd)
-        self._own = Look(status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode), 0, 0)
+        self._own = FileAttributes(status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode), 0, 0)
         self._is_copy = False
 
     def __enter__(self) -> Self:
@@ -132,15 +132,15 @@ class Place:
 
     # ---- changing
 
-    def copy_of(self, other: "Place") -> None:
+    def copy_of(self, other: "DirectoryHandle") -> None:
         """From now on new files, where nothing else is said, look as they would in another directory, and keep the owner that may not be given to them."""
         self._own, self._is_copy = other._own, True
 
-    def take_over(self, other: "Place") -> None:
+    def take_over(self, other: "DirectoryHandle") -> None:
         """Look like another directory, as far as that is allowed."""
         self._dress(self._fd, other._own)
 
-    def _dress(self, descriptor: int, look: Look) -> None:
+    def _dress(self, descriptor: int, look: FileAttributes) -> None:
         try:
             dress(descriptor, look)
         except PermissionError:
@@ -160,7 +160,7 @@ class Place:
             os.close(descriptor)
 
     @contextmanager
-    def create(self, name: str, look: Look | None = None) -> Iterator[int]:
+    def create(self, name: str, look: FileAttributes | None = None) -> Iterator[int]:
         """A new file that looks like another one, to be written; it is on the disk when the block ends."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(name, flags, 0o600, dir_fd=self._fd)
@@ -213,10 +213,10 @@ class Place:
 # ---- files
 
 
-def look_of(descriptor: int) -> Look:
+def look_of(descriptor: int) -> FileAttributes:
     """What of an open file a new one takes over."""
     status = os.fstat(descriptor)
-    return Look(
+    return FileAttributes(
         status.st_uid,
         status.st_gid,
         stat.S_IMODE(status.st_mode),
@@ -237,7 +237,7 @@ def _attributes(descriptor: int) -> dict[str, bytes]:
         raise
 
 
-def dress(descriptor: int, look: Look) -> None:
+def dress(descriptor: int, look: FileAttributes) -> None:
     """Give an open file owner, group, mode and extended attributes. Raises OSError where that is not allowed."""
     status = os.fstat(descriptor)
     if (status.st_uid, status.st_gid) != (look.uid, look.gid):

@@ -12,7 +12,7 @@ from kdump.format import naming
 from kdump.format.naming import Kind, TopicPartition
 from kdump.storage.lock import is_locked
 from kdump.storage.misplaced import Place, at_root, misnamed, orphans
-from kdump.storage.partition import LogDirectory, LogFile, Partition, Segment, Stray, natural
+from kdump.storage.partition import LogDirectory, LogFile, MisplacedFile, Partition, Segment, natural
 from kdump.storage.undo_folders import is_unfinished, lacks_an_end
 
 
@@ -57,7 +57,7 @@ def unreadable(path: str, error: OSError | ValueError) -> SourceError:
 
 
 def _lost(
-    entry: os.DirEntry[str], error: OSError, is_kafkas: bool, errors: list[SourceError], strays: list[Stray]
+    entry: os.DirEntry[str], error: OSError, is_kafkas: bool, errors: list[SourceError], strays: list[MisplacedFile]
 ) -> None:
     """Note a file that cannot be told of. A link that leads nowhere is somebody else's, unless its name is one of Kafka's."""
     if isinstance(error, FileNotFoundError) and not entry.is_symlink():
@@ -65,7 +65,7 @@ def _lost(
     if is_kafkas or not entry.is_symlink():
         errors.append(unreadable(entry.path, error))
     else:
-        strays.append(Stray(entry.path, 0, "loop" if error.errno == errno.ELOOP else "unknown"))
+        strays.append(MisplacedFile(entry.path, 0, "loop" if error.errno == errno.ELOOP else "unknown"))
 
 
 def leads_back(entry: os.DirEntry[str], path: str) -> bool:
@@ -76,7 +76,7 @@ def leads_back(entry: os.DirEntry[str], path: str) -> bool:
     return os.path.commonpath((target, here)) == target
 
 
-def _unfinished(found: Listing) -> list[Stray]:
+def _unfinished(found: Listing) -> list[MisplacedFile]:
     """What tells that a run of recover did not come to its end."""
     strays = []
     for entry in found.undo:
@@ -85,7 +85,7 @@ def _unfinished(found: Listing) -> list[Stray]:
             with suppress(OSError):
                 names += [os.listdir(os.path.join(entry.path, run)) for run in os.listdir(entry.path)]
         if is_unfinished(entry.name) or any(map(lacks_an_end, names)):
-            strays.append(Stray(entry.path, 0, "unfinished"))
+            strays.append(MisplacedFile(entry.path, 0, "unfinished"))
     return strays
 
 
@@ -107,7 +107,7 @@ def partition_in(
     It is `whole` only where a name is one that a broker gives: a folder of files that somebody saved follows no rules.
     """
     files = _Files()
-    strays: list[Stray] = []
+    strays: list[MisplacedFile] = []
     errors: list[SourceError] = []
     for entry in found.files:
         try:
@@ -120,7 +120,7 @@ def partition_in(
         strays += orphans(files.indexes, files.numbered["log"])
         strays += misnamed(files.others, files.numbered["log"], state, metadata_log=metadata_log)
         for entry in found.directories:
-            strays.append(Stray(entry.path, 0, "loop" if leads_back(entry, found.path) else "directory"))
+            strays.append(MisplacedFile(entry.path, 0, "loop" if leads_back(entry, found.path) else "directory"))
     partition = Partition(
         path=found.path,
         topic_partition=topic_partition,
@@ -145,7 +145,7 @@ def partition_in(
     return partition, sorted(errors, key=lambda error: natural(str(error)))
 
 
-def _in_order(strays: list[Stray]) -> tuple[Stray, ...]:
+def _in_order(strays: list[MisplacedFile]) -> tuple[MisplacedFile, ...]:
     return tuple(sorted(strays, key=lambda stray: natural(stray.path)))
 
 
@@ -236,7 +236,7 @@ class _Files:
 def log_directory_in(found: Listing, *, whole: bool) -> tuple[LogDirectory, list[SourceError]]:
     """The files at the root of a log directory, and what could not be read of them."""
     errors: list[SourceError] = []
-    strays: list[Stray] = []
+    strays: list[MisplacedFile] = []
     files: dict[str, LogFile] = {}
     lock = None
     for entry in found.files:
@@ -252,7 +252,7 @@ def log_directory_in(found: Listing, *, whole: bool) -> tuple[LogDirectory, list
             if kind is not None:
                 files[entry.name] = LogFile(entry.path, kind, None, True, size)
             elif (what := at_root(entry.name)) is not None:
-                strays.append(Stray(entry.path, size, what))
+                strays.append(MisplacedFile(entry.path, size, what))
     names, odd = _directories(found)
     directory = LogDirectory(
         path=found.path,
@@ -281,7 +281,7 @@ def topic_partition_in(entry: os.DirEntry[str]) -> TopicPartition | None:
         return None
 
 
-def _directories(found: Listing) -> tuple[tuple[TopicPartition, ...], list[Stray]]:
+def _directories(found: Listing) -> tuple[tuple[TopicPartition, ...], list[MisplacedFile]]:
     """The topic-partitions that a broker loads from here, and the directories that keep it from starting."""
     loaded: dict[tuple[TopicPartition, str], None] = {}
     strays = []
@@ -289,13 +289,13 @@ def _directories(found: Listing) -> tuple[tuple[TopicPartition, ...], list[Stray
         topic_partition = topic_partition_in(entry)
         state = naming.state_of(entry.name)
         if leads_back(entry, found.path):
-            strays.append(Stray(entry.path, 0, "loop"))
+            strays.append(MisplacedFile(entry.path, 0, "loop"))
         elif entry.name == naming.REMOTE_INDEX_CACHE:
             continue
         elif topic_partition is None:
-            strays.append(Stray(entry.path, 0, "partition"))
+            strays.append(MisplacedFile(entry.path, 0, "partition"))
         elif (topic_partition, state) in loaded:
-            strays.append(Stray(entry.path, 0, "duplicate"))
+            strays.append(MisplacedFile(entry.path, 0, "duplicate"))
         elif state in ("", "future"):
             loaded[topic_partition, state] = None
     return tuple(dict.fromkeys(topic_partition for topic_partition, _ in loaded)), strays

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from kdump.format import naming
 from kdump.format.naming import Kind
-from kdump.storage.partition import Stray
+from kdump.storage.partition import MisplacedFile
 
 Place = tuple[str, int]
 """Path and size of a file."""
@@ -16,17 +16,17 @@ _TIERED_AT_ROOT = "_rlmm_committed_offsets"
 _SNAPSHOT = re.compile(r"([0-9]{20}).([0-9]{10})", re.DOTALL)
 
 
-def orphans(indexes: Sequence[Mapping[int, Place]], logs: Collection[int]) -> Iterator[Stray]:
+def orphans(indexes: Sequence[Mapping[int, Place]], logs: Collection[int]) -> Iterator[MisplacedFile]:
     """Indexes that are not beside one of the `logs`."""
     for table in indexes:
         for base, place in table.items():
             if base not in logs:
-                yield Stray(*place, "index")
+                yield MisplacedFile(*place, "index")
 
 
 def misnamed(
     files: Sequence[tuple[str, Place]], logs: Collection[int], state: str, *, metadata_log: bool
-) -> Iterator[Stray]:
+) -> Iterator[MisplacedFile]:
     """Those of the files of a topic-partition, named by anything but 20 digits, that do not belong there.
 
     `logs` are the base offsets of its log files; `metadata_log` says that KRaft's own files belong here.
@@ -36,7 +36,7 @@ def misnamed(
     split = min((number for number in cleaned if number is not None), default=None)
     for name, place in files:
         if (what := _what(name, logs, split, state, metadata_log)) is not None:
-            yield Stray(*place, what)
+            yield MisplacedFile(*place, what)
 
 
 def _what(name: str, logs: Collection[int], split: int | None, state: str, metadata_log: bool) -> str | None:

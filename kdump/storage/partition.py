@@ -49,7 +49,7 @@ def _segment(*files: tuple[Any, ...] | None) -> Segment:
     return Segment(log, *beside)
 
 
-class Stray(NamedTuple):
+class MisplacedFile(NamedTuple):
     """What does not belong where it lies; `what` is a key of kdump.verify.checks.files.STRAYS."""
 
     path: str
@@ -72,7 +72,7 @@ class LogDirectory(NamedTuple):
     has_lock_file: bool
     locked: bool
     partitions: tuple[TopicPartition, ...]
-    strays: tuple[Stray, ...]
+    strays: tuple[MisplacedFile, ...]
 
 
 class Partition(NamedTuple):
@@ -92,7 +92,7 @@ class Partition(NamedTuple):
     epochs: LogFile | None = None
     metadata: LogFile | None = None
     quorum_state: LogFile | None = None
-    strays: tuple[Stray, ...] = ()
+    strays: tuple[MisplacedFile, ...] = ()
     state: str = ""
     log_directory: LogDirectory | None = None
     only: str | None = None

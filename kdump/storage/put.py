@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from kdump.storage.directory_handle import Place, write
+from kdump.storage.directory_handle import DirectoryHandle, write
 
 
-def replace(place: Place, name: str, data: bytes) -> None:
+def replace(place: DirectoryHandle, name: str, data: bytes) -> None:
     """Put a file in the place of another one, so that after a crash it is one of the two: a checkpoint, as a broker writes it. Raises OSError."""
     temporary = f"{name}.tmp"
     place.remove(temporary)
@@ -17,7 +17,7 @@ def replace(place: Place, name: str, data: bytes) -> None:
     place.sync()
 
 
-def renew(place: Place, name: str, data: bytes) -> None:
+def renew(place: DirectoryHandle, name: str, data: bytes) -> None:
     """Write a file anew; after a crash it may be missing, or half: a companion, which a start makes again. Raises OSError.
 
     A broker would never clear away a file under another name.
@@ -29,7 +29,7 @@ def renew(place: Place, name: str, data: bytes) -> None:
 
 
 @contextmanager
-def _or_gone(place: Place, name: str) -> Iterator[None]:
+def _or_gone(place: DirectoryHandle, name: str) -> Iterator[None]:
     """Whoever fails to write a file leaves nothing of it."""
     try:
         yield

@@ -16,7 +16,7 @@ _OFFSET = RECORD_COLUMNS.index("offset")
 _WRAPPER = STATUSES.index("wrapper-size")
 
 
-class Opened(NamedTuple):
+class DecodedBatch(NamedTuple):
     """The records of a batch: `rows` and `headers` are int64 rows of kdump.kernel.records' columns over `payload`.
 
     `problem` is the finding code of what stopped it, None when all records are there; the rows are those before it.
@@ -37,7 +37,7 @@ class Opened(NamedTuple):
         """The offset of the first one, NULL without any."""
         return int(self.rows[_OFFSET]) if self.rows else NULL
 
-    def select(self, first: int | None, stop: int | None, limit: int | None) -> "Opened":
+    def select(self, first: int | None, stop: int | None, limit: int | None) -> "DecodedBatch":
         """Only records whose offsets lie in [first, stop), and of those the first `limit`."""
         rows = self.rows
         if first is not None or stop is not None:
@@ -52,11 +52,11 @@ class Opened(NamedTuple):
 
 
 _NOTHING = memoryview(b"").cast("q")
-UNOPENED = Opened(b"", _NOTHING, _NOTHING, None)
+UNOPENED = DecodedBatch(b"", _NOTHING, _NOTHING, None)
 """In place of the records of a batch that are not to be looked at."""
 
 
-def open_batch(batch: Batch, body: bytes | memoryview, max_bytes: int) -> Opened:
+def open_batch(batch: Batch, body: bytes | memoryview, max_bytes: int) -> DecodedBatch:
     """Decompress and lay out the records of a batch, at most `max_bytes` of them. `body` is the whole batch with its header."""
     if isinstance(batch, Message):
         return _open_07(batch, body, max_bytes)
@@ -64,61 +64,61 @@ def open_batch(batch: Batch, body: bytes | memoryview, max_bytes: int) -> Opened
         return _open_message(batch, body, max_bytes)
     payload: bytes | bytearray | memoryview = body[batch.payload_at :]
     if batch.count < 0:
-        return Opened(b"", _NOTHING, _NOTHING, "batch/count")
+        return DecodedBatch(b"", _NOTHING, _NOTHING, "batch/count")
     if batch.codec and (batch.count or not payload):  # a consumer begins to decompress even where there is nothing
         try:
             payload, _ = codec.decompress(batch.codec, payload, batch.magic, max_bytes)
         except codec.LimitExceeded:
-            return Opened(b"", _NOTHING, _NOTHING, "batch/limit")
+            return DecodedBatch(b"", _NOTHING, _NOTHING, "batch/limit")
         except codec.CodecError:
-            return Opened(b"", _NOTHING, _NOTHING, "batch/codec")
+            return DecodedBatch(b"", _NOTHING, _NOTHING, "batch/codec")
     rows, headers, status, _ = decode(
         payload, batch.count, batch.base_offset, batch.base_timestamp, batch.log_append_ms
     )
-    return Opened(
+    return DecodedBatch(
         payload, memoryview(rows).cast("q"), memoryview(headers).cast("q"), "record/structure" if status else None
     )
 
 
-def _open_message(batch: Batch, body: bytes | memoryview, max_bytes: int) -> Opened:
+def _open_message(batch: Batch, body: bytes | memoryview, max_bytes: int) -> DecodedBatch:
     if not batch.codec:
         rows, _, status, _ = decode_messages(body, log_append_ms=batch.log_append_ms)
-        return Opened(body, memoryview(rows).cast("q"), _NOTHING, "record/structure" if status else None)
+        return DecodedBatch(body, memoryview(rows).cast("q"), _NOTHING, "record/structure" if status else None)
     shell, _, status, _ = decode_messages(body)
     fields = memoryview(shell).cast("q")
     if status or not fields:
-        return Opened(b"", _NOTHING, _NOTHING, "record/structure")
+        return DecodedBatch(b"", _NOTHING, _NOTHING, "record/structure")
     if batch.codec > 3:  # zstd came with magic 2; Kafka refuses it here before it looks at the data
-        return Opened(b"", _NOTHING, _NOTHING, "batch/codec")
+        return DecodedBatch(b"", _NOTHING, _NOTHING, "batch/codec")
     at, size = fields[RECORD_COLUMNS.index("value_at")], fields[RECORD_COLUMNS.index("value_size")]
     if size <= 0:
-        return Opened(b"", _NOTHING, _NOTHING, "legacy/wrapper")
+        return DecodedBatch(b"", _NOTHING, _NOTHING, "legacy/wrapper")
     try:
         payload, _ = codec.decompress(batch.codec, body[at : at + size], batch.magic, max_bytes)
     except codec.LimitExceeded:
-        return Opened(b"", _NOTHING, _NOTHING, "batch/limit")
+        return DecodedBatch(b"", _NOTHING, _NOTHING, "batch/limit")
     except codec.CodecError:
-        return Opened(b"", _NOTHING, _NOTHING, "batch/codec")
+        return DecodedBatch(b"", _NOTHING, _NOTHING, "batch/codec")
     rows, _, status, _ = decode_messages(payload, batch.magic, batch.last_offset, batch.log_append_ms)
     problem = None if not status else "legacy/wrapper" if status >= _WRAPPER else "record/structure"
-    return Opened(payload, memoryview(rows).cast("q"), _NOTHING, problem)
+    return DecodedBatch(payload, memoryview(rows).cast("q"), _NOTHING, problem)
 
 
-def _open_07(batch: Message, body: bytes | memoryview, max_bytes: int) -> Opened:
+def _open_07(batch: Message, body: bytes | memoryview, max_bytes: int) -> DecodedBatch:
     if batch.codec:
         from kdump.storage.records07 import unwrap
 
         inside = unwrap(batch, body, max_bytes, keep=True)
-        return Opened(inside.payload, memoryview(inside.rows).cast("q"), _NOTHING, inside.problem)
+        return DecodedBatch(inside.payload, memoryview(inside.rows).cast("q"), _NOTHING, inside.problem)
     value_at, value_size, crcs = batch.payload_at, batch.payload_size, (batch.crc, batch.computed_crc)
     row = array(
         "q",
         (0, batch.size, batch.base_offset, -1, 0, -1, value_at, value_size, 0, 0, batch.magic, *crcs, batch.attributes),
     )
-    return Opened(body, memoryview(row), _NOTHING, None)
+    return DecodedBatch(body, memoryview(row), _NOTHING, None)
 
 
-def records(batch: Batch, opened: Opened) -> Iterator[Record]:
+def records(batch: Batch, opened: DecodedBatch) -> Iterator[Record]:
     """The records one by one."""
     payload, headers, rows = memoryview(opened.payload), opened.headers, opened.rows
     numbered = batch.base_sequence >= 0

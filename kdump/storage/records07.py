@@ -17,7 +17,7 @@ _CHUNK = 4096
 
 
 @dataclass(slots=True)
-class Unwrapped:
+class WrapperContent:
     """The messages inside a compressed one, or what could be read of them.
 
     `problem` is the finding code of what stopped the reading, with its `reason`; a `status` is one of
@@ -119,8 +119,8 @@ class Unwrapped:
         return self._stop("legacy/wrapper", STATUSES[status])
 
 
-def unwrap(batch: Message, body: bytes | memoryview, max_bytes: int, *, keep: bool) -> Unwrapped:
+def unwrap(batch: Message, body: bytes | memoryview, max_bytes: int, *, keep: bool) -> WrapperContent:
     """Open a compressed message, whose whole entry is `body`; together its payloads may have `max_bytes`."""
-    unwrapped = Unwrapped(batch.base_offset, max_bytes, keep)
+    unwrapped = WrapperContent(batch.base_offset, max_bytes, keep)
     unwrapped.open(batch.codec, body[batch.payload_at :], 1)
     return unwrapped

@@ -175,7 +175,7 @@ def whole(source: Source, limit: int) -> bytes:
     return reader(source)(0, source.size)
 
 
-class Told:
+class ProgressSource:
     """A source that tells how far it has been read."""
 
     def __init__(self, source: Source, on_bytes: Callable[[int], None]) -> None:

@@ -17,12 +17,14 @@ plain files of the same meaning:
 
 import re
 import stat
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.errors import KdumpError
 from kdump.format import naming
 from kdump.format.naming import UNDO
-from kdump.storage.directory_handle import Place
+
+if TYPE_CHECKING:
+    from kdump.storage.directory_handle import DirectoryHandle
 
 APPLYING: Final = "applying"
 APPLIED: Final = "applied"
@@ -39,7 +41,7 @@ _FLAT: Final = re.compile(
 )
 
 
-class Area(NamedTuple):
+class UndoFolder(NamedTuple):
     """Where a run keeps its files."""
 
     run: str
@@ -68,7 +70,7 @@ class Area(NamedTuple):
 
 def check_run(run: str) -> str:
     """The id of a run, if it can be one. Raises KdumpError."""
-    if _RUN.fullmatch(run) is None or run_of(Area(run, flat=True)("old", "x")) != run:
+    if _RUN.fullmatch(run) is None or run_of(UndoFolder(run, flat=True)("old", "x")) != run:
         raise KdumpError(f"{run!r} is no id of a run: letters, digits, and _ . + - inside")
     return run
 
@@ -90,7 +92,7 @@ def lacks_an_end(names: list[str]) -> bool:
     return bool(journals & {*UNFINISHED}) or (not journals and "old" in names)
 
 
-def state_of(place: Place, area: Area) -> str | None:
+def state_of(place: "DirectoryHandle", area: UndoFolder) -> str | None:
     """How far a run has come; None where it has changed nothing yet."""
     for state in STATES:
         if place.stat(area.journal(state)) is not None:
@@ -100,7 +102,7 @@ def state_of(place: Place, area: Area) -> str | None:
     return LOST if any(name.startswith(area("old", "")) for name in place.names()) else None
 
 
-def discard(place: Place, area: Area) -> None:
+def discard(place: "DirectoryHandle", area: UndoFolder) -> None:
     """Remove the files of a run that has nothing to go back to. Raises KdumpError where links stand in place of its directories."""
     if not all(place.is_directory(name) for name in area.directories[:2]):
         return
@@ -127,11 +129,11 @@ def discard(place: Place, area: Area) -> None:
     place.sync()
 
 
-def areas(place: Place) -> list[Area]:
+def areas(place: "DirectoryHandle") -> list[UndoFolder]:
     """The runs that left files in a directory."""
-    runs = [Area(run) for run in place.names(naming.UNDO) if is_directory(place, f"{naming.UNDO}/{run}")]
+    runs = [UndoFolder(run) for run in place.names(naming.UNDO) if is_directory(place, f"{naming.UNDO}/{run}")]
     flat = {run for name in place.names() if (run := run_of(name)) is not None}
-    return runs + [Area(run, flat=True) for run in sorted(flat)]
+    return runs + [UndoFolder(run, flat=True) for run in sorted(flat)]
 
 
 def how_to_go_on(path: str, run: str) -> str:
@@ -139,7 +141,7 @@ def how_to_go_on(path: str, run: str) -> str:
     return f"run {run} is not finished: kdump recover --resume {path} goes on with it, kdump recover --undo {path} takes it back"
 
 
-def refuse_unfinished(place: Place) -> None:
+def refuse_unfinished(place: "DirectoryHandle") -> None:
     """Raises KdumpError where a run in this directory is not finished."""
     for area in areas(place):
         state = state_of(place, area)
@@ -151,7 +153,7 @@ def refuse_unfinished(place: Place) -> None:
             raise KdumpError(f"{place.path}: {how_to_go_on(place.path, area.run)}")
 
 
-def is_directory(place: Place, name: str) -> bool:
+def is_directory(place: "DirectoryHandle", name: str) -> bool:
     """Whether a name is a directory itself, not a link to one."""
     status = place.stat(name)
     return status is not None and stat.S_ISDIR(status.st_mode)

@@ -49,7 +49,7 @@ Carry = tuple[int, bool, int, bool, int, int]
 _ANY_EPOCH = 1 << 31  # messages of magic 0 and 1 carry none
 
 
-class Tailed(StrEnum):
+class TailContent(StrEnum):
     """What a tail is made of."""
 
     TORN = "torn"
@@ -67,7 +67,7 @@ class Gap(NamedTuple):
     zeros: bool
 
 
-class Foreign(NamedTuple):
+class ForeignBatch(NamedTuple):
     """A batch with a right checksum inside a gap or a damaged batch, which is not the log's own."""
 
     position: int
@@ -75,7 +75,7 @@ class Foreign(NamedTuple):
     offset: int
 
 
-class Unsearched(NamedTuple):
+class SearchLimit(NamedTuple):
     """The search for the next batch gave up."""
 
     position: int
@@ -87,11 +87,11 @@ class Tail(NamedTuple):
 
     position: int
     length: int
-    reason: Tailed
+    reason: TailContent
     claimed: int
 
 
-class Shrunk(NamedTuple):
+class ShrunkFile(NamedTuple):
     """The file ended before the size it had when it was opened."""
 
     position: int
@@ -118,7 +118,7 @@ class BatchChunk(NamedTuple):
         return self.walk.bytes_at(batch.position, batch.size)
 
 
-Item = BatchChunk | Gap | Foreign | Unsearched | Tail | Shrunk
+Item = BatchChunk | Gap | ForeignBatch | SearchLimit | Tail | ShrunkFile
 
 
 class Frame(NamedTuple):
@@ -264,8 +264,8 @@ class Walk:
         )
         return 0
 
-    def _shrink(self, end: int) -> Shrunk:
-        gone = Shrunk(end, self._end - end)
+    def _shrink(self, end: int) -> ShrunkFile:
+        gone = ShrunkFile(end, self._end - end)
         self._end = end
         self._stop = min(self._stop, end)
         self._zeros_from = None
@@ -388,7 +388,7 @@ class Walk:
         found, others = self._search(start, first)
         fills = first.kind in _FILLS and first.plausible
         end = self._end if found is None else found
-        items: list[Foreign | Unsearched | Gap | Tail] = list(others)
+        items: list[ForeignBatch | SearchLimit | Gap | Tail] = list(others)
         behind = start
         if fills and start + first.total <= end:
             behind += first.total
@@ -437,13 +437,13 @@ class Walk:
 
     def _search(
         self, start: int, bad: Frame | None, hint: bool = False
-    ) -> tuple[int | None, list[Foreign | Unsearched]]:
+    ) -> tuple[int | None, list[ForeignBatch | SearchLimit]]:
         """The position of the next batch of this log after the bad frame at `start`, and what was passed on the way.
 
         For a `hint` nobody asks what was passed, and frames are passed over where no header follows, before the checksum of what they claim to be is taken.
         """
         known_epoch = self.scanner.state()["known_epoch"]
-        others: list[Foreign | Unsearched] = []
+        others: list[ForeignBatch | SearchLimit] = []
         work, foreign_work, foreign, position = 0, 0, True, start + 1
         while self._end - position >= UP_TO_MAGIC:
             at = self._load(position, UP_TO_MAGIC)
@@ -461,7 +461,7 @@ class Walk:
                 foreign = foreign_work <= FOREIGN_FACTOR * (position - start) + SEARCH_ALLOWANCE
                 foreign_work += total
                 if foreign and self._frame(position).kind == _VALID and len(others) < FOREIGN_KEPT:
-                    others.append(Foreign(position, total, self._frame(position).offset))
+                    others.append(ForeignBatch(position, total, self._frame(position).offset))
                 position += 1
                 continue
             if hint and not self._leads_to_header(position + total):
@@ -484,11 +484,11 @@ class Walk:
                     if after.kind == _VALID:
                         return position, others
                 if len(others) < FOREIGN_KEPT:
-                    others.append(Foreign(position, frame.total, frame.offset))
+                    others.append(ForeignBatch(position, frame.total, frame.offset))
             position += 1
         else:
             return None, others
-        others.append(Unsearched(position, self._end - position))
+        others.append(SearchLimit(position, self._end - position))
         return None, others
 
     def _leads_to_header(self, position: int) -> bool:
@@ -506,9 +506,9 @@ class Walk:
         length = self._end - position
         frame = self._frame(position)
         if self._zeros(position):
-            return Tail(position, length, Tailed.ZEROS, 0)
+            return Tail(position, length, TailContent.ZEROS, 0)
         if length <= self.up_to_magic:
-            return Tail(position, length, Tailed.TORN, 0)
+            return Tail(position, length, TailContent.TORN, 0)
         if frame.kind == _OVERRUN and frame.plausible:
-            return Tail(position, length, Tailed.TORN, frame.total)
-        return Tail(position, length, Tailed.GARBAGE, 0)
+            return Tail(position, length, TailContent.TORN, frame.total)
+        return Tail(position, length, TailContent.GARBAGE, 0)

@@ -20,7 +20,7 @@ from kdump.format.naming import Kind
 from kdump.kernel.scan import FRAMES
 from kdump.kernel.scan07 import HEADER_BYTES, Scanner07, Search07, until
 from kdump.storage.source import Source
-from kdump.storage.walk import FOREIGN_KEPT, SEARCH_ALLOWANCE, SEARCH_FACTOR, Foreign, Frame, Unsearched, Walk
+from kdump.storage.walk import FOREIGN_KEPT, SEARCH_ALLOWANCE, SEARCH_FACTOR, ForeignBatch, Frame, SearchLimit, Walk
 
 _VALID, _END, _SHORT, _LENGTH, _OVERRUN, _LIMIT, _CRC, _MAGIC = range(len(FRAMES))
 
@@ -100,7 +100,7 @@ class Walk07(Walk):
         if frame.kind != _OVERRUN or self._zeros(position) or self._true_end(position, frame) is not None:
             return True
         found, others = self._search(position, frame)
-        return found is None and not any(isinstance(other, Unsearched) for other in others)
+        return found is None and not any(isinstance(other, SearchLimit) for other in others)
 
     def _true_end(self, position: int, frame: Frame) -> int | None:
         if not frame.plausible:
@@ -130,15 +130,15 @@ class Walk07(Walk):
 
     def _search(
         self, start: int, bad: Frame | None, hint: bool = False
-    ) -> tuple[int | None, list[Foreign | Unsearched]]:
-        others: list[Foreign | Unsearched] = []
+    ) -> tuple[int | None, list[ForeignBatch | SearchLimit]]:
+        others: list[ForeignBatch | SearchLimit] = []
         if bad is not None and bad.kind == _OVERRUN and bad.plausible and bad.total <= _LARGE:
             return None, others
         work, position = 0, start + 1
         while (found := self._candidate(position)) is not None:
             position = found
             if work > SEARCH_FACTOR * (position - start + SEARCH_ALLOWANCE):
-                others.append(Unsearched(position, self._end - position))
+                others.append(SearchLimit(position, self._end - position))
                 return None, others
             total = self._size(position)
             if total > _LARGE:
@@ -152,7 +152,7 @@ class Walk07(Walk):
                 if followed:
                     return position, others
                 if len(others) < FOREIGN_KEPT:
-                    others.append(Foreign(position, total, self._base + position))
+                    others.append(ForeignBatch(position, total, self._base + position))
             position += 1
         return None, others
 

@@ -6,9 +6,9 @@ from string import Formatter
 from typing import Any, Final
 
 from kdump.format import naming
-from kdump.verify.catalogue import CATALOGUE, Entry, Severity
+from kdump.verify.catalogue import CATALOGUE, CatalogueEntry, Severity
 
-__all__ = ["CATALOGUE", "KEPT", "PROBLEMS", "Entry", "Finding", "Severity", "found"]
+__all__ = ["CATALOGUE", "KEPT", "PROBLEMS", "CatalogueEntry", "Finding", "Severity", "found"]
 
 PROBLEMS: Final = {
     "record-length": "its length is negative or reaches past the end of the records",

@@ -14,11 +14,11 @@ from kdump.format.naming import TopicPartition
 from kdump.storage.partition import LogDirectory, LogFile, Partition
 from kdump.storage.source import FileSource, whole
 from kdump.verify.checks import checkpoints, files
-from kdump.verify.checks.checkpoints import Facts
+from kdump.verify.checks.checkpoints import PartitionOffsets
 from kdump.verify.findings import found
 from kdump.verify.partition import MAX_COMPANION_BYTES
-from kdump.verify.report import Context, Report
-from kdump.verify.scan import Options
+from kdump.verify.report import CheckpointContext, Report
+from kdump.verify.scan import VerifyOptions
 
 if TYPE_CHECKING:
     from kdump.verify.checks.hanging import OpenTransaction
@@ -41,7 +41,7 @@ def alone(report: Report) -> None:
         report.finish()
 
 
-class Offsets:
+class CheckpointOffsets:
     """The offsets that the checkpoints of a log directory, given by name, have for its partitions."""
 
     def __init__(self, contents: Mapping[str, bytes | None], *, closed: bool = False) -> None:
@@ -62,12 +62,12 @@ class Offsets:
         except CheckpointError:
             return {}
 
-    def context(self, partition: Partition) -> Context:
+    def context(self, partition: Partition) -> CheckpointContext:
         """What the checkpoints say of a partition."""
         name = partition.topic_partition
         if name is None or partition.state in ("delete", "stray"):
-            return Context()
-        return Context(
+            return CheckpointContext()
+        return CheckpointContext(
             self._recovery_points.get(name),
             self._log_starts.get(name),
             self._high_watermarks.get(name),
@@ -76,26 +76,26 @@ class Offsets:
         )
 
 
-def checkpoints_of(directory: str) -> Offsets:
+def checkpoints_of(directory: str) -> CheckpointOffsets:
     """What the checkpoints in a directory say, if they are there and can be read."""
     contents = {}
     for name in naming.OFFSET_CHECKPOINTS:
         with suppress(SourceError), FileSource(os.path.join(directory, name)) as source:
             contents[name] = whole(source, MAX_COMPANION_BYTES)
-    return Offsets(contents, closed=os.path.lexists(os.path.join(directory, naming.CLEAN_SHUTDOWN)))
+    return CheckpointOffsets(contents, closed=os.path.lexists(os.path.join(directory, naming.CLEAN_SHUTDOWN)))
 
 
-class Directory:
+class LogDirectoryVerifier:
     """Give it the report of each partition, then `conclude`. The checkpoints are read first: the logs only grow while a broker writes both."""
 
-    def __init__(self, place: LogDirectory, options: Options) -> None:
+    def __init__(self, place: LogDirectory, options: VerifyOptions) -> None:
         self.place = place
         self._live = options.live or place.locked
         self._now_ms = options.now_ms
         self._report = Report(place.path)
         self._contents = {name: self._read(file) for name, file in place.checkpoints.items()}
-        self.context = Offsets(self._contents, closed=place.clean_shutdown is not None).context
-        self._facts: dict[TopicPartition, Facts] = {}
+        self.context = CheckpointOffsets(self._contents, closed=place.clean_shutdown is not None).context
+        self._facts: dict[TopicPartition, PartitionOffsets] = {}
         self._open: list[OpenTransaction] = []
         self._without_metadata: list[str] = []
         self._transaction_log: dict[int, list[LogFile]] = defaultdict(list)
@@ -117,7 +117,7 @@ class Directory:
         order = ("", "future", "delete", "stray")
         known = self._facts.get(name)
         if known is None or order.index(report.state) < order.index(known.state):
-            self._facts[name] = Facts(
+            self._facts[name] = PartitionOffsets(
                 report.first_offset or 0,
                 report.log_end_offset if report.end_is_known else None,
                 report.topic_id,
@@ -158,5 +158,5 @@ class Directory:
         if report.findings:
             from kdump.verify import reaction
 
-            report.findings = list(reaction.judge_directory(report.findings))
+            report.findings = list(reaction.with_directory_reactions(report.findings))
         return report.finish()

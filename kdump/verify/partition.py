@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kdump.broker.result import Indexed, Proved
+from kdump.broker.result import IndexChecksums, ValidSegment
 from kdump.errors import SourceError
 from kdump.format.checkpoint import CheckpointError, epoch_entries
 from kdump.format.index import TIME_ENTRY
@@ -30,8 +30,8 @@ from kdump.verify.checks import (
     transactions,
 )
 from kdump.verify.findings import CATALOGUE, KEPT, Finding, Severity
-from kdump.verify.report import Context, FileReport, Report
-from kdump.verify.scan import Options, Summary, gone
+from kdump.verify.report import CheckpointContext, FileReport, Report
+from kdump.verify.scan import RangeSummary, VerifyOptions, gone
 
 COORDINATORS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 """Topics whose producers do not count: every batch of a coordinator has sequence 0."""
@@ -61,10 +61,10 @@ class _Past:
     epoch: int = -1
 
 
-class Proof:
+class PartitionVerifier:
     """Give it the segments of a partition in order, each with `begin`, its events to `replay`, and `segment`; then `conclude`."""
 
-    def __init__(self, partition: Partition, context: Context, options: Options) -> None:
+    def __init__(self, partition: Partition, context: CheckpointContext, options: VerifyOptions) -> None:
         # A broker does not read a log whose name has not 20 digits, so that it is no neighbour of the others.
         misnamed = {stray.path for stray in partition.strays}
         self._misnamed = {one.log.path for one in partition.segments if one.log.path in misnamed}
@@ -92,7 +92,7 @@ class Proof:
         self._epochs: list[tuple[int, int, int]] = []
         self._empty: list[str] = []
         self._future: list[tuple[str, int, int]] = []
-        self._proved: dict[str, Proved] = {}
+        self._proved: dict[str, ValidSegment] = {}
 
     def _first_epoch(self) -> int:
         """Where the first leader epoch begins, which is lifted with the log start; 0 where nothing says it."""
@@ -127,14 +127,14 @@ class Proof:
             self._compare(file)
         return self._producers.replay
 
-    def take(self, segment: Segment, summary: Summary) -> None:
+    def take(self, segment: Segment, summary: RangeSummary) -> None:
         """A segment whose scan kept its events."""
         replay = self.begin(segment)
         for events in summary.events:
             replay(events)
         self.segment(segment, summary)
 
-    def segment(self, segment: Segment, summary: Summary) -> None:
+    def segment(self, segment: Segment, summary: RangeSummary) -> None:
         """What the scan of the segment showed, after its events were replayed."""
         log, seen = segment.log, summary.seen
         report = FileReport(log, error=summary.error)
@@ -188,7 +188,7 @@ class Proof:
             return self._options.compacted
         return bool(seen["compacted"]) or self._context.cleaned
 
-    def _log(self, segment: Segment, summary: Summary) -> None:
+    def _log(self, segment: Segment, summary: RangeSummary) -> None:
         log, seen = segment.log, summary.seen
         path, base = log.path, log.base_offset
         compacted = self._cleaned(seen)
@@ -221,7 +221,7 @@ class Proof:
         last_epoch = seen["known_epoch"] if seen["linked"] else -1
         self._past = _Past(path, base, end_offset, seen["last_position"], seen["last_offset"], last_epoch)
 
-    def _proves(self, segment: Segment, summary: Summary, valid_end: int, replayed: Set[str]) -> None:
+    def _proves(self, segment: Segment, summary: RangeSummary, valid_end: int, replayed: Set[str]) -> None:
         """Remember a segment that a broker's recovery passes over, so that nobody has to read it again to say so."""
         seen = summary.seen
         codes = {finding.code for finding in summary.findings} | replayed
@@ -229,7 +229,7 @@ class Proof:
         # A segment of both kinds is rare: the broker's replay reads it again.
         if (legacy and modern) or not _sound(codes):
             return
-        self._proved[os.path.basename(segment.log.path)] = Proved(
+        self._proved[os.path.basename(segment.log.path)] = ValidSegment(
             valid_end,
             tuple((epoch, offset) for epoch, offset, _ in seen["epochs"]),
             None if self._broken else {producer: first for producer, _, first, *_ in self._producers.open()},
@@ -253,7 +253,7 @@ class Proof:
             place = path, seen["first_position"], 0, seen["first_offset"]
             self._report.add([epochs.backwards(*place, epoch=seen["first_epoch"], previous=past.epoch)])
 
-    def _kafka07(self, segment: Segment, summary: Summary) -> None:
+    def _kafka07(self, segment: Segment, summary: RangeSummary) -> None:
         log = segment.log
         if self._past is not None and self._past.end_offset is not None and log.base_offset is not None:
             # Offsets are positions, so that a segment begins where the one before ended.
@@ -269,7 +269,7 @@ class Proof:
     # ---- companions of a segment
 
     def _companions(
-        self, segment: Segment, summary: Summary, end_offset: int | None, aborted: list[Any], compacted: bool
+        self, segment: Segment, summary: RangeSummary, end_offset: int | None, aborted: list[Any], compacted: bool
     ) -> None:
         log, seen = segment.log, summary.seen
         if log.base_offset is None:
@@ -282,7 +282,7 @@ class Proof:
             # Entries with the true offsets would all seem wrong.
             entries, last = [entry for entry in entries if entry[0] == "index/position"], None
             counts = {"index/position": counts["index/position"]}
-        scanned = indexes.Scanned(
+        scanned = indexes.IndexScan(
             end,
             last,
             seen["max_timestamp"],
@@ -453,7 +453,7 @@ class Proof:
         from kdump.verify import reaction
 
         try:
-            report.outcome = predict.foresee(
+            report.outcome = predict.predict_start(
                 predict.start_at(
                     partition.path,
                     self._proved,
@@ -466,7 +466,7 @@ class Proof:
             if not report.errors:
                 report.errors.append(error)
             return
-        report.findings = list(reaction.judge(report.findings, report.outcome))
+        report.findings = list(reaction.with_reactions(report.findings, report.outcome))
 
 
 def pieces(partition: Partition) -> tuple[Segment, ...]:
@@ -479,10 +479,10 @@ def _sound(codes: Set[str]) -> bool:
         return True
     from kdump.verify import reaction
 
-    return reaction.sound(codes, tail=True)
+    return reaction.is_valid_log(codes, tail=True)
 
 
-def _indexed(summary: Summary, base_offset: int, next_offset: int, legacy: bool) -> Indexed | None:
+def _indexed(summary: RangeSummary, base_offset: int, next_offset: int, legacy: bool) -> IndexChecksums | None:
     """What is known where both indexes are those of a recovery, byte for byte, and no producer wrote."""
     seen, made = summary.seen, summary.made
     index, times = summary.indexes.get(Kind.INDEX), summary.indexes.get(Kind.TIMEINDEX)
@@ -495,7 +495,7 @@ def _indexed(summary: Summary, base_offset: int, next_offset: int, legacy: bool)
         end = TIME_ENTRY.pack(seen["max_timestamp"], seen["max_timestamp_offset"] - base_offset)
     if made.offsets != index.slots or made.times + end != times.slots:
         return None
-    return Indexed(
+    return IndexChecksums(
         seen["valid_bytes"],
         next_offset,
         base_offset if legacy else next_offset,

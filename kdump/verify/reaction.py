@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from kdump.broker.log_loader import EPOCHS
-from kdump.broker.result import Outcome, Refusal
+from kdump.broker.result import LoadResult, Refusal
 from kdump.format.naming import number_of
 from kdump.verify.findings import Finding, Severity
 
@@ -22,7 +22,7 @@ CUTS: Final = _NOTICED | _TAILS
 """The codes of what a recovery can stumble over in a log."""
 
 
-def sound(codes: Iterable[str], *, tail: bool = False) -> bool:
+def is_valid_log(codes: Iterable[str], *, tail: bool = False) -> bool:
     """Whether a recovery passes over a log with findings of these codes, so that it can be given as `Proved`.
 
     With `tail`, bytes behind the last batch do not count: `Proved.valid_bytes` then says where they begin.
@@ -71,19 +71,19 @@ _ROOT: Final[Mapping[str, str]] = {
 """Codes of the files at the root of a log directory."""
 
 
-def judge(findings: Iterable[Finding], outcome: Outcome) -> Iterator[Finding]:
+def with_reactions(findings: Iterable[Finding], outcome: LoadResult) -> Iterator[Finding]:
     """The findings of one partition with their `broker`, in the same order."""
     for finding in findings:
-        yield replace(finding, broker=word(finding, outcome))
+        yield replace(finding, broker=reaction_to(finding, outcome))
 
 
-def judge_directory(findings: Iterable[Finding]) -> Iterator[Finding]:
+def with_directory_reactions(findings: Iterable[Finding]) -> Iterator[Finding]:
     """Those of the files of a log directory itself."""
     for finding in findings:
-        yield replace(finding, broker=word(finding, None))
+        yield replace(finding, broker=reaction_to(finding, None))
 
 
-def word(finding: Finding, outcome: Outcome | None) -> str:
+def reaction_to(finding: Finding, outcome: LoadResult | None) -> str:
     """What the start does about it, in one word.
 
     `refuses`: because of this the broker does not start. `truncates`: these bytes are cut off, or all of a file is. `deletes`: the file goes, or the entry does.
@@ -132,7 +132,7 @@ def _is_about(refusal: Refusal, finding: Finding, name: str) -> bool:
     return finding.position <= refusal.position < finding.position + max(1, finding.length)
 
 
-def _epoch_word(finding: Finding, outcome: Outcome) -> str:
+def _epoch_word(finding: Finding, outcome: LoadResult) -> str:
     epoch = finding.data.get("epoch")
     left = dict(outcome.epochs)
     if finding.code == "epoch/missing":

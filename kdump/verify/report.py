@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kdump.broker.result import Outcome, Proved
+from kdump.broker.result import LoadResult, ValidSegment
 from kdump.errors import SourceError
 from kdump.format.naming import TopicPartition
 from kdump.storage.partition import LogFile, natural
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Counts = Counter[tuple[str, Severity]]
 
 
-class Context(NamedTuple):
+class CheckpointContext(NamedTuple):
     """What a log directory's checkpoints say of a partition; None where they say nothing. `closed`: a broker closed its logs in order and has not opened them since."""
 
     recovery_point: int | None = None
@@ -73,9 +73,9 @@ class Report:
     topic_id: str | None = None
     has_metadata: bool = False
     open: "list[OpenTransaction]" = field(default_factory=list)
-    outcome: Outcome | None = None
-    context: Context = field(default_factory=Context)
-    proved: Mapping[str, Proved] = field(default_factory=dict)
+    outcome: LoadResult | None = None
+    context: CheckpointContext = field(default_factory=CheckpointContext)
+    proved: Mapping[str, ValidSegment] = field(default_factory=dict)
 
     def add(self, findings: Iterable[Finding]) -> None:
         for finding in findings:
@@ -99,7 +99,7 @@ class Report:
         return self
 
 
-class Interrupted(KeyboardInterrupt):
+class VerifyInterrupted(KeyboardInterrupt):
     """The work was interrupted inside a partition; `report` has what was seen of it."""
 
     def __init__(self, report: Report) -> None:

@@ -22,12 +22,23 @@ from kdump.kernel.producers import Runs
 from kdump.kernel.scan import BATCH_COLUMNS, OPEN, Scanner
 from kdump.kernel.scan07 import Scanner07
 from kdump.storage.partition import LogFile, Segment
-from kdump.storage.source import Source, Told
-from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk, Carry, Foreign, Gap, Shrunk, Tail, Tailed, Unsearched, Walk
+from kdump.storage.source import ProgressSource, Source
+from kdump.storage.walk import (
+    MAX_BATCH_BYTES,
+    BatchChunk,
+    Carry,
+    ForeignBatch,
+    Gap,
+    SearchLimit,
+    ShrunkFile,
+    Tail,
+    TailContent,
+    Walk,
+)
 from kdump.storage.walk07 import walk_of
 from kdump.verify import checks
 from kdump.verify.checks import framing
-from kdump.verify.checks.indexes import Index, structure
+from kdump.verify.checks.indexes import IndexFile, structure
 from kdump.verify.findings import KEPT, Finding, Severity
 
 RANGE_BYTES: Final = 64 << 20
@@ -47,7 +58,7 @@ _held: dict[Kind, tuple[tuple[int, ...], bytes]] = {}
 """The index entries that the last range of a segment was held against, by the stamp of their file: the next range is mostly one of the same segment."""
 
 
-class Options(NamedTuple):
+class VerifyOptions(NamedTuple):
     """What to prove. `compacted` is None where each segment shows by itself whether a cleaner went over it.
 
     `now_ms` is the time against which timestamps lie in the future; `live` says that a broker is writing, `proofs` that the segments that a recovery passes over are wanted.
@@ -61,16 +72,16 @@ class Options(NamedTuple):
     proofs: bool = False
 
 
-class Range(NamedTuple):
+class SegmentRange(NamedTuple):
     """A piece of work: the batches of a segment that begin in [start, stop)."""
 
     segment: Segment
     start: int
     stop: int | None
-    options: Options
+    options: VerifyOptions
 
 
-class Made(NamedTuple):
+class IndexEntries(NamedTuple):
     """The entries of both indexes that a broker's recovery makes of a range (Scanner.made).
 
     `since` is the position of the entry before, 0 without one and -1 where the range has no batch. `due` is the largest timestamp where the first entry came
@@ -106,7 +117,7 @@ class Made(NamedTuple):
 
 
 @dataclass(slots=True)
-class Summary:
+class RangeSummary:
     """What a range showed. `start` and `end` are the batch borders it really covered; start is None when no batch was found to begin with.
 
     `events` are the batches of producers, `entries` the index entries that the batches contradict, with exact counts by problem, `indexes` what the range at
@@ -122,8 +133,8 @@ class Summary:
     events: list[bytes] = field(default_factory=list)
     entries: list[BadEntry] = field(default_factory=list)
     entry_counts: Counter[str] = field(default_factory=Counter)
-    indexes: dict[Kind, Index] = field(default_factory=dict)
-    made: Made | None = None
+    indexes: dict[Kind, IndexFile] = field(default_factory=dict)
+    made: IndexEntries | None = None
     damages: int = 0
     damaged_at: int = -1
     tail: int | None = None
@@ -136,7 +147,7 @@ class Summary:
             self.findings.append(finding)
 
 
-def ranges(segment: Segment, options: Options, slots: int, behind: int = 0) -> Iterator[Range]:
+def ranges(segment: Segment, options: VerifyOptions, slots: int, behind: int = 0) -> Iterator[SegmentRange]:
     """The pieces of a segment; the last one has no stop. With one worker, or of another kind of log, it is the whole file.
 
     `behind` is how many bytes of other segments are to be done after it. The less is left, the smaller the pieces, so that the workers end together.
@@ -146,12 +157,12 @@ def ranges(segment: Segment, options: Options, slots: int, behind: int = 0) -> I
         step = min(max((size - at + behind) // (2 * slots), LEAST_BYTES), RANGE_BYTES)
         if size - at < step + LEAST_BYTES:
             break
-        yield Range(segment, at, at + step, options)
+        yield SegmentRange(segment, at, at + step, options)
         at += step
-    yield Range(segment, at, None, options)
+    yield SegmentRange(segment, at, None, options)
 
 
-def fold(parts: list[tuple[Range, Summary]]) -> Summary:
+def fold(parts: list[tuple[SegmentRange, RangeSummary]]) -> RangeSummary:
     """The summaries of neighbouring ranges as one."""
     whole = parts[0][1]
     for task, part in parts[1:]:
@@ -159,7 +170,7 @@ def fold(parts: list[tuple[Range, Summary]]) -> Summary:
     return whole
 
 
-def join(left: Summary, task: Range, right: Summary) -> Summary:
+def join(left: RangeSummary, task: SegmentRange, right: RangeSummary) -> RangeSummary:
     """`left` and the range right of it, scanned again where it began at another place or would have said something else."""
     if left.error:
         return left
@@ -192,11 +203,11 @@ def join(left: Summary, task: Range, right: Summary) -> Summary:
 
 
 def scan(
-    task: Range,
+    task: SegmentRange,
     carry: Carry | None = None,
     drain: Callable[[bytes], None] | None = None,
     on_bytes: Callable[[int], None] | None = None,
-) -> Summary:
+) -> RangeSummary:
     """Walk over one range. Without `carry` a start inside the file is taken for a hint and the first batch behind it is looked for.
 
     `drain` is given the events as they come; without it they are in the summary.
@@ -204,24 +215,24 @@ def scan(
     file = task.segment.log
     try:
         with file.open() as source:
-            told = source if on_bytes is None else Told(source, on_bytes)
+            told = source if on_bytes is None else ProgressSource(source, on_bytes)
             return scan_source(told, task.segment, task.options, task.start, task.stop, carry, drain)
     except SourceError as error:
-        return Summary(None, task.start, {}, error=None if gone(file, task.options) else error)
+        return RangeSummary(None, task.start, {}, error=None if gone(file, task.options) else error)
 
 
 def scan_source(
     source: Source,
     segment: Segment,
-    options: Options,
+    options: VerifyOptions,
     start: int = 0,
     stop: int | None = None,
     carry: Carry | None = None,
     drain: Callable[[bytes], None] | None = None,
-) -> Summary:
+) -> RangeSummary:
     """`scan` over an open source."""
     file = segment.log
-    summary = Summary(None, start, {})
+    summary = RangeSummary(None, start, {})
     prefixes = {}
     for companion in (segment.index, segment.timeindex) if file.base_offset is not None else ():
         if companion is not None:
@@ -280,7 +291,7 @@ def scan_source(
         summary.entries = walk.scanner.entries()
         summary.entry_counts.update(walk.scanner.entry_counts())
         made = walk.scanner.made()
-        summary.made = None if made is None else Made(*made)
+        summary.made = None if made is None else IndexEntries(*made)
     if summary.error is not None:
         return summary
     if file.kind is Kind.CHECKPOINT:
@@ -293,21 +304,21 @@ def scan_source(
     return summary
 
 
-def gone(file: LogFile, options: Options) -> bool:
+def gone(file: LogFile, options: VerifyOptions) -> bool:
     """Whether a running broker has taken the file away."""
     return options.live and not os.path.lexists(file.path)
 
 
-def _note(summary: Summary, item: Gap | Foreign | Unsearched | Tail | Shrunk) -> None:
+def _note(summary: RangeSummary, item: Gap | ForeignBatch | SearchLimit | Tail | ShrunkFile) -> None:
     """Remember where the log is broken; the room that a broker takes in advance is no damage."""
     if isinstance(item, Tail):
         summary.tail = item.position
-    if isinstance(item, Gap | Shrunk) or (isinstance(item, Tail) and item.reason is not Tailed.ZEROS):
+    if isinstance(item, Gap | ShrunkFile) or (isinstance(item, Tail) and item.reason is not TailContent.ZEROS):
         summary.damages += 1
         summary.damaged_at = item.position
 
 
-def _chunk(walk: Walk, chunk: BatchChunk, segment: Segment, options: Options) -> Iterator[Finding]:
+def _chunk(walk: Walk, chunk: BatchChunk, segment: Segment, options: VerifyOptions) -> Iterator[Finding]:
     scanner, rows, decompress, file = walk.scanner, walk.scanner.rows, codec.decompress, segment.log
     for index in range(chunk.batches):
         bits = rows[index * _WIDTH + _SUSPECT]
@@ -334,7 +345,7 @@ def _chunk(walk: Walk, chunk: BatchChunk, segment: Segment, options: Options) ->
 
 
 def _unwrap(
-    scanner: Scanner07, index: int, chunk: BatchChunk, path: str, options: Options
+    scanner: Scanner07, index: int, chunk: BatchChunk, path: str, options: VerifyOptions
 ) -> Generator[Finding, None, int]:
     """Open a compressed message of Kafka 0.7; its suspect bits."""
     from kdump.storage.records07 import unwrap
@@ -406,7 +417,7 @@ def _agrees(left: dict[str, Any], right: dict[str, Any]) -> bool:
     return bool(right["first_offset"] > left["known_last"])
 
 
-def _behind(left: dict[str, Any], right: Summary) -> bool:
+def _behind(left: dict[str, Any], right: RangeSummary) -> bool:
     """Whether a timestamp that the right walk calls the largest so far is not, with the left one before it."""
     return any(
         problem in ("timeindex/misses", "timeindex/wrong") and largest < left["max_timestamp"]
@@ -465,7 +476,7 @@ def _merged(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
     return whole
 
 
-def _made(left: Summary, right: Summary, base_offset: int) -> Made | None:
+def _made(left: RangeSummary, right: RangeSummary, base_offset: int) -> IndexEntries | None:
     """What is made of both: a recovery knows on the right the timestamps on the left. None where it would not have gone on from the entry that the right walk did."""
     whole, more = left.made, right.made
     if whole is None or more is None:

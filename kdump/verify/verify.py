@@ -19,12 +19,12 @@ from kdump.storage.discovery import discover
 from kdump.storage.lock import is_locked
 from kdump.storage.partition import LogDirectory, Partition, has_companions, without_companions
 from kdump.verify.findings import Finding, Severity
-from kdump.verify.log_directory import Directory, Offsets, alone, checkpoints_of
-from kdump.verify.partition import Proof, pieces
-from kdump.verify.report import Context, FileReport, Interrupted, Report
-from kdump.verify.scan import Options, Range, Summary, fold, ranges, scan
+from kdump.verify.log_directory import CheckpointOffsets, LogDirectoryVerifier, alone, checkpoints_of
+from kdump.verify.partition import PartitionVerifier, pieces
+from kdump.verify.report import CheckpointContext, FileReport, Report, VerifyInterrupted
+from kdump.verify.scan import RangeSummary, SegmentRange, VerifyOptions, fold, ranges, scan
 
-__all__ = ["FileReport", "Interrupted", "Options", "Report", "size_of", "verify"]
+__all__ = ["FileReport", "Report", "VerifyInterrupted", "VerifyOptions", "size_of", "verify"]
 
 WHOLE_BYTES: Final = 8 << 20
 """Up to so many bytes a partition is one piece of work, however many segments it has."""
@@ -37,8 +37,8 @@ class _Whole(NamedTuple):
     """A partition whose work is done in one place."""
 
     partition: Partition
-    context: Context
-    options: Options
+    context: CheckpointContext
+    options: VerifyOptions
 
 
 class _Group(NamedTuple):
@@ -50,14 +50,14 @@ class _Group(NamedTuple):
 class _Step(NamedTuple):
     """A piece of work that was given out, and where its result belongs: `directories` has one for each partition that ends with it."""
 
-    task: "_Group | Range"
-    proof: Proof | None
-    directories: tuple[Directory | None, ...]
+    task: "_Group | SegmentRange"
+    proof: PartitionVerifier | None
+    directories: tuple[LogDirectoryVerifier | None, ...]
 
 
 def verify(
     found: Iterable[Partition | LogDirectory | SourceError],
-    options: Options | None = None,
+    options: VerifyOptions | None = None,
     engine: Engine | None = None,
     on_bytes: Callable[[int], None] | None = None,
 ) -> Iterator[Report]:
@@ -65,13 +65,13 @@ def verify(
 
     What could not be read comes as a report with nothing but errors. A KeyboardInterrupt inside a partition is raised as Interrupted.
     """
-    options = options or Options()
+    options = options or VerifyOptions()
     if options.now_ms is None:
         options = options._replace(now_ms=int(time.time() * 1000))
     engine = engine or Serial()
     inside = on_bytes if engine.slots == 1 else None  # otherwise the work is done where nobody can be told
-    plan: deque[_Step | Directory | SourceError] = deque()
-    pending: list[tuple[Range, Summary]] = []
+    plan: deque[_Step | LogDirectoryVerifier | SourceError] = deque()
+    pending: list[tuple[SegmentRange, RangeSummary]] = []
     for result in _results(
         engine.map(partial(_work, on_bytes=inside), _tasks(found, options, engine.slots, plan)), plan
     ):
@@ -81,7 +81,7 @@ def verify(
         if on_bytes is not None and inside is None:
             on_bytes(_bytes(step.task))
         reports = result if isinstance(result, tuple) else ()
-        if isinstance(step.task, Range) and isinstance(result, Summary) and step.proof is not None:
+        if isinstance(step.task, SegmentRange) and isinstance(result, RangeSummary) and step.proof is not None:
             pending.append((step.task, result))
             if step.task.stop is None:
                 step.proof.take(step.task.segment, fold(pending))
@@ -98,35 +98,35 @@ def verify(
 
 
 def _results(
-    results: "Iterator[tuple[Report, ...] | Summary]", plan: "deque[_Step | Directory | SourceError]"
-) -> "Iterator[tuple[Report, ...] | Summary]":
+    results: "Iterator[tuple[Report, ...] | RangeSummary]", plan: "deque[_Step | LogDirectoryVerifier | SourceError]"
+) -> "Iterator[tuple[Report, ...] | RangeSummary]":
     """The results; an interrupt takes along what the partition in hand has shown."""
     try:
         yield from results
     except KeyboardInterrupt:
         for step in plan:
             if isinstance(step, _Step) and step.proof is not None:
-                raise Interrupted(step.proof.so_far()) from None
+                raise VerifyInterrupted(step.proof.so_far()) from None
         raise
 
 
-def _aside(plan: "deque[_Step | Directory | SourceError]") -> Iterator[Report]:
+def _aside(plan: "deque[_Step | LogDirectoryVerifier | SourceError]") -> Iterator[Report]:
     """The reports that need no more work before the next piece of it."""
-    while plan and isinstance(item := plan[0], Directory | SourceError):
+    while plan and isinstance(item := plan[0], LogDirectoryVerifier | SourceError):
         plan.popleft()
         yield Report("", errors=[item]) if isinstance(item, SourceError) else item.conclude()
 
 
 def _tasks(
     found: Iterable[Partition | LogDirectory | SourceError],
-    options: Options,
+    options: VerifyOptions,
     slots: int,
-    plan: "deque[_Step | Directory | SourceError]",
-) -> "Iterator[_Group | Range]":
+    plan: "deque[_Step | LogDirectoryVerifier | SourceError]",
+) -> "Iterator[_Group | SegmentRange]":
     """The work, in order; `plan` gets a step for each piece, and what comes between."""
-    directory: Directory | None = None
+    directory: LogDirectoryVerifier | None = None
     outside = _Outside()
-    waiting: list[tuple[_Whole, Directory | None]] = []
+    waiting: list[tuple[_Whole, LogDirectoryVerifier | None]] = []
 
     def group() -> Iterator[_Group]:
         if waiting:
@@ -148,7 +148,7 @@ def _tasks(
             plan.append(directory)
             directory = None
         if isinstance(item, LogDirectory):
-            directory = Directory(item, options)
+            directory = LogDirectoryVerifier(item, options)
             continue
         context = outside.of(item) if directory is None else directory.context(item)
         how = options._replace(live=options.live or _is_written(item))
@@ -161,8 +161,8 @@ def _tasks(
                 yield from group()
             continue
         yield from group()
-        proof = Proof(bare, context, how)
-        todo: list[Range] = []
+        proof = PartitionVerifier(bare, context, how)
+        todo: list[SegmentRange] = []
         behind = size_of(item)
         for segment in pieces(item):
             behind -= segment.log.size
@@ -180,11 +180,11 @@ class _Outside:
 
     def __init__(self) -> None:
         self._above = ""
-        self._offsets: Offsets | None = None
+        self._offsets: CheckpointOffsets | None = None
 
-    def of(self, partition: Partition) -> Context:
+    def of(self, partition: Partition) -> CheckpointContext:
         if not partition.whole:
-            return Context()
+            return CheckpointContext()
         above = os.path.dirname(os.path.abspath(partition.path))
         if self._offsets is None or above != self._above:
             self._above, self._offsets = above, checkpoints_of(above)
@@ -204,29 +204,34 @@ def size_of(partition: Partition) -> int:
     return sum(one.log.size for one in pieces(partition))
 
 
-def _bytes(task: "_Group | Range") -> int:
-    if isinstance(task, Range):
+def _bytes(task: "_Group | SegmentRange") -> int:
+    if isinstance(task, SegmentRange):
         return (task.segment.log.size if task.stop is None else task.stop) - task.start
     return sum(size_of(one.partition) for one in task.partitions)
 
 
-def _work(task: "_Group | Range", on_bytes: Callable[[int], None] | None = None) -> tuple[Report, ...] | Summary:
-    if isinstance(task, Range):
+def _work(
+    task: "_Group | SegmentRange", on_bytes: Callable[[int], None] | None = None
+) -> tuple[Report, ...] | RangeSummary:
+    if isinstance(task, SegmentRange):
         return scan(task, on_bytes=on_bytes)
     return tuple((_looked_at if one.options.live else prove)(*one, on_bytes) for one in task.partitions)
 
 
 def prove(
-    partition: Partition, context: Context, options: Options, on_bytes: Callable[[int], None] | None = None
+    partition: Partition,
+    context: CheckpointContext,
+    options: VerifyOptions,
+    on_bytes: Callable[[int], None] | None = None,
 ) -> Report:
     """The report of one partition, in this process."""
-    proof = Proof(partition, context, options)
+    proof = PartitionVerifier(partition, context, options)
     try:
         for segment in pieces(partition):
             drain = proof.begin(segment)
-            proof.segment(segment, scan(Range(segment, 0, None, options), drain=drain, on_bytes=on_bytes))
+            proof.segment(segment, scan(SegmentRange(segment, 0, None, options), drain=drain, on_bytes=on_bytes))
     except KeyboardInterrupt:
-        raise Interrupted(proof.so_far()) from None
+        raise VerifyInterrupted(proof.so_far()) from None
     return proof.conclude()
 
 
@@ -234,7 +239,7 @@ def prove(
 
 
 def _looked_at(
-    partition: Partition, context: Context, options: Options, on_bytes: Callable[[int], None] | None
+    partition: Partition, context: CheckpointContext, options: VerifyOptions, on_bytes: Callable[[int], None] | None
 ) -> Report:
     """The report of a partition that a broker writes: what is wrong with it is still wrong when it is looked at again.
 

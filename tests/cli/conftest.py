@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import build
+from support import build
 
 
 def plain(base_offset: int, count: int = 3, **fields: Any) -> bytes:

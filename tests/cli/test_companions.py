@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import build
 from kdump.dump import companion_files as companions
-from kdump.dump.companion_files import Damage, Entry
+from kdump.dump.companion_files import CompanionDamage, CompanionEntry
 from kdump.errors import SourceError
 from kdump.format.naming import FETCH_KINDS, LOG_KINDS, Kind
 from kdump.storage.source import BytesSource
 from kdump.storage.walk import Tail
+from support import build
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 CASES = sorted(path.parent for path in FIXTURES.glob("*/case.toml"))
@@ -512,7 +512,7 @@ def test_a_file_that_shrinks_while_it_is_read() -> None:
 
     for kind, data in ((Kind.INDEX, INDEX * 2), (Kind.TIMEINDEX, TIMES), (Kind.TXNINDEX, ABORTED)):
         found = list(companions.contents("x", Shrinking(data), kind, 0))
-        assert any(isinstance(item, Damage) and "while it was read" in item.reason for item in found)
+        assert any(isinstance(item, CompanionDamage) and "while it was read" in item.reason for item in found)
 
 
 KINDS = [kind for kind in Kind if kind not in (*LOG_KINDS, *FETCH_KINDS)]
@@ -540,8 +540,8 @@ def look(kind: Kind, data: bytes, base_offset: int | None) -> None:
     except SourceError as error:
         pytest.fail(str(error))
     for item in found:
-        assert isinstance(item, Entry | Tail | Damage)
-        companions.severity(item, newest=True) if not isinstance(item, Entry) else None
+        assert isinstance(item, CompanionEntry | Tail | CompanionDamage)
+        companions.severity(item, newest=True) if not isinstance(item, CompanionEntry) else None
     tails = [item for item in found if isinstance(item, Tail)]
     assert not tails or tails[-1].position + tails[-1].length == len(data)
     assert all(a.position + a.length == b.position for a, b in pairwise(tails))

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-import build
-import oracle
 from kdump.format import naming
 from kdump.verify.findings import CATALOGUE
+from support import build, oracle
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-import build
 from kdump import discover
-from kdump.cli.at import Offset
-from kdump.dump.read_at import Edge, Time
+from kdump.cli.at import OffsetParam
+from kdump.dump.read_at import LogEdge, TimeQuery
 from kdump.format import fetch
 from kdump.format.index import OFFSET_ENTRY
 from kdump.storage.partition import Partition
+from support import build
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 PARTITIONS = [
@@ -421,16 +421,16 @@ def test_usage(kdump: Any, log: Path, options: list[str], problem: str) -> None:
 
 def test_times() -> None:
     def read(text: str) -> Any:
-        return Offset().convert(text, None, None)
+        return OffsetParam().convert(text, None, None)
 
-    assert read("latest") is Edge.LATEST
+    assert read("latest") is LogEdge.LATEST
     assert read("07") == 7
-    assert read("@7") == Time(7)
-    assert read("@1970-01-01") == Time(0)
-    assert read("@1970-01-01T00:00:00.001") == read("@1970-01-01T00:00:00.0005Z") == Time(1)
-    assert read("@1970-01-01T01:00:00+01:00") == Time(0)
-    assert read("@1969-12-31T23:59:59.9995Z") == Time(0)
-    assert read("@1969-12-31T23:59:59Z") == Time(-1000)
+    assert read("@7") == TimeQuery(7)
+    assert read("@1970-01-01") == TimeQuery(0)
+    assert read("@1970-01-01T00:00:00.001") == read("@1970-01-01T00:00:00.0005Z") == TimeQuery(1)
+    assert read("@1970-01-01T01:00:00+01:00") == TimeQuery(0)
+    assert read("@1969-12-31T23:59:59.9995Z") == TimeQuery(0)
+    assert read("@1969-12-31T23:59:59Z") == TimeQuery(-1000)
 
 
 # ---- damage

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import build
 from kdump.dump import dump
-from kdump.dump.fetch_results import Part
+from kdump.dump.fetch_results import SourceRange
 from kdump.format import fetch
 from kdump.format.fetch import MessageSetSend
 from kdump.format.naming import FETCH_KINDS, Kind
 from kdump.storage.partition import LogFile
 from kdump.storage.source import BytesSource
-from kdump.storage.walk import Foreign, Gap, Tail, Unsearched
+from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
+from support import build
 
 
 def plain(base_offset: int, count: int = 3, **fields: Any) -> bytes:
@@ -244,18 +244,18 @@ def look(kind: Kind, data: bytes) -> None:
     file = LogFile("x", kind, None, True, len(data))
     source = BytesSource(data)
     position = 0
-    for event in dump._dump_result(source, file, dump.Options(), lambda _: None, dump.Budget(None)):
+    for event in dump._dump_result(source, file, dump.DumpOptions(), lambda _: None, dump.RecordLimit(None)):
         match event:
-            case dump.Entry(_, fields):
+            case dump.CompanionEntry(_, fields):
                 assert fields["position"] == position
                 position += fetch.HEADER_SIZE
-            case dump.Shown(batch):
+            case dump.BatchEvent(batch):
                 assert batch.position == position
                 position += batch.size
             case Gap() | Tail():
                 assert event.position == position
                 position += event.length
-            case Foreign() | Unsearched():
+            case ForeignBatch() | SearchLimit():
                 pass
     assert position == len(data)
 
@@ -279,11 +279,11 @@ def test_mutations(seed: int) -> None:
 
 def test_a_part_of_a_source() -> None:
     source = BytesSource(b"0123456789")
-    part = Part(source, 2, 6)
+    part = SourceRange(source, 2, 6)
     buffer = memoryview(bytearray(8))
     assert (part.size, part.size_now(), part.readinto(0, buffer), bytes(buffer[:4])) == (4, 4, 4, b"2345")
     assert (part.readinto(3, buffer[:2]), part.readinto(9, buffer)) == (1, 0)
-    assert Part(BytesSource(b"0123"), 2, 6).size_now() == 2
-    assert Part(BytesSource(b"0"), 2, 6).size_now() == 0
+    assert SourceRange(BytesSource(b"0123"), 2, 6).size_now() == 2
+    assert SourceRange(BytesSource(b"0"), 2, 6).size_now() == 0
     part.close()
     assert source.readinto(0, buffer) == 8

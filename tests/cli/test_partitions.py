@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-import build
-from directories import Files, Writer, changed, clean, partition, stem, without, write
 from kdump.verify.findings import CATALOGUE
-from running import FINDING_FIELDS, lines, shown, slow, unwatched, workers_of
+from support import build
+from support.command_runs import FINDING_FIELDS, lines, shown, slow, unwatched, workers_of
+from support.directories import Files, Writer, changed, clean, partition, stem, without, write
 
 A, B, C, END = (stem(offset) for offset in (0, 10, 20, 30))
 PARTITION_FIELDS = [

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-import build
 from kdump.storage.discovery import discover, files
 from kdump.storage.partition import LogFile, Partition
+from support import build
 
 CLEAN = build.segment(
     build.batch([build.record(b"k", b"v")] * 3), build.batch([build.record(b"k", b"v")], base_offset=3, codec="lz4")

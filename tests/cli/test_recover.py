@@ -17,13 +17,13 @@ import kdump.recover.recover
 from kdump.cli import recover as command
 from kdump.errors import KdumpError, NotALog, SourceError
 from kdump.recover.apply import apply
-from kdump.recover.plan import Action, Content, Lost, Options, Plan
-from kdump.recover.recover import How, Result
+from kdump.recover.plan import Action, FileContent, Lost, Plan, RecoverOptions
+from kdump.recover.recover import ApplyOptions, RecoveryResult
 from kdump.storage.pieces import Piece
 from kdump.storage.stamps import Stamp
 from kdump.verify.report import Report
-from recoveries import LOST, OLD, nothing, plan
-from running import lines, unwatched
+from support.command_runs import lines, unwatched
+from support.recovery_results import LOST, OLD, nothing, plan
 
 RUN = r"\d{8}T\d{6}Z-\d+"
 NONE = {"by_severity": {"error": 0, "warning": 0, "info": 0}, "by_code": {}}
@@ -41,12 +41,12 @@ class Library:
         self.plans: list[Plan | Report] = [plan()]
         self.errors: dict[str, KdumpError] = {}
         self.left: tuple[Any, ...] = ()
-        self.asked: list[Options] = []
+        self.asked: list[RecoverOptions] = []
         self.found: list[list[str]] = []
-        self.how: list[How] = []
+        self.how: list[ApplyOptions] = []
         self.stop = False
 
-    def planned(self, found: Iterable[Any], options: Options, *_: Any) -> Iterator[Plan | Report]:
+    def planned(self, found: Iterable[Any], options: RecoverOptions, *_: Any) -> Iterator[Plan | Report]:
         self.found.append([str(item) if isinstance(item, SourceError) else item.path for item in found])
         self.asked.append(options)
         for item in self.plans:
@@ -55,18 +55,18 @@ class Library:
                 raise KeyboardInterrupt
 
     def apply_all(
-        self, planned: Iterable[Plan | Report], options: Options, how: How, *_: Any
-    ) -> Iterator[Result | Report]:
+        self, planned: Iterable[Plan | Report], options: RecoverOptions, how: ApplyOptions, *_: Any
+    ) -> Iterator[RecoveryResult | Report]:
         for item in planned:
             yield item if isinstance(item, Report) else self.carry_out(item, how)
 
-    def carry_out(self, item: Plan, how: How) -> Result:
+    def carry_out(self, item: Plan, how: ApplyOptions) -> RecoveryResult:
         self.how.append(how)
         if item.path in self.errors:
-            return Result(item, error=self.errors[item.path])
+            return RecoveryResult(item, error=self.errors[item.path])
         if item.empty:
-            return Result(item, next="start the broker")
-        return Result(
+            return RecoveryResult(item, next="start the broker")
+        return RecoveryResult(
             item, True, how.run if how.keep and how.output is None else None, None, self.left, "start the broker"
         )
 
@@ -94,22 +94,22 @@ def summary(ran: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("given", "wanted"),
     [
-        ([], Options()),
-        (["--truncate", "--dry-run"], Options()),
-        (["--salvage", "--dry-run"], Options("salvage")),
-        (["--salvage", "--dry-run", "--undecided", "drop"], Options("salvage", undecided="drop")),
-        (["--reindex", "--dry-run"], Options("reindex")),
-        (["--from", "all", "--rebuild", "all"], Options(walk="all", rebuild_all=True)),
-        (["--from", "newest"], Options(walk="newest")),
+        ([], RecoverOptions()),
+        (["--truncate", "--dry-run"], RecoverOptions()),
+        (["--salvage", "--dry-run"], RecoverOptions("salvage")),
+        (["--salvage", "--dry-run", "--undecided", "drop"], RecoverOptions("salvage", undecided="drop")),
+        (["--reindex", "--dry-run"], RecoverOptions("reindex")),
+        (["--from", "all", "--rebuild", "all"], RecoverOptions(walk="all", rebuild_all=True)),
+        (["--from", "newest"], RecoverOptions(walk="newest")),
         (
             ["--index-interval-bytes", "1k", "--segment-index-bytes", "1m"],
-            Options(index_interval_bytes=1024, segment_index_bytes=1 << 20),
+            RecoverOptions(index_interval_bytes=1024, segment_index_bytes=1 << 20),
         ),
-        (["--max-batch-bytes", "16m"], Options(max_batch_bytes=16 << 20)),
+        (["--max-batch-bytes", "16m"], RecoverOptions(max_batch_bytes=16 << 20)),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_options_of_a_plan(kdump: Any, library: Library, place: str, given: list[str], wanted: Options) -> None:
+def test_options_of_a_plan(kdump: Any, library: Library, place: str, given: list[str], wanted: RecoverOptions) -> None:
     ran = kdump.inside("recover", "--format", "json", *given, place)
     assert (ran.status, ran.err) == (1, b"")
     (asked,) = library.asked
@@ -117,7 +117,7 @@ def test_options_of_a_plan(kdump: Any, library: Library, place: str, given: list
     assert asked._replace(now_ms=None) == wanted
     assert (library.found, library.how) == ([["topic-0"]], [])
     first, totals = lines(ran)[0], summary(ran)
-    assert {name: first[name] for name in Options._fields} == asked._asdict()
+    assert {name: first[name] for name in RecoverOptions._fields} == asked._asdict()
     assert first["paths"] == [place]
     assert (totals["strategy"], totals["applied"]) == (wanted.strategy, False)
 
@@ -125,17 +125,19 @@ def test_options_of_a_plan(kdump: Any, library: Library, place: str, given: list
 @pytest.mark.parametrize(
     ("given", "strategy", "how"),
     [
-        (["--truncate"], "truncate", How()),
-        (["--salvage"], "salvage", How()),
-        (["--reindex"], "reindex", How()),
-        (["--truncate", "--no-keep"], "truncate", How(keep=False)),
-        (["--truncate", "--drop-marker"], "truncate", How(drop_marker=True)),
-        (["--salvage", "--output", "copy"], "salvage", How(output="copy")),
-        (["--output", "copy"], "truncate", How(output="copy")),
+        (["--truncate"], "truncate", ApplyOptions()),
+        (["--salvage"], "salvage", ApplyOptions()),
+        (["--reindex"], "reindex", ApplyOptions()),
+        (["--truncate", "--no-keep"], "truncate", ApplyOptions(keep=False)),
+        (["--truncate", "--drop-marker"], "truncate", ApplyOptions(drop_marker=True)),
+        (["--salvage", "--output", "copy"], "salvage", ApplyOptions(output="copy")),
+        (["--output", "copy"], "truncate", ApplyOptions(output="copy")),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_how_it_is_applied(kdump: Any, library: Library, place: str, given: list[str], strategy: str, how: How) -> None:
+def test_how_it_is_applied(
+    kdump: Any, library: Library, place: str, given: list[str], strategy: str, how: ApplyOptions
+) -> None:
     ran = kdump.inside("recover", "--format", "json", *given, place)
     (done,) = library.how
     assert re.fullmatch(RUN, done.run)
@@ -497,9 +499,9 @@ def cut(kdump: Any, logs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     made = Plan(
         str(log.parent),
         None,
-        Options(),
+        RecoverOptions(),
         actions=(Action("truncate", str(log), "batch/crc", 20, size),),
-        after={log.name: Content((Piece(log.name, 0, 20),))},
+        after={log.name: FileContent((Piece(log.name, 0, 20),))},
         files={name: Stamp(status.st_size, status.st_mtime_ns, status.st_ino) for name, status in seen.items()},
     )
     apply(made, "run-1", make=lambda _: ())

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-import build
 from conftest import snapshot
-from directories import Files, changed, clean, stem, write
-from running import lines, unwatched
+from support import build
+from support.command_runs import lines, unwatched
+from support.directories import Files, changed, clean, stem, write
 
 A, B, C = (stem(offset) for offset in (0, 10, 20))
 BATCH_BYTES = 1573

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-import build
 import kdump.cli
 import kdump.verify.verify
-from running import alive, slow, workers_of
+from support import build
+from support.command_runs import alive, slow, workers_of
 
 FINDINGS = {"clean.log": None, "noted.log": "info", "warned.log": "warning", "damaged.log": "error"}
 SEVERITIES = ["info", "warning", "error", "never"]
@@ -268,7 +268,7 @@ def test_a_bug(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
     def broken(*arguments: object) -> None:
         raise RuntimeError("what nobody thought of")
 
-    monkeypatch.setattr(kdump.verify, "verify", broken)
+    monkeypatch.setattr(kdump.verify.verify, "verify", broken)
     assert kdump.cli.run(["verify", str(logs / "clean.log")]) == 70
     told = capsys.readouterr().err
     assert "Traceback" in told
@@ -280,7 +280,7 @@ def test_no_memory(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtur
     def broken(*arguments: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(kdump.verify, "verify", broken)
+    monkeypatch.setattr(kdump.verify.verify, "verify", broken)
     assert kdump.cli.run(["verify", str(logs / "clean.log")]) == 3
     assert "--max-batch-bytes" in capsys.readouterr().err
 

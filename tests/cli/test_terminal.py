@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import build
+from support import build
 
 ESCAPE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 COLOUR = re.compile(rb"\x1b\[[0-9;]*m")

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-import build
-import oracle
 from kdump.verify.findings import CATALOGUE, KEPT
-from running import FINDING_FIELDS, lines, shown
+from support import build, oracle
+from support.command_runs import FINDING_FIELDS, lines, shown
 
 SUMMARY_FIELDS = [
     "type",

@@ -19,18 +19,17 @@ from typing import Any, NamedTuple
 
 from worker import MODES, Ended, Mode, attempt
 
-import build
-import oracle
 from kdump.errors import KdumpError
 from kdump.log.appender import Appender
 from kdump.log.options import LogOptions
 from kdump.log.retention import before
 from kdump.recover import recover
-from kdump.recover.plan import Options
+from kdump.recover.plan import RecoverOptions
 from kdump.storage.discovery import discover
 from kdump.storage.partition import LogDirectory, Partition
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.verify import verify
+from support import build, oracle
 
 NOW = 1_600_000_100_000
 OPTIONS = LogOptions(segment_bytes=900, index_interval_bytes=150, delete_delay_ms=0, clock=lambda: NOW)
@@ -205,8 +204,8 @@ class Trial:
         return end, ""
 
     def recover(self) -> None:
-        for result in recover.run(discover([str(self.root)]), Options(now_ms=NOW), recover.How("1")):
-            assert isinstance(result, recover.Result), result
+        for result in recover.run(discover([str(self.root)]), RecoverOptions(now_ms=NOW), recover.ApplyOptions("1")):
+            assert isinstance(result, recover.RecoveryResult), result
             assert result.error is None, result.error
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from plans import CASES, REAL
+from support.recovery_plans import CASES, REAL
 
 KILLED = {**CASES, **REAL}
 

@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 import pytest
 
-import plans
 from kdump.errors import KdumpError
 from kdump.recover.apply import apply, output
 from kdump.recover.undo import resume, runs, undo
@@ -27,7 +26,8 @@ from kdump.storage.discovery import discover
 from kdump.storage.partition import LogDirectory, Partition
 from kdump.verify.checks import files as checks
 from kdump.verify.findings import Finding
-from plans import CASES, REAL, Case, contents, plan_of, planned, tree, wanted
+from support import recovery_plans
+from support.recovery_plans import CASES, REAL, Case, contents, plan_of, planned, tree, wanted
 
 RUN = "1"
 KILLED = -1
@@ -103,7 +103,7 @@ class Trial:
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir()
         self.place = place
-        self.directory = plans.write(case, place)
+        self.directory = recovery_plans.write(case, place)
         self.old = tree(self.directory)
         self.plan, self.make = planned(case, self.directory)
         self.new = wanted(self.old, self.plan.after, dict(self.make(self.plan)))

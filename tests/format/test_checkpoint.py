@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import build
 from kdump.format import checkpoint
 from kdump.format.checkpoint import (
     CheckpointError,
@@ -22,6 +21,7 @@ from kdump.format.checkpoint import (
     Property,
     QuorumState,
 )
+from support import build
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 TOPIC_ID = "mwJ-D-tiSwSrr_TIGJF7hA"

@@ -8,13 +8,16 @@ import struct
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import codec_cases
-from codec_cases import (
+from kdump.errors import CodecMissing, KdumpError
+from kdump.format import codec
+from support import codec_cases
+from support.codec_cases import (
     ACROSS,
     CASES,
     GZIP,
@@ -44,8 +47,6 @@ from codec_cases import (
     zstd_frame,
     zstd_stream,
 )
-from kdump.errors import CodecMissing, KdumpError
-from kdump.format import codec
 
 CODECS = (GZIP, SNAPPY, LZ4, ZSTD)
 MIB = 1 << 20
@@ -259,7 +260,7 @@ def test_a_claim_that_no_block_can_keep_is_no_matter_of_the_limit() -> None:
 
 BOMBS = """
 import resource, sys, zlib
-from codec_cases import *
+from support.codec_cases import *
 from kdump.format import codec
 
 MIB = 1 << 20
@@ -324,7 +325,7 @@ for name, (number, data) in bombs.items():
 
 
 def test_bombs_stay_below_the_limit() -> None:
-    tests = codec_cases.__file__.rpartition("/")[0]
+    tests = str(Path(codec_cases.__file__).parents[1])
     program = f"import sys; sys.path[:0] = {[tests, *filter(None, sys.path)]!r}\n{BOMBS}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "")

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import build
 from kdump.format import fetch
 from kdump.format.fetch import ErrorCode, FetchError, MessageSetSend, MultiMessageSetSend
+from support import build
 
 MESSAGES = build.kafka07([b"one", b"two"], codec="none")
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import build
 from kdump.format import index
 from kdump.format.index import AbortedTransaction, Extent, OffsetIndexEntry, TimeIndexEntry
+from support import build
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 OFFSET, TIME, ABORTED = 8, 12, 34

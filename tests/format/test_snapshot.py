@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import build
 from kdump.format import snapshot
 from kdump.format.snapshot import ProducerEntry, SnapshotError, hash_order
+from support import build
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 SNAPSHOTS = [

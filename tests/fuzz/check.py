@@ -9,20 +9,19 @@ from ctypes import c_ubyte
 from typing import NamedTuple
 from unittest import mock
 
-import oracle
-import proving
 from kdump.format.batch import Batch
 from kdump.format.naming import Kind
 from kdump.storage import walk as segment
 from kdump.storage.partition import LogFile
 from kdump.storage.records import open_batch, records
 from kdump.storage.source import BytesSource, FileSource
-from kdump.storage.walk import BatchChunk, Foreign, Gap, Tail, Unsearched, Walk
+from kdump.storage.walk import BatchChunk, ForeignBatch, Gap, SearchLimit, Tail, Walk
 from kdump.storage.walk07 import Walk07, walk_of
 from kdump.verify.checks import framing
 from kdump.verify.findings import KEPT
-from kdump.verify.scan import Options
-from proving import Proved
+from kdump.verify.scan import VerifyOptions
+from support import file_reports, oracle
+from support.file_reports import Proved
 
 LIMIT_BYTES = 4 << 20  # of a batch, as stored and decompressed
 
@@ -65,8 +64,8 @@ def log_file(case: Case) -> LogFile:
 
 def report(case: Case, deep: bool) -> Proved:
     """What kdump's verify says; the file is cut into ranges at `cuts`."""
-    options = Options(deep=deep, max_batch_bytes=case.max_batch_bytes)
-    return proving.prove_file(log_file(case), options, cuts=case.cuts)
+    options = VerifyOptions(deep=deep, max_batch_bytes=case.max_batch_bytes)
+    return file_reports.prove_file(log_file(case), options, cuts=case.cuts)
 
 
 def said(found: Proved) -> Said:
@@ -100,7 +99,7 @@ def tiles(walk: Walk | Walk07) -> Iterator[tuple[str, int, int, Batch | None, by
                     yield "damaged" if item.damaged else "", batch.position, batch.size, batch, bytes(item.body(batch))
             case Gap() | Tail():
                 yield framing.other("", item, True).code, item.position, item.length, None, b""
-            case Foreign() | Unsearched():
+            case ForeignBatch() | SearchLimit():
                 pass
 
 

@@ -13,9 +13,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-import build
-import damage
-import oracle
+from support import build, damage, oracle
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 SMALL_BYTES = 3000  # what the oracle reads in a few milliseconds

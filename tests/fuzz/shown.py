@@ -7,18 +7,18 @@ import json
 import re
 
 from fuzz.check import Case, Difference, log_file
-from kdump.dump.dump import Failed, dump
-from kdump.dump.dump import Options as What
-from kdump.render import Options, renderer
+from kdump.dump.dump import DumpFailure, dump
+from kdump.dump.dump import DumpOptions as What
+from kdump.render import RenderOptions, renderer
 from kdump.verify.findings import Severity
 
 # Control characters but the line end, and what turns the direction of text.
 _UNSAFE = re.compile(r"[\0-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 EVERYTHING = {
-    "json": Options(),
-    "text": Options(),
-    "kafka": Options(print_data_log=True),
-    "terminal": Options(color=False, width=120),
+    "json": RenderOptions(),
+    "text": RenderOptions(),
+    "kafka": RenderOptions(print_data_log=True),
+    "terminal": RenderOptions(color=False, width=120),
 }
 
 
@@ -30,7 +30,7 @@ def lines(case: Case, name: str) -> bytes:
     with renderer(name, stream, EVERYTHING[name]) as to:
         told = list(to.show(dump([log_file(case)], what, met.add)))
     # What Kafka's tool says of offsets, and where it would end, is no failure.
-    failed = [item for item in told if isinstance(item, Failed)]
+    failed = [item for item in told if isinstance(item, DumpFailure)]
     if failed:
         raise Difference(f"{name}: {failed}")
     return stream.getvalue()

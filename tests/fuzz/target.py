@@ -15,9 +15,9 @@ import atheris  # type: ignore[import-untyped,import-not-found,unused-ignore]
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 with atheris.instrument_imports(include=["kdump", "oracle"]):
-    import oracle  # noqa: F401  # instrumented before anything else imports it
     from fuzz import corpus
     from fuzz.check import LIMIT_BYTES, Case, check
+    from support import oracle  # noqa: F401  # instrumented before anything else imports it
 
 MOST_BYTES = 4096
 _BASES = (0, None, 0, 7)

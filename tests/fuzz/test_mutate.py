@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-import build
 from fuzz import corpus, mutate
 from fuzz.check import Case, Difference, check
+from support import build
 
 
 @pytest.mark.parametrize("first", range(0, 600, 100))

@@ -8,8 +8,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-import build
-import oracle
+from support import build, oracle
 
 NOW_MS = 1_800_000_000_000
 """The clock of both: later than every record, but not so late that a producer expires."""

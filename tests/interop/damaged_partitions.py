@@ -17,10 +17,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import build
-import damage
-import damage_partition
-from damage import NotApplicable
+from support import build, damage, damage_partition
+from support.damage import NotApplicable
 
 LOADER = Path(__file__).with_name("Loader.java")
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"

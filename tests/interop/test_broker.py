@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import damage_partition
 from interop.damaged_partitions import MUTATED, SEEDS, Case, damaged, load, mutated, room
 from kdump.broker import predict as broker
 from kdump.broker.result import NEW
 from kdump.storage.discovery import discover
-from kdump.verify.verify import Options, verify
+from kdump.verify.verify import VerifyOptions, verify
+from support import damage_partition
 
 __all__ = ["room"]
 
@@ -29,14 +29,14 @@ SEVERAL = {
 }
 
 
-def foreseen(case: Case) -> broker.Outcome:
+def foreseen(case: Case) -> broker.LoadResult:
     start = broker.start_at(
         str(case.directory), recovery_point=case.recovery_point, log_start_offset=case.log_start_offset
     )
-    return broker.foresee(start)
+    return broker.predict_start(start)
 
 
-def disagreements(outcome: broker.Outcome, loaded: dict[str, Any], *, deleting: bool = False) -> Iterator[str]:
+def disagreements(outcome: broker.LoadResult, loaded: dict[str, Any], *, deleting: bool = False) -> Iterator[str]:
     """Everything in which foresight and fact differ."""
     if not loaded["loaded"]:
         said = f"{loaded['exception']}: {loaded['message'][:150]}"
@@ -71,8 +71,8 @@ class Told(NamedTuple):
     """
 
     case: Case
-    foreseen: broker.Outcome
-    verified: broker.Outcome | None
+    foreseen: broker.LoadResult
+    verified: broker.LoadResult | None
     silent: bool
     fact: dict[str, Any]
 
@@ -85,11 +85,11 @@ def told(kafka: ModuleType, room: Path) -> list[Told]:
     return [Told(case, *three, fact) for case, three, fact in zip(cases, outcomes, facts, strict=True)]
 
 
-def verified(case: Case) -> tuple[broker.Outcome | None, bool]:
+def verified(case: Case) -> tuple[broker.LoadResult | None, bool]:
     # A recovery point and a log start offset come from a log directory, which there is none; and without a log there is nothing to verify.
     if case.recovery_point or case.log_start_offset or not damage_partition.logs(case.directory):
         return None, False
-    (report, *_) = verify(discover([str(case.directory)]), Options(deep=True))
+    (report, *_) = verify(discover([str(case.directory)]), VerifyOptions(deep=True))
     return report.outcome, not (report.findings or report.errors)
 
 

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
-from codec_cases import (
+from kdump.format import codec
+from support.codec_cases import (
     ACROSS,
     CASES,
     GZIP,
@@ -31,7 +32,6 @@ from codec_cases import (
     noise,
     text,
 )
-from kdump.format import codec
 
 HERE = Path(__file__).parent
 RELEASE = "4.3.1"
@@ -113,7 +113,7 @@ def shown(data: bytes) -> str:
 
 
 def test_table(ask: Ask) -> None:
-    """Each verdict of tests/codec_cases.py is Kafka's."""
+    """Each verdict of tests/support/codec_cases.py is Kafka's."""
     version, *answers = ask(
         [Request("V", 0, 0, 0, b""), *(Request("S", case.codec, case.magic, LIMIT, case.data) for case in CASES)]
     )

@@ -25,9 +25,9 @@ from types import ModuleType
 
 import pytest
 
-import oracle
 from fuzz import corpus
 from kdump.cli import run
+from support import oracle
 
 SOURCE = Path(__file__).resolve().parents[2] / "fixtures" / "make" / "DumpAll.java"
 CASES = int(os.environ.get("KDUMP_DUMP_TOOL_CASES", "1500"))

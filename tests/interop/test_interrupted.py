@@ -10,37 +10,36 @@ from typing import Any
 
 import pytest
 
-import oracle
-import plans
-from directories import NOW_MS, Files, stem
 from kdump.recover.apply import apply
 from kdump.recover.plan import REINDEX, SALVAGE, TRUNCATE
-from kdump.storage.directory_handle import Place
+from kdump.storage.directory_handle import DirectoryHandle
 from kdump.storage.discovery import discover
-from kdump.verify.verify import Options, verify
-from plans import B, C
+from kdump.verify.verify import VerifyOptions, verify
+from support import oracle, recovery_plans
+from support.directories import NOW_MS, Files, stem
+from support.recovery_plans import B, C
 
 
 def misnamed() -> Files:
     """The last segment has a name that lies above its first batch."""
-    files = {name: data for name, data in plans.PARTITION.items() if not name.startswith(C)}
-    return {**files, f"{stem(23)}.log": plans.PARTITION[f"{C}.log"], f"{stem(23)}.index": b""}
+    files = {name: data for name, data in recovery_plans.PARTITION.items() if not name.startswith(C)}
+    return {**files, f"{stem(23)}.log": recovery_plans.PARTITION[f"{C}.log"], f"{stem(23)}.index": b""}
 
 
 LOADER = Path(__file__).with_name("Loader.java")
-FLIPPED = bytearray(plans.PARTITION[f"{B}.log"])  # type: ignore[arg-type]
+FLIPPED = bytearray(recovery_plans.PARTITION[f"{B}.log"])  # type: ignore[arg-type]
 FLIPPED[len(FLIPPED) // 2] ^= 1
-DAMAGED: Files = {**plans.PARTITION, f"{B}.log": bytes(FLIPPED)}
+DAMAGED: Files = {**recovery_plans.PARTITION, f"{B}.log": bytes(FLIPPED)}
 CASES = {
-    "truncate": plans.Case(DAMAGED, plans.untouched, strategy=TRUNCATE),
-    "salvage": plans.Case(DAMAGED, plans.untouched, strategy=SALVAGE),
-    "reindex": plans.Case(plans.PARTITION, plans.untouched, strategy=REINDEX),
-    "promote": plans.Case(plans.SWAPPED, plans.untouched, strategy=TRUNCATE),
-    "rename": plans.Case(misnamed(), plans.untouched, strategy=TRUNCATE),
+    "truncate": recovery_plans.Case(DAMAGED, recovery_plans.untouched, strategy=TRUNCATE),
+    "salvage": recovery_plans.Case(DAMAGED, recovery_plans.untouched, strategy=SALVAGE),
+    "reindex": recovery_plans.Case(recovery_plans.PARTITION, recovery_plans.untouched, strategy=REINDEX),
+    "promote": recovery_plans.Case(recovery_plans.SWAPPED, recovery_plans.untouched, strategy=TRUNCATE),
+    "rename": recovery_plans.Case(misnamed(), recovery_plans.untouched, strategy=TRUNCATE),
 }
 
 
-def states(directory: Path, place: Path, case: plans.Case) -> list[Path]:
+def states(directory: Path, place: Path, case: recovery_plans.Case) -> list[Path]:
     """What stands there before every change of a name, and at the end."""
     found: list[Path] = []
 
@@ -49,20 +48,20 @@ def states(directory: Path, place: Path, case: plans.Case) -> list[Path]:
         shutil.copytree(directory, copy)
         found.append(copy)
 
-    rename, link = Place.rename, Place.link
+    rename, link = DirectoryHandle.rename, DirectoryHandle.link
 
-    def renamed(self: Place, name: str, to: str) -> None:
+    def renamed(self: DirectoryHandle, name: str, to: str) -> None:
         keep()
         rename(self, name, to)
 
-    def linked(self: Place, name: str, to: str) -> None:
+    def linked(self: DirectoryHandle, name: str, to: str) -> None:
         keep()
         link(self, name, to)
 
-    plan, make = plans.planned(case, directory)
+    plan, make = recovery_plans.planned(case, directory)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Place, "rename", renamed)
-        patch.setattr(Place, "link", linked)
+        patch.setattr(DirectoryHandle, "rename", renamed)
+        patch.setattr(DirectoryHandle, "link", linked)
         apply(plan, "1", make=make)
     keep()
     return found
@@ -92,7 +91,7 @@ def batches(directory: Path) -> set[bytes]:
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("stop", ["clean", "unclean"])
 def test_a_broker_starts_in_the_middle(kafka: ModuleType, tmp_path: Path, case: str, stop: str) -> None:
-    directory = plans.write(CASES[case], tmp_path)
+    directory = recovery_plans.write(CASES[case], tmp_path)
     before = batches(directory)
     found = states(directory, tmp_path / "states", CASES[case])
     (first,) = loaded(kafka, [Path(shutil.copytree(found[0], tmp_path / "first" / directory.name))])
@@ -104,7 +103,7 @@ def test_a_broker_starts_in_the_middle(kafka: ModuleType, tmp_path: Path, case: 
         assert batches(place) <= before
         wrong = {
             finding.code
-            for report in verify(discover([str(place)]), Options(now_ms=NOW_MS))
+            for report in verify(discover([str(place)]), VerifyOptions(now_ms=NOW_MS))
             for finding in report.findings
             if finding.code.startswith(("index/", "timeindex/")) and finding.severity > 0
         }

@@ -13,10 +13,9 @@ from types import ModuleType
 
 import pytest
 
-import build
-import damage
 from fuzz import corpus
 from interop import judged
+from support import build, damage
 
 JUDGE = Path(__file__).with_name("Judge.java")
 CASES = int(os.environ.get("KDUMP_INTEROP_CASES", "6000"))

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from running import verified
+from support.command_runs import verified
 
 HERE = Path(__file__).resolve().parent
 TOPICS = HERE.parents[1] / "fixtures" / "make" / "Topics.java"

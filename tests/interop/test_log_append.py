@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import pytest
 
-import oracle
 from interop import appends
 from interop.appends import Case
 from interop.theirs import Script
@@ -24,7 +23,8 @@ from kdump.errors import KdumpError
 from kdump.log.log import Log
 from kdump.log.options import LogOptions
 from kdump.log.retention import before
-from running import verified
+from support import oracle
+from support.command_runs import verified
 
 HERE = Path(__file__).resolve().parent
 SEED = os.environ.get("KDUMP_LOG_SEED", "1")

@@ -16,8 +16,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import build
-import oracle
 from interop import appends
 from interop.clients import Client
 from interop.test_live import SETTINGS, worse_than_info
@@ -28,7 +26,8 @@ from kdump.format.control import ControlType
 from kdump.log.builder import NewRecord, marker
 from kdump.log.log import Log
 from kdump.log.options import LogOptions
-from running import verified
+from support import build, oracle
+from support.command_runs import verified
 
 HERE = Path(__file__).resolve().parent
 NOW_MS = int(time.time() * 1000)

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import build
 from interop.test_log_broker import OPTIONS, SIZES, Row, chunks, compare, compare_times, consume, some, text
 from interop.wire import Wire
 from kdump.log.builder import NewRecord
 from kdump.log.log import Log
-from running import verified
+from support import build
+from support.command_runs import verified
 
 HERE = Path(__file__).resolve().parent
 PRODUCE = HERE.parents[1] / "fixtures" / "make" / "old" / "Produce.java"

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import pytest
 
-import build
 from interop import theirs
 from interop.appends import NOW_MS
 from interop.test_log_append import CASES, write
@@ -23,6 +22,7 @@ from interop.theirs import Read, Script
 from kdump.errors import OffsetOutOfRange
 from kdump.log.log import Log
 from kdump.log.options import LogOptions
+from support import build
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 LEFT_OUT = (

@@ -8,12 +8,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import build
-from checks.test_files import BELONGS, FIVE, ODD, SOUND, ZERO
 from kdump.format.naming import number_of, topic_partition_of
 from kdump.storage.discovery import discover
 from kdump.storage.partition import Partition
 from kdump.verify.checks import snapshots
+from support import build
+from verify.checks.test_files import BELONGS, FIVE, ODD, SOUND, ZERO
 
 LOADER = Path(__file__).with_name("Loader.java")
 NAMES = Path(__file__).with_name("Names.java")

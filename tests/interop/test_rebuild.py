@@ -19,25 +19,24 @@ from typing import NamedTuple
 
 import pytest
 
-import build
-import damage
-import damage_partition
 from interop import damaged_partitions, test_state
 from kdump.broker import predict as broker
 from kdump.broker import rebuild
-from kdump.broker.load_state import Segment, name_of
-from kdump.broker.log_loader import Loader
-from kdump.broker.rebuild import PlannedSegment
+from kdump.broker.load_state import LogSegment
+from kdump.broker.log_loader import LogLoader
+from kdump.broker.rebuild_request import PlannedSegment
 from kdump.format import snapshot
-from kdump.recover.plan import Content, Options, Plan
+from kdump.format.naming import file_name
+from kdump.recover.plan import FileContent, Plan, RecoverOptions
 from kdump.storage.pieces import Piece
 from kdump.storage.stamps import Stamp
+from support import build, damage, damage_partition
 
 SEEDS = int(os.environ.get("KDUMP_REBUILD_SEEDS", "1"))
 MUTATED = int(os.environ.get("KDUMP_REBUILD_MUTATED", "300"))
 GENERATED = int(os.environ.get("KDUMP_REBUILD_GENERATED", "400"))
 DAY_MS = 86_400_000
-REBUILT = Content()
+REBUILT = FileContent()
 INDEXES = (".index", ".timeindex", ".txnindex")
 
 
@@ -61,10 +60,10 @@ def room() -> Iterator[Path]:
         yield Path(made)
 
 
-class Watched(Loader):
+class Watched(LogLoader):
     """Remembers which segments are recovered, and whether that was so as soon as they were met, because of a companion."""
 
-    def __init__(self, start: broker.Start) -> None:
+    def __init__(self, start: broker.DirectoryState) -> None:
         super().__init__(start)
         self.walked: set[int] = set()
         self.early = False
@@ -74,12 +73,12 @@ class Watched(Loader):
         self.early = bool(self.walked)
         return done
 
-    def _recover(self, segment: Segment) -> int:
+    def _recover(self, segment: LogSegment) -> int:
         self.walked.add(segment.base)
         return super()._recover(segment)
 
 
-def planned(case: Case, *, proved: bool) -> tuple[Plan, Loader]:
+def planned(case: Case, *, proved: bool) -> tuple[Plan, LogLoader]:
     """What a broker would do with the directory, as a plan; and what it says beside that."""
     start = broker.start_at(
         str(case.directory), recovery_point=case.recovery_point, log_start_offset=case.log_start_offset
@@ -94,7 +93,7 @@ def planned(case: Case, *, proved: bool) -> tuple[Plan, Loader]:
         if path.is_file():
             status = path.stat()
             files[path.name] = Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
-    after: dict[str, Content | None] = dict.fromkeys(files.keys() - outcome.files)
+    after: dict[str, FileContent | None] = dict.fromkeys(files.keys() - outcome.files)
     logs = []
     for base in loader.segments.order:
         held = loader.segments[base].held
@@ -102,11 +101,11 @@ def planned(case: Case, *, proved: bool) -> tuple[Plan, Loader]:
         pieces = (Piece(held.origin, held.start, held.start + held.size),) if held.size else ()
         logs.append(PlannedSegment(base, pieces, proved, walked))
         if walked or not held.origin:
-            after.update({name_of(base, suffix): REBUILT for suffix in INDEXES})
+            after.update({file_name(base, suffix): REBUILT for suffix in INDEXES})
     for offset in outcome.snapshots:
-        if name_of(offset, ".snapshot") in outcome.files:
-            after[name_of(offset, ".snapshot")] = REBUILT
-    options = Options(now_ms=case.now_ms, index_interval_bytes=case.interval)
+        if file_name(offset, ".snapshot") in outcome.files:
+            after[file_name(offset, ".snapshot")] = REBUILT
+    options = RecoverOptions(now_ms=case.now_ms, index_interval_bytes=case.interval)
     plan = Plan(
         str(case.directory), None, options,
         after=after, files=files, segments=tuple(logs),
@@ -133,7 +132,7 @@ def differences(kafka: ModuleType, cases: Sequence[Case], *, refused: float = 0.
         plan, loader = planned(case, proved=True)
         # A broker makes an empty segment of an odd name. A plan takes the name away.
         made_up = any(
-            not log.pieces and name_of(log.base_offset, ".log") not in plan.files
+            not log.pieces and file_name(log.base_offset, ".log") not in plan.files
             for log in plan.segments
             if log.base_offset != plan.log_start_offset
         )
@@ -224,11 +223,11 @@ def test_generated(kafka: ModuleType, room: Path) -> None:
         directory = room / str(number) / "generated-0"
         directory.mkdir(parents=True)
         for segment in segments:
-            (directory / name_of(segment.base_offset, ".log")).write_bytes(segment.data)
+            (directory / file_name(segment.base_offset, ".log")).write_bytes(segment.data)
         bases = [segment.base_offset for segment in segments]
         point = rng.choice((0, 0, rng.choice(bases) + rng.choice((0, 1))))
         for base in bases if point else ():
-            (directory / name_of(base, ".index")).write_bytes(b"")
+            (directory / file_name(base, ".index")).write_bytes(b"")
         start = rng.choice((0, 0, 0, rng.choice(bases) + rng.choice((0, 1))))
         cases.append(
             Case(f"generated {number}", directory, point, start, clock(directory, rng), rng.choice((0, 100, 300, 4096)))

@@ -14,14 +14,14 @@ from types import ModuleType
 
 from interop.damaged_partitions import Case, damaged, load, mutated, room
 from kdump.broker import predict as broker
-from kdump.recover.plan import Options, Plan
-from recovering import NOW_MS, left_by, planned, put, read
+from kdump.recover.plan import Plan, RecoverOptions
+from support.expected_files import NOW_MS, left_by, planned, put, read
 
 __all__ = ["room"]
 
 SEEDS = int(os.environ.get("KDUMP_RECOVER_SEEDS", "1"))
 MUTATED = int(os.environ.get("KDUMP_RECOVER_MUTATED", "300"))
-AS_A_BROKER = Options(walk="all", rebuild_all=True, now_ms=NOW_MS)
+AS_A_BROKER = RecoverOptions(walk="all", rebuild_all=True, now_ms=NOW_MS)
 
 
 def differences(mine: dict[str, bytes], theirs: dict[str, bytes]) -> Iterator[str]:
@@ -40,7 +40,7 @@ def compared(kafka: ModuleType, room: Path, cases: list[Case]) -> Iterator[str]:
     promoted = []
     for case in cases:
         promoted.append(
-            broker.foresee(broker.start_at(str(case.directory), log_start_offset=case.log_start_offset)).promoted
+            broker.predict_start(broker.start_at(str(case.directory), log_start_offset=case.log_start_offset)).promoted
         )
         plan = planned(case.directory, AS_A_BROKER, log_start_offset=case.log_start_offset)
         mine.append((plan, left_by(plan)))

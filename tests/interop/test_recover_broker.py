@@ -19,15 +19,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import damage_partition
-import oracle
-import plans
-from damage import NotApplicable
 from interop.clients import Client, Read, records
 from interop.test_live import SETTINGS
 from kdump.broker import predict as loading
-from running import verified
-from salvaging import files, valid
+from support import damage_partition, oracle, recovery_plans
+from support.command_runs import verified
+from support.damage import NotApplicable
+from support.salvage_oracle import files, valid
 
 SEED = os.environ.get("KDUMP_RECOVER_BROKER_SEED", "1")
 SMALL = "internal.segment.bytes=1500,index.interval.bytes=200"
@@ -160,7 +158,7 @@ def damage(logs: Path, what: Damage, seed: str) -> None:
             "": True,
             "newest": is_newest,
             "older": not is_newest,
-            "refused": what.where == "refused" and loading.foresee(loading.start_at(str(directory))).refuses,
+            "refused": what.where == "refused" and loading.predict_start(loading.start_at(str(directory))).refuses,
         }
         if fits[what.where]:
             shutil.rmtree(before)
@@ -269,7 +267,7 @@ def worse_than_info(found: Sequence[dict[str, Any]]) -> set[tuple[str, str]]:
 
 
 def kept(logs: Path) -> dict[str, Any]:
-    return {name: content for name, content in plans.tree(logs, undo=True).items() if ".kdump-undo" in name}
+    return {name: content for name, content in recovery_plans.tree(logs, undo=True).items() if ".kdump-undo" in name}
 
 
 @pytest.mark.parametrize("life", LIVES)
@@ -322,11 +320,11 @@ def test_a_broker_goes_on_with_what_was_truncated(place: Place, life: str) -> No
     _, found = verified(logs)
     assert worse_than_info(found) <= worse_than_info(repaired)
 
-    left = plans.tree(logs, undo=True)
+    left = recovery_plans.tree(logs, undo=True)
     status, lines, complaints = recover("--undo", logs)
     assert status == 3
     assert "a broker wrote since" in complaints
-    assert plans.tree(logs, undo=True) == left
+    assert recovery_plans.tree(logs, undo=True) == left
 
 
 def check_running(logs: Path) -> None:
@@ -361,23 +359,23 @@ def check_new(
 def test_a_broker_refuses_before_and_again_after_an_undo(place: Place, what: Damage, says: str) -> None:
     place.reset()
     damage(place.logs, what, "refused")
-    damaged = plans.tree(place.logs)
+    damaged = recovery_plans.tree(place.logs)
     copy = place.logs.with_name("damaged")
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(place.logs, copy)
 
     assert says in place.refuses()
-    refused = plans.contents(plans.tree(place.logs / what.partition))
+    refused = recovery_plans.contents(recovery_plans.tree(place.logs / what.partition))
 
     place.put(copy)
     status, lines, complaints = recover("--truncate", place.logs)
     assert (status in (0, 4), complaints) == (True, ""), lines
-    assert plans.tree(place.logs) != damaged
-    assert not loading.foresee(loading.start_at(str(place.logs / what.partition))).refuses
+    assert recovery_plans.tree(place.logs) != damaged
+    assert not loading.predict_start(loading.start_at(str(place.logs / what.partition))).refuses
     status, _, complaints = recover("--undo", place.logs)
     assert (status, complaints) == (0, "")
-    assert plans.tree(place.logs, undo=True) == damaged
+    assert recovery_plans.tree(place.logs, undo=True) == damaged
 
     if what.name == "renamed-segment":
         assert says in place.refuses()
-        assert plans.contents(plans.tree(place.logs / what.partition)) == refused
+        assert recovery_plans.contents(recovery_plans.tree(place.logs / what.partition)) == refused

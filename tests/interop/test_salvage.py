@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 import pytest
 
-import oracle
 from interop.clients import Client
 from interop.damaged_partitions import Case, damaged, load, mutated, room
-from kdump.recover.plan import SALVAGE, Options
-from recovering import NOW_MS, left_by, planned, put
-from salvaging import files, salvaged, valid
+from kdump.recover.plan import SALVAGE, RecoverOptions
+from support import oracle
+from support.expected_files import NOW_MS, left_by, planned, put
+from support.salvage_oracle import files, salvaged, valid
 
 __all__ = ["room"]
 
@@ -131,7 +131,7 @@ def refused(kafka: ModuleType, room: Path, cases: list[Case]) -> list[str]:
     for case in cases:
         if case.directory.name.endswith("-delete") or not files(case.directory):
             continue
-        plan = planned(case.directory, Options(strategy=SALVAGE, now_ms=NOW_MS))
+        plan = planned(case.directory, RecoverOptions(strategy=SALVAGE, now_ms=NOW_MS))
         directory = put(room / "salvaged" / str(len(salvages)) / case.directory.name, left_by(plan))
         again = Case(case.name, directory, 0, 0)
         salvages.append((again, files(directory), plan.log_end_offset))

@@ -20,15 +20,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import build
-import damage
-import oracle_partition
-from build import PartSegment
 from kdump.format import snapshot
 from kdump.format.naming import base_offset_of
 from kdump.kernel.producers import Producers
 from kdump.kernel.scan import ordered
-from scanning import scanned
+from support import build, damage, oracle_partition
+from support.build import PartSegment
+from support.segment_scans import scanned
 
 LOADER = Path(__file__).with_name("Loader.java")
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"

@@ -11,10 +11,10 @@ import pytest
 
 from kdump.format.batch import NULL, Batch
 from kdump.format.record import Record
-from kdump.render import Options, Renderer, renderer
-from kdump.storage.walk import Foreign, Gap, Tail, Tailed, Unsearched
-from kdump.verify.findings import CATALOGUE, Entry, Severity, found
-from plain_lines import opened
+from kdump.render import Renderer, RenderOptions, renderer
+from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail, TailContent
+from kdump.verify.findings import CATALOGUE, CatalogueEntry, Severity, found
+from support.plain_lines import opened
 
 PATH = "/logs/orders-3/00000000000000000000.log"
 HOSTILE_PATH = "/logs/a\x1b[31m\u202eb\udcff-0/00000000000000000007.log"
@@ -71,7 +71,9 @@ def make_wrapper(**fields: int) -> Batch:
 
 # the sentences of the real catalogue may change without a word here
 MADE_UP = {
-    code: Entry(code, Severity.ERROR, f"Title of {code}", f"{{length}} bytes {sentence}", "", f"Advice on {code}.", "")
+    code: CatalogueEntry(
+        code, Severity.ERROR, f"Title of {code}", f"{{length}} bytes {sentence}", "", f"Advice on {code}.", ""
+    )
     for code, sentence in {
         "batch/crc": "have checksum {computed:#010x}, not {stored:#010x}",
         "time/max": "say {stored}, records say {found}",
@@ -142,10 +144,10 @@ def play(to: Renderer) -> None:
     to.gap(PATH, make(Gap, position=578, length=12))
     to.gap(PATH, make(Gap, position=590, length=10, zeros=True))
     to.gap(PATH, make(Gap, position=600, length=50, headed=True))
-    to.gap(PATH, make(Foreign, position=620, length=30, offset=3))
+    to.gap(PATH, make(ForeignBatch, position=620, length=30, offset=3))
     to.batch(PATH, make_batch(position=650, magic=9, base_offset=17, last_offset=17), "batch/magic")
     to.batch(PATH, make_batch(position=750, computed_crc=0), "batch/limit")
-    to.tail(PATH, make(Tail, position=850, length=17, reason=Tailed.ZEROS))
+    to.tail(PATH, make(Tail, position=850, length=17, reason=TailContent.ZEROS))
     to.end(PATH, 867)
 
     to.begin(HOSTILE_PATH)
@@ -172,7 +174,7 @@ def play(to: Renderer) -> None:
     to.batch(HOSTILE_PATH, oldest)
     old = make_record(13, None, b"old", timestamp=-1, magic=0, crc=5, crc_ok=True)
     to.records(HOSTILE_PATH, None, None, oldest, opened([old]))
-    to.gap(HOSTILE_PATH, make(Unsearched, position=200, length=1000))
+    to.gap(HOSTILE_PATH, make(SearchLimit, position=200, length=1000))
     to.end(HOSTILE_PATH, 1200)
 
     to.begin("00000000000000000000.index")
@@ -209,10 +211,10 @@ def play(to: Renderer) -> None:
     )
 
 
-def shown(name: str, options: Options | None = None) -> bytes:
+def shown(name: str, options: RenderOptions | None = None) -> bytes:
     """Everything of `play` in one format."""
     stream = io.BytesIO()
-    with mock.patch.dict(cast("dict[str, Entry]", CATALOGUE), MADE_UP), renderer(name, stream, options) as to:
+    with mock.patch.dict(cast("dict[str, CatalogueEntry]", CATALOGUE), MADE_UP), renderer(name, stream, options) as to:
         play(to)
     return stream.getvalue()
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kdump.render import FORMATS, Options
+from kdump.render import FORMATS, RenderOptions
 
 GOLDEN = Path(__file__).parent / "golden"
-OPTIONS = Options(print_data_log=True, width=140, color=False)
+OPTIONS = RenderOptions(print_data_log=True, width=140, color=False)
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -31,7 +31,7 @@ def test_output_is_utf8_without_a_control_character(name: str, show: Callable[..
 
 def test_color_is_all_that_the_terminal_adds(show: Callable[..., bytes]) -> None:
     plain = show("terminal", OPTIONS).decode()
-    colored = show("terminal", Options(width=140, color=True)).decode()
+    colored = show("terminal", RenderOptions(width=140, color=True)).decode()
     assert "\x1b[" in colored
     assert _without_color(colored) == plain
 

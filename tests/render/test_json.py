@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdump.render import BYTES_MODES, Options
+from kdump.render import BYTES_MODES, RenderOptions
 from kdump.render.json import ENCODERS, json_path, json_string, json_text, json_value
 
 BATCH = (
@@ -162,7 +162,7 @@ def test_values_of_any_kind() -> None:
 
 def test_the_modes_apply_to_keys_values_and_headers(show: Callable[..., bytes]) -> None:
     for mode, key, trace in (("base64", "a2V5", "/wA="), ("hex", "6b6579", "ff00"), ("utf8", "key", "\ufffd\0")):
-        line = json.loads(show("json", Options(bytes_mode=mode)).splitlines()[1])
+        line = json.loads(show("json", RenderOptions(bytes_mode=mode)).splitlines()[1])
         assert (line["key"], line["headers"][0]["value"]) == (key, trace)
         assert line["headers"][1]["value"] is None
         assert line["path"] == "/logs/orders-3/00000000000000000000.log"

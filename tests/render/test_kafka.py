@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdump.broker.kafka_reader import Walk, frame_size, header_batch
-from kdump.dump.dump import Failed, dump
-from kdump.dump.dump import Options as DumpOptions
+from kdump.broker.kafka_reader import FileLogInputStream, frame_size, header_batch
+from kdump.dump.dump import DumpFailure, dump
+from kdump.dump.dump import DumpOptions as DumpOptions
 from kdump.format.batch import NULL, Batch
 from kdump.format.record import Record
 from kdump.kernel.crc import crc32c
-from kdump.render import Options, renderer
+from kdump.render import RenderOptions, renderer
 from kdump.render.kafka import (
     control_text,
     entry_line,
@@ -28,18 +28,18 @@ from kdump.render.kafka import (
 )
 from kdump.storage import discovery
 from kdump.storage.partition import LogFile
-from plain_lines import opened
+from support.plain_lines import opened
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 VARIANTS = {
-    "shallow": Options(),
-    "deep": Options(deep_iteration=True),
-    "data": Options(print_data_log=True),
-    "bare": Options(print_data_log=True, skip_record_metadata=True),
+    "shallow": RenderOptions(),
+    "deep": RenderOptions(deep_iteration=True),
+    "data": RenderOptions(print_data_log=True),
+    "bare": RenderOptions(print_data_log=True, skip_record_metadata=True),
 }
 
 
-def dumped(files: list[Path], options: Options) -> bytes:
+def dumped(files: list[Path], options: RenderOptions) -> bytes:
     """What `kdump dump --format kafka` prints."""
     stream = io.BytesIO()
     what = DumpOptions(
@@ -47,7 +47,7 @@ def dumped(files: list[Path], options: Options) -> bytes:
     )
     with renderer("kafka", stream, options) as to:
         named = [file for file in discovery.files(map(str, files)) if isinstance(file, LogFile)]
-        assert not [told for told in to.show(dump(named, what, lambda _: None)) if isinstance(told, Failed)]
+        assert not [told for told in to.show(dump(named, what, lambda _: None)) if isinstance(told, DumpFailure)]
     return stream.getvalue()
 
 
@@ -161,11 +161,13 @@ def lengthened(batch: bytes, size: int) -> bytes:
     return batch[:8] + struct.pack(">i", size) + batch[12:]
 
 
-def positions(data: bytes, tmp_path: Path, options: Options | None = None) -> tuple[list[tuple[int, int, bool]], bytes]:
+def positions(
+    data: bytes, tmp_path: Path, options: RenderOptions | None = None
+) -> tuple[list[tuple[int, int, bool]], bytes]:
     """Position, size and `isvalid` of each batch that the format shows, and its last line."""
     file = tmp_path / "00000000000000000000.log"
     file.write_bytes(data)
-    lines = dumped([file], Options() if options is None else options).splitlines()
+    lines = dumped([file], RenderOptions() if options is None else options).splitlines()
     assert lines[:2] == [b"Dumping " + os.fsencode(file), b"Log starting offset: 0"]
     found = []
     for line in lines[2:]:
@@ -205,7 +207,7 @@ def test_a_length_may_lead_to_a_batch_inside_a_value(tmp_path: Path) -> None:
     at = outer.index(inner)
     # what follows the cut inner batch is read as the rest of it
     data = lengthened(outer, at - 12) + sound(1)
-    found, _ = positions(data, tmp_path, Options(deep_iteration=True))
+    found, _ = positions(data, tmp_path, RenderOptions(deep_iteration=True))
     assert found[0] == (0, at, False)
     assert found[1] == (at, SOUND, False)
 
@@ -215,7 +217,7 @@ def test_a_wrong_checksum_does_not_stop_the_walk(tmp_path: Path) -> None:
     broken[-2] ^= 1
     file = tmp_path / "00000000000000000000.log"
     file.write_bytes(sound(0) + bytes(broken) + sound(2))
-    lines = dumped([file], Options(print_data_log=True)).splitlines()
+    lines = dumped([file], RenderOptions(print_data_log=True)).splitlines()
     assert [line.rpartition(b" ")[2] for line in lines if b"isvalid" in line] == [b"true", b"false", b"true"]
     # the tool prints records of a batch whose checksum is wrong, as long as they parse
     assert lines[5].endswith(b"payload: valud")
@@ -230,7 +232,7 @@ def test_short_tails_are_counted(tail: bytes, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("max_bytes", [SOUND, SOUND + 1, 2 * SOUND - 1])
 def test_max_bytes_leaves_out_a_cut_batch_and_the_last_line(max_bytes: int, tmp_path: Path) -> None:
-    found, last = positions(sound(0) + sound(1) + b"tail", tmp_path, Options(max_bytes=max_bytes))
+    found, last = positions(sound(0) + sound(1) + b"tail", tmp_path, RenderOptions(max_bytes=max_bytes))
     assert found == [(0, SOUND, True)]
     assert last.endswith(b"isvalid: true")
 
@@ -246,7 +248,7 @@ def test_the_walk_is_that_of_the_bytes_alone(data: bytes, cut: int) -> None:
     def read(position: int, size: int) -> bytes:
         return data[position : position + size]
 
-    whole, pieces = Walk(read, len(data)), Walk(read, len(data))
+    whole, pieces = FileLogInputStream(read, len(data)), FileLogInputStream(read, len(data))
     frames = [(frame.position, frame.size) for frame in whole.until(len(data))]
     split = [(frame.position, frame.size) for frame in pieces.until(min(cut, len(data)))]
     if pieces.raised_at is None:
@@ -316,7 +318,7 @@ def test_utf8_as_java_reads_it(text: str) -> None:
 
 def lines_of(batch: Batch, record: Record, *, metadata: bool, contents: bool) -> str:
     stream = io.BytesIO()
-    look = Options(deep_iteration=True, print_data_log=contents, skip_record_metadata=not metadata)
+    look = RenderOptions(deep_iteration=True, print_data_log=contents, skip_record_metadata=not metadata)
     with renderer("kafka", stream, look) as to:
         to.records("p", None, None, batch, opened([record]))
     return stream.getvalue().decode()
@@ -468,7 +470,7 @@ def test_on_a_terminal_nothing_is_obeyed(batch_of: Callable[..., Batch], record_
             return True
 
     stream = Terminal()
-    to = renderer("kafka", stream, Options(print_data_log=True))
+    to = renderer("kafka", stream, RenderOptions(print_data_log=True))
     to.begin("/l/\x1b[2J/0.log")
     to.batch("p", batch_of())
     to.records(

@@ -12,9 +12,9 @@ import pytest
 
 from kdump.format.batch import Batch
 from kdump.format.record import Record
-from kdump.render import FORMATS, Options, renderer
+from kdump.render import FORMATS, RenderOptions, renderer
 from kdump.render.base import CHUNK_BYTES, Output
-from plain_lines import opened
+from support.plain_lines import opened
 
 
 class Written(io.BytesIO):
@@ -73,7 +73,7 @@ def test_a_text_stream_alone() -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_nothing_is_lost_or_torn(name: str, batch_of: Callable[..., Batch], record_of: Callable[..., Record]) -> None:
     stream = Written()
-    with renderer(name, stream, Options(print_data_log=True, width=200, color=False)) as to:
+    with renderer(name, stream, RenderOptions(print_data_log=True, width=200, color=False)) as to:
         for position in range(0, 4000, 100):
             batch = batch_of(position=position)
             to.batch("p", batch)

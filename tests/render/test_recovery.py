@@ -10,13 +10,13 @@ import pytest
 
 from kdump.errors import KdumpError
 from kdump.format.naming import TopicPartition
-from kdump.recover.plan import ACTIONS, SALVAGE, Action, Lost, Options
-from kdump.recover.recover import Result
-from kdump.render import Options as Look
+from kdump.recover.plan import ACTIONS, SALVAGE, Action, Lost, RecoverOptions
+from kdump.recover.recover import RecoveryResult
+from kdump.render import RenderOptions as Look
 from kdump.render import recovery, renderer
 from kdump.storage.stamps import Stamp
 from kdump.verify.findings import CATALOGUE, Severity, found
-from recoveries import DIRECTORY, FIRST, LOST, NOON_MS, OLD, SECOND, nothing, plan
+from support.recovery_results import DIRECTORY, FIRST, LOST, NOON_MS, OLD, SECOND, nothing, plan
 
 ACTION_FIELDS = [
     *("type", "path", "action", "topic", "partition", "from", "to", "target", "because"),
@@ -31,7 +31,7 @@ PARTITION_FIELDS = [
 HOSTILE = "/data/a\x1b[31m\u202e\n\udcff-0"
 
 
-def shown(name: str, *results: Result, width: int = 160) -> list[str]:
+def shown(name: str, *results: RecoveryResult, width: int = 160) -> list[str]:
     stream = io.BytesIO()
     with renderer(name, stream, Look(width=width, color=False)) as out:
         for result in results:
@@ -39,7 +39,7 @@ def shown(name: str, *results: Result, width: int = 160) -> list[str]:
     return stream.getvalue().decode().splitlines()
 
 
-def objects(*results: Result) -> list[dict[str, Any]]:
+def objects(*results: RecoveryResult) -> list[dict[str, Any]]:
     return [json.loads(line) for line in shown("json", *results)]
 
 
@@ -48,7 +48,9 @@ def objects(*results: Result) -> list[dict[str, Any]]:
 
 def test_a_line_for_every_action() -> None:
     lines = [
-        line.removeprefix(f"{DIRECTORY}/") for line in shown("text", Result(plan())) if line.startswith(f"{DIRECTORY}/")
+        line.removeprefix(f"{DIRECTORY}/")
+        for line in shown("text", RecoveryResult(plan()))
+        if line.startswith(f"{DIRECTORY}/")
     ]
     assert lines[:5] == [
         "00000000000000000010.log: truncate 7865-15730 batch/crc: cut off what lies behind (7865 bytes, 4 batches, 4 records, offsets 15..19)",
@@ -80,12 +82,12 @@ def test_records_that_nobody_counted() -> None:
     assert recovery.span(Action("truncate", "x", start=7)) == "7-"
 
 
-def labels(result: Result) -> dict[str, str]:
+def labels(result: RecoveryResult) -> dict[str, str]:
     return dict(recovery.sentences(result))
 
 
 def test_a_plan_says_what_is_lost_and_what_it_needs() -> None:
-    said = labels(Result(plan()))
+    said = labels(RecoveryResult(plan()))
     assert list(said) == ["lost", "afterwards", "space"]
     assert said["lost"] == (
         "12 batches, 14 records, 18876 bytes; COMMITTED records are among them (below the high watermark 28); offsets 15..19, 20..29;"
@@ -119,12 +121,12 @@ def test_a_plan_says_what_is_lost_and_what_it_needs() -> None:
     ],
 )
 def test_what_is_lost_in_words(lost: Lost, words: str) -> None:
-    assert recovery.lost_sentence(plan(lost=lost, options=Options(SALVAGE))) == words
+    assert recovery.lost_sentence(plan(lost=lost, options=RecoverOptions(SALVAGE))) == words
 
 
 def test_what_holds_after_applying() -> None:
     refusals = (("CorruptRecordException", "leader-epoch-checkpoint"),)
-    result = Result(plan(refusals=refusals), True, "20261122T001122Z-7", None, (OLD,), "start the broker")
+    result = RecoveryResult(plan(refusals=refusals), True, "20261122T001122Z-7", None, (OLD,), "start the broker")
     said = labels(result)
     assert list(said) == ["refused", "lost", "afterwards", "verified", "undo", "next"]
     assert said["refused"].startswith("a broker would not have started on what was there: CorruptRecordException")
@@ -142,24 +144,26 @@ def test_a_partition_without_its_metadata() -> None:
     made = plan(
         actions=(Action("delete", f"{DIRECTORY}/partition.metadata", "metadata/format", bytes=11),), lost=Lost()
     )
-    assert "NAME-stray" in labels(Result(made))["mind"]
-    assert "mind" not in labels(Result(plan()))
+    assert "NAME-stray" in labels(RecoveryResult(made))["mind"]
+    assert "mind" not in labels(RecoveryResult(plan()))
 
 
 def test_what_contradicts_and_what_is_undecided() -> None:
     made = plan(clashes=("two of them",), undecided=("one", "two"))
-    said = [item for item in recovery.sentences(Result(made)) if item[0] in ("clash", "undecided")]
+    said = [item for item in recovery.sentences(RecoveryResult(made)) if item[0] in ("clash", "undecided")]
     assert said == [("clash", "two of them"), ("undecided", "one"), ("undecided", "two")]
 
 
 def test_one_segment_of_several() -> None:
     made = plan(alone=True)
-    assert labels(Result(made))["mind"].endswith("it can only become a copy: --output DIR")
-    assert "mind" not in labels(Result(made, True))
+    assert labels(RecoveryResult(made))["mind"].endswith("it can only become a copy: --output DIR")
+    assert "mind" not in labels(RecoveryResult(made, True))
 
 
 def test_failed_and_refused() -> None:
-    result = Result(plan(refusals=(("KafkaException", "x-0"),) * 2), error=KdumpError(f"{DIRECTORY}: no space left"))
+    result = RecoveryResult(
+        plan(refusals=(("KafkaException", "x-0"),) * 2), error=KdumpError(f"{DIRECTORY}: no space left")
+    )
     said = list(recovery.sentences(result))
     assert said[:2] == [
         ("failed", f"{DIRECTORY}: no space left"),
@@ -171,8 +175,8 @@ def test_failed_and_refused() -> None:
 
 def test_nothing_to_do_is_silent() -> None:
     for name in ("text", "terminal"):
-        assert shown(name, Result(nothing()), Result(nothing(), next="start the broker")) == []
-    (line,) = objects(Result(nothing()))
+        assert shown(name, RecoveryResult(nothing()), RecoveryResult(nothing(), next="start the broker")) == []
+    (line,) = objects(RecoveryResult(nothing()))
     assert (line["type"], line["empty"], line["log_end_offset"], line["applied"]) == ("partition", True, 30, False)
 
 
@@ -189,15 +193,15 @@ def test_a_log_directory_is_no_partition() -> None:
         not_covered=(),
         recovery_point=None,
     )
-    assert list(labels(Result(root))) == ["space"]
-    assert list(labels(Result(root, True, "r", None, (), "start the broker"))) == ["undo"]
+    assert list(labels(RecoveryResult(root))) == ["space"]
+    assert list(labels(RecoveryResult(root, True, "r", None, (), "start the broker"))) == ["undo"]
 
 
 # ---- JSON
 
 
 def test_fields() -> None:
-    lines = objects(Result(plan()))
+    lines = objects(RecoveryResult(plan()))
     assert [line["type"] for line in lines] == [*["action"] * 5, "not_covered", "partition"]
     assert all(list(line) == ACTION_FIELDS for line in lines[:5])
     assert list(lines[-1]) == PARTITION_FIELDS
@@ -228,7 +232,7 @@ def shown_finding() -> str:
 
 def test_fields_of_what_was_done() -> None:
     info = found("time/back", f"{FIRST}.log", 0, 1, count=1, largest=5, severity=Severity.WARNING)
-    result = Result(plan(undecided=("one",)), True, "r", None, (OLD, info), "start the broker")
+    result = RecoveryResult(plan(undecided=("one",)), True, "r", None, (OLD, info), "start the broker")
     lines = objects(result)
     assert [line["code"] for line in lines if line["type"] == "finding"] == ["batch/crc", "time/back"]
     whole = lines[-1]
@@ -242,19 +246,19 @@ def test_fields_of_what_was_done() -> None:
         "by_severity": {"error": 1, "warning": 1, "info": 0},
         "by_code": {"batch/crc": 1, "time/back": 1},
     }
-    failed = objects(Result(plan(), error=KdumpError("x: locked")))[-1]
+    failed = objects(RecoveryResult(plan(), error=KdumpError("x: locked")))[-1]
     assert (failed["applied"], failed["error"]) == (False, "x: locked")
 
 
 def test_only_json_shows_what_was_asked_for() -> None:
-    asked = {**Options(now_ms=5)._asdict(), "paths": ("a", "b\udcff")}
+    asked = {**RecoverOptions(now_ms=5)._asdict(), "paths": ("a", "b\udcff")}
     for name in ("text", "terminal", "json"):
         stream = io.BytesIO()
         with renderer(name, stream) as out:
             out.plan(asked)
         if name == "json":
             line = json.loads(stream.getvalue())
-            assert list(line) == ["type", "schema", *Options._fields, "paths"]
+            assert list(line) == ["type", "schema", *RecoverOptions._fields, "paths"]
             assert line["paths"] == ["a", {"base64": "Yv8="}]
         else:
             assert stream.getvalue() == b""
@@ -264,7 +268,7 @@ def test_only_json_shows_what_was_asked_for() -> None:
 
 
 def test_a_table_and_what_is_to_be_said() -> None:
-    lines = shown("terminal", Result(plan()), width=120)
+    lines = shown("terminal", RecoveryResult(plan()), width=120)
     assert lines[0] == DIRECTORY
     assert lines[1].split() == ["action", "file", "from", "to", "because", "bytes", "batches", "records", "offsets"]
     assert lines[3].split() == [
@@ -280,7 +284,7 @@ def test_a_table_and_what_is_to_be_said() -> None:
     ]
     assert lines[4].split() == ["rebuild", "00000000000000000010.index", "batch/crc"]
     text = " ".join(" ".join(lines).split())
-    for _, sentence in recovery.sentences(Result(plan())):
+    for _, sentence in recovery.sentences(RecoveryResult(plan())):
         assert sentence in text
     assert "not covered, and left as it is: error batch/crc" in text
     assert all(len(line) <= 120 for line in lines)
@@ -298,7 +302,7 @@ def test_nothing_reaches_a_terminal_raw(name: str) -> None:
         clashes=("\x1b",),
         not_covered=(found("file/unknown", f"{HOSTILE}/\x1b", 0, 0),),
     )
-    result = Result(hostile, True, "r", KdumpError(f"{HOSTILE}: \x1b"), (OLD,), "mv \x1b")
+    result = RecoveryResult(hostile, True, "r", KdumpError(f"{HOSTILE}: \x1b"), (OLD,), "mv \x1b")
     lines = shown(name, result)
     assert lines
     assert all(line.isprintable() for line in lines)

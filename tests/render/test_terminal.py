@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from kdump.format.batch import Batch
 from kdump.format.record import Record
-from kdump.render import Options, Renderer, renderer
+from kdump.render import Renderer, RenderOptions, renderer
 from kdump.verify.findings import Severity, found
-from plain_lines import opened
+from support.plain_lines import opened
 
 
 def rendered(fill: Callable[[Renderer], None], *, width: int = 100) -> str:
     stream = io.BytesIO()
-    with renderer("terminal", stream, Options(width=width, color=False)) as to:
+    with renderer("terminal", stream, RenderOptions(width=width, color=False)) as to:
         fill(to)
     return stream.getvalue().decode()
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from kdump.format.batch import Batch
 from kdump.format.record import Record
-from kdump.render import BYTES_MODES, Options, renderer
+from kdump.render import BYTES_MODES, RenderOptions, renderer
 from kdump.render.base import bytes_text, iso_time, path_text, printable
 from kdump.render.text import words
-from plain_lines import opened
+from support.plain_lines import opened
 
 
 @given(data=st.binary() | st.text().map(str.encode), mode=st.sampled_from(BYTES_MODES))
@@ -106,7 +106,7 @@ def test_damage_is_marked(show: Callable[..., bytes]) -> None:
 
 
 def test_findings_are_greppable(show: Callable[..., bytes]) -> None:
-    text = show("text", Options()).decode()
+    text = show("text", RenderOptions()).decode()
     assert "\n/logs/orders-3/00000000000000000000.log:478: error batch/crc: 100 bytes have checksum" in text
 
 
@@ -121,8 +121,8 @@ def test_times_of_records_around_a_second(batch_of: Callable[..., Batch], record
 
 @pytest.mark.parametrize("name", ["text", "json", "terminal"])
 def test_records_alone_come_with_what_is_missing(name: str, show: Callable[..., bytes]) -> None:
-    whole = show(name, Options(width=200, color=False)).decode().splitlines()
-    some = show(name, Options(width=200, color=False, records_only=True)).decode().splitlines()
+    whole = show(name, RenderOptions(width=200, color=False)).decode().splitlines()
+    some = show(name, RenderOptions(width=200, color=False, records_only=True)).decode().splitlines()
     hidden = {
         "text": "batch position=",
         "json": '"crc_ok":true,"codec":"none","timestamp_type":"CreateTime","base',

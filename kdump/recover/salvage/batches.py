@@ -18,29 +18,37 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from kdump.broker.file_records import Frames, Refused, Seen, Window
-from kdump.broker.load_state import name_of
-from kdump.broker.predict import foresee
-from kdump.broker.rebuild import PlannedSegment
-from kdump.broker.result import Proved, Refusal, Start
+from kdump.broker.file_records import FileChannelRecordBatch, FileRecords, ReadBuffer, UncaughtReadError
+from kdump.broker.predict import predict_start
+from kdump.broker.rebuild_request import PlannedSegment
+from kdump.broker.result import DirectoryState, Refusal, ValidSegment
 from kdump.format.batch import CONTROL, NULL, TRANSACTIONAL
 from kdump.format.index import TRANSACTION_ENTRY, AbortedTransaction, aborted_transactions, build_transaction_index
-from kdump.format.naming import Kind, TopicPartition
+from kdump.format.naming import Kind, TopicPartition, file_name
 from kdump.kernel.producers import DATA, EVENT, GAP, Runs
 from kdump.kernel.producers import TRANSACTIONAL as EVENT_TRANSACTIONAL
 from kdump.kernel.scan import SUSPECTS
-from kdump.recover.plan import Lost, Options
-from kdump.recover.salvage.markers import NO_END, UNENDED, Hole, Markers, Undecided
-from kdump.recover.salvage.offset_order import Conflict, Name, Ordered, Placed, Run, believed, in_place, rises
+from kdump.recover.plan import Lost, RecoverOptions
+from kdump.recover.salvage.markers import NO_END, UNENDED, Markers, MissingOffsets, UndecidedTransaction
+from kdump.recover.salvage.offset_order import (
+    BatchSpan,
+    Conflict,
+    LogName,
+    OffsetOrder,
+    OffsetRun,
+    believed,
+    in_place,
+    rises,
+)
 from kdump.storage.partition import LogFile, Partition, Segment
 from kdump.storage.pieces import Piece, opened
 from kdump.storage.source import FileSource, Source, whole
 from kdump.storage.walk import OFFSET_SPAN, BatchChunk, Gap, Item, Tail
 from kdump.storage.walk07 import walk_of
 from kdump.verify.checks.hanging import OpenTransaction, abort_command
-from kdump.verify.reaction import sound
+from kdump.verify.reaction import is_valid_log
 
-__all__ = ["Clash", "Dropped", "Salvaged", "Stretch", "keep"]
+__all__ = ["BatchConflict", "BatchRange", "RemovedBytes", "SalvageResult", "keep"]
 
 _MAX_INDEX_BYTES: Final = 256 << 20
 _MOST_REFUSALS: Final = 10_000
@@ -50,7 +58,7 @@ _MISPLACED: Final = sum(1 << bit for bit, code in enumerate(SUSPECTS) if code in
 _EVENT: Final = struct.Struct(EVENT)
 
 
-class Dropped(NamedTuple):
+class RemovedBytes(NamedTuple):
     """Bytes [start, stop) of a file that go: the code of the finding behind it, and the valid batches among them, of damaged ones nothing is known."""
 
     name: str
@@ -63,7 +71,7 @@ class Dropped(NamedTuple):
     last_offset: int | None = None
 
 
-class Stretch(NamedTuple):
+class BatchRange(NamedTuple):
     """Batches one behind the other in a file: bytes, offsets and leader epochs."""
 
     name: str
@@ -76,15 +84,15 @@ class Stretch(NamedTuple):
     last_epoch: int
 
 
-class Clash(NamedTuple):
+class BatchConflict(NamedTuple):
     """Two stretches that contradict each other, and by what (kdump.recover.salvage.offset_order) one of them was kept: "epoch", "batches" or "position"."""
 
-    kept: Stretch
-    dropped: Stretch
+    kept: BatchRange
+    dropped: BatchRange
     by: str
 
 
-class Salvaged(NamedTuple):
+class SalvageResult(NamedTuple):
     """What is kept and what is not.
 
     `segments` in order; one without pieces becomes an empty file, and a log file of the directory that is in none of them and lends its name to none goes away. `suffix` is that of their names.
@@ -94,10 +102,10 @@ class Salvaged(NamedTuple):
 
     segments: tuple[PlannedSegment, ...]
     suffix: str = ".log"
-    dropped: tuple[Dropped, ...] = ()
+    dropped: tuple[RemovedBytes, ...] = ()
     renamed: Mapping[str, str] = {}
-    clashes: tuple[Clash, ...] = ()
-    undecided: tuple[Undecided, ...] = ()
+    clashes: tuple[BatchConflict, ...] = ()
+    undecided: tuple[UndecidedTransaction, ...] = ()
     sentences: tuple[str, ...] = ()
     transaction_indexes: Mapping[str, bytes] = {}
     right_indexes: tuple[str, ...] = ()
@@ -108,7 +116,7 @@ class Salvaged(NamedTuple):
     """Why a broker would refuse the log even so: never, as far as is known."""
 
 
-def keep(partition: Partition, options: Options) -> Salvaged:
+def keep(partition: Partition, options: RecoverOptions) -> SalvageResult:
     """What a salvage keeps of the segments of a partition, which all lie in `partition.path`. Raises SourceError."""
     segments = [segment for segment in partition.segments if segment.log.base_offset is not None]
     files = [_File(number, segment) for number, segment in enumerate(segments)]
@@ -121,7 +129,7 @@ def keep(partition: Partition, options: Options) -> Salvaged:
         files = _sorted(files)
     banned: dict[tuple[int, int], str] = {}
     while True:
-        salvage = _Salvage(partition, files, options, banned, rising=rising)
+        salvage = _SalvageBuilder(partition, files, options, banned, rising=rising)
         found = salvage.run()
         more = salvage.refused(found.refusals)
         if more.keys() <= banned.keys() or len(banned) > _MOST_REFUSALS:
@@ -136,7 +144,7 @@ def keep(partition: Partition, options: Options) -> Salvaged:
             banned |= more
 
 
-def _screen(files: "Sequence[_File]", options: Options) -> bool:
+def _screen(files: "Sequence[_File]", options: RecoverOptions) -> bool:
     """Read the files; whether all their batches are in their places, so that those that touch could be put together.
 
     A row for each batch is dear, and a log without damage needs none.
@@ -165,7 +173,7 @@ def _screen(files: "Sequence[_File]", options: Options) -> bool:
 
 def _sorted(files: "Sequence[_File]") -> "list[_File]":
     """The files by the base offsets that are to be believed, with numbers in that order."""
-    bases = believed([Name(one.base, one.log.size) for one in files], [one.batches for one in files])
+    bases = believed([LogName(one.base, one.log.size) for one in files], [one.batches for one in files])
     for one, base in zip(files, bases, strict=True):
         one.believed = base
     ordered = sorted(files, key=lambda one: (one.believed, one.base))
@@ -185,7 +193,7 @@ class _File:
 
     number: int
     segment: Segment
-    batches: list[Placed] = field(default_factory=list)
+    batches: list[BatchSpan] = field(default_factory=list)
     damages: list[tuple[int, int, str]] = field(default_factory=list)
     padding: int | None = None
     screened: dict[str, Any] | None = None
@@ -205,13 +213,13 @@ class _File:
     def name(self) -> str:
         return os.path.basename(self.log.path)
 
-    def read(self, options: Options, together: Set[int] | None = None) -> None:
+    def read(self, options: RecoverOptions, together: Set[int] | None = None) -> None:
         """Every batch for itself; or, with the ids of the producers of transactions, together with its neighbours where that loses nothing."""
         self.batches, self.damages, self.padding, self.epochs = [], [], None, None
         with self.log.open() as source:
             self.walk(source, self.base, options, together)
 
-    def walk(self, source: Source, base_offset: int, options: Options, together: Set[int] | None = None) -> None:
+    def walk(self, source: Source, base_offset: int, options: RecoverOptions, together: Set[int] | None = None) -> None:
         limit = options.max_batch_bytes
         for item in walk_of(self.log.kind, source, base_offset=base_offset, everything=True, max_batch_bytes=limit):
             self._take(item, together)
@@ -228,7 +236,7 @@ class _File:
             if isinstance(item, Tail) and self.log.preallocated and item.reason == "zeros":
                 self.padding = item.position
 
-    def _add(self, batch: Placed, together: Set[int] | None) -> None:
+    def _add(self, batch: BatchSpan, together: Set[int] | None) -> None:
         if together is not None:
             if batch.producer_id not in together:
                 batch = batch._replace(producer_id=-1, producer_epoch=-1)
@@ -237,7 +245,7 @@ class _File:
                 return
         self.batches.append(batch)
 
-    def screen(self, options: Options, transactional: set[int]) -> None:
+    def screen(self, options: RecoverOptions, transactional: set[int]) -> None:
         """Look at the file as a verify does, and leave what was seen in `screened`, unless a batch is out of its place; adds the producers of transactions."""
         limit = options.max_batch_bytes
 
@@ -270,7 +278,7 @@ class _File:
             return False
         if seen["batches"]:
             self.batches = [
-                Placed(
+                BatchSpan(
                     self.number,
                     0,
                     self.log.size,
@@ -291,19 +299,19 @@ class _File:
         return True
 
 
-def _alike(left: Placed, right: Placed) -> bool:
+def _alike(left: BatchSpan, right: BatchSpan) -> bool:
     """Whether two batches can be one: they touch, in bytes and offsets, are no markers, and differ in nothing that matters."""
     if left.end != right.position or left.last + 1 != right.first or (left.attributes | right.attributes) & CONTROL:
         return False
     return _what(left) == _what(right)
 
 
-def _what(batch: Placed) -> tuple[int, ...]:
+def _what(batch: BatchSpan) -> tuple[int, ...]:
     transactional = batch.attributes & TRANSACTIONAL
     return batch.producer_id, batch.producer_epoch, batch.epoch, transactional, batch.magic < 2, batch.is_wrapper
 
 
-def _together(left: Placed, right: Placed) -> Placed:
+def _together(left: BatchSpan, right: BatchSpan) -> BatchSpan:
     return left._replace(
         size=left.size + right.size,
         last=right.last,
@@ -314,12 +322,12 @@ def _together(left: Placed, right: Placed) -> Placed:
     )
 
 
-def _placed(row: Sequence[int], number: int) -> Placed:
+def _placed(row: Sequence[int], number: int) -> BatchSpan:
     position, size, magic, first, last, count, epoch, _, _, attributes, _, timestamp, producer, producer_epoch = row[
         :14
     ]
     legacy = magic < 2
-    return Placed(
+    return BatchSpan(
         number,
         position,
         size,
@@ -358,29 +366,29 @@ _REFUSED: Final[Mapping[str, str]] = {
 """The finding behind a batch that a broker refuses, by the word of the refusal; of the others the offset is to blame."""
 
 
-class _Salvage:
+class _SalvageBuilder:
     """One attempt: with the batches that are `banned`, because a broker refused them, left out. `rising`: all are in their places."""
 
     def __init__(
         self,
         partition: Partition,
         files: Sequence[_File],
-        options: Options,
+        options: RecoverOptions,
         banned: Mapping[tuple[int, int], str],
         *,
         rising: bool,
     ) -> None:
         self._partition, self._files, self._options, self._banned = partition, files, options, banned
         self._rising = rising
-        self._gone: dict[Placed, str] = {}
+        self._gone: dict[BatchSpan, str] = {}
         self._aborts: set[int] = set()
-        self._kept: list[list[Placed]] = []
+        self._kept: list[list[BatchSpan]] = []
         self._segments: list[PlannedSegment] = []
-        self._held: list[list[Placed]] = []
+        self._held: list[list[BatchSpan]] = []
         self._open_behind: dict[int, dict[int, int]] = {}
         self._right: list[str] = []
 
-    def run(self) -> Salvaged:
+    def run(self) -> SalvageResult:
         ordered = self._in_place()
         old = [entry for one in self._files for entry in self._entries(one)]
         markers = self._replay(ordered.kept, old)
@@ -394,7 +402,7 @@ class _Salvage:
             default=None,
         )
         dropped = [piece for one in self._files for piece in self._dropped(one)]
-        return Salvaged(
+        return SalvageResult(
             tuple(self._segments),
             dropped=tuple(dropped),
             renamed=renamed,
@@ -409,9 +417,9 @@ class _Salvage:
             refusals=(*self._refusals(), *self._unreadable(min(markers.open.values(), default=None))),
         )
 
-    def _in_place(self) -> Ordered:
+    def _in_place(self) -> OffsetOrder:
         if self._rising:
-            return Ordered([batch for one in self._files for batch in one.batches], [], [])
+            return OffsetOrder([batch for one in self._files for batch in one.batches], [], [])
         candidates = []
         for one in self._files:
             banned = {
@@ -421,14 +429,14 @@ class _Salvage:
             }
             self._gone |= banned
             candidates.append([batch for batch in one.batches if batch not in banned] if banned else one.batches)
-        ordered = in_place([Name(one.believed, one.log.size) for one in self._files], candidates)
+        ordered = in_place([LogName(one.believed, one.log.size) for one in self._files], candidates)
         self._gone |= dict(ordered.dropped)
         return ordered
 
     def refused(self, refusals: Iterable[Refusal]) -> dict[tuple[int, int], str]:
         """The batches that are refused, by file and position, and why."""
         found = {}
-        by_name = {name_of(log.base_offset, ".log"): number for number, log in enumerate(self._segments)}
+        by_name = {file_name(log.base_offset, ".log"): number for number, log in enumerate(self._segments)}
         for refusal in refusals:
             number = by_name.get(refusal.name)
             if number is None or refusal.position is None:
@@ -457,15 +465,15 @@ class _Salvage:
                 before = entry.last_offset
                 yield entry
 
-    def _replay(self, kept: Sequence[Placed], entries: Sequence[AbortedTransaction]) -> Markers:
+    def _replay(self, kept: Sequence[BatchSpan], entries: Sequence[AbortedTransaction]) -> Markers:
         """Give the batches to a replay of producers. What a broker refuses goes."""
         markers = Markers(entries, drop=self._options.undecided == "drop")
-        previous: Placed | None = None
+        previous: BatchSpan | None = None
         with _Reader(self._partition.path, self._files) as reader:
             for batch in kept:
                 if previous is not None and batch.first > previous.last + 1 and self._lies_between(previous, batch):
                     single = previous.file == batch.file and self._is_batch(batch.file, previous.end, batch.position)
-                    markers.hole(Hole(previous.last + 1, batch.first - 1, single))
+                    markers.hole(MissingOffsets(previous.last + 1, batch.first - 1, single))
                 if previous is not None and previous.file != batch.file:
                     self._open_behind[previous.file] = markers.open
                 code = self._apply(batch, markers, reader)
@@ -476,12 +484,12 @@ class _Salvage:
         if previous is not None:
             self._open_behind[previous.file] = markers.open
         if previous is None or self._lies_behind(previous):
-            markers.hole(Hole(0 if previous is None else previous.last + 1, NO_END, False))
+            markers.hole(MissingOffsets(0 if previous is None else previous.last + 1, NO_END, False))
         markers.conclude()
         self._gone |= dict.fromkeys(markers.dropped, UNENDED)
         return markers
 
-    def _apply(self, batch: Placed, markers: Markers, reader: "_Reader") -> str | None:
+    def _apply(self, batch: BatchSpan, markers: Markers, reader: "_Reader") -> str | None:
         """The code of what a broker refuses about the batch."""
         if batch.producer_id < 0:
             return None
@@ -489,7 +497,7 @@ class _Salvage:
             return None if markers.data(batch) else "txn/state"
         try:
             aborts = reader.aborts(batch)
-        except Refused:
+        except UncaughtReadError:
             return "control/structure"
         if aborts is not None:
             markers.marker(batch, aborts)
@@ -497,14 +505,14 @@ class _Salvage:
                 self._aborts.add(batch.first)
         return None
 
-    def _lies_between(self, left: Placed, right: Placed) -> bool:
+    def _lies_between(self, left: BatchSpan, right: BatchSpan) -> bool:
         """Whether bytes stand between two batches."""
         if left.file == right.file:
             return left.end < right.position
         between = self._files[left.file + 1 : right.file]
         return left.end < self._files[left.file].log.size or right.position > 0 or any(one.log.size for one in between)
 
-    def _lies_behind(self, last: Placed) -> bool:
+    def _lies_behind(self, last: BatchSpan) -> bool:
         """Whether more than the room that a broker takes in advance stands behind the last batch."""
         own = self._files[last.file]
         rest = last.end < own.log.size and (own.padding is None or last.end < own.padding)
@@ -519,7 +527,7 @@ class _Salvage:
         return any(damage[:2] == (start, stop) and damage[2].startswith("batch/c") for damage in own.damages)
 
     def _indexes(
-        self, markers: Markers, stay: Sequence[Placed], old: Iterable[AbortedTransaction]
+        self, markers: Markers, stay: Sequence[BatchSpan], old: Iterable[AbortedTransaction]
     ) -> Iterator[tuple[str, bytes]]:
         """The transaction indexes that a replay of the log alone would not give."""
         data: dict[int, list[int]] = {}
@@ -540,7 +548,7 @@ class _Salvage:
         for number, log in enumerate(self._segments):
             wanted = build_transaction_index(told.get(number, ()))
             if wanted != build_transaction_index(bare.get(number, ())):
-                name = name_of(log.base_offset, ".txnindex")
+                name = file_name(log.base_offset, ".txnindex")
                 if log.walked or wanted != self._old(log):
                     yield name, wanted
                 else:
@@ -564,7 +572,7 @@ class _Salvage:
             for one, own in zip(self._files, self._kept, strict=True):
                 if not own:
                     following = min((first for first in firsts[one.number + 1 :] if first is not None), default=NO_END)
-                    named = one.name == name_of(one.base, ".log")
+                    named = one.name == file_name(one.base, ".log")
                     if named and above <= one.base <= following and one.base not in used:
                         used.add(one.base)
                         self._add(one, one.base, [])
@@ -572,9 +580,9 @@ class _Salvage:
                 base = one.base
                 if not (above <= base <= own[0].first and own[0].last - base <= OFFSET_SPAN) or base in used:
                     base = max(above, reader.first_offset(own[0]))
-                if name_of(base, ".log") != one.name:
-                    yield one.name, name_of(base, ".log")
-                part: list[Placed] = []
+                if file_name(base, ".log") != one.name:
+                    yield one.name, file_name(base, ".log")
+                part: list[BatchSpan] = []
                 for batch in own:
                     if part and batch.last - base > OFFSET_SPAN:
                         self._add(one, base, part)
@@ -584,22 +592,22 @@ class _Salvage:
                 used.add(base)
                 above = own[-1].last + 1
 
-    def _add(self, one: _File, base: int, own: list[Placed]) -> None:
+    def _add(self, one: _File, base: int, own: list[BatchSpan]) -> None:
         pieces = tuple(Piece(one.name, start, stop) for start, stop in _joined(own))
         whole_file = (Piece(one.name, 0, one.log.size),) if one.log.size else ()
-        walked = self._options.rebuild_all or pieces != whole_file or name_of(base, ".log") != one.name
+        walked = self._options.rebuild_all or pieces != whole_file or file_name(base, ".log") != one.name
         suspects = 0
         for batch in own:
             suspects |= batch.suspect
-        proved = sound(code for code in _codes(suspects) if code not in _PLACES)
+        proved = is_valid_log(code for code in _codes(suspects) if code not in _PLACES)
         self._segments.append(PlannedSegment(base, pieces, proved, walked))
         self._held.append(own)
 
-    def _dropped(self, one: _File) -> Iterator[Dropped]:
+    def _dropped(self, one: _File) -> Iterator[RemovedBytes]:
         """The bytes of a file that go, in order."""
         gone = [(batch.position, batch.end, self._gone[batch], batch) for batch in one.batches if batch in self._gone]
         found = sorted([*gone, *((*damage, None) for damage in one.damages)], key=lambda each: each[0])
-        together: list[list[tuple[int, int, str, Placed | None]]] = []
+        together: list[list[tuple[int, int, str, BatchSpan | None]]] = []
         for each in found:
             last = together[-1][-1] if together else None
             if last is not None and last[1:3] == (each[0], each[2]) and (last[3] is None) == (each[3] is None):
@@ -608,13 +616,13 @@ class _Salvage:
                 together.append([each])
         for run in together:
             batches = [batch for *_, batch in run if batch is not None]
-            yield Dropped(one.name, run[0][0], run[-1][1], run[0][2], *_held(batches))
+            yield RemovedBytes(one.name, run[0][0], run[-1][1], run[0][2], *_held(batches))
 
-    def _clash(self, conflict: Conflict) -> Clash:
-        return Clash(self._stretch(conflict.kept), self._stretch(conflict.dropped), conflict.by)
+    def _clash(self, conflict: Conflict) -> BatchConflict:
+        return BatchConflict(self._stretch(conflict.kept), self._stretch(conflict.dropped), conflict.by)
 
-    def _stretch(self, run: Run) -> Stretch:
-        return Stretch(self._files[run.file].name, *run[1:])
+    def _stretch(self, run: OffsetRun) -> BatchRange:
+        return BatchRange(self._files[run.file].name, *run[1:])
 
     # ---- the proof
 
@@ -622,14 +630,14 @@ class _Salvage:
         """What a broker refuses of the result."""
         if not self._segments:
             return ()
-        pieces = {name_of(log.base_offset, ".log"): log.pieces for log in self._segments}
-        start = Start(
-            {name_of(log.base_offset, ".log"): log.size for log in self._segments},
+        pieces = {file_name(log.base_offset, ".log"): log.pieces for log in self._segments}
+        start = DirectoryState(
+            {file_name(log.base_offset, ".log"): log.size for log in self._segments},
             lambda name: opened(self._partition.path, pieces[name], name),
-            {name_of(log.base_offset, ".log"): proved for log, proved in self._proofs()},
+            {file_name(log.base_offset, ".log"): proved for log, proved in self._proofs()},
             index_interval_bytes=self._options.index_interval_bytes,
         )
-        return foresee(start).refusals
+        return predict_start(start).refusals
 
     def _unreadable(self, unstable: int | None) -> Iterator[Refusal]:
         """Messages that a broker cannot open on its way to the first open transaction, which it looks up once the log is loaded (UnifiedLog.maybeIncrementFirstUnstableOffset)."""
@@ -641,11 +649,11 @@ class _Salvage:
             for batch in self._held[number]:
                 if batch.is_wrapper and not reader.opens(batch):
                     yield Refusal(
-                        "KafkaException", name_of(self._segments[number].base_offset, ".log"), position, "wrapper"
+                        "KafkaException", file_name(self._segments[number].base_offset, ".log"), position, "wrapper"
                     )
                 position += batch.size
 
-    def _proofs(self) -> Iterator[tuple[PlannedSegment, Proved]]:
+    def _proofs(self) -> Iterator[tuple[PlannedSegment, ValidSegment]]:
         """What a broker finds in the segments that nothing is wrong with, so that they are not read again."""
         certain = UNENDED not in self._gone.values()  # what was open may have gone later
         for log, own in zip(self._segments, self._held, strict=True):
@@ -656,7 +664,7 @@ class _Salvage:
             open_ = self._open_behind.get(own[0].file) if known else None
             yield (
                 log,
-                Proved(
+                ValidSegment(
                     own[-1].last + 1 if own else log.base_offset,
                     tuple(self._files[own[0].file].epochs or _epochs(own)) if own else (),
                     open_,
@@ -671,10 +679,10 @@ class _Reader:
 
     def __init__(self, directory: str, files: Sequence[_File]) -> None:
         self._files = files
-        self._window = Window()
+        self._window = ReadBuffer()
         self._number = -1
         self._source: FileSource | None = None
-        self._frames: Frames | None = None
+        self._frames: FileRecords | None = None
 
     def __enter__(self) -> "_Reader":
         return self
@@ -683,40 +691,47 @@ class _Reader:
         if self._source is not None:
             self._source.close()
 
-    def _open(self, number: int) -> Frames:
+    def _open(self, number: int) -> FileRecords:
         if self._frames is None or number != self._number:
             if self._source is not None:
                 self._source.close()
             source = self._source = self._files[number].log.open()
-            self._number, self._frames = number, Frames(self._window, lambda: source, 0, source.size)
+            self._number, self._frames = number, FileRecords(self._window, lambda: source, 0, source.size)
         return self._frames
 
-    def aborts(self, batch: Placed) -> bool | None:
+    def aborts(self, batch: BatchSpan) -> bool | None:
         """Whether a marker aborts; None for one without a record. Raises Refused."""
-        frames, seen = self._open(batch.file), Seen(batch.position, batch.size, batch.first, batch.magic)
+        frames, seen = (
+            self._open(batch.file),
+            FileChannelRecordBatch(batch.position, batch.size, batch.first, batch.magic),
+        )
         marker = frames.marker(seen, frames.header(seen))
         return None if marker is None else marker.aborts
 
-    def opens(self, batch: Placed) -> bool:
+    def opens(self, batch: BatchSpan) -> bool:
         """Whether a compressed message of magic 0 or 1 can be opened."""
         try:
-            self._open(batch.file).first_offset(Seen(batch.position, batch.size, batch.first, batch.magic))
-        except Refused:
+            self._open(batch.file).first_offset(
+                FileChannelRecordBatch(batch.position, batch.size, batch.first, batch.magic)
+            )
+        except UncaughtReadError:
             return False
         return True
 
-    def first_offset(self, batch: Placed) -> int:
+    def first_offset(self, batch: BatchSpan) -> int:
         """Of a compressed message of magic 0 or 1 that cannot be opened, or where no segment could hold what is inside, its last."""
         if not batch.is_wrapper:
             return batch.first
         try:
-            first = self._open(batch.file).first_offset(Seen(batch.position, batch.size, batch.first, batch.magic))
-        except Refused:
+            first = self._open(batch.file).first_offset(
+                FileChannelRecordBatch(batch.position, batch.size, batch.first, batch.magic)
+            )
+        except UncaughtReadError:
             return batch.last
         return first if 0 <= batch.last - first <= OFFSET_SPAN else batch.last
 
 
-def _joined(batches: Iterable[Placed]) -> Iterator[tuple[int, int]]:
+def _joined(batches: Iterable[BatchSpan]) -> Iterator[tuple[int, int]]:
     """Where batches that touch one another begin and end."""
     start = stop = None
     for batch in batches:
@@ -729,7 +744,7 @@ def _joined(batches: Iterable[Placed]) -> Iterator[tuple[int, int]]:
         yield start, stop
 
 
-def _epochs(batches: Iterable[Placed]) -> Iterator[tuple[int, int]]:
+def _epochs(batches: Iterable[BatchSpan]) -> Iterator[tuple[int, int]]:
     known = -1
     for batch in batches:
         if batch.epoch > known:
@@ -750,7 +765,7 @@ def _by_segment(bases: Sequence[int], entries: Iterable[AbortedTransaction]) -> 
     return found
 
 
-def _records(batches: Iterable[Placed]) -> int | None:
+def _records(batches: Iterable[BatchSpan]) -> int | None:
     total = 0
     for batch in batches:
         if batch.count < 0 and batch.is_wrapper:
@@ -759,7 +774,7 @@ def _records(batches: Iterable[Placed]) -> int | None:
     return total
 
 
-def _held(batches: Sequence[Placed]) -> tuple[int, int | None, int | None, int | None]:
+def _held(batches: Sequence[BatchSpan]) -> tuple[int, int | None, int | None, int | None]:
     """Batches, records, first and last offset."""
     first, last = (
         min((batch.first for batch in batches), default=None),
@@ -768,7 +783,7 @@ def _held(batches: Sequence[Placed]) -> tuple[int, int | None, int | None, int |
     return sum(batch.batches for batch in batches), _records(batches), first, last
 
 
-def _lost(batches: Sequence[Placed], dropped: Iterable[Dropped]) -> Lost:
+def _lost(batches: Sequence[BatchSpan], dropped: Iterable[RemovedBytes]) -> Lost:
     """The valid batches that go, in the order of their offsets, and all bytes."""
     offsets: list[tuple[int, int]] = []
     transactions: dict[tuple[int, int], None] = {}
@@ -797,12 +812,12 @@ def _lost(batches: Sequence[Placed], dropped: Iterable[Dropped]) -> Lost:
 # ---- Kafka 0.7
 
 
-def _keep07(directory: str, files: Sequence[_File], options: Options) -> Salvaged:
+def _keep07(directory: str, files: Sequence[_File], options: RecoverOptions) -> SalvageResult:
     """All but what lies behind the last message, and a file more behind each damage."""
     newest = max((one.number for one in files if one.batches), default=-1)
     segments: list[PlannedSegment] = []
-    dropped: list[Dropped] = []
-    gone: list[Placed] = []
+    dropped: list[RemovedBytes] = []
+    gone: list[BatchSpan] = []
     refusals: list[Refusal] = []
     end: int | None = None
     for one in files:
@@ -816,7 +831,7 @@ def _keep07(directory: str, files: Sequence[_File], options: Options) -> Salvage
         if stop < size:
             over = [batch for batch in one.batches if batch.end > stop]
             gone += over
-            dropped.append(Dropped(one.name, stop, size, code, *_held(over)))
+            dropped.append(RemovedBytes(one.name, stop, size, code, *_held(over)))
         if end not in (None, one.base) and not (one.number > newest and not stop):
             refusals.append(Refusal("IllegalStateException", one.name, None, "size"))
         if one.number > newest >= 0 and not stop and one.base != end:
@@ -825,7 +840,7 @@ def _keep07(directory: str, files: Sequence[_File], options: Options) -> Salvage
             pieces = (piece,) if piece.start < piece.stop else ()
             segments.append(PlannedSegment(one.base + piece.start, pieces, False, False))
         end = one.base + stop
-    return Salvaged(
+    return SalvageResult(
         tuple(segments),
         ".kafka",
         tuple(dropped),
@@ -835,7 +850,7 @@ def _keep07(directory: str, files: Sequence[_File], options: Options) -> Salvage
     )
 
 
-def _split07(directory: str, one: _File, piece: Piece, options: Options) -> Iterator[Piece]:
+def _split07(directory: str, one: _File, piece: Piece, options: RecoverOptions) -> Iterator[Piece]:
     """The bytes of a file in pieces, of which each begins with a message that follows a damage.
 
     Where a file ends says something of the bytes before, so that the pieces are looked at again as the files that they will be.
@@ -857,7 +872,7 @@ def _split07(directory: str, one: _File, piece: Piece, options: Options) -> Iter
 # ---- in words
 
 
-def sentence(found: Undecided, topic_partition: TopicPartition | None) -> str:
+def sentence(found: UndecidedTransaction, topic_partition: TopicPartition | None) -> str:
     """What became of a transaction whose marker may be lost, and what to do about it."""
     whose = f"producer {found.producer_id}, epoch {found.epoch}: the transaction from offset {found.first_offset} to {found.end_offset - 1}"
     hole = found.hole

@@ -19,14 +19,14 @@ from typing import Final, NamedTuple
 
 from kdump.format.batch import TRANSACTIONAL
 from kdump.format.index import AbortedTransaction
-from kdump.recover.salvage.offset_order import Placed
+from kdump.recover.salvage.offset_order import BatchSpan
 
 UNENDED: Final = "txn/open"
 """The code behind the batches that go because of a lost marker."""
 NO_END: Final = (1 << 63) - 1
 
 
-class Hole(NamedTuple):
+class MissingOffsets(NamedTuple):
     """Offsets that are missing where bytes are lost; `last` is NO_END behind the last batch. `single`: the bytes were one batch."""
 
     first: int
@@ -44,7 +44,7 @@ class Hole(NamedTuple):
         return self.last > self.first and not self.single
 
 
-class Undecided(NamedTuple):
+class UndecidedTransaction(NamedTuple):
     """A transaction whose marker may be lost: its producer, its first offset and that behind its data, and where the marker may have been.
 
     `known` is what the transaction index says of it: "aborted", "committed" or nothing. `ends` is how a broker that replays the log ends it now: "abort" or "commit", with the
@@ -55,7 +55,7 @@ class Undecided(NamedTuple):
     epoch: int
     first_offset: int
     end_offset: int
-    hole: Hole
+    hole: MissingOffsets
     known: str
     ends: str
     batches: int
@@ -63,12 +63,12 @@ class Undecided(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Open:
+class _PendingTransaction:
     """A transaction while it is replayed; of each hole how many batches it had before it."""
 
     epoch: int
-    batches: list[Placed]
-    holes: list[tuple[Hole, int]] = field(default_factory=list)
+    batches: list[BatchSpan]
+    holes: list[tuple[MissingOffsets, int]] = field(default_factory=list)
 
     @property
     def first(self) -> int:
@@ -89,10 +89,10 @@ class Markers:
             self._entries.setdefault(entry.producer_id, []).append(entry)
             self._ended[entry.producer_id, entry.last_offset] = entry
         self._drop = drop
-        self._open: dict[int, _Open] = {}
-        self._holes: list[Hole] = []
-        self.dropped: list[Placed] = []
-        self.undecided: list[Undecided] = []
+        self._open: dict[int, _PendingTransaction] = {}
+        self._holes: list[MissingOffsets] = []
+        self.dropped: list[BatchSpan] = []
+        self.undecided: list[UndecidedTransaction] = []
         self.aborted: dict[int, AbortedTransaction] = {}
         self.replayed: dict[int, AbortedTransaction] = {}
 
@@ -102,27 +102,27 @@ class Markers:
         return {producer: transaction.first for producer, transaction in self._open.items()}
 
     @property
-    def holes(self) -> Sequence[Hole]:
+    def holes(self) -> Sequence[MissingOffsets]:
         return self._holes
 
-    def hole(self, hole: Hole) -> None:
+    def hole(self, hole: MissingOffsets) -> None:
         self._holes.append(hole)
         if hole.may_end:
             for transaction in self._open.values():
                 transaction.holes.append((hole, len(transaction.batches)))
 
-    def data(self, batch: Placed) -> bool:
+    def data(self, batch: BatchSpan) -> bool:
         """False for a batch that a broker refuses: it is not transactional while its producer's transaction is open."""
         transaction = self._open.get(batch.producer_id)
         if not batch.attributes & TRANSACTIONAL:
             return transaction is None
         if transaction is None:
-            self._open[batch.producer_id] = _Open(batch.producer_epoch, [batch])
+            self._open[batch.producer_id] = _PendingTransaction(batch.producer_epoch, [batch])
         else:
             transaction.batches.append(batch)
         return True
 
-    def marker(self, batch: Placed, aborts: bool) -> None:
+    def marker(self, batch: BatchSpan, aborts: bool) -> None:
         producer = batch.producer_id
         transaction = self._open.pop(producer, None)
         own = self._ended.get((producer, batch.first)) if aborts else None
@@ -140,7 +140,7 @@ class Markers:
         for producer, transaction in self._open.items():
             self._settle(producer, transaction, None, False)
 
-    def _settle(self, producer: int, transaction: _Open, marker: Placed | None, aborts: bool) -> None:
+    def _settle(self, producer: int, transaction: _PendingTransaction, marker: BatchSpan | None, aborts: bool) -> None:
         """One marker, or the end of the log, has come for what may be more than one transaction."""
         if not transaction.holes:
             return
@@ -148,7 +148,7 @@ class Markers:
         own = None if marker is None or not aborts else self._ended.get((producer, marker.first))
         ends = "open" if marker is None else "abort" if aborts else "commit"
         rest = transaction.batches
-        parts: list[tuple[str, Hole, list[Placed]]] = []
+        parts: list[tuple[str, MissingOffsets, list[BatchSpan]]] = []
         for entry in self._entries.get(producer, ()):
             hole = next((one for one in self._holes if one.first <= entry.last_offset <= one.last), None)
             covered = [batch for batch in rest if entry.first_offset <= batch.first <= entry.last_offset]
@@ -173,11 +173,13 @@ class Markers:
             first, end = batches[0].first, batches[-1].last + 1
             count = sum(batch.batches for batch in batches)
             self.undecided.append(
-                Undecided(producer, transaction.epoch, first, end, hole, known, ends, count, count if goes else 0)
+                UndecidedTransaction(
+                    producer, transaction.epoch, first, end, hole, known, ends, count, count if goes else 0
+                )
             )
 
 
-def _before(rest: list[Placed], transaction: _Open) -> list[Placed]:
+def _before(rest: list[BatchSpan], transaction: _PendingTransaction) -> list[BatchSpan]:
     """Of the batches those that a marker may have ended that is lost, where another marker ends the last of them."""
     count = len(transaction.batches)
     # A lost marker behind them all leaves the next one nothing to end, unless data is lost with it.
@@ -185,6 +187,6 @@ def _before(rest: list[Placed], transaction: _Open) -> list[Placed]:
     return [batch for batch in rest if holes and batch.last < holes[-1].first]
 
 
-def _behind(batches: list[Placed], transaction: _Open) -> Hole:
+def _behind(batches: list[BatchSpan], transaction: _PendingTransaction) -> MissingOffsets:
     """Where the marker of the batches may have been: the first hole behind them, or the last one."""
     return next((hole for hole, _ in transaction.holes if hole.first > batches[-1].last), transaction.holes[-1][0])

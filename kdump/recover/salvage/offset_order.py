@@ -24,7 +24,7 @@ BATCHES: Final = "batches"
 POSITION: Final = "position"
 
 
-class Placed(NamedTuple):
+class BatchSpan(NamedTuple):
     """A batch with a right checksum, in the log file of that number. The first offset of a compressed message of magic 0 or 1 stands for its last one.
 
     Where no two batches of a log contradict each other, one can stand for several (`batches`), which touch.
@@ -54,14 +54,14 @@ class Placed(NamedTuple):
         return self.magic < 2 and self.attributes & CODEC_MASK != 0
 
 
-class Name(NamedTuple):
+class LogName(NamedTuple):
     """What a log file says of itself before its batches are looked at: its base offset and its size."""
 
     base_offset: int
     size: int
 
 
-class Run(NamedTuple):
+class OffsetRun(NamedTuple):
     """Batches one behind the other: where they stand, and the offsets and leader epochs they claim."""
 
     file: int
@@ -77,23 +77,23 @@ class Run(NamedTuple):
 class Conflict(NamedTuple):
     """Two runs that contradict each other, and by what one of them was right."""
 
-    kept: Run
-    dropped: Run
+    kept: OffsetRun
+    dropped: OffsetRun
     by: str
 
 
-class Ordered(NamedTuple):
+class OffsetOrder(NamedTuple):
     """The batches in their places, the others with the code of the finding that says why, and the runs that contradicted each other."""
 
-    kept: list[Placed]
-    dropped: list[tuple[Placed, str]]
+    kept: list[BatchSpan]
+    dropped: list[tuple[BatchSpan, str]]
     conflicts: list[Conflict]
 
 
-def in_place(names: Sequence[Name], batches: Sequence[Sequence[Placed]]) -> Ordered:
+def in_place(names: Sequence[LogName], batches: Sequence[Sequence[BatchSpan]]) -> OffsetOrder:
     """`names` by base offset, as far as that is `believed`, and the batches of each file in the order of their positions."""
-    dropped: list[tuple[Placed, str]] = []
-    inside: list[Placed] = []
+    dropped: list[tuple[BatchSpan, str]] = []
+    inside: list[BatchSpan] = []
     for number, own in enumerate(batches):
         low = names[number].base_offset
         high = min((_begins(names[later], batches[later]) for later in _behind(names, number)), default=1 << 63)
@@ -109,10 +109,10 @@ def in_place(names: Sequence[Name], batches: Sequence[Sequence[Placed]]) -> Orde
             else:
                 dropped.append((batch, code))
     kept, conflicts = _rising(inside, dropped)
-    return Ordered(kept, sorted(dropped), conflicts)
+    return OffsetOrder(kept, sorted(dropped), conflicts)
 
 
-def rises(batches: Iterable[Placed]) -> bool:
+def rises(batches: Iterable[BatchSpan]) -> bool:
     """Whether no batch contradicts one before it."""
     last = epoch = -1
     for batch in batches:
@@ -122,18 +122,18 @@ def rises(batches: Iterable[Placed]) -> bool:
     return True
 
 
-def _behind(names: Sequence[Name], number: int) -> list[int]:
+def _behind(names: Sequence[LogName], number: int) -> list[int]:
     """The later files that hold something: one without a byte says nothing."""
     base = names[number].base_offset
     return [later for later in range(number + 1, len(names)) if names[later].size and names[later].base_offset > base]
 
 
-def _begins(name: Name, own: Sequence[Placed]) -> int:
+def _begins(name: LogName, own: Sequence[BatchSpan]) -> int:
     """From which offset on a segment holds the log: a batch at its very beginning can stand above its name."""
     return max(name.base_offset, own[0].first) if own and own[0].position == 0 else name.base_offset
 
 
-def _as_far(own: Sequence[Placed], low: int, high: int, others: Iterable[Placed]) -> int:
+def _as_far(own: Sequence[BatchSpan], low: int, high: int, others: Iterable[BatchSpan]) -> int:
     """`high`, unless more batches go on above it to the end of the file than others have their offsets: then these offsets do not lie, but a name that was slipped in between."""
     over = [batch for batch in own if batch.last >= high]
     at = own.index(over[0]) if over else 0
@@ -143,12 +143,12 @@ def _as_far(own: Sequence[Placed], low: int, high: int, others: Iterable[Placed]
     return last + 1 if sum(1 for other in others if high <= other.last and other.first <= last) < len(over) else high
 
 
-def believed(names: Sequence[Name], batches: Sequence[Sequence[Placed]]) -> list[int]:
+def believed(names: Sequence[LogName], batches: Sequence[Sequence[BatchSpan]]) -> list[int]:
     """The base offset of each segment: what its name says, unless its batches show that it is too high, and no other segment has their offsets."""
     return [_base(number, names, batches) for number in range(len(names))]
 
 
-def _base(number: int, names: Sequence[Name], batches: Sequence[Sequence[Placed]]) -> int:
+def _base(number: int, names: Sequence[LogName], batches: Sequence[Sequence[BatchSpan]]) -> int:
     base, own = names[number].base_offset, batches[number]
     if not own or own[0].position or not 0 <= own[0].first < base:
         return base
@@ -160,14 +160,14 @@ def _base(number: int, names: Sequence[Name], batches: Sequence[Sequence[Placed]
     return base if any(other.first <= last and first <= other.last for other in others) else first
 
 
-def _beyond(own: Sequence[Placed], base: int, high: int) -> set[int]:
+def _beyond(own: Sequence[BatchSpan], base: int, high: int) -> set[int]:
     """Those that are too far from their base for one segment, without a neighbour that is there, too: then a broker would have rolled (KAFKA-6264)."""
     far = [number for number, batch in enumerate(own) if batch.last - base > OFFSET_SPAN and batch.last < high]
     near = {right for left, right in pairwise(far) if right == left + 1 and own[left].last < own[right].first}
     return {number for number in far if number not in near and number + 1 not in near}
 
 
-def _misplaced(batch: Placed, low: int, high: int, alone: bool) -> str | None:
+def _misplaced(batch: BatchSpan, low: int, high: int, alone: bool) -> str | None:
     if batch.epoch < -1:
         return "epoch/backwards"
     if alone or not 0 <= batch.first <= batch.last or batch.first < low:
@@ -175,8 +175,10 @@ def _misplaced(batch: Placed, low: int, high: int, alone: bool) -> str | None:
     return "segment/overlap" if batch.last >= high else None
 
 
-def _rising(batches: Sequence[Placed], dropped: list[tuple[Placed, str]]) -> tuple[list[Placed], list[Conflict]]:
-    kept: list[Placed] = []
+def _rising(
+    batches: Sequence[BatchSpan], dropped: list[tuple[BatchSpan, str]]
+) -> tuple[list[BatchSpan], list[Conflict]]:
+    kept: list[BatchSpan] = []
     lasts: list[int] = []
     epochs: list[int] = []  # the largest so far
     conflicts: list[Conflict] = []
@@ -213,11 +215,11 @@ def _rising(batches: Sequence[Placed], dropped: list[tuple[Placed, str]]) -> tup
     return kept, conflicts
 
 
-def _follows(left: Placed, right: Placed) -> bool:
+def _follows(left: BatchSpan, right: BatchSpan) -> bool:
     return right.first > left.last and (right.epoch < 0 or left.epoch < 0 or right.epoch >= left.epoch)
 
 
-def _later_wins(earlier: Sequence[Placed], later: Sequence[Placed], behind: Placed | None) -> tuple[bool, str]:
+def _later_wins(earlier: Sequence[BatchSpan], later: Sequence[BatchSpan], behind: BatchSpan | None) -> tuple[bool, str]:
     """Whether the later one of two runs is right, and by what; `behind` is what the later one goes on with, where nothing contradicts it."""
     if earlier[-1].epoch < later[0].epoch and earlier[-1].epoch >= 0 and _overlap(earlier, later):
         if behind is None or behind.first == later[-1].last + 1:
@@ -229,7 +231,7 @@ def _later_wins(earlier: Sequence[Placed], later: Sequence[Placed], behind: Plac
     return len(later) > len(earlier), BATCHES
 
 
-def _overlap(earlier: Sequence[Placed], later: Sequence[Placed]) -> bool:
+def _overlap(earlier: Sequence[BatchSpan], later: Sequence[BatchSpan]) -> bool:
     """Whether a batch of the one claims an offset of the other; both rise."""
     at = 0
     for batch in later:
@@ -240,7 +242,7 @@ def _overlap(earlier: Sequence[Placed], later: Sequence[Placed]) -> bool:
     return False
 
 
-def _run(batches: Sequence[Placed]) -> Run:
+def _run(batches: Sequence[BatchSpan]) -> OffsetRun:
     first, last = batches[0], batches[-1]
     end = last.end if last.file == first.file else max(one.end for one in batches if one.file == first.file)
-    return Run(first.file, first.position, end, len(batches), first.first, last.last, first.epoch, last.epoch)
+    return OffsetRun(first.file, first.position, end, len(batches), first.first, last.last, first.epoch, last.epoch)

@@ -3,11 +3,11 @@
 import os
 from collections.abc import Mapping
 
-from kdump.broker.load_state import name_of
-from kdump.broker.rebuild import PlannedSegment
-from kdump.recover.plan import Content, Options, Plan
-from kdump.recover.refusals import Mended, View
-from kdump.recover.salvage.batches import Clash, Salvaged, Stretch, keep
+from kdump.broker.rebuild_request import PlannedSegment
+from kdump.format.naming import file_name
+from kdump.recover.plan import FileContent, Plan, RecoverOptions
+from kdump.recover.refusals import AcceptedLog, LogView
+from kdump.recover.salvage.batches import BatchConflict, BatchRange, SalvageResult, keep
 from kdump.recover.truncate import Truncation
 from kdump.storage.partition import Partition
 from kdump.storage.pieces import Piece
@@ -20,7 +20,7 @@ _BY: Mapping[str, str] = {
 }
 
 
-def salvage(report: Report, partition: Partition, options: Options) -> Plan:
+def salvage(report: Report, partition: Partition, options: RecoverOptions) -> Plan:
     """What is to be done with the topic-partition directory that the report, with its proofs, is of. Raises SourceError."""
     sound = Truncation(report, options)
     if sound.nothing_to_do:
@@ -32,37 +32,37 @@ def salvage(report: Report, partition: Partition, options: Options) -> Plan:
 
 
 class _Salvage(Truncation):
-    def __init__(self, report: Report, options: Options, salvaged: Salvaged) -> None:
+    def __init__(self, report: Report, options: RecoverOptions, salvaged: SalvageResult) -> None:
         super().__init__(report, options)
         self._salvaged = salvaged
         self.gaps = {Piece(one.name, one.start, one.stop): one.because for one in salvaged.dropped}
         self.recovery_point = 0
 
-    def prepare(self, view: View) -> None:
+    def prepare(self, view: LogView) -> None:
         """Put what is kept in the place of what is there."""
-        kept = {name_of(log.base_offset, self.suffix): log.pieces for log in self._salvaged.segments}
+        kept = {file_name(log.base_offset, self.suffix): log.pieces for log in self._salvaged.segments}
         for name in {os.path.basename(file.file.path) for file in self.report.files} - kept.keys():
             view.pieces.pop(name, None)
         view.pieces.update(kept)
 
-    def companions(self, mended: Mended, logs: Mapping[str, PlannedSegment]) -> None:
+    def companions(self, mended: AcceptedLog, logs: Mapping[str, PlannedSegment]) -> None:
         super().companions(mended, logs)
         for name, data in self._salvaged.transaction_indexes.items():
             if name in self.after:
-                self.after[name] = Content(data=data)
+                self.after[name] = FileContent(data=data)
         for name in self._salvaged.right_indexes:
             self.after.pop(name, None)
 
     def kafka07(self) -> Plan:
-        logs = {name_of(log.base_offset, self.suffix): log for log in self._salvaged.segments}
+        logs = {file_name(log.base_offset, self.suffix): log for log in self._salvaged.segments}
         return self.of_kafka07(logs)
 
 
-def _sentence(clash: Clash) -> str:
+def _sentence(clash: BatchConflict) -> str:
     return f"kept: {_words(clash.kept)}; dropped: {_words(clash.dropped)}; because of the kept one {_BY[clash.by]}"
 
 
-def _words(one: Stretch) -> str:
+def _words(one: BatchRange) -> str:
     return (
         f"{one.batches} {'batch' if one.batches == 1 else 'batches'} of {one.name} at {one.start}-{one.stop} (offsets {one.first_offset}-{one.last_offset},"
         f" leader epochs {one.first_epoch}-{one.last_epoch})"

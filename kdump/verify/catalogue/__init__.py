@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from kdump.verify.catalogue import companions, logs, partitions
-from kdump.verify.catalogue.entry import Entry, Severity
+from kdump.verify.catalogue.entry import CatalogueEntry, Severity
 
-__all__ = ["CATALOGUE", "Entry", "Severity"]
+__all__ = ["CATALOGUE", "CatalogueEntry", "Severity"]
 
-CATALOGUE: Final[Mapping[str, Entry]] = {
+CATALOGUE: Final[Mapping[str, CatalogueEntry]] = {
     entry.code: entry for entry in (*logs.ENTRIES, *companions.ENTRIES, *partitions.ENTRIES)
 }

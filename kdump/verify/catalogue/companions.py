@@ -1,6 +1,6 @@
 """What can be wrong in the files beside a log: indexes, producer snapshots, leader epochs."""
 
-from kdump.verify.catalogue.entry import Entry, Severity
+from kdump.verify.catalogue.entry import CatalogueEntry, Severity
 
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 _TRUSTED = "A broker trusts the file after a clean stop; after an unclean one it is written anew with the segments that are recovered."
@@ -12,7 +12,7 @@ _STATE = "ProducerStateManager, KIP-98"
 _EPOCH = "LeaderEpochCheckpointFile, LeaderEpochFileCache, KIP-101"
 
 ENTRIES = (
-    Entry(
+    CatalogueEntry(
         "index/missing",
         _W,
         "A segment without its offset index",
@@ -21,7 +21,7 @@ ENTRIES = (
         _REBUILT,
         "LogLoader.loadSegmentFiles",
     ),
-    Entry(
+    CatalogueEntry(
         "index/torn",
         _W,
         "An offset index ends inside an entry",
@@ -30,7 +30,7 @@ ENTRIES = (
         _REBUILT,
         _INDEX,
     ),
-    Entry(
+    CatalogueEntry(
         "index/padding",
         _W,
         "Zeros behind the entries of an offset index",
@@ -39,7 +39,7 @@ ENTRIES = (
         _REBUILT,
         "AbstractIndex, KAFKA-12734, KAFKA-19200",
     ),
-    Entry(
+    CatalogueEntry(
         "index/order",
         _E,
         "Entries of an offset index out of order",
@@ -48,7 +48,7 @@ ENTRIES = (
         _REBUILT,
         _INDEX,
     ),
-    Entry(
+    CatalogueEntry(
         "index/position",
         _E,
         "An offset index points into a batch",
@@ -57,7 +57,7 @@ ENTRIES = (
         _REBUILT,
         _INDEX,
     ),
-    Entry(
+    CatalogueEntry(
         "index/offset",
         _E,
         "A lookup through an offset index misses records",
@@ -66,7 +66,7 @@ ENTRIES = (
         _REBUILT,
         _INDEX,
     ),
-    Entry(
+    CatalogueEntry(
         "index/stale",
         _W,
         "Entries of an offset index behind the end of the log",
@@ -75,7 +75,7 @@ ENTRIES = (
         _REBUILT,
         "OffsetIndex.truncateTo",
     ),
-    Entry(
+    CatalogueEntry(
         "index/differs",
         _I,
         "An offset index is not what a rebuild would write",
@@ -84,7 +84,7 @@ ENTRIES = (
         _REBUILT,
         "LogSegment.append, LogSegment.recover, KAFKA-806",
     ),
-    Entry(
+    CatalogueEntry(
         "timeindex/missing",
         _W,
         "A segment without its time index",
@@ -93,7 +93,7 @@ ENTRIES = (
         _REBUILT,
         "LogLoader.loadSegmentFiles",
     ),
-    Entry(
+    CatalogueEntry(
         "timeindex/torn",
         _W,
         "A time index ends inside an entry",
@@ -102,7 +102,7 @@ ENTRIES = (
         _REBUILT,
         _TIME,
     ),
-    Entry(
+    CatalogueEntry(
         "timeindex/padding",
         _W,
         "Zeros behind the entries of a time index",
@@ -111,7 +111,7 @@ ENTRIES = (
         _REBUILT,
         "AbstractIndex, KAFKA-10207",
     ),
-    Entry(
+    CatalogueEntry(
         "timeindex/order",
         _E,
         "Entries of a time index out of order",
@@ -120,7 +120,7 @@ ENTRIES = (
         _REBUILT,
         _TIME,
     ),
-    Entry(
+    CatalogueEntry(
         "timeindex/timestamp",
         _E,
         "A time index has a wrong largest timestamp",
@@ -130,7 +130,7 @@ ENTRIES = (
         _REBUILT,
         _TIME,
     ),
-    Entry(
+    CatalogueEntry(
         "timeindex/offset",
         _W,
         "A time index points between batches",
@@ -139,7 +139,7 @@ ENTRIES = (
         _REBUILT,
         _TIME,
     ),
-    Entry(
+    CatalogueEntry(
         "timeindex/stale",
         _W,
         "Entries of a time index behind the end of the log",
@@ -148,7 +148,7 @@ ENTRIES = (
         _REBUILT,
         "TimeIndex.truncateTo",
     ),
-    Entry(
+    CatalogueEntry(
         "timeindex/last",
         _W,
         "A time index lacks the largest timestamp of its segment",
@@ -157,7 +157,7 @@ ENTRIES = (
         _REBUILT,
         "LogSegment.onBecomeInactiveSegment",
     ),
-    Entry(
+    CatalogueEntry(
         "txnindex/version",
         _E,
         "A transaction index of an unknown version",
@@ -166,7 +166,7 @@ ENTRIES = (
         _REBUILT,
         _TXN,
     ),
-    Entry(
+    CatalogueEntry(
         "txnindex/torn",
         _W,
         "A transaction index ends inside an entry",
@@ -175,7 +175,7 @@ ENTRIES = (
         _REBUILT,
         _TXN,
     ),
-    Entry(
+    CatalogueEntry(
         "txnindex/order",
         _E,
         "Entries of a transaction index out of order",
@@ -184,7 +184,7 @@ ENTRIES = (
         _REBUILT,
         _TXN,
     ),
-    Entry(
+    CatalogueEntry(
         "txnindex/range",
         _E,
         "A transaction index has offsets outside its segment",
@@ -193,7 +193,7 @@ ENTRIES = (
         _REBUILT,
         "TransactionIndex.sanityCheck",
     ),
-    Entry(
+    CatalogueEntry(
         "txnindex/missing",
         _E,
         "An aborted transaction is not in the transaction index",
@@ -202,7 +202,7 @@ ENTRIES = (
         _REBUILT,
         _TXN,
     ),
-    Entry(
+    CatalogueEntry(
         "txnindex/surplus",
         _E,
         "A transaction index has a transaction that was not aborted",
@@ -211,7 +211,7 @@ ENTRIES = (
         _REBUILT,
         _TXN,
     ),
-    Entry(
+    CatalogueEntry(
         "txnindex/entry",
         _E,
         "An entry of a transaction index differs from the log",
@@ -220,7 +220,7 @@ ENTRIES = (
         _REBUILT,
         _TXN,
     ),
-    Entry(
+    CatalogueEntry(
         "snapshot/format",
         _E,
         "A producer snapshot cannot be read",
@@ -229,7 +229,7 @@ ENTRIES = (
         "Written anew from the log.",
         _STATE,
     ),
-    Entry(
+    CatalogueEntry(
         "snapshot/crc",
         _E,
         "Checksum of a producer snapshot is wrong",
@@ -238,7 +238,7 @@ ENTRIES = (
         "Written anew from the log.",
         _STATE,
     ),
-    Entry(
+    CatalogueEntry(
         "snapshot/state",
         _W,
         "A producer snapshot differs from the log",
@@ -247,7 +247,7 @@ ENTRIES = (
         "Written anew from the log.",
         _STATE,
     ),
-    Entry(
+    CatalogueEntry(
         "snapshot/name",
         _I,
         "A producer snapshot at an odd offset",
@@ -256,7 +256,7 @@ ENTRIES = (
         "Deleted.",
         "ProducerStateManager.removeStraySnapshots",
     ),
-    Entry(
+    CatalogueEntry(
         "snapshot/missing",
         _I,
         "The last segment begins without a producer snapshot",
@@ -265,7 +265,7 @@ ENTRIES = (
         "Written anew from the log.",
         _STATE,
     ),
-    Entry(
+    CatalogueEntry(
         "epoch/format",
         _E,
         "A leader epoch checkpoint cannot be read",
@@ -274,7 +274,7 @@ ENTRIES = (
         "Written anew from the log.",
         _EPOCH,
     ),
-    Entry(
+    CatalogueEntry(
         "epoch/order",
         _W,
         "Leader epochs of a checkpoint out of order",
@@ -283,7 +283,7 @@ ENTRIES = (
         "Written anew from the log.",
         _EPOCH,
     ),
-    Entry(
+    CatalogueEntry(
         "epoch/checkpoint",
         _W,
         "A leader epoch begins at another offset than the checkpoint says",
@@ -292,7 +292,7 @@ ENTRIES = (
         "Written anew from the log.",
         _EPOCH,
     ),
-    Entry(
+    CatalogueEntry(
         "epoch/missing",
         _W,
         "A leader epoch is not in the checkpoint",
@@ -301,7 +301,7 @@ ENTRIES = (
         "Written anew from the log.",
         _EPOCH,
     ),
-    Entry(
+    CatalogueEntry(
         "epoch/beyond",
         _I,
         "A leader epoch begins behind the end of the log",
@@ -310,7 +310,7 @@ ENTRIES = (
         "Dropped.",
         _EPOCH,
     ),
-    Entry(
+    CatalogueEntry(
         "epoch/stale",
         _W,
         "A leader epoch that hides the true ones",

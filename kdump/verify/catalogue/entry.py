@@ -16,7 +16,7 @@ class Severity(IntEnum):
         return self.name.lower()
 
 
-class Entry(NamedTuple):
+class CatalogueEntry(NamedTuple):
     """What the catalogue says of a code. `sentence` is a template over the finding's data, position, length and offset."""
 
     code: str

@@ -1,6 +1,6 @@
 """What can be wrong in one log file."""
 
-from kdump.verify.catalogue.entry import Entry, Severity
+from kdump.verify.catalogue.entry import CatalogueEntry, Severity
 
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 _CUT = "A broker's recovery cuts the log here, and everything behind with it."
@@ -8,7 +8,7 @@ _KEPT = "A broker's recovery does not notice it."
 _TAIL = "A broker's recovery cuts it off."
 
 ENTRIES = (
-    Entry(
+    CatalogueEntry(
         "batch/crc",
         _E,
         "Checksum of a batch is wrong",
@@ -17,7 +17,7 @@ ENTRIES = (
         _CUT,
         "DefaultRecordBatch.ensureValid, LegacyRecord.ensureValid",
     ),
-    Entry(
+    CatalogueEntry(
         "batch/length",
         _E,
         "Length of a batch lies",
@@ -26,7 +26,7 @@ ENTRIES = (
         _CUT,
         "FileLogInputStream.nextBatch",
     ),
-    Entry(
+    CatalogueEntry(
         "batch/magic",
         _E,
         "Magic that no Kafka release writes",
@@ -35,7 +35,7 @@ ENTRIES = (
         _KEPT,
         "FileLogInputStream.nextBatch, ByteBufferLogInputStream.nextBatch",
     ),
-    Entry(
+    CatalogueEntry(
         "batch/codec",
         _E,
         "Records cannot be decompressed",
@@ -44,7 +44,7 @@ ENTRIES = (
         _KEPT,
         "CompressionType.forId, org.apache.kafka.common.compress",
     ),
-    Entry(
+    CatalogueEntry(
         "batch/codec-odd",
         _W,
         "Compressed data departs from its codec's format",
@@ -53,7 +53,7 @@ ENTRIES = (
         _KEPT,
         "org.apache.kafka.common.compress",
     ),
-    Entry(
+    CatalogueEntry(
         "batch/count",
         _E,
         "Number of records cannot be right",
@@ -62,7 +62,7 @@ ENTRIES = (
         _KEPT,
         "DefaultRecordBatch.iterator",
     ),
-    Entry(
+    CatalogueEntry(
         "batch/attributes",
         _W,
         "Unused attribute bits are set",
@@ -71,7 +71,7 @@ ENTRIES = (
         _KEPT,
         "DefaultRecordBatch attributes, KIP-98, KIP-32",
     ),
-    Entry(
+    CatalogueEntry(
         "batch/limit",
         _W,
         "Batch too large to be proved",
@@ -80,7 +80,7 @@ ENTRIES = (
         "Unknown before it is proved with a larger --max-batch-bytes.",
         "DefaultRecordBatch",
     ),
-    Entry(
+    CatalogueEntry(
         "offset/backwards",
         _E,
         "Offsets go back",
@@ -89,7 +89,7 @@ ENTRIES = (
         _KEPT,
         "LogSegment.recover, OffsetIndex.append",
     ),
-    Entry(
+    CatalogueEntry(
         "offset/gap",
         _W,
         "Offsets are missing between batches",
@@ -98,7 +98,7 @@ ENTRIES = (
         _KEPT,
         "LogCleaner, UnifiedLog.append",
     ),
-    Entry(
+    CatalogueEntry(
         "offset/range",
         _E,
         "Offsets outside what the segment can hold",
@@ -107,7 +107,7 @@ ENTRIES = (
         _KEPT,
         "LogSegment.canConvertToRelativeOffset, LocalLog.splitOverflowedSegment (KAFKA-6264)",
     ),
-    Entry(
+    CatalogueEntry(
         "epoch/backwards",
         _W,
         "Leader epoch goes back",
@@ -116,7 +116,7 @@ ENTRIES = (
         _KEPT,
         "LeaderEpochFileCache.assign, KIP-101",
     ),
-    Entry(
+    CatalogueEntry(
         "control/structure",
         _E,
         "Control record cannot be parsed",
@@ -125,7 +125,7 @@ ENTRIES = (
         "A broker that has to replay it does not start.",
         "ControlRecordType.parse, EndTransactionMarker.deserialize",
     ),
-    Entry(
+    CatalogueEntry(
         "record/structure",
         _E,
         "Record does not parse",
@@ -134,7 +134,7 @@ ENTRIES = (
         _KEPT,
         "DefaultRecord.readFrom, AbstractLegacyRecordBatch",
     ),
-    Entry(
+    CatalogueEntry(
         "record/varint",
         _W,
         "Number written longer than needed",
@@ -143,7 +143,7 @@ ENTRIES = (
         _KEPT,
         "ByteUtils.readVarint",
     ),
-    Entry(
+    CatalogueEntry(
         "record/delta",
         _W,
         "Record offsets out of order or out of range",
@@ -152,7 +152,7 @@ ENTRIES = (
         _KEPT,
         "DefaultRecord.offset, AbstractLegacyRecordBatch.DeepRecordsIterator",
     ),
-    Entry(
+    CatalogueEntry(
         "time/max",
         _W,
         "Largest timestamp of a batch is not that of its records",
@@ -161,7 +161,7 @@ ENTRIES = (
         _KEPT,
         "LogValidator, KIP-32",
     ),
-    Entry(
+    CatalogueEntry(
         "legacy/wrapper",
         _E,
         "Compressed message without readable messages inside",
@@ -170,7 +170,7 @@ ENTRIES = (
         _KEPT,
         "AbstractLegacyRecordBatch.DeepRecordsIterator",
     ),
-    Entry(
+    CatalogueEntry(
         "legacy/inner-crc",
         _E,
         "Checksum of a message inside a wrapper is wrong",
@@ -179,7 +179,7 @@ ENTRIES = (
         _KEPT,
         "LegacyRecord.ensureValid",
     ),
-    Entry(
+    CatalogueEntry(
         "legacy/inner-magic",
         _I,
         "Messages of another magic inside wrappers",
@@ -188,7 +188,7 @@ ENTRIES = (
         _KEPT,
         "AbstractLegacyRecordBatch",
     ),
-    Entry(
+    CatalogueEntry(
         "legacy/partial",
         _W,
         "Bytes behind the last message of a wrapper",
@@ -197,7 +197,7 @@ ENTRIES = (
         _KEPT,
         "AbstractLegacyRecordBatch.DataLogInputStream",
     ),
-    Entry(
+    CatalogueEntry(
         "legacy/trailing",
         _W,
         "Bytes behind the value of a message",
@@ -206,7 +206,7 @@ ENTRIES = (
         _KEPT,
         "LegacyRecord",
     ),
-    Entry(
+    CatalogueEntry(
         "gap/bytes",
         _E,
         "Bytes between batches that are no batch",
@@ -215,7 +215,7 @@ ENTRIES = (
         _CUT,
         "FileLogInputStream.nextBatch",
     ),
-    Entry(
+    CatalogueEntry(
         "gap/foreign-batch",
         _I,
         "Whole batch inside damaged bytes that is not this log's",
@@ -224,7 +224,7 @@ ENTRIES = (
         "Nothing.",
         "kdump",
     ),
-    Entry(
+    CatalogueEntry(
         "gap/unsearched",
         _W,
         "The search for the next batch gave up",
@@ -233,7 +233,7 @@ ENTRIES = (
         _CUT,
         "kdump",
     ),
-    Entry(
+    CatalogueEntry(
         "tail/torn",
         _E,
         "The last batch is not whole",
@@ -242,7 +242,7 @@ ENTRIES = (
         _TAIL,
         "FileLogInputStream.nextBatch, LogSegment.recover",
     ),
-    Entry(
+    CatalogueEntry(
         "tail/zeros",
         _W,
         "Zeros behind the last batch",
@@ -251,7 +251,7 @@ ENTRIES = (
         _TAIL,
         "FileRecords, LogSegment.recover, preallocate",
     ),
-    Entry(
+    CatalogueEntry(
         "tail/garbage",
         _E,
         "Bytes behind the last batch",
@@ -260,7 +260,7 @@ ENTRIES = (
         _TAIL,
         "LogSegment.recover",
     ),
-    Entry(
+    CatalogueEntry(
         "kraft/snapshot-header",
         _E,
         "Snapshot without its header",
@@ -269,7 +269,7 @@ ENTRIES = (
         "Nothing: take an older snapshot.",
         "RecordsSnapshotReader, KIP-630",
     ),
-    Entry(
+    CatalogueEntry(
         "kraft/snapshot-footer",
         _E,
         "Snapshot without its footer",
@@ -278,7 +278,7 @@ ENTRIES = (
         "Nothing: take an older snapshot.",
         "RecordsSnapshotReader, KIP-630",
     ),
-    Entry(
+    CatalogueEntry(
         "file/shrunk",
         _E,
         "The file became shorter while it was read",
@@ -287,7 +287,7 @@ ENTRIES = (
         "Stop the broker first.",
         "kdump",
     ),
-    Entry(
+    CatalogueEntry(
         "file/grown",
         _I,
         "The file became longer while it was read",

@@ -1,6 +1,6 @@
 """What shows across the batches of a partition, its files, and a log directory."""
 
-from kdump.verify.catalogue.entry import Entry, Severity
+from kdump.verify.catalogue.entry import CatalogueEntry, Severity
 
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 _KEPT = "A broker's recovery does not notice it."
@@ -9,7 +9,7 @@ _PRODUCER = "ProducerAppendInfo, KIP-98"
 _CHECKPOINT = "CheckpointFile, OffsetCheckpointFile"
 
 ENTRIES = (
-    Entry(
+    CatalogueEntry(
         "producer/sequence",
         _W,
         "A producer's sequence goes back",
@@ -18,7 +18,7 @@ ENTRIES = (
         _KEPT,
         _PRODUCER,
     ),
-    Entry(
+    CatalogueEntry(
         "producer/gap",
         _W,
         "A producer's sequence leaves something out",
@@ -27,7 +27,7 @@ ENTRIES = (
         _KEPT,
         _PRODUCER,
     ),
-    Entry(
+    CatalogueEntry(
         "producer/epoch",
         _W,
         "A producer's epoch goes back",
@@ -36,7 +36,7 @@ ENTRIES = (
         "A broker's recovery writes a line to its log and takes it.",
         "ProducerAppendInfo.checkProducerEpoch, KIP-98",
     ),
-    Entry(
+    CatalogueEntry(
         "txn/state",
         _E,
         "A batch outside a transaction inside one",
@@ -45,7 +45,7 @@ ENTRIES = (
         _REFUSED,
         "ProducerAppendInfo.appendDataBatch",
     ),
-    Entry(
+    CatalogueEntry(
         "txn/marker-epoch",
         _W,
         "A marker's epoch does not fit its transaction",
@@ -54,7 +54,7 @@ ENTRIES = (
         _KEPT,
         "ProducerAppendInfo.appendEndTxnMarker, KIP-890",
     ),
-    Entry(
+    CatalogueEntry(
         "txn/coordinator-epoch",
         _I,
         "A coordinator's epoch goes back",
@@ -63,7 +63,7 @@ ENTRIES = (
         _KEPT,
         "ProducerAppendInfo.checkCoordinatorEpoch",
     ),
-    Entry(
+    CatalogueEntry(
         "txn/empty",
         _I,
         "Markers that end nothing",
@@ -72,7 +72,7 @@ ENTRIES = (
         "Nothing.",
         "ProducerAppendInfo.appendEndTxnMarker",
     ),
-    Entry(
+    CatalogueEntry(
         "txn/open",
         _I,
         "A transaction is open at the end of the log",
@@ -81,7 +81,7 @@ ENTRIES = (
         "Nothing.",
         "ProducerStateManager.firstUnstableOffset",
     ),
-    Entry(
+    CatalogueEntry(
         "txn/hanging",
         _W,
         "A transaction that nobody will end",
@@ -90,7 +90,7 @@ ENTRIES = (
         "Nothing: a running broker has to write the marker.",
         "KIP-664, ProducerStateManager.hasLateTransaction",
     ),
-    Entry(
+    CatalogueEntry(
         "segment/missing",
         _W,
         "Offsets are missing between segments",
@@ -99,7 +99,7 @@ ENTRIES = (
         _KEPT,
         "LocalLog.roll",
     ),
-    Entry(
+    CatalogueEntry(
         "segment/overlap",
         _E,
         "Segments overlap",
@@ -108,7 +108,7 @@ ENTRIES = (
         _KEPT,
         "LogSegments.floorSegment",
     ),
-    Entry(
+    CatalogueEntry(
         "segment/empty",
         _I,
         "Segments without a batch before the last one",
@@ -117,7 +117,7 @@ ENTRIES = (
         "Nothing.",
         "LogCleaner, LogSegments",
     ),
-    Entry(
+    CatalogueEntry(
         "segment/magic",
         _I,
         "A partition with several message formats",
@@ -126,7 +126,7 @@ ENTRIES = (
         "Nothing.",
         "RecordVersion, KIP-724",
     ),
-    Entry(
+    CatalogueEntry(
         "time/future",
         _W,
         "Timestamps in the future",
@@ -135,7 +135,7 @@ ENTRIES = (
         "Nothing.",
         "UnifiedLog.deleteRetentionMsBreachedSegments, KIP-937",
     ),
-    Entry(
+    CatalogueEntry(
         "time/back",
         _I,
         "Timestamps that go far back",
@@ -144,7 +144,7 @@ ENTRIES = (
         "Nothing.",
         "TimeIndex, KIP-33",
     ),
-    Entry(
+    CatalogueEntry(
         "time/retention",
         _W,
         "A timestamp blocks retention",
@@ -153,7 +153,7 @@ ENTRIES = (
         "Nothing.",
         "UnifiedLog.deletableSegments",
     ),
-    Entry(
+    CatalogueEntry(
         "checkpoint/format",
         _E,
         "A checkpoint file cannot be read",
@@ -162,7 +162,7 @@ ENTRIES = (
         "Nothing: a missing file does less harm than a garbled one.",
         _CHECKPOINT,
     ),
-    Entry(
+    CatalogueEntry(
         "checkpoint/unknown",
         _W,
         "A checkpoint names a partition that is not there",
@@ -171,7 +171,7 @@ ENTRIES = (
         "Nothing: a running broker drops the line.",
         _CHECKPOINT,
     ),
-    Entry(
+    CatalogueEntry(
         "checkpoint/beyond",
         _W,
         "A checkpoint lies behind the end of the log",
@@ -180,7 +180,7 @@ ENTRIES = (
         "A broker takes the end of the log instead.",
         "LogManager, UnifiedLog",
     ),
-    Entry(
+    CatalogueEntry(
         "checkpoint/log-start",
         _E,
         "The log ends before it starts",
@@ -189,7 +189,7 @@ ENTRIES = (
         "Deletes the log.",
         "LogLoader.recoverLog",
     ),
-    Entry(
+    CatalogueEntry(
         "checkpoint/below",
         _I,
         "A checkpoint lies below the start of the log",
@@ -198,7 +198,7 @@ ENTRIES = (
         "A broker takes the start of the log instead.",
         "LogManager, UnifiedLog",
     ),
-    Entry(
+    CatalogueEntry(
         "checkpoint/duplicate",
         _W,
         "A checkpoint names a partition twice",
@@ -207,7 +207,7 @@ ENTRIES = (
         "Nothing.",
         _CHECKPOINT,
     ),
-    Entry(
+    CatalogueEntry(
         "checkpoint/topic-id",
         _W,
         "Topic ids disagree",
@@ -216,7 +216,7 @@ ENTRIES = (
         "Nothing.",
         "PartitionMetadataFile, KIP-516",
     ),
-    Entry(
+    CatalogueEntry(
         "metadata/format",
         _E,
         "partition.metadata cannot be read",
@@ -225,7 +225,7 @@ ENTRIES = (
         _REFUSED,
         "PartitionMetadataFile, KIP-516",
     ),
-    Entry(
+    CatalogueEntry(
         "metadata/missing",
         _W,
         "A partition without its partition.metadata",
@@ -234,7 +234,7 @@ ENTRIES = (
         "Nothing.",
         "LogManager.isStrayKraftReplica, KIP-516",
     ),
-    Entry(
+    CatalogueEntry(
         "properties/format",
         _E,
         "A file about the log directory cannot be read",
@@ -243,7 +243,7 @@ ENTRIES = (
         _REFUSED,
         "MetaProperties, FileQuorumStateStore",
     ),
-    Entry(
+    CatalogueEntry(
         "file/leftover",
         _W,
         "A file that was on its way in or out",
@@ -252,7 +252,7 @@ ENTRIES = (
         "A broker deletes .deleted and .cleaned files, and puts .swap files in the place of the originals.",
         "LogLoader.removeTempFilesAndCollectSwapFiles",
     ),
-    Entry(
+    CatalogueEntry(
         "file/orphan",
         _W,
         "A file whose log is not there",
@@ -261,7 +261,7 @@ ENTRIES = (
         "Deleted.",
         "LogLoader.loadSegmentFiles",
     ),
-    Entry(
+    CatalogueEntry(
         "file/unknown",
         _I,
         "A file that is none of Kafka's",
@@ -270,7 +270,7 @@ ENTRIES = (
         "Nothing.",
         "LogLoader",
     ),
-    Entry(
+    CatalogueEntry(
         "file/name",
         _E,
         "A name that a broker cannot live with",
@@ -279,7 +279,7 @@ ENTRIES = (
         "A broker does not start, or creates an empty segment of that number.",
         "LogFileUtils.offsetFromFileName, LocalLog.parseTopicPartitionName",
     ),
-    Entry(
+    CatalogueEntry(
         "file/directory",
         _I,
         "A directory where files belong",
@@ -288,7 +288,7 @@ ENTRIES = (
         "Nothing.",
         "LogLoader",
     ),
-    Entry(
+    CatalogueEntry(
         "file/loop",
         _I,
         "A symbolic link to what was read already",
@@ -297,7 +297,7 @@ ENTRIES = (
         "Nothing.",
         "kdump",
     ),
-    Entry(
+    CatalogueEntry(
         "undo/unfinished",
         _E,
         "A recovery that was not finished",

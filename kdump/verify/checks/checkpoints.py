@@ -49,7 +49,7 @@ CHECKPOINTS = tuple(sorted(_OFFSETS))
 """The four checkpoints of a log directory that hold an offset of each partition."""
 
 
-class Facts(NamedTuple):
+class PartitionOffsets(NamedTuple):
     """What the files of one partition say. `log_start_offset` is the base offset of its first segment.
 
     `log_end_offset` is one above the last offset, None where damage hides it. `state` is what the directory's name says: "", "future",
@@ -106,7 +106,7 @@ def properties(path: str, data: bytes) -> Iterator[Finding]:
 
 
 def directory(
-    log_directory: str, contents: Mapping[str, bytes | None], facts: Mapping[TopicPartition, Facts]
+    log_directory: str, contents: Mapping[str, bytes | None], facts: Mapping[TopicPartition, PartitionOffsets]
 ) -> Iterator[Finding]:
     """The rules over the checkpoints of a log directory, by file name, and over what all its partitions say.
 
@@ -125,7 +125,7 @@ def directory(
         except CheckpointError as error:
             yield found("checkpoint/format", path, 0, len(data), problem=str(error))
             continue
-        lines: dict[TopicPartition, _Line] = {}
+        lines: dict[TopicPartition, _OffsetLine] = {}
         counts = Counter[TopicPartition]()
         for partition, line in _lines(data):
             held = facts.get(partition)
@@ -149,7 +149,7 @@ def directory(
     yield from _topic_ids(log_directory, facts)
 
 
-class _Line(NamedTuple):
+class _OffsetLine(NamedTuple):
     offset: int
     position: int
     length: int
@@ -158,18 +158,18 @@ class _Line(NamedTuple):
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 
 
-def _lines(data: bytes) -> Iterator[tuple[TopicPartition, _Line]]:
+def _lines(data: bytes) -> Iterator[tuple[TopicPartition, _OffsetLine]]:
     """The entries of a sound checkpoint with the place of each."""
     places = islice(_LINE.finditer(data), 2, None)
     for (topic, partition, offset), place in zip(checkpoint.offset_entries(data), places, strict=False):
-        yield TopicPartition(topic, partition), _Line(offset, place.start(), len(place[0]))
+        yield TopicPartition(topic, partition), _OffsetLine(offset, place.start(), len(place[0]))
 
 
 def _found(
     code: str,
     path: str,
     partition: TopicPartition,
-    line: _Line,
+    line: _OffsetLine,
     *,
     severity: Severity | None = None,
     **data: int | str,
@@ -188,7 +188,7 @@ def _found(
 
 
 def _fits(
-    path: str, name: str, partition: TopicPartition, line: _Line, start_offset: int, end_offset: int | None
+    path: str, name: str, partition: TopicPartition, line: _OffsetLine, start_offset: int, end_offset: int | None
 ) -> Iterator[Finding]:
     """The offset of a line against the log that begins and ends there."""
     what, value = _OFFSETS[name], line.offset
@@ -214,7 +214,7 @@ def _fits(
             yield _found("checkpoint/beyond", path, partition, line, value=value, end_offset=end_offset, what=what)
 
 
-def _topic_ids(log_directory: str, facts: Mapping[TopicPartition, Facts]) -> Iterator[Finding]:
+def _topic_ids(log_directory: str, facts: Mapping[TopicPartition, PartitionOffsets]) -> Iterator[Finding]:
     """Partitions of one topic with another topic id than most of them; a deleted topic can come again with a new one."""
     served = {partition: held.topic_id for partition, held in facts.items() if held.topic_id and not held.state}
     counts: dict[str, Counter[str]] = {}

@@ -26,7 +26,7 @@ EXPLAIN = {"epoch/backwards": _backwards}
 # ---- leader-epoch-checkpoint
 
 
-class _Line(NamedTuple):
+class _EpochLine(NamedTuple):
     """An entry and the bytes of its line."""
 
     number: int
@@ -102,7 +102,7 @@ def checkpoint(
             yield line.finding("beyond", path, end_offset=log_end)
 
 
-def _lines(data: bytes) -> list[_Line]:
+def _lines(data: bytes) -> list[_EpochLine]:
     """The entries. Raises CheckpointError for what a broker refuses, be it the reader of the file or the cache that it fills."""
     positions = [0]
     for text in data.splitlines(keepends=True):
@@ -110,16 +110,16 @@ def _lines(data: bytes) -> list[_Line]:
     lines = []
     for number, entry in enumerate(epoch_entries(data)):
         begin, end = positions[number + 2 : number + 4]  # behind the version and the count
-        lines.append(_Line(number, *entry, begin, end - begin))
+        lines.append(_EpochLine(number, *entry, begin, end - begin))
     for line in lines:
         if line.epoch < 0 or line.start_offset < 0:
             raise CheckpointError(f"line {line.number + 3} has a negative number")
     return lines
 
 
-def _loaded(lines: list[_Line]) -> list[_Line]:
+def _loaded(lines: list[_EpochLine]) -> list[_EpochLine]:
     """What a broker makes of the entries (LeaderEpochFileCache.assign): a later one drops those that it contradicts."""
-    kept: list[_Line] = []
+    kept: list[_EpochLine] = []
     for line in lines:
         if kept and line.epoch == kept[-1].epoch and line.start_offset >= kept[-1].start_offset:
             continue
@@ -144,7 +144,7 @@ def _spans(seen: Sequence[Sequence[int]], log_end: int, known: set[int]) -> list
     return spans
 
 
-def _wrong(path: str, loaded: list[_Line], spans: list[_Span], start: int, partial: bool) -> Iterator[Finding]:
+def _wrong(path: str, loaded: list[_EpochLine], spans: list[_Span], start: int, partial: bool) -> Iterator[Finding]:
     """Entries that no log can have together with these batches."""
     epochs = [span.epoch for span in spans]
     for line in loaded:

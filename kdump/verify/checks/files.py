@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from kdump.storage.partition import LogDirectory, Partition, Stray
+from kdump.storage.partition import LogDirectory, MisplacedFile, Partition
 from kdump.verify.findings import Finding, Severity, found
 
 STRAYS: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
@@ -37,7 +37,7 @@ def log_directory(of: LogDirectory, *, live: bool = False) -> Iterator[Finding]:
     return _explain(of.strays, Severity.INFO if live else None)
 
 
-def _explain(strays: Iterable[Stray], leftover: Severity | None = None) -> Iterator[Finding]:
+def _explain(strays: Iterable[MisplacedFile], leftover: Severity | None = None) -> Iterator[Finding]:
     for stray in strays:
         code, data = STRAYS[stray.what]
         severity = leftover if code == "file/leftover" else None

@@ -2,7 +2,7 @@
 
 from kdump.format.batch import UP_TO_MAGIC, Batch
 from kdump.format.kafka07 import HEADER_SIZE, Message
-from kdump.storage.walk import Foreign, Gap, Shrunk, Tail, Tailed, Unsearched
+from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, ShrunkFile, Tail, TailContent
 from kdump.verify.findings import Finding, Severity, found
 
 
@@ -77,24 +77,24 @@ def limit(path: str, batch: Batch, limit_bytes: int, *, decompressed: bool = Fal
     return found("batch/limit", path, batch.position, batch.size, decompressed=decompressed, limit=limit_bytes)
 
 
-def other(path: str, item: Gap | Foreign | Unsearched | Tail | Shrunk, newest: bool) -> Finding:
+def other(path: str, item: Gap | ForeignBatch | SearchLimit | Tail | ShrunkFile, newest: bool) -> Finding:
     """The finding of bytes that are no batch; `newest` when the segment is the last of its partition."""
     match item:
         case Gap(position, length, True):
             return found("batch/length", path, position, length, claimed=item.claimed)
         case Gap(position, length):
             return found("gap/bytes", path, position, length, zeros=item.zeros)
-        case Foreign(position, length, offset):
+        case ForeignBatch(position, length, offset):
             return found("gap/foreign-batch", path, position, length, offset=offset)
-        case Unsearched(position, length):
+        case SearchLimit(position, length):
             return found("gap/unsearched", path, position, length)
-        case Shrunk(position, length):
+        case ShrunkFile(position, length):
             return found("file/shrunk", path, position, length)
-        case Tail(position, length, Tailed.ZEROS):
+        case Tail(position, length, TailContent.ZEROS):
             # Fewer bytes than a header up to the magic are cut by a broker like any torn batch.
             severity = Severity.WARNING if newest and length > UP_TO_MAGIC else Severity.ERROR
             return found("tail/zeros", path, position, length, severity=severity)
-        case Tail(position, length, Tailed.TORN):
+        case Tail(position, length, TailContent.TORN):
             return found("tail/torn", path, position, length, claimed=item.claimed or None)
         case Tail(position, length):
             return found("tail/garbage", path, position, length)

@@ -14,7 +14,7 @@ from kdump.format.batch import Batch
 from kdump.format.internal_topics.transaction_state import Status, UnknownRecord, Value, decode_key, decode_value
 from kdump.format.naming import TopicPartition
 from kdump.storage.partition import LogFile
-from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk, Tail, Tailed, Walk
+from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk, Tail, TailContent, Walk
 from kdump.verify.findings import Finding, found
 
 MAX_TIMEOUT_MS: Final = 900_000
@@ -37,7 +37,7 @@ class OpenTransaction(NamedTuple):
     certain: bool
 
 
-class Known(NamedTuple):
+class TransactionStates(NamedTuple):
     """The newest states of a transaction log by producer id, also by the id that a producer had before its epochs were used up.
 
     `complete`: a producer that is not there has no state.
@@ -48,7 +48,10 @@ class Known(NamedTuple):
 
 
 def judge(
-    transactions: Iterable[OpenTransaction], now_ms: int, known: Known | None, max_timeout_ms: int = MAX_TIMEOUT_MS
+    transactions: Iterable[OpenTransaction],
+    now_ms: int,
+    known: TransactionStates | None,
+    max_timeout_ms: int = MAX_TIMEOUT_MS,
 ) -> Iterator[Finding]:
     """txn/open or txn/hanging for each transaction. `known` is None without a transaction log of the same moment.
 
@@ -85,7 +88,7 @@ def judge(
             )
 
 
-def _problem(transaction: OpenTransaction, late_ms: int, known: Known | None) -> str | None:
+def _problem(transaction: OpenTransaction, late_ms: int, known: TransactionStates | None) -> str | None:
     """A word of the catalogue's for why it hangs, None where it need not."""
     if not transaction.certain:
         return None
@@ -129,7 +132,7 @@ def abort_command(transaction: OpenTransaction) -> str:
     )
 
 
-def states(partitions: Mapping[int, Iterable[LogFile]], max_batch_bytes: int = MAX_BATCH_BYTES) -> Known:
+def states(partitions: Mapping[int, Iterable[LogFile]], max_batch_bytes: int = MAX_BATCH_BYTES) -> TransactionStates:
     """What the partitions of `__transaction_state` say, given as number → log files in order.
 
     What stands before damaged bytes counts as not known: they can hold a newer state.
@@ -150,7 +153,7 @@ def states(partitions: Mapping[int, Iterable[LogFile]], max_batch_bytes: int = M
             by_producer[value.producer_id] = value
             if value.previous_producer_id >= 0:
                 by_producer.setdefault(value.previous_producer_id, value)
-    return Known(by_producer, complete)
+    return TransactionStates(by_producer, complete)
 
 
 def _read(file: LogFile, newest: dict[str, Value], max_batch_bytes: int) -> bool:
@@ -162,7 +165,7 @@ def _read(file: LogFile, newest: dict[str, Value], max_batch_bytes: int) -> bool
                 case BatchChunk(_, _, False):
                     for batch in item.rows():
                         sound &= batch.control or _take(batch, item.body(batch), newest, max_batch_bytes)
-                case Tail(_, _, Tailed.ZEROS) if file.preallocated:
+                case Tail(_, _, TailContent.ZEROS) if file.preallocated:
                     pass
                 case _:
                     newest.clear()

@@ -28,7 +28,7 @@ _STRUCTS = {Kind.INDEX: OFFSET_ENTRY, Kind.TIMEINDEX: TIME_ENTRY}
 _FIELDS = {Kind.INDEX: ("offset", "target"), Kind.TIMEINDEX: ("timestamp", "offset")}
 
 
-class Index(NamedTuple):
+class IndexFile(NamedTuple):
     """An index without padding and remainder, which are `behind` its entries. The first `ordered` of these are in order."""
 
     path: str
@@ -70,7 +70,7 @@ class Index(NamedTuple):
         return found(code, self.path, position, self.entry_bytes, severity=severity, entry=number, **stored, **data)
 
 
-class Scanned(NamedTuple):
+class IndexScan(NamedTuple):
     """What the scan of a whole segment showed.
 
     The tail begins at `end`, behind the last batch, be it valid or damaged. `end_offset` is the offset behind the last one, None where damage at the end hides it.
@@ -92,7 +92,7 @@ class Scanned(NamedTuple):
 # ---- before the scan
 
 
-def structure(file: LogFile, source: Source, newest: bool) -> tuple[Index, list[Finding]]:
+def structure(file: LogFile, source: Source, newest: bool) -> tuple[IndexFile, list[Finding]]:
     """An index taken apart, and what is wrong with it alone. `newest` when its segment is the last one, which has padding while a broker runs.
 
     Raises SourceError when it cannot be read, or has more than MAX_BYTES of entries.
@@ -105,7 +105,7 @@ def structure(file: LogFile, source: Source, newest: bool) -> tuple[Index, list[
         raise SourceError(f"{file.path}: {extent.entries} bytes of entries, at most {MAX_BYTES} are read")
     slots = read(0, extent.entries)
     slots = slots[: len(slots) - len(slots) % entry_bytes]
-    index = Index(
+    index = IndexFile(
         file.path, file.kind, file.base_offset or 0, slots, ordered(slots, entry_bytes), source.size - extent.entries
     )
     findings = list(_order(index))
@@ -118,7 +118,7 @@ def structure(file: LogFile, source: Source, newest: bool) -> tuple[Index, list[
     return index, findings
 
 
-def _order(index: Index) -> Iterator[Finding]:
+def _order(index: IndexFile) -> Iterator[Finding]:
     if index.ordered == index.entries:
         return
     # The first entry of all is out of order when it is below zero.
@@ -132,7 +132,7 @@ def _order(index: Index) -> Iterator[Finding]:
 # ---- after the scan
 
 
-def offset_index(log_path: str, index: Index | None, scanned: Scanned) -> Iterator[Finding]:
+def offset_index(log_path: str, index: IndexFile | None, scanned: IndexScan) -> Iterator[Finding]:
     """The offset index of a segment against what the scan showed; None when there is no such file."""
     if index is None:
         yield found("index/missing", log_path, 0, 0, severity=_lazy(scanned))
@@ -157,18 +157,18 @@ def offset_index(log_path: str, index: Index | None, scanned: Scanned) -> Iterat
         yield _differs(index, scanned.differs)
 
 
-def _lazy(scanned: Scanned) -> Severity | None:
+def _lazy(scanned: IndexScan) -> Severity | None:
     """An index is made when it is first asked for (LazyIndex), and the newest segment may do without entries yet."""
     return Severity.INFO if scanned.newest and scanned.end <= INTERVAL_BYTES else None
 
 
-def _at_or_above(index: Index, offset: int) -> int:
+def _at_or_above(index: IndexFile, offset: int) -> int:
     """The number of the first entry in order with such an offset, or how many there are."""
     which = 0 if index.kind is Kind.INDEX else 1
     return bisect_left(range(index.ordered), offset, key=lambda number: index.entry(number)[which])
 
 
-def _differs(index: Index, differs: tuple[int, int, int, int, int]) -> Finding:
+def _differs(index: IndexFile, differs: tuple[int, int, int, int, int]) -> Finding:
     number, offset, target, expected_offset, expected_target = differs
     stored, expected = target != -1, expected_target != -1
     return found(
@@ -184,7 +184,7 @@ def _differs(index: Index, differs: tuple[int, int, int, int, int]) -> Finding:
     )
 
 
-def time_index(log_path: str, index: Index | None, scanned: Scanned, others: bool) -> Iterator[Finding]:
+def time_index(log_path: str, index: IndexFile | None, scanned: IndexScan, others: bool) -> Iterator[Finding]:
     """The time index of a segment against what the scan showed; None when there is no such file. `others`: some segment of the partition has one."""
     messages = sum(scanned.magics[:2])
     if index is None:
@@ -220,7 +220,7 @@ def time_index(log_path: str, index: Index | None, scanned: Scanned, others: boo
         yield from _last(index, scanned.max_timestamp, {row[1] for row in bad})
 
 
-def _last(index: Index, largest: int, bad: set[int]) -> Iterator[Finding]:
+def _last(index: IndexFile, largest: int, bad: set[int]) -> Iterator[Finding]:
     """Rolling a segment closes its time index with the largest timestamp, which retention goes by."""
     number = index.entries - 1
     if number < 0:

@@ -1,0 +1,279 @@
+"""The manual pages say everything that the program knows of itself, and are well-formed."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from kdump import cli
+from kdump.cli import recover
+from kdump.format import fetch
+from kdump.recover.plan import RecoverOptions
+from kdump.recover.recover import RecoveryResult
+from kdump.recover.undo import Run, RunResult
+from kdump.render import renderer
+from kdump.verify.findings import CATALOGUE
+from support import build, manual, recovery_results
+
+NAMES = sorted(manual.pages())
+
+
+def plain(text: str) -> str:
+    """The words of a page without its markup."""
+    text = text.replace("\\-", "-").replace("\\&", "").replace("\\e", "\\")
+    text = re.sub(r"\\f[IR]|\\\(.q|\\", "", text)
+    return " ".join(re.sub(r"^\.\w+ ?", "", line) for line in text.splitlines())
+
+
+def test_pages_are_the_generated_ones() -> None:
+    made = manual.pages()
+    assert sorted(path.name for path in manual.PAGES.iterdir()) == sorted(made)
+    for name, text in made.items():
+        assert (manual.PAGES / name).read_text(encoding="utf-8") == text, "run python tests/support/manual.py"
+
+
+def test_a_page_for_every_command() -> None:
+    assert NAMES == sorted(["kdump.1", *(f"kdump-{name}.1" for name in cli.COMMANDS)])
+    text = manual.pages()["kdump.1"]
+    for name in cli.COMMANDS:
+        assert f".Xr kdump-{name} 1" in text
+
+
+@pytest.mark.parametrize("name", [None, *cli.COMMANDS])
+def test_every_option(name: str | None) -> None:
+    command: click.Command = cli.group if name is None else import_module(f"kdump.cli.{name}").command
+    text = manual.pages()["kdump.1" if name is None else f"kdump-{name}.1"]
+    shown = set(
+        re.findall(
+            r"--?[\w-]+",
+            click.Context(command, help_option_names=["-h", "--help"]).command.get_help(
+                click.Context(command, info_name="x")
+            ),
+        )
+    )
+    options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
+    assert options
+    for option in options:
+        for flag in (*option.opts, *option.secondary_opts):
+            assert f"Fl {flag[1:]}" in text, flag
+            assert flag in shown
+        assert option.help
+        assert plain(option.help.rstrip("."))[:40] in plain(text)
+    assert "Fl -help" in text
+
+
+@pytest.mark.parametrize("code", CATALOGUE)
+def test_every_code(code: str) -> None:
+    entry = CATALOGUE[code]
+    text = manual.pages()["kdump-verify.1"]
+    assert f".It Cm {code} Pq {entry.severity.word}\n" in text
+    words = plain(text)
+    for said in (entry.title, entry.why, entry.recover, entry.source):
+        assert " ".join(said.split()) in words
+    for literal in re.split(r"\{\w+(?:[^?{}]*\}|:\?)|[|#}]", entry.sentence):
+        assert literal.strip() in words
+
+
+def test_every_exit_status() -> None:
+    statuses = {0, cli.FOUND, cli.USAGE, cli.FAILED, cli.GAVE_UP, cli.BUG, cli.INTERRUPTED, cli.PIPE_CLOSED}
+    assert {int(status) for status in manual.EXIT_STATUS["kdump"]} == statuses
+    for text in manual.pages().values():
+        for status in statuses:
+            assert f'.It Li "{status}"' in text
+
+
+SECTIONS = ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "EXAMPLES", "SEE ALSO"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sections(name: str) -> None:
+    found = re.findall(r"^\.Sh (.+)$", manual.pages()[name], re.MULTILINE)
+    more = {
+        "kdump.1": ["FILES", "COMPATIBILITY"],
+        "kdump-dump.1": ["JSON", "COMPATIBILITY"],
+        "kdump-verify.1": ["FINDINGS", "JSON"],
+        "kdump-recover.1": ["JSON", "REPLICATED PARTITIONS", "RUNBOOK", "UNDO"],
+    }
+    assert sorted(found) == sorted(SECTIONS + more[name])
+
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+COMPANIONS = [
+    ".index",
+    ".timeindex",
+    ".txnindex",
+    ".snapshot",
+    "leader-epoch-checkpoint",
+    "recovery-point-offset-checkpoint",
+    "partition.metadata",
+]
+
+
+def fields_of_recover() -> dict[str, list[str]]:
+    stream = io.BytesIO()
+    with renderer("json", stream) as out:
+        out.plan({**RecoverOptions()._asdict(), "paths": ("topic-0",)})
+        out.recovery(RecoveryResult(recovery_results.plan(), True, "run", None, (recovery_results.OLD,)))
+        out.run(RunResult(Run("run", "over", "/data/orders-3", "/data/orders-3/.kdump-undo/run")))
+        out.summary(recover.RecoverTotals(RecoverOptions(), ("topic-0",), None, applies=True).fields())
+    return {
+        line["type"]: [*line][1:] if "path" not in line else [*line][2:]
+        for line in map(json.loads, stream.getvalue().splitlines())
+    }
+
+
+AT = ("--at", "0", "-v", "0.log")
+RESULT = ("--type", "multifetch", "result")
+
+
+def fields_of(kdump: Any, tmp_path: Path, command: str) -> dict[str, list[str]]:
+    """The fields of every type of line that a command writes, in their order."""
+    if command == "recover":
+        return fields_of_recover()
+    good = build.batch([build.record(b"k", b"v")], epoch=1)
+    last = build.batch([build.record(b"k", b"v")], base_offset=2, epoch=1)
+    (tmp_path / "0.log").write_bytes(
+        good + build.marker("COMMIT", base_offset=1, epoch=1) + b"\xff" * 30 + last + good[:30]
+    )
+    paths, more = ["0.log"], ["-v"]
+    if command == "dump":
+        more = []
+        for name in COMPANIONS:
+            paths += sorted(str(path) for path in FIXTURES.rglob(f"*{name}") if path.stat().st_size)[:40]
+    found: dict[str, list[str]] = {}
+    for line in map(json.loads, kdump.inside(command, *more, "--format", "json", *paths).lines):
+        names = [name for name in line if name not in ("type", "path")]
+        if "control_type" in line:
+            found["control"] = names[-3:]
+            assert names[:-3] == found["record"]
+        else:
+            assert found.setdefault(line["type"], names) == names
+    if command == "dump":
+        (tmp_path / "result").write_bytes(fetch.build_multi_message_set_send([fetch.MessageSetSend(0, good)]))
+        ran = [kdump.inside(command, "--format", "json", *how) for how in (AT, RESULT)]
+        for line in map(json.loads, [*ran[0].lines, *ran[1].lines]):
+            found.setdefault(line["type"], [name for name in line if name not in ("type", "path")])
+    if command == "verify":
+        line = json.loads(kdump.inside(command, "--summary", "--format", "json", *paths).lines[0])
+        found[line["type"]] = [name for name in line if name not in ("type", "path")]
+        assert list(found) == ["finding", "file", "summary", "partition"]
+        found = {kind: found[kind] for kind in ("finding", "file", "partition", "summary")}
+    return found
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_every_field_of_json(kdump: Any, tmp_path: Path, command: str) -> None:
+    told = {kind: list(fields) for kind, (_, fields) in manual.LINES[command].items()}
+    assert all(word for _, fields in manual.LINES[command].values() for word in fields.values())
+    assert fields_of(kdump, tmp_path, command) == told
+
+
+def examples() -> list[tuple[str, str]]:
+    of_the_runbook = [
+        ("kdump", command) for _, commands in manual.RUNBOOK for command in commands if "kdump " in command
+    ]
+    return [(page, command) for page, pairs in manual.EXAMPLES.items() for _, command in pairs] + of_the_runbook
+
+
+@pytest.mark.parametrize(("page", "command"), examples())
+def test_examples_parse(page: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = next(part for part in (shlex.split(piece) for piece in command.split(" | ")) if part[0] == "kdump")
+    name = words[1]
+    assert page in ("kdump", name)
+    target: click.Command = import_module(f"kdump.cli.{name}").command
+    arguments = words[2 : words.index(">")] if ">" in words else words[2:]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plan").touch()
+    with contextlib.suppress(click.exceptions.Exit):  # --explain ends there
+        target.make_context(f"kdump {name}", list(arguments)).close()
+
+
+# kafka-dump-log.sh of Kafka 4.3.1 (DumpLogSegments.DumpLogSegmentsOptions, CommandDefaultOptions)
+OPTIONS_OF_KAFKAS_TOOL = (
+    "--files",
+    "--print-data-log",
+    "--deep-iteration",
+    "--verify-index-only",
+    "--index-sanity-check",
+    "--max-message-size",
+    "--max-bytes",
+    "--key-decoder-class",
+    "--value-decoder-class",
+    "--offsets-decoder",
+    "--transaction-log-decoder",
+    "--cluster-metadata-decoder",
+    "--remote-log-metadata-decoder",
+    "--share-group-state-decoder",
+    "--skip-record-metadata",
+    "--help",
+    "--version",
+)
+
+
+def test_options_of_kafkas_tool() -> None:
+    page = manual.pages()["kdump-dump.1"]
+    table = [option.split()[0] for option in manual.KAFKA]
+    assert table == list(OPTIONS_OF_KAFKAS_TOOL)
+    for option, answer in manual.KAFKA.items():
+        assert f".It Li {manual.quoted(option)}\n" in page
+        assert " ".join(answer.split()) in plain(page)
+    # an option of the same name does the same thing
+    ours = {flag for option in manual.options_of(import_module("kdump.cli.dump").command) for flag in option.opts}
+    for option, answer in manual.KAFKA.items():
+        assert (option.split()[0] in ours) == answer.startswith("The same"), option
+    known = {
+        flag
+        for name in cli.COMMANDS
+        for option in manual.options_of(import_module(f"kdump.cli.{name}").command)
+        for flag in option.opts
+    }
+    for answer in manual.KAFKA.values():
+        for flag in re.findall(r"--[\w-]+", answer):
+            assert flag in known | {"--version"}, flag
+
+
+needs_mandoc = pytest.mark.skipif(shutil.which("mandoc") is None, reason="mandoc is not installed")
+
+
+@needs_mandoc
+@pytest.mark.parametrize("name", NAMES)
+def test_lint(name: str) -> None:
+    done = subprocess.run(
+        ["mandoc", "-Tlint", manual.PAGES / name], capture_output=True, text=True, timeout=60, check=False
+    )
+    # the pages that these refer to are not installed
+    complaints = [
+        line for line in (done.stdout + done.stderr).splitlines() if "referenced manual not found: Xr kdump" not in line
+    ]
+    assert complaints == []
+
+
+@needs_mandoc
+@pytest.mark.parametrize("name", NAMES)
+def test_rendered(name: str) -> None:
+    done = subprocess.run(
+        ["mandoc", "-Tascii", "-Owidth=78", manual.PAGES / name],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env=os.environ | {"LC_ALL": "C"},
+    )
+    shown = re.sub(r".\x08", "", done.stdout)
+    assert f"{name.removesuffix('.1')} - " in shown
+    assert "\\" not in shown.replace("\\x", "").replace("\\n", "")
+    for section in SECTIONS:
+        assert f"\n{section}\n" in shown
+    assert all(len(line) <= 80 for line in shown.splitlines())

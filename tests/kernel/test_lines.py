@@ -1,0 +1,358 @@
+"""The compiled lines of records against the plain ones, on batches that brokers wrote and on whatever bytes there can be."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from kdump.dump.dump import BatchEvent, dump
+from kdump.dump.dump import DumpOptions as What
+from kdump.format.batch import NULL, Batch
+from kdump.format.record import Record
+from kdump.kernel.lines import PIECE_BYTES, Lines
+from kdump.kernel.records import RECORD_COLUMNS
+from kdump.render import BYTES_MODES, RenderOptions, renderer
+from kdump.render.base import iso_time, printable
+from kdump.render.json import ENCODERS
+from kdump.render.kafka import java_text
+from kdump.storage import discovery
+from kdump.storage.partition import LogFile
+from kdump.storage.records import DecodedBatch, records
+from support import build, plain_lines
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+LOGS = sorted(
+    path
+    for path in FIXTURES.rglob("*")
+    if path.suffix in (".log", ".checkpoint", ".kafka") and path.stat().st_size < 2 << 20
+)
+PLAIN = Batch(**(dict.fromkeys(Batch._fields, -1) | {"magic": 2, "attributes": 0, "base_offset": 0, "suspect": 0}))
+
+ANY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+class Terminal(io.BytesIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def compiled(name: str, batch: Batch, opened: DecodedBatch, *, terminal: bool = False, **look: object) -> str:
+    stream = Terminal() if terminal else io.BytesIO()
+    with renderer(name, stream, RenderOptions(**look)) as to:  # type: ignore[arg-type]
+        to.records("/l/t-0/0.log", "t", 0, batch, opened)
+    return stream.getvalue().decode()
+
+
+def compare(batch: Batch, opened: DecodedBatch) -> None:
+    """All formats and modes."""
+    found = list(records(batch, opened))
+    for mode in BYTES_MODES:
+        assert compiled("text", batch, opened, bytes_mode=mode) == plain_lines.text_lines(batch, found, mode)
+        wanted = plain_lines.json_lines('"/l/t-0/0.log"', '"t"', "0", batch, found, ENCODERS[mode])
+        assert compiled("json", batch, opened, bytes_mode=mode) == wanted
+    for metadata, contents in ((True, True), (True, False), (False, True), (False, False)):
+        look = {"deep_iteration": True, "print_data_log": contents, "skip_record_metadata": not metadata}
+        how = {"metadata": metadata, "contents": contents}
+        wanted = plain_lines.kafka_lines(batch, found, text=java_text, **how)
+        assert compiled("kafka", batch, opened, **look) == wanted
+        wanted = plain_lines.kafka_lines(batch, found, text=lambda data: printable(java_text(data)), **how)
+        assert compiled("kafka", batch, opened, terminal=True, **look) == wanted
+
+
+def shown(path: Path, **what: object) -> Iterator[BatchEvent]:
+    files = [file for file in discovery.files([str(path)]) if isinstance(file, LogFile)]
+    yield from (event for event in dump(files, What(**what), lambda _: None) if isinstance(event, BatchEvent))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.relative_to(FIXTURES).as_posix())
+def test_what_brokers_wrote(path: Path) -> None:
+    for event in shown(path, force=True):
+        assert event.records is not None
+        compare(event.batch, event.records)
+
+
+# --- any bytes --------------------------------------------------------------------------------------------------------
+
+ODD_TEXT = st.sampled_from(
+    [
+        '"',
+        "\\",
+        "\n",
+        "\t",
+        "\r",
+        "\b",
+        "\f",
+        "\0",
+        "\x1b[2J",
+        "\x1f",
+        "\x7f",
+        "\x80",
+        "\x9b",
+        "\xa0",
+        "\xad",
+        "é",
+        "\u061c",
+        "\u200e",
+        "\u2028",
+        "\u202e",
+        "\u2066",
+        "\u206a",
+        "\u2100",
+        "漢",
+        "\ufeff",
+        "\ufffd",
+        "\uffff",
+        "😀",
+        "\U000e0001",
+        "\U0010ffff",
+        "plain text of more than 16 bytes",
+    ]
+).map(str.encode)
+ODD_BYTES = st.sampled_from(
+    [
+        "80",
+        "c0af",
+        "c1bf",
+        "c2",
+        "e0809f",
+        "e09fbf",
+        "e282",
+        "eda080",
+        "edbfbf",
+        "edb080",
+        "f0808080",
+        "f08fbfbf",
+        "f09f98",
+        "f4908080",
+        "f5808080",
+        "ff",
+    ]
+).map(bytes.fromhex)
+TEXTS = st.lists(ODD_TEXT | st.text(max_size=20).map(lambda text: text.encode("utf-8", "replace")), max_size=12).map(
+    b"".join
+)
+DATA = TEXTS | st.lists(ODD_TEXT | ODD_BYTES, max_size=8).map(b"".join) | st.binary(max_size=80)
+TIMES = st.sampled_from(
+    [-1, 0, -(2**63), 2**63 - 1, -62_135_596_800_000, -62_135_596_800_001, 253_402_300_799_999, 253_402_300_800_000]
+)
+TIMES |= st.integers(-62_135_596_800_000, 253_402_300_799_999) | st.integers(-(2**63), 2**63 - 1)
+RECORDS = st.builds(
+    Record,
+    offset=st.integers(0, 100) | st.integers(-(2**63), 2**63 - 1),
+    timestamp=TIMES,
+    key=st.none() | DATA,
+    value=st.none() | DATA,
+    headers=st.lists(st.tuples(DATA, st.none() | DATA), max_size=3).map(tuple),
+    sequence=st.just(-1),
+    magic=st.just(2),
+    position=st.just(0),
+    size=st.just(0),
+    crc=st.none(),
+    crc_ok=st.none(),
+)
+
+
+@ANY
+@given(
+    items=st.lists(RECORDS, max_size=4),
+    base_offset=st.integers(0, 100) | st.just(NULL),
+    base_sequence=st.sampled_from([-1, -7, 0, 2**31 - 1]),
+    attributes=st.sampled_from([0, 8, 0x10, 0x20]),
+    producer=st.integers(-1, 2**63 - 1),
+)
+def test_any_records(items: list[Record], base_offset: int, base_sequence: int, attributes: int, producer: int) -> None:
+    places = {"base_offset": base_offset, "base_sequence": base_sequence, "producer_id": producer}
+    compare(PLAIN._replace(attributes=attributes, **places), plain_lines.opened(items))
+
+
+@ANY
+@given(
+    items=st.lists(RECORDS, min_size=1, max_size=3),
+    magic=st.sampled_from([0, 1]),
+    inner=st.sampled_from([0, 1]),
+    right=st.booleans(),
+)
+def test_any_messages(items: list[Record], magic: int, inner: int, right: bool) -> None:
+    messages = [item._replace(headers=(), magic=inner, crc=7, crc_ok=right) for item in items]
+    compare(PLAIN._replace(magic=magic), plain_lines.opened(messages))
+
+
+@settings(ANY, max_examples=40)
+@given(data=build.segments(min_batches=1, max_batches=4))
+def test_any_segment(data: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("lines") / "00000000000000000000.log"
+    path.write_bytes(data)
+    for event in shown(path):
+        assert event.records is not None
+        compare(event.batch, event.records)
+
+
+def values(items: Iterable[bytes]) -> DecodedBatch:
+    return plain_lines.opened(Record(index, 0, None, item, (), -1, 2, 0, 0) for index, item in enumerate(items))
+
+
+def test_every_character() -> None:
+    points = [point for point in range(0x110000) if not 0xD800 <= point < 0xE000]
+    opened = values("".join(map(chr, points[at : at + 1009])).encode() for at in range(0, len(points), 1009))
+    found = list(records(PLAIN, opened))
+    assert compiled("text", PLAIN, opened) == plain_lines.text_lines(PLAIN, found)
+    assert compiled("json", PLAIN, opened) == plain_lines.json_lines(
+        '"/l/t-0/0.log"', '"t"', "0", PLAIN, found, ENCODERS["auto"]
+    )
+
+
+@pytest.mark.parametrize("unit", ["x", '"', "\x01", "é", "漢", "😀", "\u202e", "\U000e0001"])
+def test_fields_longer_than_a_stretch(unit: str) -> None:
+    # room for a field is made piece by piece, and a character may lie on a border
+    items = [
+        b"x" * shift + unit.encode() * ((1 << 17) // len(unit.encode())) + tail
+        for shift in range(4)
+        for tail in (b"", b"\xff")
+    ]
+    compare(PLAIN, values(items))
+
+
+@pytest.mark.parametrize("size", range(70))
+def test_what_is_odd_stands_anywhere(size: int) -> None:
+    compare(
+        PLAIN,
+        values(
+            b"." * at + odd + b"." * (size - at)
+            for at in range(size + 1)
+            for odd in (b'"', b"\xff", b"\xc3\xa9", b"\x7f")
+        ),
+    )
+
+
+def test_a_field_at_the_end_of_the_payload_is_not_read_beyond() -> None:
+    payload = b'k"' * 40
+    for size in range(40):
+        rows = memoryview(b"".join(value.to_bytes(8, "little", signed=True) for value in row_of(80 - size, size))).cast(
+            "q"
+        )
+        compare(PLAIN, DecodedBatch(payload, rows, memoryview(b"").cast("q"), None))
+
+
+def row_of(value_at: int, value_size: int, headers: int = 0) -> list[int]:
+    named = {"key_size": -1, "value_at": value_at, "value_size": value_size, "header_count": headers, "magic": 2}
+    return [named.get(name, 0) for name in RECORD_COLUMNS]
+
+
+@pytest.mark.parametrize(
+    ("value_at", "value_size", "headers"),
+    [
+        (0, 11, 0),
+        (11, 0, 0),
+        (-1, 1, 0),
+        (10, 1, 0),
+        (2**63 - 1, 2**63 - 1, 0),
+        (1, 2**63 - 1, 0),
+        (0, 0, 1),
+        (0, 0, -1),
+    ],
+)
+def test_rows_that_lie_are_refused(value_at: int, value_size: int, headers: int) -> None:
+    rows = b"".join(value.to_bytes(8, "little", signed=True) for value in row_of(value_at, value_size, headers))
+    where = (b"x" * 10, rows, b"", 0, 0, -1, None)
+    with pytest.raises(ValueError, match=r"outside|headers"):
+        Lines("text").text(*where)
+    with pytest.raises(ValueError, match=r"outside|headers"):
+        Lines("json").json(*where, (b"", b"", b"", b"", b""), False, False)
+    with pytest.raises(ValueError, match=r"outside|headers"):
+        Lines("raw", repair=bytes).kafka(*where, b"CreateTime", True, True, False)
+    with pytest.raises(ValueError, match="whole"):
+        Lines("text").text(b"", rows[:-1], b"", 0, 0, -1, None)
+
+
+def test_a_style_has_its_own_lines() -> None:
+    with pytest.raises(ValueError, match="style"):
+        Lines("json").text(b"", b"", b"", 0, 0, -1, None)
+    with pytest.raises(ValueError, match="repair"):
+        Lines("raw")
+    with pytest.raises(ValueError, match="repair"):
+        Lines("text", "utf8")
+
+
+def test_what_python_says_wrong_comes_out() -> None:
+    opened = values([b"\xff"])
+
+    def broken(_: bytes) -> bytes:
+        raise KeyError("broken")
+
+    rows = (opened.payload, opened.rows, opened.headers)
+    with pytest.raises(KeyError, match="broken"):
+        Lines("text", "utf8", broken).text(*rows, 0, 0, -1, None)
+    with pytest.raises(ValueError, match="no UTF-8"):
+        Lines("text", "utf8", bytes).text(*rows, 0, 0, -1, None)
+
+
+def test_a_writer_is_not_entered_twice() -> None:
+    opened = values([b"\xff"])
+    rows = (opened.payload, opened.rows, opened.headers)
+    lines: Lines
+
+    def again(data: bytes) -> bytes:
+        return lines.text(*rows, 0, 0, -1, None)[0]
+
+    lines = Lines("text", "utf8", again)
+    with pytest.raises(RuntimeError):
+        lines.text(*rows, 0, 0, -1, None)
+    lines = Lines("text", "utf8", lambda data: b"?")
+    assert lines.text(*rows, 0, 0, -1, None)[0].endswith(b'value="?"\n')
+
+
+def test_large_batches_come_in_pieces() -> None:
+    opened = values([b"v" * 1000] * 5000)
+    lines = Lines("text")
+    pieces, done = [], 0
+    while done < opened.records:
+        piece, done = lines.text(opened.payload, opened.rows, opened.headers, done, 0, -1, None)
+        pieces.append(piece)
+    assert all(PIECE_BYTES <= len(piece) < PIECE_BYTES + 2000 for piece in pieces[:-1])
+    assert b"".join(pieces).decode() == plain_lines.text_lines(PLAIN, records(PLAIN, opened))
+
+
+@ANY
+@given(st.lists(TIMES, min_size=1))
+@example(
+    [951_782_399_999, 951_782_400_000, 951_868_800_000, -2_203_891_200_000, 4_107_542_400_000]
+)  # around 29 February, and years without one
+def test_times(stamps: list[int]) -> None:
+    opened = plain_lines.opened(Record(0, stamp, None, None, (), -1, 2, 0, 0) for stamp in stamps)
+    lines = compiled("text", PLAIN, opened).splitlines()
+    assert [line.partition("time=")[2].split(" ")[0] for line in lines] == [iso_time(stamp) for stamp in stamps]
+
+
+def test_every_day_of_four_hundred_years() -> None:
+    days = [*range(-719_162, -573_000), *range(2_786_000, 2_932_896)]
+    opened = plain_lines.opened(Record(0, day * 86_400_000, None, None, (), -1, 2, 0, 0) for day in days)
+    lines = compiled("text", PLAIN, opened).splitlines()
+    assert [line.partition("time=")[2].split(" ")[0] for line in lines] == [iso_time(day * 86_400_000) for day in days]
+
+
+# --- which records ----------------------------------------------------------------------------------------------------
+
+
+@ANY
+@given(
+    offsets=st.lists(st.integers(0, 20), max_size=10),
+    first=st.none() | st.integers(0, 20),
+    stop=st.none() | st.integers(0, 20),
+    limit=st.none() | st.integers(0, 5),
+)
+def test_select(offsets: list[int], first: int | None, stop: int | None, limit: int | None) -> None:
+    opened = plain_lines.opened(
+        Record(offset, 0, b"%d" % index, None, ((b"h", None),), -1, 2, 0, 0) for index, offset in enumerate(offsets)
+    )
+    some = list(records(PLAIN, opened.select(first, stop, limit)))
+    wanted = [
+        record
+        for record in records(PLAIN, opened)
+        if (first or 0) <= record.offset and (stop is None or record.offset < stop)
+    ]
+    assert some == wanted[:limit]

@@ -1,0 +1,824 @@
+"""What a salvage keeps: laws over damages of directories that brokers wrote and of made ones, and what becomes of transactions that lose their markers."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from kdump.broker.rebuild_request import PlannedSegment
+from kdump.recover.salvage.batches import SalvageResult
+from kdump.storage.pieces import Piece
+from support import build, damage, damage_partition, directories, oracle, oracle_partition
+from support.damage import NotApplicable
+from support.directories import Writer
+from support.salvage_oracle import (
+    Own,
+    certain,
+    contradict,
+    files,
+    foreseen,
+    inside,
+    most_in_order,
+    results,
+    salvaged,
+    valid,
+    written,
+)
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+SMALL = 60_000
+HARMFUL = frozenset({"control/structure", "txn/state", "txn/open", "legacy/wrapper"})
+"""Why a batch in its place may have to go."""
+
+
+def broker_made() -> list[Path]:
+    """Small topic-partition directories that brokers wrote."""
+    found = {path.parent for path in FIXTURES.rglob("*.log")}
+    return sorted(place for place in found if sum(path.stat().st_size for path in place.glob("*.log")) < SMALL)
+
+
+# -------------------------------------------------------------------------------------------------------------------- laws
+
+
+def broken_laws(directory: Path, room: Path) -> Iterator[str]:
+    """What is not as it should be about the salvage of a directory."""
+    logs = files(directory)
+    found = salvaged(directory)
+    after = results(directory, found)
+    kept = list(valid(after))
+    if b"".join(own.data for own in kept) != b"".join(after.values()):
+        yield "something was kept that is no batch"
+    yield from _tiles(logs, found)
+    yield from (f"{left.first} before {right.first}" for left, right in pairwise(kept) if contradict(left, right))
+    had, have = Counter(own.data for own in valid(logs)), Counter(own.data for own in kept)
+    if have - had:
+        yield "a batch was made, or doubled"
+    harmful = sum(one.batches for one in found.dropped if one.because in HARMFUL)
+    lost = [own for own in certain(logs) if own.data not in have]
+    if len(lost) > harmful:
+        yield f"{len(lost)} batches lost, of which {harmful} are harmful: {[(own.file, own.batch.position) for own in lost[:3]]}"
+    by_epoch = any(clash.by == "epoch" for clash in found.clashes)
+    if len(kept) + harmful < most_in_order([own for own in valid(logs) if inside(own, logs)]) and not by_epoch:
+        yield f"{len(kept)} batches kept, more would do"
+    if found.lost.batches != sum((had - have).values()):
+        yield f"{found.lost.batches} batches said to be lost, {sum((had - have).values())} are"
+    yield from _loads(found, after)
+    if after:
+        again = salvaged(written(room / directory.name, after, dict(found.transaction_indexes)))
+        if again.dropped or again.renamed or results(room / directory.name, again) != after:
+            yield f"a second salvage changes {again.dropped[:3]} {again.renamed}"
+
+
+def _tiles(logs: dict[str, bytes], found: SalvageResult) -> Iterator[str]:
+    for name, data in logs.items():
+        kept = [(piece.start, piece.stop) for log in found.segments for piece in log.pieces if piece.name == name]
+        at = 0
+        for start, stop in sorted([*kept, *((one.start, one.stop) for one in found.dropped if one.name == name)]):
+            if start != at:
+                yield f"{name}: nothing is said of {at} to {start}"
+            at = stop
+        if at != len(data):
+            yield f"{name}: nothing is said of {at} to {len(data)}"
+
+
+def _loads(found: SalvageResult, after: dict[str, bytes]) -> Iterator[str]:
+    if not after:
+        return
+    outcome = foreseen(after)
+    if outcome.refusals or found.refusals or outcome.cuts or outcome.wiped or outcome.split or outcome.deleted:
+        yield f"a broker makes something else of it: {outcome.refusals} {found.refusals} {outcome.cuts} {outcome.split}"
+    if outcome.log_end_offset != found.log_end_offset:
+        yield f"the log ends at {outcome.log_end_offset}, promised {found.log_end_offset}"
+
+
+CUTTING = frozenset(
+    {
+        *(
+            "truncate",
+            "truncate-in-header",
+            "zeroed-end",
+            "zeroed-page",
+            "empty-log",
+            "removed-batch",
+            "rotated-batches",
+        ),
+        *("missing-segment", "missing-log", "overflow-tail"),
+    }
+)
+"""Damages that leave less than all but one batch."""
+
+
+def test_one_damage_costs_one_batch(tmp_path: Path) -> None:
+    """What a damage left of the batches that a broker wrote is kept, but for one that it moved or contradicts."""
+    names = [
+        name for name in sorted(damage_partition.DAMAGES) if name not in CUTTING and name[:3] not in ("odd", "lef")
+    ]
+    places, wrong = broker_made(), []
+    for number in range(400):
+        rng = random.Random(number)
+        place, name = rng.choice(places), rng.choice(names)
+        directory = tmp_path / place.name
+        shutil.copytree(place, directory)
+        before = [own.data for own in valid(files(directory))]
+        try:
+            damage_partition.apply(name, directory, rng)
+        except NotApplicable:
+            shutil.rmtree(directory)
+            continue
+        left = b"\xff\0".join(files(directory).values())
+        after = {own.data for own in valid(results(directory, salvaged(directory)))}
+        lost = [data for data in before if data in left and data not in after]
+        if len(lost) > 1:
+            wrong.append(f"{number} {place.relative_to(FIXTURES)} {name}: {len(lost)} of {len(before)}")
+        shutil.rmtree(directory)
+    assert not wrong, "\n".join(wrong)
+
+
+def judged(wrong: dict[str, list[str]], runs: int, at_least: int) -> None:
+    assert not wrong, "\n".join(f"{name}: {problem}" for name, problems in wrong.items() for problem in problems[:3])
+    assert runs >= at_least
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_damaged_directories_of_brokers(tmp_path: Path, times: int) -> None:
+    wrong, runs = {}, 0
+    places = broker_made()
+    for number in range(400 // times):
+        rng = random.Random(f"{number} {times}")
+        place, names = rng.choice(places), []
+        directory = tmp_path / place.name
+        shutil.copytree(place, directory)
+        for _ in range(times):
+            names.append(rng.choice(sorted(damage_partition.DAMAGES)))
+            try:
+                damage_partition.apply(names[-1], directory, rng)
+            except NotApplicable:
+                names.pop()
+        if names and files(directory):
+            runs += 1
+            if problems := list(broken_laws(directory, tmp_path / "again")):
+                wrong[f"{number} {place.relative_to(FIXTURES)} {names}"] = problems
+        shutil.rmtree(directory)
+    judged(wrong, runs, 300 // times)
+
+
+@pytest.mark.parametrize("name", sorted(damage.DAMAGES))
+def test_every_damage_of_a_segment(tmp_path: Path, name: str) -> None:
+    wrong: dict[str, list[str]] = {}
+    for number in range(3):
+        rng = random.Random(f"{name} {number}")
+        segments = build.partition(rng, batches=14, odd=rng.choice((0, 0.2)), removed=rng.choice((0, 0.3)))
+        logs = {segment.base_offset: segment.data for segment in segments}
+        base = rng.choice(sorted(logs))
+        logs[base] = damage.damage(logs[base], rng, names=(name,))
+        directory = written(tmp_path / "p-0", {f"{base:020d}.log": data for base, data in logs.items()})
+        if problems := list(broken_laws(directory, tmp_path / "again")):
+            wrong[f"{name} {number}"] = problems
+    judged(wrong, 0, 0)
+
+
+def test_any_bytes(tmp_path: Path) -> None:
+    wrong: dict[str, list[str]] = {}
+    for number in range(150):
+        rng = random.Random(number)
+        segments = build.partition(rng, batches=25, removed=rng.choice((0, 0, 0.3)))
+        logs = {}
+        for segment in segments:
+            data = bytearray(segment.data)
+            for _ in range(rng.choice((0, 1, 4)) if data else 0):
+                at = rng.randrange(len(data))
+                match rng.randrange(4):
+                    case 0:
+                        data[at] ^= 1 << rng.randrange(8)
+                    case 1:
+                        data[at : at + rng.randrange(100)] = rng.randbytes(rng.randrange(100))
+                    case 2:
+                        data[at : at + 60] = bytes(60)
+                    case _:
+                        del data[at : at + rng.randrange(1, 200)]
+                if not data:
+                    break
+            logs[f"{segment.base_offset:020d}.log"] = bytes(data)
+        directory = written(tmp_path / "p-0", logs)
+        if problems := list(broken_laws(directory, tmp_path / "again")):
+            wrong[str(number)] = problems
+    judged(wrong, 0, 0)
+
+
+def test_a_sound_partition_stays_as_it_is() -> None:
+    runs = 0
+    for place in broker_made():
+        if place.name == "preallocated-0":
+            continue
+        logs = files(place)
+        if not logs:
+            continue
+        found = salvaged(place)
+        assert results(place, found) == logs, place
+        whole = [
+            PlannedSegment(int(name[:20]), (Piece(name, 0, len(data)),) if data else (), True, False)
+            for name, data in logs.items()
+        ]
+        assert found._replace(right_indexes=()) == SalvageResult(tuple(whole), log_end_offset=found.log_end_offset), (
+            place
+        )
+        runs += 1
+    assert runs > 100
+
+
+# ------------------------------------------------------------------------------------------------------------------- places
+
+
+def run(first: int, count: int, *, epoch: int = 0, value: bytes = b"v", **how: object) -> bytes:
+    """Batches of one record each."""
+    return b"".join(
+        build.batch([build.record(b"k", value)], base_offset=first + number, epoch=epoch, **how)  # type: ignore[arg-type]
+        for number in range(count)
+    )
+
+
+def offsets(logs: dict[str, bytes]) -> list[list[int]]:
+    found: dict[str, list[int]] = {name: [] for name in logs}
+    for own in valid(logs):
+        found[own.file].append(own.first)
+    return list(found.values())
+
+
+def kept(directory: Path, *segments: tuple[int, bytes]) -> tuple[SalvageResult, dict[str, bytes]]:
+    written(directory, {f"{base:020d}.log": data for base, data in segments})
+    found = salvaged(directory)
+    return found, results(directory, found)
+
+
+ONE = len(run(0, 1))
+
+
+def test_a_damaged_batch_alone_goes(tmp_path: Path) -> None:
+    data = bytearray(run(0, 10))
+    data[4 * ONE + 64] ^= 1
+    found, after = kept(tmp_path / "p-0", (0, bytes(data)), (10, run(10, 3)))
+    assert offsets(after) == [[0, 1, 2, 3, 5, 6, 7, 8, 9], [10, 11, 12]]
+    assert found.segments[0].pieces == (
+        Piece("00000000000000000000.log", 0, 4 * ONE),
+        Piece("00000000000000000000.log", 5 * ONE, 10 * ONE),
+    )
+    assert [(one.start, one.stop, one.because, one.batches) for one in found.dropped] == [
+        (4 * ONE, 5 * ONE, "batch/crc", 0)
+    ]
+    assert found.missing == ((4, 4),)
+    assert found.lost._replace(bytes=0) == SalvageResult(()).lost
+    assert found.lost.bytes == ONE
+    assert [log.walked for log in found.segments] == [True, False]
+
+
+@pytest.mark.parametrize("offset", [0, 2, 7, 500])
+def test_an_offset_that_lies_costs_one_batch(tmp_path: Path, offset: int) -> None:
+    data = run(0, 5) + build.batch([build.record(b"k", b"v")], base_offset=offset) + run(6, 20)
+    found, after = kept(tmp_path / "p-0", (0, data))
+    assert offsets(after) == [[*range(5), *range(6, 26)]]
+    (clash,) = found.clashes
+    assert clash.dropped.batches == 1
+    assert (clash.dropped.first_offset, clash.dropped.start) == (offset, 5 * ONE)
+    assert found.lost.batches == found.lost.records == 1
+
+
+@pytest.mark.parametrize("epoch", [1, 900_000])
+def test_a_leader_epoch_that_lies_costs_one_batch(tmp_path: Path, epoch: int) -> None:
+    data = run(0, 5, epoch=3) + run(5, 1, epoch=epoch) + run(6, 20, epoch=3)
+    found, after = kept(tmp_path / "p-0", (0, data))
+    assert offsets(after) == [[*range(5), *range(6, 26)]]
+    assert [one.because for one in found.dropped] == ["epoch/backwards"]
+
+
+def test_of_two_runs_the_one_of_the_higher_leader_epoch_stays(tmp_path: Path) -> None:
+    data = run(0, 20, epoch=1) + run(12, 3, epoch=2, value=b"w")
+    found, after = kept(tmp_path / "p-0", (0, data))
+    assert offsets(after) == [[*range(15)]]
+    assert [own.epoch for own in valid(after)] == [1] * 12 + [2] * 3
+    (clash,) = found.clashes
+    assert (clash.by, clash.kept.first_epoch, clash.dropped.first_epoch) == ("epoch", 2, 1)
+    assert (clash.dropped.first_offset, clash.dropped.last_offset, clash.dropped.batches) == (12, 19, 8)
+    assert found.lost.offsets == ((12, 19),)
+
+
+def test_an_old_copy_behind_the_log_goes(tmp_path: Path) -> None:
+    data = run(0, 5, epoch=5) + run(2, 40, epoch=3, value=b"w")
+    found, after = kept(tmp_path / "p-0", (0, data))
+    assert offsets(after) == [[*range(5)]]
+    assert [clash.by for clash in found.clashes] == ["epoch"]
+
+
+def test_of_two_equal_runs_the_earlier_stays(tmp_path: Path) -> None:
+    data = run(0, 5) + run(3, 2, value=b"w") + run(5, 3)
+    found, after = kept(tmp_path / "p-0", (0, data))
+    assert offsets(after) == [[*range(8)]]
+    assert results(tmp_path / "p-0", found)["00000000000000000000.log"] == run(0, 8)
+    assert [clash.by for clash in found.clashes] == ["position"]
+
+
+def test_what_belongs_to_the_next_segment_goes(tmp_path: Path) -> None:
+    found, after = kept(tmp_path / "p-0", (0, run(0, 14, value=b"w")), (10, run(10, 5)))
+    assert offsets(after) == [[*range(10)], [*range(10, 15)]]
+    assert [one.because for one in found.dropped] == ["segment/overlap"]
+
+
+@pytest.mark.parametrize("name", [5, 11, 12, 2000])
+def test_a_segment_with_a_wrong_name_gets_the_offset_of_its_first_batch(tmp_path: Path, name: int) -> None:
+    found, after = kept(tmp_path / "p-0", (0, run(0, 10)), (name, run(10, 5)))
+    assert list(after) == ["00000000000000000000.log", "00000000000000000010.log"]
+    assert offsets(after) == [[*range(10)], [*range(10, 15)]]
+    assert found.renamed == {f"{name:020d}.log": "00000000000000000010.log"}
+    assert not found.dropped
+
+
+def test_a_segment_whose_name_lies_behind_others_is_put_in_order(tmp_path: Path) -> None:
+    found, after = kept(tmp_path / "p-0", (0, run(0, 10)), (1010, run(10, 5)), (15, run(15, 5)))
+    assert offsets(after) == [[*range(10)], [*range(10, 15)], [*range(15, 20)]]
+    assert found.renamed == {"00000000000000001010.log": "00000000000000000010.log"}
+    found, after = kept(tmp_path / "p-0", (0, run(0, 10)), (10, run(3, 1) + run(11, 4)), (15, run(7, 1)))
+    assert offsets(after) == [[*range(10)], [*range(11, 15)], []]
+    assert [one.because for one in found.dropped] == ["offset/range"] * 2
+
+
+def test_a_segment_of_which_nothing_is_left_stays_as_a_name(tmp_path: Path) -> None:
+    found, after = kept(tmp_path / "p-0", (0, run(0, 5)), (5, b"\1" * 500), (8, run(8, 3)), (11, b"\2" * 300))
+    assert [len(data) for data in after.values()] == [5 * ONE, 0, 3 * ONE, 0]
+    assert found.log_end_offset == 11
+    assert foreseen(after).log_end_offset == 11
+
+
+def test_an_empty_segment_inside_another_goes(tmp_path: Path) -> None:
+    _, after = kept(tmp_path / "p-0", (0, run(0, 10)), (5, b""), (10, b""))
+    assert list(after) == ["00000000000000000000.log", "00000000000000000010.log"]
+
+
+def test_a_segment_that_no_index_can_hold_is_split(tmp_path: Path) -> None:
+    far = 2**31 + 10
+    found, after = kept(tmp_path / "p-0", (0, run(0, 5) + run(far, 3)))
+    assert offsets(after) == [[*range(5)], [*range(far, far + 3)]]
+    assert [log.base_offset for log in found.segments] == [0, far]
+
+
+def test_one_batch_alone_does_not_move_the_end_of_a_log_that_far(tmp_path: Path) -> None:
+    found, after = kept(tmp_path / "p-0", (0, run(0, 5) + run(2**40, 1)))
+    assert offsets(after) == [[*range(5)]]
+    assert [one.because for one in found.dropped] == ["offset/range"]
+
+
+def test_a_batch_inside_a_value_is_never_taken(tmp_path: Path) -> None:
+    outer = bytearray(build.batch([build.record(b"k", run(7, 3))], base_offset=5))
+    outer[100] ^= 1  # in the first of the inner batches
+    found, after = kept(tmp_path / "p-0", (0, run(0, 5) + bytes(outer) + run(6, 2)))
+    assert offsets(after) == [[0, 1, 2, 3, 4, 6, 7]]
+    outer[8] = 0x7F
+    found, after = kept(tmp_path / "p-0", (0, run(0, 5) + bytes(outer) + run(6, 2)))
+    assert 6 in offsets(after)[0] or found.dropped
+
+
+# ------------------------------------------------------------------------------------------------------------ transactions
+
+
+class Spoilt(NamedTuple):
+    """A partition whose producers wrote transactions, and some of its bytes are spoilt."""
+
+    directory: Path
+    aborted: frozenset[bytes]
+    committed: frozenset[bytes]
+
+
+def histories(rng: random.Random) -> Writer:
+    """Transactions of three producers, one through the other, of single batches, in segments."""
+    writer = Writer()
+    busy: dict[int, int] = {}
+    sequences: Counter[int] = Counter()
+    for _ in range(rng.randrange(20, 60)):
+        producer = rng.randrange(1, 4)
+        if producer in busy and rng.random() < 0.4:
+            writer.end(rng.choice(("ABORT", "COMMIT")), producer)
+            del busy[producer]
+        elif rng.random() < 0.05 and writer.logs[writer.base]:
+            writer.roll()
+        else:
+            busy[producer] = 1
+            writer.add(
+                build.batch(
+                    [build.record(b"%d" % producer, b"%d" % writer.offset)],
+                    base_offset=writer.offset,
+                    producer_id=producer,
+                    producer_epoch=0,
+                    base_sequence=sequences[producer],
+                    transactional=True,
+                    epoch=writer.epoch,
+                )
+            )
+            sequences[producer] += 1
+    return writer
+
+
+def spoil(directory: Path, writer: Writer, picks: Callable[[Own], bool], *, index: bool = True) -> Spoilt:
+    """The directory of the history with the batches that `picks` chooses spoilt; without its transaction indexes where they are not wanted."""
+    made = directories.partition(writer.logs)
+    logs = {name: data for name, data in made.items() if name.endswith(".log") and isinstance(data, bytes)}
+    fates: dict[int, list[bytes]] = {}
+    aborted, committed = set[bytes](), set[bytes]()
+    for own in valid(logs):
+        marker = oracle_partition.marker_of(logs[own.file], own.batch)
+        if marker is None:
+            fates.setdefault(own.batch.producer_id, []).append(own.data)
+        else:
+            (aborted if own.data[61 + 8 :].find(b"\0\0\0\0") == 0 or _aborts(own) else committed).update(
+                fates.pop(own.batch.producer_id, [])
+            )
+    for own in list(valid(logs)):
+        if picks(own):
+            data = bytearray(logs[own.file])
+            data[own.batch.position + 61] ^= 0xFF
+            data[own.batch.position + 17] ^= 0xFF
+            logs[own.file] = bytes(data)
+    indexes = {
+        name: data for name, data in made.items() if index and name.endswith(".txnindex") and isinstance(data, bytes)
+    }
+    return Spoilt(written(directory, logs, indexes), frozenset(aborted), frozenset(committed))
+
+
+def _aborts(own: Own) -> bool:
+    (record,) = oracle.records(own.data)
+    return record.key is not None and record.key[2:4] == b"\0\0"
+
+
+def entries_of(indexes: Sequence[bytes]) -> list[tuple[int, int, int, int]]:
+    """Producer, first offset, marker, last stable offset of each entry."""
+    found = []
+    for data in indexes:
+        for at in range(0, len(data), 34):
+            one = [int.from_bytes(data[at + start : at + start + 8], "big", signed=True) for start in (2, 10, 18, 26)]
+            found.append((one[0], one[1], one[2], one[3]))
+    return found
+
+
+def replayed(after: dict[str, bytes]) -> tuple[list[tuple[int, int, int, int]], int]:
+    """The transaction index that a broker makes of the logs, and the last stable offset."""
+    open_: dict[int, int] = {}
+    entries, end = [], 0
+    for own in valid(after):
+        end = own.last + 1
+        producer = own.batch.producer_id
+        if own.batch.control:
+            first = open_.pop(producer, None)
+            if first is not None and _aborts(own):
+                entries.append((producer, first, own.first, min(open_.values(), default=end)))
+        elif own.batch.attributes & 0x10:
+            open_.setdefault(producer, own.first)
+    return entries, min(open_.values(), default=end)
+
+
+def consumed(
+    after: dict[str, bytes], entries: Sequence[tuple[int, int, int, int]], stable: int, *, at_once: int
+) -> set[bytes]:
+    """The batches that a consumer of committed records is given, `at_once` batches a fetch (CompletedFetch.nextFetchedRecord)."""
+    batches = [own for own in valid(after) if own.first < stable]
+    given = set()
+    for start in range(0, len(batches), at_once):
+        fetched = batches[start : start + at_once]
+        told = sorted(
+            (first, producer)
+            for producer, first, last, _ in entries
+            if last >= fetched[0].first and first <= fetched[-1].last
+        )
+        gone: set[int] = set()
+        for own in fetched:
+            gone |= {producer for first, producer in told if first <= own.last}
+            told = [one for one in told if one[0] > own.last]
+            producer = own.batch.producer_id
+            if own.batch.control:
+                if _aborts(own):
+                    gone.discard(producer)
+            elif producer not in gone or not own.batch.attributes & 0x10:
+                given.add(own.data)
+    return given
+
+
+def indexed(directory: Path, found: SalvageResult, after: dict[str, bytes]) -> list[tuple[int, int, int, int]]:
+    """The entries of the transaction indexes afterwards: those that are told, those that stay, those made from the log."""
+    made, _ = replayed(after)
+    bases = [log.base_offset for log in found.segments]
+    entries = []
+    for number, log in enumerate(found.segments):
+        name = f"{log.base_offset:020d}.txnindex"
+        if name in found.transaction_indexes:
+            entries += entries_of([found.transaction_indexes[name]])
+        elif not log.walked:
+            entries += entries_of([(directory / name).read_bytes()] if (directory / name).exists() else [])
+        else:
+            end = bases[number + 1] if number + 1 < len(bases) else 2**63
+            entries += [entry for entry in made if log.base_offset <= entry[2] < end]
+    return entries
+
+
+def packed(found: SalvageResult, entries: Sequence[tuple[int, int, int, int]]) -> dict[str, bytes]:
+    """The transaction indexes by name."""
+    bases = [log.base_offset for log in found.segments]
+    files: dict[str, bytes] = {}
+    for base, end in zip(bases, [*bases[1:], 2**63], strict=True):
+        own = [entry for entry in entries if base <= entry[2] < end]
+        if own:
+            files[f"{base:020d}.txnindex"] = build.transaction_index(*own)
+    return files
+
+
+def markers_by(rng: random.Random, chance: float) -> Callable[[Own], bool]:
+    return lambda own: own.batch.control and rng.random() < chance
+
+
+@pytest.mark.parametrize("undecided", ["keep", "drop"])
+def test_no_aborted_record_is_ever_read(tmp_path: Path, undecided: str) -> None:
+    """Whatever markers are lost, by the transaction indexes as they are left and as a broker makes them anew; and what is committed for sure is read."""
+    lost = hanging = 0
+    for seed in range(150):
+        rng = random.Random(seed)
+        writer = histories(rng)
+        spoilt = spoil(tmp_path / "p-0", writer, markers_by(rng, rng.choice((0.1, 0.3, 0.6))))
+        found = salvaged(spoilt.directory, undecided=undecided)
+        after = results(spoilt.directory, found)
+        assert not foreseen(after).refusals
+        made, stable = replayed(after)
+        left = indexed(spoilt.directory, found, after)
+        data = [own.data for own in valid(after)]
+        again = salvaged(written(tmp_path / "again-0", after, packed(found, left)), undecided=undecided)
+        assert results(tmp_path / "again-0", again) == after, seed
+        assert (again.dropped, again.undecided, again.transaction_indexes) == ((), (), {}), seed
+        for entries in (made, left):
+            for at_once in (1, 3, 1000):
+                given = consumed(after, entries, stable, at_once=at_once)
+                assert not given & spoilt.aborted, (seed, at_once)
+                if entries is left and undecided == "keep":
+                    short = {
+                        own.data
+                        for own in valid(after)
+                        if own.first < stable and own.data in spoilt.committed and own.data not in given
+                    }
+                    excused = [one for one in found.undecided if one.known == "" and one.ends == "abort"]
+                    assert not short or excused, (seed, at_once)
+        if undecided == "keep":
+            # Nothing that was committed goes.
+            assert spoilt.committed <= set(data), seed
+        else:
+            assert not any(one.ends == "open" and not one.dropped for one in found.undecided)
+        lost += bool(found.undecided)
+        hanging += any("kafka-transactions.sh" in one for one in found.sentences)
+    assert lost > 100
+    assert undecided == "drop" or hanging > 30
+
+
+def transactions(*what: tuple[int, str], **how: object) -> Writer:
+    """Batches and markers of producers, one behind the other: `data`, `ABORT`, `COMMIT`, `plain`."""
+    writer = Writer()
+    sequences: Counter[int] = Counter()
+    for producer, word in what:
+        if word in ("ABORT", "COMMIT"):
+            writer.end(word, producer)
+        else:
+            writer.data(producer, sequences[producer], transactional=word == "data")
+            sequences[producer] += 1
+    return writer
+
+
+def at(*offsets: int) -> Callable[[Own], bool]:
+    return lambda own: own.first in offsets
+
+
+def left_offsets(spoilt: Spoilt, found: SalvageResult) -> list[int]:
+    return [own.first for own in valid(results(spoilt.directory, found))]
+
+
+ABORTED_THEN = [(1, "data"), (1, "data"), (1, "ABORT"), (2, "data"), (2, "COMMIT")]
+
+
+def test_an_aborted_transaction_that_hangs(tmp_path: Path) -> None:
+    spoilt = spoil(tmp_path / "topic-7", transactions(*ABORTED_THEN), at(2))
+    found = salvaged(spoilt.directory)
+    assert left_offsets(spoilt, found) == [0, 1, 3, 4]
+    assert entries_of(list(found.transaction_indexes.values())) == [(1, 0, 2, 3)]
+    (one,) = found.undecided
+    assert (one.producer_id, one.first_offset, one.end_offset, one.known, one.ends, one.dropped) == (
+        1,
+        0,
+        2,
+        "aborted",
+        "open",
+        0,
+    )
+    (said,) = found.sentences
+    assert said == (
+        "producer 1, epoch 0: the transaction from offset 0 to 1 was aborted, as its transaction index says, and its marker at offset 2 is lost: "
+        "consumers that read committed records only stop before it until "
+        "kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic topic --partition 7 --start-offset 0"
+    )
+    found = salvaged(spoilt.directory, undecided="drop")
+    assert left_offsets(spoilt, found) == [3, 4]
+    assert found.transaction_indexes == {}
+    assert found.lost.transactions == ((1, 0),)
+    assert {one.because for one in found.dropped} == {"batch/crc", "txn/open"}
+    assert found.sentences[0].endswith("is lost: 2 batches of it are dropped")
+
+
+def test_an_aborted_transaction_that_a_commit_would_take_in(tmp_path: Path) -> None:
+    spoilt = spoil(tmp_path / "p-0", transactions(*ABORTED_THEN, (1, "data"), (1, "COMMIT")), at(2))
+    found = salvaged(spoilt.directory)
+    assert left_offsets(spoilt, found) == [3, 4, 5, 6]
+    assert found.transaction_indexes == {}
+    assert found.sentences[0].endswith("2 batches of it are dropped; else the commit of the next one would take it in")
+
+
+def test_an_aborted_transaction_that_an_abort_takes_in(tmp_path: Path) -> None:
+    spoilt = spoil(tmp_path / "p-0", transactions(*ABORTED_THEN, (1, "data"), (1, "ABORT")), at(2))
+    found = salvaged(spoilt.directory)
+    assert left_offsets(spoilt, found) == [0, 1, 3, 4, 5, 6]
+    assert entries_of(list(found.transaction_indexes.values())) == [(1, 0, 2, 3), (1, 5, 6, 7)]
+
+
+def test_a_committed_transaction_that_an_abort_would_take_in(tmp_path: Path) -> None:
+    what = [(1, "data"), (1, "COMMIT"), (1, "data"), (1, "ABORT")]
+    spoilt = spoil(tmp_path / "p-0", transactions(*what), at(1))
+    for undecided in ("keep", "drop"):
+        found = salvaged(spoilt.directory, undecided=undecided)
+        assert left_offsets(spoilt, found) == [0, 2, 3]
+        assert entries_of(list(found.transaction_indexes.values())) == [(1, 2, 3, 4)]
+        assert [(one.known, one.ends) for one in found.undecided] == [("committed", "abort")]
+
+
+def test_without_an_index_nothing_is_known(tmp_path: Path) -> None:
+    spoilt = spoil(tmp_path / "p-0", transactions(*ABORTED_THEN, (1, "data"), (1, "COMMIT")), at(2), index=False)
+    found = salvaged(spoilt.directory)
+    assert left_offsets(spoilt, found) == [0, 1, 3, 4, 5, 6]
+    assert [(one.known, one.ends, one.first_offset, one.end_offset) for one in found.undecided] == [
+        ("", "commit", 0, 2)
+    ]
+    found = salvaged(spoilt.directory, undecided="drop")
+    assert left_offsets(spoilt, found) == [3, 4, 5, 6]
+
+
+def test_a_lost_batch_of_records_hides_no_marker(tmp_path: Path) -> None:
+    writer = Writer().data(1, 0, transactional=True)
+    writer.add(
+        build.batch(
+            [build.record(b"k", b"v")] * 3,
+            base_offset=1,
+            producer_id=1,
+            producer_epoch=0,
+            base_sequence=1,
+            transactional=True,
+        ),
+        3,
+    )
+    writer.data(1, 4, transactional=True).end("COMMIT", 1)
+    spoilt = spoil(tmp_path / "p-0", writer, at(1))
+    found = salvaged(spoilt.directory, undecided="drop")
+    assert left_offsets(spoilt, found) == [0, 4, 5]
+    assert found.undecided == ()
+    assert found.missing == ((1, 3),)
+
+
+def test_a_lost_marker_before_a_marker_is_none(tmp_path: Path) -> None:
+    """One record is lost between data and marker: if that had been a marker, the next one would have had nothing to end."""
+    spoilt = spoil(tmp_path / "p-0", transactions((1, "data"), (1, "data"), (1, "ABORT")), at(1))
+    found = salvaged(spoilt.directory, undecided="drop")
+    assert left_offsets(spoilt, found) == [0, 2]
+    assert found.undecided == ()
+
+
+def test_a_lost_end(tmp_path: Path) -> None:
+    """Offsets behind the last batch will be given to other records, so that no entry of the index may speak of them."""
+    spoilt = spoil(tmp_path / "p-0", transactions((1, "data"), (2, "data"), (2, "COMMIT"), (1, "ABORT")), at(3))
+    found = salvaged(spoilt.directory)
+    assert left_offsets(spoilt, found) == [0, 1, 2]
+    assert found.missing == ((3, None),)
+    assert found.transaction_indexes == {}
+    assert [(one.known, one.ends) for one in found.undecided] == [("aborted", "open")]
+
+
+def test_an_open_transaction_is_no_lost_one(tmp_path: Path) -> None:
+    spoilt = spoil(tmp_path / "p-0", transactions((2, "data"), (2, "COMMIT"), (1, "data")), at(0))
+    assert salvaged(spoilt.directory, undecided="drop").undecided == ()
+
+
+def test_what_a_broker_refuses_goes(tmp_path: Path) -> None:
+    """A batch that is not transactional inside a transaction, and a marker that cannot be read."""
+    spoilt = spoil(tmp_path / "p-0", transactions((1, "data"), (1, "plain"), (1, "COMMIT"), (1, "plain")), at())
+    found = salvaged(spoilt.directory)
+    assert left_offsets(spoilt, found) == [0, 2, 3]
+    assert [(one.because, one.batches) for one in found.dropped] == [("txn/state", 1)]
+    for key, value in build.MALFORMED_MARKERS:
+        bad = build.batch(
+            [build.control_record(1, value, key=key)], base_offset=1, control=True, transactional=True, producer_id=1, producer_epoch=0
+        )  # fmt: skip
+        found, after = kept(tmp_path / "p-0", (0, run(0, 1) + bad + run(2, 1)))
+        assert offsets(after) == [[0, 2]]
+        assert [(one.because, one.batches) for one in found.dropped] == [("control/structure", 1)]
+        assert not foreseen(after).refusals
+
+
+# ------------------------------------------------------------------------------------------------------- before Kafka 0.8
+
+
+def kept07(directory: Path, *segments: tuple[int, bytes]) -> tuple[SalvageResult, dict[str, bytes]]:
+    written(directory, {f"{base:020d}.kafka": data for base, data in segments})
+    found = salvaged(directory)
+    return found, results(directory, found)
+
+
+def messages07(logs: dict[str, bytes]) -> dict[int, bytes]:
+    """What a 0.7 consumer finds that steps from message to message, at each position where one with a right checksum stands, from the first byte of each file on."""
+    found = {}
+    for name, data in logs.items():
+        at = 0
+        while len(data) - at >= 10:
+            size = int.from_bytes(data[at : at + 4], "big", signed=True)
+            if size < 6 or size > len(data) - at - 4:
+                break
+            payload = data[at + 10 : at + 4 + size]
+            if data[at + 4] == 1 and zlib.crc32(payload) == int.from_bytes(data[at + 6 : at + 10]):
+                found[int(name.partition(".")[0]) + at] = payload
+            at += 4 + size
+    return found
+
+
+PAYLOADS = [b"%03d" % number * (1 + number % 5) for number in range(30)]
+
+
+def test_07_sound_files_stay(tmp_path: Path) -> None:
+    first, second = build.kafka07(PAYLOADS[:10]), build.kafka07(PAYLOADS[10:])
+    found, after = kept07(tmp_path / "p-0", (0, first), (len(first), second))
+    assert list(after.values()) == [first, second]
+    assert not found.dropped
+    assert not found.refusals
+    assert found.suffix == ".kafka"
+    assert found.log_end_offset == len(first) + len(second)
+
+
+def test_07_offsets_are_positions(tmp_path: Path) -> None:
+    """Every sound message stays at its position, the files touch one another, and behind each damage a file begins."""
+    for seed in range(200):
+        rng = random.Random(seed)
+        cut = rng.randrange(1, 29)
+        first, second = build.kafka07(PAYLOADS[:cut]), build.kafka07(PAYLOADS[cut:])
+        sound = messages07({f"{0:020d}.kafka": first, f"{len(first):020d}.kafka": second})
+        data = [bytearray(first), bytearray(second)]
+        flips = rng.choice((1, 1, 3))
+        for _ in range(flips):
+            which = rng.choice(data)
+            which[rng.randrange(len(which))] ^= 1 << rng.randrange(8)
+        if rng.random() < 0.3:
+            del data[1][-rng.randrange(1, len(data[1])) :]
+        _, after = kept07(tmp_path / "p-0", (0, bytes(data[0])), (len(first), bytes(data[1])))
+        bases = [int(name[:20]) for name in after]
+        ends = [base + len(log) for base, log in zip(bases, after.values(), strict=True)]
+        assert bases[1:] == ends[:-1], seed
+        assert b"".join(after.values()) == (bytes(data[0]) + bytes(data[1]))[: ends[-1]], seed
+        have = messages07(after)
+        before = messages07({f"{0:020d}.kafka": bytes(data[0]), f"{len(first):020d}.kafka": bytes(data[1])})
+        assert before.items() <= have.items(), seed
+        lost = sum(1 for at, payload in sound.items() if at < ends[-1] and have.get(at) != payload)
+        assert lost <= flips, (seed, lost)
+        again, twice = kept07(tmp_path / "p-0", *zip(bases, after.values(), strict=True))
+        assert twice == after, seed
+        assert not again.dropped
+
+
+def test_07_damage_in_the_middle_moves_nothing(tmp_path: Path) -> None:
+    data = bytearray(build.kafka07(PAYLOADS))
+    (place,) = [at for at, payload in messages07({f"{0:020d}.kafka": bytes(data)}).items() if payload == PAYLOADS[7]]
+    data[place + 10] ^= 1
+    found, after = kept07(tmp_path / "p-0", (0, bytes(data)))
+    behind = place + 10 + len(PAYLOADS[7])
+    assert [(log.base_offset, log.pieces) for log in found.segments] == [
+        (0, (Piece("00000000000000000000.kafka", 0, behind),)),
+        (behind, (Piece("00000000000000000000.kafka", behind, len(data)),)),
+    ]
+    assert list(messages07(after).values()) == [payload for payload in PAYLOADS if payload != PAYLOADS[7]]
+    assert found.lost.batches == 0
+
+
+def test_07_a_torn_end_goes(tmp_path: Path) -> None:
+    first, second = build.kafka07(PAYLOADS[:10]), build.kafka07(PAYLOADS[10:])
+    found, after = kept07(tmp_path / "p-0", (0, first), (len(first), second[:-3]))
+    torn = 10 + len(PAYLOADS[-1])
+    assert list(after.values()) == [first, second[:-torn]]
+    assert [(one.name, one.start, one.stop, one.because) for one in found.dropped] == [
+        (f"{len(first):020d}.kafka", len(second) - torn, len(second) - 3, "tail/torn")
+    ]
+
+
+def test_07_a_hole_cannot_be_closed(tmp_path: Path) -> None:
+    first, second = build.kafka07(PAYLOADS[:10]), build.kafka07(PAYLOADS[10:])
+    found, after = kept07(tmp_path / "p-0", (0, first), (len(first) + 5, second))
+    assert list(after.values()) == [first, second]
+    assert [refusal.exception for refusal in found.refusals] == ["IllegalStateException"]

@@ -1,0 +1,91 @@
+"""Runs of the command: what their lines hold, and runs that take long enough to be interrupted."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from support import build
+
+FINDING_FIELDS = [
+    "type",
+    "path",
+    "code",
+    "severity",
+    "topic",
+    "partition",
+    "segment",
+    "position",
+    "length",
+    "offset",
+    "broker",
+    "message",
+    "data",
+]
+
+
+@contextmanager
+def unwatched(self: Any, arguments: tuple[str, ...] = ()) -> Iterator[None]:
+    """In the place of `Command.watched`, for runs while what is read changes."""
+    yield
+
+
+def lines(ran: Any) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in ran.lines]
+
+
+def shown(ran: Any) -> list[str]:
+    return [line["code"] for line in lines(ran) if line["type"] == "finding"]
+
+
+def verified(*paths: Path, options: Sequence[str] = (), seconds: int = 120) -> tuple[int, list[dict[str, Any]]]:
+    """The exit status of `verify --deep` in a process of its own, and what it found."""
+    command = (sys.executable, "-P", "-m", "kdump", "verify", "--deep", "--format", "json", "--no-progress")
+    done = subprocess.run([*command, *options, *paths], capture_output=True, timeout=seconds, check=False)
+    assert done.stderr == b""
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return done.returncode, [line for line in lines if line["type"] == "finding"]
+
+
+def slow(padding: bytes) -> bytes:
+    """A segment that `--deep` needs seconds for, though it is small: every batch is 48 MiB of zeros for gzip."""
+    value = bytes(48 << 20)
+    batches = [build.batch([build.record(None, padding)])] if padding else []
+    first = build.batch([build.record(None, value)], base_offset=1, codec="gzip", level=1)
+    for number in range(60):
+        again = bytearray(first)
+        again[7] = 1 + number  # the base offset lies outside the checksum
+        batches.append(bytes(again))
+    return b"".join(batches)
+
+
+def children(pid: int) -> list[int]:
+    return [
+        int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
+    ]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+def workers_of(process: subprocess.Popen[bytes], count: int) -> list[int]:
+    """The worker processes, once they are all there and at work."""
+    deadline = time.monotonic() + 20
+    workers: list[int] = []
+    while time.monotonic() < deadline and len(workers) < count:
+        time.sleep(0.02)
+        workers = children(process.pid)
+    assert len(workers) == count
+    time.sleep(0.7)
+    assert process.poll() is None, "the run was too short"
+    return workers

@@ -1,0 +1,37 @@
+"""Logs that are cut into ranges at random places."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kdump.format.naming import Kind
+from kdump.verify import scan as fold
+from kdump.verify.verify import VerifyOptions
+
+
+class Ranges:
+    """Work done here, as if several did it."""
+
+    slots = 2
+
+    def map(self, function: Any, tasks: Any) -> Iterator[Any]:
+        yield from map(function, tasks)
+
+
+def borders(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+    """Cut every log at random places."""
+
+    def ranges(segment: Any, options: VerifyOptions, slots: int, behind: int) -> Iterator[fold.SegmentRange]:
+        size = segment.log.size
+        cuts = sorted({rng.randrange(1, size) for _ in range(rng.randrange(6))}) if size > 1 else []
+        if segment.log.kind is not Kind.LOG:
+            cuts = []
+        for start, stop in zip([0, *cuts], [*cuts, None], strict=True):
+            yield fold.SegmentRange(segment, start, stop, options)
+
+    monkeypatch.setattr("kdump.verify.verify.WHOLE_BYTES", 0)
+    monkeypatch.setattr("kdump.verify.verify.ranges", ranges)

@@ -1,0 +1,366 @@
+"""Every code of the catalogue: bytes that fire it, and nearly the same bytes that do not."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from kdump.cli import group
+from kdump.format.naming import Kind
+from kdump.kernel.scan import SUSPECTS
+from kdump.storage.source import BytesSource
+from kdump.verify.catalogue import logs
+from kdump.verify.checks import EXPLAIN
+from kdump.verify.findings import CATALOGUE, KEPT, CatalogueEntry, Finding, Severity
+from support import build, finding_rules
+from support.file_reports import Proved
+
+Prove = Callable[..., Proved]
+
+
+def one(base_offset: int = 0, value: bytes = b"value", **fields: Any) -> bytes:
+    """A batch of one record."""
+    return build.batch([build.record(b"key", value)], base_offset=base_offset, **fields)
+
+
+def wrapped(count: int = 2, **fields: Any) -> bytes:
+    """A wrapper of magic 1 with that many messages."""
+    return build.wrapper([build.record(b"k", b"v%d" % number) for number in range(count)], **fields)
+
+
+class Changing(BytesSource):
+    """A file that another program works on: `size` when it was opened, `later` at the end."""
+
+    def __init__(self, data: bytes, size: int, later: int) -> None:
+        super().__init__(data)
+        self.size = size
+        self._later = later
+
+    def size_now(self) -> int:
+        return self._later
+
+
+def claims(count: int) -> bytes:
+    """Beginnings of batches of 4 MiB that never hold, in a file that is long enough for them."""
+    head = struct.pack(">qiib", 100, 4 << 20, 0, 2)
+    return b"\xff" * 64 + (head + b"\xff" * 15) * count + b"\xff" * (5 << 20)
+
+
+def snapshot(*records: build.Record) -> bytes:
+    parts = []
+    for offset, item in enumerate(records):
+        parts.append(build.control_batch([item], base_offset=offset))
+    return build.segment(*parts)
+
+
+HEADER, FOOTER, VERSION = build.snapshot_header(), build.snapshot_footer(), build.kraft_version()
+TWO = [build.record(b"a", b"1"), build.record(b"b", b"2")]
+NESTED = one(value=one(0))
+
+
+@dataclass(frozen=True)
+class Case:
+    """`fires` shows the code, `quiet` shows nothing at all; `how` are words of `prove`, `quietly` those that differ for `quiet`."""
+
+    fires: Any
+    quiet: Any
+    how: dict[str, Any] = field(default_factory=dict)
+    quietly: dict[str, Any] = field(default_factory=dict)
+    also: frozenset[str] = frozenset()
+
+
+DEEP = {"deep": True}
+CHECKPOINT = {"kind": Kind.CHECKPOINT, "base_offset": 0}
+
+CASES: dict[str, Case] = {
+    "batch/crc": Case(one()[:-1] + b"\xff", build.reseal(one()[:-1] + b"\xff")),
+    "batch/length": Case(one(length=65) + one(1), one() + one(1)),
+    "batch/magic": Case(one(magic=3) + one(1), one(magic=2) + one(1)),
+    "batch/codec": Case(one(codec=5), one(codec=0)),
+    "batch/codec-odd": Case(
+        one(
+            codec="gzip",
+            payload=gzip.compress(build.encode_record(build.record(b"k", b"v"), offset_delta=0, timestamp_delta=0))
+            + b"\0",
+        ),
+        one(
+            codec="gzip",
+            payload=gzip.compress(build.encode_record(build.record(b"k", b"v"), offset_delta=0, timestamp_delta=0)),
+        ),
+        DEEP,
+    ),
+    "batch/count": Case(one(count=2), one(count=1)),
+    "batch/attributes": Case(one(attributes=0x80), one(attributes=0)),
+    "batch/limit": Case(one(), one(), {"max_batch_bytes": len(one()) - 1}, {"max_batch_bytes": len(one())}),
+    "offset/backwards": Case(one(1) + one(1), one(1) + one(2)),
+    "offset/gap": Case(one(0) + one(2), one(0) + one(1)),
+    "offset/range": Case(one(9), one(10), {"base_offset": 10}),
+    "epoch/backwards": Case(one(0, epoch=5) + one(1, epoch=4), one(0, epoch=5) + one(1, epoch=5)),
+    "control/structure": Case(build.marker(value=b"\0\0\0\0\0"), build.marker(value=b"\0\0\0\0\0\0")),
+    "record/structure": Case(
+        build.batch([build.record(b"k", b"v", key_length=2)]),
+        build.batch([build.record(b"k", b"v", key_length=1)]),
+        DEEP,
+    ),
+    "record/varint": Case(
+        build.batch([build.record(b"k", b"v", key_length=build.varint(1, 2))]),
+        build.batch([build.record(b"k", b"v", key_length=build.varint(1, 1))]),
+        DEEP,
+    ),
+    "record/delta": Case(
+        build.batch([TWO[0], build.record(b"b", b"2", offset_delta=0)]),
+        build.batch([TWO[0], build.record(b"b", b"2", offset_delta=1)]),
+        DEEP,
+    ),
+    "time/max": Case(one(max_timestamp=1001), one(max_timestamp=1000), DEEP),
+    "legacy/wrapper": Case(wrapped(payload=b""), wrapped(), DEEP),
+    "legacy/inner-crc": Case(
+        build.wrapper([build.message_v1(b"k", b"v", crc=1)]), build.wrapper([build.message_v1(b"k", b"v")]), DEEP
+    ),
+    "legacy/inner-magic": Case(wrapped(inner_magic=0), wrapped(inner_magic=1), DEEP),
+    "legacy/partial": Case(wrapped(partial=b"\0" * 5), wrapped(partial=b""), DEEP),
+    "legacy/trailing": Case(build.message_v1(b"k", b"v", trailing=b"x"), build.message_v1(b"k", b"v"), DEEP),
+    "gap/bytes": Case(one(0) + b"\xff" * 20 + one(1), one(0) + one(1)),
+    "gap/foreign-batch": Case(
+        one(0) + one(1, value=one(0), length=1 << 20) + one(2),
+        one(0) + one(1, value=one(0)) + one(2),
+        also=frozenset({"batch/length"}),
+    ),
+    "gap/unsearched": Case(claims(40), b"", also=frozenset({"tail/garbage"})),
+    "tail/torn": Case(one(0) + one(1)[:-1], one(0) + one(1)),
+    "tail/zeros": Case(one() + bytes(18), one()),
+    "tail/garbage": Case(one() + b"\xff" * 18, one()),
+    "kraft/snapshot-header": Case(snapshot(VERSION, FOOTER), snapshot(HEADER, VERSION, FOOTER), CHECKPOINT),
+    "kraft/snapshot-footer": Case(snapshot(HEADER, VERSION), snapshot(HEADER, FOOTER), CHECKPOINT),
+    "file/shrunk": Case(
+        lambda: Changing(one(), len(one()) + 100, len(one())), lambda: Changing(one(), len(one()), len(one()))
+    ),
+    "file/grown": Case(
+        lambda: Changing(one(), len(one()), len(one()) + 1), lambda: Changing(one(), len(one()), len(one()))
+    ),
+}
+
+
+def run(prove: Prove, made: Any, how: dict[str, Any]) -> Proved:
+    return prove(made() if callable(made) else made, **how)
+
+
+def codes(report: Proved) -> set[str]:
+    return {finding.code for finding in report.findings}
+
+
+def firing(prove: Prove, code: str) -> Finding:
+    case = CASES[code]
+    return next(finding for finding in run(prove, case.fires, case.how).findings if finding.code == code)
+
+
+def test_every_code_has_a_case_and_every_case_a_code() -> None:
+    assert CASES.keys() == {entry.code for entry in logs.ENTRIES}
+
+
+@pytest.mark.parametrize("code", CASES)
+def test_code_fires(prove: Prove, code: str) -> None:
+    case = CASES[code]
+    report = run(prove, case.fires, case.how)
+    assert codes(report) == {code} | case.also
+    assert report.error is None
+    finding = next(finding for finding in report.findings if finding.code == code)
+    assert report.counts[code, finding.severity] == 1
+    assert finding.broker is None
+    assert 0 <= finding.position <= report.bytes
+    assert finding.length >= 0
+
+
+@pytest.mark.parametrize("code", CASES)
+def test_code_stays_quiet(prove: Prove, code: str) -> None:
+    case = CASES[code]
+    report = run(prove, case.quiet, case.how | case.quietly)
+    assert report.findings == []
+    assert not report.counts
+
+
+@pytest.mark.parametrize("code", [code for code in CASES if CASES[code].how == DEEP])
+def test_records_are_looked_at_only_when_deep(prove: Prove, code: str) -> None:
+    assert codes(run(prove, CASES[code].fires, {})) == set()
+
+
+def test_search_gives_up_only_on_many_claims(prove: Prove) -> None:
+    assert codes(prove(claims(8))) == {"tail/garbage"}
+
+
+def test_severity_is_that_of_the_catalogue_unless_a_rule_says_otherwise(prove: Prove) -> None:
+    for code in CASES:
+        assert firing(prove, code).severity is CATALOGUE[code].severity, code
+
+
+@pytest.mark.parametrize("entry", logs.ENTRIES, ids=lambda entry: entry.code)
+def test_sentence_renders_what_it_is_given(prove: Prove, entry: CatalogueEntry) -> None:
+    finding_rules.check(firing(prove, entry.code))
+
+
+@pytest.mark.parametrize("entry", CATALOGUE.values(), ids=lambda entry: entry.code)
+def test_entry_is_whole(entry: CatalogueEntry) -> None:
+    family, dash, what = entry.code.partition("/")
+    assert dash
+    assert family.isalpha()
+    assert what.replace("-", "").isalpha()
+    assert entry.code.islower()
+    for text in (entry.title, entry.sentence, entry.why, entry.recover, entry.source):
+        assert text.strip() == text != ""
+    assert entry.why.endswith(".")
+    assert entry.recover.endswith(".")
+
+
+@pytest.mark.parametrize("entry", CATALOGUE.values(), ids=lambda entry: entry.code)
+def test_explain(entry: CatalogueEntry) -> None:
+    done = CliRunner().invoke(group, ["verify", "--explain", entry.code])
+    assert done.exit_code == 0
+    for text in (entry.code, entry.severity.word, entry.title, entry.why, entry.recover, entry.source):
+        assert text in done.output
+
+
+def test_every_bit_of_the_kernel_is_explained() -> None:
+    assert EXPLAIN.keys() == set(SUSPECTS)
+    assert EXPLAIN.keys() <= CATALOGUE.keys()
+
+
+# ---- more than one way to one code
+
+
+NO_RECORDS = {
+    "negative": one(count=-1),
+    "none but bytes": one(count=0),
+    "more than offsets": build.batch(TWO, last_offset_delta=0),
+}
+
+
+@pytest.mark.parametrize("name", NO_RECORDS)
+def test_counts_that_lie(prove: Prove, name: str) -> None:
+    assert codes(prove(NO_RECORDS[name])) == {"batch/count"}
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_codecs_that_do_not_exist(prove: Prove, codec: int) -> None:
+    assert codes(prove(one(codec=codec))) == {"batch/codec"}
+    assert codes(prove(one(codec=codec), deep=True)) == {"batch/codec"}
+    assert str(codec) in prove(one(codec=codec)).findings[0].message
+    assert codes(prove(build.message(1, b"k", b"v", codec=codec))) == {"batch/codec"}
+
+
+def test_magic_0_and_1_have_no_zstd(prove: Prove) -> None:
+    for magic in (0, 1):
+        assert codes(prove(build.message(magic, b"k", b"v", codec="zstd"))) == {"batch/codec"}
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_data_that_is_not_of_its_codec(prove: Prove, codec: str) -> None:
+    broken = one(codec=codec, payload=b"no data of any codec")
+    assert codes(prove(broken)) == set()
+    assert codes(prove(broken, deep=True)) == {"batch/codec"}
+
+
+def test_offsets_beyond_the_segment(prove: Prove) -> None:
+    assert codes(prove(one(2**31), base_offset=0)) >= {"offset/range"}
+    assert codes(prove(one(2**31 - 1), base_offset=0)) == set()
+    assert codes(prove(one(-1))) == {"offset/range"}
+    assert codes(prove(one(2**63 - 1, last_offset_delta=1, count=1))) == {"offset/range"}
+
+
+# ---- severities that depend
+
+
+@pytest.mark.parametrize("length", range(1, 18))
+@pytest.mark.parametrize("newest", [True, False])
+def test_few_zeros_are_an_error(prove: Prove, length: int, newest: bool) -> None:
+    (finding,) = prove(one() + bytes(length), newest=newest).findings
+    assert (finding.code, finding.severity, finding.position, finding.length) == (
+        "tail/zeros",
+        Severity.ERROR,
+        len(one()),
+        length,
+    )
+
+
+@pytest.mark.parametrize("length", [18, 19, 4096, 1 << 20])
+def test_many_zeros_are_preallocation_in_the_newest_segment(prove: Prove, length: int) -> None:
+    (finding,) = prove(one() + bytes(length), newest=True).findings
+    assert (finding.code, finding.severity) == ("tail/zeros", Severity.WARNING)
+    (finding,) = prove(one() + bytes(length), newest=False).findings
+    assert (finding.code, finding.severity) == ("tail/zeros", Severity.ERROR)
+
+
+def test_a_file_of_zeros_only(prove: Prove) -> None:
+    (finding,) = prove(bytes(100)).findings
+    assert (finding.code, finding.severity, finding.position) == ("tail/zeros", Severity.WARNING, 0)
+
+
+PLAIN = one(0) + one(5)
+SIGNS_OF_A_CLEANER = {
+    "count below span": build.batch([TWO[0]], last_offset_delta=1) + one(5),
+    "empty batch": build.empty_batch(0, 0) + one(5),
+    "delete horizon": build.batch([TWO[0]], delete_horizon_ms=1000) + one(5),
+    "first batch above the base": one(1) + one(5),
+}
+
+
+@pytest.mark.parametrize("name", SIGNS_OF_A_CLEANER)
+def test_missing_offsets_are_info_in_a_compacted_segment(prove: Prove, name: str) -> None:
+    for compacted, severity in ((None, Severity.INFO), (True, Severity.INFO), (False, Severity.WARNING)):
+        (finding,) = prove(SIGNS_OF_A_CLEANER[name], base_offset=0, compacted=compacted).findings
+        assert (finding.code, finding.severity) == ("offset/gap", severity)
+
+
+def test_missing_offsets_are_a_warning_without_a_sign_of_a_cleaner(prove: Prove) -> None:
+    for compacted, severity in ((None, Severity.WARNING), (True, Severity.INFO), (False, Severity.WARNING)):
+        (finding,) = prove(PLAIN, base_offset=0, compacted=compacted).findings
+        assert (finding.code, finding.severity) == ("offset/gap", severity)
+
+
+def test_missing_offsets_are_one_finding_with_numbers(prove: Prove) -> None:
+    (finding,) = prove(one(0) + one(2) + one(3) + one(10) + one(12)).findings
+    assert (finding.position, finding.offset) == (len(one()), 2)
+    assert {name: finding.data[name] for name in ("count", "missing", "largest", "previous")} == {
+        "count": 3,
+        "missing": 8,
+        "largest": 6,
+        "previous": 0,
+    }
+
+
+def test_a_wrapper_hides_where_it_begins(prove: Prove) -> None:
+    assert codes(prove(build.message_v1(b"k", b"v", offset=0) + wrapped(base_offset=8))) == set()
+
+
+def test_a_compressed_control_batch_is_opened_even_shallow(prove: Prove) -> None:
+    """A broker opens it when it loads the log, and refuses what is no marker in it."""
+    data = build.batch([build.record(b"key", b"value")], control=True, producer_id=7, producer_epoch=0, codec="gzip")
+    assert codes(prove(data)) == {"control/structure"}
+
+
+# ---- many
+
+
+def test_the_first_thousand_are_kept_and_all_are_counted(prove: Prove) -> None:
+    many = KEPT + 5
+    report = prove(b"".join(one(offset, attributes=0x80) for offset in range(many)))
+    assert len(report.findings) == KEPT
+    assert report.counts == {("batch/attributes", Severity.WARNING): many}
+    assert [finding.offset for finding in report.findings] == list(range(KEPT))
+
+
+def test_one_batch_can_break_several_rules(prove: Prove) -> None:
+    report = prove(one(5, epoch=3) + one(5, epoch=2, attributes=0x80, count=3))
+    assert codes(report) == {"offset/backwards", "epoch/backwards", "batch/attributes", "batch/count"}
+
+
+def test_a_checksum_that_is_wrong_is_the_only_finding_of_its_batch(prove: Prove) -> None:
+    liar = bytearray(one(0, epoch=1, count=9, attributes=0x80, max_timestamp=77))
+    liar[17] ^= 0xFF
+    for deep in (False, True):
+        assert codes(prove(one(5, epoch=9) + bytes(liar) + one(7, epoch=9), deep=deep)) == {"batch/crc"}
