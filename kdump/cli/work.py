@@ -7,7 +7,9 @@ from typing import Any
 
 from kdump.cli import complain
 from kdump.cli.progress import Progress
-from kdump.engine.processes import Engine, Processes, Serial
+from kdump.engine.processes import Processes
+from kdump.engine.protocol import Engine
+from kdump.engine.serial import Serial
 from kdump.errors import KdumpError, NotALog, SourceError
 from kdump.storage.partition import LogDirectory, Partition
 from kdump.verify.verify import size_of

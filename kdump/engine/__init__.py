@@ -1,1 +1,1 @@
-"""Where work runs: in this process or in several."""
+"""Where work runs: in this process, or in several on this machine."""

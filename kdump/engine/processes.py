@@ -18,12 +18,10 @@ import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Any, Final, NoReturn, Protocol, TypeVar
+from typing import Any, Final, NoReturn
 
+from kdump.engine.protocol import Result, Task
 from kdump.errors import KdumpError
-
-Task = TypeVar("Task")
-Result = TypeVar("Result")
 
 _HEAD: Final = struct.Struct("=QQ")
 _PIPE_BYTES: Final = 1 << 20  # so that nobody waits for room, or for the next task, while this process is busy
@@ -32,44 +30,29 @@ _LEAD: Final = 4
 """Tasks a worker that are given out before their results are taken; it keeps memory flat however many there are."""
 
 
-class Engine(Protocol):
-    """Where tasks run. `slots` is how many run at once."""
-
-    slots: int
-
-    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-        """The result of each task, in the order of the tasks. Tasks and results have to pickle."""
-
-
-class Serial:
-    """In this process, one task after another, each when its result is asked for."""
-
-    slots = 1
-
-    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-        return map(function, tasks)
-
-
 class Processes:
     """On `slots` worker processes, which are forked when the first result is asked for, before any thread exists."""
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
 
-    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-        """Raises KdumpError where a worker ends before its time."""
+    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[tuple[Task, Result]]:
+        """See Engine. Raises KdumpError where a worker ends before its time."""
         pool = _Pool(self.slots, function)
+        sent: deque[Task] = deque()
+        given = taken = 0
         try:
-            given, taken = 0, 0
             for task in tasks:
                 pool.give(given, task)
+                sent.append(task)
                 given += 1
-                while given - taken > _LEAD * self.slots or pool.has(taken):
-                    yield pool.take(taken)
+                while len(sent) > _LEAD * self.slots or pool.has(taken):
+                    yield sent.popleft(), pool.take(taken)
                     taken += 1
             pool.end()
-            for number in range(taken, given):
-                yield pool.take(number)
+            while sent:
+                yield sent.popleft(), pool.take(taken)
+                taken += 1
         except BaseException:
             pool.kill()
             raise

@@ -14,7 +14,8 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from kdump.broker.log_loader import METADATA
-from kdump.engine.processes import Engine, Serial
+from kdump.engine.protocol import Engine
+from kdump.engine.serial import Serial
 from kdump.errors import KdumpError, SourceError
 from kdump.format import naming
 from kdump.format.checkpoint import MAX_BYTES, CheckpointError, build_offsets, offset_entries
@@ -228,7 +229,7 @@ def apply_all(
     engine = engine if engine is not None and sum(not plan.empty for plan in partitions) > 1 else Serial()
     in_place = how.output is None
     try:
-        for result in engine.map(partial(carry_out, how=how), partitions):
+        for _, result in engine.map(partial(carry_out, how=how), partitions):
             if result.applied:
                 done.append(result.plan)
             yield result

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
-from kdump.engine.processes import Engine, Serial
+from kdump.engine.protocol import Engine
+from kdump.engine.serial import Serial
 from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.storage.discovery import discover
@@ -98,11 +99,13 @@ def verify(
 
 
 def _results(
-    results: "Iterator[tuple[Report, ...] | RangeSummary]", plan: "deque[_Step | LogDirectoryVerifier | SourceError]"
+    results: "Iterator[tuple[_Group | SegmentRange, tuple[Report, ...] | RangeSummary]]",
+    plan: "deque[_Step | LogDirectoryVerifier | SourceError]",
 ) -> "Iterator[tuple[Report, ...] | RangeSummary]":
     """The results; an interrupt takes along what the partition in hand has shown."""
     try:
-        yield from results
+        for _, result in results:
+            yield result
     except KeyboardInterrupt:
         for step in plan:
             if isinstance(step, _Step) and step.proof is not None:

@@ -16,7 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kdump.engine.processes import Processes, Serial
+from kdump.engine.processes import Processes
+from kdump.engine.protocol import Engine
+from kdump.engine.serial import Serial
 from kdump.errors import KdumpError, SourceError
 
 
@@ -56,10 +58,16 @@ def test_tasks_are_taken_no_further_than_needed() -> None:
 
     results = Processes(2).map(abs, tasks())
     for number in range(10):
-        assert next(results) == number
+        assert next(results) == (number, number)
         assert len(taken) <= number + 2 + 4 * 2
     results.close()  # type: ignore[attr-defined]
     assert not has_children()
+
+
+@pytest.mark.parametrize("engine", [Serial(), Processes(2)], ids=["serial", "processes"])
+def test_a_task_comes_back_as_the_object_that_was_given(engine: Engine) -> None:
+    given = [[number] for number in range(50)]
+    assert [id(task) for task, _ in engine.map(len, iter(given))] == [id(task) for task in given]
 
 
 def test_every_worker_works() -> None:
@@ -67,7 +75,7 @@ def test_every_worker_works() -> None:
         time.sleep(0.05)
         return os.getpid()
 
-    assert len(set(Processes(3).map(who, range(12)))) == 3
+    assert len({process for _, process in Processes(3).map(who, range(12))}) == 3
 
 
 def test_what_the_function_raises_is_raised_here() -> None:
@@ -77,7 +85,7 @@ def test_what_the_function_raises_is_raised_here() -> None:
         return task
 
     results = Processes(2).map(fails, range(20))
-    assert [next(results) for _ in range(5)] == [0, 1, 2, 3, 4]
+    assert [next(results) for _ in range(5)] == [(number, number) for number in range(5)]
     with pytest.raises(SourceError, match=r"^x\.log: gone") as caught:
         next(results)
     assert "in fails" in caught.value.__notes__[0]
@@ -123,6 +131,7 @@ def test_a_worker_that_is_killed_is_told(how: signal.Signals, last: bool) -> Non
 PARENT = """
 import os, sys, time
 from kdump.engine.processes import Processes
+from kdump.engine.protocol import Engine
 def slow(task):
     os.write(1, b"%d\\n" % os.getpid())
     time.sleep(60)

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conftest import snapshot
-from kdump.engine.processes import Processes, Serial
+from kdump.engine.processes import Processes
+from kdump.engine.serial import Serial
 from kdump.storage.discovery import discover
 from kdump.verify.catalogue import logs
 from kdump.verify.findings import Finding, Severity
