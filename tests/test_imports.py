@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -187,3 +188,19 @@ def test_every_module_imports_alone(path: Path) -> None:
     name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     if name != "kdump.__main__":
         assert import_module(name).__name__ == name
+
+
+def test_a_source_folder_without_its_kernel_says_so(tmp_path: Path) -> None:
+    """Python finds the folder kdump/ of a checkout first when it starts there."""
+    ignored = shutil.ignore_patterns("*.so", "*.pyd", "__pycache__")
+    shutil.copytree(ROOT / "kdump", tmp_path / "kdump", ignore=ignored)
+    for arguments in (["-c", "import kdump; kdump.Log"], ["-m", "kdump", "verify", "x"]):
+        done = subprocess.run(
+            [sys.executable, *arguments], capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
+        )
+        assert done.returncode
+        last = done.stderr.splitlines()[-1]
+        assert f"{tmp_path}/kdump/kernel is a source folder of kdump without its compiled kernel" in last
+        assert "pip install ." in last
+        assert "ModuleNotFoundError" not in last
+    assert done.stderr.count("\n") == 1

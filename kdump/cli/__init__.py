@@ -108,18 +108,27 @@ def run(arguments: list[str] | None = None) -> int:
     except OSError as error:
         complain(error)
         return FAILED
+    except ImportError as error:
+        if error.name != "kdump.kernel":
+            return _bug(arguments)
+        complain(error)
+        return FAILED
     except MemoryError:
         complain("not enough memory; a smaller --max-batch-bytes bounds what a batch may take")
         return FAILED
     except Exception:
-        import traceback
-
-        traceback.print_exc()
-        sys.stderr.write(
-            f"kdump {__version__}, Python {sys.version.split()[0]}, {sys.platform}: this is a bug in kdump; {_files(arguments)}.\n"
-        )
-        return BUG
+        return _bug(arguments)
     return _int(status)
+
+
+def _bug(arguments: list[str] | None) -> int:
+    """Print the exception that is handled, and what became of the files."""
+    import traceback
+
+    traceback.print_exc()
+    version = f"kdump {__version__}, Python {sys.version.split()[0]}, {sys.platform}"
+    sys.stderr.write(f"{version}: this is a bug in kdump; {_files(arguments)}.\n")
+    return BUG
 
 
 def _files(arguments: list[str] | None) -> str:
