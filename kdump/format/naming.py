@@ -30,7 +30,7 @@ remote-log-index-cache/                     in a log directory: indexes of tiere
 import re
 from enum import StrEnum
 from os.path import abspath, basename, dirname, splitext
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class Kind(StrEnum):
@@ -109,6 +109,8 @@ BOOTSTRAP = "bootstrap.checkpoint"
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
 METADATA_TOPIC = "__cluster_metadata"
 UNDO = ".kdump-undo"
+MAX_COMPANION_BYTES: Final = 256 << 20
+"""The largest companion that is read as a whole."""
 
 _MOVED = re.compile(r"(\S+-\S+)\.[^.\s]+-(delete|future|stray)", re.ASCII)
 # As Java parses them: digits of any script, any count of them that a name has room for.

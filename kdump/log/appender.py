@@ -27,8 +27,7 @@ from kdump.log.retention import Policy, deletable
 from kdump.log.segment_reader import LogSnapshot, SegmentDescription
 from kdump.log.startup import now_ms, write_epochs
 from kdump.log.validator import Data, LogValidator
-from kdump.storage.directory_handle import DirectoryHandle
-from kdump.storage.put import renew
+from kdump.storage.directory_handle import DirectoryHandle, renew
 from kdump.storage.undo_folders import refuse_unfinished
 
 _BATCH_BYTES: Final = 1 << 20

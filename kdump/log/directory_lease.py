@@ -12,9 +12,8 @@ from typing import Final, Self
 from kdump.format import naming
 from kdump.format.checkpoint import MAX_BYTES, CheckpointError, OffsetEntry, build_offsets, offset_entries
 from kdump.format.naming import RECOVERY_POINTS, TopicPartition
-from kdump.storage.directory_handle import DirectoryHandle
+from kdump.storage.directory_handle import DirectoryHandle, replace
 from kdump.storage.lock import Lock, beside
-from kdump.storage.put import replace
 from kdump.storage.source import FileSource, whole
 
 _shared: Final[dict[tuple[int, int], "_Directory"]] = {}

@@ -32,12 +32,12 @@ from kdump.log.segment_reader import (
 from kdump.storage.discovery import discover
 from kdump.storage.listing import listing, partition_in
 from kdump.storage.lock import beside
+from kdump.storage.offset_checkpoints import checkpoints_of
 from kdump.storage.partition import LogFile, Partition, Segment
 from kdump.storage.records import DecodedBatch, open_batch, records
 from kdump.storage.source import BytesSource
 from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk
 from kdump.storage.walk07 import walk_of
-from kdump.verify.log_directory import checkpoints_of
 
 if TYPE_CHECKING:
     from kdump.log.appender import Appender, LogAppendInfo

@@ -25,17 +25,16 @@ from kdump.kernel.producers import unexpired
 from kdump.kernel.scan import SUSPECTS, Scanner, ordered
 from kdump.log.options import KAFKA07, LogOptions
 from kdump.log.segment_reader import SegmentCache, SegmentDescription, SegmentReader
-from kdump.storage.directory_handle import DirectoryHandle
+from kdump.storage.directory_handle import DirectoryHandle, renew, replace
 from kdump.storage.listing import listing, partition_in
 from kdump.storage.lock import beside
+from kdump.storage.offset_checkpoints import checkpoints_of
 from kdump.storage.partition import LogFile, Partition
 from kdump.storage.pieces import Piece
-from kdump.storage.put import renew, replace
 from kdump.storage.source import FileSource
 from kdump.storage.stamps import stamps
 from kdump.storage.walk import BatchChunk, Walk
 from kdump.storage.walk07 import Walk07
-from kdump.verify.log_directory import checkpoints_of
 from kdump.verify.partition import COORDINATORS
 from kdump.verify.reaction import CUTS
 

@@ -11,9 +11,10 @@ from kdump.kernel.producers import DATA, EVENT, GAP, TRANSACTIONAL
 from kdump.recover.plan import Lost
 from kdump.storage.partition import LogFile, Segment
 from kdump.storage.pieces import Piece
+from kdump.storage.ranges import SegmentRange
 from kdump.storage.walk import BatchChunk, Carry
 from kdump.storage.walk07 import walk_of
-from kdump.verify.scan import SegmentRange, VerifyOptions, scan
+from kdump.verify.scan import ScanTask, VerifyOptions, scan
 
 _EVENT: Final = struct.Struct(EVENT)
 _AFRESH: Final[Carry] = (-1, False, -1, False, -1, 0)
@@ -40,9 +41,8 @@ def within(directory: str, piece: Piece, size: int, max_batch_bytes: int) -> Val
     path = os.path.join(directory, piece.name)
     log = LogFile(path, kind_of(piece.name) or Kind.LOG, number_of(piece.name), False, size)
     stop = None if piece.stop >= size else piece.stop
-    summary = scan(
-        SegmentRange(Segment(log), piece.start, stop, VerifyOptions(max_batch_bytes=max_batch_bytes)), _AFRESH
-    )
+    task = ScanTask(SegmentRange(Segment(log), piece.start, stop), VerifyOptions(max_batch_bytes=max_batch_bytes))
+    summary = scan(task, _AFRESH)
     seen = summary.seen
     if not seen or not seen["batches"]:
         return ValidBatches(piece, 0, 0, None, None, -1, -1, frozenset(), ())

@@ -16,10 +16,11 @@ from kdump.errors import SourceError
 from kdump.format.naming import Kind, file_name, number_of
 from kdump.storage.partition import LogFile, Segment
 from kdump.storage.pieces import Piece, opened
+from kdump.storage.ranges import SegmentRange
 from kdump.storage.source import PiecesSource
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.reaction import is_valid_log
-from kdump.verify.scan import SegmentRange, VerifyOptions, scan
+from kdump.verify.scan import ScanTask, VerifyOptions, scan
 
 COMPANIONS: Final = (".index", ".timeindex", ".txnindex")
 OF_SEGMENT: Final = (".log", *COMPANIONS, ".snapshot")
@@ -141,7 +142,7 @@ class AcceptedLog:
             if not name.endswith(".log.swap") or number is None or file_name(number, ".log") not in self._sizes:
                 continue
             log = LogFile(os.path.join(self.view.directory, name), Kind.LOG, number, False, self._sizes[name])
-            summary = scan(SegmentRange(Segment(log), 0, None, VerifyOptions()))
+            summary = scan(ScanTask(SegmentRange(Segment(log)), VerifyOptions()))
             if summary.error is not None or not is_valid_log(code for code, _ in summary.counts):
                 for other in list(self.view.pieces):
                     if other.endswith(".swap") and number_of(other) == number:

@@ -1,23 +1,18 @@
 """A log directory while its partitions come by: its checkpoints before, what shows across partitions behind."""
 
-import os
 from collections import defaultdict
-from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kdump.errors import SourceError
-from kdump.format import naming
-from kdump.format.checkpoint import CheckpointError, offset_entries
-from kdump.format.naming import TopicPartition
-from kdump.storage.partition import LogDirectory, LogFile, Partition
-from kdump.storage.source import FileSource, whole
+from kdump.format.naming import MAX_COMPANION_BYTES, TopicPartition
+from kdump.storage.offset_checkpoints import CheckpointOffsets
+from kdump.storage.partition import LogDirectory, LogFile
+from kdump.storage.source import whole
 from kdump.verify.checks import checkpoints, files
 from kdump.verify.checks.checkpoints import PartitionOffsets
 from kdump.verify.findings import found
-from kdump.verify.partition import MAX_COMPANION_BYTES
-from kdump.verify.report import CheckpointContext, Report
+from kdump.verify.report import Report
 from kdump.verify.scan import VerifyOptions
 
 if TYPE_CHECKING:
@@ -39,50 +34,6 @@ def alone(report: Report) -> None:
         # A start neither ends nor drops a transaction.
         report.add(replace(finding, broker="ignores") if report.whole else finding for finding in found_open)
         report.finish()
-
-
-class CheckpointOffsets:
-    """The offsets that the checkpoints of a log directory, given by name, have for its partitions."""
-
-    def __init__(self, contents: Mapping[str, bytes | None], *, closed: bool = False) -> None:
-        self._contents = contents
-        self._closed = closed
-        self._recovery_points = self._of(naming.RECOVERY_POINTS)
-        self._log_starts = self._of("log-start-offset-checkpoint")
-        self._high_watermarks = self._of("replication-offset-checkpoint")
-        self._cleaned = self._of("cleaner-offset-checkpoint")
-
-    def _of(self, name: str) -> dict[TopicPartition, int]:
-        """What a checkpoint says of each partition; nothing where a broker could not read it either."""
-        try:
-            return {
-                TopicPartition(entry.topic, entry.partition): entry.offset
-                for entry in offset_entries(self._contents.get(name) or b"")
-            }
-        except CheckpointError:
-            return {}
-
-    def context(self, partition: Partition) -> CheckpointContext:
-        """What the checkpoints say of a partition."""
-        name = partition.topic_partition
-        if name is None or partition.state in ("delete", "stray"):
-            return CheckpointContext()
-        return CheckpointContext(
-            self._recovery_points.get(name),
-            self._log_starts.get(name),
-            self._high_watermarks.get(name),
-            self._cleaned.get(name, 0) > 0,
-            self._closed,
-        )
-
-
-def checkpoints_of(directory: str) -> CheckpointOffsets:
-    """What the checkpoints in a directory say, if they are there and can be read."""
-    contents = {}
-    for name in naming.OFFSET_CHECKPOINTS:
-        with suppress(SourceError), FileSource(os.path.join(directory, name)) as source:
-            contents[name] = whole(source, MAX_COMPANION_BYTES)
-    return CheckpointOffsets(contents, closed=os.path.lexists(os.path.join(directory, naming.CLEAN_SHUTDOWN)))
 
 
 class LogDirectoryVerifier:

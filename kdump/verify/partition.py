@@ -11,9 +11,10 @@ from kdump.broker.result import IndexChecksums, ValidSegment
 from kdump.errors import SourceError
 from kdump.format.checkpoint import CheckpointError, epoch_entries
 from kdump.format.index import TIME_ENTRY
-from kdump.format.naming import Kind
+from kdump.format.naming import MAX_COMPANION_BYTES, Kind
 from kdump.kernel.crc import crc32c
 from kdump.kernel.producers import Producers
+from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import LogFile, Partition, Segment
 from kdump.storage.source import whole
 from kdump.verify.checks import (
@@ -30,12 +31,11 @@ from kdump.verify.checks import (
     transactions,
 )
 from kdump.verify.findings import CATALOGUE, KEPT, Finding, Severity
-from kdump.verify.report import CheckpointContext, FileReport, Report
+from kdump.verify.report import FileReport, Report
 from kdump.verify.scan import RangeSummary, VerifyOptions, gone
 
 COORDINATORS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 """Topics whose producers do not count: every batch of a coordinator has sequence 0."""
-MAX_COMPANION_BYTES = 256 << 20
 _OFFSETS_LIE = {"offset/backwards", "offset/range"}
 _NO_END = (1 << 63) - 1
 _PADDING = ("index/padding", "timeindex/padding")

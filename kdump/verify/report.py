@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kdump.broker.result import LoadResult, ValidSegment
 from kdump.errors import SourceError
 from kdump.format.naming import TopicPartition
+from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import LogFile, natural
 from kdump.verify.findings import KEPT, Finding, Severity
 
@@ -15,16 +16,6 @@ if TYPE_CHECKING:
     from kdump.verify.checks.hanging import OpenTransaction
 
 Counts = Counter[tuple[str, Severity]]
-
-
-class CheckpointContext(NamedTuple):
-    """What a log directory's checkpoints say of a partition; None where they say nothing. `closed`: a broker closed its logs in order and has not opened them since."""
-
-    recovery_point: int | None = None
-    log_start_offset: int | None = None
-    high_watermark: int | None = None
-    cleaned: bool = False
-    closed: bool = False
 
 
 @dataclass(slots=True)

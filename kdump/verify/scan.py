@@ -22,6 +22,7 @@ from kdump.kernel.producers import Runs
 from kdump.kernel.scan import BATCH_COLUMNS, OPEN, Scanner
 from kdump.kernel.scan07 import Scanner07
 from kdump.storage.partition import LogFile, Segment
+from kdump.storage.ranges import SegmentRange
 from kdump.storage.source import ProgressSource, Source
 from kdump.storage.walk import (
     MAX_BATCH_BYTES,
@@ -41,8 +42,6 @@ from kdump.verify.checks import framing
 from kdump.verify.checks.indexes import IndexFile, structure
 from kdump.verify.findings import KEPT, Finding, Severity
 
-RANGE_BYTES: Final = 64 << 20
-LEAST_BYTES: Final = 4 << 20
 _NOTHING: Final = -(1 << 63)
 _MOST: Final = (1 << 63) - 1  # where the kernel stops counting
 BACK_MS: Final = 7 * 86_400_000
@@ -72,12 +71,10 @@ class VerifyOptions(NamedTuple):
     proofs: bool = False
 
 
-class SegmentRange(NamedTuple):
-    """A piece of work: the batches of a segment that begin in [start, stop)."""
+class ScanTask(NamedTuple):
+    """A range of a segment to verify, and how."""
 
-    segment: Segment
-    start: int
-    stop: int | None
+    range: SegmentRange
     options: VerifyOptions
 
 
@@ -147,22 +144,7 @@ class RangeSummary:
             self.findings.append(finding)
 
 
-def ranges(segment: Segment, options: VerifyOptions, slots: int, behind: int = 0) -> Iterator[SegmentRange]:
-    """The pieces of a segment; the last one has no stop. With one worker, or of another kind of log, it is the whole file.
-
-    `behind` is how many bytes of other segments are to be done after it. The less is left, the smaller the pieces, so that the workers end together.
-    """
-    at, size = 0, segment.log.size
-    while slots > 1 and segment.log.kind is Kind.LOG:
-        step = min(max((size - at + behind) // (2 * slots), LEAST_BYTES), RANGE_BYTES)
-        if size - at < step + LEAST_BYTES:
-            break
-        yield SegmentRange(segment, at, at + step, options)
-        at += step
-    yield SegmentRange(segment, at, None, options)
-
-
-def fold(parts: list[tuple[SegmentRange, RangeSummary]]) -> RangeSummary:
+def fold(parts: list[tuple[ScanTask, RangeSummary]]) -> RangeSummary:
     """The summaries of neighbouring ranges as one."""
     whole = parts[0][1]
     for task, part in parts[1:]:
@@ -170,12 +152,12 @@ def fold(parts: list[tuple[SegmentRange, RangeSummary]]) -> RangeSummary:
     return whole
 
 
-def join(left: RangeSummary, task: SegmentRange, right: RangeSummary) -> RangeSummary:
+def join(left: RangeSummary, task: ScanTask, right: RangeSummary) -> RangeSummary:
     """`left` and the range right of it, scanned again where it began at another place or would have said something else."""
     if left.error:
         return left
     if right.error or right.start != left.end or not _agrees(left.seen, right.seen) or _behind(left.seen, right):
-        right = scan(task._replace(start=left.end), carry=_state(left.seen))
+        right = scan(task._replace(range=task.range._replace(start=left.end)), carry=_state(left.seen))
         # What was carried has no timestamp of the batch before.
         if right.seen and left.seen["linked"] and right.seen["first_position"] == left.end:
             _link_times(left.seen, right.seen)
@@ -194,7 +176,7 @@ def join(left: RangeSummary, task: SegmentRange, right: RangeSummary) -> RangeSu
     left.damages += right.damages
     left.damaged_at = max(left.damaged_at, right.damaged_at)
     left.tail = left.tail if right.tail is None else right.tail
-    left.made = _made(left, right, task.segment.log.base_offset or 0)
+    left.made = _made(left, right, task.range.segment.log.base_offset or 0)
     if right.seen:
         left.seen = _merged(left.seen, right.seen)
     left.end = right.end
@@ -203,7 +185,7 @@ def join(left: RangeSummary, task: SegmentRange, right: RangeSummary) -> RangeSu
 
 
 def scan(
-    task: SegmentRange,
+    task: ScanTask,
     carry: Carry | None = None,
     drain: Callable[[bytes], None] | None = None,
     on_bytes: Callable[[int], None] | None = None,
@@ -212,13 +194,14 @@ def scan(
 
     `drain` is given the events as they come; without it they are in the summary.
     """
-    file = task.segment.log
+    segment, start, stop = task.range
+    file = segment.log
     try:
         with file.open() as source:
             told = source if on_bytes is None else ProgressSource(source, on_bytes)
-            return scan_source(told, task.segment, task.options, task.start, task.stop, carry, drain)
+            return scan_source(told, segment, task.options, start, stop, carry, drain)
     except SourceError as error:
-        return RangeSummary(None, task.start, {}, error=None if gone(file, task.options) else error)
+        return RangeSummary(None, start, {}, error=None if gone(file, task.options) else error)
 
 
 def scan_source(

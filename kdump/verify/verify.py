@@ -18,12 +18,14 @@ from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.storage.discovery import discover
 from kdump.storage.lock import is_locked
+from kdump.storage.offset_checkpoints import CheckpointContext, CheckpointOffsets, checkpoints_of
 from kdump.storage.partition import LogDirectory, Partition, has_companions, without_companions
+from kdump.storage.ranges import SegmentRange, ranges
 from kdump.verify.findings import Finding, Severity
-from kdump.verify.log_directory import CheckpointOffsets, LogDirectoryVerifier, alone, checkpoints_of
+from kdump.verify.log_directory import LogDirectoryVerifier, alone
 from kdump.verify.partition import PartitionVerifier, pieces
-from kdump.verify.report import CheckpointContext, FileReport, Report, VerifyInterrupted
-from kdump.verify.scan import RangeSummary, SegmentRange, VerifyOptions, fold, ranges, scan
+from kdump.verify.report import FileReport, Report, VerifyInterrupted
+from kdump.verify.scan import RangeSummary, ScanTask, VerifyOptions, fold, scan
 
 __all__ = ["FileReport", "Report", "VerifyInterrupted", "VerifyOptions", "size_of", "verify"]
 
@@ -51,7 +53,7 @@ class _Group(NamedTuple):
 class _Step(NamedTuple):
     """A piece of work that was given out, and where its result belongs: `directories` has one for each partition that ends with it."""
 
-    task: "_Group | SegmentRange"
+    task: "_Group | ScanTask"
     proof: PartitionVerifier | None
     directories: tuple[LogDirectoryVerifier | None, ...]
 
@@ -72,7 +74,7 @@ def verify(
     engine = engine or Serial()
     inside = on_bytes if engine.slots == 1 else None  # otherwise the work is done where nobody can be told
     plan: deque[_Step | LogDirectoryVerifier | SourceError] = deque()
-    pending: list[tuple[SegmentRange, RangeSummary]] = []
+    pending: list[tuple[ScanTask, RangeSummary]] = []
     for result in _results(
         engine.map(partial(_work, on_bytes=inside), _tasks(found, options, engine.slots, plan)), plan
     ):
@@ -82,10 +84,10 @@ def verify(
         if on_bytes is not None and inside is None:
             on_bytes(_bytes(step.task))
         reports = result if isinstance(result, tuple) else ()
-        if isinstance(step.task, SegmentRange) and isinstance(result, RangeSummary) and step.proof is not None:
+        if isinstance(step.task, ScanTask) and isinstance(result, RangeSummary) and step.proof is not None:
             pending.append((step.task, result))
-            if step.task.stop is None:
-                step.proof.take(step.task.segment, fold(pending))
+            if step.task.range.stop is None:
+                step.proof.take(step.task.range.segment, fold(pending))
                 pending = []
                 if step.directories:
                     reports = (step.proof.conclude(),)
@@ -125,7 +127,7 @@ def _tasks(
     options: VerifyOptions,
     slots: int,
     plan: "deque[_Step | LogDirectoryVerifier | SourceError]",
-) -> "Iterator[_Group | SegmentRange]":
+) -> "Iterator[_Group | ScanTask]":
     """The work, in order; `plan` gets a step for each piece, and what comes between."""
     directory: LogDirectoryVerifier | None = None
     outside = _Outside()
@@ -165,11 +167,11 @@ def _tasks(
             continue
         yield from group()
         proof = PartitionVerifier(bare, context, how)
-        todo: list[SegmentRange] = []
+        todo: list[ScanTask] = []
         behind = size_of(item)
         for segment in pieces(item):
             behind -= segment.log.size
-            todo += ranges(segment, how, slots, behind)
+            todo += (ScanTask(part, how) for part in ranges(segment, slots, behind))
         for number, task in enumerate(todo, 1):
             plan.append(_Step(task, proof, (directory,) if number == len(todo) else ()))
             yield task
@@ -207,16 +209,16 @@ def size_of(partition: Partition) -> int:
     return sum(one.log.size for one in pieces(partition))
 
 
-def _bytes(task: "_Group | SegmentRange") -> int:
-    if isinstance(task, SegmentRange):
-        return (task.segment.log.size if task.stop is None else task.stop) - task.start
+def _bytes(task: "_Group | ScanTask") -> int:
+    if isinstance(task, ScanTask):
+        return task.range.size_bytes
     return sum(size_of(one.partition) for one in task.partitions)
 
 
 def _work(
-    task: "_Group | SegmentRange", on_bytes: Callable[[int], None] | None = None
+    task: "_Group | ScanTask", on_bytes: Callable[[int], None] | None = None
 ) -> tuple[Report, ...] | RangeSummary:
-    if isinstance(task, SegmentRange):
+    if isinstance(task, ScanTask):
         return scan(task, on_bytes=on_bytes)
     return tuple((_looked_at if one.options.live else prove)(*one, on_bytes) for one in task.partitions)
 
@@ -232,7 +234,7 @@ def prove(
     try:
         for segment in pieces(partition):
             drain = proof.begin(segment)
-            proof.segment(segment, scan(SegmentRange(segment, 0, None, options), drain=drain, on_bytes=on_bytes))
+            proof.segment(segment, scan(ScanTask(SegmentRange(segment), options), drain=drain, on_bytes=on_bytes))
     except KeyboardInterrupt:
         raise VerifyInterrupted(proof.so_far()) from None
     return proof.conclude()

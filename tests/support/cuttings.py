@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from kdump.format.naming import Kind
-from kdump.verify import scan as fold
-from kdump.verify.verify import VerifyOptions
+from kdump.storage.ranges import SegmentRange
 
 
 class Ranges:
@@ -26,13 +25,13 @@ class Ranges:
 def borders(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
     """Cut every log at random places."""
 
-    def ranges(segment: Any, options: VerifyOptions, slots: int, behind: int) -> Iterator[fold.SegmentRange]:
+    def ranges(segment: Any, slots: int, later_bytes: int) -> Iterator[SegmentRange]:
         size = segment.log.size
         cuts = sorted({rng.randrange(1, size) for _ in range(rng.randrange(6))}) if size > 1 else []
         if segment.log.kind is not Kind.LOG:
             cuts = []
         for start, stop in zip([0, *cuts], [*cuts, None], strict=True):
-            yield fold.SegmentRange(segment, start, stop, options)
+            yield SegmentRange(segment, start, stop)
 
     monkeypatch.setattr("kdump.verify.verify.WHOLE_BYTES", 0)
     monkeypatch.setattr("kdump.verify.verify.ranges", ranges)

@@ -11,8 +11,9 @@ from kdump.recover.reindex import reindex
 from kdump.recover.salvage.plan import salvage
 from kdump.recover.truncate import truncate
 from kdump.storage.discovery import discover
+from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import Partition
-from kdump.verify.report import CheckpointContext, Report
+from kdump.verify.report import Report
 from kdump.verify.scan import VerifyOptions as Proving
 from kdump.verify.verify import verify
 

@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 
 from kdump.errors import SourceError
 from kdump.format.naming import Kind
+from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import LogFile, Partition, Segment
+from kdump.storage.ranges import SegmentRange
 from kdump.verify.catalogue import logs
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.partition import PartitionVerifier
-from kdump.verify.report import CheckpointContext, Report
-from kdump.verify.scan import SegmentRange, VerifyOptions, fold, scan, scan_source
+from kdump.verify.report import Report
+from kdump.verify.scan import ScanTask, VerifyOptions, fold, scan, scan_source
 
 OF_A_LOG = frozenset(entry.code for entry in logs.ENTRIES)
 
@@ -64,7 +66,8 @@ def prove_file(
         return of(proof.conclude())
     borders = [0, *sorted({cut for cut in cuts if 0 < cut < file.size})]
     tasks = [
-        SegmentRange(segment, start, stop, options) for start, stop in zip(borders, [*borders[1:], None], strict=True)
+        ScanTask(SegmentRange(segment, start, stop), options)
+        for start, stop in zip(borders, [*borders[1:], None], strict=True)
     ]
     proof.take(segment, fold([(task, scan(task)) for task in tasks]))
     return of(proof.conclude())

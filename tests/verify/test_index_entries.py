@@ -22,10 +22,11 @@ from kdump.kernel.scan import Scanner
 from kdump.recover.plan import REINDEX, Plan
 from kdump.recover.plan import RecoverOptions as Recovering
 from kdump.storage.discovery import discover
+from kdump.storage.ranges import SegmentRange
 from kdump.storage.source import PiecesSource
 from kdump.verify.checks.indexes import IndexFile
 from kdump.verify.partition import _indexed
-from kdump.verify.scan import IndexEntries, RangeSummary, SegmentRange, VerifyOptions, fold, scan
+from kdump.verify.scan import IndexEntries, RangeSummary, ScanTask, VerifyOptions, fold, scan
 from kdump.verify.verify import verify
 from support import build, oracle, oracle_partition
 from support.build import PartSegment
@@ -93,7 +94,10 @@ def cut(segment: Any, cuts: list[int]) -> RangeSummary:
     """The fold over the pieces of a segment."""
     stops = [*sorted({each for each in cuts if 0 < each < segment.log.size}), None]
     options = VerifyOptions(proofs=True)
-    tasks = [SegmentRange(segment, start or 0, stop, options) for start, stop in zip([0, *stops], stops, strict=False)]
+    tasks = [
+        ScanTask(SegmentRange(segment, start or 0, stop), options)
+        for start, stop in zip([0, *stops], stops, strict=False)
+    ]
     return fold([(task, scan(task)) for task in tasks])
 
 
@@ -202,8 +206,8 @@ def test_a_range_that_went_on_from_another_entry_counts_for_nothing(tmp_path: Pa
 def test_nothing_is_made_where_nobody_asked_for_proofs(tmp_path: Path) -> None:
     made = plain_segment(random.Random(1), "rising")
     segment = written(tmp_path, made, *true_indexes(made, 4096))
-    assert scan(SegmentRange(segment, 0, None, VerifyOptions())).made is None
-    assert scan(SegmentRange(segment, 0, None, VerifyOptions(proofs=True))).made is not None
+    assert scan(ScanTask(SegmentRange(segment), VerifyOptions())).made is None
+    assert scan(ScanTask(SegmentRange(segment), VerifyOptions(proofs=True))).made is not None
 
 
 def test_a_range_without_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,7 +130,7 @@ def test_processes_change_nothing(tmp_path: Path, name: str, monkeypatch: pytest
     for number, partition in enumerate(sorted(path for path in copy.iterdir() if path.is_dir())):
         hurt(partition, random.Random(number), number % 3)
     expected = verified(copy)
-    monkeypatch.setattr("kdump.verify.scan.RANGE_BYTES", 1500)
+    monkeypatch.setattr("kdump.storage.ranges.RANGE_BYTES", 1500)
     equal(verified(copy, engine=Processes(2)), expected)
     monkeypatch.setattr("kdump.verify.verify.WHOLE_BYTES", 3000)
     equal(verified(copy, engine=Processes(2)), expected)

@@ -16,9 +16,10 @@ from kdump.format.naming import Kind
 from kdump.kernel import crc
 from kdump.kernel.producers import Producers
 from kdump.storage.partition import LogFile, Segment
+from kdump.storage.ranges import LEAST_BYTES, RANGE_BYTES, SegmentRange, ranges
 from kdump.storage.source import BytesSource
 from kdump.storage.walk import Walk
-from kdump.verify.scan import LEAST_BYTES, RANGE_BYTES, RangeSummary, SegmentRange, VerifyOptions, fold, ranges, scan
+from kdump.verify.scan import RangeSummary, ScanTask, VerifyOptions, fold, scan
 from support import build
 from support.build import PartSegment
 from support.partition_cases import RANDOMS, broken, changed_indexes, step, true_indexes
@@ -34,7 +35,7 @@ def cut(segment: Segment, cuts: list[int]) -> RangeSummary:
     """The fold over the pieces of a segment."""
     borders = [0, *sorted({each for each in cuts if 0 < each < segment.log.size})]
     tasks = [
-        SegmentRange(segment, start, stop, VerifyOptions())
+        ScanTask(SegmentRange(segment, start, stop), VerifyOptions())
         for start, stop in zip(borders, [*borders[1:], None], strict=True)
     ]
     return fold([(task, scan(task)) for task in tasks])
@@ -71,11 +72,11 @@ def test_no_cutting_changes_what_is_known(tmp_path: Path, rng: random.Random, ti
 @given(st.integers(0, 5 << 30), st.integers(1, 64), st.integers(0, 5 << 30))
 def test_the_less_is_left_the_smaller_the_pieces(size: int, slots: int, behind: int) -> None:
     segment = Segment(LogFile("0.log", Kind.LOG, 0, True, size))
-    made = list(ranges(segment, VerifyOptions(), slots, behind))
+    made = list(ranges(segment, slots, behind))
     assert made[0].start == 0
     assert made[-1].stop is None
     assert all(left.stop == right.start for left, right in pairwise(made))
-    sizes = [(size if task.stop is None else task.stop) - task.start for task in made]
+    sizes = [each.size_bytes for each in made]
     if slots == 1 or size < 2 * LEAST_BYTES:
         assert sizes == [size]
         return
@@ -122,7 +123,7 @@ def test_ranges_of_one_segment_read_its_indexes_once(tmp_path: Path, monkeypatch
     # Another file in its place is read anew.
     Path(segment.index.path).unlink()
     Path(segment.index.path).write_bytes(b"")
-    scan(SegmentRange(segment, 100, None, VerifyOptions()))
+    scan(ScanTask(SegmentRange(segment, 100), VerifyOptions()))
     assert sorted(reads) == [".index", ".index", ".timeindex"]
 
 

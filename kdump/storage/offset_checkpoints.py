@@ -1,0 +1,70 @@
+"""The offset checkpoints of a log directory: what they say of each of its partitions."""
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+from kdump.errors import SourceError
+from kdump.format import naming
+from kdump.format.checkpoint import CheckpointError, offset_entries
+from kdump.format.naming import MAX_COMPANION_BYTES, TopicPartition
+from kdump.storage.partition import Partition
+from kdump.storage.source import FileSource, whole
+
+
+class CheckpointContext(NamedTuple):
+    """What the files of a log directory say of one partition; None where they say nothing.
+
+    `cleaned`: the log cleaner has been over it. `closed`: the broker shut down cleanly and has not started since.
+    """
+
+    recovery_point: int | None = None
+    log_start_offset: int | None = None
+    high_watermark: int | None = None
+    cleaned: bool = False
+    closed: bool = False
+
+
+class CheckpointOffsets:
+    """The offset checkpoints of a log directory, parsed. A file that a broker could not read either counts as empty."""
+
+    def __init__(self, contents: Mapping[str, bytes | None], *, closed: bool = False) -> None:
+        """`contents` are the files by name, `closed` whether there is a clean-shutdown file."""
+        self._contents = contents
+        self._closed = closed
+        self._recovery_points = self._of(naming.RECOVERY_POINTS)
+        self._log_starts = self._of("log-start-offset-checkpoint")
+        self._high_watermarks = self._of("replication-offset-checkpoint")
+        self._cleaned = self._of("cleaner-offset-checkpoint")
+
+    def _of(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return {
+                TopicPartition(entry.topic, entry.partition): entry.offset
+                for entry in offset_entries(self._contents.get(name) or b"")
+            }
+        except CheckpointError:
+            return {}
+
+    def context(self, partition: Partition) -> CheckpointContext:
+        """What the checkpoints say of a partition; nothing of one that is deleted or stray."""
+        name = partition.topic_partition
+        if name is None or partition.state in ("delete", "stray"):
+            return CheckpointContext()
+        return CheckpointContext(
+            self._recovery_points.get(name),
+            self._log_starts.get(name),
+            self._high_watermarks.get(name),
+            self._cleaned.get(name, 0) > 0,
+            self._closed,
+        )
+
+
+def checkpoints_of(directory: str) -> CheckpointOffsets:
+    """The offset checkpoints in a directory. A file that is missing or cannot be read counts as empty."""
+    contents = {}
+    for name in naming.OFFSET_CHECKPOINTS:
+        with suppress(SourceError), FileSource(os.path.join(directory, name)) as source:
+            contents[name] = whole(source, MAX_COMPANION_BYTES)
+    return CheckpointOffsets(contents, closed=os.path.lexists(os.path.join(directory, naming.CLEAN_SHUTDOWN)))

@@ -1,0 +1,44 @@
+"""Cutting a segment into ranges, so that several processes can work on one log file.
+
+A cut is a hint: it need not be the border of a batch. A range covers the batches that begin in it.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from kdump.format.naming import Kind
+from kdump.storage.partition import Segment
+
+RANGE_BYTES: Final = 64 << 20
+"""The largest range, short of what is left at the end of a segment."""
+LEAST_BYTES: Final = 4 << 20
+"""The smallest range: a smaller one costs more to hand over than it gains."""
+
+
+class SegmentRange(NamedTuple):
+    """The batches of a segment that begin at positions in [start, stop). `stop` is None in the last range of a segment."""
+
+    segment: Segment
+    start: int = 0
+    stop: int | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes between the cuts, by the size that the file had when it was listed."""
+        return (self.segment.log.size if self.stop is None else self.stop) - self.start
+
+
+def ranges(segment: Segment, slots: int, later_bytes: int = 0) -> Iterator[SegmentRange]:
+    """The ranges of a segment in order. One range where `slots` (the number of workers) is 1, and for KRaft snapshots and logs of Kafka 0.7.
+
+    `later_bytes` is the size of the segments that are still to do after this one. The less is left, the smaller the ranges, so that all workers
+    finish at about the same time.
+    """
+    start, size = 0, segment.log.size
+    while slots > 1 and segment.log.kind is Kind.LOG:
+        step = min(max((size - start + later_bytes) // (2 * slots), LEAST_BYTES), RANGE_BYTES)
+        if size - start < step + LEAST_BYTES:
+            break
+        yield SegmentRange(segment, start, start + step)
+        start += step
+    yield SegmentRange(segment, start)
