@@ -101,7 +101,7 @@ def verify(
 
 
 def _results(
-    results: "Iterator[tuple[_Group | SegmentRange, tuple[Report, ...] | RangeSummary]]",
+    results: "Iterator[tuple[_Group | ScanTask, tuple[Report, ...] | RangeSummary]]",
     plan: "deque[_Step | LogDirectoryVerifier | SourceError]",
 ) -> "Iterator[tuple[Report, ...] | RangeSummary]":
     """The results; an interrupt takes along what the partition in hand has shown."""
