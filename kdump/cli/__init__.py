@@ -1,4 +1,4 @@
-"""The command line: commands, and the one place where what happened becomes an exit status."""
+"""The command line: the commands, and what a run that cannot go on prints."""
 
 import gc
 import os
@@ -12,19 +12,19 @@ from kdump import __version__
 from kdump.errors import KdumpError
 
 ALLOCATIONS = 50_000
-"""Objects between two searches for cycles: more than the imports of a command make."""
+"""Objects between two runs of the cyclic garbage collector: more than the imports of a command allocate."""
 
 FOUND, USAGE, FAILED, GAVE_UP, BUG, INTERRUPTED, PIPE_CLOSED = 1, 2, 3, 4, 70, 130, 141
 
 COMMANDS = {
-    "dump": "show what is in log files: batches with their records",
-    "verify": "prove partitions: every batch, companion and checkpoint, with --deep every record",
-    "recover": "show what a broker's next start would cut off; do it, or save what can be saved; take it back",
+    "dump": "show what files hold: batches with their records, index entries, snapshots, checkpoints",
+    "verify": "check every batch, companion and checkpoint; with --deep every record",
+    "recover": "print what a broker's next start would do; do it, or keep every valid batch; undo it",
 }
 
 
 class Group(click.Group):
-    """Commands that are imported when they are called, so that --help stays quick."""
+    """Imports a command when it is called, so that --help stays fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -66,8 +66,8 @@ def group() -> None:
     """Inspect, verify and recover the log segments that Apache Kafka left on disk, without a broker.
 
     \b
-    Exit status: 0 nothing found, 1 damage found, 2 usage, 3 something could not be done, 4 valid
-    records were given up, 70 a bug in kdump, 130 interrupted, 141 the reader of the output went away.
+    Exit status: 0 no damage, 1 damage, 2 usage, 3 something could not be done, 4 valid records
+    were given up, 70 a bug in kdump, 130 interrupted, 141 the reader of the output closed it.
     """
 
 
@@ -75,13 +75,13 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line and end the process with its exit status."""
     gc.set_threshold(ALLOCATIONS, *gc.get_threshold()[1:])
     status = run(arguments)
-    # What is left goes with the process. To search all of it for cycles before takes as long as half the imports.
+    # The process ends now. A last garbage collection would take as long as half of the imports.
     gc.freeze()
     sys.exit(status)
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run the command line; the exit status."""
+    """Run the command line, and return its exit status."""
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # until the process ends
     if sys.stdout is None:
@@ -132,16 +132,16 @@ def _bug(arguments: list[str] | None) -> int:
 
 
 def _files(arguments: list[str] | None) -> str:
-    """What became of the files, when kdump fell over."""
+    """What state the files are in after a bug, as a clause."""
     if "recover" in (sys.argv[1:] if arguments is None else arguments)[:1]:
         return "kdump recover --undo takes back what it had begun to change, if anything"
-    return "its files are as they were"
+    return "it changed no file"
 
 
 def _invoke(arguments: list[str] | None) -> Any:
-    """What Click's own main does, which would make a closed pipe an exit status of 1."""
+    """Do what Click's own main does; that one would turn a closed pipe into exit status 1."""
     if "_KDUMP_COMPLETE" in os.environ:
-        group.main(prog_name="kdump")  # a shell asks what could be typed next; does not return
+        group.main(prog_name="kdump")  # shell completion; does not return
     try:
         with group.make_context("kdump", sys.argv[1:] if arguments is None else arguments) as context:
             return group.invoke(context)
@@ -150,7 +150,7 @@ def _invoke(arguments: list[str] | None) -> Any:
 
 
 def complain(problem: object) -> None:
-    """One line on standard error, with nothing in it that makes a terminal act."""
+    """Print one line on standard error, without control characters."""
     from kdump.render.base import printable
 
     sys.stderr.write(f"kdump: {printable(str(problem))}\n")

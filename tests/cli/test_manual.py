@@ -25,7 +25,7 @@ from kdump.recover.recover import RecoveryResult
 from kdump.recover.undo import Run, RunResult
 from kdump.render import renderer
 from kdump.verify.findings import CATALOGUE
-from support import build, manual, recovery_results
+from support import build, manual, manual_text, recovery_results
 
 NAMES = sorted(manual.pages())
 
@@ -88,7 +88,7 @@ def test_every_code(code: str) -> None:
 
 def test_every_exit_status() -> None:
     statuses = {0, cli.FOUND, cli.USAGE, cli.FAILED, cli.GAVE_UP, cli.BUG, cli.INTERRUPTED, cli.PIPE_CLOSED}
-    assert {int(status) for status in manual.EXIT_STATUS["kdump"]} == statuses
+    assert {int(status) for status in manual_text.EXIT_STATUS["kdump"]} == statuses
     for text in manual.pages().values():
         for status in statuses:
             assert f'.It Li "{status}"' in text
@@ -175,16 +175,16 @@ def fields_of(kdump: Any, tmp_path: Path, command: str) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("command", cli.COMMANDS)
 def test_every_field_of_json(kdump: Any, tmp_path: Path, command: str) -> None:
-    told = {kind: list(fields) for kind, (_, fields) in manual.LINES[command].items()}
-    assert all(word for _, fields in manual.LINES[command].values() for word in fields.values())
+    told = {kind: list(fields) for kind, (_, fields) in manual_text.LINES[command].items()}
+    assert all(word for _, fields in manual_text.LINES[command].values() for word in fields.values())
     assert fields_of(kdump, tmp_path, command) == told
 
 
 def examples() -> list[tuple[str, str]]:
     of_the_runbook = [
-        ("kdump", command) for _, commands in manual.RUNBOOK for command in commands if "kdump " in command
+        ("kdump", command) for _, commands in manual_text.RUNBOOK for command in commands if "kdump " in command
     ]
-    return [(page, command) for page, pairs in manual.EXAMPLES.items() for _, command in pairs] + of_the_runbook
+    return [(page, command) for page, pairs in manual_text.EXAMPLES.items() for _, command in pairs] + of_the_runbook
 
 
 @pytest.mark.parametrize(("page", "command"), examples())
@@ -224,14 +224,14 @@ OPTIONS_OF_KAFKAS_TOOL = (
 
 def test_options_of_kafkas_tool() -> None:
     page = manual.pages()["kdump-dump.1"]
-    table = [option.split()[0] for option in manual.KAFKA]
+    table = [option.split()[0] for option in manual_text.KAFKA]
     assert table == list(OPTIONS_OF_KAFKAS_TOOL)
-    for option, answer in manual.KAFKA.items():
+    for option, answer in manual_text.KAFKA.items():
         assert f".It Li {manual.quoted(option)}\n" in page
         assert " ".join(answer.split()) in plain(page)
     # an option of the same name does the same thing
     ours = {flag for option in manual.options_of(import_module("kdump.cli.dump").command) for flag in option.opts}
-    for option, answer in manual.KAFKA.items():
+    for option, answer in manual_text.KAFKA.items():
         assert (option.split()[0] in ours) == answer.startswith("The same"), option
     known = {
         flag
@@ -239,7 +239,7 @@ def test_options_of_kafkas_tool() -> None:
         for option in manual.options_of(import_module(f"kdump.cli.{name}").command)
         for flag in option.opts
     }
-    for answer in manual.KAFKA.values():
+    for answer in manual_text.KAFKA.values():
         for flag in re.findall(r"--[\w-]+", answer):
             assert flag in known | {"--version"}, flag
 
