@@ -1,7 +1,7 @@
 """Appends ready batches to a new log, or writes the same bytes to a bare file: `python -m tests.bench.log_append HOW FILE SIZE`.
 
-HOW is `log` or `write`, SIZE how many bytes, FILE a segment whose first batches are taken again and again. Timed is all from the opening of the log or file to the
-close behind a sync. What is written goes away.
+HOW is `log` or `write`, SIZE is in bytes, FILE is a segment whose first batches are appended again and again. The time is
+that from opening the log or file to closing it after a sync. What is written is deleted.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import kdump.log.appender  # noqa: F401  # whose import is no part of an append
-from kdump.log.log import Log
-from kdump.log.options import LogOptions
+from kdump import Log, LogOptions
 
 from .segments import runs
 
@@ -81,8 +79,11 @@ def main(how: str, path: str, size: str) -> int:
     """One JSON line: {"bytes", "seconds"}."""
     batches = ready(path)
     with TemporaryDirectory(prefix="kdump-bench-", dir=scratch(int(size))) as home:
-        directory = Path(home, "log-0")
-        directory.mkdir()
+        for name in ("first-0", "log-0"):
+            directory = Path(home, name)
+            directory.mkdir()
+            if name == "first-0":
+                append(directory, iter(batches[:1]))  # loads what an append needs
         began = time.perf_counter()
         written = {"log": append, "write": write}[how](directory, some(batches, int(size)))
         seconds = time.perf_counter() - began

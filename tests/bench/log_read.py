@@ -6,7 +6,7 @@ import json
 import sys
 from random import Random
 
-from kdump.log.log import Log
+from kdump import Log
 
 MAX_BYTES = 16 << 10  # about a batch of what is read
 

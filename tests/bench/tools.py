@@ -59,6 +59,13 @@ class Tools:
         """The interpreter that runs kdump."""
         return Command((sys.executable, *arguments))
 
+    def module(self, name: str, *arguments: str) -> Command:
+        """A module of the bench with the interpreter that lies beside kdump, whose package counts and not the source folder."""
+        begin = "import sys, runpy; sys.path.append(sys.argv.pop(1)); name = sys.argv[1]; del sys.argv[1]; "
+        run = 'runpy.run_module(name, run_name="__main__", alter_sys=True)'
+        python = self._kdump.with_name("python")
+        return Command((str(python), "-P", "-c", begin + run, str(ROOT), name, *arguments))
+
     def kdump_imports(self, *arguments: str) -> Command:
         """kdump under `-X importtime`, which names every import on standard error."""
         script = self.kdump().argv[0]
@@ -81,13 +88,13 @@ class Tools:
 
     def append(self, data: Data, how: str, size: int) -> Command:
         """Batches like those of `data`, so many bytes of them, into a new log or a bare file."""
-        argv = ("-m", "tests.bench.log_append", how, data.files[0], str(size))
-        return Command(self.python(*argv).argv, expect={}, timed=True)
+        argv = self.module("tests.bench.log_append", how, data.files[0], str(size)).argv
+        return Command(argv, expect={}, timed=True)
 
     def read(self, data: Data, count: int) -> Command:
         """So many records of the log, at random."""
-        argv = ("-m", "tests.bench.log_read", str(data.directory), str(count))
-        return Command(self.python(*argv).argv, expect={"records": count})
+        argv = self.module("tests.bench.log_read", str(data.directory), str(count)).argv
+        return Command(argv, expect={"records": count})
 
     def orjson(self, data: Data) -> Command:
         """orjson over the same records."""
