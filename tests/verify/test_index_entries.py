@@ -103,8 +103,8 @@ def entries_of(summary: RangeSummary, base_offset: int) -> tuple[bytes, bytes] |
     if made is None:
         return None
     closing = b""
-    if seen["max_timestamp"] > made.last_timestamp:
-        closing = build.time_index((seen["max_timestamp"], seen["max_timestamp_offset"] - base_offset))
+    if seen.max_timestamp > made.last_timestamp:
+        closing = build.time_index((seen.max_timestamp, seen.max_timestamp_offset - base_offset))
     return bytes(made.offsets), bytes(made.times) + closing
 
 
@@ -151,7 +151,7 @@ def test_of_right_indexes_every_cutting_makes_what_a_rebuild_makes(
         summary = cut(segment, cuts)
     assert entries_of(summary, made.base_offset) == expected
     producers = [item.producer_id >= 0 for item in oracle.walk(made.data) if isinstance(item, oracle.Batch)]
-    assert summary.seen["produced"] == sum(producers)
+    assert summary.seen.produced == sum(producers)
 
 
 @LAW
@@ -170,7 +170,7 @@ def test_what_any_cutting_makes_is_what_a_rebuild_makes(
         summary = cut(segment, cuts)
     found = entries_of(summary, made.base_offset)
     if found is not None:
-        assert not summary.seen["broken"]
+        assert not summary.seen.broken
         assert found == recorded(made._replace(data=made.data[: summary.tail]), interval)
 
 
