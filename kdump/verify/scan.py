@@ -17,7 +17,6 @@ from kdump.errors import SourceError
 from kdump.format import codec
 from kdump.format.batch import CODEC_MASK
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET, OFFSET_ENTRY, TIME_ENTRY
-from kdump.format.kafka07 import Message
 from kdump.format.naming import Kind
 from kdump.kernel.producers import Runs
 from kdump.kernel.results import NO_VALUE, BadEntry, Carry, ScanState
@@ -354,7 +353,6 @@ def _unwrap(
     from kdump.storage.records07 import unwrap
 
     batch = chunk.row(index)
-    assert isinstance(batch, Message)
     inside = unwrap(batch, chunk.body(batch), options.max_batch_bytes, keep=False)
     if inside.problem == "batch/limit":
         yield framing.limit(path, batch, options.max_batch_bytes, decompressed=True)
