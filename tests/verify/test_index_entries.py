@@ -229,13 +229,13 @@ def known(summary: RangeSummary, offsets: bytes, times: bytes, *, legacy: bool =
     return _indexed(summary, 0, 5, legacy)
 
 
-SEEN = {"broken": 0, "produced": 0, "max_timestamp": 9, "max_timestamp_offset": 4, "valid_bytes": 77}
+SEEN = Scanner(0).state()._replace(max_timestamp=9, max_timestamp_offset=4, valid_bytes=77)
 SLOTS = build.offset_index((1, 9)), build.time_index((5, 1), (9, 4))
 
 
 def summary(**seen: int) -> RangeSummary:
     made = IndexEntries(0, 5, bytearray(SLOTS[0]), bytearray(build.time_index((5, 1))))
-    return RangeSummary(0, 77, {**SEEN, **seen}, made=made)
+    return RangeSummary(0, 77, SEEN._replace(**seen), made=made)
 
 
 def test_what_has_to_hold() -> None:

@@ -211,7 +211,7 @@ def time_index(log_path: str, index: IndexFile | None, scanned: IndexScan, other
         elif entry.problem == "timeindex/misses":
             if not lacking:
                 yield index.finding("timestamp", entry.number, severity=Severity.ERROR, found=entry.found, misses=True)
-        elif not (low if entry.index_key < entry.found else high):
+        elif not (low if index.entry(entry.number)[0] < entry.found else high):
             yield index.finding("timestamp", entry.number, severity=Severity.WARNING, found=entry.found, misses=False)
     if scanned.end_offset is not None:
         stale = _at_or_above(index, scanned.end_offset)
