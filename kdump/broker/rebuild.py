@@ -114,7 +114,7 @@ def scan_segment(
     if runs.odd or made is None:
         return None
     seen = scanner.state()
-    return SegmentIndexes(*made, scanner.state_end, seen["known_last"] + 1 if seen["has_last"] else base_offset)
+    return SegmentIndexes(*made, scanner.state_end, seen.next_offset(base_offset))
 
 
 def _entries(path: str, entry_size: int, size: int, checksum: int) -> bytes | None:

@@ -96,6 +96,11 @@ class Batch(NamedTuple):
         return self.crc == self.computed_crc
 
     @property
+    def is_kafka07(self) -> bool:
+        """A message of Kafka 0.7 (kdump.format.kafka07), which has neither key nor timestamp."""
+        return False
+
+    @property
     def is_legacy(self) -> bool:
         return self.magic < 2
 

@@ -53,6 +53,10 @@ class Message(Batch):
         return EXISTING_CODECS[self.codec] if self.codec < len(EXISTING_CODECS) else self.codec
 
     @property
+    def is_kafka07(self) -> bool:
+        return True
+
+    @property
     def is_legacy(self) -> bool:
         return True
 

@@ -1,7 +1,6 @@
 from typing_extensions import Buffer
 
-_Row = tuple[str, int, int, int, int, int, int, int, int, int, bool]
-_Tally = tuple[int, int, int, int, int, int, int, int]
+from kdump.kernel.results import ProducerProblem, ProducerTally
 
 EVENT: str
 """The layout of one event, for struct."""
@@ -56,11 +55,10 @@ class Producers:
     def replay(self, events: Buffer) -> None:
         """Apply events in log order."""
 
-    def take(self) -> tuple[list[_Row], dict[str, int], dict[str, _Tally]]:
-        """What was wrong since the last `take`: (rows, exact number by problem, tallies); of what did not occur there is no key.
+    def take(self) -> tuple[list[ProducerProblem], dict[str, int], dict[str, ProducerTally]]:
+        """The problems since the last `take`: (each of them, exact number by problem, tallies by "gap", "empty" and "coordinator").
 
-        A row is (problem, position, size, offset, producer_id, epoch, sequence, previous_sequence, previous_epoch, txn_first, marker);
-        a tally, of "gap", "empty" or "coordinator", (count, then of the first one: position, size, offset, producer_id, epoch, value, previous).
+        What did not occur has no key.
         """
 
     def aborted(self) -> list[tuple[int, int, int, int, bool, bool]]:

@@ -33,6 +33,8 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int16_t, int32_t, int64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
+from kdump.kernel.results import ProducerProblem, ProducerTally
+
 import os
 
 EVENT = "=qqqqqqiiiihBBi"
@@ -196,7 +198,7 @@ cdef struct Node:
     int32_t previous
     int32_t next
 
-cdef struct Row:
+cdef struct ProblemRow:
     int64_t problem
     int64_t position
     int64_t size
@@ -209,7 +211,7 @@ cdef struct Row:
     int64_t txn_first
     bint marker
 
-cdef struct Tally:
+cdef struct Count:
     int64_t count
     int64_t position
     int64_t size
@@ -292,11 +294,11 @@ cdef class Producers:
     cdef int32_t _first_node
     cdef int32_t _last_node
     cdef int64_t _uncertain      # open transactions whose first offset is not certain
-    cdef Row *_rows
+    cdef ProblemRow *_rows
     cdef int64_t _row_count
     cdef int64_t _row_capacity
     cdef int64_t _problems[PROBLEM_COUNT]
-    cdef Tally _tallies[TALLY_COUNT]
+    cdef Count _tallies[TALLY_COUNT]
     cdef Aborted *_aborted
     cdef int64_t _aborted_count
     cdef int64_t _aborted_capacity
@@ -434,14 +436,14 @@ cdef class Producers:
     # ---- what is wrong
 
     cdef void complain(self, int problem, const Event *event, const Producer *e) noexcept nogil:
-        cdef Row *row
+        cdef ProblemRow *row
         cdef int64_t capacity
         self._problems[problem] += 1
         if self._problems[problem] > ROWS_KEPT:
             return
         if self._row_count == self._row_capacity:
             capacity = max(2 * self._row_capacity, 64)
-            row = <Row *> realloc(self._rows, capacity * sizeof(Row))
+            row = <ProblemRow *> realloc(self._rows, capacity * sizeof(ProblemRow))
             if row == NULL:
                 self._failed = True
                 return
@@ -462,7 +464,7 @@ cdef class Producers:
         row.txn_first = e.txn_first
 
     cdef void tally(self, int what, const Event *event, int64_t value, int64_t previous) noexcept nogil:
-        cdef Tally *t = self._tallies + what
+        cdef Count *t = self._tallies + what
         if t.count == 0:
             t.position = event.position
             t.size = event.size
@@ -688,21 +690,23 @@ cdef class Producers:
 
     def take(self):
         cdef int64_t i
-        cdef Row *row
-        cdef Tally *t
+        cdef ProblemRow *row
+        cdef Count *t
         cdef list rows = []
         cdef dict counts = {}, tallies = {}
         for i in range(self._row_count):
             row = self._rows + i
-            rows.append((PROBLEMS[row.problem], row.position, row.size, row.offset, row.producer_id, row.epoch, row.sequence, row.previous_sequence,
-                         row.previous_epoch, row.txn_first, row.marker))
+            rows.append(ProducerProblem(
+                PROBLEMS[row.problem], row.position, row.size, row.offset, row.producer_id, row.epoch, row.sequence, row.previous_sequence,
+                row.previous_epoch, row.txn_first, row.marker,
+            ))
         for i in range(PROBLEM_COUNT):
             if self._problems[i]:
                 counts[PROBLEMS[i]] = self._problems[i]
         for i in range(TALLY_COUNT):
             t = self._tallies + i
             if t.count:
-                tallies[TALLIES[i]] = (t.count, t.position, t.size, t.offset, t.producer_id, t.epoch, t.value, t.previous)
+                tallies[TALLIES[i]] = ProducerTally(t.count, t.position, t.size, t.offset, t.producer_id, t.epoch, t.value, t.previous)
         self._row_count = 0
         memset(self._problems, 0, sizeof(self._problems))
         memset(self._tallies, 0, sizeof(self._tallies))

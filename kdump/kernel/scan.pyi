@@ -1,8 +1,7 @@
-from typing import Any
-
 from typing_extensions import Buffer
 
 from kdump.kernel.producers import Runs
+from kdump.kernel.results import BadEntry, ScanState
 
 BATCH_COLUMNS: tuple[str, ...]
 SUSPECTS: tuple[str, ...]
@@ -114,26 +113,21 @@ class Scanner:
     def open(self, index: int, payload: Buffer) -> int:
         """Prove the decompressed records of row `index`; its suspect bits."""
 
-    def state(self) -> dict[str, Any]:
-        """What was seen so far: counts, offset range, gaps, the state that rules carry.
+    @property
+    def known_last(self) -> int:
+        """The last offset of the last valid batch, if there was one (`has_last`). This and the next two are cheaper than `state`."""
 
-        produced: batches that have a producer.
-        epochs: (leader epoch, first offset, position) of each batch with another leader epoch than the one before, at most 65536.
-        backs, back_position, back_offset, back_largest: batches with a largest timestamp of more than 7 days (in ms) below that of the batch before.
-        index_differs: None, or the first place where the offset index is not what a broker's recovery would write:
-        (entry, offset, position, expected offset, expected position), -1 for what does not exist.
-        index_begin, index_cursor, time_begin, time_cursor: the entries of the indexes from the first batch to the end of the walk, [begin, cursor);
-        -1 without a batch or without `expect`.
-        first_index_offset: the offset of an entry at the first batch that could not be held against the batch before, -2^63 without one.
-        first_time_entry: the timestamp of the first time index entry that was held against a batch, -2^63 without one.
-        """
+    @property
+    def has_last(self) -> bool: ...
+    @property
+    def known_epoch(self) -> int:
+        """The last leader epoch, -1 when not known."""
 
-    def entries(self) -> list[tuple[str, int, int, int, int, int, int, int]]:
-        """(problem, entry, its two values, position, first and last offset of the batch it was held against, what was found there instead).
+    def state(self) -> ScanState:
+        """What the walk has read so far."""
 
-        Offsets are absolute. Found are: for index/position and timeindex/offset the batch's position and first offset, for index/offset the
-        last offset before the batch, for timeindex/misses the largest timestamp before the batch, for timeindex/wrong the one including it.
-        """
+    def entries(self) -> list[BadEntry]:
+        """The entries of both indexes that break a rule, in the order in which they were found."""
 
     def entry_counts(self) -> dict[str, int]:
         """How many entries have each problem; of what did not occur there is no key."""

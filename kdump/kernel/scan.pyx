@@ -24,6 +24,7 @@ from kdump.kernel.records cimport (
     CONTROL, CONTROL_OF_PRODUCER, PLAIN, Message, Verdict, parse_message, validate_batch, validate_message, validate_wrapped,
 )
 from kdump.kernel.records import STATUSES
+from kdump.kernel.results import BadEntry, IndexDifference, ScanState
 
 import os
 
@@ -226,7 +227,7 @@ cdef struct Made:
     int64_t capacity
     int64_t limit            # bytes
 
-cdef struct BadEntry:
+cdef struct EntryProblem:
     int64_t problem
     int64_t entry
     int64_t stored[2]
@@ -316,7 +317,7 @@ cdef class Scanner:
     cdef Expected x
     cdef bytes _index
     cdef bytes _time
-    cdef BadEntry *_bad
+    cdef EntryProblem *_bad
     cdef Py_ssize_t _bad_count
     cdef Py_ssize_t _bad_capacity
     cdef int64_t _entry_counts[ENTRY_PROBLEM_COUNT]
@@ -884,24 +885,35 @@ cdef class Scanner:
         row[SUSPECT] = bits
         return bits
 
+    @property
+    def known_last(self):
+        return self.s.known_last
+
+    @property
+    def has_last(self):
+        return self.s.has_last
+
+    @property
+    def known_epoch(self):
+        return self.s.known_epoch
+
     def state(self):
-        """What the walk has seen so far, as a dict of plain values."""
-        cdef dict seen = self.s
+        cdef dict fields = self.s
         cdef EpochStart *start
         if self._failed:
             raise MemoryError
         while len(self._listed) < self._epoch_count:
             start = self._epochs + len(self._listed)
             self._listed.append((start.epoch, start.first_offset, start.position))
-        seen["epochs"] = list(self._listed)
-        seen["index_begin"] = self.x.index_begin
-        seen["index_cursor"] = self.x.index_cursor
-        seen["time_begin"] = self.x.time_begin
-        seen["time_cursor"] = self.x.time_cursor
-        seen["first_index_offset"] = self.x.first_index_offset
-        seen["first_time_entry"] = self.x.first_time_entry
-        seen["index_differs"] = tuple(self.x.difference) if self.x.differs else None
-        return seen
+        for name in ("segment_base", "deep", "everything", "max_batch_bytes"):  # what the walk was given
+            del fields[name]
+        fields["codecs"] = tuple(fields["codecs"])
+        fields["magics"] = tuple(fields["magics"])
+        return ScanState(
+            epochs=tuple(self._listed), index_begin=self.x.index_begin, index_cursor=self.x.index_cursor, time_begin=self.x.time_begin,
+            time_cursor=self.x.time_cursor, first_index_offset=self.x.first_index_offset, first_time_entry=self.x.first_time_entry,
+            index_differs=IndexDifference(*self.x.difference) if self.x.differs else None, **fields,
+        )
 
     cdef void list_epoch(self, int32_t epoch, int64_t first, int64_t position) noexcept nogil:
         cdef EpochStart *starts
@@ -1126,12 +1138,12 @@ cdef class Scanner:
 
     cdef void bad_entry(self, int problem, int64_t entry, int64_t one, int64_t other, int64_t first, int64_t last, int64_t position,
                         int64_t found) noexcept nogil:
-        cdef BadEntry *bad
+        cdef EntryProblem *bad
         self._entry_counts[problem] += 1
         if self._entry_counts[problem] > MOST_ENTRIES_KEPT:
             return
         if self._bad_count == self._bad_capacity:
-            bad = <BadEntry *> realloc(self._bad, (2 * self._bad_capacity + 8) * sizeof(BadEntry))
+            bad = <EntryProblem *> realloc(self._bad, (2 * self._bad_capacity + 8) * sizeof(EntryProblem))
             if bad == NULL:
                 self._failed = True
                 return
@@ -1151,13 +1163,13 @@ cdef class Scanner:
     def entries(self):
         """The index entries that have something against them."""
         cdef Py_ssize_t i
-        cdef BadEntry *bad
+        cdef EntryProblem *bad
         cdef list found = []
         if self._failed:
             raise MemoryError
         for i in range(self._bad_count):
             bad = self._bad + i
-            found.append((ENTRY_PROBLEMS[bad.problem], bad.entry, bad.stored[0], bad.stored[1], bad.position, bad.first, bad.last, bad.found))
+            found.append(BadEntry(ENTRY_PROBLEMS[bad.problem], bad.entry, bad.stored[0], bad.stored[1], bad.position, bad.first, bad.last, bad.found))
         return found
 
     def entry_counts(self):

@@ -1,8 +1,7 @@
-from typing import Any
-
 from typing_extensions import Buffer
 
 from kdump.kernel.producers import Runs
+from kdump.kernel.results import ScanState
 
 HEADER_BYTES: int
 
@@ -57,8 +56,16 @@ class Scanner07:
     def opened(self, index: int, records: int, status: int, status_at: int, inner_crc: int, partial: int) -> int:
         """Tell what was found in the compressed message of row `index`; its suspect bits."""
 
-    def state(self) -> dict[str, Any]:
-        """What was seen so far, under the names of `Scanner.state`."""
+    @property
+    def known_last(self) -> int:
+        """As in `Scanner`; so are `has_last` and `known_epoch`, which is always -1."""
+
+    @property
+    def has_last(self) -> bool: ...
+    @property
+    def known_epoch(self) -> int: ...
+    def state(self) -> ScanState:
+        """As `Scanner.state`, with the fields of which 0.7 knows nothing as they are before a walk."""
 
     def look(self, buffer: Buffer, at: int, left: int) -> tuple[int, bool, int, int, bool]:
         """(total bytes, whether the header is plausible, 0, 0, whether the length is possible) of the entry at `at`.

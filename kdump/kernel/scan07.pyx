@@ -331,19 +331,28 @@ cdef class Scanner07:
         self._unopened -= 1
         return bits
 
+    @property
+    def known_last(self):
+        return self._known_last
+
+    @property
+    def has_last(self):
+        return self._has_last
+
+    @property
+    def known_epoch(self):
+        return -1
+
     def state(self):
         cdef int i
         first = self._base + self._first_position if self._first_position >= 0 else -1
-        seen = dict(_NOTHING)
-        seen.update(
-            epochs=[], segment_base=self._base, deep=self._deep, everything=self._everything, max_batch_bytes=self._max_bytes,
+        return _NOTHING._replace(
             known_last=self._known_last, has_last=self._has_last, linked=self._linked, broken=self._broken,
             batches=self._batches, records=self._records, unopened=self._unopened, valid_bytes=self._valid_bytes,
             first_position=self._first_position, first_offset=first, first_spans=True,
             last_position=self._last_position, last_offset=self._known_last if self._has_last else -1,
-            codecs=[self._codecs[i] for i in range(4)] + [0] * 4, magics=[self._magics[0], self._magics[1], 0],
+            codecs=tuple([self._codecs[i] for i in range(4)]) + (0,) * 4, magics=(self._magics[0], self._magics[1], 0),
         )
-        return seen
 
     # ---- bytes that are no message
 

@@ -19,6 +19,7 @@ from kdump.errors import SourceError, reason
 from kdump.format.batch import NULL
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndexEntry, measure
 from kdump.format.naming import Kind
+from kdump.kernel.results import Carry
 from kdump.kernel.scan import SUSPECTS, Scanner, ordered
 from kdump.kernel.seek import (
     SEEK_DAMAGED,
@@ -37,7 +38,6 @@ from kdump.storage.source import FileSource, Source, reader
 from kdump.storage.walk import (
     MAX_BATCH_BYTES,
     BatchChunk,
-    Carry,
     ForeignBatch,
     Gap,
     Item,
@@ -495,8 +495,8 @@ class SegmentReader:
         return _Own(
             _IndexView(slots, len(slots) // OFFSET_ENTRY.size, None, size),
             times,
-            seen["max_timestamp"],
-            seen["known_last"] if seen["has_last"] else None,
+            seen.max_timestamp,
+            seen.known_last if seen.has_last else None,
             made is not None,
             scanner if whole else None,
             size,
@@ -523,7 +523,7 @@ class SegmentReader:
             if isinstance(item, ShrunkFile):
                 raise self._shrunk(item.position, size)
         seen = walk.scanner.state()
-        return max(seen["known_last"] + 1, self.base_offset) if seen["has_last"] else self.base_offset
+        return max(seen.next_offset(self.base_offset), self.base_offset)
 
     # ---- by time
 
@@ -622,7 +622,7 @@ class SegmentReader:
             for item in walk:
                 if not isinstance(item, BatchChunk) or item.damaged:
                     passed += self._passed(item)
-            position, carry = walk.position, _carry(walk)
+            position, carry = walk.position, walk.scanner.state().carry
             if not self._places or position > self._places[-1][0] + _STRIDE_BYTES // 2:
                 # Another thread may have come by, too; they have to stay in order.
                 self._places = sorted([*self._places, (position, carry)])
@@ -639,15 +639,3 @@ class SegmentReader:
                 last = item.row(item.batches - 1)
                 end = last.position + last.size
         return end or position
-
-
-def _carry(walk: Walk) -> Carry:
-    seen = walk.scanner.state()
-    return (
-        seen["known_last"],
-        seen["has_last"],
-        seen["known_epoch"],
-        seen["linked"],
-        seen["max_timestamp"],
-        seen["time_cursor"],
-    )

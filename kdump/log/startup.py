@@ -173,16 +173,16 @@ def _prove(place: DirectoryHandle, base: int, options: LogOptions) -> _Proved:
         size = source.size
     if is_07:
         return _Proved(base + size, (), True)
-    end = seen["known_last"] + 1 if seen["has_last"] else base
+    end = seen.next_offset(base)
     bears_out = indexes is not None
     if indexes is not None:
         counts = len(indexes[0]) // OFFSET_ENTRY.size, len(indexes[1]) // TIME_ENTRY.size
         last = TIME_ENTRY.unpack(indexes[1][-TIME_ENTRY.size :])[0] if indexes[1] else -1
-        used = seen["index_cursor"], seen["time_cursor"]
+        used = seen.index_cursor, seen.time_cursor
         assert isinstance(scanner, Scanner)
-        bears_out = not scanner.entry_counts() and (used == counts if seen["has_last"] else counts == (0, 0))
-        bears_out = bears_out and seen["max_timestamp"] <= last
-    return _Proved(end, tuple(seen["epochs"]), bears_out)
+        bears_out = not scanner.entry_counts() and (used == counts if seen.has_last else counts == (0, 0))
+        bears_out = bears_out and seen.max_timestamp <= last
+    return _Proved(end, seen.epochs, bears_out)
 
 
 def _indexes(place: DirectoryHandle, base: int) -> tuple[bytes, bytes] | None:

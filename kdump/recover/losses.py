@@ -8,16 +8,17 @@ from typing import Final, NamedTuple
 from kdump.format.batch import NULL
 from kdump.format.naming import Kind, kind_of, number_of
 from kdump.kernel.producers import DATA, EVENT, GAP, TRANSACTIONAL
+from kdump.kernel.results import Carry
 from kdump.recover.plan import Lost
 from kdump.storage.partition import LogFile, Segment
 from kdump.storage.pieces import Piece
 from kdump.storage.ranges import SegmentRange
-from kdump.storage.walk import BatchChunk, Carry
+from kdump.storage.walk import BatchChunk
 from kdump.storage.walk07 import walk_of
 from kdump.verify.scan import ScanTask, VerifyOptions, scan
 
 _EVENT: Final = struct.Struct(EVENT)
-_AFRESH: Final[Carry] = (-1, False, -1, False, -1, 0)
+_AFRESH: Final = Carry(-1, False, -1, False, -1, 0)
 """Nothing is known of what lies before, but that a batch may begin here: an offset that lies does not hide the batch."""
 _OUT_OF_ORDER: Final = frozenset({"offset/backwards", "offset/range"})
 
@@ -43,8 +44,8 @@ def within(directory: str, piece: Piece, size: int, max_batch_bytes: int) -> Val
     stop = None if piece.stop >= size else piece.stop
     task = ScanTask(SegmentRange(Segment(log), piece.start, stop), VerifyOptions(max_batch_bytes=max_batch_bytes))
     summary = scan(task, _AFRESH)
-    seen = summary.seen
-    if not seen or not seen["batches"]:
+    seen = summary.state
+    if seen is None or not seen.batches:
         return ValidBatches(piece, 0, 0, None, None, -1, -1, frozenset(), ())
     producers: set[int] = set()
     transactions: dict[tuple[int, int], None] = {}
@@ -59,17 +60,17 @@ def within(directory: str, piece: Piece, size: int, max_batch_bytes: int) -> Val
             elif flags & TRANSACTIONAL:
                 open_.setdefault(producer, first)
                 transactions[producer, open_[producer]] = None
-    first, last = seen["first_offset"], seen["last_offset"]
+    first, last = seen.first_offset, seen.last_offset
     if any(code in _OUT_OF_ORDER for code, _ in summary.counts):
         first, last = _span(log, piece, stop, max_batch_bytes)
     return ValidBatches(
         piece,
-        seen["batches"],
-        None if seen["unopened"] else seen["records"],
+        seen.batches,
+        None if seen.unopened else seen.records,
         first,
         last,
-        seen["first_timestamp"],
-        seen["max_timestamp"],
+        seen.first_timestamp,
+        seen.max_timestamp,
         frozenset(producers),
         tuple(transactions),
     )

@@ -24,7 +24,6 @@ from json.encoder import encode_basestring
 from typing import IO, TYPE_CHECKING, Any
 
 from kdump.format.batch import NULL
-from kdump.format.kafka07 import Message
 from kdump.render import base
 from kdump.render.base import Path, RenderOptions, crc_state, gap_reason, hides_batch
 
@@ -219,7 +218,7 @@ class JsonRenderer(base.Renderer):
             start = f'{{"type":"record","path":{self._name(path)},"topic":{where},"partition":{_number(partition)},"offset":'
             self._head = start.encode()
         payload, rows, headers, _ = records
-        legacy, is_control, timeless = batch.is_legacy, batch.control, isinstance(batch, Message)
+        legacy, is_control, timeless = batch.is_legacy, batch.control, batch.is_kafka07
         kind_of = (batch.magic, timeless, batch.attributes, batch.producer_id)
         if kind_of != self._kind_of:  # seldom: what most batches of a file have in common
             self._kind_of = kind_of

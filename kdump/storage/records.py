@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from kdump.format import codec
 from kdump.format.batch import NULL, Batch, next_sequence
-from kdump.format.kafka07 import Message
 from kdump.format.record import Record
 from kdump.kernel.records import HEADER_COLUMNS, RECORD_COLUMNS, STATUSES, decode, decode_messages
 
@@ -58,7 +57,7 @@ UNOPENED = DecodedBatch(b"", _NOTHING, _NOTHING, None)
 
 def open_batch(batch: Batch, body: bytes | memoryview, max_bytes: int) -> DecodedBatch:
     """Decompress and lay out the records of a batch, at most `max_bytes` of them. `body` is the whole batch with its header."""
-    if isinstance(batch, Message):
+    if batch.is_kafka07:
         return _open_07(batch, body, max_bytes)
     if batch.is_legacy:
         return _open_message(batch, body, max_bytes)
@@ -104,7 +103,7 @@ def _open_message(batch: Batch, body: bytes | memoryview, max_bytes: int) -> Dec
     return DecodedBatch(payload, memoryview(rows).cast("q"), _NOTHING, problem)
 
 
-def _open_07(batch: Message, body: bytes | memoryview, max_bytes: int) -> DecodedBatch:
+def _open_07(batch: Batch, body: bytes | memoryview, max_bytes: int) -> DecodedBatch:
     if batch.codec:
         from kdump.storage.records07 import unwrap
 

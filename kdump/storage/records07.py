@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 
 from kdump.format import codec
-from kdump.format.kafka07 import CODEC_MASK, EXISTING_CODECS, MAX_DEPTH, Message
+from kdump.format.batch import Batch
+from kdump.format.kafka07 import CODEC_MASK, EXISTING_CODECS, MAX_DEPTH
 from kdump.kernel.records import RECORD_COLUMNS, STATUSES
 from kdump.kernel.scan07 import layout
 
@@ -119,7 +120,7 @@ class WrapperContent:
         return self._stop("legacy/wrapper", STATUSES[status])
 
 
-def unwrap(batch: Message, body: bytes | memoryview, max_bytes: int, *, keep: bool) -> WrapperContent:
+def unwrap(batch: Batch, body: bytes | memoryview, max_bytes: int, *, keep: bool) -> WrapperContent:
     """Open a compressed message, whose whole entry is `body`; together its payloads may have `max_bytes`."""
     unwrapped = WrapperContent(batch.base_offset, max_bytes, keep)
     unwrapped.open(batch.codec, body[batch.payload_at :], 1)

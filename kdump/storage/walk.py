@@ -17,6 +17,7 @@ from typing import ClassVar, NamedTuple
 from kdump.format.batch import CONTROL, LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC, Batch
 from kdump.kernel import crc
 from kdump.kernel.producers import RUNS_FULL, Runs
+from kdump.kernel.results import Carry
 from kdump.kernel.scan import (
     BATCH_COLUMNS,
     FRAMES,
@@ -43,9 +44,6 @@ OFFSET_SPAN = (1 << 31) - 1  # the offsets of a segment lie this close together
 _VALID, _END, _SHORT, _LENGTH, _OVERRUN, _LIMIT, _CRC, _MAGIC = range(len(FRAMES))
 _FILLS = frozenset((_LIMIT, _CRC, _MAGIC))
 _WIDTH = len(BATCH_COLUMNS)
-Carry = tuple[int, bool, int, bool, int, int]
-"""known_last, has_last, known_epoch, linked, max_timestamp and time_cursor of Scanner.state, where a walk ended."""
-
 _ANY_EPOCH = 1 << 31  # messages of magic 0 and 1 carry none
 
 
@@ -163,7 +161,7 @@ class Walk:
         base_offset: int | None = None,
         start: int = 0,
         stop: int | None = None,
-        carry: Carry | tuple[int, bool, int, bool] | None = None,
+        carry: Carry | None = None,
         deep: bool = False,
         everything: bool = False,
         max_batch_bytes: int = MAX_BATCH_BYTES,
@@ -432,8 +430,7 @@ class Walk:
         """Whether a batch behind a bad frame can have this offset: above the frame's own where that is to be believed, else above the last good one."""
         if bad is not None and bad.plausible:
             return bad.offset < offset <= bad.offset + OFFSET_SPAN
-        seen = self.scanner.state()
-        return not seen["has_last"] or offset > seen["known_last"]
+        return not self.scanner.has_last or offset > self.scanner.known_last
 
     def _search(
         self, start: int, bad: Frame | None, hint: bool = False
@@ -442,7 +439,7 @@ class Walk:
 
         For a `hint` nobody asks what was passed, and frames are passed over where no header follows, before the checksum of what they claim to be is taken.
         """
-        known_epoch = self.scanner.state()["known_epoch"]
+        known_epoch = self.scanner.known_epoch
         others: list[ForeignBatch | SearchLimit] = []
         work, foreign_work, foreign, position = 0, 0, True, start + 1
         while self._end - position >= UP_TO_MAGIC:

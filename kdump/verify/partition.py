@@ -14,6 +14,7 @@ from kdump.format.index import TIME_ENTRY
 from kdump.format.naming import MAX_COMPANION_BYTES, Kind
 from kdump.kernel.crc import crc32c
 from kdump.kernel.producers import Producers
+from kdump.kernel.results import ScanState
 from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import LogFile, Partition, Segment
 from kdump.storage.source import whole
@@ -136,14 +137,14 @@ class PartitionVerifier:
 
     def segment(self, segment: Segment, summary: RangeSummary) -> None:
         """What the scan of the segment showed, after its events were replayed."""
-        log, seen = segment.log, summary.seen
+        log, seen = segment.log, summary.state
         report = FileReport(log, error=summary.error)
         self._report.files.append(report)
         self._report.errors += summary.errors
         if summary.error is not None:
             self._report.errors.append(summary.error)
         self._broken = self._broken or summary.error is not None
-        if not seen:
+        if seen is None:
             self._past = _Past(log.path, log.base_offset, None)
             return
         found, counts = summary.findings, summary.counts
@@ -156,8 +157,8 @@ class PartitionVerifier:
         self._report.findings += found
         self._report.counts.update(counts)
         report.counts.update(counts)
-        report.batches, report.bytes, report.valid_bytes = seen["batches"], log.size, seen["valid_bytes"]
-        report.records = None if seen["unopened"] else seen["records"]
+        report.batches, report.bytes, report.valid_bytes = seen.batches, log.size, seen.valid_bytes
+        report.records = None if seen.unopened else seen.records
         self._gaps(log, seen)
         if log.path in self._misnamed:
             return
@@ -166,41 +167,41 @@ class PartitionVerifier:
         elif log.kind is Kind.KAFKA07:
             self._kafka07(segment, summary)
 
-    def _gaps(self, log: LogFile, seen: Mapping[str, Any]) -> None:
-        if seen["gaps"]:
+    def _gaps(self, log: LogFile, seen: ScanState) -> None:
+        if seen.gaps:
             # Damage may have taken the only sign of a cleaner with it.
-            compacted = self._cleaned(seen) or (self._options.compacted is None and bool(seen["broken"]))
+            compacted = self._cleaned(seen) or (self._options.compacted is None and bool(seen.broken))
             self._report.add([offsets.gaps(log.path, seen, compacted=compacted)])
-        if seen["inner_magic"]:
-            self._report.add([records.inner_magic(log.path, seen["inner_magic_position"], seen["inner_magic"])])
-        if seen["backs"]:
+        if seen.inner_magic:
+            self._report.add([records.inner_magic(log.path, seen.inner_magic_position, seen.inner_magic)])
+        if seen.backs:
             self._report.add([timestamps.back(log.path, seen)])
-        newest, now = seen["max_timestamp"], self._options.now_ms
+        newest, now = seen.max_timestamp, self._options.now_ms
         if now is not None and newest > now + timestamps.FUTURE_MS:
-            place = seen["max_timestamp_position"], seen["max_timestamp_offset"]
+            place = seen.max_timestamp_position, seen.max_timestamp_offset
             self._report.add([timestamps.future(log.path, *place, newest, now)])
             self._future.append((log.path, place[0], newest))
         # A timestamp in the future says nothing of how late it is.
         self._report.max_timestamp = max(self._report.max_timestamp, newest if now is None else min(newest, now))
 
-    def _cleaned(self, seen: Mapping[str, Any]) -> bool:
+    def _cleaned(self, seen: ScanState) -> bool:
         if self._options.compacted is not None:
             return self._options.compacted
-        return bool(seen["compacted"]) or self._context.cleaned
+        return bool(seen.compacted) or self._context.cleaned
 
     def _log(self, segment: Segment, summary: RangeSummary) -> None:
         log, seen = segment.log, summary.seen
         path, base = log.path, log.base_offset
         compacted = self._cleaned(seen)
         self._compacted = self._compacted or compacted
-        hidden = summary.damaged_at > seen["last_position"]
-        valid_end = seen["last_offset"] + 1 if seen["batches"] else base
+        hidden = summary.damaged_at > seen.last_position
+        valid_end = seen.last_offset + 1 if seen.batches else base
         end_offset = None if hidden else valid_end
         # Behind a tail nothing can be missing that a broker would keep.
         torn = hidden and summary.damaged_at == summary.tail
         self._report.log_end_offset = valid_end if torn or not hidden else None
         self._neighbours(segment, seen, compacted)
-        self._gapped = self._gapped or bool(seen["gaps"])
+        self._gapped = self._gapped or bool(seen.gaps)
         self._broken = self._broken or summary.damages > 0
         rows, counts, tallies = self._producers.take()
         for code, count in counts.items():
@@ -210,36 +211,36 @@ class PartitionVerifier:
         aborted = self._producers.aborted()
         if self._partition.path != path or segment.index or segment.timeindex or segment.txnindex:
             self._companions(segment, summary, end_offset, aborted, compacted)
-        self._magics = [a + b for a, b in zip(self._magics, seen["magics"], strict=True)]
-        for change in seen["epochs"]:
+        self._magics = [a + b for a, b in zip(self._magics, seen.magics, strict=True)]
+        for change in seen.epochs:
             if not self._epochs or self._epochs[-1][0] != change[0]:
                 self._epochs.append(change)
         if not log.size and not log.newest and base is not None:
             self._empty.append(path)
         if self._partition.whole and valid_end is not None and (torn or not hidden):
             self._proves(segment, summary, valid_end, counts.keys())
-        last_epoch = seen["known_epoch"] if seen["linked"] else -1
-        self._past = _Past(path, base, end_offset, seen["last_position"], seen["last_offset"], last_epoch)
+        last_epoch = seen.known_epoch if seen.linked else -1
+        self._past = _Past(path, base, end_offset, seen.last_position, seen.last_offset, last_epoch)
 
     def _proves(self, segment: Segment, summary: RangeSummary, valid_end: int, replayed: Set[str]) -> None:
         """Remember a segment that a broker's recovery passes over, so that nobody has to read it again to say so."""
         seen = summary.seen
         codes = {finding.code for finding in summary.findings} | replayed
-        legacy, modern = seen["magics"][0] + seen["magics"][1], seen["magics"][2]
+        legacy, modern = seen.magics[0] + seen.magics[1], seen.magics[2]
         # A segment of both kinds is rare: the broker's replay reads it again.
         if (legacy and modern) or not _sound(codes):
             return
         self._proved[os.path.basename(segment.log.path)] = ValidSegment(
             valid_end,
-            tuple((epoch, offset) for epoch, offset, _ in seen["epochs"]),
+            tuple((epoch, offset) for epoch, offset, _ in seen.epochs),
             None if self._broken else {producer: first for producer, _, first, *_ in self._producers.open()},
-            wrappers=bool(legacy) and sum(seen["codecs"][1:]) > 0,
+            wrappers=bool(legacy) and sum(seen.codecs[1:]) > 0,
             state_end=segment.log.base_offset if legacy else None,
             valid_bytes=summary.tail,
             indexed=_indexed(summary, segment.log.base_offset or 0, valid_end, bool(legacy)),
         )
 
-    def _neighbours(self, segment: Segment, seen: Mapping[str, Any], compacted: bool) -> None:
+    def _neighbours(self, segment: Segment, seen: ScanState, compacted: bool) -> None:
         """The segment against the one before."""
         past, base, path = self._past, segment.log.base_offset, segment.log.path
         if past is None or base is None:
@@ -249,9 +250,9 @@ class PartitionVerifier:
         elif past.end_offset is not None and base > past.end_offset:
             self._report.add([segments.missing(path, base, past.end_offset, compacted=compacted or self._compacted)])
             self._gapped = True
-        if seen["batches"] and 0 <= seen["first_epoch"] < past.epoch:
-            place = path, seen["first_position"], 0, seen["first_offset"]
-            self._report.add([epochs.backwards(*place, epoch=seen["first_epoch"], previous=past.epoch)])
+        if seen.batches and 0 <= seen.first_epoch < past.epoch:
+            place = path, seen.first_position, 0, seen.first_offset
+            self._report.add([epochs.backwards(*place, epoch=seen.first_epoch, previous=past.epoch)])
 
     def _kafka07(self, segment: Segment, summary: RangeSummary) -> None:
         log = segment.log
@@ -280,18 +281,18 @@ class PartitionVerifier:
         lies = not _OFFSETS_LIE.isdisjoint(finding.code for finding in summary.findings)
         if lies:
             # Entries with the true offsets would all seem wrong.
-            entries, last = [entry for entry in entries if entry[0] == "index/position"], None
+            entries, last = [entry for entry in entries if entry.problem == "index/position"], None
             counts = {"index/position": counts["index/position"]}
         scanned = indexes.IndexScan(
             end,
             last,
-            seen["max_timestamp"],
-            seen["magics"],
+            seen.max_timestamp,
+            seen.magics,
             summary.damages > 0 or lies,
             log.newest,
             entries,
-            seen["index_differs"],
-            bool(seen["compacted"]),
+            seen.index_differs,
+            bool(seen.compacted),
         )
         index, times = summary.indexes.get(Kind.INDEX), summary.indexes.get(Kind.TIMEINDEX)
         # One that is there and could not be read is not missing.
@@ -488,15 +489,15 @@ def _indexed(summary: RangeSummary, base_offset: int, next_offset: int, legacy: 
     index, times = summary.indexes.get(Kind.INDEX), summary.indexes.get(Kind.TIMEINDEX)
     if made is None or index is None or times is None or summary.error is not None:
         return None
-    if seen["broken"] or seen["produced"] or summary.tail is not None or made.since > 0:
+    if seen.broken or seen.produced or summary.tail is not None or made.since > 0:
         return None
     end = b""
-    if seen["max_timestamp"] > made.last_timestamp:
-        end = TIME_ENTRY.pack(seen["max_timestamp"], seen["max_timestamp_offset"] - base_offset)
+    if seen.max_timestamp > made.last_timestamp:
+        end = TIME_ENTRY.pack(seen.max_timestamp, seen.max_timestamp_offset - base_offset)
     if made.offsets != index.slots or made.times + end != times.slots:
         return None
     return IndexChecksums(
-        seen["valid_bytes"],
+        seen.valid_bytes,
         next_offset,
         base_offset if legacy else next_offset,
         (len(index.slots), crc32c(index.slots)),

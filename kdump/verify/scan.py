@@ -10,15 +10,16 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from operator import add
+from typing import Final, NamedTuple
 
 from kdump.errors import SourceError
 from kdump.format import codec
 from kdump.format.batch import CODEC_MASK
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET, OFFSET_ENTRY, TIME_ENTRY
-from kdump.format.kafka07 import Message
 from kdump.format.naming import Kind
 from kdump.kernel.producers import Runs
+from kdump.kernel.results import NO_VALUE, BadEntry, Carry, ScanState
 from kdump.kernel.scan import BATCH_COLUMNS, OPEN, Scanner
 from kdump.kernel.scan07 import Scanner07
 from kdump.storage.partition import LogFile, Segment
@@ -27,7 +28,6 @@ from kdump.storage.source import ProgressSource, Source
 from kdump.storage.walk import (
     MAX_BATCH_BYTES,
     BatchChunk,
-    Carry,
     ForeignBatch,
     Gap,
     SearchLimit,
@@ -42,7 +42,6 @@ from kdump.verify.checks import framing
 from kdump.verify.checks.indexes import IndexFile, structure
 from kdump.verify.findings import KEPT, Finding, Severity
 
-_NOTHING: Final = -(1 << 63)
 _MOST: Final = (1 << 63) - 1  # where the kernel stops counting
 BACK_MS: Final = 7 * 86_400_000
 _SUSPECT, _MAGIC, _ATTRIBUTES, _PAYLOAD_AT, _PAYLOAD_SIZE = (
@@ -50,8 +49,6 @@ _SUSPECT, _MAGIC, _ATTRIBUTES, _PAYLOAD_AT, _PAYLOAD_SIZE = (
 )
 assert BATCH_COLUMNS[0] == "position"
 _WIDTH = len(BATCH_COLUMNS)
-
-BadEntry = tuple[str, int, int, int, int, int, int, int]
 
 _held: dict[Kind, tuple[tuple[int, ...], bytes]] = {}
 """The index entries that the last range of a segment was held against, by the stamp of their file: the next range is mostly one of the same segment."""
@@ -124,7 +121,7 @@ class RangeSummary:
 
     start: int | None
     end: int
-    seen: dict[str, Any]
+    state: ScanState | None
     findings: list[Finding] = field(default_factory=list)
     counts: Counter[tuple[str, Severity]] = field(default_factory=Counter)
     events: list[bytes] = field(default_factory=list)
@@ -137,6 +134,12 @@ class RangeSummary:
     tail: int | None = None
     errors: list[SourceError] = field(default_factory=list)
     error: SourceError | None = None
+
+    @property
+    def seen(self) -> ScanState:
+        """The state of a walk that was begun."""
+        assert self.state is not None
+        return self.state
 
     def add(self, finding: Finding) -> None:
         self.counts[finding.code, finding.severity] += 1
@@ -156,20 +159,20 @@ def join(left: RangeSummary, task: ScanTask, right: RangeSummary) -> RangeSummar
     """`left` and the range right of it, scanned again where it began at another place or would have said something else."""
     if left.error:
         return left
-    if right.error or right.start != left.end or not _agrees(left.seen, right.seen) or _behind(left.seen, right):
-        right = scan(task._replace(range=task.range._replace(start=left.end)), carry=_state(left.seen))
+    before = left.seen
+    if right.error or right.start != left.end or not _agrees(before, right.seen) or _behind(before, right):
+        right = scan(task._replace(range=task.range._replace(start=left.end)), carry=before.carry)
         # What was carried has no timestamp of the batch before.
-        if right.seen and left.seen["linked"] and right.seen["first_position"] == left.end:
-            _link_times(left.seen, right.seen)
+        if right.state and before.linked and right.seen.first_position == left.end:
+            before = _linked_times(before, right.seen)
     else:
-        _link(left.seen, right.seen)
-        _link_times(left.seen, right.seen)
+        before = _linked_times(_linked(before, right.seen), right.seen)
     for finding in right.findings:
         if sum(1 for kept in left.findings if kept.code == finding.code) < KEPT:
             left.findings.append(finding)
     left.counts.update(right.counts)
     for entry in right.entries:
-        if sum(1 for kept in left.entries if kept[0] == entry[0]) < KEPT:
+        if sum(1 for kept in left.entries if kept.problem == entry.problem) < KEPT:
             left.entries.append(entry)
     left.entry_counts.update(right.entry_counts)
     left.events += right.events
@@ -177,8 +180,7 @@ def join(left: RangeSummary, task: ScanTask, right: RangeSummary) -> RangeSummar
     left.damaged_at = max(left.damaged_at, right.damaged_at)
     left.tail = left.tail if right.tail is None else right.tail
     left.made = _made(left, right, task.range.segment.log.base_offset or 0)
-    if right.seen:
-        left.seen = _merged(left.seen, right.seen)
+    left.state = before if right.state is None else _merged(before, right.state)
     left.end = right.end
     left.error = right.error
     return left
@@ -201,7 +203,7 @@ def scan(
             told = source if on_bytes is None else ProgressSource(source, on_bytes)
             return scan_source(told, segment, task.options, start, stop, carry, drain)
     except SourceError as error:
-        return RangeSummary(None, start, {}, error=None if gone(file, task.options) else error)
+        return RangeSummary(None, start, None, error=None if gone(file, task.options) else error)
 
 
 def scan_source(
@@ -215,7 +217,7 @@ def scan_source(
 ) -> RangeSummary:
     """`scan` over an open source."""
     file = segment.log
-    summary = RangeSummary(None, start, {})
+    summary = RangeSummary(None, start, None)
     prefixes = {}
     for companion in (segment.index, segment.timeindex) if file.base_offset is not None else ():
         if companion is not None:
@@ -269,7 +271,7 @@ def scan_source(
         # What was found before the disk failed is worth having.
         summary.error = error
     summary.end = walk.position
-    summary.seen = walk.scanner.state()
+    summary.state = walk.scanner.state()
     if isinstance(walk.scanner, Scanner) and prefixes:
         summary.entries = walk.scanner.entries()
         summary.entry_counts.update(walk.scanner.entry_counts())
@@ -334,7 +336,6 @@ def _unwrap(
     from kdump.storage.records07 import unwrap
 
     batch = chunk.row(index)
-    assert isinstance(batch, Message)
     inside = unwrap(batch, chunk.body(batch), options.max_batch_bytes, keep=False)
     if inside.problem == "batch/limit":
         yield framing.limit(path, batch, options.max_batch_bytes, decompressed=True)
@@ -378,85 +379,82 @@ _FIRST_BACK = ("back_position", "back_offset")
 _LARGEST = ("max_timestamp", "max_timestamp_offset", "max_timestamp_position")
 
 
-def _state(seen: dict[str, Any]) -> Carry:
-    names = ("known_last", "has_last", "known_epoch", "linked", "max_timestamp")
-    # Where the left walk had no batch, the whole one judges the time index from its beginning.
-    return *(seen[name] for name in names), max(seen["time_cursor"], 0)
-
-
-def _agrees(left: dict[str, Any], right: dict[str, Any]) -> bool:
+def _agrees(left: ScanState, right: ScanState) -> bool:
     """Whether the right walk, which knew nothing of the left one, said all that it had to say."""
-    if not left["batches"] or not right["batches"] or not left["linked"]:
+    if not left.batches or not right.batches or not left.linked:
         return False
-    if left["known_epoch"] != -1 and not 0 <= left["known_epoch"] <= right["first_epoch"]:
+    if left.known_epoch != -1 and not 0 <= left.known_epoch <= right.first_epoch:
         return False
-    if (left["index_cursor"], left["time_cursor"]) != (right["index_begin"], right["time_begin"]):
+    if (left.index_cursor, left.time_cursor) != (right.index_begin, right.time_begin):
         return False
-    if right["time_cursor"] > right["time_begin"] and left["max_timestamp"] > right["first_time_entry"]:
+    if right.time_cursor > right.time_begin and left.max_timestamp > right.first_time_entry:
         return False
     # An entry of the index at the right walk's first batch, which did not know what lies before.
-    if _NOTHING < right["first_index_offset"] <= left["known_last"]:
+    if NO_VALUE < right.first_index_offset <= left.known_last:
         return False
-    return bool(right["first_offset"] > left["known_last"])
+    return bool(right.first_offset > left.known_last)
 
 
-def _behind(left: dict[str, Any], right: RangeSummary) -> bool:
+def _behind(left: ScanState, right: RangeSummary) -> bool:
     """Whether a timestamp that the right walk calls the largest so far is not, with the left one before it."""
     return any(
-        problem in ("timeindex/misses", "timeindex/wrong") and largest < left["max_timestamp"]
-        for problem, *_, largest in right.entries
+        entry.problem in ("timeindex/misses", "timeindex/wrong") and entry.found < left.max_timestamp
+        for entry in right.entries
     )
 
 
-def _link(left: dict[str, Any], right: dict[str, Any]) -> None:
-    """Count the gap between the offsets of two walks, which neither could see."""
-    missing = right["first_offset"] - left["known_last"] - 1
-    if missing and right["first_spans"]:
-        if not left["gaps"]:
-            left.update(
-                gap_position=right["first_position"], gap_first=right["first_offset"], gap_previous=left["known_last"]
-            )
-        left["gaps"] += 1
-        left["gap_offsets"] = min(left["gap_offsets"] + missing, _MOST)
-        left["gap_largest"] = max(left["gap_largest"], min(missing, _MOST))
+def _linked(left: ScanState, right: ScanState) -> ScanState:
+    """The left state with the gap between the offsets of two walks, which neither could see."""
+    missing = right.first_offset - left.known_last - 1
+    if not missing or not right.first_spans:
+        return left
+    if not left.gaps:
+        left = left._replace(
+            gap_position=right.first_position, gap_first=right.first_offset, gap_previous=left.known_last
+        )
+    return left._replace(
+        gaps=left.gaps + 1,
+        gap_offsets=min(left.gap_offsets + missing, _MOST),
+        gap_largest=max(left.gap_largest, min(missing, _MOST)),
+    )
 
 
-def _link_times(left: dict[str, Any], right: dict[str, Any]) -> None:
-    """Count the step back between the timestamps of two walks, which neither could see."""
-    back = left["last_timestamp"] - right["first_timestamp"]
-    if right["first_timestamp"] >= 0 and back > BACK_MS:
-        if not left["backs"]:
-            left.update(back_position=right["first_position"], back_offset=right["first_offset"])
-        left["backs"] += 1
-        left["back_largest"] = max(left["back_largest"], back)
+def _linked_times(left: ScanState, right: ScanState) -> ScanState:
+    """The left state with the step back between the timestamps of two walks, which neither could see."""
+    back = left.last_timestamp - right.first_timestamp
+    if right.first_timestamp < 0 or back <= BACK_MS:
+        return left
+    if not left.backs:
+        left = left._replace(back_position=right.first_position, back_offset=right.first_offset)
+    return left._replace(backs=left.backs + 1, back_largest=max(left.back_largest, back))
 
 
-def _merged(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
-    whole = dict(left)
-    for name in _SUM:
-        whole[name] = min(whole[name] + right[name], _MOST)
-    if right["batches"]:
-        whole.update({name: right[name] for name in _LAST})
-    if not left["batches"]:
-        whole.update({name: right[name] for name in _FIRST})
-    if not left["gaps"]:
-        whole.update({name: right[name] for name in _FIRST_GAP})
-    if not left["backs"]:
-        whole.update({name: right[name] for name in _FIRST_BACK})
-    if not left["inner_magic"]:
-        whole["inner_magic_position"] = right["inner_magic_position"]
-    if right["max_timestamp"] > left["max_timestamp"]:
-        whole.update({name: right[name] for name in _LARGEST})
-    whole["linked"] = right["linked"]
-    whole["known_epoch"] = right["known_epoch"] if right["known_epoch"] >= 0 else left["known_epoch"]
-    whole["compacted"] = left["compacted"] or right["compacted"]
-    whole["index_differs"] = left["index_differs"] or right["index_differs"]
-    for name in ("gap_largest", "back_largest"):
-        whole[name] = max(left[name], right[name])
-    for name in ("codecs", "magics"):
-        whole[name] = [a + b for a, b in zip(left[name], right[name], strict=True)]
-    whole["epochs"] = _epochs(left["epochs"], right["epochs"])
-    return whole
+def _merged(left: ScanState, right: ScanState) -> ScanState:
+    names: list[str] = []  # of the fields that are taken from the right
+    if right.batches:
+        names += _LAST
+    if not left.batches:
+        names += _FIRST
+    if not left.gaps:
+        names += _FIRST_GAP
+    if not left.backs:
+        names += _FIRST_BACK
+    if right.max_timestamp > left.max_timestamp:
+        names += _LARGEST
+    if not left.inner_magic:
+        names.append("inner_magic_position")
+    return left._replace(
+        **{name: getattr(right, name) for name in names},
+        **{name: min(getattr(left, name) + getattr(right, name), _MOST) for name in _SUM},
+        **{name: max(getattr(left, name), getattr(right, name)) for name in ("gap_largest", "back_largest")},
+        linked=right.linked,
+        known_epoch=right.known_epoch if right.known_epoch >= 0 else left.known_epoch,
+        compacted=left.compacted or right.compacted,
+        index_differs=left.index_differs or right.index_differs,
+        codecs=tuple(map(add, left.codecs, right.codecs)),
+        magics=tuple(map(add, left.magics, right.magics)),
+        epochs=_epochs(left.epochs, right.epochs),
+    )
 
 
 def _made(left: RangeSummary, right: RangeSummary, base_offset: int) -> IndexEntries | None:
@@ -468,8 +466,8 @@ def _made(left: RangeSummary, right: RangeSummary, base_offset: int) -> IndexEnt
         return whole
     if more.since != whole.last_position:
         return None
-    largest, offset = left.seen["max_timestamp"], left.seen["max_timestamp_offset"] - base_offset
-    if largest >= more.due > _NOTHING and largest > whole.last_timestamp:
+    largest, offset = left.seen.max_timestamp, left.seen.max_timestamp_offset - base_offset
+    if largest >= more.due > NO_VALUE and largest > whole.last_timestamp:
         if not 0 <= offset <= HIGHEST_RELATIVE_OFFSET:
             return None
         whole.times.extend(TIME_ENTRY.pack(largest, offset))
@@ -478,7 +476,10 @@ def _made(left: RangeSummary, right: RangeSummary, base_offset: int) -> IndexEnt
     return whole
 
 
-def _epochs(left: list[tuple[int, int, int]], right: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+Epochs = tuple[tuple[int, int, int], ...]
+
+
+def _epochs(left: Epochs, right: Epochs) -> Epochs:
     """The changes of the leader epoch over both; the right walk lists its first batch as one."""
     if left and right and left[-1][0] == right[0][0]:
         right = right[1:]

@@ -52,8 +52,7 @@ def end_of(segments: Sequence[PartSegment]) -> int:
     walk = Walk(BytesSource(last.data), base_offset=last.base_offset)
     for _ in walk:
         pass
-    seen = walk.scanner.state()
-    return int(seen["known_last"]) + 1 if seen["has_last"] else last.base_offset
+    return walk.scanner.state().next_offset(last.base_offset)
 
 
 def plan_of(

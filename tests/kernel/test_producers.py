@@ -24,6 +24,7 @@ from kdump.kernel.producers import (
     Runs,
 )
 from kdump.kernel.records import STATUSES
+from kdump.kernel.results import ScanState
 from kdump.kernel.scan import (
     BATCH_COLUMNS,
     ENTRIES_KEPT,
@@ -575,7 +576,7 @@ def test_only_runs_are_told() -> None:
 # ------------------------------------------------------------------------------------------------------ epochs, time, indexes
 
 
-def seen(*parts: bytes, **how: Any) -> dict[str, Any]:
+def seen(*parts: bytes, **how: Any) -> ScanState:
     return scanned(*parts, **how).state()
 
 
@@ -593,7 +594,7 @@ def scanned(
 def test_changes_of_the_leader_epoch() -> None:
     size = len(batch(0))
     state = seen(*(batch(offset, epoch=epoch) for offset, epoch in enumerate((-1, 3, 3, -1, 5, 4))))
-    assert state["epochs"] == [(3, 1, size), (5, 4, 4 * size), (4, 5, 5 * size)]
+    assert state.epochs == ((3, 1, size), (5, 4, 4 * size), (4, 5, 5 * size))
 
 
 def test_time_that_goes_back() -> None:
@@ -601,9 +602,9 @@ def test_time_that_goes_back() -> None:
     state = seen(
         *(batch(offset, timestamp=NOW + time) for offset, time in enumerate((0, -week, -2 * week - 1, 0, -week - 9)))
     )
-    assert (state["backs"], state["back_position"], state["back_offset"]) == (2, 2 * len(batch(0)), 2)
-    assert state["back_largest"] == week + 9
-    assert seen(batch(0), batch(1, timestamp=-1), batch(2, timestamp=5))["backs"] == 0
+    assert (state.backs, state.back_position, state.back_offset) == (2, 2 * len(batch(0)), 2)
+    assert state.back_largest == week + 9
+    assert seen(batch(0), batch(1, timestamp=-1), batch(2, timestamp=5)).backs == 0
 
 
 def test_the_batch_with_the_largest_timestamp() -> None:
@@ -614,11 +615,11 @@ def test_the_batch_with_the_largest_timestamp() -> None:
         batch(12, timestamp=2),
         base=5,
     )
-    assert (state["max_timestamp"], state["max_timestamp_offset"]) == (9, 10)
-    assert state["max_timestamp_position"] == len(batch(0, count=2))
-    assert (state["first_timestamp"], state["last_timestamp"]) == (1, 2)
+    assert (state.max_timestamp, state.max_timestamp_offset) == (9, 10)
+    assert state.max_timestamp_position == len(batch(0, count=2))
+    assert (state.first_timestamp, state.last_timestamp) == (1, 2)
     state = seen(batch(5, timestamp=-1), base=5)
-    assert (state["max_timestamp"], state["max_timestamp_offset"], state["max_timestamp_position"]) == (-1, 5, -1)
+    assert (state.max_timestamp, state.max_timestamp_offset, state.max_timestamp_position) == (-1, 5, -1)
 
 
 SIZE = len(batch(0))
@@ -645,8 +646,8 @@ def test_entries_of_the_offset_index(
     assert [row[0] for row in scanner.entries()] == problems
     assert scanner.entry_counts() == {problem: problems.count(problem) for problem in problems}
     state = scanner.state()
-    assert state["index_differs"] == differs
-    assert (state["index_begin"], state["index_cursor"]) == (0, min(len(entries), 3))
+    assert state.index_differs == differs
+    assert (state.index_begin, state.index_cursor) == (0, min(len(entries), 3))
 
 
 def test_a_bad_entry_is_told_with_its_batch() -> None:
@@ -676,7 +677,7 @@ def test_entries_of_the_time_index(entry: tuple[int, int], problems: list[str]) 
 def test_an_entry_of_the_time_index_between_two_batches() -> None:
     scanner = scanned(batch(0, timestamp=5), batch(10, timestamp=9), time=build.time_index((9, 7)))
     assert scanner.entries() == [("timeindex/offset", 0, 9, 7, SIZE, 10, 10, 10)]
-    assert scanner.state()["first_time_entry"] == 9
+    assert scanner.state().first_time_entry == 9
 
 
 def test_behind_damage_entries_speak_of_what_is_lost() -> None:
@@ -689,8 +690,8 @@ def test_behind_damage_entries_speak_of_what_is_lost() -> None:
     assert scanner.scan(rest, 0, len(rest), 4 * SIZE, 10 * SIZE, 10 * SIZE) == SCAN_STOPPED
     assert scanner.entries() == []
     state = scanner.state()
-    assert state["index_differs"] == (2, -1, -1, 8, 8 * SIZE)
-    assert (state["index_cursor"], state["time_cursor"]) == (2, 2)
+    assert state.index_differs == (2, -1, -1, 8, 8 * SIZE)
+    assert (state.index_cursor, state.time_cursor) == (2, 2)
     assert scanner.scan(b"x" * 20, 0, 20, 10 * SIZE, 11 * SIZE, 11 * SIZE) == SCAN_DAMAGED
 
 
@@ -702,18 +703,15 @@ def test_a_walk_that_goes_on_begins_where_the_other_one_ended() -> None:
     for scanner, start, stop in ((left, 0, 6), (right, 6, 10), (alone, 6, 10)):
         scanner.expect(index, time, 2 * SIZE)
         if scanner is right:
-            before = left.state()
-            scanner.carry(
-                *(before[name] for name in ("known_last", "has_last", "known_epoch", "linked", "max_timestamp"))
-            )
+            scanner.carry(*left.state().carry._replace(time_cursor=-1))
         assert scanner.scan(whole, start * SIZE, len(whole), start * SIZE, stop * SIZE, len(whole)) == SCAN_STOPPED
         assert scanner.entries() == []
-        assert scanner.state()["index_differs"] is None
-    ends = [(scanner.state()["index_begin"], scanner.state()["index_cursor"]) for scanner in (left, right, alone)]
+        assert scanner.state().index_differs is None
+    ends = [(scanner.state().index_begin, scanner.state().index_cursor) for scanner in (left, right, alone)]
     assert ends == [(0, 1), (1, 3), (1, 3)]
-    assert left.state()["time_cursor"] == right.state()["time_begin"] == alone.state()["time_begin"] == 1
-    assert right.state()["first_index_offset"] == -(2**63)
-    assert alone.state()["first_index_offset"] == 6
+    assert left.state().time_cursor == right.state().time_begin == alone.state().time_begin == 1
+    assert right.state().first_index_offset == -(2**63)
+    assert alone.state().first_index_offset == 6
 
 
 def test_a_carried_cursor_says_where_the_time_index_goes_on() -> None:
@@ -723,7 +721,7 @@ def test_a_carried_cursor_says_where_the_time_index_goes_on() -> None:
         scanner.expect(b"", time)
         scanner.carry(5, True, 0, True, NOW + 5, carried)
         scanner.scan(LOG[6], 0, SIZE, 6 * SIZE, 7 * SIZE, 7 * SIZE)
-        assert scanner.state()["time_begin"] == begin
+        assert scanner.state().time_begin == begin
 
 
 def test_entries_need_a_base_offset() -> None:

@@ -438,7 +438,7 @@ def test_ends_by_checksum_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     piece = HELLO_0 * 2 + struct.pack(">iB", -1, 0) + b"crc?" + b"\xff" * 20
     walk = Walk07(BytesSource(piece * 2000))
     assert sum(item.batches for item in walk if isinstance(item, BatchChunk)) == 0
-    assert walk.scanner.state()["batches"] == 4000
+    assert walk.scanner.state().batches == 4000
     assert walk._ends_work < 5 * len(piece) * 2000 + (1 << 20)
 
 
@@ -674,7 +674,7 @@ def test_offsets_are_positions_in_the_log(prove: Prove) -> None:
 
 
 def test_the_state_has_the_names_of_the_other_scanner(prove: Prove) -> None:
-    assert Scanner07().state().keys() == Scanner().state().keys()
+    assert type(Scanner07().state()) is type(Scanner().state())
     report = prove(some_log(), kind=Kind.KAFKA07, base_offset=0, deep=True)
     entries, end = oracle.entries07(some_log())
     assert (report.records, report.valid_bytes, report.bytes) == (len(entries), end, end)

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kdump.kernel.producers import Runs
+from kdump.kernel.results import BadEntry, Carry, ScanState
 from kdump.kernel.scan import Scanner
 from kdump.storage.source import BytesSource
 from kdump.storage.walk import Tail, Walk
 from support.build import PartSegment
-
-Carry = tuple[int, bool, int, bool, int, int]
 
 
 class Scanned(NamedTuple):
     """What the kernel made of a range of one segment."""
 
     events: bytes
-    state: dict[str, Any]
-    entries: list[tuple[str, int, int, int, int, int, int, int]]
+    state: ScanState
+    entries: list[BadEntry]
     end: int
     tail: bool
     carried: Carry | None
@@ -27,8 +26,8 @@ class Scanned(NamedTuple):
     def carry(self) -> Carry:
         """For the range right of it. A range without batches passes on the cursor that it was given."""
         seen = self.state
-        cursor = seen["time_cursor"] if seen["batches"] else 0 if self.carried is None else self.carried[5]
-        return seen["known_last"], seen["has_last"], seen["known_epoch"], seen["linked"], seen["max_timestamp"], cursor
+        cursor = seen.time_cursor if seen.batches else 0 if self.carried is None else self.carried[5]
+        return seen.carry._replace(time_cursor=cursor)
 
 
 def scanned(

@@ -107,8 +107,8 @@ def entries_of(summary: RangeSummary, base_offset: int) -> tuple[bytes, bytes] |
     if made is None:
         return None
     closing = b""
-    if seen["max_timestamp"] > made.last_timestamp:
-        closing = build.time_index((seen["max_timestamp"], seen["max_timestamp_offset"] - base_offset))
+    if seen.max_timestamp > made.last_timestamp:
+        closing = build.time_index((seen.max_timestamp, seen.max_timestamp_offset - base_offset))
     return bytes(made.offsets), bytes(made.times) + closing
 
 
@@ -155,7 +155,7 @@ def test_of_right_indexes_every_cutting_makes_what_a_rebuild_makes(
         summary = cut(segment, cuts)
     assert entries_of(summary, made.base_offset) == expected
     producers = [item.producer_id >= 0 for item in oracle.walk(made.data) if isinstance(item, oracle.Batch)]
-    assert summary.seen["produced"] == sum(producers)
+    assert summary.seen.produced == sum(producers)
 
 
 @LAW
@@ -174,7 +174,7 @@ def test_what_any_cutting_makes_is_what_a_rebuild_makes(
         summary = cut(segment, cuts)
     found = entries_of(summary, made.base_offset)
     if found is not None:
-        assert not summary.seen["broken"]
+        assert not summary.seen.broken
         assert found == recorded(made._replace(data=made.data[: summary.tail]), interval)
 
 
@@ -233,13 +233,13 @@ def known(summary: RangeSummary, offsets: bytes, times: bytes, *, legacy: bool =
     return _indexed(summary, 0, 5, legacy)
 
 
-SEEN = {"broken": 0, "produced": 0, "max_timestamp": 9, "max_timestamp_offset": 4, "valid_bytes": 77}
+SEEN = Scanner(0).state()._replace(max_timestamp=9, max_timestamp_offset=4, valid_bytes=77)
 SLOTS = build.offset_index((1, 9)), build.time_index((5, 1), (9, 4))
 
 
 def summary(**seen: int) -> RangeSummary:
     made = IndexEntries(0, 5, bytearray(SLOTS[0]), bytearray(build.time_index((5, 1))))
-    return RangeSummary(0, 77, {**SEEN, **seen}, made=made)
+    return RangeSummary(0, 77, SEEN._replace(**seen), made=made)
 
 
 def test_what_has_to_hold() -> None:

@@ -51,7 +51,7 @@ def told(summary: RangeSummary) -> dict[str, Any]:
         "counts": summary.counts,
         "entries": sorted(summary.entries),
         "entry counts": summary.entry_counts,
-        "seen": {name: value for name, value in summary.seen.items() if name not in OF_THE_FIRST_RANGE},
+        "seen": {name: value for name, value in summary.seen._asdict().items() if name not in OF_THE_FIRST_RANGE},
         "producers": (producers.take(), producers.aborted(), producers.open(), producers.entries()),
         "damages": (summary.damages, summary.damaged_at, summary.tail, summary.end, summary.start),
     }

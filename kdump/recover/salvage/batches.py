@@ -16,7 +16,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kdump.broker.file_records import FileChannelRecordBatch, FileRecords, ReadBuffer, UncaughtReadError
 from kdump.broker.predict import predict_start
@@ -27,6 +27,7 @@ from kdump.format.index import TRANSACTION_ENTRY, AbortedTransaction, aborted_tr
 from kdump.format.naming import Kind, TopicPartition, file_name
 from kdump.kernel.producers import DATA, EVENT, GAP, Runs
 from kdump.kernel.producers import TRANSACTIONAL as EVENT_TRANSACTIONAL
+from kdump.kernel.results import ScanState
 from kdump.kernel.scan import SUSPECTS
 from kdump.recover.plan import Lost, RecoverOptions
 from kdump.recover.salvage.markers import NO_END, UNENDED, Markers, MissingOffsets, UndecidedTransaction
@@ -154,10 +155,10 @@ def _screen(files: "Sequence[_File]", options: RecoverOptions) -> bool:
         one.screen(options, transactional)
     last, epoch, rising = -1, -1, all(one.screened is not None for one in files)
     for one in files if rising else ():
-        seen = one.screened or {}
-        if seen["batches"]:
-            rising = rising and one.base > last and (seen["first_epoch"] < 0 or seen["first_epoch"] >= epoch)
-            last, epoch = seen["last_offset"], max(epoch, seen["known_epoch"])
+        seen = one.screened
+        if seen is not None and seen.batches:
+            rising = rising and one.base > last and (seen.first_epoch < 0 or seen.first_epoch >= epoch)
+            last, epoch = seen.last_offset, max(epoch, seen.known_epoch)
     for one in files:
         if not rising:
             one.read(options)
@@ -196,7 +197,7 @@ class _File:
     batches: list[BatchSpan] = field(default_factory=list)
     damages: list[tuple[int, int, str]] = field(default_factory=list)
     padding: int | None = None
-    screened: dict[str, Any] | None = None
+    screened: ScanState | None = None
     suspect: int = 0
     epochs: list[tuple[int, int]] | None = None
     believed: int = -1
@@ -272,30 +273,31 @@ class _File:
 
     def put_together(self, transactional: Set[int]) -> bool:
         """Make one batch of all, where nothing in the file is damaged and no two of them have to be told apart."""
-        seen = self.screened or {}
-        legacy, modern = seen["magics"][0] + seen["magics"][1], seen["magics"][2]
-        if seen["valid_bytes"] != self.log.size or transactional or (legacy and modern) or seen["control"]:
+        seen = self.screened
+        assert seen is not None
+        legacy, modern = seen.magics[0] + seen.magics[1], seen.magics[2]
+        if seen.valid_bytes != self.log.size or transactional or (legacy and modern) or seen.control:
             return False
-        if seen["batches"]:
+        if seen.batches:
             self.batches = [
                 BatchSpan(
                     self.number,
                     0,
                     self.log.size,
                     0 if legacy else 2,
-                    seen["first_offset"],
-                    seen["last_offset"],
-                    seen["known_epoch"],
-                    int(legacy > 0 and sum(seen["codecs"][1:]) > 0),
+                    seen.first_offset,
+                    seen.last_offset,
+                    seen.known_epoch,
+                    int(legacy > 0 and sum(seen.codecs[1:]) > 0),
                     -1,
                     -1,
-                    -1 if seen["unopened"] else seen["records"],
+                    -1 if seen.unopened else seen.records,
                     self.suspect,
-                    seen["max_timestamp"],
-                    seen["batches"],
+                    seen.max_timestamp,
+                    seen.batches,
                 )
             ]
-            self.epochs = [(epoch, first) for epoch, first, _ in seen["epochs"]]
+            self.epochs = [(epoch, first) for epoch, first, _ in seen.epochs]
         return True
 
 

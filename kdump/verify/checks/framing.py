@@ -1,7 +1,7 @@
 """Checksum, length, magic, codec, count and attributes of a batch; gaps and tails."""
 
 from kdump.format.batch import UP_TO_MAGIC, Batch
-from kdump.format.kafka07 import HEADER_SIZE, Message
+from kdump.format.kafka07 import HEADER_SIZE
 from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, ShrunkFile, Tail, TailContent
 from kdump.verify.findings import Finding, Severity, found
 
@@ -18,7 +18,7 @@ def _magic(path: str, batch: Batch, base: int | None) -> Finding:
 
 def _like(batch: Batch) -> int:
     """The magic under which the checksum is right."""
-    if isinstance(batch, Message):
+    if batch.is_kafka07:
         return next(magic for magic, size in HEADER_SIZE.items() if size == batch.header_size)
     return 2
 

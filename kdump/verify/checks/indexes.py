@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from kdump.errors import SourceError
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY, measure
 from kdump.format.naming import Kind
+from kdump.kernel.results import BadEntry, IndexDifference
 from kdump.kernel.scan import ordered
 from kdump.storage.partition import LogFile
 from kdump.storage.source import Source, reader
@@ -75,7 +76,7 @@ class IndexScan(NamedTuple):
 
     The tail begins at `end`, behind the last batch, be it valid or damaged. `end_offset` is the offset behind the last one, None where damage at the end hides it.
     `max_timestamp` is that of the valid batches, -1 for none; `magics` counts them by magic. `broken`: some bytes before `end` are no valid batch, so what they held is not known.
-    `bad` are rows of `Scanner.entries()`, `differs` is `index_differs` of its state, and so is `compacted`: the segment shows that a cleaner went over it.
+    `bad` are the entries that the scan found to break a rule. `differs` and `compacted` are those of kdump.kernel.results.ScanState.
     """
 
     end: int
@@ -84,8 +85,8 @@ class IndexScan(NamedTuple):
     magics: Sequence[int]
     broken: bool
     newest: bool
-    bad: Sequence[tuple[Any, ...]] = ()
-    differs: tuple[int, int, int, int, int] | None = None
+    bad: Sequence[BadEntry] = ()
+    differs: IndexDifference | None = None
     compacted: bool = False
 
 
@@ -138,14 +139,14 @@ def offset_index(log_path: str, index: IndexFile | None, scanned: IndexScan) -> 
         yield found("index/missing", log_path, 0, 0, severity=_lazy(scanned))
         return
     wrong = False
-    for problem, number, *_, last in scanned.bad:
-        wrong = wrong or problem.startswith("index/")
-        if number == index.contradicted:
+    for entry in scanned.bad:
+        wrong = wrong or entry.problem.startswith("index/")
+        if entry.number == index.contradicted:
             continue
-        if problem == "index/position":
-            yield index.finding("position", number)
-        elif problem == "index/offset":
-            yield index.finding("offset", number, last=last)
+        if entry.problem == "index/position":
+            yield index.finding("position", entry.number)
+        elif entry.problem == "index/offset":
+            yield index.finding("offset", entry.number, last=entry.found)
     # A torn batch has the entry that was made for it.
     first = scanned.end if scanned.end_offset is not None else scanned.end + 1
     stale = bisect_left(range(index.ordered), True, key=lambda number: index.entry(number)[1] >= first)
@@ -168,19 +169,18 @@ def _at_or_above(index: IndexFile, offset: int) -> int:
     return bisect_left(range(index.ordered), offset, key=lambda number: index.entry(number)[which])
 
 
-def _differs(index: IndexFile, differs: tuple[int, int, int, int, int]) -> Finding:
-    number, offset, target, expected_offset, expected_target = differs
-    stored, expected = target != -1, expected_target != -1
+def _differs(index: IndexFile, differs: IndexDifference) -> Finding:
+    stored, expected = differs.position != -1, differs.expected_position != -1
     return found(
         "index/differs",
         index.path,
-        number * index.entry_bytes,
+        differs.entry * index.entry_bytes,
         index.entry_bytes if stored else 0,
-        offset=offset if stored else None,
-        entry=number,
-        target=target if stored else None,
-        expected_offset=expected_offset if expected else None,
-        expected_target=expected_target if expected else None,
+        offset=differs.offset if stored else None,
+        entry=differs.entry,
+        target=differs.position if stored else None,
+        expected_offset=differs.expected_offset if expected else None,
+        expected_target=differs.expected_position if expected else None,
     )
 
 
@@ -192,32 +192,34 @@ def time_index(log_path: str, index: IndexFile | None, scanned: IndexScan, other
         if others or sum(scanned.magics) > messages:
             yield found("timeindex/missing", log_path, 0, 0, severity=_lazy(scanned))
         return
-    bad = [row for row in scanned.bad if row[0].startswith("timeindex/")]
+    bad = [entry for entry in scanned.bad if entry.problem.startswith("timeindex/")]
     # 0.10.1 began an empty one for a segment that 0.10.0 had written, which knows only what came after.
-    late = messages > 0 and (not index.entries or any(row[:2] == ("timeindex/misses", 0) for row in bad))
+    late = messages > 0 and (
+        not index.entries or any(entry.problem == "timeindex/misses" and entry.number == 0 for entry in bad)
+    )
     # The cleaner of 0.11 to 1.1 left out the batches that it emptied, though they keep their timestamps.
     lacking = late or scanned.compacted
     # A wrapper does not say where its offsets begin, so that an entry of an unreadable one before it seems to be its own.
     low = lacking or (messages > 0 and scanned.broken)
     # A timestamp can be that of an unreadable batch, or of a message that 0.10.1 or 0.10.2 wrote down to magic 0.
     high = scanned.broken or scanned.magics[0] > 0
-    for problem, number, *_, largest in bad:
-        if number == index.contradicted:
+    for entry in bad:
+        if entry.number == index.contradicted:
             continue
-        if problem == "timeindex/offset":
-            yield index.finding("offset", number)
-        elif problem == "timeindex/misses":
+        if entry.problem == "timeindex/offset":
+            yield index.finding("offset", entry.number)
+        elif entry.problem == "timeindex/misses":
             if not lacking:
-                yield index.finding("timestamp", number, severity=Severity.ERROR, found=largest, misses=True)
-        elif not (low if index.entry(number)[0] < largest else high):
-            yield index.finding("timestamp", number, severity=Severity.WARNING, found=largest, misses=False)
+                yield index.finding("timestamp", entry.number, severity=Severity.ERROR, found=entry.found, misses=True)
+        elif not (low if index.entry(entry.number)[0] < entry.found else high):
+            yield index.finding("timestamp", entry.number, severity=Severity.WARNING, found=entry.found, misses=False)
     if scanned.end_offset is not None:
         stale = _at_or_above(index, scanned.end_offset)
         if stale < index.ordered and stale != index.contradicted:
             yield index.finding("stale", stale, end_offset=scanned.end_offset, count=index.ordered - stale)
     # Zeros behind the entries, or half an entry, are reason enough.
     if not (scanned.newest or low) and index.ordered == index.entries and not index.behind:
-        yield from _last(index, scanned.max_timestamp, {row[1] for row in bad})
+        yield from _last(index, scanned.max_timestamp, {entry.number for entry in bad})
 
 
 def _last(index: IndexFile, largest: int, bad: set[int]) -> Iterator[Finding]:

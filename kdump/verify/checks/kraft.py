@@ -1,15 +1,20 @@
 """What a KRaft snapshot must begin and end with (KIP-630; RecordsSnapshotReader)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from typing import Final
 
 from kdump.format import control
+from kdump.kernel.results import Carry, ScanState
 from kdump.storage.records import open_batch, records
 from kdump.storage.source import Source
 from kdump.storage.walk import BatchChunk, Walk
 from kdump.verify.findings import Finding, found
 
+_ANYTHING: Final = Carry(0, False, -1, False)
+"""Nothing is known of what lies before the batch."""
 
-def snapshot(path: str, source: Source, seen: Mapping[str, int], max_bytes: int) -> Iterator[Finding]:
+
+def snapshot(path: str, source: Source, seen: ScanState, max_bytes: int) -> Iterator[Finding]:
     """The rules of a `.checkpoint` file whose walk has `seen` these positions; an end that is damaged already is left alone.
 
     At most `max_bytes` are decompressed; a batch that holds more is none of the two.
@@ -18,14 +23,14 @@ def snapshot(path: str, source: Source, seen: Mapping[str, int], max_bytes: int)
         yield found("kraft/snapshot-header", path, 0, 0)
         yield found("kraft/snapshot-footer", path, 0, 0)
         return
-    if seen["first_position"] == 0:
+    if seen.first_position == 0:
         yield from _rule("kraft/snapshot-header", path, source, 0, 0, control.ControlType.SNAPSHOT_HEADER, max_bytes)
-    if seen["last_position"] >= 0 and seen["linked"]:
+    if seen.last_position >= 0 and seen.linked:
         yield from _rule(
             "kraft/snapshot-footer",
             path,
             source,
-            seen["last_position"],
+            seen.last_position,
             -1,
             control.ControlType.SNAPSHOT_FOOTER,
             max_bytes,
@@ -35,7 +40,7 @@ def snapshot(path: str, source: Source, seen: Mapping[str, int], max_bytes: int)
 def _rule(
     code: str, path: str, source: Source, position: int, which: int, wanted: int, max_bytes: int
 ) -> Iterator[Finding]:
-    walk = Walk(source, start=position, carry=(0, False, -1, False), everything=True, rows=1)
+    walk = Walk(source, start=position, carry=_ANYTHING, everything=True, rows=1)
     for chunk in walk:
         if not isinstance(chunk, BatchChunk):
             return

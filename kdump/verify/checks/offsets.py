@@ -1,8 +1,7 @@
 """Offsets of a batch against the segment and the batch before; gaps of a whole segment."""
 
-from collections.abc import Mapping
-
 from kdump.format.batch import NULL, Batch
+from kdump.kernel.results import ScanState
 from kdump.verify.findings import Finding, Severity, found
 
 
@@ -27,17 +26,17 @@ def _range(path: str, batch: Batch, base: int | None) -> Finding:
 EXPLAIN = {"offset/backwards": _backwards, "offset/range": _range}
 
 
-def gaps(path: str, seen: Mapping[str, int], *, compacted: bool) -> Finding:
+def gaps(path: str, seen: ScanState, *, compacted: bool) -> Finding:
     """All offset gaps that a scan has `seen` in a segment as one finding: info where a cleaner made them."""
     return found(
         "offset/gap",
         path,
-        seen["gap_position"],
+        seen.gap_position,
         0,
-        offset=seen["gap_first"],
+        offset=seen.gap_first,
         severity=Severity.INFO if compacted else Severity.WARNING,
-        previous=seen["gap_previous"],
-        count=seen["gaps"],
-        missing=seen["gap_offsets"],
-        largest=seen["gap_largest"],
+        previous=seen.gap_previous,
+        count=seen.gaps,
+        missing=seen.gap_offsets,
+        largest=seen.gap_largest,
     )

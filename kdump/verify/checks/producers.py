@@ -3,73 +3,56 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from kdump.kernel.results import ProducerProblem, ProducerTally
 from kdump.verify.findings import Finding, Severity, found
 
-Row = tuple[str, int, int, int, int, int, int, int, int, int, bool]
-Tally = tuple[int, int, int, int, int, int, int, int]
 
-
-def explain(path: str, rows: Iterable[Row]) -> Iterator[Finding]:
-    """A finding for each row of `Producers.take`."""
-    for (
-        problem,
-        position,
-        size,
-        offset,
-        producer_id,
-        epoch,
-        sequence,
-        previous,
-        previous_epoch,
-        first,
-        marker,
-    ) in rows:
-        data: dict[str, Any] = {"producer_id": producer_id, "epoch": epoch}
-        match problem:
+def explain(path: str, problems: Iterable[ProducerProblem]) -> Iterator[Finding]:
+    """A finding for each problem of `Producers.take`."""
+    for one in problems:
+        data: dict[str, Any] = {"producer_id": one.producer_id, "epoch": one.epoch}
+        match one.problem:
             case "producer/sequence":
-                data |= {"sequence": sequence, "previous": previous}
+                data |= {"sequence": one.sequence, "previous": one.previous_sequence}
             case "producer/epoch":
-                data |= {"previous": previous_epoch, "marker": marker}
+                data |= {"previous": one.previous_epoch, "marker": one.marker}
             case "txn/state":
-                data |= {"first": first}
+                data |= {"first": one.txn_first}
             case _:
-                data |= {"previous": previous_epoch}
-        yield found(problem, path, position, size, offset=offset, **data)
+                data |= {"previous": one.previous_epoch}
+        yield found(one.problem, path, one.position, one.size, offset=one.offset, **data)
 
 
-def tallies(path: str, counted: Mapping[str, Tally], *, compacted: bool) -> Iterator[Finding]:
+def tallies(path: str, counted: Mapping[str, ProducerTally], *, compacted: bool) -> Iterator[Finding]:
     """One finding a segment for what is counted: sequences that leave something out, markers that end nothing, coordinator epochs that go back.
 
     Where a cleaner went, sequences leave out what it removed, and the records of transactions are gone before their markers.
     """
     if (gap := counted.get("gap")) is not None:
-        count, position, size, offset, producer_id, epoch, sequence, previous = gap
         yield found(
             "producer/gap",
             path,
-            position,
-            size,
-            offset=offset,
+            gap.position,
+            gap.size,
+            offset=gap.offset,
             severity=Severity.INFO if compacted else None,
-            count=count,
-            producer_id=producer_id,
-            epoch=epoch,
-            sequence=sequence,
-            previous=previous,
+            count=gap.count,
+            producer_id=gap.producer_id,
+            epoch=gap.epoch,
+            sequence=gap.value,
+            previous=gap.previous,
         )
     if (empty := counted.get("empty")) is not None and not compacted:
-        count, position, size, offset, *_ = empty
-        yield found("txn/empty", path, position, size, offset=offset, count=count)
+        yield found("txn/empty", path, empty.position, empty.size, offset=empty.offset, count=empty.count)
     if (coordinator := counted.get("coordinator")) is not None:
-        count, position, size, offset, producer_id, _, epoch, previous = coordinator
         yield found(
             "txn/coordinator-epoch",
             path,
-            position,
-            size,
-            offset=offset,
-            count=count,
-            producer_id=producer_id,
-            epoch=epoch,
-            previous=previous,
+            coordinator.position,
+            coordinator.size,
+            offset=coordinator.offset,
+            count=coordinator.count,
+            producer_id=coordinator.producer_id,
+            epoch=coordinator.value,
+            previous=coordinator.previous,
         )

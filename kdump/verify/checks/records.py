@@ -1,7 +1,6 @@
 """The records inside a batch: structure, control records, offsets, and messages inside wrappers."""
 
 from kdump.format.batch import Batch
-from kdump.format.kafka07 import Message
 from kdump.kernel.records import STATUSES
 from kdump.verify.findings import Finding, found
 
@@ -18,7 +17,7 @@ def _problem(code: str, path: str, batch: Batch, base: int | None) -> Finding:
         offset=batch.last_offset,
         record=batch.status_record,
         at=batch.status_at,
-        problem=f"{status}-07" if isinstance(batch, Message) and status in _OF_07 else status,
+        problem=f"{status}-07" if batch.is_kafka07 and status in _OF_07 else status,
     )
 
 

@@ -1,9 +1,9 @@
 """The largest timestamp of a batch against its records."""
 
-from collections.abc import Mapping
 from typing import Final
 
 from kdump.format.batch import Batch
+from kdump.kernel.results import ScanState
 from kdump.verify.findings import Finding, found
 
 
@@ -31,16 +31,16 @@ def future(path: str, position: int, offset: int, timestamp: int, now_ms: int) -
     return found("time/future", path, position, 0, offset=offset, timestamp=timestamp, now=now_ms)
 
 
-def back(path: str, seen: Mapping[str, int]) -> Finding:
+def back(path: str, seen: ScanState) -> Finding:
     """All steps back of more than 7 days between the timestamps of batches that a scan has `seen` in a segment."""
     return found(
         "time/back",
         path,
-        seen["back_position"],
+        seen.back_position,
         0,
-        offset=seen["back_offset"],
-        count=seen["backs"],
-        largest=seen["back_largest"],
+        offset=seen.back_offset,
+        count=seen.backs,
+        largest=seen.back_largest,
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from kdump.errors import SourceError
 from kdump.format.naming import Kind
+from kdump.kernel.results import BadEntry, IndexDifference
 from kdump.storage.partition import LogFile
 from kdump.storage.source import BytesSource
 from kdump.verify.checks import indexes
@@ -49,9 +50,8 @@ def words(findings: list[Finding]) -> list[tuple[str, str]]:
     return [(finding.code, finding.severity.word) for finding in findings]
 
 
-def bad(problem: str, entry: int, found: int) -> tuple[Any, ...]:
-    """A row of `Scanner.entries`."""
-    return (problem, entry, 0, 0, 0, 0, 0, found)
+def bad(problem: str, entry: int, found: int) -> BadEntry:
+    return BadEntry(problem, entry, 0, 0, 0, 0, 0, found)
 
 
 # --- before the scan --------------------------------------------------------------------------------------------------
@@ -189,7 +189,9 @@ def test_an_offset_that_lies_before_the_position() -> None:
     ],
 )
 def test_stale_offsets(end: int, end_offset: int | None, first: int | None, count: int) -> None:
-    findings = judged(OFFSETS, Kind.INDEX, end=end, end_offset=end_offset, differs=(0, 1009, 4200, -1, -1))
+    findings = judged(
+        OFFSETS, Kind.INDEX, end=end, end_offset=end_offset, differs=IndexDifference(0, 1009, 4200, -1, -1)
+    )
     if first is None:
         assert words(findings) == [("index/differs", "info")]
         return
@@ -200,12 +202,12 @@ def test_stale_offsets(end: int, end_offset: int | None, first: int | None, coun
 
 
 def test_another_index_than_a_rebuild_would_write() -> None:
-    differs = (1, 1019, 8400, 1024, 8700)
+    differs = IndexDifference(1, 1019, 8400, 1024, 8700)
     [finding] = judged(OFFSETS, Kind.INDEX, differs=differs)
     assert words([finding]) == [("index/differs", "info")]
     assert (finding.position, finding.length, finding.offset) == (8, 8, 1019)
     assert finding.data == {"entry": 1, "target": 8400, "expected_offset": 1024, "expected_target": 8700}
-    [finding] = judged(b"", Kind.INDEX, differs=(0, -1, -1, 1009, 4200))
+    [finding] = judged(b"", Kind.INDEX, differs=IndexDifference(0, -1, -1, 1009, 4200))
     assert (finding.position, finding.length, finding.data["target"]) == (0, 0, None)
     assert "none stored, offset 1009 at position 4200 in a rebuild" in finding.message
     # Nobody knows what a rebuild would write where batches are missing, or entries.
