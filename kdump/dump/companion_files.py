@@ -19,18 +19,15 @@ A companion that Kafka's reader refuses is shown as far as it goes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from kdump.format import checkpoint, index, snapshot
 from kdump.format.checkpoint import CheckpointError
-from kdump.format.naming import Kind
+from kdump.format.naming import MAX_COMPANION_BYTES, Kind
 from kdump.format.snapshot import SnapshotError
 from kdump.storage.source import Source, reader, whole
 from kdump.storage.walk import Tail, TailContent
 from kdump.verify.findings import Severity
-
-MAX_SNAPSHOT_BYTES: Final = 256 << 20
-"""The largest producer snapshot that is read: five million producers."""
 
 
 class CompanionEntry(NamedTuple):
@@ -72,7 +69,7 @@ def contents(
         case Kind.TXNINDEX:
             yield from _transactions(path, source)
         case Kind.SNAPSHOT:
-            yield from _snapshot(path, whole(source, MAX_SNAPSHOT_BYTES))
+            yield from _snapshot(path, whole(source, MAX_COMPANION_BYTES))
         case _:
             yield from _text(path, source, kind)
 

@@ -38,6 +38,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from kdump.format.java import MAX_INT, parse_integer
+
 VERSION: Final = 0
 MAX_BYTES: Final = 64 << 20
 """The largest checkpoint that is read; a million partitions take less."""
@@ -336,7 +338,7 @@ _JAVA_TRIMS = "".join(map(chr, range(0x21)))
 
 
 def _property_number(key: str, text: str) -> int:
-    number = java_integer(text, 32)
+    number = parse_integer(text, 32)
     if number is None:
         raise CheckpointError(f"{key} is no number: {_shown(text)}")
     return number
@@ -454,7 +456,6 @@ def _clean_shutdown_object(data: bytes) -> Mapping[str, Any]:
 # --- what they share --------------------------------------------------------------------------------------------------
 
 _BLANKS = re.compile(r"[ \t\n\x0b\f\r]+")
-_INTEGER = re.compile(r"([+-]?)(\d+)")
 _UUID = re.compile(r"([A-Za-z0-9_-]{22})(?:==)?")
 _SHOWN = 60
 
@@ -491,30 +492,8 @@ def _fields(line: str) -> list[str]:
     return _split(_BLANKS, line)
 
 
-def java_integer(text: str, bits: int) -> int | None:
-    """The number that `Integer.parseInt` (32 bits) or `Long.parseLong` (64) makes of a text; None where they refuse it.
-
-    Digits of every script count, a sign can stand before them, nothing else can.
-    """
-    match = _INTEGER.fullmatch(text)
-    if match is None:
-        return None
-    digits = match[2]
-    if not digits.isascii():
-        if max(digits) > "\uffff":
-            return None
-        import unicodedata
-
-        digits = "".join([str(unicodedata.decimal(digit)) for digit in digits])
-    digits = digits.lstrip("0") or "0"
-    if len(digits) > 20:
-        return None
-    number = -int(digits) if match[1] == "-" else int(digits)
-    return number if -1 << bits - 1 <= number < 1 << bits - 1 else None
-
-
 def _number(text: str, bits: int, number: int, line: str) -> int:
-    found = java_integer(text, bits)
+    found = parse_integer(text, bits)
     if found is None:
         raise _malformed(number, line, f"{_shown(text)} is no number of {bits} bits")
     return found
@@ -589,7 +568,7 @@ def _json_number(name: str, value: Any, bits: int) -> int:
 def _as_short(value: Any) -> int:
     """Jackson's `JsonNode.shortValue`: the low 16 bits of a number, 0 of anything else."""
     if isinstance(value, float):
-        value = int(max(-(1 << 31), min((1 << 31) - 1, value)))
+        value = int(max(-(1 << 31), min(MAX_INT, value)))
     if isinstance(value, bool) or not isinstance(value, int):
         return 0
     return (value + 0x8000) % 0x10000 - 0x8000

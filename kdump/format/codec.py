@@ -101,6 +101,7 @@ from typing import Any, Final
 
 from kdump.errors import CodecMissing
 from kdump.format.batch import CODECS
+from kdump.format.java import MAX_INT
 
 __all__ = [
     "CODECS",
@@ -507,7 +508,7 @@ def _snappy_size(block: memoryview) -> int:
         return size
     # Five bytes of 32 bits at most; Java then has it as an int.
     size = size & 0xFFFFFFF | block[4] << 28
-    if size >= 1 << 31:
+    if size > MAX_INT:
         raise CodecError("snappy-block")
     return size
 

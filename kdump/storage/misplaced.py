@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from kdump.format import naming
+from kdump.format.java import MAX_INT
 from kdump.format.naming import Kind
 from kdump.storage.partition import MisplacedFile
 
@@ -48,7 +49,7 @@ def _what(name: str, logs: Collection[int], split: int | None, state: str, metad
         case "checkpoint" | "part" if metadata_log and name.endswith((".checkpoint", ".checkpoint.part")):
             # The raft client cuts two numbers out of the name without a look at the rest.
             cut = _SNAPSHOT.match(name)
-            if cut is None or int(cut[1]) >= 1 << 63 or int(cut[2]) >= 1 << 31:
+            if cut is None or int(cut[1]) >= 1 << 63 or int(cut[2]) > MAX_INT:
                 return "number"
             return "part" if suffix == "part" else None
         case "tmp" if naming.companion_kind_of(stem) is not None:
