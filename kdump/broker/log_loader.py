@@ -32,7 +32,7 @@ from kdump.broker.load_state import (
     TimeIndex,
 )
 from kdump.broker.result import NEW, DirectoryState, FileRange, LoadResult, Refusal, ResultSegment
-from kdump.format import checkpoint, index, snapshot
+from kdump.format import checkpoint, index, partition_metadata, snapshot, text_files
 from kdump.format.batch import (
     HEADER,
     HEADER_SIZE,
@@ -242,9 +242,9 @@ class LogLoader:
 
     def _check_metadata(self) -> None:
         if METADATA in self.files:
-            data = self._content(METADATA, checkpoint.MAX_PROPERTIES_BYTES)
+            data = self._content(METADATA, text_files.MAX_PROPERTIES_BYTES)
             try:
-                checkpoint.parse_partition_metadata(data)
+                partition_metadata.parse_partition_metadata(data)
             except CheckpointError:
                 self._refuse("KafkaStorageException" if data else "NullPointerException", METADATA, None, "metadata")
 

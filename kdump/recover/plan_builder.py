@@ -11,14 +11,11 @@ from kdump.broker.log_loader import METADATA
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.errors import SourceError
 from kdump.format import naming
-from kdump.format.checkpoint import (
-    MAX_PROPERTIES_BYTES,
-    CheckpointError,
-    build_partition_metadata,
-    parse_meta_properties,
-    parse_partition_metadata,
-)
+from kdump.format.checkpoint import CheckpointError
+from kdump.format.meta_properties import parse_meta_properties
 from kdump.format.naming import INDEX_SUFFIXES, SEGMENT_SUFFIXES, file_name, number_of
+from kdump.format.partition_metadata import build_partition_metadata, parse_partition_metadata
+from kdump.format.text_files import MAX_PROPERTIES_BYTES
 from kdump.recover.losses import ValidBatches, total, within
 from kdump.recover.plan import Action, FileContent, Plan, RecoverOptions
 from kdump.storage.pieces import Piece
