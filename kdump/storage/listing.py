@@ -11,8 +11,8 @@ from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.naming import Kind, TopicPartition
 from kdump.storage.lock import is_locked
-from kdump.storage.misplaced import Place, at_root, misnamed, orphans
-from kdump.storage.partition import LogDirectory, LogFile, MisplacedFile, Partition, Segment, natural
+from kdump.storage.misplaced import MisplacedFile, Place, at_root, misnamed, orphans
+from kdump.storage.partition import LogDirectory, LogFile, Partition, Segment, natural
 from kdump.storage.undo_folders import is_unfinished, lacks_an_end
 
 

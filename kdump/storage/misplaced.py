@@ -2,14 +2,23 @@
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from kdump.format import naming
 from kdump.format.java import MAX_INT
 from kdump.format.naming import Kind
-from kdump.storage.partition import MisplacedFile
 
 Place = tuple[str, int]
 """Path and size of a file."""
+
+
+class MisplacedFile(NamedTuple):
+    """What does not belong where it lies; `what` is a key of kdump.verify.checks.files.STRAYS."""
+
+    path: str
+    size: int
+    what: str
+
 
 # Left behind by tiered storage of 3.0 to 3.6.
 _TIERED = "remote_log_snapshot"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kdump.format.naming import Kind, TopicPartition
+from kdump.storage.misplaced import MisplacedFile
 from kdump.storage.source import FileSource
 
 
@@ -47,14 +48,6 @@ def _segment(*files: tuple[Any, ...] | None) -> Segment:
     log, *beside = (None if file is None else LogFile._make(file) for file in files)
     assert log is not None
     return Segment(log, *beside)
-
-
-class MisplacedFile(NamedTuple):
-    """What does not belong where it lies; `what` is a key of kdump.verify.checks.files.STRAYS."""
-
-    path: str
-    size: int
-    what: str
 
 
 class LogDirectory(NamedTuple):

@@ -95,7 +95,10 @@ def test_a_partition(logs: Path) -> None:
             assert isinstance(file, LogFile)
             name = f"{base:020}.{suffix}"
             assert file == (str(logs / "t-2" / name), Kind(suffix), base, base == 5, len(name), None)
-    assert [(file.base_offset, file.kind) for file in partition.producer_snapshots] == [(0, Kind.SNAPSHOT), (5, Kind.SNAPSHOT)]
+    assert [(file.base_offset, file.kind) for file in partition.producer_snapshots] == [
+        (0, Kind.SNAPSHOT),
+        (5, Kind.SNAPSHOT),
+    ]
     assert partition.epochs is not None
     assert partition.metadata is not None
     assert (partition.quorum_state, partition.kraft_snapshots, partition.strays) == (None, (), ())
@@ -340,7 +343,12 @@ def test_a_file_alone(logs: Path) -> None:
     (partition,) = partitions(path)
     assert (partition.path, partition.whole) == (str(path), False)
     assert partition.topic_partition == TopicPartition("t", 0)
-    assert (partition.producer_snapshots, partition.epochs, partition.metadata, partition.strays) == ((), None, None, ())
+    assert (partition.producer_snapshots, partition.epochs, partition.metadata, partition.strays) == (
+        (),
+        None,
+        None,
+        (),
+    )
     (segment,) = partition.segments
     assert [file is not None and file.kind for file in segment] == [Kind.LOG, Kind.INDEX, Kind.TIMEINDEX, Kind.TXNINDEX]
     assert not segment.log.newest
