@@ -17,10 +17,11 @@ from kdump.format.batch import (
     wrapped,
 )
 from kdump.format.control import ControlType
+from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.storage.records import DecodedBatch, open_batch
 from kdump.storage.source import Source
-from kdump.storage.walk import MAX_BATCH_BYTES, OFFSET_SPAN
+from kdump.storage.walk import MAX_BATCH_BYTES
 
 TIMESTAMP: Final = struct.Struct(">q")
 _WINDOW_BYTES: Final = 256 << 10
@@ -219,4 +220,4 @@ _NO_ROW: Final = Batch._make([0] * len(Batch._fields))
 
 def fits(offset: int, base_offset: int) -> bool:
     """Whether an offset can be one of the segment (AbstractIndex.toRelative, in Java's arithmetic)."""
-    return 0 <= wrapped(offset - base_offset, 64) <= OFFSET_SPAN
+    return 0 <= wrapped(offset - base_offset, 64) <= HIGHEST_RELATIVE_OFFSET

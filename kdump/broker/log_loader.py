@@ -32,7 +32,7 @@ from kdump.broker.load_state import (
     TimeIndex,
 )
 from kdump.broker.result import NEW, DirectoryState, FileRange, LoadResult, Refusal, ResultSegment
-from kdump.format import checkpoint, index, snapshot
+from kdump.format import checkpoint, index, partition_metadata, snapshot, text_files
 from kdump.format.batch import (
     HEADER,
     HEADER_SIZE,
@@ -42,14 +42,20 @@ from kdump.format.batch import (
     wrapped,
 )
 from kdump.format.checkpoint import CheckpointError
-from kdump.format.naming import file_name, number_of
+from kdump.format.index import MAX_SEGMENT_BYTES
+from kdump.format.naming import (
+    INDEX_SUFFIXES,
+    MAPPED_INDEX_SUFFIXES,
+    MAX_COMPANION_BYTES,
+    SEGMENT_SUFFIXES,
+    file_name,
+    number_of,
+)
 from kdump.format.snapshot import SnapshotError
 from kdump.kernel import crc
 from kdump.storage.source import Source
 
 _OPEN_FILES: Final = 8
-_LARGEST_FILE: Final = (1 << 31) - 1
-_LARGEST_SNAPSHOT: Final = 256 << 20  # five million producers; a larger one is taken for a damaged one
 
 EPOCHS: Final = "leader-epoch-checkpoint"
 METADATA: Final = "partition.metadata"
@@ -152,7 +158,7 @@ class LogLoader:
         if name in self.states:
             return self.states[name]
         try:
-            entries = snapshot.parse(self._content(name, _LARGEST_SNAPSHOT), crc.crc32c)
+            entries = snapshot.parse(self._content(name, MAX_COMPANION_BYTES))
         except SnapshotError:
             return None
         return OpenTransactions(
@@ -236,9 +242,9 @@ class LogLoader:
 
     def _check_metadata(self) -> None:
         if METADATA in self.files:
-            data = self._content(METADATA, checkpoint.MAX_PROPERTIES_BYTES)
+            data = self._content(METADATA, text_files.MAX_PROPERTIES_BYTES)
             try:
-                checkpoint.parse_partition_metadata(data)
+                partition_metadata.parse_partition_metadata(data)
             except CheckpointError:
                 self._refuse("KafkaStorageException" if data else "NullPointerException", METADATA, None, "metadata")
 
@@ -294,7 +300,7 @@ class LogLoader:
         """The segment of this name; an empty one where there is none, as Kafka makes it."""
         self._create(name)
         held = self.files[name]
-        if held.size > _LARGEST_FILE:
+        if held.size > MAX_SEGMENT_BYTES:
             self._refuse("KafkaException", held.origin, None, "size")
         whole = held == FileRange(name, 0, self.start.files.get(name, 0))
         return LogSegment(base, name, held, self._bytes(held), self.start.proved.get(name) if whole else None)
@@ -313,7 +319,7 @@ class LogLoader:
     def _load_segments(self) -> int:
         self.segments.clear()
         for name in sorted(self.files):
-            is_index = name.endswith((".index", ".timeindex", ".txnindex"))
+            is_index = name.endswith(INDEX_SUFFIXES)
             if name not in self.files or not (is_index or name.endswith(".log")):
                 continue
             number = number_of(name)
@@ -379,11 +385,11 @@ class LogLoader:
 
     def _delete_segment(self, base: int) -> None:
         del self.segments[base]
-        for suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot"):
+        for suffix in SEGMENT_SUFFIXES:
             self.delete(file_name(base, suffix))
 
     def _create_indexes(self, base: int) -> None:
-        for suffix in (".index", ".timeindex"):
+        for suffix in MAPPED_INDEX_SUFFIXES:
             self._create(file_name(base, suffix))
 
     # ---- one segment
@@ -620,7 +626,7 @@ class LogLoader:
             self.split[held.origin] = tuple(sorted(earlier - {segment.base} | set(bases)))
         known = segment.base in self.segments
         if known:
-            for suffix in (".log", ".index", ".timeindex", ".txnindex"):
+            for suffix in (".log", *INDEX_SUFFIXES):
                 self.files.pop(file_name(segment.base, suffix), None)
             if segment.base not in bases:
                 self.delete(file_name(segment.base, ".snapshot"))

@@ -6,7 +6,6 @@ takes them as they are; neither takes what no start could load.
 Sources: ProducerStateManager, ProducerAppendInfo, ProducerStateEntry, UnifiedLog.analyzeAndValidateProducerState of Kafka 4.3.
 """
 
-import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -14,11 +13,10 @@ from typing import Final, NamedTuple
 from kdump.format import snapshot
 from kdump.format.batch import SEQUENCES, Batch, previous_sequence
 from kdump.format.index import AbortedTransaction
-from kdump.format.snapshot import ENTRY_SIZE, ProducerEntry, hash_order
+from kdump.format.java import long_order
+from kdump.format.snapshot import ENTRY, ProducerEntry
 from kdump.kernel.producers import hash_ordered
 
-_ENTRY: Final = struct.Struct(">qhiqiqiq")
-assert _ENTRY.size == ENTRY_SIZE
 _BATCHES: Final = 5
 """So many batches of a producer are remembered, to know them again when they are sent twice (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
 
@@ -65,7 +63,7 @@ class _Producer:
 
     def entry(self, producer_id: int) -> bytes:
         last = self.batches[-1] if self.batches else _BatchMetadata(-1, -1, -1, 0)
-        return _ENTRY.pack(
+        return ENTRY.pack(
             producer_id,
             self.epoch,
             *last[1:],
@@ -101,7 +99,7 @@ class ProducerState:
     def __init__(self, entries: bytes = b"", *, sequences: bool = True) -> None:
         self._sequences = sequences
         self._known: dict[int, _Producer] = {}
-        for entry in map(ProducerEntry._make, _ENTRY.iter_unpack(entries)):
+        for entry in map(ProducerEntry._make, ENTRY.iter_unpack(entries)):
             producer = _Producer(
                 entry.producer_epoch, entry.timestamp, entry.coordinator_epoch, entry.current_txn_first_offset
             )
@@ -165,7 +163,7 @@ class ProducerState:
         """The batches were written."""
         producers = changes.producers
         # They are collected in a map of their own, whose buckets list what came last first.
-        for key in hash_order(reversed(producers)) if len(producers) > 1 else producers:
+        for key in long_order(reversed(producers)) if len(producers) > 1 else producers:
             now, known = producers[key], self._known.get(key)
             if known is None:
                 self._known[key] = now

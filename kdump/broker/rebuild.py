@@ -25,8 +25,8 @@ from kdump.errors import SourceError, reason
 from kdump.format import index, snapshot
 from kdump.format.batch import CONTROL, TRANSACTIONAL, next_sequence, wrapped
 from kdump.format.index import AbortedTransaction
-from kdump.format.naming import file_name, number_of
-from kdump.format.snapshot import ENTRY_SIZE, HEADER_SIZE, ProducerEntry
+from kdump.format.naming import INDEX_SUFFIXES, MAX_COMPANION_BYTES, file_name, number_of
+from kdump.format.snapshot import ENTRY, HEADER_SIZE, ProducerEntry
 from kdump.kernel import producers as kernel
 from kdump.kernel.crc import crc32c
 from kdump.kernel.scan import BATCH_COLUMNS, SCAN_DAMAGED, SCAN_NEED, SUSPECTS, Scanner
@@ -34,11 +34,7 @@ from kdump.storage.pieces import opened
 from kdump.storage.source import FileSource, PiecesSource, Source, reader
 
 Companion = tuple[str, bytes | None]
-_ENTRY: Final = struct.Struct(">qhiqiqiq")
 _EVENT: Final = struct.Struct(kernel.EVENT)
-assert _ENTRY.size == ENTRY_SIZE
-_INDEXES: Final = (".index", ".timeindex", ".txnindex")
-_LARGEST_SNAPSHOT: Final = 256 << 20  # as kdump.broker.log_loader has it
 _BUFFER_BYTES: Final = 256 << 10
 _KEPT_BYTES: Final = 16 << 20  # of snapshots that were made, to begin from
 _WIDTH: Final = len(BATCH_COLUMNS)
@@ -263,15 +259,15 @@ def _machine(body: bytes) -> kernel.Producers:
 
 def _with_older_batches(before: bytes, body: bytes) -> bytes:
     """Where the epoch of a producer went away and came back at once, without a batch, the one from before is still known."""
-    known = {entry.producer_id: entry for entry in map(ProducerEntry._make, _ENTRY.iter_unpack(before))}
+    known = {entry.producer_id: entry for entry in map(ProducerEntry._make, ENTRY.iter_unpack(before))}
     entries = []
-    for entry in map(ProducerEntry._make, _ENTRY.iter_unpack(body)):
+    for entry in map(ProducerEntry._make, ENTRY.iter_unpack(body)):
         older = known.get(entry.producer_id)
         if older is not None and not entry.has_batch and older.producer_epoch == entry.producer_epoch:
             entry = entry._replace(
                 last_sequence=older.last_sequence, last_offset=older.last_offset, offset_delta=older.offset_delta
             )
-        entries.append(_ENTRY.pack(*entry))
+        entries.append(ENTRY.pack(*entry))
     return b"".join(entries)
 
 
@@ -332,9 +328,9 @@ class _Rebuilder(LogLoader):
     def entries(self, name: str) -> bytes | None:
         """The entries of a snapshot; None when Kafka's reader refuses it."""
         made = self._made.get(name)
-        data = self._content(name, _LARGEST_SNAPSHOT) if made is None else made
+        data = self._content(name, MAX_COMPANION_BYTES) if made is None else made
         try:
-            found = snapshot.look(data, crc32c)
+            found = snapshot.look(data)
         except snapshot.SnapshotError:
             return None
         return None if found.problem is not None else data[HEADER_SIZE : found.end]
@@ -364,7 +360,7 @@ class _Rebuilder(LogLoader):
         logs = self._request.segments
         for number, log in enumerate(logs):
             base, end = log.base_offset, logs[number + 1].base_offset if number + 1 < len(logs) else 1 << 63
-            names = [file_name(base, suffix) for suffix in _INDEXES]
+            names = [file_name(base, suffix) for suffix in INDEX_SUFFIXES]
             if names[-1] in wanted or (log.walked and any(base <= offset <= end for offset in left)):
                 yield from self._below(base, left)
                 made = self._recovered(self.segments[base])
@@ -509,7 +505,7 @@ class _Rebuilder(LogLoader):
 
 
 def _snapshot(body: bytes) -> bytes:
-    return snapshot.enclose(kernel.hash_ordered(body), crc32c)
+    return snapshot.enclose(kernel.hash_ordered(body))
 
 
 def _no_events(events: bytes) -> None:

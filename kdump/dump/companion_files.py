@@ -19,18 +19,24 @@ A companion that Kafka's reader refuses is shown as far as it goes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-from kdump.format import checkpoint, index, snapshot
+from kdump.format import (
+    checkpoint,
+    clean_shutdown,
+    index,
+    meta_properties,
+    partition_metadata,
+    quorum_state,
+    snapshot,
+    text_files,
+)
 from kdump.format.checkpoint import CheckpointError
-from kdump.format.naming import Kind
+from kdump.format.naming import MAX_COMPANION_BYTES, Kind
 from kdump.format.snapshot import SnapshotError
 from kdump.storage.source import Source, reader, whole
 from kdump.storage.walk import Tail, TailContent
 from kdump.verify.findings import Severity
-
-MAX_SNAPSHOT_BYTES: Final = 256 << 20
-"""The largest producer snapshot that is read: five million producers."""
 
 
 class CompanionEntry(NamedTuple):
@@ -72,7 +78,7 @@ def contents(
         case Kind.TXNINDEX:
             yield from _transactions(path, source)
         case Kind.SNAPSHOT:
-            yield from _snapshot(path, whole(source, MAX_SNAPSHOT_BYTES))
+            yield from _snapshot(path, whole(source, MAX_COMPANION_BYTES))
         case _:
             yield from _text(path, source, kind)
 
@@ -190,20 +196,23 @@ _TEXTS = {
     Kind.EPOCHS: _Text("epoch", checkpoint.MAX_BYTES, checkpoint.epoch_entries),
     Kind.OFFSETS: _Text("checkpoint_entry", checkpoint.MAX_BYTES, checkpoint.offset_entries),
     Kind.PARTITION_METADATA: _Text(
-        "property", checkpoint.MAX_PROPERTIES_BYTES, checkpoint.partition_metadata_properties
+        "property", text_files.MAX_PROPERTIES_BYTES, partition_metadata.partition_metadata_properties
     ),
     Kind.META_PROPERTIES: _Text(
-        "property", checkpoint.MAX_PROPERTIES_BYTES, checkpoint.properties, checkpoint.parse_meta_properties
+        "property", text_files.MAX_PROPERTIES_BYTES, meta_properties.properties, meta_properties.parse_meta_properties
     ),
     Kind.QUORUM_STATE: _Text(
-        "property", checkpoint.MAX_PROPERTIES_BYTES, checkpoint.quorum_state_properties, checkpoint.parse_quorum_state
+        "property",
+        text_files.MAX_PROPERTIES_BYTES,
+        quorum_state.quorum_state_properties,
+        quorum_state.parse_quorum_state,
     ),
     # A broker does without what the marker says.
     Kind.CLEAN_SHUTDOWN: _Text(
         "property",
-        checkpoint.MAX_PROPERTIES_BYTES,
-        checkpoint.clean_shutdown_properties,
-        checkpoint.parse_clean_shutdown,
+        text_files.MAX_PROPERTIES_BYTES,
+        clean_shutdown.clean_shutdown_properties,
+        clean_shutdown.parse_clean_shutdown,
         Severity.WARNING,
     ),
 }

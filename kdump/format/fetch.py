@@ -41,11 +41,13 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from kdump.format.java import MAX_INT
+
 _HEADER: Final = struct.Struct(">ih")
 HEADER_SIZE: Final = 6
 LENGTH_SIZE: Final = 4  # the total length itself
 MINIMUM_LENGTH: Final = HEADER_SIZE - LENGTH_SIZE
-MAXIMUM_LENGTH: Final = (1 << 31) - 1
+MAXIMUM_LENGTH: Final = MAX_INT
 LARGEST: Final = MAXIMUM_LENGTH - MINIMUM_LENGTH
 """The most bytes of messages, or of sets, that a result can have."""
 assert _HEADER.size == HEADER_SIZE

@@ -43,11 +43,16 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
+from kdump.format.java import MAX_INT
+
 OFFSET_ENTRY: Final = struct.Struct(">ii")
 TIME_ENTRY: Final = struct.Struct(">qi")
 TRANSACTION_ENTRY: Final = struct.Struct(">bBqqqq")
 
-HIGHEST_RELATIVE_OFFSET: Final = (1 << 31) - 1
+HIGHEST_RELATIVE_OFFSET: Final = MAX_INT
+"""The offsets of a segment lie at most this far above its base offset."""
+MAX_SEGMENT_BYTES: Final = MAX_INT
+"""The largest log file: an index cannot hold a position beyond it."""
 BLOCK_BYTES: Final = 1 << 16
 
 Read = Callable[[int, int], bytes]
@@ -162,6 +167,6 @@ def _relative(offset: int, base_offset: int) -> int:
 
 
 def _position(position: int) -> int:
-    if not 0 <= position <= HIGHEST_RELATIVE_OFFSET:
+    if not 0 <= position <= MAX_SEGMENT_BYTES:
         raise ValueError(f"position {position} does not fit into an index")
     return position

@@ -32,6 +32,8 @@ from enum import StrEnum
 from os.path import abspath, basename, dirname, splitext
 from typing import Final, NamedTuple
 
+from kdump.format.java import MAX_INT
+
 
 class Kind(StrEnum):
     """What a file holds. LOG_KINDS hold a log, FETCH_KINDS what was read from one; the others, its companions, lie beside one, or in the log directory."""
@@ -109,8 +111,13 @@ BOOTSTRAP = "bootstrap.checkpoint"
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
 METADATA_TOPIC = "__cluster_metadata"
 UNDO = ".kdump-undo"
+MAPPED_INDEX_SUFFIXES: Final = (".index", ".timeindex")
+"""The indexes that a broker maps into memory and preallocates (Kafka's AbstractIndex)."""
+INDEX_SUFFIXES: Final = (*MAPPED_INDEX_SUFFIXES, ".txnindex")
+COMPANION_SUFFIXES: Final = (*INDEX_SUFFIXES, ".snapshot")
+SEGMENT_SUFFIXES: Final = (".log", *COMPANION_SUFFIXES)
 MAX_COMPANION_BYTES: Final = 256 << 20
-"""The largest companion that is read as a whole."""
+"""The largest companion that is read as a whole: a producer snapshot of five million producers. A larger one counts as damaged."""
 
 _MOVED = re.compile(r"(\S+-\S+)\.[^.\s]+-(delete|future|stray)", re.ASCII)
 # As Java parses them: digits of any script, any count of them that a name has room for.
@@ -199,7 +206,7 @@ def topic_partition_of(directory: str, *, kafka07: bool = False) -> TopicPartiti
         name = moved[1]
     for separator in "-_" if kafka07 else "-":
         topic, _, partition = name.rpartition(separator)
-        if topic and _INT.fullmatch(partition) is not None and int(partition) < 1 << 31:
+        if topic and _INT.fullmatch(partition) is not None and int(partition) <= MAX_INT:
             return TopicPartition(topic, int(partition))
     return None
 

@@ -26,18 +26,17 @@ Entry:
 A broker writes it over a file of the same name without cutting that one. What the longer one had behind the new end stays
 there, and the checksum, which counts to the end of the file, is wrong although every entry is right: a stale tail.
 
-The entries come in the order of a `java.util.HashMap`: by bucket, inside a bucket in the order of insertion. The bucket is
-`h ^ h >>> 16` of `h = (int) (producerId ^ producerId >>> 32)`, masked by the size of the table, which is 16 and doubles
-when the entries pass 3/4 of it, or when a ninth would join a bucket of a table below 64. (Releases 0.11 and 1.1 kept them in
-a map of Scala, in another order. No reader cares.)
+The entries are in the order of a `java.util.HashMap` by producer id (kdump.format.java). Releases 0.11 and 1.1 kept them in a map of Scala, in
+another order. No reader depends on the order.
 """
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from kdump.format.batch import previous_sequence
+from kdump.format.java import long_order
+from kdump.kernel.crc import crc32c
 
 VERSION: Final = 1
 HEADER_SIZE: Final = 10
@@ -47,17 +46,8 @@ CRC_FROM: Final = 6
 _HEADER = struct.Struct(">hIi")
 _COUNT = struct.Struct(">i")
 _VERSION_AND_CRC = struct.Struct(">hI")
-_ENTRY = struct.Struct(">qhiqiqiq")
-
-
-Crc32c = Callable[[bytes | memoryview], int]
-"""Computes a checksum; callers that have the kernel at hand give its own, since importing the package takes longer than most work on snapshots."""
-
-
-def _crc32c(data: bytes | memoryview) -> int:
-    from crc32c import crc32c
-
-    return int(crc32c(data))
+ENTRY: Final = struct.Struct(">qhiqiqiq")
+assert ENTRY.size == ENTRY_SIZE
 
 
 class SnapshotError(ValueError):
@@ -118,7 +108,7 @@ class Snapshot(NamedTuple):
         """Bytes behind the entries, when the checksum is right without them and wrong with them; else 0."""
         if self.crc_ok or self.count != self.whole_entries or self.end == len(self.data):
             return 0
-        return len(self.data) - self.end if _crc32c(memoryview(self.data)[CRC_FROM : self.end]) == self.crc else 0
+        return len(self.data) - self.end if crc32c(memoryview(self.data)[CRC_FROM : self.end]) == self.crc else 0
 
     @property
     def problem(self) -> str | None:
@@ -137,11 +127,11 @@ class Snapshot(NamedTuple):
 
     def entries(self) -> Iterator[ProducerEntry]:
         """The entries that are there, in the order of the file, whether the snapshot is right or not."""
-        for fields in _ENTRY.iter_unpack(memoryview(self.data)[HEADER_SIZE : self.end]):
+        for fields in ENTRY.iter_unpack(memoryview(self.data)[HEADER_SIZE : self.end]):
             yield ProducerEntry._make(fields)
 
 
-def look(data: bytes, crc32c: Crc32c = _crc32c) -> Snapshot:
+def look(data: bytes) -> Snapshot:
     """Take a snapshot apart without judging it. Raises SnapshotError when there is no whole header."""
     if len(data) < HEADER_SIZE:
         raise SnapshotError(f"{len(data)} bytes, too few for the header of a snapshot ({HEADER_SIZE})")
@@ -149,12 +139,12 @@ def look(data: bytes, crc32c: Crc32c = _crc32c) -> Snapshot:
     return Snapshot(version, crc, crc32c(memoryview(data)[CRC_FROM:]), count, data)
 
 
-def parse(data: bytes, crc32c: Crc32c = _crc32c) -> list[ProducerEntry]:
+def parse(data: bytes) -> list[ProducerEntry]:
     """The entries in the order of the file. Raises SnapshotError for what Kafka's reader refuses.
 
     Bytes behind the entries that the checksum covers are ignored, as there.
     """
-    snapshot = look(data, crc32c)
+    snapshot = look(data)
     if snapshot.problem is not None:
         raise SnapshotError(snapshot.problem)
     return list(snapshot.entries())
@@ -190,48 +180,15 @@ def refusal(data: bytes) -> str | None:
 def build(entries: Iterable[ProducerEntry]) -> bytes:
     """The snapshot of producers that became known in this order; of two entries of one producer the later one counts.
 
-    The bytes are those that a broker writes whose map was filled with these producers and never held others. (In a table of
-    64 or more Java makes a tree of a bucket with nine; here it keeps the order of insertion.)
+    The bytes are those that a broker writes whose map was filled with these producers and never held others.
     """
     known: dict[int, ProducerEntry] = {}
     for entry in entries:
         known[entry.producer_id] = entry
-    return enclose(b"".join([_ENTRY.pack(*known[producer]) for producer in hash_order(known)]))
+    return enclose(b"".join([ENTRY.pack(*known[producer]) for producer in long_order(known)]))
 
 
-def enclose(entries: bytes, crc32c: Crc32c = _crc32c) -> bytes:
+def enclose(entries: bytes) -> bytes:
     """The snapshot that has these entries, packed and in its order."""
     body = _COUNT.pack(len(entries) // ENTRY_SIZE) + entries
     return _VERSION_AND_CRC.pack(VERSION, crc32c(body)) + body
-
-
-def hash_order(producers: Iterable[int]) -> list[int]:
-    """Different producer ids, given in the order of insertion, in the order of a `java.util.HashMap`."""
-    hashed = [(_hash(producer), producer) for producer in producers]
-    mask = _table_size([spread for spread, _ in hashed]) - 1
-    # Doubling the table keeps the order inside a bucket, so one stable sort does for all of its growth.
-    return [producer for _, producer in sorted(hashed, key=lambda item: item[0] & mask)]
-
-
-def _hash(producer: int) -> int:
-    folded = (producer ^ producer >> 32) & 0xFFFF_FFFF
-    return folded ^ folded >> 16
-
-
-_TREES_FROM = 64
-_LONGEST_CHAIN = 8
-
-
-def _table_size(hashes: list[int]) -> int:
-    size = 16
-    for held, spread in enumerate(islice(hashes, _TREES_FROM)):
-        if size >= _TREES_FROM:
-            break
-        chain = sum((spread ^ other) & size - 1 == 0 for other in hashes[:held])
-        if chain >= _LONGEST_CHAIN:
-            size *= 2
-        if held + 1 > size * 3 // 4:
-            size *= 2
-    while len(hashes) > size * 3 // 4:
-        size *= 2
-    return size

@@ -13,16 +13,16 @@ from typing import Final
 
 from kdump.format.index import (
     HIGHEST_RELATIVE_OFFSET,
+    MAX_SEGMENT_BYTES,
     OFFSET_ENTRY,
     TIME_ENTRY,
     AbortedTransaction,
     build_transaction_index,
 )
-from kdump.format.naming import file_name
+from kdump.format.naming import MAPPED_INDEX_SUFFIXES, file_name
 from kdump.log.options import KAFKA07, LogOptions
 from kdump.storage.directory_handle import DirectoryHandle, write
 
-_LARGEST_FILE: Final = (1 << 31) - 1  # positions in an index have 31 bits
 _WAITING_BYTES: Final = 512
 """Index entries are written when so many bytes of an index wait."""
 
@@ -38,7 +38,7 @@ class ActiveSegment:
         self.path = place.at(self.name)
         self._place = place
         self._interval = options.index_interval_bytes
-        self.most_bytes = min(options.segment_bytes, _LARGEST_FILE)
+        self.most_bytes = min(options.segment_bytes, MAX_SEGMENT_BYTES)
         # An index is full when there is no room for an entry, a time index while there is still room for one, which is for the last batch.
         self._index_room = options.segment_index_bytes - OFFSET_ENTRY.size
         self._time_room = (
@@ -203,7 +203,7 @@ def segment_name(base_offset: int, options: LogOptions) -> str:
 
 def create(place: DirectoryHandle, base_offset: int, options: LogOptions) -> ActiveSegment:
     """A new segment. Its log comes last, so that there is none without its indexes. Raises OSError, KdumpError; nothing is left then."""
-    suffixes = () if options.magic == KAFKA07 else (".index", ".timeindex")
+    suffixes = () if options.magic == KAFKA07 else MAPPED_INDEX_SUFFIXES
     names = [*(file_name(base_offset, suffix) for suffix in suffixes), segment_name(base_offset, options)]
     try:
         for name in names:

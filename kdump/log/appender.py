@@ -16,7 +16,7 @@ from kdump.broker.producer_state import NO_CHANGES, ProducerStateChanges
 from kdump.errors import KdumpError, MessageTooLarge, reason
 from kdump.format.batch import SEQUENCES, Batch
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
-from kdump.format.naming import file_name
+from kdump.format.naming import COMPANION_SUFFIXES, file_name
 from kdump.log import active_segment
 from kdump.log import startup as reopen
 from kdump.log.builder import Builder, Builder07, NewRecord
@@ -35,7 +35,6 @@ _BATCH_BYTES: Final = 1 << 20
 _BATCH_OVERHEAD: Final = 200  # the header, and what a codec can add
 _RECORD_BYTES: Final = 80  # what a record may take besides its key, value and headers
 _LAST_OFFSET: Final = (1 << 63) - 1
-_COMPANIONS: Final = (".index", ".timeindex", ".txnindex", ".snapshot")
 
 
 class LogAppendInfo(NamedTuple):
@@ -407,7 +406,7 @@ class Appender:
         base, due = segment.base_offset, now_ms(self._options) + self._options.delete_delay_ms
         names = [os.path.basename(segment.path)]
         if self._segment.indexed:
-            names += [file_name(base, suffix) for suffix in _COMPANIONS]
+            names += [file_name(base, suffix) for suffix in COMPANION_SUFFIXES]
         for name in names:
             if self._place.stamp(name) is not None:
                 self._place.rename(name, f"{name}.deleted")

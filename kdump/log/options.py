@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kdump.broker.defaults import INDEX_INTERVAL_BYTES, SEGMENT_INDEX_BYTES
+from kdump.format.java import MAX_INT
 
 KAFKA07: Final = "0.7"
 """The magic of a log from before 0.8: `.kafka` files, whose offsets are bytes."""
@@ -17,7 +18,7 @@ _BOUNDS: Final = {
     "flush_ms": (0, _LARGEST),
     "max_message_bytes": (1, _LARGEST),
     "delete_delay_ms": (0, _LARGEST),
-    "leader_epoch": (-1, (1 << 31) - 1),
+    "leader_epoch": (-1, MAX_INT),
     "base_offset": (0, _LARGEST),
 }
 _MAY_BE_NONE: Final = ("flush_messages", "flush_ms")

@@ -19,7 +19,7 @@ from kdump.errors import KdumpError
 from kdump.format import index, snapshot
 from kdump.format.checkpoint import CheckpointError, EpochEntry, build_epochs, epoch_entries
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY
-from kdump.format.naming import ROOT_FILES, Kind, file_name, number_of, state_of, topic_partition_of
+from kdump.format.naming import INDEX_SUFFIXES, ROOT_FILES, Kind, file_name, number_of, state_of, topic_partition_of
 from kdump.format.snapshot import HEADER_SIZE, SnapshotError
 from kdump.kernel.producers import unexpired
 from kdump.kernel.scan import SUSPECTS, Scanner, ordered
@@ -236,7 +236,7 @@ def _producers(place: DirectoryHandle, bases: list[int], end: int, log_start: in
 def _rebuild(place: DirectoryHandle, bases: list[int], end: int, log_start: int, options: LogOptions) -> bytes:
     """Make the companions of the newest segment anew; the entries of a snapshot of the log's end."""
     snapshot_name = file_name(end, ".snapshot")
-    names = [file_name(bases[-1], suffix) for suffix in (".index", ".timeindex", ".txnindex")]
+    names = [file_name(bases[-1], suffix) for suffix in INDEX_SUFFIXES]
     files = stamps(place.path)
     logs = [(base, file_name(base, ".log")) for base in bases]
     request = Rebuild(

@@ -11,17 +11,13 @@ from kdump.broker.log_loader import METADATA
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.errors import SourceError
 from kdump.format import naming
-from kdump.format.checkpoint import (
-    MAX_PROPERTIES_BYTES,
-    CheckpointError,
-    build_partition_metadata,
-    parse_meta_properties,
-    parse_partition_metadata,
-)
-from kdump.format.naming import file_name, number_of
+from kdump.format.checkpoint import CheckpointError
+from kdump.format.meta_properties import parse_meta_properties
+from kdump.format.naming import INDEX_SUFFIXES, SEGMENT_SUFFIXES, file_name, number_of
+from kdump.format.partition_metadata import build_partition_metadata, parse_partition_metadata
+from kdump.format.text_files import MAX_PROPERTIES_BYTES
 from kdump.recover.losses import ValidBatches, total, within
 from kdump.recover.plan import Action, FileContent, Plan, RecoverOptions
-from kdump.recover.refusals import COMPANIONS, OF_SEGMENT
 from kdump.storage.pieces import Piece
 from kdump.storage.source import FileSource, whole
 from kdump.storage.stamps import Stamp, stamps
@@ -361,7 +357,7 @@ class PlanBuilder:
         kind = name.rpartition(".")[2]
         code = code or next((one.code for one in self.of(log) if one.code == f"{kind}/missing"), None)
         code = code or (cause if not self.options.rebuild_all or log in self.after else None)
-        if name.endswith(COMPANIONS):
+        if name.endswith(INDEX_SUFFIXES):
             if name.endswith(".txnindex") and name not in self.sizes and code in (None, cause):
                 return  # where there is anything to be written, that follows from what is told of the log
             yield Action("rebuild", path, code, bytes=self.sizes.get(name, 0))
@@ -378,7 +374,7 @@ class PlanBuilder:
     def _is_covered(self, finding: Finding) -> bool:
         name = os.path.basename(finding.path)
         family, _, what = finding.code.partition("/")
-        if what == "missing" and f".{family}" in COMPANIONS:
+        if what == "missing" and f".{family}" in INDEX_SUFFIXES:
             return name.rpartition(".")[0] + f".{family}" in self.after
         if name not in self.after:
             return False
@@ -411,7 +407,7 @@ def _metadata_of(directory: str, topic: str) -> bytes | None:
 
 
 def _belongs(name: str, base_offset: int | None) -> bool:
-    return name.endswith(OF_SEGMENT) and number_of(name) == base_offset
+    return name.endswith(SEGMENT_SUFFIXES) and number_of(name) == base_offset
 
 
 def _in_order(name: str) -> tuple[int, int, str]:
@@ -420,4 +416,4 @@ def _in_order(name: str) -> tuple[int, int, str]:
     if number is None or not name.startswith(("0", "-", "9", *"12345678")):
         return 1, 0, name
     suffix = name[name.index(".") :] if "." in name else ""
-    return 0, number, f"{OF_SEGMENT.index(suffix) if suffix in OF_SEGMENT else 9}{name}"
+    return 0, number, f"{SEGMENT_SUFFIXES.index(suffix) if suffix in SEGMENT_SUFFIXES else 9}{name}"

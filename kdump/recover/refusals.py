@@ -13,7 +13,8 @@ from kdump.broker.log_loader import EPOCHS, METADATA
 from kdump.broker.predict import predict_start, recover_segment
 from kdump.broker.result import DirectoryState, LoadResult, Refusal, ValidSegment
 from kdump.errors import SourceError
-from kdump.format.naming import Kind, file_name, number_of
+from kdump.format.index import MAX_SEGMENT_BYTES
+from kdump.format.naming import COMPANION_SUFFIXES, SEGMENT_SUFFIXES, Kind, file_name, number_of
 from kdump.storage.partition import LogFile, Segment
 from kdump.storage.pieces import Piece, opened
 from kdump.storage.ranges import SegmentRange
@@ -22,9 +23,6 @@ from kdump.verify.findings import Finding, Severity
 from kdump.verify.reaction import is_valid_log
 from kdump.verify.scan import ScanTask, VerifyOptions, scan
 
-COMPANIONS: Final = (".index", ".timeindex", ".txnindex")
-OF_SEGMENT: Final = (".log", *COMPANIONS, ".snapshot")
-_LARGEST_FILE: Final = (1 << 31) - 1
 _MOST_MENDS: Final = 10_000
 
 _CODES: Final[Mapping[str, str]] = {
@@ -173,7 +171,7 @@ class AcceptedLog:
             return
         position = refusal.position
         if refusal.word == "size":
-            position = _LARGEST_FILE
+            position = MAX_SEGMENT_BYTES
         elif refusal.word == "split":
             base = number_of(name)
             if base is not None and self._renamed(name, base, code):
@@ -204,7 +202,7 @@ class AcceptedLog:
             number = number_of(other)
             if base is None or number is None or number <= base:
                 continue
-            if other.endswith(OF_SEGMENT):
+            if other.endswith(SEGMENT_SUFFIXES):
                 yield other
 
     def _renamed(self, name: str, base: int, code: str) -> bool:
@@ -229,7 +227,7 @@ class AcceptedLog:
         if at < len(bases) and bases[at] < base and end > bases[at]:
             return False
         self.view.rename(name, file_name(offset, ".log"), code)
-        for suffix in (*COMPANIONS, ".snapshot"):
+        for suffix in COMPANION_SUFFIXES:
             self.view.remove(file_name(base, suffix), code)
         return True
 

@@ -3,10 +3,9 @@
 from kdump.broker.log_loader import EPOCHS
 from kdump.broker.predict import predict_start, start_at
 from kdump.format.checkpoint import EpochEntry, build_epochs
-from kdump.format.naming import file_name, number_of
+from kdump.format.naming import INDEX_SUFFIXES, file_name, number_of
 from kdump.recover.plan import FileContent, Plan, RecoverOptions
 from kdump.recover.plan_builder import PlanBuilder
-from kdump.recover.refusals import COMPANIONS
 from kdump.verify.report import Report
 
 
@@ -29,7 +28,7 @@ class _Reindexing(PlanBuilder):
             if name.endswith(".log") and base is not None and name == file_name(base, ".log"):
                 logs[name] = self.log(name, base, self.whole(name), walked=True)
         for name, log in logs.items():
-            for suffix in COMPANIONS:
+            for suffix in INDEX_SUFFIXES:
                 companion = file_name(log.base_offset, suffix)
                 missing = any(finding.code == f"{suffix[1:]}/missing" for finding in self.of(name))
                 if (self.options.rebuild_all and log.proved) or missing or self.of(companion):

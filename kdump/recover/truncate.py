@@ -14,10 +14,10 @@ from kdump.broker.result import DirectoryState, LoadResult
 from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.checkpoint import MAX_BYTES, CheckpointError, EpochEntry, build_epochs, epoch_entries
-from kdump.format.naming import Kind, file_name, number_of
+from kdump.format.naming import INDEX_SUFFIXES, Kind, file_name, number_of
 from kdump.recover.plan import FileContent, Plan, RecoverOptions
 from kdump.recover.plan_builder import NEWEST, PlanBuilder
-from kdump.recover.refusals import COMPANIONS, AcceptedLog, LogView
+from kdump.recover.refusals import AcceptedLog, LogView
 from kdump.storage.pieces import Piece
 from kdump.storage.source import FileSource, whole
 from kdump.verify.reaction import CUTS
@@ -101,7 +101,7 @@ class Truncation(PlanBuilder):
         timed = any(name.endswith(".timeindex") for name in self.sizes) or self.options.rebuild_all
         for name, log in logs.items():
             changed = name in self.after
-            for suffix in COMPANIONS:
+            for suffix in INDEX_SUFFIXES:
                 companion = file_name(log.base_offset, suffix)
                 if companion not in mended.outcome.files and not log.pieces:
                     continue  # a new segment, which begins without one

@@ -40,7 +40,6 @@ from __future__ import annotations
 
 import os
 import re
-import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from posixpath import basename
 from typing import IO, TYPE_CHECKING, Any
@@ -51,6 +50,7 @@ from kdump.errors import NotShown
 from kdump.format import control
 from kdump.format.batch import CODECS, HEADER_SIZE, LOG_OVERHEAD, MINIMUM_SIZE, Batch, previous_sequence, wrapped
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY
+from kdump.format.java import string_order
 from kdump.kernel.lines import Lines
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.render import base
@@ -272,26 +272,6 @@ def _absolute(path: Path) -> str:
     return _java_path(os.path.join(os.getcwd(), os.fspath(path)))
 
 
-def _map_order(paths: Iterable[str]) -> list[str]:
-    """Paths, given in the order of insertion, in the order of a `java.util.HashMap` that was filled with computeIfAbsent.
-
-    That one puts the newest first in its bucket, and doubles the table when it finds more than 3/4 of it in use.
-    """
-    newest_first = list(paths)[::-1]
-    size = 16
-    while len(newest_first) - 1 > size * 3 // 4:
-        size *= 2
-    return sorted(newest_first, key=lambda path: _java_hash(path) & size - 1)
-
-
-def _java_hash(text: str) -> int:
-    """String.hashCode, spread as the map spreads it."""
-    code = 0
-    for (unit,) in struct.iter_unpack(">H", text.encode("utf-16-be", "surrogatepass")):
-        code = (code * 31 + unit) & 0xFFFF_FFFF
-    return code ^ code >> 16
-
-
 def _report_lines(what: ReportKind, pairs: Iterable[tuple[int, int]]) -> Iterator[str]:
     if what is ReportKind.OFFSET:
         # the tool keeps them in a TreeMap, in which a later entry of the same offset takes the place of the one before
@@ -344,10 +324,10 @@ class KafkaRenderer(base.Renderer):
 
     def _told(self) -> Iterator[str]:
         for what, files in self._reports.items():
-            for path in _map_order(files):
+            for path in string_order(files):
                 yield _REPORTS[what][0] + path
                 yield from _report_lines(what, files[path])
-        for path in _map_order(self._jumps):
+        for path in string_order(self._jumps):
             yield f"Non-consecutive offsets in {path}"
             for previous, offset in sorted(self._jumps[path].items()):
                 yield f"  {previous} is followed by {offset}"

@@ -183,7 +183,7 @@ def _alone(file: LogFile) -> Partition:
         topic_partition=None if standard_input else naming.topic_partition_of_file(file.path),
         whole=False,
         segments=() if file.kind is Kind.CHECKPOINT else (Segment(file, *_beside(file)),),
-        checkpoints=(file,) if file.kind is Kind.CHECKPOINT else (),
+        kraft_snapshots=(file,) if file.kind is Kind.CHECKPOINT else (),
         state="" if standard_input else naming.state_of(place),
     )
 
@@ -208,7 +208,7 @@ def _companion(item: _Named, *, beside_logs: bool) -> Partition | NotALog:
         partition, _ = partition_in(place, _topic_partition(place), whole=False)
     except SourceError:
         return error
-    own = (*partition.snapshots, partition.epochs, partition.metadata, partition.quorum_state)
+    own = (*partition.producer_snapshots, partition.epochs, partition.metadata, partition.quorum_state)
     same = next(
         (file for file in own if file is not None and os.path.basename(file.path) == os.path.basename(path)), None
     )
@@ -223,7 +223,7 @@ def _renamed(partition: Partition, old: LogFile, new: LogFile) -> Partition:
         return new if file is old else file
 
     return partition._replace(
-        snapshots=tuple(new if file is old else file for file in partition.snapshots),
+        producer_snapshots=tuple(new if file is old else file for file in partition.producer_snapshots),
         epochs=named(partition.epochs),
         metadata=named(partition.metadata),
         quorum_state=named(partition.quorum_state),
@@ -326,16 +326,16 @@ def _in_order(inside: list[str], partition: Partition | None) -> list[str | Part
     """Directories in natural order, and a partition where its first log file is among them."""
     order: list[tuple[str, str | Partition]] = [(os.path.basename(path), path) for path in inside]
     if partition is not None:
-        first = log_files(partition)[0].path if inside and (partition.segments or partition.checkpoints) else ""
+        first = log_files(partition)[0].path if inside and (partition.segments or partition.kraft_snapshots) else ""
         order.append((os.path.basename(first), partition))
     return [item for _, item in sorted(order, key=lambda item: natural(item[0]))]
 
 
 def _is_one(partition: Partition) -> bool:
     """Whether something in the directory is of a log, or the rest of one where it is wanted whole."""
-    rest = (*partition.snapshots, partition.epochs, partition.metadata, partition.quorum_state)
+    rest = (*partition.producer_snapshots, partition.epochs, partition.metadata, partition.quorum_state)
     odd = {stray.what for stray in partition.strays} - {"unknown", "directory", "loop"}
-    return bool(partition.segments or partition.checkpoints or (partition.whole and (odd or any(rest))))
+    return bool(partition.segments or partition.kraft_snapshots or (partition.whole and (odd or any(rest))))
 
 
 def _topic_partition(found: Listing) -> naming.TopicPartition | None:

@@ -11,8 +11,8 @@ from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.naming import Kind, TopicPartition
 from kdump.storage.lock import is_locked
-from kdump.storage.misplaced import Place, at_root, misnamed, orphans
-from kdump.storage.partition import LogDirectory, LogFile, MisplacedFile, Partition, Segment, natural
+from kdump.storage.misplaced import MisplacedFile, Place, at_root, misnamed, orphans
+from kdump.storage.partition import LogDirectory, LogFile, Partition, Segment, natural
 from kdump.storage.undo_folders import is_unfinished, lacks_an_end
 
 
@@ -126,13 +126,13 @@ def partition_in(
         topic_partition=topic_partition,
         whole=whole,
         segments=tuple(files.segments()),
-        checkpoints=tuple(
+        kraft_snapshots=tuple(
             LogFile(path, Kind.CHECKPOINT, 0, True, size)
-            for path, size in sorted(files.checkpoints, key=lambda place: natural(place[0]))
+            for path, size in sorted(files.kraft_snapshots, key=lambda place: natural(place[0]))
         ),
-        snapshots=tuple(
+        producer_snapshots=tuple(
             LogFile(path, Kind.SNAPSHOT, offset, offset >= files.highest[Kind.LOG], size)
-            for offset, (path, size) in sorted(files.snapshots)
+            for offset, (path, size) in sorted(files.producer_snapshots)
             if offset >= 0
         ),
         epochs=files.singles.get(Kind.EPOCHS),
@@ -162,8 +162,8 @@ class _Files:
     def __init__(self) -> None:
         self.logs: list[tuple[int | None, Kind, Place]] = []
         self.highest = {Kind.LOG: 0, Kind.KAFKA07: 0}
-        self.checkpoints: list[Place] = []
-        self.snapshots: list[tuple[int, Place]] = []
+        self.kraft_snapshots: list[Place] = []
+        self.producer_snapshots: list[tuple[int, Place]] = []
         self.singles: dict[Kind, LogFile] = {}
         self.numbered: dict[str, dict[int, Place]] = {"log": {}, "index": {}, "timeindex": {}, "txnindex": {}}
         self.others: list[tuple[str, Place]] = []
@@ -184,7 +184,7 @@ class _Files:
         if match is not None and (number := int(match[1])) < 1 << 63:
             place = entry.path, entry.stat().st_size
             if match[2] == "snapshot":
-                self.snapshots.append((number, place))
+                self.producer_snapshots.append((number, place))
                 return
             self.numbered[match[2]][number] = place
             if match[2] == "log":
@@ -199,9 +199,9 @@ class _Files:
             case Kind.LOG | Kind.KAFKA07:
                 self._log(naming.base_offset_of(name), kind, place)
             case Kind.CHECKPOINT:
-                self.checkpoints.append(place)
+                self.kraft_snapshots.append(place)
             case Kind.SNAPSHOT if (offset := naming.number_of(name)) is not None:
-                self.snapshots.append((offset, place))
+                self.producer_snapshots.append((offset, place))
             case Kind.EPOCHS | Kind.PARTITION_METADATA | Kind.QUORUM_STATE:
                 self.singles[kind] = LogFile(entry.path, kind, None, True, place[1])
 
@@ -257,7 +257,7 @@ def log_directory_in(found: Listing, *, whole: bool) -> tuple[LogDirectory, list
     directory = LogDirectory(
         path=found.path,
         whole=whole,
-        checkpoints={name: file for name, file in files.items() if file.kind is Kind.OFFSETS},
+        offset_checkpoints={name: file for name, file in files.items() if file.kind is Kind.OFFSETS},
         meta=next((file for file in files.values() if file.kind is Kind.META_PROPERTIES), None),
         clean_shutdown=next((file for file in files.values() if file.kind is Kind.CLEAN_SHUTDOWN), None),
         has_lock_file=lock is not None,

@@ -2,13 +2,23 @@
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from kdump.format import naming
+from kdump.format.java import MAX_INT
 from kdump.format.naming import Kind
-from kdump.storage.partition import MisplacedFile
 
 Place = tuple[str, int]
 """Path and size of a file."""
+
+
+class MisplacedFile(NamedTuple):
+    """What does not belong where it lies; `what` is a key of kdump.verify.checks.files.STRAYS."""
+
+    path: str
+    size: int
+    what: str
+
 
 # Left behind by tiered storage of 3.0 to 3.6.
 _TIERED = "remote_log_snapshot"
@@ -48,7 +58,7 @@ def _what(name: str, logs: Collection[int], split: int | None, state: str, metad
         case "checkpoint" | "part" if metadata_log and name.endswith((".checkpoint", ".checkpoint.part")):
             # The raft client cuts two numbers out of the name without a look at the rest.
             cut = _SNAPSHOT.match(name)
-            if cut is None or int(cut[1]) >= 1 << 63 or int(cut[2]) >= 1 << 31:
+            if cut is None or int(cut[1]) >= 1 << 63 or int(cut[2]) > MAX_INT:
                 return "number"
             return "part" if suffix == "part" else None
         case "tmp" if naming.companion_kind_of(stem) is not None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kdump.format.naming import Kind, TopicPartition
+from kdump.storage.misplaced import MisplacedFile
 from kdump.storage.source import FileSource
 
 
@@ -49,14 +50,6 @@ def _segment(*files: tuple[Any, ...] | None) -> Segment:
     return Segment(log, *beside)
 
 
-class MisplacedFile(NamedTuple):
-    """What does not belong where it lies; `what` is a key of kdump.verify.checks.files.STRAYS."""
-
-    path: str
-    size: int
-    what: str
-
-
 class LogDirectory(NamedTuple):
     """A directory of topic-partitions with the files at its root.
 
@@ -66,7 +59,7 @@ class LogDirectory(NamedTuple):
 
     path: str
     whole: bool
-    checkpoints: Mapping[str, LogFile]
+    offset_checkpoints: Mapping[str, LogFile]
     meta: LogFile | None
     clean_shutdown: LogFile | None
     has_lock_file: bool
@@ -79,7 +72,7 @@ class Partition(NamedTuple):
     """A topic-partition directory; or one log file that was named alone, or standard input, and then `path` is that file.
 
     `whole`: the directory was named, or its log directory was, and it is a broker's; every file in it is known, and `strays` are wanted.
-    `segments` by base offset, `checkpoints` are the KRaft snapshots, `snapshots` those of the producers. `state` is delete, future, stray or nothing.
+    `segments` are in the order of their base offsets. `state` is delete, future, stray or nothing.
     `only` is the path of a companion that was named alone: what is wanted is what is wrong with it, as far as the log beside it tells.
     """
 
@@ -87,8 +80,8 @@ class Partition(NamedTuple):
     topic_partition: TopicPartition | None
     whole: bool
     segments: tuple[Segment, ...]
-    checkpoints: tuple[LogFile, ...] = ()
-    snapshots: tuple[LogFile, ...] = ()
+    kraft_snapshots: tuple[LogFile, ...] = ()
+    producer_snapshots: tuple[LogFile, ...] = ()
     epochs: LogFile | None = None
     metadata: LogFile | None = None
     quorum_state: LogFile | None = None
@@ -105,20 +98,20 @@ def without_companions(partition: Partition) -> Partition:
         topic_partition=partition.topic_partition,
         whole=False,
         segments=tuple(Segment(segment.log) for segment in partition.segments),
-        checkpoints=partition.checkpoints,
+        kraft_snapshots=partition.kraft_snapshots,
         state=partition.state,
     )
 
 
 def has_companions(partition: Partition) -> bool:
     """Whether anything but log files is known of it; a broker's directory always has some."""
-    own = (*partition.snapshots, partition.epochs, partition.metadata, partition.quorum_state)
+    own = (*partition.producer_snapshots, partition.epochs, partition.metadata, partition.quorum_state)
     return partition.whole or any(own) or any(any(segment[1:]) for segment in partition.segments)
 
 
 def log_files(partition: Partition) -> list[LogFile]:
     """The log files of a partition in natural order of their names."""
-    files = [*(segment.log for segment in partition.segments), *partition.checkpoints]
+    files = [*(segment.log for segment in partition.segments), *partition.kraft_snapshots]
     return sorted(files, key=lambda file: natural(os.path.basename(file.path)))
 
 

@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
 from kdump.format.batch import CONTROL, LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC, Batch
+from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.kernel import crc
 from kdump.kernel.producers import RUNS_FULL, Runs
 from kdump.kernel.results import Carry
@@ -39,7 +40,6 @@ SEARCH_FACTOR = 64
 SEARCH_ALLOWANCE = 1 << 20
 FOREIGN_FACTOR = 8
 FOREIGN_KEPT = 1000
-OFFSET_SPAN = (1 << 31) - 1  # the offsets of a segment lie this close together
 
 _VALID, _END, _SHORT, _LENGTH, _OVERRUN, _LIMIT, _CRC, _MAGIC = range(len(FRAMES))
 _FILLS = frozenset((_LIMIT, _CRC, _MAGIC))
@@ -429,7 +429,7 @@ class Walk:
     def _succeeds(self, bad: Frame | None, offset: int) -> bool:
         """Whether a batch behind a bad frame can have this offset: above the frame's own where that is to be believed, else above the last good one."""
         if bad is not None and bad.plausible:
-            return bad.offset < offset <= bad.offset + OFFSET_SPAN
+            return bad.offset < offset <= bad.offset + HIGHEST_RELATIVE_OFFSET
         return not self.scanner.has_last or offset > self.scanner.known_last
 
     def _search(

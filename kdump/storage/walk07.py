@@ -52,7 +52,7 @@ class Walk07(Walk):
         self._searched: Search07 | None = None
         self._searched_from = self._searched_to = 0
 
-    def _plain_control(self, position: int) -> bool:
+    def _is_control(self, position: int) -> bool:
         return False
 
     def _frame(self, position: int) -> Frame:

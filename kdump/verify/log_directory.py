@@ -44,7 +44,7 @@ class LogDirectoryVerifier:
         self._live = options.live or place.locked
         self._now_ms = options.now_ms
         self._report = Report(place.path)
-        self._contents = {name: self._read(file) for name, file in place.checkpoints.items()}
+        self._contents = {name: self._read(file) for name, file in place.offset_checkpoints.items()}
         self.context = CheckpointOffsets(self._contents, closed=place.clean_shutdown is not None).context
         self._facts: dict[TopicPartition, PartitionOffsets] = {}
         self._open: list[OpenTransaction] = []

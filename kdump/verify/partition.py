@@ -80,7 +80,7 @@ class PartitionVerifier:
         name = partition.topic_partition
         first = next((one.log.base_offset for one in partition.segments), None)
         self._producers = Producers(sequences=name is None or name.topic not in COORDINATORS, complete=first == 0)
-        self._snapshots = {file.base_offset: file for file in partition.snapshots}
+        self._snapshots = {file.base_offset: file for file in partition.producer_snapshots}
         self._bases = sorted(one.log.base_offset for one in partition.segments if one.log.base_offset is not None)
         self._timed = any(one.timeindex is not None for one in partition.segments)
         self._epochs_file = None if partition.epochs is None else self._read(partition.epochs)
@@ -433,7 +433,7 @@ class PartitionVerifier:
             self._report.add(snapshots.names(rest, bases, end))
         if self._partition.whole and len(bases) > 1 and len(self._producers):
             last, path = bases[-1], self._partition.segments[len(bases) - 1].log.path
-            self._report.add(snapshots.missing(path, self._partition.snapshots, last))
+            self._report.add(snapshots.missing(path, self._partition.producer_snapshots, last))
 
     def _open(self) -> None:
         for producer_id, epoch, first, timestamp, certain in self._producers.open():
@@ -472,7 +472,7 @@ class PartitionVerifier:
 
 def pieces(partition: Partition) -> tuple[Segment, ...]:
     """The logs of a partition, each with its companions: segments, then KRaft snapshots."""
-    return (*partition.segments, *(Segment(file, None, None, None) for file in partition.checkpoints))
+    return (*partition.segments, *(Segment(file, None, None, None) for file in partition.kraft_snapshots))
 
 
 def _sound(codes: Set[str]) -> bool:

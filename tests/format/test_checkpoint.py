@@ -10,17 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdump.format import checkpoint
-from kdump.format.checkpoint import (
-    CheckpointError,
-    CleanShutdown,
-    EpochEntry,
-    MetaProperties,
-    OffsetEntry,
-    PartitionMetadata,
-    Property,
-    QuorumState,
-)
+from kdump.format import checkpoint, clean_shutdown, meta_properties, partition_metadata, quorum_state, text_files
+from kdump.format.checkpoint import CheckpointError, EpochEntry, OffsetEntry
+from kdump.format.clean_shutdown import CleanShutdown
+from kdump.format.meta_properties import MetaProperties
+from kdump.format.partition_metadata import PartitionMetadata
+from kdump.format.quorum_state import QuorumState
+from kdump.format.text_files import Property
 from support import build
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -190,7 +186,7 @@ def test_no_topic(topic: str) -> None:
     ],
 )
 def test_partition_metadata(data: str, version: int) -> None:
-    assert checkpoint.parse_partition_metadata(data.encode()) == PartitionMetadata(version, TOPIC_ID)
+    assert partition_metadata.parse_partition_metadata(data.encode()) == PartitionMetadata(version, TOPIC_ID)
 
 
 @pytest.mark.parametrize(
@@ -216,16 +212,16 @@ def test_partition_metadata(data: str, version: int) -> None:
 )
 def test_refused_partition_metadata(data: bytes, reason: str) -> None:
     with pytest.raises(CheckpointError) as refused:
-        checkpoint.parse_partition_metadata(data)
+        partition_metadata.parse_partition_metadata(data)
     assert str(refused.value).startswith(reason)
 
 
 @given(st.integers(0, (1 << 31) - 1), uuids.filter(lambda text: text != "A" * 22))
 def test_partition_metadata_round_trips(version: int, topic_id: str) -> None:
     metadata = PartitionMetadata(version, topic_id)
-    data = checkpoint.build_partition_metadata(metadata)
-    assert checkpoint.parse_partition_metadata(data) == metadata
-    assert list(checkpoint.partition_metadata_properties(data)) == [
+    data = partition_metadata.build_partition_metadata(metadata)
+    assert partition_metadata.parse_partition_metadata(data) == metadata
+    assert list(partition_metadata.partition_metadata_properties(data)) == [
         Property("version", str(version)),
         Property("topic_id", topic_id),
     ]
@@ -275,23 +271,23 @@ def test_partition_metadata_round_trips(version: int, topic_id: str) -> None:
     ],
 )
 def test_properties(text: str, found: list[tuple[str, str]]) -> None:
-    assert list(checkpoint.properties(text.encode("latin-1"))) == found
+    assert list(meta_properties.properties(text.encode("latin-1"))) == found
 
 
 def test_properties_are_not_utf_8() -> None:
-    assert list(checkpoint.properties("a=é".encode())) == [("a", "Ã©")]
+    assert list(meta_properties.properties("a=é".encode())) == [("a", "Ã©")]
 
 
 @pytest.mark.parametrize("text", ["a=\\u12", "b=c\na=\\u12g4", "\\u00=41", "a=\\u", "a=\\\\\\u1"])
 def test_refused_properties(text: str) -> None:
-    found, why = until_refused(checkpoint.properties(text.encode()))
+    found, why = until_refused(meta_properties.properties(text.encode()))
     assert found == [("b", "c")][: text.count("\n")]
     assert "without four hexadecimal digits" in why
     assert why.startswith(f"line {text.count(chr(10)) + 1}: ")
 
 
 def test_properties_have_a_largest_size() -> None:
-    found, why = until_refused(checkpoint.properties(b" " * (checkpoint.MAX_PROPERTIES_BYTES + 1)))
+    found, why = until_refused(meta_properties.properties(b" " * (text_files.MAX_PROPERTIES_BYTES + 1)))
     assert (found, why) == ([], "1048577 bytes, more than the 1048576 that such a file can have")
 
 
@@ -300,8 +296,8 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 @given(st.lists(st.builds(Property, texts, texts)), st.lists(st.text("abc #=é€😀", max_size=9)))
 def test_properties_round_trip(entries: list[Property], comments: list[str]) -> None:
-    data = checkpoint.build_properties(entries, comments)
-    assert list(checkpoint.properties(data)) == entries
+    data = meta_properties.build_properties(entries, comments)
+    assert list(meta_properties.properties(data)) == entries
     assert data.isascii()
     assert data.count(b"\n") == len(entries) + len(comments)
 
@@ -309,16 +305,16 @@ def test_properties_round_trip(entries: list[Property], comments: list[str]) -> 
 @pytest.mark.parametrize("comment", ["a\nb", "a\rb", "\u2028"])
 def test_no_comment(comment: str) -> None:
     with pytest.raises(ValueError, match="no comment"):
-        checkpoint.build_properties([], [comment])
+        meta_properties.build_properties([], [comment])
 
 
 def test_meta_properties() -> None:
     text = f"#\nnode.id=1\ndirectory.id={TOPIC_ID}\nversion=1\ncluster.id=abc\nmore=x\n"
-    assert checkpoint.parse_meta_properties(text.encode()) == MetaProperties(1, "abc", 1, TOPIC_ID)
-    assert checkpoint.parse_meta_properties(b"") == MetaProperties(0, None, None, None)
-    assert checkpoint.parse_meta_properties(b"broker.id=-5\nversion=\\ 0 \n") == MetaProperties(0, None, -5, None)
+    assert meta_properties.parse_meta_properties(text.encode()) == MetaProperties(1, "abc", 1, TOPIC_ID)
+    assert meta_properties.parse_meta_properties(b"") == MetaProperties(0, None, None, None)
+    assert meta_properties.parse_meta_properties(b"broker.id=-5\nversion=\\ 0 \n") == MetaProperties(0, None, -5, None)
     # of two the later one, and node.id is not asked for in version 0
-    assert checkpoint.parse_meta_properties(b"cluster.id=a\nnode.id=x\ncluster.id=b") == MetaProperties(
+    assert meta_properties.parse_meta_properties(b"cluster.id=a\nnode.id=x\ncluster.id=b") == MetaProperties(
         0, "b", None, None
     )
 
@@ -338,7 +334,7 @@ def test_meta_properties() -> None:
 )
 def test_refused_meta_properties(text: str, reason: str) -> None:
     with pytest.raises(CheckpointError) as refused:
-        checkpoint.parse_meta_properties(text.encode())
+        meta_properties.parse_meta_properties(text.encode())
     assert str(refused.value) == reason
 
 
@@ -349,7 +345,7 @@ def test_refused_meta_properties(text: str, reason: str) -> None:
     )
 )
 def test_meta_properties_round_trip(meta: MetaProperties) -> None:
-    assert checkpoint.parse_meta_properties(checkpoint.build_meta_properties(meta)) == meta
+    assert meta_properties.parse_meta_properties(meta_properties.build_meta_properties(meta)) == meta
 
 
 # --- quorum-state -----------------------------------------------------------------------------------------------------
@@ -361,11 +357,11 @@ VERSION_1 = b'{"leaderId":-1,"leaderEpoch":2,"votedId":1,"votedDirectoryId":"J8a
 def test_quorum_states() -> None:
     old = QuorumState(0, "", 1, 2, -1, None, 0, (1, 2))
     new = QuorumState(1, None, -1, 2, 1, "J8aAPcfLQt2bqs1JT_rMgQ", None, None)
-    assert checkpoint.parse_quorum_state(VERSION_0) == old
-    assert checkpoint.parse_quorum_state(VERSION_1) == new
-    assert checkpoint.build_quorum_state(old) == VERSION_0
-    assert checkpoint.build_quorum_state(new) == VERSION_1
-    assert list(checkpoint.quorum_state_properties(VERSION_0)) == [
+    assert quorum_state.parse_quorum_state(VERSION_0) == old
+    assert quorum_state.parse_quorum_state(VERSION_1) == new
+    assert quorum_state.build_quorum_state(old) == VERSION_0
+    assert quorum_state.build_quorum_state(new) == VERSION_1
+    assert list(quorum_state.quorum_state_properties(VERSION_0)) == [
         ("clusterId", ""),
         ("leaderId", "1"),
         ("leaderEpoch", "2"),
@@ -394,7 +390,7 @@ def test_quorum_states() -> None:
 def test_quorum_states_that_are_taken(change: tuple[bytes, bytes]) -> None:
     before, after = change
     data = VERSION_1.replace(before, after, 1)
-    assert checkpoint.parse_quorum_state(data) == checkpoint.parse_quorum_state(VERSION_1)
+    assert quorum_state.parse_quorum_state(data) == quorum_state.parse_quorum_state(VERSION_1)
 
 
 @pytest.mark.parametrize(
@@ -433,7 +429,7 @@ def test_quorum_states_that_are_taken(change: tuple[bytes, bytes]) -> None:
 )
 def test_refused_quorum_states(data: bytes, reason: str) -> None:
     with pytest.raises(CheckpointError) as refused:
-        checkpoint.parse_quorum_state(data)
+        quorum_state.parse_quorum_state(data)
     assert str(refused.value).startswith(reason)
 
 
@@ -444,8 +440,8 @@ def test_refused_quorum_states(data: bytes, reason: str) -> None:
     )
 )
 def test_quorum_states_round_trip(state: QuorumState) -> None:
-    data = checkpoint.build_quorum_state(state)
-    assert checkpoint.parse_quorum_state(data) == state
+    data = quorum_state.build_quorum_state(state)
+    assert quorum_state.parse_quorum_state(data) == state
     assert b"\n" not in data
 
 
@@ -463,8 +459,8 @@ def test_quorum_states_round_trip(state: QuorumState) -> None:
     ],
 )
 def test_markers(data: bytes, marker: CleanShutdown, properties: list[tuple[str, str]]) -> None:
-    assert checkpoint.parse_clean_shutdown(data) == marker
-    assert list(checkpoint.clean_shutdown_properties(data)) == properties
+    assert clean_shutdown.parse_clean_shutdown(data) == marker
+    assert list(clean_shutdown.clean_shutdown_properties(data)) == properties
 
 
 @pytest.mark.parametrize(
@@ -479,13 +475,13 @@ def test_markers(data: bytes, marker: CleanShutdown, properties: list[tuple[str,
 )
 def test_markers_that_say_nothing(data: bytes, reason: str) -> None:
     with pytest.raises(CheckpointError) as refused:
-        checkpoint.parse_clean_shutdown(data)
+        clean_shutdown.parse_clean_shutdown(data)
     assert str(refused.value) == reason
 
 
 @given(st.one_of(st.just(CleanShutdown(None, None)), st.builds(CleanShutdown, i32, i64)))
 def test_markers_round_trip(marker: CleanShutdown) -> None:
-    assert checkpoint.parse_clean_shutdown(checkpoint.build_clean_shutdown(marker)) == marker
+    assert clean_shutdown.parse_clean_shutdown(clean_shutdown.build_clean_shutdown(marker)) == marker
 
 
 # --- whatever the bytes are -------------------------------------------------------------------------------------------
@@ -493,10 +489,10 @@ def test_markers_round_trip(marker: CleanShutdown) -> None:
 READERS: dict[str, Callable[[bytes], Any]] = {
     "leader-epoch-checkpoint": epochs,
     "recovery-point-offset-checkpoint": offsets,
-    "partition.metadata": checkpoint.parse_partition_metadata,
-    "meta.properties": checkpoint.parse_meta_properties,
-    "quorum-state": checkpoint.parse_quorum_state,
-    ".kafka_cleanshutdown": checkpoint.parse_clean_shutdown,
+    "partition.metadata": partition_metadata.parse_partition_metadata,
+    "meta.properties": meta_properties.parse_meta_properties,
+    "quorum-state": quorum_state.parse_quorum_state,
+    ".kafka_cleanshutdown": clean_shutdown.parse_clean_shutdown,
 }
 SEEDS = {
     "leader-epoch-checkpoint": build.checkpoint("0 0", "2 133", "3 189"),
@@ -577,26 +573,26 @@ def test_offsets_of_brokers(path: Path) -> None:
 @pytest.mark.parametrize("path", of_brokers("partition.metadata"))
 def test_partition_metadata_of_brokers(path: Path) -> None:
     data = path.read_bytes()
-    assert checkpoint.build_partition_metadata(checkpoint.parse_partition_metadata(data)) == data
+    assert partition_metadata.build_partition_metadata(partition_metadata.parse_partition_metadata(data)) == data
 
 
 @pytest.mark.parametrize("path", of_brokers("meta.properties"))
 def test_meta_properties_of_brokers(path: Path) -> None:
     data = path.read_bytes()
-    meta = checkpoint.parse_meta_properties(data)
+    meta = meta_properties.parse_meta_properties(data)
     comments = [line.decode()[1:] for line in data.splitlines() if line.startswith(b"#")]
-    built = checkpoint.build_properties(checkpoint.properties(data), comments)
+    built = meta_properties.build_properties(meta_properties.properties(data), comments)
     assert built == data
-    assert checkpoint.parse_meta_properties(checkpoint.build_meta_properties(meta)) == meta
+    assert meta_properties.parse_meta_properties(meta_properties.build_meta_properties(meta)) == meta
 
 
 @pytest.mark.parametrize("path", of_brokers("quorum-state"))
 def test_quorum_states_of_brokers(path: Path) -> None:
     data = path.read_bytes()
-    assert checkpoint.build_quorum_state(checkpoint.parse_quorum_state(data)) == data
+    assert quorum_state.build_quorum_state(quorum_state.parse_quorum_state(data)) == data
 
 
 @pytest.mark.parametrize("path", of_brokers(".kafka_cleanshutdown"))
 def test_markers_of_brokers(path: Path) -> None:
     data = path.read_bytes()
-    assert checkpoint.build_clean_shutdown(checkpoint.parse_clean_shutdown(data)) == data
+    assert clean_shutdown.build_clean_shutdown(clean_shutdown.parse_clean_shutdown(data)) == data

@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import threading
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from kdump.errors import CodecMissing, KdumpError
 from kdump.format import codec
+from kdump.format.codec import gzip, lz4, snappy, zstd
 from support import codec_cases
 from support.codec_cases import (
     ACROSS,
@@ -50,6 +52,7 @@ from support.codec_cases import (
 
 CODECS = (GZIP, SNAPPY, LZ4, ZSTD)
 MIB = 1 << 20
+MODULES = {SNAPPY: snappy, LZ4: lz4, ZSTD: zstd}
 LIBRARIES = {SNAPPY: "cramjam", LZ4: "lz4.frame", ZSTD: "zstandard"}
 
 
@@ -64,7 +67,7 @@ def judged(number: int, data: codec.Data, magic: int, limit: int = 64 * MIB) -> 
 @pytest.fixture
 def without_isal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "isal.igzip_lib", None)
-    monkeypatch.setattr(codec, "_contexts", codec._Contexts())
+    monkeypatch.setattr(gzip, "_local", threading.local())
 
 
 @pytest.mark.parametrize(
@@ -262,6 +265,7 @@ BOMBS = """
 import resource, sys, zlib
 from support.codec_cases import *
 from kdump.format import codec
+from kdump.format.codec import gzip, lz4, snappy, zstd
 
 MIB = 1 << 20
 LIMIT = 8 * MIB
@@ -346,13 +350,17 @@ def test_importing_brings_no_codec_library() -> None:
 @pytest.mark.parametrize("number", LIBRARIES)
 def test_missing_library(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     data = codec.compress(number, LONG)
-    monkeypatch.setitem(sys.modules, LIBRARIES[number], None)
-    monkeypatch.setattr(codec, "_contexts", codec._Contexts())
-    with pytest.raises(CodecMissing, match="needs the Python package") as caught:
-        codec.decompress(number, data, 2, MIB)
-    assert isinstance(caught.value, KdumpError)
-    assert caught.value.codec == NAMES[number]
-    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+    for library in (LIBRARIES[number], *(["lz4.block"] if number == LZ4 else [])):
+        monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.setattr(MODULES[number], "_local", threading.local())
+    for use in (lambda: codec.decompress(number, data, 2, MIB), lambda: codec.compress(number, LONG)):
+        with pytest.raises(CodecMissing, match="needs the Python package") as caught:
+            use()
+        assert isinstance(caught.value, KdumpError)
+        assert caught.value.codec == NAMES[number]
+        # What to install is what brings the module that is missing.
+        assert packages_distributions()[LIBRARIES[number].partition(".")[0]] == [caught.value.package]
+        assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
 @pytest.mark.usefixtures("without_isal")
@@ -431,15 +439,15 @@ def test_header_checksums() -> None:
         ("6070", 0x73, 0x10),
     ):
         data = bytes.fromhex(descriptor)
-        assert codec._lz4_descriptor_checksum(data) == right == xxh32(data) >> 8 & 0xFF
-        assert codec._lz4_descriptor_checksum(codec_cases.LZ4_MAGIC + data) == broken
+        assert lz4._descriptor_checksum(data) == right == xxh32(data) >> 8 & 0xFF
+        assert lz4._descriptor_checksum(codec_cases.LZ4_MAGIC + data) == broken
     assert xxh32(b"") == 0x02CC5D05
     assert xxh32(b"Nobody inspects the spammish repetition") == 0xE2293B2F
 
 
 @given(st.binary(max_size=15))
 def test_header_checksum_is_xxh32(data: bytes) -> None:
-    assert codec._lz4_descriptor_checksum(data) == xxh32(data) >> 8 & 0xFF
+    assert lz4._descriptor_checksum(data) == xxh32(data) >> 8 & 0xFF
 
 
 # Known differences: Kafka's side of them is in tests/interop/test_codec.py
@@ -453,7 +461,7 @@ def test_legacy_zstd_is_told_from_garbage() -> None:
 def test_isal_reads_a_code_that_zlib_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     assert judged(GZIP, INCOMPLETE_CODE, 2) == Taken(bytes(4096))
     monkeypatch.setitem(sys.modules, "isal.igzip_lib", None)
-    monkeypatch.setattr(codec, "_contexts", codec._Contexts())
+    monkeypatch.setattr(gzip, "_local", threading.local())
     assert judged(GZIP, INCOMPLETE_CODE, 2) == Refused("gzip-data")
 
 
@@ -461,3 +469,14 @@ def test_isal_reads_a_code_that_zlib_refuses(monkeypatch: pytest.MonkeyPatch) ->
 def test_data_ends_for_small_records(note: str) -> None:
     number, data = ACROSS[note]
     assert judged(number, data, 2) == Taken(RECORD[:2048], note)
+
+
+def test_importing_brings_no_codec_module() -> None:
+    program = "import sys, kdump.format.codec; print(sorted(name for name in sys.modules if name.startswith('kdump.format.codec.')))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path[:0] = {[*filter(None, sys.path)]!r}; {program}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "['kdump.format.codec.base']\n"

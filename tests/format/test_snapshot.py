@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdump.format import snapshot
-from kdump.format.snapshot import ProducerEntry, SnapshotError, hash_order
+from kdump.format.snapshot import ProducerEntry, SnapshotError
 from support import build
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -158,39 +158,6 @@ def test_any_bytes(data: bytes) -> None:
 
 
 # --- order and round trips --------------------------------------------------------------------------------------------
-
-
-def test_the_order_of_a_hash_map() -> None:
-    # as HashMap.keySet() of Java 17 gives them
-    assert hash_order([]) == []
-    assert hash_order(range(13)) == list(range(13))
-    assert hash_order([0, 1, 1000, 2000, 2001, 4000, 4001]) == [0, 2000, 4000, 1, 2001, 4001, 1000]
-    assert hash_order([1000, 1, 0, 4001, 4000, 2001, 2000]) == [0, 4000, 2000, 1, 4001, 2001, 1000]
-    assert hash_order([16, 0]) == [16, 0]
-    assert hash_order([0, 16]) == [0, 16]
-    assert hash_order([-1, 5, -2]) == [-1, -2, 5]
-    assert hash_order([1 << 32, 65536, 3]) == [1 << 32, 65536, 3]
-
-
-@pytest.mark.parametrize(("count", "size"), [(12, 16), (13, 32), (24, 32), (25, 64), (48, 64), (49, 128)])
-def test_the_table_grows_at_three_quarters(count: int, size: int) -> None:
-    # the last one shares the bucket of 0 in a table of `size`, and in no larger one
-    producers = [*range(1, count - 1), size, 0]
-    assert hash_order(producers)[:2] == [size, 0]
-
-
-def test_a_ninth_in_a_bucket_doubles_a_small_table() -> None:
-    eight = [number * 16 for number in range(8)]
-    assert hash_order(eight) == eight
-    nine = [number * 16 for number in range(9)]
-    assert hash_order(nine) == [0, 32, 64, 96, 128, 16, 48, 80, 112]
-
-
-@given(st.lists(i64, unique=True, max_size=200))
-def test_the_order_is_stable(producers: list[int]) -> None:
-    ordered = hash_order(producers)
-    assert sorted(ordered) == sorted(producers)
-    assert sorted(hash_order(ordered)) == sorted(producers)
 
 
 @given(st.lists(st.integers(0, 20_000), unique=True, max_size=200))

@@ -248,7 +248,7 @@ def test_what_kdump_writes(ask: Ask) -> None:
 
 
 def test_known_differences(ask: Ask) -> None:
-    """What kdump.format.codec says of itself is so: see the end of its module docstring."""
+    """What kdump.format.codec says of itself is so: see the ends of its modules' docstrings."""
     across = [Request("R", number, 2, 1, data) for number, data in ACROSS.values()]
     legacy, incomplete, *whole = ask(
         [Request("S", ZSTD, 2, LIMIT, ZSTD_LEGACY), Request("S", GZIP, 2, LIMIT, INCOMPLETE_CODE), *across]

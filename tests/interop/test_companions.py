@@ -23,7 +23,15 @@ import crc32c
 import pytest
 
 from kdump.cli import run
-from kdump.format import checkpoint, snapshot
+from kdump.format import (
+    checkpoint,
+    clean_shutdown,
+    meta_properties,
+    partition_metadata,
+    quorum_state,
+    snapshot,
+    text_files,
+)
 from kdump.format.checkpoint import CheckpointError
 from kdump.format.snapshot import SnapshotError
 
@@ -56,31 +64,31 @@ def offsets(data: bytes) -> str:
 
 
 def metadata(data: bytes) -> str:
-    found = checkpoint.parse_partition_metadata(data)
+    found = partition_metadata.parse_partition_metadata(data)
     return f"{found.version} {found.topic_id}"
 
 
 def properties(data: bytes) -> str:
-    found = {hexadecimal(key): hexadecimal(value) for key, value in checkpoint.properties(data)}
+    found = {hexadecimal(key): hexadecimal(value) for key, value in meta_properties.properties(data)}
     return "".join(f"{key}={found[key]};" for key in sorted(found))
 
 
 def meta(data: bytes) -> str:
-    found = checkpoint.parse_meta_properties(data)
+    found = meta_properties.parse_meta_properties(data)
     cluster_id = None if found.cluster_id is None else hexadecimal(found.cluster_id)
     return f"{found.version} {optional(cluster_id)} {optional(found.node_id)} {optional(found.directory_id)}"
 
 
 def quorum(data: bytes) -> str:
-    found = checkpoint.parse_quorum_state(data)
-    directory_id = None if found.voted_directory_id in (None, checkpoint.ZERO_UUID) else found.voted_directory_id
+    found = quorum_state.parse_quorum_state(data)
+    directory_id = None if found.voted_directory_id in (None, text_files.ZERO_UUID) else found.voted_directory_id
     voted = None if found.voted_id == -1 else f"{found.voted_id} {optional(directory_id)}"
     return f"{found.leader_epoch} {found.leader_id} {optional(voted)}"
 
 
 def clean(data: bytes) -> str:
     try:
-        epoch = checkpoint.parse_clean_shutdown(data).broker_epoch
+        epoch = clean_shutdown.parse_clean_shutdown(data).broker_epoch
     except CheckpointError:
         epoch = None
     return "OptionalLong.empty" if epoch is None else f"OptionalLong[{epoch}]"

@@ -72,7 +72,7 @@ def test_a_log_directory_comes_before_its_partitions(logs: Path) -> None:
     assert isinstance(directory, LogDirectory)
     assert (directory.path, directory.whole) == (str(logs), True)
     assert directory.partitions == (TopicPartition("t", 0), TopicPartition("t", 2), TopicPartition("t", 10))
-    assert list(directory.checkpoints) == ["recovery-point-offset-checkpoint"]
+    assert list(directory.offset_checkpoints) == ["recovery-point-offset-checkpoint"]
     assert directory.meta is not None
     assert directory.clean_shutdown is not None
     assert (directory.has_lock_file, directory.locked, directory.strays) == (False, False, ())
@@ -95,14 +95,17 @@ def test_a_partition(logs: Path) -> None:
             assert isinstance(file, LogFile)
             name = f"{base:020}.{suffix}"
             assert file == (str(logs / "t-2" / name), Kind(suffix), base, base == 5, len(name), None)
-    assert [(file.base_offset, file.kind) for file in partition.snapshots] == [(0, Kind.SNAPSHOT), (5, Kind.SNAPSHOT)]
+    assert [(file.base_offset, file.kind) for file in partition.producer_snapshots] == [
+        (0, Kind.SNAPSHOT),
+        (5, Kind.SNAPSHOT),
+    ]
     assert partition.epochs is not None
     assert partition.metadata is not None
-    assert (partition.quorum_state, partition.checkpoints, partition.strays) == (None, (), ())
+    assert (partition.quorum_state, partition.kraft_snapshots, partition.strays) == (None, (), ())
     bare = without_companions(partition)
     assert log_files(bare) == log_files(partition) == [first.log, last.log]
     assert [segment[1:] for segment in bare.segments] == [(None, None, None)] * 2
-    assert (bare.snapshots, bare.epochs, bare.metadata, bare.whole) == ((), None, None, False)
+    assert (bare.producer_snapshots, bare.epochs, bare.metadata, bare.whole) == ((), None, None, False)
 
 
 def test_what_lies_above_is_walked_and_not_whole(logs: Path) -> None:
@@ -170,7 +173,7 @@ def test_log_files_at_the_root_of_a_log_directory(logs: Path) -> None:
     (loose,) = [item for item in rest if isinstance(item, Partition) and item.path == str(logs)]
     assert (loose.topic_partition, loose.whole, loose.log_directory) == (None, False, directory)
     assert names(log_files(loose)) == ["0.log", "bootstrap.checkpoint"]
-    (checkpoint,) = loose.checkpoints
+    (checkpoint,) = loose.kraft_snapshots
     assert (checkpoint.kind, checkpoint.base_offset, checkpoint.newest) == (Kind.CHECKPOINT, 0, True)
 
 
@@ -195,7 +198,7 @@ def test_the_metadata_log(tmp_path: Path) -> None:
     put(directory, "00000000000000000000-0000000000.checkpoint", "00000000000000000090-0000000001.checkpoint")
     (partition,) = partitions(directory)
     assert partition.quorum_state is not None
-    assert [os.path.basename(file.path)[15:31] for file in partition.checkpoints] == [
+    assert [os.path.basename(file.path)[15:31] for file in partition.kraft_snapshots] == [
         "00000-0000000000",
         "00090-0000000001",
         "00134-0000000001",
@@ -340,7 +343,12 @@ def test_a_file_alone(logs: Path) -> None:
     (partition,) = partitions(path)
     assert (partition.path, partition.whole) == (str(path), False)
     assert partition.topic_partition == TopicPartition("t", 0)
-    assert (partition.snapshots, partition.epochs, partition.metadata, partition.strays) == ((), None, None, ())
+    assert (partition.producer_snapshots, partition.epochs, partition.metadata, partition.strays) == (
+        (),
+        None,
+        None,
+        (),
+    )
     (segment,) = partition.segments
     assert [file is not None and file.kind for file in segment] == [Kind.LOG, Kind.INDEX, Kind.TIMEINDEX, Kind.TXNINDEX]
     assert not segment.log.newest
@@ -364,7 +372,7 @@ def test_other_kinds_alone(tmp_path: Path) -> None:
     put(tmp_path, "00000000000000000090-0000000001.checkpoint.part", "00000000000000000000.kafka", "plain", "0.index")
     (partition,) = partitions(tmp_path / "00000000000000000090-0000000001.checkpoint.part")
     assert partition.segments == ()
-    assert [(file.kind, file.base_offset) for file in partition.checkpoints] == [(Kind.CHECKPOINT, 0)]
+    assert [(file.kind, file.base_offset) for file in partition.kraft_snapshots] == [(Kind.CHECKPOINT, 0)]
     (partition,) = partitions(tmp_path / "00000000000000000000.kafka")
     assert partition.segments[0].log.kind is Kind.KAFKA07
     for kind in (Kind.LOG, Kind.KAFKA07):
@@ -399,7 +407,7 @@ def test_standard_input() -> None:
     assert list(files(["-"], None, given)) == [given]
     (partition,) = discover(["-"], None, given._replace(kind=Kind.CHECKPOINT))
     assert isinstance(partition, Partition)
-    assert (partition.segments, len(partition.checkpoints)) == ((), 1)
+    assert (partition.segments, len(partition.kraft_snapshots)) == ((), 1)
     closed = SourceError("-: standard input is closed")
     assert list(discover(["-"], None, closed)) == list(files(["-"], None, closed)) == [closed]
 
@@ -478,7 +486,7 @@ def test_files_that_go_while_the_directory_is_listed(logs: Path, monkeypatch: py
     monkeypatch.setattr(discovery, "listing", late)
     (partition,) = partitions(logs / "t-2")
     assert [segment.log.base_offset for segment in partition.segments] == [5]
-    assert (len(partition.snapshots), partition.strays) == (1, ())
+    assert (len(partition.producer_snapshots), partition.strays) == (1, ())
 
 
 def test_missing_paths(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from conftest import Command, Prove
-from kdump.format.batch import NULL
+from kdump.format.batch import CONTROL, NULL
 from kdump.format.kafka07 import MAX_DEPTH, Message
 from kdump.format.naming import Kind, TopicPartition, topic_partition_of_file
 from kdump.kernel.scan import Scanner
@@ -25,7 +25,7 @@ from kdump.storage.partition import LogFile
 from kdump.storage.records import DecodedBatch, open_batch, records
 from kdump.storage.records07 import unwrap
 from kdump.storage.source import BytesSource
-from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk, ForeignBatch, Gap, SearchLimit, Tail
+from kdump.storage.walk import BUFFER_BYTES, MAX_BATCH_BYTES, BatchChunk, ForeignBatch, Gap, SearchLimit, Tail
 from kdump.storage.walk07 import Walk07, walk_of
 from kdump.verify.checks import framing
 from support import build, oracle
@@ -483,6 +483,28 @@ def test_a_message_larger_than_the_window_and_one_above_the_limit(prove: Prove) 
     assert [finding.code for finding in prove(bytes(broken), kind=Kind.KAFKA07, base_offset=0).findings] == [
         "batch/crc"
     ]
+
+
+class LargestRead(BytesSource):
+    """A source that remembers the largest read."""
+
+    largest = 0
+
+    def readinto(self, position: int, buffer: memoryview) -> int:
+        self.largest = max(self.largest, len(buffer))
+        return super().readinto(position, buffer)
+
+
+def test_a_large_message_is_no_control_batch() -> None:
+    """A control batch of magic 2 is read as a whole, for its records; a message of 0.7 whose payload looks like one is not."""
+    payload = bytearray(3 * BUFFER_BYTES)
+    payload[16 - 10] = 2  # where a record batch has its magic
+    payload[22 - 10] = CONTROL  # and its attributes
+    source = LargestRead(build.message07(b"first") + build.message07(bytes(payload)) + build.message07(b"last"))
+    walk = walk_of(Kind.KAFKA07, source, base_offset=0)
+    assert list(walk) == []  # without a suspect row
+    assert walk.scanner.state()["batches"] == 3
+    assert 0 < source.largest <= BUFFER_BYTES
 
 
 def test_a_large_message_behind_a_gap() -> None:

@@ -23,8 +23,14 @@ from kdump.broker.predict import predict_start
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.broker.result import DirectoryState, Refusal, ValidSegment
 from kdump.format.batch import CONTROL, NULL, TRANSACTIONAL
-from kdump.format.index import TRANSACTION_ENTRY, AbortedTransaction, aborted_transactions, build_transaction_index
-from kdump.format.naming import Kind, TopicPartition, file_name
+from kdump.format.index import (
+    HIGHEST_RELATIVE_OFFSET,
+    TRANSACTION_ENTRY,
+    AbortedTransaction,
+    aborted_transactions,
+    build_transaction_index,
+)
+from kdump.format.naming import MAX_COMPANION_BYTES, Kind, TopicPartition, file_name
 from kdump.kernel.producers import DATA, EVENT, GAP, Runs
 from kdump.kernel.producers import TRANSACTIONAL as EVENT_TRANSACTIONAL
 from kdump.kernel.results import ScanState
@@ -44,14 +50,13 @@ from kdump.recover.salvage.offset_order import (
 from kdump.storage.partition import LogFile, Partition, Segment
 from kdump.storage.pieces import Piece, opened
 from kdump.storage.source import FileSource, Source, whole
-from kdump.storage.walk import OFFSET_SPAN, BatchChunk, Gap, Item, Tail
+from kdump.storage.walk import BatchChunk, Gap, Item, Tail
 from kdump.storage.walk07 import walk_of
 from kdump.verify.checks.hanging import OpenTransaction, abort_command
 from kdump.verify.reaction import is_valid_log
 
 __all__ = ["BatchConflict", "BatchRange", "RemovedBytes", "SalvageResult", "keep"]
 
-_MAX_INDEX_BYTES: Final = 256 << 20
 _MOST_REFUSALS: Final = 10_000
 _PLACES: Final = frozenset({"offset/backwards", "offset/range", "epoch/backwards"})
 """What is judged anew once it is known what stays."""
@@ -458,7 +463,7 @@ class _SalvageBuilder:
         if one.segment.txnindex is None:
             return
         with one.segment.txnindex.open() as source:
-            data = whole(source, _MAX_INDEX_BYTES)
+            data = whole(source, MAX_COMPANION_BYTES)
         later = (other.base for other in self._files if other.base > one.base)
         before, end = one.base - 1, min(later, default=NO_END)
         for entry in aborted_transactions(data[: len(data) - len(data) % TRANSACTION_ENTRY.size]):
@@ -560,7 +565,7 @@ class _SalvageBuilder:
         for one in self._files:
             if one.base == log.base_offset and one.segment.txnindex is not None:
                 with one.segment.txnindex.open() as source:
-                    return whole(source, _MAX_INDEX_BYTES)
+                    return whole(source, MAX_COMPANION_BYTES)
         return None
 
     # ---- segments
@@ -580,13 +585,16 @@ class _SalvageBuilder:
                         self._add(one, one.base, [])
                     continue
                 base = one.base
-                if not (above <= base <= own[0].first and own[0].last - base <= OFFSET_SPAN) or base in used:
+                if (
+                    not (above <= base <= own[0].first and own[0].last - base <= HIGHEST_RELATIVE_OFFSET)
+                    or base in used
+                ):
                     base = max(above, reader.first_offset(own[0]))
                 if file_name(base, ".log") != one.name:
                     yield one.name, file_name(base, ".log")
                 part: list[BatchSpan] = []
                 for batch in own:
-                    if part and batch.last - base > OFFSET_SPAN:
+                    if part and batch.last - base > HIGHEST_RELATIVE_OFFSET:
                         self._add(one, base, part)
                         base, part = reader.first_offset(batch), []
                     part.append(batch)
@@ -730,7 +738,7 @@ class _Reader:
             )
         except UncaughtReadError:
             return batch.last
-        return first if 0 <= batch.last - first <= OFFSET_SPAN else batch.last
+        return first if 0 <= batch.last - first <= HIGHEST_RELATIVE_OFFSET else batch.last
 
 
 def _joined(batches: Iterable[BatchSpan]) -> Iterator[tuple[int, int]]:

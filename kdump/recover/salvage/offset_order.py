@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from kdump.format.batch import CODEC_MASK
-from kdump.storage.walk import OFFSET_SPAN
+from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 
 EPOCH: Final = "epoch"
 BATCHES: Final = "batches"
@@ -162,7 +162,9 @@ def _base(number: int, names: Sequence[LogName], batches: Sequence[Sequence[Batc
 
 def _beyond(own: Sequence[BatchSpan], base: int, high: int) -> set[int]:
     """Those that are too far from their base for one segment, without a neighbour that is there, too: then a broker would have rolled (KAFKA-6264)."""
-    far = [number for number, batch in enumerate(own) if batch.last - base > OFFSET_SPAN and batch.last < high]
+    far = [
+        number for number, batch in enumerate(own) if batch.last - base > HIGHEST_RELATIVE_OFFSET and batch.last < high
+    ]
     near = {right for left, right in pairwise(far) if right == left + 1 and own[left].last < own[right].first}
     return {number for number in far if number not in near and number + 1 not in near}
 

@@ -32,9 +32,10 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
-from kdump.format import checkpoint
+from kdump.format import checkpoint, clean_shutdown, meta_properties, quorum_state
 from kdump.format.checkpoint import CheckpointError
 from kdump.format.naming import RECOVERY_POINTS, Kind, TopicPartition, companion_kind_of
+from kdump.format.partition_metadata import parse_partition_metadata
 from kdump.verify.findings import Finding, Severity, found
 
 LOG_START = "log-start-offset-checkpoint"
@@ -65,7 +66,7 @@ class PartitionOffsets(NamedTuple):
 def partition_metadata(path: str, data: bytes) -> Iterator[Finding]:
     """metadata/format of a partition.metadata."""
     try:
-        checkpoint.parse_partition_metadata(data)
+        parse_partition_metadata(data)
     except CheckpointError as error:
         yield found("metadata/format", path, 0, len(data), problem=str(error))
 
@@ -73,7 +74,7 @@ def partition_metadata(path: str, data: bytes) -> Iterator[Finding]:
 def topic_id(data: bytes) -> str | None:
     """The topic id of a partition.metadata, None where it cannot be read."""
     try:
-        return checkpoint.parse_partition_metadata(data).topic_id
+        return parse_partition_metadata(data).topic_id
     except CheckpointError:
         return None
 
@@ -81,7 +82,7 @@ def topic_id(data: bytes) -> str | None:
 def of_kraft(data: bytes) -> bool:
     """Whether a meta.properties is that of a broker in KRaft mode."""
     try:
-        return checkpoint.parse_meta_properties(data).version == 1
+        return meta_properties.parse_meta_properties(data).version == 1
     except CheckpointError:
         return False
 
@@ -92,15 +93,15 @@ def properties(path: str, data: bytes) -> Iterator[Finding]:
     try:
         match companion_kind_of(path):
             case Kind.META_PROPERTIES:
-                meta = checkpoint.parse_meta_properties(data)
+                meta = meta_properties.parse_meta_properties(data)
                 # MetaProperties takes it, but no broker does.
                 if meta.node_id is None:
                     raise CheckpointError("broker.id is missing")
             case Kind.QUORUM_STATE:
-                checkpoint.parse_quorum_state(data)
+                quorum_state.parse_quorum_state(data)
             case Kind.CLEAN_SHUTDOWN:
                 severity = Severity.WARNING
-                checkpoint.parse_clean_shutdown(data)
+                clean_shutdown.parse_clean_shutdown(data)
     except CheckpointError as error:
         yield found("properties/format", path, 0, len(data), severity=severity, problem=str(error))
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from kdump.storage.partition import LogDirectory, MisplacedFile, Partition
+from kdump.storage.misplaced import MisplacedFile
+from kdump.storage.partition import LogDirectory, Partition
 from kdump.verify.findings import Finding, Severity, found
 
 STRAYS: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {

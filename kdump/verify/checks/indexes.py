@@ -7,22 +7,17 @@ compares; here its bad entries become findings.
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
+from kdump.broker.defaults import INDEX_INTERVAL_BYTES
 from kdump.errors import SourceError
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY, measure
-from kdump.format.naming import Kind
+from kdump.format.naming import MAX_COMPANION_BYTES, Kind
 from kdump.kernel.results import BadEntry, IndexDifference
 from kdump.kernel.scan import ordered
 from kdump.storage.partition import LogFile
 from kdump.storage.source import Source, reader
 from kdump.verify.findings import Finding, Severity, found
-
-MAX_BYTES: Final = 256 << 20
-"""The entries that are read of one index; segments of a GiB have less with any index.interval.bytes above 48."""
-
-INTERVAL_BYTES: Final = 4096
-"""index.interval.bytes of a broker that sets none: up to so many bytes have no entry."""
 
 _NAMES = {Kind.INDEX: "index", Kind.TIMEINDEX: "timeindex"}
 _STRUCTS = {Kind.INDEX: OFFSET_ENTRY, Kind.TIMEINDEX: TIME_ENTRY}
@@ -96,14 +91,14 @@ class IndexScan(NamedTuple):
 def structure(file: LogFile, source: Source, newest: bool) -> tuple[IndexFile, list[Finding]]:
     """An index taken apart, and what is wrong with it alone. `newest` when its segment is the last one, which has padding while a broker runs.
 
-    Raises SourceError when it cannot be read, or has more than MAX_BYTES of entries.
+    Raises SourceError when it cannot be read, or has more than MAX_COMPANION_BYTES of entries.
     """
     name, entry_bytes = _NAMES[file.kind], _STRUCTS[file.kind].size
 
     read = reader(source)
     extent = measure(read, source.size, entry_bytes)
-    if extent.entries > MAX_BYTES:
-        raise SourceError(f"{file.path}: {extent.entries} bytes of entries, at most {MAX_BYTES} are read")
+    if extent.entries > MAX_COMPANION_BYTES:
+        raise SourceError(f"{file.path}: {extent.entries} bytes of entries, at most {MAX_COMPANION_BYTES} are read")
     slots = read(0, extent.entries)
     slots = slots[: len(slots) - len(slots) % entry_bytes]
     index = IndexFile(
@@ -160,7 +155,7 @@ def offset_index(log_path: str, index: IndexFile | None, scanned: IndexScan) -> 
 
 def _lazy(scanned: IndexScan) -> Severity | None:
     """An index is made when it is first asked for (LazyIndex), and the newest segment may do without entries yet."""
-    return Severity.INFO if scanned.newest and scanned.end <= INTERVAL_BYTES else None
+    return Severity.INFO if scanned.newest and scanned.end <= INDEX_INTERVAL_BYTES else None
 
 
 def _at_or_above(index: IndexFile, offset: int) -> int:

@@ -13,7 +13,6 @@ from kdump.format.snapshot import (
     SnapshotError,
     look,
 )
-from kdump.kernel.crc import crc32c
 from kdump.storage.partition import LogFile
 from kdump.verify.findings import Finding, Severity, found
 
@@ -29,7 +28,7 @@ Mismatch = tuple[str, int, str, int | None, int | None]
 def structure(path: str, data: bytes) -> tuple[Snapshot | None, list[Finding]]:
     """A snapshot whose entries can be believed, else None, and what is wrong with the file. Before a stale tail they can."""
     try:
-        snapshot = look(data, crc32c)
+        snapshot = look(data)
     except SnapshotError as error:
         return None, [found("snapshot/format", path, 0, len(data), problem=str(error))]
     if snapshot.version != VERSION or snapshot.count != snapshot.whole_entries:

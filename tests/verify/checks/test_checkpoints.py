@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdump.format import checkpoint
+from kdump.format import quorum_state
 from kdump.format.naming import TopicPartition, base_offset_of, topic_partition_of
 from kdump.verify.checks.checkpoints import (
     CHECKPOINTS,
@@ -221,7 +221,7 @@ def test_topic_ids() -> None:
 
 METADATA = f"version: 0\ntopic_id: {IDS[0]}".encode()
 META = b"node.id=1\nversion=1\ncluster.id=abc\n"
-QUORUM = checkpoint.build_quorum_state(checkpoint.QuorumState(1, None, 1, 2, -1, "A" * 22, None, None))
+QUORUM = quorum_state.build_quorum_state(quorum_state.QuorumState(1, None, 1, 2, -1, "A" * 22, None, None))
 
 
 def test_partition_metadata() -> None:

@@ -129,7 +129,7 @@ def test_times_out_of_order(entries: tuple[tuple[int, int], ...], number: int) -
 
 
 def test_more_entries_than_any_index_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexes, "MAX_BYTES", 16)
+    monkeypatch.setattr(indexes, "MAX_COMPANION_BYTES", 16)
     assert structure(OFFSETS[:16] + bytes(800), Kind.INDEX)[0].entries == 2
     with pytest.raises(SourceError, match="24 bytes of entries, at most 16"):
         structure(OFFSETS, Kind.INDEX)

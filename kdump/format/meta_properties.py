@@ -1,0 +1,155 @@
+r"""The file meta.properties of a log directory: the node and the cluster that it belongs to (MetaProperties, `java.util.Properties`).
+
+Lines in ISO-8859-1: ``key=value``, or with ``:`` or a blank between them. A line that begins with ``#`` or ``!`` is a comment. A ``\`` at the end of a line joins the next one. ``\t``, ``\n``, ``\r``, ``\f`` and ``\uxxxx`` are escapes; before any other character a ``\`` is dropped.
+
+    =============  =========  =========  ===================================================================
+    key            version 0  version 1  note
+    =============  =========  =========  ===================================================================
+    version        0 or none  1          KIP-631
+    broker.id      optional              the node
+    node.id                   required   the node
+    cluster.id     optional   required
+    directory.id   optional   optional   a UUID as base64url (KIP-858)
+    =============  =========  =========  ===================================================================
+"""
+
+import io
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from kdump.format.java import parse_integer
+from kdump.format.text_files import MAX_PROPERTIES_BYTES, CheckpointError, Property, parse_uuid, quoted, too_large
+
+HIGHEST_META_PROPERTIES_VERSION: Final = 1
+
+_PADDING = " \t\f"
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
+_ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_ESCAPES = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"} | {char: f"\\{char}" for char in "\\=:#!"}
+# Up to the first separator that no backslash stands before; then one = or : with blanks around it.
+_KEY = re.compile(r"((?:[^\\=: \t\f]|\\.)*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
+
+
+class MetaProperties(NamedTuple):
+    """The content of meta.properties; `node_id` is broker.id in version 0. None is what the file does not say."""
+
+    version: int
+    cluster_id: str | None
+    node_id: int | None
+    directory_id: str | None
+
+
+def properties(data: bytes) -> Iterator[Property]:
+    r"""The properties of a Java properties file in its order; of two with one key Kafka takes the later one.
+
+    Half a surrogate pair comes as U+FFFD. Raises CheckpointError for a `\u` without four hexadecimal digits.
+    """
+    if len(data) > MAX_PROPERTIES_BYTES:
+        raise too_large(data, MAX_PROPERTIES_BYTES)
+    for number, line in _logical_lines(data.decode("latin-1")):
+        key = _KEY.match(line)
+        assert key is not None  # it matches the empty string
+        yield Property(_unescaped(key[1], number), _unescaped(line[key.end() :], number))
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines without comments and with their continuations, with the number of their first line."""
+    parts: list[str] = []
+    first, alone = 0, False
+    for number, natural in enumerate(io.StringIO(text, newline=None), 1):
+        line = natural.removesuffix("\n").lstrip(_PADDING)
+        alone = line == "\\" and not parts
+        if not parts:
+            if not line or line[0] in "#!":
+                continue
+            first = number
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            # A backslash alone begins nothing: the next line can still be a comment.
+            if not alone:
+                parts.append(line[:-1])
+            continue
+        yield first, "".join((*parts, line))
+        parts.clear()
+    # At the end of the file it is an empty key with an empty value (a quirk of Java's reader, which CRLF hides).
+    if parts or (alone and not text.endswith("\r\n")):
+        yield first, "".join(parts)
+
+
+def _unescaped(text: str, number: int) -> str:
+    if "\\" not in text:
+        return text
+
+    def plain(escape: re.Match[str]) -> str:
+        if escape[1] is not None:
+            return chr(int(escape[1], 16))
+        if escape[2] == "u":
+            raise CheckpointError(f"line {number}: \\u without four hexadecimal digits: {quoted(text)}")
+        return _ESCAPED.get(escape[2], escape[2])
+
+    found = _ESCAPE.sub(plain, text)
+    # Two escapes can be the halves of one character.
+    return found.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def build_properties(entries: Iterable[Property], comments: Iterable[str] = ()) -> bytes:
+    """A Java properties file in ASCII, as `java.util.Properties` writes it. Raises ValueError for a comment with a line end."""
+    lines = []
+    for comment in comments:
+        if not comment.isprintable():
+            raise ValueError(f"no comment of one line: {comment!r}")
+        lines.append(f"#{_ascii(comment)}\n")
+    lines += [f"{_escaped(key, key=True)}={_escaped(value, key=False)}\n" for key, value in entries]
+    return "".join(lines).encode("ascii")
+
+
+def _escaped(text: str, *, key: bool) -> str:
+    escaped = "".join([_ESCAPES.get(char, char) for char in text])
+    blanks = len(escaped) if key else len(escaped) - len(escaped.lstrip(" "))
+    return _ascii(escaped[:blanks].replace(" ", "\\ ") + escaped[blanks:])
+
+
+def _ascii(text: str) -> str:
+    if text.isascii() and text.isprintable():
+        return text
+    units = memoryview(text.encode("utf-16-be")).cast("B")
+    codes = [units[at] << 8 | units[at + 1] for at in range(0, len(units), 2)]
+    return "".join([chr(code) if 0x20 <= code <= 0x7E else f"\\u{code:04X}" for code in codes])
+
+
+def parse_meta_properties(data: bytes) -> MetaProperties:
+    """Raises CheckpointError for what MetaProperties refuses."""
+    found = dict(properties(data))
+    version_text = found.get("version", "0").strip(_JAVA_TRIMS)
+    version = _property_number("version", version_text)
+    if not 0 <= version <= HIGHEST_META_PROPERTIES_VERSION:
+        raise CheckpointError(f"version {version}, expected 0 to {HIGHEST_META_PROPERTIES_VERSION}")
+    node_key = "node.id" if version else "broker.id"
+    node_id = _property_number(node_key, found[node_key]) if node_key in found else None
+    if version and node_id is None:
+        raise CheckpointError("node.id is missing")
+    directory_id = parse_uuid("directory.id", found["directory.id"]) if "directory.id" in found else None
+    if version and "cluster.id" not in found:
+        raise CheckpointError("cluster.id is missing")
+    return MetaProperties(version, found.get("cluster.id"), node_id, directory_id)
+
+
+def build_meta_properties(meta: MetaProperties, comments: Iterable[str] = ()) -> bytes:
+    """A meta.properties; a broker writes an empty comment and one with the time."""
+    entries = (
+        ("node.id" if meta.version else "broker.id", meta.node_id),
+        ("directory.id", meta.directory_id),
+        ("version", meta.version),
+        ("cluster.id", meta.cluster_id),
+    )
+    return build_properties([Property(key, str(value)) for key, value in entries if value is not None], comments)
+
+
+_JAVA_TRIMS = "".join(map(chr, range(0x21)))
+
+
+def _property_number(key: str, text: str) -> int:
+    number = parse_integer(text, 32)
+    if number is None:
+        raise CheckpointError(f"{key} is no number: {quoted(text)}")
+    return number

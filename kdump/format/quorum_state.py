@@ -1,0 +1,130 @@
+"""The file quorum-state of a KRaft partition: the election that the node took part in last (FileQuorumStateStore, `QuorumStateData.json`, KIP-595, KIP-853).
+
+One JSON object in the first line:
+
+    ================  ============  ============  ==========================================================
+    field             data_version  type          note
+    ================  ============  ============  ==========================================================
+    data_version      0 and 1       i16
+    clusterId         0             string
+    leaderId          0 and 1       i32           -1: none
+    leaderEpoch       0 and 1       i32
+    votedId           0 and 1       i32           -1: none
+    votedDirectoryId  1             base64url     a UUID
+    appliedOffset     0             i64
+    currentVoters     0             array         objects with voterId, i32
+    ================  ============  ============  ==========================================================
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from kdump.format.java import MAX_INT
+from kdump.format.text_files import (
+    MAX_PROPERTIES_BYTES,
+    CheckpointError,
+    Property,
+    compact_json,
+    json_number,
+    json_object,
+    json_properties,
+    parse_uuid,
+    quoted_json,
+    read_lines,
+)
+
+HIGHEST_QUORUM_STATE_VERSION: Final = 1
+
+
+class QuorumState(NamedTuple):
+    """The content of quorum-state; None is what its data_version does not have."""
+
+    data_version: int
+    cluster_id: str | None
+    leader_id: int
+    leader_epoch: int
+    voted_id: int
+    voted_directory_id: str | None
+    applied_offset: int | None
+    current_voters: tuple[int, ...] | None
+
+
+def quorum_state_properties(data: bytes) -> Iterator[Property]:
+    """The fields of a quorum-state in its order, those too that Kafka does not know; a value that is no text as JSON."""
+    return json_properties(_quorum_object(data))
+
+
+def parse_quorum_state(data: bytes) -> QuorumState:
+    """Raises CheckpointError for what FileQuorumStateStore refuses."""
+    fields = _quorum_object(data)
+    if "data_version" not in fields:
+        raise CheckpointError("data_version is missing")
+    version = _as_short(fields["data_version"])
+    if not 0 <= version <= HIGHEST_QUORUM_STATE_VERSION:
+        raise CheckpointError(f"data_version {version}, expected 0 to {HIGHEST_QUORUM_STATE_VERSION}")
+    for name in _QUORUM_FIELDS[version]:
+        if name not in fields:
+            raise CheckpointError(f"{name} is missing, which data_version {version} has")
+    numbers = {name: json_number(name, fields[name], bits) for name, bits in _QUORUM_NUMBERS.items() if name in fields}
+    for name in ("clusterId", "votedDirectoryId"):
+        if not isinstance(fields.get(name, ""), str):
+            raise CheckpointError(f"{name} is no string: {quoted_json(fields[name])}")
+    directory_id = parse_uuid("votedDirectoryId", fields["votedDirectoryId"]) if "votedDirectoryId" in fields else None
+    voters = _voters(fields["currentVoters"], version) if "currentVoters" in fields else None
+    return QuorumState(
+        version,
+        fields["clusterId"] if version == 0 else None,
+        numbers["leaderId"],
+        numbers["leaderEpoch"],
+        numbers["votedId"],
+        directory_id if version > 0 else None,
+        numbers["appliedOffset"] if version == 0 else None,
+        voters if version == 0 else None,
+    )
+
+
+def build_quorum_state(state: QuorumState) -> bytes:
+    """A quorum-state as a broker writes it, without a line end."""
+    fields: dict[str, Any] = {"clusterId": state.cluster_id} if state.data_version == 0 else {}
+    fields |= {"leaderId": state.leader_id, "leaderEpoch": state.leader_epoch, "votedId": state.voted_id}
+    if state.data_version == 0:
+        fields["appliedOffset"] = state.applied_offset
+        fields["currentVoters"] = [{"voterId": voter} for voter in state.current_voters or ()]
+    else:
+        fields["votedDirectoryId"] = state.voted_directory_id
+    fields["data_version"] = state.data_version
+    return compact_json(fields).encode()
+
+
+_COMMON = ("leaderId", "leaderEpoch", "votedId")
+_QUORUM_FIELDS = (("clusterId", *_COMMON, "appliedOffset", "currentVoters"), (*_COMMON, "votedDirectoryId"))
+_QUORUM_NUMBERS = {"leaderId": 32, "leaderEpoch": 32, "votedId": 32, "appliedOffset": 64}
+
+
+def _quorum_object(data: bytes) -> Mapping[str, Any]:
+    line = next(read_lines(data, MAX_PROPERTIES_BYTES), None)
+    if line is None:
+        raise CheckpointError("the file is empty")
+    return json_object(line)
+
+
+def _voters(value: Any, version: int) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        raise CheckpointError(f"currentVoters is no array: {quoted_json(value)}")
+    if value and version > 0:
+        raise CheckpointError(f"currentVoters is not empty, which data_version {version} does not have")
+    voters = []
+    for voter in value:
+        if not isinstance(voter, dict) or "voterId" not in voter:
+            raise CheckpointError(f"a voter without voterId: {quoted_json(voter)}")
+        voters.append(json_number("voterId", voter["voterId"], 32))
+    return tuple(voters)
+
+
+def _as_short(value: Any) -> int:
+    """Jackson's `JsonNode.shortValue`: the low 16 bits of a number, 0 of anything else."""
+    if isinstance(value, float):
+        value = int(max(-(1 << 31), min(MAX_INT, value)))
+    if isinstance(value, bool) or not isinstance(value, int):
+        return 0
+    return (value + 0x8000) % 0x10000 - 0x8000

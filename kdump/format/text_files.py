@@ -1,0 +1,130 @@
+"""What the small text files of Kafka share: lines and numbers as Java reads them, JSON as Jackson reads it, and the error for what a reader refuses."""
+
+import io
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from kdump.format.java import parse_integer
+
+MAX_PROPERTIES_BYTES: Final = 1 << 20
+"""The largest file that is read, checkpoints aside."""
+ZERO_UUID: Final = "A" * 22
+
+BLANKS: Final = re.compile(r"[ \t\n\x0b\f\r]+")
+_UUID = re.compile(r"([A-Za-z0-9_-]{22})(?:==)?")
+_QUOTED_CHARACTERS: Final = 60
+
+
+class CheckpointError(ValueError):
+    """Kafka's reader refuses the file; the message says where and why."""
+
+
+class Property(NamedTuple):
+    """A name and a value, both as text."""
+
+    key: str
+    value: str
+
+
+def read_lines(data: bytes, limit: int) -> Iterator[str]:
+    """The lines as `java.io.BufferedReader` cuts them. Raises CheckpointError behind the last whole line before malformed UTF-8."""
+    if len(data) > limit:
+        raise too_large(data, limit)
+    try:
+        text, problem = data.decode(), None
+    except UnicodeDecodeError as error:
+        whole = data[: error.start]
+        whole = whole[: max(whole.rfind(b"\n"), whole.rfind(b"\r")) + 1]
+        text, problem = whole.decode(), f"byte {error.start} is no UTF-8"
+    for line in io.StringIO(text, newline=None):
+        yield line.removesuffix("\n")
+    if problem is not None:
+        raise CheckpointError(problem)
+
+
+def split_line(blanks: re.Pattern[str], line: str) -> list[str]:
+    """`java.util.regex.Pattern.split`: no empty fields at the end."""
+    if blanks.search(line) is None:
+        return [line]
+    fields = blanks.split(line)
+    while fields and not fields[-1]:
+        fields.pop()
+    return fields
+
+
+def split_fields(line: str) -> list[str]:
+    return split_line(BLANKS, line)
+
+
+def parse_number(text: str, bits: int, number: int, line: str) -> int:
+    found = parse_integer(text, bits)
+    if found is None:
+        raise malformed(number, line, f"{quoted(text)} is no number of {bits} bits")
+    return found
+
+
+def parse_uuid(what: str, text: str) -> str:
+    """The 22 characters that Kafka writes for the base64 of a UUID; padding and spare bits, which it ignores, are gone."""
+    match = _UUID.fullmatch(text)
+    if match is None:
+        raise CheckpointError(f"the {what} is no base64url of 16 bytes: {quoted(text)}")
+    from base64 import urlsafe_b64decode, urlsafe_b64encode
+
+    return urlsafe_b64encode(urlsafe_b64decode(match[1] + "==")).decode("ascii")[:22]
+
+
+def malformed(number: int, line: str, why: str) -> CheckpointError:
+    return CheckpointError(f"line {number} is malformed, {why}: {quoted(line)}")
+
+
+def too_large(data: bytes, limit: int) -> CheckpointError:
+    return CheckpointError(f"{len(data)} bytes, more than the {limit} that such a file can have")
+
+
+def quoted(text: str) -> str:
+    return ascii(text if len(text) <= _QUOTED_CHARACTERS else f"{text[:_QUOTED_CHARACTERS]}…")
+
+
+def quoted_json(value: Any) -> str:
+    return quoted(compact_json(value))
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(name)
+
+
+def json_object(text: str) -> Mapping[str, Any]:
+    """The JSON object that a text begins with; Jackson does not look at what follows it."""
+    import json  # most files have none
+
+    try:
+        value, _ = json.JSONDecoder(parse_constant=_no_constant).raw_decode(text.lstrip(" \t\n\r"))
+    except (ValueError, RecursionError) as error:
+        why = "nested too deeply" if isinstance(error, RecursionError) else "no JSON"
+        raise CheckpointError(f"{why}: {quoted(text)}") from None
+    if not isinstance(value, dict):
+        raise CheckpointError(f"no JSON object: {quoted(text)}")
+    return value
+
+
+def json_properties(fields: Mapping[str, Any]) -> Iterator[Property]:
+    for key, value in fields.items():
+        yield Property(_replaced(key), _replaced(value) if isinstance(value, str) else compact_json(value))
+
+
+def _replaced(text: str) -> str:
+    """The text with U+FFFD for half a surrogate pair, which JSON can escape and UTF-8 cannot hold."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def compact_json(value: Any) -> str:
+    import json
+
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=True)
+
+
+def json_number(name: str, value: Any, bits: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not -1 << bits - 1 <= value < 1 << bits - 1:
+        raise CheckpointError(f"{name} is no number of {bits} bits: {quoted_json(value)}")
+    return value
