@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from kdump.broker.transactions import CompletedTxn, TransactionMarker
 from kdump.format import snapshot
 from kdump.format.batch import SEQUENCES, Batch, previous_sequence
 from kdump.format.index import AbortedTransaction
@@ -21,14 +22,6 @@ _ENTRY: Final = struct.Struct(">qhiqiqiq")
 assert _ENTRY.size == ENTRY_SIZE
 _BATCHES: Final = 5
 """So many batches of a producer are remembered, to know them again when they are sent twice (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
-
-
-class TransactionMarker(NamedTuple):
-    """What the record of an end-transaction marker says."""
-
-    aborts: bool
-    coordinator_epoch: int
-    timestamp: int
 
 
 class _BatchMetadata(NamedTuple):
@@ -73,15 +66,6 @@ class _Producer:
             self.coordinator_epoch,
             self.txn_first_offset,
         )
-
-
-class CompletedTxn(NamedTuple):
-    """A transaction that ends with a marker."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    aborted: bool
 
 
 class ProducerStateChanges(NamedTuple):
