@@ -93,7 +93,7 @@ class FileRecords:
         return FileRecords(self.buffer, self._open, self._start + position, size)
 
     def load(self, position: int, need: int) -> int:
-        """Load `need` bytes at `position` into the buffer, zeros after the end of the file; returns their index in it."""
+        """Load `need` bytes at `position` into the buffer; returns their index. Zeros follow the end of the file."""
         buffer = self.buffer
         at = position - buffer.position
         loaded = at + need <= buffer.filled or (at <= buffer.filled and buffer.position + buffer.filled >= self.size)

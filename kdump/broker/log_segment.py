@@ -92,7 +92,10 @@ class TransactionIndex:
         self._last_offset = -1
 
     def append(self, last_offset: int, position: int) -> None:
-        """Add a transaction that the marker at `position` aborts. Raises UncaughtReadError (TransactionIndex.append)."""
+        """Add the transaction that the marker at `position` aborts (TransactionIndex.append).
+
+        Raises UncaughtReadError.
+        """
         if 0 <= last_offset <= self._last_offset:
             raise UncaughtReadError("IllegalArgumentException", position, RefusalReason.TRANSACTION_MARKER)
         self._last_offset = last_offset
@@ -100,7 +103,11 @@ class TransactionIndex:
 
 
 class LogSegment:
-    """A segment with its offset index. `name` is its file, `content` the bytes of it, `valid` what a scan found in them."""
+    """A segment with its offset index.
+
+    `name` is the name of its file, `content` and `records` are its bytes. `valid` is what a scan found in them, None
+    where they have to be read.
+    """
 
     __slots__ = ("_files", "base_offset", "content", "name", "offset_index", "records", "valid")
 

@@ -17,8 +17,8 @@ _OPEN_FILES: Final = 8
 class PartitionFiles:
     """The files by name. `close` closes what was opened of the directory.
 
-    `ranges` is the content of every name as it is now. `deleted`, `cuts`, `promoted`, `split` and `refusals` are those of
-    the LoadResult.
+    `ranges` is the content of every name as it is now. `deleted`, `cuts`, `promoted`, `split` and `refusals` are those
+    of the LoadResult.
     """
 
     def __init__(self, state: DirectoryState) -> None:

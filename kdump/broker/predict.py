@@ -81,7 +81,7 @@ class SegmentRecovery(NamedTuple):
 
 
 def predict_start(start: DirectoryState) -> LoadResult:
-    """What the start would leave. Reads the companions, and the logs that are not known to be valid. Raises SourceError."""
+    """What the start would leave. Reads the companions, and the logs without a ValidSegment. Raises SourceError."""
     loader = LogLoader(start)
     try:
         return loader.load()

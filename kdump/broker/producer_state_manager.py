@@ -28,8 +28,8 @@ State = TypeVar("State")
 class OpenTransactions:
     """The open transactions of a partition.
 
-    `first_offsets` is the first offset by producer (ProducerStateEntry.currentTxnFirstOffset), `ongoing` the producer by
-    first offset (ProducerStateManager.ongoingTxns).
+    `first_offsets` is the first offset by producer (ProducerStateEntry.currentTxnFirstOffset), `ongoing` is the
+    producer by first offset (ProducerStateManager.ongoingTxns).
     """
 
     __slots__ = ("first_offsets", "ongoing")

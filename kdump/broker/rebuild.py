@@ -342,7 +342,10 @@ class _CompanionBuilder:
         return on_disk or scan_segment(source, segment.base_offset, self._limits, drain)
 
     def _indexes_on_disk(self, segment: LogSegment, source: Source) -> SegmentIndexes | None:
-        """The indexes on disk, where verify found that they hold what a scan would build. Then there are no producers."""
+        """The indexes on disk, where verify found in them what a scan would build.
+
+        Verify says so only of a segment without producers, so there are no events to replay.
+        """
         log, limits = self._logs[segment.name], self._limits
         known = log.indexed
         if known is None or not known.size == log.size == source.size_now():

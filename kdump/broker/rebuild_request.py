@@ -12,9 +12,9 @@ from kdump.storage.stamps import Stamp
 class PlannedSegment(NamedTuple):
     """A segment as it will be.
 
-    `proved`: a scan found nothing in it that makes a broker stumble. So the kernel may walk it by its headers alone: the
-    scan has just verified the checksums. `walked`: its companions are rebuilt from it. `indexed`: the same scan found
-    that both indexes hold what a rebuild would write.
+    `proved`: a scan found nothing in it that makes a broker stumble. So the kernel may walk it by its headers alone:
+    the scan has just verified the checksums. `walked`: its companions are rebuilt from it. `indexed`: the same scan
+    found that both indexes hold what a rebuild would write.
     """
 
     base_offset: int
@@ -31,9 +31,9 @@ class PlannedSegment(NamedTuple):
 class Rebuild(NamedTuple):
     """The companions that are wanted of the log in the directory `path`, as it will be.
 
-    `files` are the regular files of the directory now. `after` are the names that change, and whether there is a file of
-    the name afterwards. `names` are those of them that are rebuilt. `log_end_offset` is None where the end of the log is
-    not known. Producers expire by the clock `now_ms`, None for that of the machine.
+    `files` are the regular files of the directory now. `after` are the names that change, and whether there is a file
+    of the name afterwards. `names` are those of them that are rebuilt. `log_end_offset` is None where the end of the
+    log is not known. Producers expire by the clock `now_ms`, None for that of the machine.
     """
 
     path: str

@@ -94,7 +94,7 @@ class RefusalReason(StrEnum):
 
 
 class Refusal(NamedTuple):
-    """Why the start fails: Kafka's exception, the file, the position in it (None for the whole file), and the reason."""
+    """Why the start fails: Kafka's exception, the file, the position in it (None: the whole file), and the reason."""
 
     exception: str
     name: str
