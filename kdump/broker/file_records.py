@@ -1,10 +1,18 @@
-"""The bytes of a log as Kafka's own readers take them: by the length alone, whatever stands in a batch, and what of it they open."""
+"""Reads a log file as Kafka's own readers do: from batch to batch by the size field alone, whatever the batches hold.
+
+Kafka's readers believe every size of 14 or more. They end silently with 17 bytes or fewer left, and at a size that
+reaches past the end of the file. What they open of a batch is read here as they read it, with their exceptions.
+
+Sources: FileRecords, FileLogInputStream, FileLogInputStream.FileChannelRecordBatch, DefaultRecordBatch,
+AbstractLegacyRecordBatch, ControlRecordType and EndTransactionMarker of Kafka 4.3.
+"""
 
 import struct
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from kdump.broker.kafka_reader import frame_size
+from kdump.broker.result import RefusalReason
+from kdump.broker.transactions import TransactionMarker
 from kdump.format import control
 from kdump.format.batch import (
     CODEC_MASK,
@@ -12,100 +20,103 @@ from kdump.format.batch import (
     HEADER,
     HEADER_SIZE,
     LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    MINIMUM_SIZE,
+    NULL,
     UP_TO_MAGIC,
     Batch,
     wrapped,
 )
 from kdump.format.control import ControlType
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
+from kdump.kernel.crc import crc32, crc32c
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.storage.records import DecodedBatch, open_batch
 from kdump.storage.source import Source
 from kdump.storage.walk import MAX_BATCH_BYTES
 
 TIMESTAMP: Final = struct.Struct(">q")
-_WINDOW_BYTES: Final = 256 << 10
+_BUFFER_BYTES: Final = 256 << 10
 _TIMESTAMP: Final = RECORD_COLUMNS.index("timestamp")
 _KEY: Final = RECORD_COLUMNS.index("key_at")
 _KEY_SIZE: Final = RECORD_COLUMNS.index("key_size")
 _VALUE: Final = RECORD_COLUMNS.index("value_at")
 _VALUE_SIZE: Final = RECORD_COLUMNS.index("value_size")
+_NO_ROW: Final = Batch._make([0] * len(Batch._fields))
+
+Read = Callable[[int, int], bytes]
+"""`read(position, size)` gives bytes of a file, fewer only at its end."""
 
 
 class CorruptRecord(Exception):
-    """Kafka's walker meets a size below the smallest message (CorruptRecordException)."""
+    """A size field is below the smallest message (Kafka's CorruptRecordException)."""
 
     def __init__(self, position: int) -> None:
         self.position = position
 
 
 class UncaughtReadError(Exception):
-    """A reader fails in a way that nobody catches."""
+    """Kafka's reader throws `exception` (a class name), and no caller on the way of a start catches it."""
 
-    def __init__(self, exception: str, position: int | None, word: str) -> None:
-        self.exception, self.position, self.word = exception, position, word
+    def __init__(self, exception: str, position: int | None, reason: RefusalReason) -> None:
+        self.exception, self.position, self.reason = exception, position, reason
 
 
 class FileChannelRecordBatch(NamedTuple):
-    """A batch that the walker steps on. The last offset is only known once it is asked for."""
+    """A batch as the reader passes it: position and size in the file, stored offset and magic. Nothing is checked."""
 
     position: int
-    total: int
+    size: int
     offset: int
     magic: int
 
 
-class EndTxnMarker(NamedTuple):
-    """What a broker takes from the record that ends a transaction."""
-
-    aborts: bool
-    coordinator_epoch: int
-    timestamp: int
-
-
 class ReadBuffer:
-    """The one buffer of a load, and of which bytes it holds a part."""
+    """The one buffer that all files of a load are read into, and which bytes of which file it holds."""
 
     def __init__(self) -> None:
-        # Headers are unpacked without a look at what is left, so that zeros stand behind the end.
-        self.buffer = bytearray(_WINDOW_BYTES + HEADER_SIZE)
-        self.view = memoryview(self.buffer)
-        self.holder: FileRecords | None = None
-        self.at = 0
+        # Headers are unpacked without a look at what is left. So zeros stand after the end of the file.
+        self.data = bytearray(_BUFFER_BYTES + HEADER_SIZE)
+        self.view = memoryview(self.data)
+        self.owner: FileRecords | None = None
+        self.position = 0
         self.filled = 0
 
 
 class FileRecords:
-    """A part of a file; positions count from its start."""
+    """A range of a log file, `size` bytes from byte `start` on. All positions count from `start`."""
 
-    def __init__(self, window: ReadBuffer, open_: Callable[[], Source], origin: int, size: int) -> None:
-        self.window, self.open, self.origin, self.size = window, open_, origin, size
+    def __init__(self, buffer: ReadBuffer, open_: Callable[[], Source], start: int, size: int) -> None:
+        self.buffer, self._open, self._start, self.size = buffer, open_, start, size
 
-    def part(self, start: int, size: int) -> "FileRecords":
-        return FileRecords(self.window, self.open, self.origin + start, size)
+    def slice(self, position: int, size: int) -> "FileRecords":
+        """`size` bytes from `position` on (FileRecords.slice)."""
+        return FileRecords(self.buffer, self._open, self._start + position, size)
 
     def load(self, position: int, need: int) -> int:
-        """Where `position` is in the window; `need` bytes follow it there, and zeros where the file ends before."""
-        window = self.window
-        at = position - window.at
-        there = at + need <= window.filled or (at <= window.filled and window.at + window.filled >= self.size)
-        if there and at >= 0 and window.holder is self:
+        """Load `need` bytes at `position` into the buffer; returns their index. Zeros follow the end of the file."""
+        buffer = self.buffer
+        at = position - buffer.position
+        loaded = at + need <= buffer.filled or (at <= buffer.filled and buffer.position + buffer.filled >= self.size)
+        if loaded and at >= 0 and buffer.owner is self:
             return at
-        n = max(0, min(_WINDOW_BYTES, self.size - position))
-        window.holder, window.at = self, position
-        window.filled = self.open().readinto(self.origin + position, window.view[:n])
-        window.buffer[window.filled :] = bytes(len(window.buffer) - window.filled)
+        n = max(0, min(_BUFFER_BYTES, self.size - position))
+        buffer.owner, buffer.position = self, position
+        buffer.filled = self._open().readinto(self._start + position, buffer.view[:n])
+        buffer.data[buffer.filled :] = bytes(len(buffer.data) - buffer.filled)
         return 0
 
     def read(self, position: int, size: int) -> bytes:
-        buffer = bytearray(max(0, min(size, self.size - position)))
-        return bytes(buffer[: self.open().readinto(self.origin + position, memoryview(buffer))])
+        """The bytes [position, position + size), fewer at the end of the range."""
+        data = bytearray(max(0, min(size, self.size - position)))
+        return bytes(data[: self._open().readinto(self._start + position, memoryview(data))])
 
-    def checksum(self, position: int, begin: int, total: int, update: Callable[[memoryview, int], int]) -> int:
-        value, position, end = 0, position + begin, position + total
+    def checksum(self, position: int, begin: int, size: int, update: Callable[[memoryview, int], int]) -> int:
+        """The checksum of the batch at `position`, from its byte `begin` to its `size`."""
+        value, position, end = 0, position + begin, position + size
         while position < end:
-            at = self.load(position, min(end - position, _WINDOW_BYTES))
-            piece = self.window.view[at : min(self.window.filled, at + end - position)]
+            at = self.load(position, min(end - position, _BUFFER_BYTES))
+            piece = self.buffer.view[at : min(self.buffer.filled, at + end - position)]
             if not piece:
                 break
             value = update(piece, value)
@@ -113,57 +124,64 @@ class FileRecords:
         return value
 
     def batches(self, start: int, end: int) -> Iterator[FileChannelRecordBatch]:
-        """As FileLogInputStream: nothing is proved, up to 17 bytes at the end are nothing, a size beyond the end is the end."""
+        """The batches in [start, end) by their sizes alone (FileLogInputStream.nextBatch). Raises CorruptRecord."""
         position = start
         while position < end:
             at = self.load(position, UP_TO_MAGIC)
-            head = bytes(self.window.buffer[at : at + UP_TO_MAGIC])
+            head = bytes(self.buffer.data[at : at + UP_TO_MAGIC])
             try:
-                total = frame_size(head, position, end)
+                size = frame_size(head, position, end)
             except ValueError:
                 raise CorruptRecord(position) from None
-            if total is None:
+            if size is None:
                 return
             yield FileChannelRecordBatch(
-                position, total, int.from_bytes(head[:8], "big", signed=True), wrapped(head[16], 8)
+                position, size, int.from_bytes(head[:8], "big", signed=True), wrapped(head[16], 8)
             )
-            position += total
+            position += size
 
     def header(self, batch: FileChannelRecordBatch) -> tuple[int, ...]:
-        """The header of a batch of magic 2. That of a shorter one goes on in what follows; there may be nothing."""
+        """The fields of the header of a batch of magic 2 or above.
+
+        Where the batch is shorter than a header, its fields come from the bytes after it. Raises UncaughtReadError
+        where the file ends within the header.
+        """
         if batch.position + HEADER_SIZE > self.size:
-            raise UncaughtReadError("KafkaException", batch.position, "walk")
-        return HEADER.unpack_from(self.window.buffer, self.load(batch.position, HEADER_SIZE))
+            raise UncaughtReadError("KafkaException", batch.position, RefusalReason.BATCH_SIZE)
+        return HEADER.unpack_from(self.buffer.data, self.load(batch.position, HEADER_SIZE))
 
     def last_offset(self, batch: FileChannelRecordBatch) -> int:
+        """The last offset as the header says. Raises UncaughtReadError."""
         return batch.offset if batch.magic < 2 else wrapped(batch.offset + self.header(batch)[6], 64)
 
     def first_offset(self, batch: FileChannelRecordBatch) -> int:
-        """Of a compressed message of magic 0 or 1 only the messages inside know it."""
+        """The base offset; of a wrapper message the offset of its first inner message. Raises UncaughtReadError."""
         if batch.magic >= 2:
             return batch.offset
-        attributes = self.window.buffer[self.load(batch.position, UP_TO_MAGIC + 1) + UP_TO_MAGIC]
+        attributes = self.buffer.data[self.load(batch.position, UP_TO_MAGIC + 1) + UP_TO_MAGIC]
         if not attributes & CODEC_MASK:
             return batch.offset
-        opened = self.opened(batch, attributes, 0, 0)
-        # What is wrong inside one of the messages is only seen when somebody asks for its key or value.
-        inside = opened.problem == "record/structure" and len(opened.payload) > 0
-        if (not opened.records and not inside) or opened.problem not in (None, "record/structure"):
-            raise UncaughtReadError("KafkaException", batch.position, "wrapper")
+        opened = self._open_batch(batch, attributes, 0, 0)
+        # Kafka meets damage inside an inner message only when its key or value is read. Nothing reads them here.
+        damaged_inside = opened.problem == "record/structure" and len(opened.payload) > 0
+        if (not opened.records and not damaged_inside) or opened.problem not in (None, "record/structure"):
+            raise UncaughtReadError("KafkaException", batch.position, RefusalReason.WRAPPER_MESSAGE)
         return opened.first_offset if opened.records else batch.offset
 
-    def timestamp(self, batch: FileChannelRecordBatch) -> int:
-        """The largest of the batch, as its header says."""
+    def max_timestamp_ms(self, batch: FileChannelRecordBatch) -> int:
+        """The largest timestamp as the header says; -1 for magic 0. Raises UncaughtReadError."""
         if batch.magic >= 2:
             return self.header(batch)[8]
         at = self.load(batch.position, HEADER_SIZE)
-        return -1 if batch.magic == 0 else int(TIMESTAMP.unpack_from(self.window.buffer, at + 18)[0])
+        return -1 if batch.magic == 0 else int(TIMESTAMP.unpack_from(self.buffer.data, at + 18)[0])
 
-    def opened(self, batch: FileChannelRecordBatch, attributes: int, count: int, base_timestamp: int) -> DecodedBatch:
-        """The records of a batch; of its row the reader of records looks at little."""
+    def _open_batch(
+        self, batch: FileChannelRecordBatch, attributes: int, count: int, base_timestamp: int
+    ) -> DecodedBatch:
+        """The records of a batch. The decoder needs only these few fields of its row."""
         header = HEADER_SIZE if batch.magic >= 2 else 0
         row = _NO_ROW._replace(
-            size=batch.total,
+            size=batch.size,
             magic=min(batch.magic, 2),
             base_offset=batch.offset,
             last_offset=batch.offset,
@@ -171,53 +189,159 @@ class FileRecords:
             attributes=attributes,
             base_timestamp=base_timestamp,
             payload_at=header,
-            payload_size=batch.total - header,
+            payload_size=batch.size - header,
         )
-        return open_batch(row, self.read(batch.position, batch.total), MAX_BATCH_BYTES)
+        return open_batch(row, self.read(batch.position, batch.size), MAX_BATCH_BYTES)
 
-    def marker(self, batch: FileChannelRecordBatch, header: tuple[int, ...]) -> EndTxnMarker | None:
-        """The marker in a control batch, None for a batch that is empty. Raises Refused.
+    def marker(self, batch: FileChannelRecordBatch, header: tuple[int, ...]) -> TransactionMarker | None:
+        """The end-transaction marker in a control batch; None for a batch without records. Raises UncaughtReadError.
 
-        Of an uncompressed batch only the first record is read (ControlRecordType.parse, EndTransactionMarker.deserialize).
+        Of an uncompressed batch only the first record is read (ControlRecordType.parse,
+        EndTransactionMarker.deserialize).
         """
         attributes, base_timestamp, count = header[5] & 0xFF, header[7], header[12]
         if count == 0:
             return None
-        opened = self.opened(batch, attributes, count, base_timestamp)
+        opened = self._open_batch(batch, attributes, count, base_timestamp)
         compressed = attributes & CODEC_MASK != 0
         if opened.problem is not None and (compressed or count == 1 or not opened.records):
             unreadable = "KafkaException" if attributes & CODEC_MASK < len(CODECS) else "IllegalArgumentException"
-            known = opened.problem in ("record/structure", "batch/count")
-            raise UncaughtReadError("InvalidRecordException" if known else unreadable, batch.position, "control")
-        rows, payload = opened.rows, memoryview(opened.payload)
+            invalid = opened.problem in ("record/structure", "batch/count")
+            raise _control_error(batch, "InvalidRecordException" if invalid else unreadable)
+        row, payload = opened.rows, memoryview(opened.payload)
         key, value = (
-            None if rows[size] < 0 else bytes(payload[rows[at] : rows[at] + rows[size]])
+            None if row[size] < 0 else bytes(payload[row[at] : row[at] + row[size]])
             for at, size in ((_KEY, _KEY_SIZE), (_VALUE, _VALUE_SIZE))
         )
         if key is None:
-            raise UncaughtReadError("NullPointerException", batch.position, "control")
+            raise _control_error(batch, "NullPointerException")
         try:
             kind = control.decode_key(key).type
         except ValueError:
-            raise UncaughtReadError("InvalidRecordException", batch.position, "control") from None
+            raise _control_error(batch, "InvalidRecordException") from None
         if kind not in (ControlType.ABORT, ControlType.COMMIT):
-            raise UncaughtReadError("IllegalArgumentException", batch.position, "control")
+            raise _control_error(batch, "IllegalArgumentException")
         if value is None:
-            raise UncaughtReadError("NullPointerException", batch.position, "control")
+            raise _control_error(batch, "NullPointerException")
         try:
             marker = control.decode_marker(value)
         except ValueError:
-            versioned = len(value) >= 2 and value[0] & 0x80
-            exception = "InvalidRecordException" if versioned else "BufferUnderflowException"
-            raise UncaughtReadError(exception, batch.position, "control") from None
-        # A record takes the time of its batch where the broker gave it that (DefaultRecordBatch.iterator).
-        timestamp = header[8] if attributes & LOG_APPEND_TIME else rows[_TIMESTAMP]
-        return EndTxnMarker(kind == ControlType.ABORT, marker.coordinator_epoch, timestamp)
+            negative_version = len(value) >= 2 and value[0] & 0x80
+            exception = "InvalidRecordException" if negative_version else "BufferUnderflowException"
+            raise _control_error(batch, exception) from None
+        # With LogAppendTime a record has the timestamp of its batch (DefaultRecordBatch.iterator).
+        timestamp = header[8] if attributes & LOG_APPEND_TIME else row[_TIMESTAMP]
+        return TransactionMarker(kind == ControlType.ABORT, marker.coordinator_epoch, timestamp)
 
 
-_NO_ROW: Final = Batch._make([0] * len(Batch._fields))
+def _control_error(batch: FileChannelRecordBatch, exception: str) -> UncaughtReadError:
+    return UncaughtReadError(exception, batch.position, RefusalReason.CONTROL_RECORD)
 
 
 def fits(offset: int, base_offset: int) -> bool:
     """Whether an offset can be one of the segment (AbstractIndex.toRelative, in Java's arithmetic)."""
     return 0 <= wrapped(offset - base_offset, 64) <= HIGHEST_RELATIVE_OFFSET
+
+
+# ---- beside the batches that kdump finds
+
+
+def frame_size(header: bytes, position: int, end: int) -> int | None:
+    """The size in bytes of the batch at `position`: 12 + its size field; None where Kafka's readers end.
+
+    `header` holds the 17 bytes at `position`, fewer where the file ends. `end` is the end of the file, or --max-bytes
+    before it. Raises ValueError for a size field below 14, where Kafka throws CorruptRecordException
+    (FileLogInputStream.nextBatch).
+    """
+    if position >= end - UP_TO_MAGIC:
+        return None
+    size = int.from_bytes(header[8:12], "big", signed=True)
+    if size < MINIMUM_SIZE[0]:
+        raise ValueError(f"Found record size {size} smaller than minimum record overhead ({MINIMUM_SIZE[0]})")
+    if position > end - LOG_OVERHEAD - size:
+        return None
+    return LOG_OVERHEAD + size
+
+
+class FileLogInputStream:
+    """The way of Kafka's readers through one file, beside the batches that kdump finds in it.
+
+    `read(position, size)` gives bytes of the file. Before each batch of kdump's, damaged ones too, call `until` with
+    its position: it gives the batches that only Kafka's readers see there. Show the batch when `takes` returns True. At
+    the end call `until` with the size of the file. `raised_at` is the position where Kafka's readers throw.
+    """
+
+    def __init__(self, read: Read, size: int, max_bytes: int | None = None) -> None:
+        self._read = read
+        self._end = size if max_bytes is None else min(size, max_bytes)
+        self.position = 0
+        self.ended = False
+        self.raised_at: int | None = None
+
+    def until(self, position: int) -> Iterator[Batch]:
+        """The batches that Kafka's readers see before `position`. Where they throw, the walk goes on at `position`."""
+        while not self.ended and self.position < position:
+            try:
+                size = frame_size(self._read(self.position, UP_TO_MAGIC), self.position, self._end)
+            except ValueError:
+                if self.raised_at is None:
+                    self.raised_at = self.position
+                self.position = position
+                return
+            if size is None:
+                self.ended = True
+                return
+            batch = self._batch(size)
+            self.position += size
+            yield batch
+
+    def takes(self, batch: Batch) -> bool:
+        """Whether Kafka's readers come to this batch. If so, the walk goes on after it."""
+        if self.ended or batch.position != self.position:
+            return False
+        if batch.position + batch.size > self._end:
+            # The batch is whole in the file, so this is the end of --max-bytes.
+            self.ended = True
+            return False
+        self.position += batch.size
+        return True
+
+    def _batch(self, size: int) -> Batch:
+        header = self._read(self.position, HEADER_SIZE).ljust(HEADER_SIZE, b"\0")
+        return header_batch(header, self.position, size, checksum(self._read, self.position, size, header))
+
+
+def checksum(read: Read, position: int, size: int, header: bytes) -> int:
+    """The checksum of a batch, computed as the magic in its header says; NULL where the file has shrunk."""
+    legacy = header[16] < 2
+    update = crc32 if legacy else crc32c
+    at, stop = position + (16 if legacy else 21), position + size
+    computed = 0
+    while at < stop:
+        data = read(at, min(stop - at, 1 << 20))
+        if not data:
+            return NULL
+        computed = update(data, computed)
+        at += len(data)
+    return computed
+
+
+def header_batch(header: bytes, position: int, size: int, computed_crc: int) -> Batch:
+    """The 61 bytes of `header` as a batch, whatever they hold, for a batch that only Kafka's readers see."""
+    fields = HEADER.unpack_from(header)
+    base_offset, _, epoch, _, crc, attributes, delta, base_ms, max_ms, producer, producer_epoch, sequence, count = (
+        fields
+    )
+    magic = header[16]
+    magic_2 = (HEADER_SIZE, size - HEADER_SIZE)
+    unknown = (0, NULL, -1, 0, 0, -1, *((NULL, NULL) if magic < 2 else magic_2), -1, -1, 0, NULL, -1, 0, -1)
+    if magic < 2:
+        timestamp = int.from_bytes(header[18:26], "big", signed=True) if magic else -1
+        attributes = header[17]
+        first, messages = (NULL, NULL) if attributes & CODEC_MASK else (base_offset, 1)
+        crc = int.from_bytes(header[12:16], "big")
+        head = (position, size, magic, first, base_offset, messages, NULL, crc, computed_crc, attributes)
+        return Batch(*head, timestamp, timestamp, -1, -1, -1, *unknown)
+    last_offset = wrapped(base_offset + delta, 64)
+    head = (position, size, magic, base_offset, last_offset, count, epoch, crc, computed_crc, attributes & 0xFFFF)
+    return Batch(*head, base_ms, max_ms, producer, producer_epoch, sequence, *unknown)

@@ -1,11 +1,11 @@
-"""What the next unclean start of Kafka 4.3 does with a topic-partition directory as it is.
+"""Predicts what the next unclean start of Kafka 4.3 does with a topic-partition directory.
 
-`predict_start` follows Kafka's LogLoader step by step (kdump.broker.log_loader). Segments that verify proved are not read again; the others are walked batch by batch as
-LogSegment.recover does, which stops at the first bad batch and notices less than verify: whether offsets that go back empty a segment depends on the interval
-of the index. `judge` says of each finding what becomes of it.
+`predict_start` follows Kafka's LogLoader step by step (kdump.broker.log_loader). Segments that verify found valid are
+not read again. The others are walked batch by batch as in LogSegment.recover, which stops at the first bad batch and
+checks less than verify: whether offsets that go back empty a segment depends on index.interval.bytes.
 
-A broker that refuses a log does not start. Here the first refusal is noted and the rest goes on as if what caused it were not there, so that everything that
-would stop the broker is known at once, and also what the start does to the rest.
+A broker does not start when it refuses a log. Here the first refusal is noted, and the load goes on without its cause.
+So all refusals are known at once, and also what the start does to the rest.
 """
 
 import os
@@ -14,9 +14,13 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from kdump.broker.defaults import INDEX_INTERVAL_BYTES
-from kdump.broker.load_state import InvalidOffset, LogSegmentOffsetOverflow, ProducerStateManager
+from kdump.broker.leader_epoch_file_cache import LeaderEpochFileCache
 from kdump.broker.log_loader import LogLoader
+from kdump.broker.log_segment import InvalidOffset, LogSegment, LogSegmentOffsetOverflow, TimeIndex
+from kdump.broker.partition_files import PartitionFiles
+from kdump.broker.producer_state_manager import ProducerSnapshots
 from kdump.broker.result import DirectoryState, LoadResult, Refusal, ResultSegment, ValidSegment
+from kdump.broker.transaction_map import TransactionMap, TransactionStateManager, transactions_in
 from kdump.errors import SourceError, reason
 from kdump.format.naming import file_name
 from kdump.storage.source import FileSource, Source
@@ -41,12 +45,12 @@ def start_at(
     recovery_point: int = 0,
     log_start_offset: int = 0,
 ) -> DirectoryState:
-    """The directory as it stands on disk. Raises SourceError."""
+    """The directory as it is on disk; `proved` are its valid segments. Raises SourceError."""
     files = {}
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
-                # A link that leads nowhere is no file to a broker either.
+                # A broken symbolic link is not a file for a broker either.
                 with suppress(OSError):
                     if entry.is_file():
                         files[entry.name] = entry.stat().st_size
@@ -63,9 +67,10 @@ def start_at(
 
 
 class SegmentRecovery(NamedTuple):
-    """What a recovery makes of one segment: how many bytes stay, the offset behind them, whether indexed offsets go back (then nothing stays), refusals.
+    """What a recovery leaves of one segment: the bytes that stay, the offset after them, and the refusals.
 
-    `overflow` is the position of a batch whose last offset the segment cannot hold, where the recovery breaks off to split it.
+    `wiped`: indexed offsets go back, so that nothing stays. `overflow` is the position of a batch whose last offset the
+    segment cannot hold; there the recovery breaks off to split the segment.
     """
 
     valid_bytes: int
@@ -76,23 +81,24 @@ class SegmentRecovery(NamedTuple):
 
 
 def predict_start(start: DirectoryState) -> LoadResult:
-    """What the start would leave. Reads companions, and the logs that are not proved. Raises SourceError."""
+    """What the start would leave. Reads the companions, and the logs without a ValidSegment. Raises SourceError."""
     loader = LogLoader(start)
     try:
-        return loader.run()
+        return loader.load()
     finally:
         loader.close()
 
 
 def recover_segment(source: Source, base_offset: int, interval: int = INDEX_INTERVAL_BYTES) -> SegmentRecovery:
-    """One segment alone, with nothing before it. The source stays open."""
+    """LogSegment.recover of one segment, with nothing before it. The source stays open. Raises SourceError."""
     name = file_name(base_offset, ".log")
-    loader = LogLoader(DirectoryState({name: source.size}, lambda _: source, index_interval_bytes=interval))
-    segment = loader.segment(name, base_offset)
+    files = PartitionFiles(DirectoryState({name: source.size}, lambda _: source, index_interval_bytes=interval))
+    segment = LogSegment(files, name, base_offset)
+    manager = TransactionStateManager(ProducerSnapshots(files, transactions_in), TransactionMap())
     try:
-        loader.replay(segment, ProducerStateManager(loader))
+        segment.recover(manager, LeaderEpochFileCache(), TimeIndex())
     except LogSegmentOffsetOverflow as overflow:
-        return SegmentRecovery(segment.size, base_offset, False, overflow.position, tuple(loader.refusals))
+        return SegmentRecovery(segment.size, base_offset, False, overflow.position, tuple(files.refusals))
     except InvalidOffset:
-        return SegmentRecovery(0, base_offset, True, None, tuple(loader.refusals))
-    return SegmentRecovery(segment.size, loader.end_of(segment), False, None, tuple(loader.refusals))
+        return SegmentRecovery(0, base_offset, True, None, tuple(files.refusals))
+    return SegmentRecovery(segment.size, segment.next_offset(), False, None, tuple(files.refusals))

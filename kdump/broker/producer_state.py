@@ -1,15 +1,18 @@
-"""What a broker remembers of the producers of a partition while it appends, and what of a producer it refuses.
+"""The state of the producers of a partition while a broker appends, and the batches that it refuses because of it.
 
-Batches come in appends: one is judged as a whole (`check`), and what it changes counts once it is written (`commit`). A leader checks epochs and sequences, a follower
-takes them as they are; neither takes what no start could load.
+An append is one or more batches. `check` takes it as a whole, and `commit` applies its changes once it is written. A
+leader checks epochs and sequences, a follower does not. Both refuse what no start of a broker could load. The producers
+that a start builds from a log are in kdump.broker.producer_state_manager.
 
-Sources: ProducerStateManager, ProducerAppendInfo, ProducerStateEntry, UnifiedLog.analyzeAndValidateProducerState of Kafka 4.3.
+Sources: ProducerStateManager, ProducerAppendInfo, ProducerStateEntry and UnifiedLog.analyzeAndValidateProducerState of
+Kafka 4.3.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from kdump.broker.transactions import CompletedTxn, TransactionMarker
 from kdump.format import snapshot
 from kdump.format.batch import SEQUENCES, Batch, previous_sequence
 from kdump.format.index import AbortedTransaction
@@ -18,19 +21,11 @@ from kdump.format.snapshot import ENTRY, ProducerEntry
 from kdump.kernel.producers import hash_ordered
 
 _BATCHES: Final = 5
-"""So many batches of a producer are remembered, to know them again when they are sent twice (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
-
-
-class TransactionMarker(NamedTuple):
-    """What the record of an end-transaction marker says."""
-
-    aborts: bool
-    coordinator_epoch: int
-    timestamp: int
+"""So many batches of a producer are kept, to detect a duplicate (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
 
 
 class _BatchMetadata(NamedTuple):
-    """A batch that was appended: its sequences and its last offset."""
+    """The sequences and the last offset of a batch that was appended (Kafka's BatchMetadata)."""
 
     first_sequence: int
     last_sequence: int
@@ -39,17 +34,19 @@ class _BatchMetadata(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Producer:
+class _ProducerStateEntry:
+    """What is kept of one producer (Kafka's ProducerStateEntry)."""
+
     epoch: int = -1
     timestamp: int = -1
     coordinator_epoch: int = -1
     txn_first_offset: int = -1
     batches: list[_BatchMetadata] = field(default_factory=list)
 
-    def without_batches(self) -> "_Producer":
-        return _Producer(self.epoch, self.timestamp, self.coordinator_epoch, self.txn_first_offset)
+    def without_batches(self) -> "_ProducerStateEntry":
+        return _ProducerStateEntry(self.epoch, self.timestamp, self.coordinator_epoch, self.txn_first_offset)
 
-    def enter(self, epoch: int) -> None:
+    def begin_epoch(self, epoch: int) -> None:
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches = []
@@ -73,19 +70,10 @@ class _Producer:
         )
 
 
-class CompletedTxn(NamedTuple):
-    """A transaction that ends with a marker."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    aborted: bool
-
-
 class ProducerStateChanges(NamedTuple):
-    """What an append changes."""
+    """What an append changes: its producers, the transactions that it starts (producer by first offset) and ends."""
 
-    producers: dict[int, _Producer]
+    producers: dict[int, _ProducerStateEntry]
     started: dict[int, int]
     completed: list[CompletedTxn]
 
@@ -94,13 +82,16 @@ NO_CHANGES: Final = ProducerStateChanges({}, {}, [])
 
 
 class ProducerState:
-    """The producers of a partition, from the packed entries of a snapshot on. `sequences` is False for the topics that the brokers write themselves."""
+    """The producers of a partition. `entries` are the packed entries of the producer snapshot to begin with.
+
+    `sequences` is False for the topics that the brokers write themselves: there no sequence is checked.
+    """
 
     def __init__(self, entries: bytes = b"", *, sequences: bool = True) -> None:
         self._sequences = sequences
-        self._known: dict[int, _Producer] = {}
+        self._known: dict[int, _ProducerStateEntry] = {}
         for entry in map(ProducerEntry._make, ENTRY.iter_unpack(entries)):
-            producer = _Producer(
+            producer = _ProducerStateEntry(
                 entry.producer_epoch, entry.timestamp, entry.coordinator_epoch, entry.current_txn_first_offset
             )
             if entry.has_batch:
@@ -108,7 +99,7 @@ class ProducerState:
                     [_BatchMetadata(entry.first_sequence, entry.last_sequence, entry.last_offset, entry.offset_delta)]
                 )
             self._known[entry.producer_id] = producer
-        # Which producer has an open transaction from an offset on.
+        # The producer by the first offset of its open transaction.
         self._ongoing = {one.txn_first_offset: key for key, one in self._known.items() if one.txn_first_offset >= 0}
 
     def snapshot(self) -> bytes:
@@ -121,7 +112,7 @@ class ProducerState:
     def check(
         self, batches: Iterable[Batch], marker_of: Callable[[Batch], TransactionMarker | None], *, leader: bool
     ) -> ProducerStateChanges:
-        """What the batches, one append, change. `marker_of` gives the marker in a control batch, None in one without records.
+        """What the batches of one append change. `marker_of` gives the marker in a control batch, None in an empty one.
 
         Raises ValueError for what a leader, or else a follower, refuses.
         """
@@ -134,7 +125,7 @@ class ProducerState:
                 _check_new(batch, before)
             now = changes.producers.get(batch.producer_id)
             if now is None:
-                now = _Producer() if before is None else before.without_batches()
+                now = _ProducerStateEntry() if before is None else before.without_batches()
                 changes.producers[batch.producer_id] = now
             if batch.control:
                 marker = marker_of(batch)
@@ -149,7 +140,7 @@ class ProducerState:
         return changes
 
     def aborted(self, changes: ProducerStateChanges) -> list[AbortedTransaction]:
-        """The transactions that end aborted, in order, for the transaction index."""
+        """The transactions that the append aborts, in order, for the transaction index."""
         ongoing = {**self._ongoing, **changes.started} if changes.completed else {}
         found = []
         for one in changes.completed:
@@ -160,15 +151,15 @@ class ProducerState:
         return found
 
     def commit(self, changes: ProducerStateChanges) -> None:
-        """The batches were written."""
+        """Apply the changes of an append that was written."""
         producers = changes.producers
-        # They are collected in a map of their own, whose buckets list what came last first.
+        # Kafka collects the producers of an append in a HashMap of its own, whose buckets begin with the last key.
         for key in long_order(reversed(producers)) if len(producers) > 1 else producers:
             now, known = producers[key], self._known.get(key)
             if known is None:
                 self._known[key] = now
                 continue
-            known.enter(now.epoch)
+            known.begin_epoch(now.epoch)
             known.add(now.batches)
             known.timestamp, known.coordinator_epoch = now.timestamp, now.coordinator_epoch
             known.txn_first_offset = now.txn_first_offset
@@ -177,27 +168,25 @@ class ProducerState:
             self._ongoing.pop(one.first_offset, None)
 
 
-def _check_new(batch: Batch, known: _Producer) -> None:
-    """Whether the batch is none of those that were appended last."""
+def _check_new(batch: Batch, known: _ProducerStateEntry) -> None:
+    """Raises ValueError where the batch is one of those that were appended last."""
     if batch.control or batch.producer_epoch != known.epoch:
         return
     sequences = batch.base_sequence, batch.last_sequence
     for one in known.batches:
         if one[:2] == sequences:
             first = one.last_offset - one.offset_delta
-            raise ValueError(
-                f"producer {batch.producer_id} sent sequences {one.first_sequence} to {one.last_sequence} before: they are at offset {first}"
-            )
+            sent = f"sequences {one.first_sequence} to {one.last_sequence}"
+            raise ValueError(f"producer {batch.producer_id} sent {sent} before: they are at offset {first}")
 
 
 def _check_epoch(batch: Batch, epoch: int) -> None:
     if batch.producer_epoch < epoch:
-        raise ValueError(
-            f"producer {batch.producer_id} has epoch {batch.producer_epoch}, and {epoch} was seen of it: it is fenced"
-        )
+        fenced = f"has epoch {batch.producer_epoch}, but its epoch {epoch} is known: it is fenced"
+        raise ValueError(f"producer {batch.producer_id} {fenced}")
 
 
-def _check_sequence(batch: Batch, before: _Producer | None, now: _Producer) -> None:
+def _check_sequence(batch: Batch, before: _ProducerStateEntry | None, now: _ProducerStateEntry) -> None:
     first = batch.base_sequence
     if first < 0:
         raise ValueError(f"producer {batch.producer_id} has no sequence")
@@ -207,40 +196,39 @@ def _check_sequence(batch: Batch, before: _Producer | None, now: _Producer) -> N
                 f"producer {batch.producer_id} begins epoch {batch.producer_epoch} with sequence {first}, expected 0"
             )
         return
-    # Of a producer that nothing is known of, any sequence can come.
+    # The first batch of an unknown producer may have any sequence.
     if before is None or before.epoch == -1:
         return
     last = now.last_sequence if now.batches else before.last_sequence if before.epoch == now.epoch else -1
     if first != (last + 1) % SEQUENCES:
-        raise ValueError(
-            f"producer {batch.producer_id} goes on with sequence {first}, expected {(last + 1) % SEQUENCES}: it is out of order"
-        )
+        expected = f"expected {(last + 1) % SEQUENCES}: it is out of order"
+        raise ValueError(f"producer {batch.producer_id} continues with sequence {first}, {expected}")
 
 
-def _append(batch: Batch, now: _Producer, changes: ProducerStateChanges) -> None:
-    now.enter(batch.producer_epoch)
+def _append(batch: Batch, now: _ProducerStateEntry, changes: ProducerStateChanges) -> None:
+    now.begin_epoch(batch.producer_epoch)
     delta, last = batch.last_offset - batch.base_offset, batch.last_sequence
     now.add([_BatchMetadata(previous_sequence(last, delta) if last >= 0 else -1, last, batch.last_offset, delta)])
     now.timestamp = batch.max_timestamp
     if now.txn_first_offset >= 0 and not batch.transactional:
-        raise ValueError(
-            f"producer {batch.producer_id} has a transaction open since offset {now.txn_first_offset}, and this batch is no part of one"
-        )
+        opened = f"has a transaction open since offset {now.txn_first_offset}"
+        raise ValueError(f"producer {batch.producer_id} {opened}, but this batch is not part of a transaction")
     if now.txn_first_offset < 0 and batch.transactional:
         now.txn_first_offset = batch.base_offset
         changes.started[batch.base_offset] = batch.producer_id
 
 
-def _end(batch: Batch, now: _Producer, marker: TransactionMarker, changes: ProducerStateChanges, leader: bool) -> None:
+def _end(
+    batch: Batch, now: _ProducerStateEntry, marker: TransactionMarker, changes: ProducerStateChanges, leader: bool
+) -> None:
     if leader:
         _check_epoch(batch, now.epoch)
         if marker.coordinator_epoch < now.coordinator_epoch:
-            raise ValueError(
-                f"the marker for producer {batch.producer_id} is of coordinator epoch {marker.coordinator_epoch}, and {now.coordinator_epoch} was seen"
-            )
+            epochs = f"coordinator epoch {marker.coordinator_epoch}, but epoch {now.coordinator_epoch} is known"
+            raise ValueError(f"the marker for producer {batch.producer_id} has {epochs}")
     if now.txn_first_offset >= 0:
         changes.completed.append(
             CompletedTxn(batch.producer_id, now.txn_first_offset, batch.base_offset, marker.aborts)
         )
-    now.enter(batch.producer_epoch)
+    now.begin_epoch(batch.producer_epoch)
     now.coordinator_epoch, now.timestamp, now.txn_first_offset = marker.coordinator_epoch, marker.timestamp, -1

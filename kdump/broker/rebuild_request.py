@@ -1,4 +1,4 @@
-"""What is asked of a rebuild: the companions that are wanted of a log, and the log as it will be."""
+"""The request for a rebuild: the companions that are wanted of a log, and the log as it will be."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -10,10 +10,11 @@ from kdump.storage.stamps import Stamp
 
 
 class PlannedSegment(NamedTuple):
-    """A segment as it will be. `proved`: a scan found nothing in it that makes a broker stumble, so that the kernel may walk it by its headers alone:
-    the checksums were right a moment ago.
+    """A segment as it will be.
 
-    `walked`: its companions are made anew from it. `indexed`: the same scan found that both indexes hold what would be made.
+    `proved`: a scan found nothing in it that makes a broker stumble. So the kernel may walk it by its headers alone:
+    the scan has just verified the checksums. `walked`: its companions are rebuilt from it. `indexed`: the same scan
+    found that both indexes hold what a rebuild would write.
     """
 
     base_offset: int
@@ -28,11 +29,11 @@ class PlannedSegment(NamedTuple):
 
 
 class Rebuild(NamedTuple):
-    """The companions that are wanted of the log in the directory `path` as it will be.
+    """The companions that are wanted of the log in the directory `path`, as it will be.
 
-    `files` are the regular files that lie there now. `after` are the names of those that change, and whether there is one of the name afterwards; `names` those
-    of them that are rebuilt. `log_end_offset` is None where the log of the last segment is not known to its end. `now_ms` is the clock by which producers expire,
-    None for that of the machine.
+    `files` are the regular files of the directory now. `after` are the names that change, and whether there is a file
+    of the name afterwards. `names` are those of them that are rebuilt. `log_end_offset` is None where the end of the
+    log is not known. Producers expire by the clock `now_ms`, None for that of the machine.
     """
 
     path: str

@@ -1,18 +1,20 @@
-"""What a start of a broker finds in a topic-partition directory, and what it leaves there, as values."""
+"""The input and the result of a broker's start with one topic-partition directory, as values."""
 
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from kdump.broker.defaults import INDEX_INTERVAL_BYTES
 from kdump.storage.source import Source
 
-# ---- what goes in
+# ---- input
 
 
 class IndexChecksums(NamedTuple):
-    """A segment of `size` bytes without producers, beside which lies what a recovery with the usual interval writes: (bytes, CRC-32C) of the entries of both indexes.
+    """Says that both indexes on disk hold what a recovery would write, for a segment of `size` bytes without producers.
 
-    `next_offset` follows its last batch, `state_end` its last one of magic 2, or they are its base offset.
+    `offset_index` and `time_index` are (bytes, CRC-32C) of the entries, with index.interval.bytes at its default.
+    `next_offset` follows the last batch, `state_end` the last batch of magic 2. Without one they are the base offset.
     """
 
     size: int
@@ -23,12 +25,14 @@ class IndexChecksums(NamedTuple):
 
 
 class ValidSegment(NamedTuple):
-    """A segment in which a recovery finds nothing to do (see `sound`). `next_offset` follows its last batch, or is its base offset.
+    """What a scan found in a segment in which a recovery finds nothing to truncate. The load does not read it again.
 
-    `epochs` are the changes of the leader epoch with their first offsets, `transactions` the producers with a transaction that is open behind the segment
-    and its first offset, None where that is not known. `wrappers`: it holds compressed messages of magic 0 or 1. `state_end` follows its last batch of magic 2,
-    or is its base offset; None stands for `next_offset`. `valid_bytes`: all is sound up to here, behind it is a tail that a recovery cuts off. `indexed`: what
-    a recovery would write is there already.
+    `next_offset` follows the last batch, or is the base offset. `epochs` are the changes of the leader epoch, each with
+    its first offset. `transactions` are the producers with an open transaction at the end of the segment, each with the
+    first offset of the transaction; None where they are not known. `wrappers`: the segment holds wrapper messages.
+    `state_end` follows the last batch of magic 2, or is the base offset; None stands for `next_offset`. `valid_bytes`:
+    the batches before this position are valid, and a recovery truncates the tail after it; None without a tail.
+    `indexed`: the indexes on disk hold what a recovery would write.
     """
 
     next_offset: int
@@ -41,10 +45,11 @@ class ValidSegment(NamedTuple):
 
 
 class DirectoryState(NamedTuple):
-    """A topic-partition directory before the start: name and size of every regular file in it, and how to read one.
+    """A topic-partition directory before the start: name and size of every regular file in it, and how to open one.
 
-    `proved` are segments by the name of their .log; recovery point and log start offset are those of the log directory's checkpoints, 0 without one.
-    `deleting`: the directory is named …-delete, and is loaded without recovery.
+    `proved` are the valid segments by the name of their .log. `recovery_point` and `log_start_offset` come from the
+    checkpoints of the log directory, 0 without a line. `deleting`: the directory is named …-delete. Kafka loads such a
+    directory without recovery.
     """
 
     files: Mapping[str, int]
@@ -56,30 +61,56 @@ class DirectoryState(NamedTuple):
     index_interval_bytes: int = INDEX_INTERVAL_BYTES
 
 
-# ---- what comes out
+# ---- result
+
+
+class RefusalReason(StrEnum):
+    """What in a file makes the start fail."""
+
+    FILE_NAME = "name"
+    """A name without a number, or with one that Java's Long.parseLong refuses."""
+    FILE_SIZE = "size"
+    """A log of 2 GiB or more."""
+    LEADER_EPOCHS = "epochs"
+    """The content of the leader epoch checkpoint, or an entry of it below zero."""
+    PARTITION_METADATA = "metadata"
+    """The content of partition.metadata."""
+    TRANSACTION_INDEX = "txnindex"
+    """The version of an entry of a transaction index."""
+    SEGMENT_SPLIT = "split"
+    """A segment whose offsets overflow, and which cannot be split."""
+    TRANSACTION_STATE = "transaction"
+    """A batch without the transactional bit within an open transaction."""
+    TRANSACTION_MARKER = "marker"
+    """A marker that ends no ongoing transaction, or that goes back in the transaction index."""
+    CONTROL_RECORD = "control"
+    """A control record that cannot be read."""
+    OFFSET_ORDER = "backwards"
+    """Offsets that go back."""
+    BATCH_SIZE = "walk"
+    """A batch with a size field that is too small, or that ends within its header."""
+    WRAPPER_MESSAGE = "wrapper"
+    """A wrapper message that cannot be opened."""
 
 
 class Refusal(NamedTuple):
-    """Why the start fails: Kafka's exception, the file and where in it, and a short word.
-
-    Words: name, epochs, metadata, txnindex, split, transaction, marker, control, backwards, walk, wrapper, size.
-    """
+    """Why the start fails: Kafka's exception, the file, the position in it (None: the whole file), and the reason."""
 
     exception: str
     name: str
     position: int | None
-    word: str
+    word: RefusalReason
 
 
 class ResultSegment(NamedTuple):
-    """A segment as it is left."""
+    """A segment after the start."""
 
     base_offset: int
     size: int
 
 
 class FileRange(NamedTuple):
-    """What a file name stands for: bytes of a file from before the start, or, with an empty `origin`, something new."""
+    """The content of a file name: a range of a file from before the start. A new file has an empty `origin`."""
 
     origin: str
     start: int
@@ -90,13 +121,15 @@ NEW: Final = FileRange("", 0, 0)
 
 
 class LoadResult(NamedTuple):
-    """What the start leaves. Names are those of files before the start.
+    """What the start leaves. The names are those of the files before the start.
 
-    `refusals`: empty when the log loads, else the first is what the broker dies of, and everything else is what would come if it did not. `cuts`: from which
-    position on the bytes of a file go. `wiped`: emptied because indexed offsets go back. `deleted`: files that go, though others of the name may be written.
-    `files`: every name afterwards, and what it stands for. `promoted`: a .swap file and the name that it takes. `split`: the base offsets of the segments that one is split into. `recovered`: logs that
-    are read through and whose indexes are made anew. `snapshots`: offsets of the snapshots that are written. `epochs`: the leader epochs afterwards, and whether their
-    checkpoint is written, be it with what it had.
+    `refusals`: empty when the log loads. The broker stops with the first one; all else is the result without them.
+    `cuts`: the position from which on the bytes of a file are truncated. `wiped`: logs that are emptied because indexed
+    offsets go back. `deleted`: files that are deleted, even if new ones of that name are written. `files`: every name
+    afterwards, with its content. `promoted`: each .swap file with the name that it takes. `split`: the base offsets of
+    the segments that a segment is split into. `recovered`: logs that are recovered, with their indexes rebuilt.
+    `snapshots`: the offsets of the producer snapshots that are written. `epochs`: the leader epochs afterwards, each
+    with its start offset. `epochs_written`: their checkpoint is written, even where its content stays the same.
     """
 
     refusals: tuple[Refusal, ...]

@@ -20,7 +20,7 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from kdump.broker.kafka_reader import checksum, frame_size, header_batch
+from kdump.broker.file_records import checksum, frame_size, header_batch
 from kdump.dump.companion_files import CompanionDamage
 from kdump.errors import SourceError
 from kdump.format.batch import CODEC_MASK, HEADER_SIZE, NULL, Batch, wrapped

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from kdump.broker.defaults import PRODUCER_ID_EXPIRATION_MS
-from kdump.broker.load_state import LeaderEpochFileCache
+from kdump.broker.leader_epoch_file_cache import LeaderEpochFileCache
 from kdump.broker.log_loader import EPOCHS
 from kdump.broker.producer_state import ProducerState
 from kdump.broker.rebuild import make

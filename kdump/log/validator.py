@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from kdump.broker.producer_state import TransactionMarker
+from kdump.broker.transactions import TransactionMarker
 from kdump.errors import MessageTooLarge
 from kdump.format import control
 from kdump.format.batch import Batch

@@ -44,7 +44,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from posixpath import basename
 from typing import IO, TYPE_CHECKING, Any
 
-from kdump.broker.kafka_reader import FileLogInputStream
+from kdump.broker.file_records import FileLogInputStream
 from kdump.dump.kafka_tool import ReportKind
 from kdump.errors import NotShown
 from kdump.format import control

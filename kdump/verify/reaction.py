@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from kdump.broker.log_loader import EPOCHS
-from kdump.broker.result import LoadResult, Refusal
+from kdump.broker.result import LoadResult, Refusal, RefusalReason
 from kdump.format.naming import number_of
 from kdump.verify.findings import Finding, Severity
 
@@ -31,26 +31,28 @@ def is_valid_log(codes: Iterable[str], *, tail: bool = False) -> bool:
     return _NOTICED.isdisjoint(found) and (tail or _TAILS.isdisjoint(found))
 
 
-_REFUSED: Final[Mapping[str, frozenset[str]]] = {
-    "name": frozenset({"file/name", "file/leftover", "file/orphan", "snapshot/name"}),
-    "size": frozenset({"file/leftover", "tail/garbage", "tail/torn", "tail/zeros"}),
-    "epochs": frozenset({"epoch/format", "epoch/order"}),
-    "metadata": frozenset({"metadata/format"}),
-    "txnindex": frozenset({"txnindex/version"}),
-    "split": frozenset({"offset/range", "file/leftover"}),
-    "transaction": frozenset({"txn/state"}),
-    "marker": frozenset({"offset/backwards", "offset/range", "segment/overlap"}),
-    "control": frozenset({"control/structure", "record/structure", "batch/codec", "batch/count"}),
-    "backwards": frozenset({"offset/backwards", "segment/overlap"}),
-    "walk": frozenset(
+_REFUSED: Final[Mapping[RefusalReason, frozenset[str]]] = {
+    RefusalReason.FILE_NAME: frozenset({"file/name", "file/leftover", "file/orphan", "snapshot/name"}),
+    RefusalReason.FILE_SIZE: frozenset({"file/leftover", "tail/garbage", "tail/torn", "tail/zeros"}),
+    RefusalReason.LEADER_EPOCHS: frozenset({"epoch/format", "epoch/order"}),
+    RefusalReason.PARTITION_METADATA: frozenset({"metadata/format"}),
+    RefusalReason.TRANSACTION_INDEX: frozenset({"txnindex/version"}),
+    RefusalReason.SEGMENT_SPLIT: frozenset({"offset/range", "file/leftover"}),
+    RefusalReason.TRANSACTION_STATE: frozenset({"txn/state"}),
+    RefusalReason.TRANSACTION_MARKER: frozenset({"offset/backwards", "offset/range", "segment/overlap"}),
+    RefusalReason.CONTROL_RECORD: frozenset({"control/structure", "record/structure", "batch/codec", "batch/count"}),
+    RefusalReason.OFFSET_ORDER: frozenset({"offset/backwards", "segment/overlap"}),
+    RefusalReason.BATCH_SIZE: frozenset(
         {"batch/length", "gap/bytes", "gap/unsearched", "tail/torn", "tail/zeros", "tail/garbage", "file/leftover"}
     ),
-    "wrapper": frozenset({"legacy/wrapper", "batch/codec", "batch/limit", "file/leftover"}),
+    RefusalReason.WRAPPER_MESSAGE: frozenset({"legacy/wrapper", "batch/codec", "batch/limit", "file/leftover"}),
 }
-"""The codes of what a refusal is about, by its word."""
+"""The codes of the findings that a refusal with this reason is about."""
 
-_ANYWHERE: Final = frozenset({"split", "marker", "backwards"})
-"""Words of refusals at another place than their cause, which lies somewhere in the file."""
+_ANYWHERE: Final = frozenset(
+    {RefusalReason.SEGMENT_SPLIT, RefusalReason.TRANSACTION_MARKER, RefusalReason.OFFSET_ORDER}
+)
+"""The reasons of refusals at another position than their cause, which is somewhere in the file."""
 
 _DIRECTORY: Final[Mapping[str, str]] = {
     # The checkpoints of a log directory are written anew from the logs that were loaded.
@@ -126,7 +128,8 @@ def _is_about(refusal: Refusal, finding: Finding, name: str) -> bool:
         return False
     if refusal.name != name:
         # What makes two transactions begin at one offset lies before the marker of the second.
-        return refusal.word == "marker" and name.endswith(".log") and name < refusal.name
+        marker = refusal.word is RefusalReason.TRANSACTION_MARKER
+        return marker and name.endswith(".log") and name < refusal.name
     if refusal.position is None or refusal.word in _ANYWHERE:
         return True
     return finding.position <= refusal.position < finding.position + max(1, finding.length)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdump.broker.kafka_reader import frame_size
+from kdump.broker.file_records import frame_size
 from kdump.dump import kafka_tool as index_report
 from kdump.dump.kafka_tool import IndexReport, ReportKind, SanityCheckPassed
 from kdump.format.batch import HEADER_SIZE

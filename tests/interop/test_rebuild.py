@@ -22,8 +22,8 @@ import pytest
 from interop import damaged_partitions, test_state
 from kdump.broker import predict as broker
 from kdump.broker import rebuild
-from kdump.broker.load_state import LogSegment
 from kdump.broker.log_loader import LogLoader
+from kdump.broker.log_segment import LogSegment
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.format import snapshot
 from kdump.format.naming import file_name
@@ -68,14 +68,14 @@ class Watched(LogLoader):
         self.walked: set[int] = set()
         self.early = False
 
-    def _load_segments(self) -> int:
-        done = super()._load_segments()
+    def load_segment_files(self) -> int:
+        done = super().load_segment_files()
         self.early = bool(self.walked)
         return done
 
-    def _recover(self, segment: LogSegment) -> int:
-        self.walked.add(segment.base)
-        return super()._recover(segment)
+    def recover_segment(self, segment: LogSegment) -> int:
+        self.walked.add(segment.base_offset)
+        return super().recover_segment(segment)
 
 
 def planned(case: Case, *, proved: bool) -> tuple[Plan, LogLoader]:
@@ -85,7 +85,7 @@ def planned(case: Case, *, proved: bool) -> tuple[Plan, LogLoader]:
     )._replace(index_interval_bytes=case.interval)
     loader = Watched(start)
     try:
-        outcome = loader.run()
+        outcome = loader.load()
     finally:
         loader.close()
     files = {}
@@ -96,11 +96,11 @@ def planned(case: Case, *, proved: bool) -> tuple[Plan, LogLoader]:
     after: dict[str, FileContent | None] = dict.fromkeys(files.keys() - outcome.files)
     logs = []
     for base in loader.segments.order:
-        held = loader.segments[base].held
+        content = loader.segments[base].content
         walked = base in loader.walked
-        pieces = (Piece(held.origin, held.start, held.start + held.size),) if held.size else ()
+        pieces = (Piece(content.origin, content.start, content.start + content.size),) if content.size else ()
         logs.append(PlannedSegment(base, pieces, proved, walked))
-        if walked or not held.origin:
+        if walked or not content.origin:
             after.update({file_name(base, suffix): REBUILT for suffix in INDEXES})
     for offset in outcome.snapshots:
         if file_name(offset, ".snapshot") in outcome.files:
@@ -136,7 +136,7 @@ def differences(kafka: ModuleType, cases: Sequence[Case], *, refused: float = 0.
             for log in plan.segments
             if log.base_offset != plan.log_start_offset
         )
-        if loader.refusals or made_up:
+        if loader.files.refusals or made_up:
             answers.append(None)
             continue
         # What is recovered twice leaves out producers that expired in between; of that a plan that does not walk all says nothing.

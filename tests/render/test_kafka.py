@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdump.broker.kafka_reader import FileLogInputStream, frame_size, header_batch
+from kdump.broker.file_records import FileLogInputStream, frame_size, header_batch
 from kdump.dump.dump import DumpFailure, dump
 from kdump.dump.dump import DumpOptions as DumpOptions
 from kdump.format.batch import NULL, Batch

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from kdump.broker.file_records import FileChannelRecordBatch, FileRecords, ReadBuffer, UncaughtReadError
 from kdump.broker.predict import predict_start
 from kdump.broker.rebuild_request import PlannedSegment
-from kdump.broker.result import DirectoryState, Refusal, ValidSegment
+from kdump.broker.result import DirectoryState, Refusal, RefusalReason, ValidSegment
 from kdump.format.batch import CONTROL, NULL, TRANSACTIONAL
 from kdump.format.index import (
     HIGHEST_RELATIVE_OFFSET,
@@ -659,7 +659,10 @@ class _SalvageBuilder:
             for batch in self._held[number]:
                 if batch.is_wrapper and not reader.opens(batch):
                     yield Refusal(
-                        "KafkaException", file_name(self._segments[number].base_offset, ".log"), position, "wrapper"
+                        "KafkaException",
+                        file_name(self._segments[number].base_offset, ".log"),
+                        position,
+                        RefusalReason.WRAPPER_MESSAGE,
                     )
                 position += batch.size
 
@@ -843,7 +846,7 @@ def _keep07(directory: str, files: Sequence[_File], options: RecoverOptions) -> 
             gone += over
             dropped.append(RemovedBytes(one.name, stop, size, code, *_held(over)))
         if end not in (None, one.base) and not (one.number > newest and not stop):
-            refusals.append(Refusal("IllegalStateException", one.name, None, "size"))
+            refusals.append(Refusal("IllegalStateException", one.name, None, RefusalReason.FILE_SIZE))
         if one.number > newest >= 0 and not stop and one.base != end:
             continue
         for piece in _split07(directory, one, Piece(one.name, 0, stop), options):

@@ -1,0 +1,319 @@
+"""A segment while a broker loads it: its recovery, its indexes, and how offsets are found in it.
+
+Sources: LogSegment, LogSegments, OffsetIndex, TimeIndex and TransactionIndex of Kafka 4.3.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections import deque
+
+from kdump.broker.file_records import (
+    TIMESTAMP,
+    CorruptRecord,
+    FileChannelRecordBatch,
+    UncaughtReadError,
+    fits,
+)
+from kdump.broker.leader_epoch_file_cache import LeaderEpochFileCache
+from kdump.broker.offset_map import OffsetMap
+from kdump.broker.partition_files import PartitionFiles
+from kdump.broker.producer_state_manager import ProducerStateManager, State
+from kdump.broker.result import RefusalReason
+from kdump.format import index
+from kdump.format.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC, wrapped
+from kdump.format.index import MAX_SEGMENT_BYTES
+from kdump.format.naming import MAPPED_INDEX_SUFFIXES, file_name
+from kdump.kernel import crc
+
+
+class InvalidOffset(Exception):
+    """An index refuses an entry whose offset goes back (Kafka's InvalidOffsetException)."""
+
+
+class LogSegmentOffsetOverflow(Exception):
+    """The batch at `position` has a last offset that is none of the segment (LogSegmentOffsetOverflowException)."""
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+
+
+class OffsetIndex:
+    """The entries of an offset index: absolute offsets and positions. `loaded`: they are known."""
+
+    __slots__ = ("loaded", "offsets", "positions")
+
+    def __init__(self) -> None:
+        self.offsets, self.positions, self.loaded = array("q"), array("q"), False
+
+    def reset(self) -> None:
+        """Begin without entries, as what the index holds now."""
+        self.offsets, self.positions, self.loaded = array("q"), array("q"), True
+
+    def append(self, offset: int, position: int) -> None:
+        """Raises InvalidOffset (OffsetIndex.append)."""
+        if self.offsets and offset <= self.offsets[-1]:
+            raise InvalidOffset
+        self.offsets.append(offset)
+        self.positions.append(position)
+
+    def lookup(self, offset: int) -> int:
+        """The position of the last entry that is not above the offset (OffsetIndex.lookup)."""
+        at = bisect_right(self.offsets, offset)
+        return max(0, self.positions[at - 1]) if at else 0
+
+
+class TimeIndex:
+    """The entries of a time index: timestamps and absolute offsets."""
+
+    __slots__ = ("offsets", "timestamps")
+
+    def __init__(self) -> None:
+        self.timestamps, self.offsets = array("q"), array("q")
+
+    def append(self, timestamp: int, offset: int) -> None:
+        """Add an entry if the timestamp is above the last one. Raises InvalidOffset (TimeIndex.maybeAppend)."""
+        if self.offsets and offset < self.offsets[-1]:
+            raise InvalidOffset
+        if timestamp > (self.timestamps[-1] if self.timestamps else -1):
+            self.timestamps.append(timestamp)
+            self.offsets.append(offset)
+
+
+class TransactionIndex:
+    """The transaction index of a segment, as far as an append can fail. The first append creates the file."""
+
+    def __init__(self, files: PartitionFiles, base_offset: int) -> None:
+        self._files = files
+        self._name = file_name(base_offset, ".txnindex")
+        self._last_offset = -1
+
+    def append(self, last_offset: int, position: int) -> None:
+        """Add the transaction that the marker at `position` aborts (TransactionIndex.append).
+
+        Raises UncaughtReadError.
+        """
+        if 0 <= last_offset <= self._last_offset:
+            raise UncaughtReadError("IllegalArgumentException", position, RefusalReason.TRANSACTION_MARKER)
+        self._last_offset = last_offset
+        self._files.create(self._name)
+
+
+class LogSegment:
+    """A segment with its offset index.
+
+    `name` is the name of its file, `content` and `records` are its bytes. `valid` is what a scan found in them, None
+    where they have to be read.
+    """
+
+    __slots__ = ("_files", "base_offset", "content", "name", "offset_index", "records", "valid")
+
+    def __init__(self, files: PartitionFiles, name: str, base_offset: int) -> None:
+        """The segment of this name; an empty one where there is none (LogSegment.open)."""
+        files.create(name)
+        self._files = files
+        self.base_offset = base_offset
+        self.name = name
+        self.content = files.ranges[name]
+        if self.content.size > MAX_SEGMENT_BYTES:
+            files.refuse("KafkaException", self.content.origin, None, RefusalReason.FILE_SIZE)
+        self.records = files.records(self.content)
+        self.valid = files.state.proved.get(name) if files.is_unchanged(name) else None
+        self.offset_index = OffsetIndex()
+
+    @property
+    def size(self) -> int:
+        return self.records.size
+
+    def refuse(self, problem: CorruptRecord | UncaughtReadError) -> None:
+        """Note that its reader throws what nobody catches."""
+        self._files.refuse_log(problem, self.name, self.content)
+
+    def truncate(self, size: int) -> None:
+        """Keep the first `size` bytes."""
+        if size < self.size:
+            self.records = self.records.slice(0, size)
+            self.content = self._files.truncate(self.name, self.content, size)
+
+    # ---- recovery
+
+    def recover(
+        self,
+        manager: ProducerStateManager[State],
+        epochs: LeaderEpochFileCache,
+        time_index: TimeIndex,
+        *,
+        check_overflow: bool = True,
+    ) -> None:
+        """Rebuild the indexes up to the first bad batch, and truncate the rest (LogSegment.recover).
+
+        Raises InvalidOffset and, unless `check_overflow` is False, LogSegmentOffsetOverflow.
+        """
+        offset_index, records, base = self.offset_index, self.records, self.base_offset
+        offset_index.reset()
+        end, buffer, unpack = records.size, records.buffer.data, HEADER.unpack_from
+        interval = self._files.state.index_interval_bytes
+        transaction_index = TransactionIndex(self._files, base)
+        latest_epoch = epochs.latest_epoch
+        position = last_index_entry = 0
+        max_timestamp, offset_of_max_timestamp = -1, base
+        while position < end - UP_TO_MAGIC:
+            at = records.load(position, HEADER_SIZE)
+            header = unpack(buffer, at)
+            offset, size, epoch, magic, stored_crc, _, delta, _, timestamp, producer, _, _, _ = header
+            if size < MINIMUM_SIZE[0] or position > end - LOG_OVERHEAD - size:
+                break
+            size += LOG_OVERHEAD
+            if magic >= 2:
+                if size < HEADER_SIZE or records.checksum(position, 21, size, crc.crc32c) != stored_crc:
+                    break
+                last = wrapped(offset + delta, 64)
+            else:
+                if records.checksum(position, 16, size, crc.crc32) != epoch & 0xFFFFFFFF:
+                    break
+                last = offset
+                at = records.load(position, HEADER_SIZE)
+                timestamp = -1 if magic == 0 else TIMESTAMP.unpack_from(buffer, at + 18)[0]
+            if check_overflow and not fits(last, base):
+                raise LogSegmentOffsetOverflow(position)
+            if timestamp > max_timestamp:
+                max_timestamp, offset_of_max_timestamp = timestamp, last
+            if position - last_index_entry > interval:
+                offset_index.append(last, position)
+                time_index.append(max_timestamp, offset_of_max_timestamp)
+                last_index_entry = position
+            start, position = position, position + size
+            if magic < 2:
+                continue
+            if producer >= 0 or epoch > latest_epoch:
+                batch = FileChannelRecordBatch(start, size, offset, magic)
+                if not self._update_state(batch, header, manager, epochs, transaction_index):
+                    break
+                latest_epoch = epochs.latest_epoch
+            manager.map_end_offset = last + 1
+        self.truncate(position)
+        time_index.append(max_timestamp, offset_of_max_timestamp)
+
+    def _update_state(
+        self,
+        batch: FileChannelRecordBatch,
+        header: tuple[int, ...],
+        manager: ProducerStateManager[State],
+        epochs: LeaderEpochFileCache,
+        transaction_index: TransactionIndex,
+    ) -> bool:
+        """Add a batch of magic 2 to epochs and producers. False where Kafka truncates the log after it."""
+        try:
+            epochs.seen(header[2], batch.offset)
+            if header[9] < 0:
+                return True
+            producers = manager.producers
+            completed = producers.append(self.records, batch, header, producers.transactions.ongoing)
+            if completed is not None:
+                if completed.aborted:
+                    transaction_index.append(batch.offset, batch.position)
+                producers.complete(completed, batch.position)
+        except UncaughtReadError as error:
+            # LogSegment.recover catches this one. Where the batch is read again, nothing does.
+            if error.exception == "InvalidRecordException":
+                return False
+            self.refuse(UncaughtReadError(error.exception, batch.position, error.reason))
+        return True
+
+    # ---- offsets and positions
+
+    def load_offset_index(self, name: str) -> None:
+        """Read the offset index as it is on disk: every slot of it is an entry."""
+        self.offset_index.reset()
+        offsets, positions = self.offset_index.offsets, self.offset_index.positions
+        for block in self._files.index_entries(name, index.OFFSET_ENTRY.size):
+            for relative, position in index.OFFSET_ENTRY.iter_unpack(block):
+                offsets.append(wrapped(self.base_offset + relative, 64))
+                positions.append(position)
+
+    def build_offset_index(self) -> None:
+        """The offset index of a valid segment as `recover` builds it, unless it is there."""
+        if self.offset_index.loaded:
+            return
+        self.offset_index.reset()
+        last_index_entry = 0
+        for batch in self.records.batches(0, self.size):
+            if batch.position - last_index_entry > self._files.state.index_interval_bytes:
+                self.offset_index.offsets.append(self.records.last_offset(batch))
+                self.offset_index.positions.append(batch.position)
+                last_index_entry = batch.position
+
+    def translate_offset(self, offset: int) -> int | None:
+        """The position of the first batch that holds the offset or is above it (LogSegment.translateOffset).
+
+        Raises CorruptRecord, UncaughtReadError.
+        """
+        if not self.offset_index.loaded and self.valid is None:
+            self.load_offset_index(file_name(self.base_offset, ".index"))
+        records = self.records
+        previous: FileChannelRecordBatch | None = None
+        for batch in records.batches(self.offset_index.lookup(offset), self.size):
+            first = records.first_offset(batch)
+            if first >= offset:
+                if first > offset and previous is not None and records.last_offset(previous) >= offset:
+                    return previous.position
+                return batch.position
+            previous = batch
+        return previous.position if previous is not None and records.last_offset(previous) >= offset else None
+
+    def read_next_offset(self) -> int:
+        """The offset after the last batch from the last index entry on (LogSegment.readNextOffset).
+
+        Raises CorruptRecord, UncaughtReadError.
+        """
+        if self.valid is not None:
+            if not self.valid.wrappers:
+                return self.valid.next_offset
+            self.build_offset_index()
+        offsets = self.offset_index.offsets
+        position = self.translate_offset(offsets[-1] if offsets else self.base_offset)
+        if position is None:
+            return self.base_offset
+        last = deque(self.records.batches(position, self.size), maxlen=1)
+        return wrapped(self.records.last_offset(last[0]) + 1, 64) if last else self.base_offset
+
+    def next_offset(self) -> int:
+        """The offset after the last batch; the base offset, and a refusal, where it cannot be read."""
+        try:
+            return self.read_next_offset()
+        except (CorruptRecord, UncaughtReadError) as problem:
+            self.refuse(problem)
+            return self.base_offset
+
+    def truncate_to_base_offset(self) -> int:
+        """LogSegment.truncateTo the base offset; returns the number of bytes that go, usually all."""
+        try:
+            position = self.translate_offset(self.base_offset)
+        except (CorruptRecord, UncaughtReadError) as problem:
+            self.refuse(problem)
+            position = 0
+        self.offset_index.reset()
+        size = self.size
+        if position is not None:
+            self.truncate(position)
+        return size - self.size
+
+
+class LogSegments(OffsetMap[LogSegment]):
+    """The segments of a log by base offset."""
+
+    def __init__(self, files: PartitionFiles) -> None:
+        super().__init__()
+        self._files = files
+
+    def open(self, base_offset: int) -> LogSegment:
+        """The segment with this base offset, which is not added."""
+        return LogSegment(self._files, file_name(base_offset, ".log"), base_offset)
+
+    def add(self, base_offset: int) -> None:
+        """Open the segment, an empty one where there is none, and add it."""
+        self[base_offset] = self.open(base_offset)
+
+    def create_indexes(self, base_offset: int) -> None:
+        """Create the offset index and the time index of a segment where they are missing."""
+        for suffix in MAPPED_INDEX_SUFFIXES:
+            self._files.create(file_name(base_offset, suffix))
