@@ -96,7 +96,7 @@ class Appender:
             raise
         self._first_base = self._segment.base_offset
         self._set_leader_epoch()
-        self._judge = LogValidator(options)
+        self._validator = LogValidator(options)
         self._closed, self._start, self._end = found.closed, found.start_offset, found.end_offset
         self._publish()
         self._flusher = Flusher(self._sync, options.flush_messages, options.flush_ms, self._mutex)
@@ -151,7 +151,7 @@ class Appender:
                 # What nearly every append is: all that counts here is how little is done besides the write.
                 self._check_open()
                 first, size = self._end, segment.size
-                found = self._judge.plain(data, first, epoch)
+                found = self._validator.assign_plain(data, first, epoch)
                 if found is not None and not segment.is_full(found[3], found[1]):
                     made, last, timestamp, length = found
                     try:
@@ -204,14 +204,14 @@ class Appender:
             if len(data) > self._segment.most_bytes:
                 raise MessageTooLarge(len(data), self._segment.most_bytes)
             if assign and self._options.magic != KAFKA07:
-                data, batches = self._judge.assigned(data, end, epoch)
+                data, batches = self._validator.assign_offsets(data, end, epoch)
             else:
-                batches = self._judge.prove(data, end)
+                batches = self._validator.validate(data, end)
             if batches[-1].last_offset >= _LAST_OFFSET:
                 raise ValueError(f"there is no offset behind {_LAST_OFFSET}, where the log would go on")
             changes = NO_CHANGES
             if any(batch.producer_id >= 0 for batch in batches):
-                changes = self._producers.check(batches, self._judge.marker_in(data), leader=leader)
+                changes = self._producers.check(batches, self._validator.marker_in(data), leader=leader)
             if self._segment.is_full(len(data), batches[-1].last_offset):
                 self._make_room(batches, leader)
             self._note_epochs(batches)

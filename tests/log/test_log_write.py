@@ -362,7 +362,7 @@ REFUSED: dict[str, tuple[Sequence[bytes], bytes, str]] = {
         "control batch",
     ),
     "checksum": ([batch()], batch()[:-1] + b"x", "checksum"),
-    "torn": ([batch()], batch()[:-1], "not all there"),
+    "torn": ([batch()], batch()[:-1], "an incomplete batch"),
     "beginning": ([batch()], batch() + b"\0" * 5, "beginning of a batch at byte 130"),
     "garbage": ([batch()], b"\0" * 100, "no batch at byte 0"),
     "second one": ([batch()], batch() + batch()[:-3] + b"abc", "at byte 130"),
@@ -431,9 +431,9 @@ def test_a_follower_takes_sequences_as_they_are(tmp_path: Path) -> None:
     with Appender(str(tmp_path / "t-0"), options()) as log:
         for offset, data in enumerate((5, 2, 2, 0)):
             log.append_batches(producer(data, base_offset=offset), assign=False)
-        with pytest.raises(ValueError, match="above that of the batch before"):
+        with pytest.raises(ValueError, match="above that of the previous batch"):
             log.append_batches(batch(base_offset=3), assign=False)
-        with pytest.raises(ValueError, match="above that of the batch before"):
+        with pytest.raises(ValueError, match="above that of the previous batch"):
             log.append_batches(batch(base_offset=9) + batch(base_offset=9), assign=False)
         assert log.append_batches(batch(base_offset=9) + batch(base_offset=19), assign=False) == LogAppendInfo(9, 19, 2)
 
