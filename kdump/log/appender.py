@@ -22,9 +22,9 @@ from kdump.log import startup as reopen
 from kdump.log.builder import Builder, Builder07, NewRecord
 from kdump.log.directory_lease import DirectoryLease
 from kdump.log.flusher import Flusher
+from kdump.log.log_snapshot import LogSnapshot, SegmentDescription
 from kdump.log.options import KAFKA07, LogOptions, check, check_bound
 from kdump.log.retention import Policy, deletable
-from kdump.log.segment_reader import LogSnapshot, SegmentDescription
 from kdump.log.startup import now_ms, write_epochs
 from kdump.log.validator import Data, LogValidator
 from kdump.storage.directory_handle import DirectoryHandle, renew
@@ -49,7 +49,7 @@ class LogAppendInfo(NamedTuple):
 class Appender:
     """Writes to the log in a topic-partition directory, which comes to be if it is not there; nobody else does until it is closed.
 
-    `view` is what readers see; `removing` is told the path of a log file that is about to lose its name. `leader_epoch` is what is stamped on batches that get their offsets here: that of the options, or
+    `view` is what readers see; `before_removal` is told the path of a log file that is about to lose its name. `leader_epoch` is what is stamped on batches that get their offsets here: that of the options, or
     a later one that the log has seen. Raises KdumpError where a broker or another kdump has the log, where a run of recover is unfinished, and where the log has to be recovered first.
     """
 
@@ -61,7 +61,7 @@ class Appender:
         self._closing = ExitStack()
         self._failed: str | None = None
         self._begun = self._is_closed = False
-        self.removing: Callable[[str], object] = _nobody
+        self.before_removal: Callable[[str], object] = _nobody
         self._gone: list[tuple[int, str]] = []  # when a file goes, and its name
         self._made: tuple[object, LogSnapshot] = None, LogSnapshot((), None, 0, 0)
         with ExitStack() as undo:
@@ -107,7 +107,7 @@ class Appender:
         self._root.begin()
 
     @property
-    def view(self) -> LogSnapshot:
+    def snapshot(self) -> LogSnapshot:
         """What readers see; the same value as long as nothing changes."""
         state = self._state
         known, view = self._made
@@ -383,7 +383,7 @@ class Appender:
             self._check_open()
             with self._system():
                 self._purge(now_ms(self._options))
-            gone = deletable(policy, self.view.segments)
+            gone = deletable(policy, self.snapshot.segments)
             if not gone:
                 return ()
             self._closed = self._closed[len(gone) :]
@@ -392,7 +392,7 @@ class Appender:
             self._publish()
             with self._system():
                 for segment in gone:
-                    self.removing(segment.path)
+                    self.before_removal(segment.path)
                     self._mark(segment)
                 self._place.sync()
                 if self._segment.indexed:

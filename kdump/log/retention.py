@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise, takewhile
 
-from kdump.log.segment_reader import SegmentDescription
+from kdump.log.log_snapshot import SegmentDescription
 
 Policy = Callable[[Sequence[SegmentDescription]], Iterable[SegmentDescription | int]]
 

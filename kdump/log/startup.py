@@ -23,12 +23,13 @@ from kdump.format.naming import ROOT_FILES, Kind, file_name, number_of, state_of
 from kdump.format.snapshot import HEADER_SIZE, SnapshotError
 from kdump.kernel.producers import unexpired
 from kdump.kernel.scan import SUSPECTS, Scanner, ordered
+from kdump.log.log_files import checkpointed_start_offset
+from kdump.log.log_snapshot import SegmentDescription
 from kdump.log.options import KAFKA07, LogOptions
-from kdump.log.segment_reader import SegmentCache, SegmentDescription, SegmentReader
+from kdump.log.segment_file import SegmentCache
+from kdump.log.segment_reader07 import segment_reader
 from kdump.storage.directory_handle import DirectoryHandle, renew, replace
 from kdump.storage.listing import listing, partition_in
-from kdump.storage.lock import beside
-from kdump.storage.offset_checkpoints import checkpoints_of
 from kdump.storage.partition import LogFile, Partition
 from kdump.storage.pieces import Piece
 from kdump.storage.source import FileSource
@@ -80,8 +81,7 @@ def reopen(place: DirectoryHandle, options: LogOptions, begin: Callable[[], None
     for error in errors:
         raise error
     spare = _spare(place, partition)
-    starts = [checkpoints_of(above).context(partition).log_start_offset for above in beside(path)]
-    log_start = max((start for start in starts if start is not None), default=0)
+    log_start = checkpointed_start_offset(partition, path)
     logs = [segment.log for segment in partition.segments]
     if not logs and not ROOT_FILES.isdisjoint(place.names()):
         raise KdumpError(f"{place.path}: a log directory; what can be written to is a topic-partition in it")
@@ -138,14 +138,14 @@ def _spare(place: DirectoryHandle, partition: Partition) -> list[str]:
 
 
 def _closed(logs: Iterable[LogFile]) -> tuple[SegmentDescription, ...]:
-    shelf, found = SegmentCache(), []
+    cache, found = SegmentCache(), []
     for log in logs:
         assert log.base_offset is not None
-        reader = SegmentReader(shelf, log.base_offset, log.path, log.kind, log.size)
-        modified_ms = os.fstat(reader.handle.fileno()).st_mtime_ns // 1_000_000
+        reader = segment_reader(cache, log.base_offset, log.path, log.kind, log.size)
+        modified_ms = os.fstat(reader.file.fileno()).st_mtime_ns // 1_000_000
         end, largest = reader.next_offset(log.size), reader.last_time_entry()
         found.append(SegmentDescription(log.base_offset, log.path, log.size, end, largest, modified_ms, False))
-    shelf.clear()
+    cache.clear()
     return tuple(found)
 
 

@@ -22,9 +22,10 @@ from hypothesis import strategies as st
 from kdump.errors import KdumpError, MessageTooLarge, OffsetOutOfRange, SourceError
 from kdump.format.batch import Batch
 from kdump.kernel import seek
-from kdump.log import segment_reader as log_segment
+from kdump.log import segment_reader, segment_scan
 from kdump.log.builder import NewRecord
-from kdump.log.log import FetchDataInfo, Log
+from kdump.log.fetch_data_info import FetchDataInfo
+from kdump.log.log import Log
 from kdump.log.options import LogOptions
 from kdump.log.retention import by_size
 from kdump.storage.source import FileSource
@@ -480,7 +481,8 @@ def test_without_an_index_one_walk_is_enough(large: Large, tmp_path: Path, monke
             walks.append(how)
             super().__init__(*of, **how)
 
-    monkeypatch.setattr(log_segment, "Walk", Counted)
+    for module in (segment_reader, segment_scan):
+        monkeypatch.setattr(module, "Walk", Counted)
     with check_large(large, directory, random.Random(2).choices(range(large.end), k=200)) as log:
         assert log.at_time(0) is not None
     assert len(walks) == 1
