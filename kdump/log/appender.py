@@ -61,7 +61,7 @@ class Appender:
         self._closing = ExitStack()
         self._failed: str | None = None
         self._begun = self._is_closed = False
-        self.before_removal: Callable[[str], object] = _nobody
+        self.before_removal: Callable[[str], object] = _ignore
         self._gone: list[tuple[int, str]] = []  # when a file goes, and its name
         self._made: tuple[object, LogSnapshot] = None, LogSnapshot((), None, 0, 0)
         with ExitStack() as undo:
@@ -426,19 +426,18 @@ class Appender:
         self.close()
 
 
-def _nobody(path: str) -> None:
-    """Is told of a path."""
+def _ignore(path: str) -> None:
+    """Stands for `before_removal` where nothing reads the log."""
 
 
 def _bundles(new: Iterable[NewRecord], size_bytes: int) -> Iterator[list[NewRecord]]:
-    """Records that go into one batch of about so many bytes."""
+    """Cut records into groups, each for one batch of about `size_bytes`. Raises TypeError for what is not a NewRecord."""
     some: list[NewRecord] = []
     left = size_bytes - _BATCH_OVERHEAD
     for record in new:
         if not isinstance(record, NewRecord):
             raise TypeError(f"a record is a NewRecord, not {type(record).__name__}")
-        size = _RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
-        size += sum(len(key) + len(value or b"") + 20 for key, value in record.headers)
+        size = _size_of(record)
         if some and size > left:
             yield some
             some, left = [], size_bytes - _BATCH_OVERHEAD
@@ -446,3 +445,17 @@ def _bundles(new: Iterable[NewRecord], size_bytes: int) -> Iterator[list[NewReco
         left -= size
     if some:
         yield some
+
+
+def _size_of(record: NewRecord) -> int:
+    """About how many bytes a record has."""
+    size = _RECORD_BYTES
+    try:
+        size += len(record.key or b"") + len(record.value or b"")
+        for name, value in record.headers:
+            # The size in UTF-8, so that batches are cut alike for strings and bytes.
+            name_size = len(name.encode(errors="surrogatepass")) if isinstance(name, str) else len(name)
+            size += name_size + len(value or b"") + 20
+    except (TypeError, ValueError):
+        pass  # the builder refuses the record, and says why
+    return size

@@ -29,7 +29,7 @@ _ENTRY07: Final = {0: struct.Struct(">ibI"), 1: struct.Struct(">ibbI")}
 _MARKERS: Final = (ControlType.ABORT, ControlType.COMMIT)
 _I16, _I32, _I64 = ((1 << bits - 1) - 1 for bits in (16, 32, 64))
 
-Headers = Sequence[tuple[bytes, bytes | None]]
+Headers = Sequence[tuple[str | bytes, bytes | None]]
 
 
 class NewRecord(NamedTuple):

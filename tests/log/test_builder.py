@@ -521,7 +521,7 @@ REFUSED: list[tuple[NewRecord, type[Exception], str]] = [
 ]
 REFUSED_HEADERS: list[tuple[Any, type[Exception], str]] = [
     ([(None, b"")], ValueError, "the name of a header is null"),
-    ([("name", b"")], TypeError, "the name of a header is of type str, expected bytes"),
+    ([(7, b"")], TypeError, "the name of a header is of type int, expected str or bytes"),
     ([(b"name", 5)], TypeError, "the value of a header is of type int, expected bytes"),
     ([(b"name",)], ValueError, ""),
     ([(b"name", b"", b"")], ValueError, ""),
