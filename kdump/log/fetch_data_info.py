@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final
 
 from kdump.errors import SourceError
-from kdump.format.batch import Batch
+from kdump.format.batch import CONTROL, TRANSACTIONAL, Batch
 from kdump.format.index import OffsetIndexEntry
 from kdump.format.naming import Kind
 from kdump.format.record import Record
@@ -22,6 +22,7 @@ from kdump.storage.walk07 import walk_of
 
 _WIDTH: Final = len(RECORD_COLUMNS)
 _OFFSET: Final = RECORD_COLUMNS.index("offset")
+_ATTRIBUTES_AT: Final = 22
 
 
 class FetchDataInfo:
@@ -165,7 +166,13 @@ class FetchDataInfo:
             # A caller that needs one record does not wait for the others.
             fields = first_record(location.body, self.offset)
             if fields is not None:
-                yield Record._make(fields)
+                record = Record(*fields)
+                attributes = location.body[_ATTRIBUTES_AT]
+                if attributes & (CONTROL | TRANSACTIONAL):
+                    record = record._replace(
+                        control=bool(attributes & CONTROL), transactional=bool(attributes & TRANSACTIONAL)
+                    )
+                yield record
                 yielded = True
         for batch, body in self.lazy_batches():
             for record in self.records_of(batch, body):

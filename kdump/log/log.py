@@ -8,19 +8,19 @@ kdump.storage.walk.Walk, and reported. A read takes no lock, creates nothing, an
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kdump.errors import KdumpError, OffsetOutOfRange, SourceError, reason
+from kdump.errors import KdumpError, SourceError, reason
 from kdump.format.naming import Kind
-from kdump.format.record import Record
-from kdump.log.batch_location import OffsetAndTimestamp
+from kdump.log.batch_location import DamagedRange, OffsetAndTimestamp
 from kdump.log.fetch_data_info import FetchDataInfo
 from kdump.log.log_files import base_offset_of, log_files_at
 from kdump.log.log_segments import LogSegments
 from kdump.log.log_snapshot import LogSnapshot, SegmentDescription
 from kdump.log.options import LogOptions
+from kdump.log.records import READ_BYTES, Records
 from kdump.log.segment_file import SegmentCache
 from kdump.log.segment_reader07 import AnySegmentReader, segment_reader
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from kdump.log.builder import NewRecord
     from kdump.log.retention import Policy
 
-_READ_BYTES: Final = 1 << 20
 _BATCHES: Final = (bytes, bytearray, memoryview)
 
 
@@ -38,7 +37,7 @@ class Log:
 
         with Log("/data/kafka/topic-0") as log:         for record in log.records():             print(record.offset,
     record.value)     with Log("topic-0", write=True) as log:         log.append([NewRecord(b"key", b"value",
-    headers=[(b"trace", b"1")])])
+    headers=[("trace", b"1")])])
 
     A log that is open for reading shows the state at the moment when it was opened. With `write` the log can be
     appended to and segments can be deleted; the directory is created if it does not exist. Readers in other threads see
@@ -124,7 +123,7 @@ class Log:
 
     # ---- reading
 
-    def read(self, offset: int, max_bytes: int = _READ_BYTES) -> FetchDataInfo:
+    def read(self, offset: int, max_bytes: int = READ_BYTES) -> FetchDataInfo:
         """Read whole batches, from the one that holds `offset` on, or from the next one where none does: as many as fit
         into `max_bytes`.
 
@@ -137,23 +136,24 @@ class Log:
         """
         return self._current().read(offset, max_bytes, self.options.max_message_bytes)
 
-    def records(self, offset: int | None = None) -> Iterator[Record]:
-        """Iterate over the records from `offset` on (None: from `start_offset`) up to `end_offset` at the time of the call.
+    def records(
+        self,
+        offset: int | None = None,
+        *,
+        control: bool = False,
+        on_damage: Callable[[DamagedRange], object] | None = None,
+    ) -> Records:
+        """Iterate over the records from `offset` on (None: from `start_offset`) up to `end_offset` at the time of the
+        call.
 
-        Segments that are deleted during the iteration are still read. Raises as `read` does.
+        Returns an iterator. Control records are left out unless `control` is true. Damage is skipped: `on_damage` is
+        called with each skipped range; without it the first range gives a DamageWarning. The attribute `damage` of the
+        iterator lists all of them. Segments that are deleted during the iteration are still read. Raises
+        OffsetOutOfRange at once, MessageTooLarge and SourceError during the iteration.
         """
         segments = self._current()
-        start, end = segments.start_offset, segments.end_offset
-        offset = start if offset is None else offset
-        if not start <= offset <= end:
-            raise OffsetOutOfRange(offset, start, end)
-        return self._records(segments, offset)
-
-    def _records(self, segments: LogSegments, offset: int) -> Iterator[Record]:
-        while offset < segments.end_offset:
-            fetched = segments.read(offset, _READ_BYTES, self.options.max_message_bytes)
-            yield from fetched
-            offset = fetched.next_offset
+        offset = segments.start_offset if offset is None else offset
+        return Records(segments, offset, self.options.max_message_bytes, control=control, on_damage=on_damage)
 
     def at_time(self, timestamp_ms: int) -> OffsetAndTimestamp | None:
         """The first record in the log whose timestamp is `timestamp_ms` or later, as (offset, timestamp_ms);

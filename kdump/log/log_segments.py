@@ -3,12 +3,12 @@
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from kdump.errors import MessageTooLarge, OffsetOutOfRange
 from kdump.format.batch import NULL
-from kdump.log.batch_location import BatchLocation, DamagedRange, OffsetAndTimestamp
+from kdump.log.batch_location import BatchLocation, DamagedRange, NoBatch, OffsetAndTimestamp
 from kdump.log.fetch_data_info import FetchDataInfo
 from kdump.log.log_snapshot import LogSnapshot, SegmentDescription
 from kdump.log.segment_reader07 import AnySegmentReader
@@ -66,6 +66,12 @@ class LogSegments(NamedTuple):
             if found is not None:
                 return found
         return None
+
+    def damage_at_end(self) -> Iterator[DamagedRange]:
+        """What lies after the last batch of the log, except zeros: a broker that preallocates leaves them."""
+        found = self.readers[-1].find(self.end_offset, self.active_bytes)
+        if isinstance(found, NoBatch):
+            yield from (each for each in found.damage if each.what != "tail/zeros")
 
     def describe(self) -> tuple[SegmentDescription, ...]:
         """A description of each segment, oldest first."""
