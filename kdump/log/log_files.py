@@ -33,9 +33,9 @@ def log_files_at(path: str) -> LogFiles:
             if isinstance(found, Partition) and found.segments and found.only is None:
                 return LogFiles([found.segments[0].log], 0)
         raise SourceError(f"{path}: not a log")
-    place = listing(path)
+    directory = listing(path)
     absolute = os.path.abspath(path)
-    partition, errors = partition_in(place, topic_partition_of(absolute), whole=False)
+    partition, errors = partition_in(directory, topic_partition_of(absolute), whole=False)
     files = _of_one_kind(partition.segments)
     if errors:
         raise errors[0]

@@ -680,7 +680,7 @@ def test_entries_of_07_that_do_not_exist(words: dict[str, Any], sentence: str) -
         (NewRecord(None, b"v", ((b"h", b""),)), "no headers"),
         (NewRecord(None, b"v", offset=1), "no offset of their own"),
         (NewRecord(None, None), "cannot be null"),
-        (NewRecord(None, bytes(2**31 - 30)), "does not fit behind 10 bytes, at most 2147483647"),
+        (NewRecord(None, bytes(2**31 - 30)), "does not fit after 10 bytes, the limit is 2147483647"),
     ],
 )
 def test_messages_that_07_does_not_have(record: NewRecord, sentence: str) -> None:

@@ -509,7 +509,7 @@ def test_the_last_offsets(tmp_path: Path) -> None:
                 log.append_batches(data)
         assert log.append_batches(batch()) == LogAppendInfo(last - 1, last - 1, 1)
         for data, assign in ((batch(), True), (batch(base_offset=last), False)):
-            with pytest.raises(ValueError, match="no offset behind 9223372036854775807"):
+            with pytest.raises(ValueError, match="no offset after 9223372036854775807"):
                 log.append_batches(data, assign=assign)
     with Appender(str(tmp_path / "t-0"), options()) as log:
         assert log.snapshot.end_offset == last
@@ -569,7 +569,7 @@ def test_kafka_07(tmp_path: Path) -> None:
 
 
 class Syncs:
-    """Counts what is put on the disk of a log."""
+    """Counts the syncs of a log."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sizes: list[int] = []
@@ -649,11 +649,11 @@ def test_a_disk_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         raise OSError(errno.EIO, "I/O error")
 
     monkeypatch.setattr(os, "fsync", broken)
-    with pytest.raises(KdumpError, match="could not be put on the disk"):
+    with pytest.raises(KdumpError, match="could not be synced to the disk"):
         log.append_batches(batch())
-    with pytest.raises(KdumpError, match="could not be put on the disk"):
+    with pytest.raises(KdumpError, match="could not be synced to the disk"):
         log.append_batches(batch())
-    with pytest.raises(KdumpError, match="could not be put on the disk"):
+    with pytest.raises(KdumpError, match="could not be synced to the disk"):
         log.flush()
     log.close()
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
@@ -675,7 +675,7 @@ def test_a_disk_that_fails_in_the_background(tmp_path: Path, monkeypatch: pytest
     log.append_batches(batch())
     monkeypatch.setattr(os, "fsync", broken)
     assert failed.wait(5)
-    with pytest.raises(KdumpError, match="could not be put on the disk"):
+    with pytest.raises(KdumpError, match="could not be synced to the disk"):
         log.append_batches(batch())
     log.close()
 
@@ -696,7 +696,7 @@ def test_a_disk_that_failed_in_the_background_is_told_of_at_the_latest_when_clos
     monkeypatch.setattr(os, "fsync", broken)
     assert failed.wait(5)
     monkeypatch.undo()
-    with pytest.raises(KdumpError, match="could not be put on the disk"):
+    with pytest.raises(KdumpError, match="could not be synced to the disk"):
         log.close()
     log.close()
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
@@ -733,7 +733,7 @@ def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     check_companions(directory, options())
 
 
-@pytest.mark.parametrize("where", ["write", "take_one"])
+@pytest.mark.parametrize("where", ["write", "commit_batch"])
 def test_an_interrupt(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = tmp_path / "t-0"
     log = Appender(str(directory), options())
@@ -772,11 +772,11 @@ def made_log(directory: Path, count: int = 30) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda path: path.write_bytes(path.read_bytes()[:-3]), "is no batch"),
-        (lambda path: path.write_bytes(path.read_bytes() + b"\0" * 50), "is no batch"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-3]), "there is no batch at byte"),
+        (lambda path: path.write_bytes(path.read_bytes() + b"\0" * 50), "there is no batch at byte"),
         (lambda path: path.write_bytes(path.read_bytes()[:200] + b"\xff" + path.read_bytes()[201:]), "is damaged"),
-        (lambda path: path.with_suffix(".log.swap").write_bytes(b""), "in the place of others"),
-        (lambda path: path.with_suffix(".log.cleaned").write_bytes(b""), "a cleaner"),
+        (lambda path: path.with_suffix(".log.swap").write_bytes(b""), "a segment that was replacing others"),
+        (lambda path: path.with_suffix(".log.cleaned").write_bytes(b""), "a log cleaner"),
         (lambda path: (path.parent / "x.log").write_bytes(b""), "no number"),
         (lambda path: (path.parent / "leader-epoch-checkpoint").write_bytes(b"0\n7\n"), "leader-epoch-checkpoint"),
     ],
@@ -786,7 +786,7 @@ def test_a_log_that_has_to_be_recovered(change: Callable[[Path], object], why: s
     made_log(directory)
     change(max(directory.glob("*.log")))
     there = read(directory)
-    with pytest.raises(KdumpError, match=f"{why}.*; kdump recover --truncate {directory} brings the log in order"):
+    with pytest.raises(KdumpError, match=f"{why}.*; kdump recover --truncate {directory} recovers the log"):
         Appender(str(directory), options())
     assert read(directory) == there
 
@@ -796,9 +796,7 @@ def test_a_newest_segment_that_begins_inside_the_one_before(tmp_path: Path) -> N
     made_log(directory)
     (directory / file_name(29, ".log")).touch()
     there = read(directory)
-    with pytest.raises(
-        KdumpError, match=r"goes beyond offset 29, .*; kdump recover --salvage .* brings the log in order"
-    ):
+    with pytest.raises(KdumpError, match=r"offsets go beyond 29, .*; kdump recover --salvage .* recovers the log"):
         Appender(str(directory), options())
     assert read(directory) == there
 
@@ -809,7 +807,7 @@ def test_a_log_that_ends_before_it_starts(tmp_path: Path) -> None:
     there = read(directory)
     checkpoint = tmp_path / "log-start-offset-checkpoint"
     checkpoint.write_bytes(build.checkpoint("t 0 31"))
-    with pytest.raises(KdumpError, match="ends at offset 30, before its start offset 31; kdump recover --truncate"):
+    with pytest.raises(KdumpError, match="ends at offset 30, below its start offset 31; kdump recover --truncate"):
         Appender(str(directory), options())
     assert read(directory) == there
     checkpoint.write_bytes(build.checkpoint("t 0 30"))
@@ -1036,7 +1034,7 @@ def test_what_is_no_record(what: Any, tmp_path: Path) -> None:
 def test_a_log_directory_is_no_log(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_bytes(b"version=1\n")
     before = read(tmp_path)
-    with pytest.raises(KdumpError, match="a log directory; what can be written to is a topic-partition in it"):
+    with pytest.raises(KdumpError, match="a log directory; only a topic-partition directory in it can be written to"):
         Appender(str(tmp_path), options())
     assert read(tmp_path) == before
 

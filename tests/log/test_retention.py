@@ -221,6 +221,6 @@ def test_epochs_of_what_is_gone(tmp_path: Path, clock: Clock) -> None:
 def test_what_is_no_segment(chosen: Any, tmp_path: Path) -> None:
     with (
         Appender(str(tmp_path / "t-0"), LogOptions()) as log,
-        pytest.raises(TypeError, match="a policy gives segments or base offsets"),
+        pytest.raises(TypeError, match="a policy returns segments or base offsets"),
     ):
         log.delete(lambda _: [chosen])
