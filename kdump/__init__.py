@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from kdump.dump.dump import dump as dump_files
     from kdump.errors import MessageTooLarge, OffsetOutOfRange
     from kdump.log.builder import Builder, Builder07, NewRecord
-    from kdump.log.log import FetchDataInfo, Log
+    from kdump.log.fetch_data_info import FetchDataInfo
+    from kdump.log.log import Log
+    from kdump.log.log_snapshot import SegmentDescription
     from kdump.log.options import LogOptions
     from kdump.log.retention import before, by_age, by_size
-    from kdump.log.segment_reader import SegmentDescription
     from kdump.recover.plan import Plan
     from kdump.recover.plan import RecoverOptions as RecoverOptions
     from kdump.recover.recover import ApplyOptions as RecoverHow
@@ -42,10 +43,10 @@ _HOMES = {
     "Builder": ("kdump.log.builder", "Builder"),
     "Builder07": ("kdump.log.builder", "Builder07"),
     "NewRecord": ("kdump.log.builder", "NewRecord"),
-    "FetchDataInfo": ("kdump.log.log", "FetchDataInfo"),
+    "FetchDataInfo": ("kdump.log.fetch_data_info", "FetchDataInfo"),
     "Log": ("kdump.log.log", "Log"),
     "LogOptions": ("kdump.log.options", "LogOptions"),
-    "SegmentDescription": ("kdump.log.segment_reader", "SegmentDescription"),
+    "SegmentDescription": ("kdump.log.log_snapshot", "SegmentDescription"),
     "MessageTooLarge": ("kdump.errors", "MessageTooLarge"),
     "OffsetOutOfRange": ("kdump.errors", "OffsetOutOfRange"),
     "before": ("kdump.log.retention", "before"),

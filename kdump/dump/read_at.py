@@ -12,8 +12,9 @@ from kdump.dump.fetch_results import MessageRange, SourceRange
 from kdump.errors import KdumpError, MessageTooLarge
 from kdump.format import naming
 from kdump.format.naming import Kind
-from kdump.log.log import FetchDataInfo, Log
-from kdump.log.segment_reader import DamagedRange
+from kdump.log.batch_location import DamagedRange
+from kdump.log.fetch_data_info import FetchDataInfo
+from kdump.log.log import Log
 from kdump.storage.partition import LogFile
 from kdump.storage.source import BytesSource, FileSource, Source
 from kdump.storage.walk import Gap, SearchLimit, Tail, TailContent

@@ -5,7 +5,7 @@ from typing_extensions import Buffer
 MAX_BYTES: int
 """Sizes are 32 bits wide: a batch has at most so many bytes, and so has what a compressed one holds."""
 
-_Headers = Sequence[tuple[Buffer, Buffer | None]]
+_Headers = Sequence[tuple[str | Buffer, Buffer | None]]
 _New = tuple[Buffer | None, Buffer | None, _Headers, int, int | None]
 
 class Encoder:

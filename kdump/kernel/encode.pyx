@@ -91,14 +91,14 @@ cdef inline object item(object pair, Py_ssize_t index):
     return <object> PyTuple_GetItem(pair, index)
 
 
-cdef bytes as_bytes(object data, str what):
+cdef bytes as_bytes(object data, str what, str expected="bytes"):
     """What has bytes, as an object of which they are known to stay; None is None."""
     if data is None or type(data) is bytes:
         return <bytes> data
     try:
         return bytes(memoryview(data))
     except TypeError:
-        raise TypeError(f"{what} is of type {type(data).__name__}, expected bytes") from None
+        raise TypeError(f"{what} is of type {type(data).__name__}, expected {expected}") from None
 
 
 cdef inline int look(bytes data, Field *f) except -1:
@@ -120,18 +120,29 @@ cdef int64_t whole(object number, str what) except? -2:
         raise ValueError(f"{what} {number} has more than 64 bits") from None
 
 
+cdef bytes header_name(object name):
+    """The name of a header, a string in Kafka, as its UTF-8 bytes."""
+    if type(name) is bytes:
+        return <bytes> name
+    if name is None:
+        raise ValueError("the name of a header is null")
+    if isinstance(name, str):
+        try:
+            return name.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"the name of a header cannot be encoded as UTF-8: {name!r}") from None
+    return as_bytes(name, "the name of a header", "str or bytes")
+
+
 cdef list proper(object headers):
-    """The headers as pairs of bytes, one behind the other."""
+    """The headers as pairs of bytes, one after the other."""
     cdef list found = []
     for header in headers:
         if isinstance(header, tuple) and PyTuple_Size(header) == 2:
             name, content = item(header, 0), item(header, 1)
         else:
             name, content = header
-        name = as_bytes(name, "the name of a header")
-        if name is None:
-            raise ValueError("the name of a header is null")
-        found.append(name)
+        found.append(header_name(name))
         found.append(as_bytes(content, "the value of a header"))
     return found
 

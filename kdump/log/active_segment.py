@@ -1,7 +1,7 @@
-"""The segment of a log that is appended to: its log file, and the indexes as a broker's append makes their entries.
+"""The active segment of a log: its log file, and the index entries that a broker's append adds.
 
-What is indexed waits in memory for a while, since a crash makes every index of the newest segment anew anyway: an index file that ends early costs a walk, no more. The room
-that a broker takes in advance is not taken.
+Index entries wait in memory for a while. A crash loses nothing by that, because a start after a crash rebuilds all
+indexes of the active segment. Index files are not preallocated as a broker does.
 
 Sources: LogSegment.append, LogSegment.shouldRoll, OffsetIndex, TimeIndex, TransactionIndex of Kafka 4.3.
 """
@@ -24,27 +24,33 @@ from kdump.log.options import KAFKA07, LogOptions
 from kdump.storage.directory_handle import DirectoryHandle, write
 
 _WAITING_BYTES: Final = 512
-"""Index entries are written when so many bytes of an index wait."""
+"""Index entries are written when this many bytes of an index wait."""
 
 
 class ActiveSegment:
-    """One segment, open for appends. It gets at most `most_bytes`; `largest` is the largest timestamp so far, -1 without one. What appends raise is an OSError, and the files are as before then."""
+    """A segment that is open for appends.
 
-    def __init__(self, place: DirectoryHandle, base_offset: int, options: LogOptions) -> None:
-        """Open a segment whose files are there and sound. Raises OSError, KdumpError."""
+    It holds at most `max_bytes`. `largest` is the largest timestamp in milliseconds, -1 without one.
+
+    Appends raise OSError; the files are as before then.
+    """
+
+    def __init__(self, directory: DirectoryHandle, base_offset: int, options: LogOptions) -> None:
+        """Open a segment with valid files. Raises OSError, KdumpError."""
         self.base_offset = base_offset
         self.indexed = options.magic != KAFKA07
         self.name = segment_name(base_offset, options)
-        self.path = place.at(self.name)
-        self._place = place
+        self.path = directory.at(self.name)
+        self._directory = directory
         self._interval = options.index_interval_bytes
-        self.most_bytes = min(options.segment_bytes, MAX_SEGMENT_BYTES)
-        # An index is full when there is no room for an entry, a time index while there is still room for one, which is for the last batch.
+        self.max_bytes = min(options.segment_bytes, MAX_SEGMENT_BYTES)
+        # An offset index is full when there is no room for an entry. A time index is full one entry earlier: the last
+        # one is for the end of the segment.
         self._index_room = options.segment_index_bytes - OFFSET_ENTRY.size
         self._time_room = (
             options.segment_index_bytes - options.segment_index_bytes % TIME_ENTRY.size - 2 * TIME_ENTRY.size
         )
-        self._since = 0  # bytes since the last index entry, not counting those of another life
+        self._since = 0  # bytes since the last index entry; as in a broker, those before the start do not count
         self._files = ExitStack()
         try:
             self._log = self._open(self.name)
@@ -68,7 +74,7 @@ class ActiveSegment:
             raise
 
     def _open(self, name: str) -> int:
-        return self._files.enter_context(self._place.open(name, os.O_RDWR))
+        return self._files.enter_context(self._directory.open(name, os.O_RDWR))
 
     def _sibling(self, suffix: str) -> str:
         return file_name(self.base_offset, suffix)
@@ -76,8 +82,8 @@ class ActiveSegment:
     # ---- appending
 
     def is_full(self, incoming: int, last_offset: int) -> bool:
-        """Whether so many bytes more, up to an offset, belong into a new segment."""
-        if self.size > self.most_bytes - incoming:
+        """Whether `incoming` bytes more, up to an offset, need a new segment."""
+        if self.size > self.max_bytes - incoming:
             return True
         return self.indexed and (
             last_offset - self.base_offset > HIGHEST_RELATIVE_OFFSET
@@ -86,19 +92,19 @@ class ActiveSegment:
         )
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Put bytes behind the last batch; nobody has them before they are taken (`take`)."""
+        """Write bytes after the last batch. They do not count before `commit`."""
         written = os.write(self._log, data)
         if written < len(data):
             write(self._log, memoryview(data)[written:])
 
     def write_aborted(self, transactions: Sequence[AbortedTransaction]) -> None:
-        """Put entries behind those of the transaction index, which comes with the first one."""
+        """Append entries to the transaction index, which is created with the first one."""
         if self._txn is None:
             name = self._sibling(".txnindex")
-            if self._place.stamp(name) is None:
-                with self._place.create(name):
+            if self._directory.stamp(name) is None:
+                with self._directory.create(name):
                     pass
-                self._place.sync()
+                self._directory.sync()
             self._txn = self._open(name)
         end = os.lseek(self._txn, 0, os.SEEK_END)
         try:
@@ -107,25 +113,26 @@ class ActiveSegment:
             os.ftruncate(self._txn, end)
             raise
 
-    def cut(self) -> None:
-        """Take back what was written and not taken."""
+    def revert(self) -> None:
+        """Truncate bytes that were written and not committed."""
         os.ftruncate(self._log, self.size)
         os.lseek(self._log, self.size, os.SEEK_SET)
 
-    def take(self, batches: Iterable[tuple[int, int, int]]) -> None:
-        """Count batches that were written: last offset, largest timestamp and size of each."""
+    def commit(self, batches: Iterable[tuple[int, int, int]]) -> None:
+        """Count batches that were written, and add their index entries: last offset, largest timestamp and size of
+        each.
+        """
         if not self.indexed:
             self.size += sum(size for *_, size in batches)
             return
         for last, timestamp, size in batches:
-            self.take_one(last, timestamp, size)
+            self.commit_batch(last, timestamp, size)
 
-    def take_one(self, last: int, timestamp: int, size: int) -> None:
-        """Count a batch that was written, where there are indexes."""
+    def commit_batch(self, last: int, timestamp: int, size: int) -> None:
+        """As `commit`, for one batch of a segment with indexes."""
         position = self.size
-        self.size = (
-            position + size
-        )  # first, so that whoever is interrupted behind it knows that the rest is not as it was
+        # Set first: after an interrupt, another size shows that the rest may be incomplete.
+        self.size = position + size
         if timestamp > self.largest:
             self.largest, self._largest_offset = timestamp, last
         if self._since > self._interval:
@@ -136,7 +143,7 @@ class ActiveSegment:
                 self._add_time()
             self._since = 0
             if len(index.waiting) >= _WAITING_BYTES:
-                # They go on waiting where there is no room, until somebody wants to know that all is written.
+                # Where the disk is full they wait on, until a sync reports the error.
                 with suppress(OSError):
                     self.write_indexes()
         self._since += size
@@ -149,20 +156,20 @@ class ActiveSegment:
     # ---- the disk
 
     def write_indexes(self) -> None:
-        """Write the index entries that wait."""
+        """Write the waiting index entries."""
         if self.indexed:
             self._index.write()
             self._time.write()
 
     def sync(self) -> None:
-        """Put the log on the disk, and the transaction index, which only a recovery makes anew."""
+        """Sync the log file, and the transaction index, which only a recovery rebuilds."""
         self.write_indexes()
         os.fsync(self._log)
         if self._txn is not None:
             os.fsync(self._txn)
 
     def finish(self) -> None:
-        """Write what a segment ends with that gets no more batches, and put all of it on the disk."""
+        """Add the last time index entry of a segment that gets no more batches, and sync all files."""
         if self.indexed and self.largest > self._last_timestamp:
             self._add_time()
         self.sync()
@@ -171,14 +178,16 @@ class ActiveSegment:
             os.fsync(self._time.descriptor)
 
     def modified_ms(self) -> int:
+        """The modification time of the log file in milliseconds."""
         return os.fstat(self._log).st_mtime_ns // 1_000_000
 
     def close(self) -> None:
+        """Close the files, without a sync."""
         self._files.close()
 
 
 class _IndexWriter:
-    """An index file and the entries that are not in it yet; `size` counts both, in bytes."""
+    """An index file, and the entries that wait to be written. `size` counts both in bytes."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -201,19 +210,22 @@ def segment_name(base_offset: int, options: LogOptions) -> str:
     return file_name(base_offset, ".kafka" if options.magic == KAFKA07 else ".log")
 
 
-def create(place: DirectoryHandle, base_offset: int, options: LogOptions) -> ActiveSegment:
-    """A new segment. Its log comes last, so that there is none without its indexes. Raises OSError, KdumpError; nothing is left then."""
+def create(directory: DirectoryHandle, base_offset: int, options: LogOptions) -> ActiveSegment:
+    """Create a new segment.
+
+    The log file is created last, so that it never lacks its indexes. Raises OSError, KdumpError; no file is left then.
+    """
     suffixes = () if options.magic == KAFKA07 else MAPPED_INDEX_SUFFIXES
     names = [*(file_name(base_offset, suffix) for suffix in suffixes), segment_name(base_offset, options)]
     try:
         for name in names:
-            place.remove(name)
-            with place.create(name):
+            directory.remove(name)
+            with directory.create(name):
                 pass
-        place.sync()
-        return ActiveSegment(place, base_offset, options)
+        directory.sync()
+        return ActiveSegment(directory, base_offset, options)
     except OSError:
         for name in reversed(names):
             with suppress(OSError):
-                place.remove(name)
+                directory.remove(name)
         raise

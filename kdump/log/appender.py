@@ -1,55 +1,69 @@
-"""A log, open for writing: batches go behind its last one, and beside them comes what a broker's own append leaves.
+"""Append to a log on disk: batches go after the last one, with the index entries and other files that a broker's append
+leaves.
 
-Everything that one call appends is judged before a byte of it is written, and goes to one segment. What readers see is one value, `view`, and another one takes its place when an append,
-a roll or a deletion is done.
+The data of one call is validated before a byte of it is written, and goes into one segment. Readers see one value, the
+snapshot. It is replaced when an append, a roll or a deletion is complete.
 
-Sources: UnifiedLog.append, UnifiedLog.roll, UnifiedLog.close, LocalLog.roll, LocalLog.removeAndDeleteSegments of Kafka 4.3.
+Sources: UnifiedLog.append, UnifiedLog.roll, UnifiedLog.close, LocalLog.roll, LocalLog.removeAndDeleteSegments of Kafka
+4.3.
 """
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from threading import RLock
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, Unpack
 
 from kdump.broker.producer_state import NO_CHANGES, ProducerStateChanges
 from kdump.errors import KdumpError, MessageTooLarge, reason
 from kdump.format.batch import SEQUENCES, Batch
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.format.naming import COMPANION_SUFFIXES, file_name
-from kdump.log import active_segment
-from kdump.log import startup as reopen
-from kdump.log.builder import Builder, Builder07, NewRecord
+from kdump.log import active_segment, startup
+from kdump.log.builder import BatchSettings, Builder, Builder07, NewRecord
 from kdump.log.directory_lease import DirectoryLease
 from kdump.log.flusher import Flusher
+from kdump.log.log_snapshot import LogSnapshot, SegmentDescription
 from kdump.log.options import KAFKA07, LogOptions, check, check_bound
 from kdump.log.retention import Policy, deletable
-from kdump.log.segment_reader import LogSnapshot, SegmentDescription
 from kdump.log.startup import now_ms, write_epochs
 from kdump.log.validator import Data, LogValidator
 from kdump.storage.directory_handle import DirectoryHandle, renew
 from kdump.storage.undo_folders import refuse_unfinished
 
 _BATCH_BYTES: Final = 1 << 20
-"""Records that are given one by one go into batches of about this size at most, as max.message.bytes of a broker that sets none."""
-_BATCH_OVERHEAD: Final = 200  # the header, and what a codec can add
-_RECORD_BYTES: Final = 80  # what a record may take besides its key, value and headers
+"""Records go into batches of at most about this size, the default of a broker's max.message.bytes."""
+_BATCH_OVERHEAD: Final = 200  # the header, and what a codec can add to the size
+_RECORD_BYTES: Final = 80  # what a record can need besides its key, value and headers
 _LAST_OFFSET: Final = (1 << 63) - 1
 
 
 class LogAppendInfo(NamedTuple):
-    """What an append wrote: its offsets, `last_offset` inclusive, and how many batches (of magic 0 and 1: messages)."""
+    """The result of an append: its first offset, its last offset (inclusive), and the number of batches (messages of
+    magic 0 and 1).
+    """
 
     first_offset: int
     last_offset: int
     batches: int
 
 
-class Appender:
-    """Writes to the log in a topic-partition directory, which comes to be if it is not there; nobody else does until it is closed.
+class _DeletedFile(NamedTuple):
+    """A renamed file of a deleted segment, and when it is removed."""
 
-    `view` is what readers see; `removing` is told the path of a log file that is about to lose its name. `leader_epoch` is what is stamped on batches that get their offsets here: that of the options, or
-    a later one that the log has seen. Raises KdumpError where a broker or another kdump has the log, where a run of recover is unfinished, and where the log has to be recovered first.
+    due_ms: int
+    name: str
+
+
+class Appender:
+    """Appends to the log in a topic-partition directory, which is created if it does not exist.
+
+    No other process can write to the log until it is closed.
+
+    `before_removal` is called with the path of a log file before the file is renamed and deleted. `leader_epoch` is
+    stamped on batches that get their offsets here: that of the options, or a later one that is in the log. Raises
+    KdumpError where a broker or another kdump uses the log, where a run of recover is unfinished, and where the log has
+    to be recovered first.
     """
 
     def __init__(self, directory: str, options: LogOptions | None = None) -> None:
@@ -57,73 +71,73 @@ class Appender:
         check(options)
         self._options = options
         self._mutex = RLock()
-        self._closing = ExitStack()
-        self._failed: str | None = None
-        self._begun = self._is_closed = False
-        self.removing: Callable[[str], object] = _nobody
-        self._gone: list[tuple[int, str]] = []  # when a file goes, and its name
-        self._made: tuple[object, LogSnapshot] = None, LogSnapshot((), None, 0, 0)
+        self._resources = ExitStack()
+        self._failure: str | None = None
+        self._has_changed = self._is_closed = False
+        self.before_removal: Callable[[str], object] = _ignore
+        self._deleted_files: list[_DeletedFile] = []
+        self._cached_snapshot: tuple[object, LogSnapshot] = None, LogSnapshot((), None, 0, 0)
         with ExitStack() as undo:
             try:
                 self._open(directory, undo)
             except OSError as error:
                 raise KdumpError(f"{directory}: {reason(error)}") from None
-            self._closing = undo.pop_all()
+            self._resources = undo.pop_all()
 
     def _open(self, directory: str, undo: ExitStack) -> None:
         if not os.path.isdir(directory):
             above, name = os.path.split(os.path.abspath(directory))
-            with DirectoryHandle(above, look=True) as place:
-                place.make_directory(name)
-                place.sync()
-        self._root = DirectoryLease(directory, kafka07=self._options.magic == KAFKA07)
-        undo.callback(self._root.close)
-        self._place = undo.enter_context(DirectoryHandle(directory))
-        options, place = self._options, self._place
+            with DirectoryHandle(above, look=True) as parent:
+                parent.make_directory(name)
+                parent.sync()
+        self._lease = DirectoryLease(directory, kafka07=self._options.magic == KAFKA07)
+        undo.callback(self._lease.close)
+        self._directory = undo.enter_context(DirectoryHandle(directory))
+        options, handle = self._options, self._directory
         try:
-            refuse_unfinished(place)
-            found = reopen.reopen(place, options, self._begin)
-            self._epochs, self._producers = found.epochs, found.producers
-            self._snapshot_end = found.snapshot_end
-            if found.base_offset is None:
-                self._segment = active_segment.create(place, found.end_offset, options)
+            refuse_unfinished(handle)
+            state = startup.load_log(handle, options, self._before_first_change)
+            self._epochs, self._producers = state.epochs, state.producers
+            self._snapshot_end = state.snapshot_end
+            if state.base_offset is None:
+                self._segment = active_segment.create(handle, state.end_offset, options)
             else:
-                self._segment = active_segment.ActiveSegment(place, found.base_offset, options)
+                self._segment = active_segment.ActiveSegment(handle, state.base_offset, options)
         except BaseException:
-            if self._begun:
-                self._root.spoil()
+            if self._has_changed:
+                self._lease.mark_unclean()
             raise
-        self._first_base = self._segment.base_offset
+        self._first_base_offset = self._segment.base_offset
         self._set_leader_epoch()
-        self._judge = LogValidator(options)
-        self._closed, self._start, self._end = found.closed, found.start_offset, found.end_offset
+        self._validator = LogValidator(options)
+        self._closed, self._start, self._end = state.closed, state.start_offset, state.end_offset
         self._publish()
         self._flusher = Flusher(self._sync, options.flush_messages, options.flush_ms, self._mutex)
 
-    def _begin(self) -> None:
-        """The first change is about to be made."""
-        self._begun = True
-        self._root.begin()
+    def _before_first_change(self) -> None:
+        self._has_changed = True
+        self._lease.before_first_change()
 
     @property
-    def view(self) -> LogSnapshot:
-        """What readers see; the same value as long as nothing changes."""
+    def snapshot(self) -> LogSnapshot:
+        """What readers see. It is the same object until something changes."""
         state = self._state
-        known, view = self._made
+        known, snapshot = self._cached_snapshot
         if known is not state:
             closed, segment, size, largest, start, end = state
             try:
                 modified_ms = os.stat(segment.path).st_mtime_ns // 1_000_000
-            except OSError:  # somebody took it away
+            except OSError:  # another process removed the file
                 modified_ms = 0
             active = SegmentDescription(segment.base_offset, segment.path, size, end, largest, modified_ms, True)
-            view = LogSnapshot(closed, active, start, end)
-            self._made = state, view
-        return view
+            snapshot = LogSnapshot(closed, active, start, end)
+            self._cached_snapshot = state, snapshot
+        return snapshot
 
     def _publish(self) -> None:
-        """Let readers see the log as it is now, in one assignment."""
+        """Show the log as it is now to the readers, in one assignment."""
         segment = self._segment
+        # A plain tuple: a named one takes several times as long, and each append makes one.
         self._state = self._closed, segment, segment.size, segment.largest, self._start, self._end
 
     def _set_leader_epoch(self) -> None:
@@ -133,11 +147,17 @@ class Appender:
     # ---- appending
 
     def append_batches(self, data: Data, *, assign: bool = True, leader_epoch: int | None = None) -> LogAppendInfo:
-        """Append batches, or messages of the format that they have, all of them or none.
+        """Append complete batches, or messages of magic 0 and 1, all of them or none.
 
-        With `assign` they get the offsets behind the last one, and batches of magic 2 the leader epoch, and producers are held to their epochs and sequences, as by a leader;
-        otherwise all stays as it is, as by a follower, and offsets have to rise. Raises ValueError for what is not to be appended, MessageTooLarge,
-        and KdumpError where it cannot be written; nothing was written then, unless it was the sync behind the write that failed: then the log is closed for writing.
+        Returns the offsets and the number of batches.
+
+        With `assign` they get the next offsets, batches of magic 2 get the leader epoch, and the epochs and sequences
+        of producers are checked, as a leader does. Without it nothing is changed, as a follower does, and offsets have
+        to rise. Raises ValueError for what a broker would refuse, MessageTooLarge, and KdumpError where it cannot be
+        written. Nothing is appended then, with one exception: where the sync after the write fails, nothing more can be
+        appended.
+
+        Source: UnifiedLog.appendAsLeader, UnifiedLog.appendAsFollower of Kafka 4.3.
         """
         if isinstance(data, memoryview):
             data = data.cast("B")  # its length counts its items
@@ -147,52 +167,54 @@ class Appender:
             epoch = self.leader_epoch if leader_epoch is None else leader_epoch
             segment = self._segment
             if assign and epoch == self._latest_epoch and segment.indexed:
-                # What nearly every append is: all that counts here is how little is done besides the write.
+                # Nearly every append is of this kind. It does as little as possible besides the write.
                 self._check_open()
                 first, size = self._end, segment.size
-                found = self._judge.plain(data, first, epoch)
+                found = self._validator.assign_plain(data, first, epoch)
                 if found is not None and not segment.is_full(found[3], found[1]):
-                    made, last, timestamp, length = found
+                    batch, last, timestamp, length = found
                     try:
-                        segment.write(made)
-                        segment.take_one(last, timestamp, length)
+                        segment.write(batch)
+                        segment.commit_batch(last, timestamp, length)
                         self._end = last + 1
                         self._publish()
                     except BaseException as error:
-                        self._not_taken(size, error)
+                        self._revert(size, error)
                         raise
                     if self._flusher.counts:
                         self._synced(self._flusher.wrote, last + 1 - first)
                     return LogAppendInfo(first, last, 1)
             return self._append(data, assign, assign, epoch)
 
-    def append_records(self, new: Iterable[NewRecord], **how: Any) -> LogAppendInfo:
-        """Append records, in batches as the options say; `how` are further arguments of kdump.log.builder.Builder.
+    def append_records(self, new: Iterable[NewRecord], **settings: Unpack[BatchSettings]) -> LogAppendInfo:
+        """Append records, in batches as the options of the log say. Returns their offsets and the number of batches.
 
-        Records may have offsets of their own, which rise, from the log's end on. More than go into one batch come in several appends, each all or nothing.
-        Raises as append_batches does.
+        `settings` are arguments of kdump.log.builder.Builder. Records can have offsets of their own, which have to rise
+        and to start at the log end offset or later. Records that do not fit into one batch need several appends, each
+        of which is complete or does nothing. Raises as append_batches does.
         """
         with self._mutex:
             first, batches = self._end, 0
-            sequence = how.pop("base_sequence", -1)
+            sequence = settings.pop("base_sequence", -1)
             options = self._options
             for some in _bundles(new, min(_BATCH_BYTES, options.segment_bytes, options.max_message_bytes)):
-                builder = self._builder(sequence, how)
+                builder = self._builder(sequence, settings)
                 builder.extend(some)
-                done = self._append(builder.close(), False, True, -1)
-                batches += done.batches
+                appended = self._append(builder.close(), False, True, -1)
+                batches += appended.batches
                 sequence = sequence if sequence < 0 else (sequence + len(some)) % SEQUENCES
             return LogAppendInfo(first, self._end - 1, batches)
 
-    def _builder(self, sequence: int, how: dict[str, Any]) -> Builder | Builder07:
+    def _builder(self, sequence: int, settings: BatchSettings) -> Builder | Builder07:
         options = self._options
-        how = {"codec": options.codec, "level": options.level, **how}
+        # Arguments that a builder does not know raise TypeError there.
+        arguments: Any = {"codec": options.codec, "level": options.level, **settings}
         if options.magic == KAFKA07:
-            return Builder07(**how)
+            return Builder07(**arguments)
         if options.magic == 2:
-            how = {"partition_leader_epoch": self.leader_epoch, "base_sequence": sequence, **how}
+            arguments = {"partition_leader_epoch": self.leader_epoch, "base_sequence": sequence, **arguments}
         assert isinstance(options.magic, int)
-        return Builder(options.magic, base_offset=self._end, **how)
+        return Builder(options.magic, base_offset=self._end, **arguments)
 
     def _append(self, data: Data, assign: bool, leader: bool, epoch: int) -> LogAppendInfo:
         with self._mutex:
@@ -200,20 +222,20 @@ class Appender:
             end = self._end
             if not data:
                 return LogAppendInfo(end, end - 1, 0)
-            if len(data) > self._segment.most_bytes:
-                raise MessageTooLarge(len(data), self._segment.most_bytes)
+            if len(data) > self._segment.max_bytes:
+                raise MessageTooLarge(len(data), self._segment.max_bytes)
             if assign and self._options.magic != KAFKA07:
-                data, batches = self._judge.assigned(data, end, epoch)
+                data, batches = self._validator.assign_offsets(data, end, epoch)
             else:
-                batches = self._judge.prove(data, end)
+                batches = self._validator.validate(data, end)
             if batches[-1].last_offset >= _LAST_OFFSET:
-                raise ValueError(f"there is no offset behind {_LAST_OFFSET}, where the log would go on")
+                raise ValueError(f"there is no offset after {_LAST_OFFSET}")
             changes = NO_CHANGES
             if any(batch.producer_id >= 0 for batch in batches):
-                changes = self._producers.check(batches, self._judge.marker_in(data), leader=leader)
+                changes = self._producers.check(batches, self._validator.marker_in(data), leader=leader)
             if self._segment.is_full(len(data), batches[-1].last_offset):
-                self._make_room(batches, leader)
-            self._note_epochs(batches)
+                self._roll_for(batches, leader)
+            self._assign_epochs(batches)
             after = batches[-1].last_offset + 1 if self._segment.indexed else end + len(data)
             rows = [(batch.last_offset, batch.max_timestamp, batch.size) for batch in batches]
             self._write(data, rows, after, changes)
@@ -222,51 +244,53 @@ class Appender:
 
     # ---- writing
 
-    def _make_room(self, batches: list[Batch], leader: bool) -> None:
-        """Roll to a segment that the batches fit into. Raises ValueError, KdumpError."""
+    def _roll_for(self, batches: list[Batch], leader: bool) -> None:
+        """Roll to a new segment that the batches fit into. Raises ValueError, KdumpError."""
         segment, first, last = self._segment, batches[0], batches[-1].last_offset
-        # Of messages from elsewhere the first offset is not known without opening them.
+        # The first offset of a follower's wrapper message is known only after opening it. This is the lowest that it
+        # can be.
         start = first.base_offset if first.magic == 2 or leader else last - HIGHEST_RELATIVE_OFFSET
         base = max(self._end, start)
         if segment.indexed and last - base > HIGHEST_RELATIVE_OFFSET:
             raise ValueError(f"offsets from {base} to {last} do not fit into one segment")
         if segment.size or base > segment.base_offset:
-            with self._system():
+            with self._os_errors():
                 self._roll(base)
 
     def _roll(self, base: int) -> None:
         old = self._segment
         self._synced(old.finish)
-        self._flusher.done()
+        self._flusher.reset()
         if old.indexed:
-            self._snapshot(base)
-        self._segment = active_segment.create(self._place, base, self._options)
+            self._write_producer_snapshot(base)
+        self._segment = active_segment.create(self._directory, base, self._options)
         modified_ms = old.modified_ms()
         closed = SegmentDescription(old.base_offset, old.path, old.size, self._end, old.largest, modified_ms, False)
         self._closed = (*self._closed, closed)
         self._publish()
         old.close()
 
-    def _snapshot(self, end: int) -> None:
-        """Write what is remembered of producers, for a log that ends there."""
+    def _write_producer_snapshot(self, end: int) -> None:
+        """Write the producer snapshot for this log end offset, if there is none."""
         if end > self._snapshot_end:
-            renew(self._place, file_name(end, ".snapshot"), self._producers.snapshot())
+            renew(self._directory, file_name(end, ".snapshot"), self._producers.snapshot())
             self._snapshot_end = end
 
-    def _note_epochs(self, batches: list[Batch]) -> None:
+    def _assign_epochs(self, batches: list[Batch]) -> None:
+        """Add the leader epochs of batches to the cache and the checkpoint. Raises KdumpError."""
         if not self._segment.indexed:
             return
         entries = self._epochs.entries
         before = list(entries)
         for batch in batches:
             if batch.magic < 2:
-                entries.clear()  # whoever follows such a log goes by the high watermark
+                entries.clear()  # followers of such a log truncate to the high watermark
             elif batch.partition_leader_epoch >= 0:
                 self._epochs.assign(batch.partition_leader_epoch, batch.base_offset)
         if entries != before:
             try:
-                with self._system():
-                    write_epochs(self._place, self._epochs)
+                with self._os_errors():
+                    write_epochs(self._directory, self._epochs)
             except BaseException:
                 entries[:] = before
                 raise
@@ -282,46 +306,49 @@ class Appender:
             segment.write(data)
             if aborted:
                 segment.write_aborted(aborted)
-            segment.take(rows)
+            segment.commit(rows)
             if changes is not NO_CHANGES:
                 self._producers.commit(changes)
             self._end = end
             self._publish()
         except BaseException as error:
-            self._not_taken(size, error)
+            self._revert(size, error)
             raise
         if self._flusher.counts:
             self._synced(self._flusher.wrote, end - before if segment.indexed else len(rows))
 
-    def _not_taken(self, size: int, error: BaseException) -> None:
-        """Cut off what was written where the segment still counts so many bytes, as before. Raises KdumpError in the place of an OSError."""
+    def _revert(self, size: int, error: BaseException) -> None:
+        """Truncate what a failed append wrote, if the segment still counts `size` bytes.
+
+        Raises KdumpError instead of an OSError.
+        """
         if self._segment.size != size:
-            self._broken("an append was interrupted")
+            self._fail("an append was interrupted")
             return
         try:
-            self._segment.cut()
+            self._segment.revert()
         except OSError as second:
-            raise self._broken(f"half of an append could not be taken back: {reason(second)}") from error
+            raise self._fail(f"an incomplete append could not be truncated: {reason(second)}") from error
         if isinstance(error, OSError):
             raise KdumpError(f"{self._segment.path}: {reason(error)}; nothing was appended") from None
 
-    def _broken(self, why: str) -> KdumpError:
-        """Nothing can be appended any more; whoever opens the log next has to look at it."""
-        self._failed = f"{self._segment.path}: {why}"
-        self._root.spoil()
-        return KdumpError(self._failed)
+    def _fail(self, why: str) -> KdumpError:
+        """Refuse all later appends. The next start has to recover the log."""
+        self._failure = f"{self._segment.path}: {why}"
+        self._lease.mark_unclean()
+        return KdumpError(self._failure)
 
     @contextmanager
-    def _system(self) -> Iterator[None]:
+    def _os_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            raise KdumpError(f"{self._place.path}: {reason(error)}") from None
+            raise KdumpError(f"{self._directory.path}: {reason(error)}") from None
 
     # ---- the disk
 
     def flush(self) -> None:
-        """Put all that was appended on the disk. Raises KdumpError where it cannot be; nothing can be appended then any more."""
+        """Sync everything that was appended to the disk. Raises KdumpError; nothing can be appended after a failure."""
         with self._mutex:
             self._check_open()
             self._synced(self._flusher.flush)
@@ -330,93 +357,105 @@ class Appender:
         self._segment.sync()
 
     def _synced(self, call: Callable[..., object], *arguments: object) -> None:
-        """Do what puts the log on the disk. Where that fails once nobody knows what is on it, whatever comes of a second time."""
+        """Call a function that syncs.
+
+        After one failure nothing is certain about the disk, even if a second sync succeeds: later appends are refused.
+        """
         try:
             call(*arguments)
         except OSError as error:
-            raise self._broken(f"what was appended could not be put on the disk: {reason(error)}") from None
+            raise self._fail(f"the log could not be synced to the disk: {reason(error)}") from None
 
     def _check_open(self) -> None:
-        if self._failed is not None:
-            raise KdumpError(self._failed)
+        if self._failure is not None:
+            raise KdumpError(self._failure)
         if self._flusher.error is not None:
             self._synced(self._flusher.flush)
 
     def close(self) -> None:
-        """Leave the log as a broker does that stops in order. Raises KdumpError where that fails; it is closed all the same, and the next start recovers it."""
+        """Close the log as a broker does in a controlled shutdown.
+
+        Raises KdumpError where that fails; the log is closed nevertheless, and the next start recovers it.
+        """
         with self._mutex:
             if self._is_closed:
                 return
             self._is_closed = True
             self._flusher.close()
             try:
-                with self._system():
-                    if self._failed is None:
-                        self._check_open()  # that what is in the background failed has nobody heard yet
+                with self._os_errors():
+                    if self._failure is None:
+                        self._check_open()  # reports a sync that failed in the background
                         self._finish()
                     else:
-                        self._root.spoil()
+                        self._lease.mark_unclean()
             except BaseException:
-                self._root.spoil()
+                self._lease.mark_unclean()
                 raise
             finally:
                 self._segment.close()
-                with self._system():
-                    self._closing.close()
-                self._failed = f"{self._place.path}: the log is closed"
+                with self._os_errors():
+                    self._resources.close()
+                self._failure = f"{self._directory.path}: the log is closed"
 
     def _finish(self) -> None:
         self._segment.finish()
         if self._segment.indexed:
-            self._snapshot(self._end)
-        self._purge(None)
-        self._place.sync()
+            self._write_producer_snapshot(self._end)
+        self._delete_files(None)
+        self._directory.sync()
         if self._segment.indexed:
-            self._root.advance(self._first_base, self._end)
+            self._lease.advance_recovery_point(self._first_base_offset, self._end)
 
     # ---- deleting
 
     def delete(self, policy: Policy) -> tuple[SegmentDescription, ...]:
-        """Delete the oldest segments, as far as a policy goes (kdump.log.retention), and never the active one; those that went. Raises KdumpError."""
+        """Delete the oldest segments that a policy selects (kdump.log.retention), never the active one.
+
+        Returns the deleted segments. Raises KdumpError.
+        """
         with self._mutex:
             self._check_open()
-            with self._system():
-                self._purge(now_ms(self._options))
-            gone = deletable(policy, self.view.segments)
-            if not gone:
+            with self._os_errors():
+                self._delete_files(now_ms(self._options))
+            deleted = deletable(policy, self.snapshot.segments)
+            if not deleted:
                 return ()
-            self._closed = self._closed[len(gone) :]
+            self._closed = self._closed[len(deleted) :]
             first = self._closed[0].base_offset if self._closed else self._segment.base_offset
             self._start = max(self._start, first)
             self._publish()
-            with self._system():
-                for segment in gone:
-                    self.removing(segment.path)
-                    self._mark(segment)
-                self._place.sync()
+            with self._os_errors():
+                for segment in deleted:
+                    self.before_removal(segment.path)
+                    self._rename_deleted(segment)
+                self._directory.sync()
                 if self._segment.indexed:
                     before = list(self._epochs.entries)
                     self._epochs.truncate(self._start, self._end + 1)
                     if self._epochs.entries != before:
-                        write_epochs(self._place, self._epochs)
-            return gone
+                        write_epochs(self._directory, self._epochs)
+            return deleted
 
-    def _mark(self, segment: SegmentDescription) -> None:
-        """Give the files of a segment the names of files that are to go, the log first: without it a broker takes none of the others for anything."""
+    def _rename_deleted(self, segment: SegmentDescription) -> None:
+        """Add `.deleted` to the names of the files of a segment.
+
+        The log file is the first: a broker ignores the others without it.
+        """
         base, due = segment.base_offset, now_ms(self._options) + self._options.delete_delay_ms
         names = [os.path.basename(segment.path)]
         if self._segment.indexed:
             names += [file_name(base, suffix) for suffix in COMPANION_SUFFIXES]
         for name in names:
-            if self._place.stamp(name) is not None:
-                self._place.rename(name, f"{name}.deleted")
-                self._gone.append((due, f"{name}.deleted"))
+            if self._directory.stamp(name) is not None:
+                self._directory.rename(name, f"{name}.deleted")
+                self._deleted_files.append(_DeletedFile(due, f"{name}.deleted"))
 
-    def _purge(self, now: int | None) -> None:
-        """Remove the files that are to go, all of them or those whose time has come."""
-        while self._gone and (now is None or self._gone[0][0] <= now):
-            self._place.remove(self._gone[0][1])
-            self._gone.pop(0)
+    def _delete_files(self, now: int | None) -> None:
+        """Remove the files of deleted segments whose delay is over, or all of them."""
+        while self._deleted_files and (now is None or self._deleted_files[0].due_ms <= now):
+            self._directory.remove(self._deleted_files[0].name)
+            self._deleted_files.pop(0)
 
     def __enter__(self) -> Self:
         return self
@@ -425,19 +464,21 @@ class Appender:
         self.close()
 
 
-def _nobody(path: str) -> None:
-    """Is told of a path."""
+def _ignore(path: str) -> None:
+    """Stands for `before_removal` where nothing reads the log."""
 
 
 def _bundles(new: Iterable[NewRecord], size_bytes: int) -> Iterator[list[NewRecord]]:
-    """Records that go into one batch of about so many bytes."""
+    """Cut records into groups, each for one batch of about `size_bytes`.
+
+    Raises TypeError for what is not a NewRecord.
+    """
     some: list[NewRecord] = []
     left = size_bytes - _BATCH_OVERHEAD
     for record in new:
         if not isinstance(record, NewRecord):
             raise TypeError(f"a record is a NewRecord, not {type(record).__name__}")
-        size = _RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
-        size += sum(len(key) + len(value or b"") + 20 for key, value in record.headers)
+        size = _size_of(record)
         if some and size > left:
             yield some
             some, left = [], size_bytes - _BATCH_OVERHEAD
@@ -445,3 +486,17 @@ def _bundles(new: Iterable[NewRecord], size_bytes: int) -> Iterator[list[NewReco
         left -= size
     if some:
         yield some
+
+
+def _size_of(record: NewRecord) -> int:
+    """About how many bytes a record has."""
+    size = _RECORD_BYTES
+    try:
+        size += len(record.key or b"") + len(record.value or b"")
+        for name, value in record.headers:
+            # The size in UTF-8, so that batches are cut alike for strings and bytes.
+            name_size = len(name.encode(errors="surrogatepass")) if isinstance(name, str) else len(name)
+            size += name_size + len(value or b"") + 20
+    except (TypeError, ValueError):
+        pass  # the builder refuses the record, and says why
+    return size

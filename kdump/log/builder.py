@@ -1,12 +1,13 @@
-"""Batches and messages out of records, byte for byte as Kafka's MemoryRecordsBuilder makes them.
+"""Build record batches and message sets from records, byte for byte as Kafka's MemoryRecordsBuilder does.
 
-Records are encoded as they come (kdump.kernel.encode); what the header says of all of them is known and written when the builder is closed. The bytes are those of
-kdump.format.batch, kdump.format.legacy and kdump.format.kafka07; what is compressed has the framing of Kafka's writers (kdump.format.codec), though not always their very bytes.
+Each record is encoded when it is appended (kdump.kernel.encode). The header is written when the builder is closed. The
+formats are those of kdump.format.batch, kdump.format.legacy and kdump.format.kafka07. Compressed data has the framing
+of Kafka's writers (kdump.format.codec); another version of a codec's library can give other bytes.
 """
 
 import struct
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypedDict
 
 from kdump.format import codec as codecs
 from kdump.format import control as controls
@@ -24,16 +25,20 @@ from kdump.format.kafka07 import EXISTING_CODECS, LENGTH_SIZE
 from kdump.kernel.crc import crc32
 from kdump.kernel.encode import MAX_BYTES, Encoder
 
-_WRAPPER_OVERHEAD: Final = {0: 26, 1: 34}  # what a message has beside its value, when its key is null
+_WRAPPER_OVERHEAD: Final = {0: 26, 1: 34}  # the size of a message with a null key, without its value
 _ENTRY07: Final = {0: struct.Struct(">ibI"), 1: struct.Struct(">ibbI")}
 _MARKERS: Final = (ControlType.ABORT, ControlType.COMMIT)
 _I16, _I32, _I64 = ((1 << bits - 1) - 1 for bits in (16, 32, 64))
 
-Headers = Sequence[tuple[bytes, bytes | None]]
+Headers = Sequence[tuple[str | bytes, bytes | None]]
 
 
 class NewRecord(NamedTuple):
-    """A record that is to be written. `timestamp_ms` -1: it has none. `offset` None: the one behind the record before it."""
+    """A record to append.
+
+    `headers` are pairs of a name and a value: a name is a string, or its bytes in UTF-8. `timestamp_ms` is in
+    milliseconds since the epoch, -1 for none. `offset` is None for the next offset.
+    """
 
     key: bytes | None
     value: bytes | None
@@ -42,14 +47,36 @@ class NewRecord(NamedTuple):
     offset: int | None = None
 
 
-class Builder:
-    """One record batch (magic 2), or a message set: messages one behind the other, or with a codec one wrapper that holds them (magic 0 and 1).
+class BatchSettings(TypedDict, total=False):
+    """The arguments of a Builder that an append of records takes; those that are left out are as the options of the log
+    say.
+    """
 
-    `codec` is a name or number of kdump.format.batch.CODECS, `level` one of kdump.format.codec.LEVELS. With `log_append_ms` the broker's time stands for that of every
-    record (LogAppendTime). `delete_horizon_ms` is what a cleaner gives a batch. Offsets begin at `base_offset`; where they are given they must increase, and may leave some
-    out. Magic 0 has no timestamps and drops those of the records. Raises ValueError for everything that the format does not have or that Kafka's own builder refuses, and for
-    control records that no broker could read, at the first call that can know; a record that is refused is not there, and the builder is as it was before. Not for several
-    threads.
+    codec: int | str
+    level: int | None
+    log_append_ms: int | None
+    partition_leader_epoch: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    transactional: bool
+    control: bool
+    delete_horizon_ms: int | None
+
+
+class Builder:
+    """Builds one record batch (magic 2), or a message set (magic 0 and 1): its messages one after the other, or with a
+    codec inside one wrapper message.
+
+    `codec` is a name or number of kdump.format.batch.CODECS, `level` one of kdump.format.codec.LEVELS. With
+    `log_append_ms` all records have that timestamp (LogAppendTime). `delete_horizon_ms` is what the log cleaner sets.
+    Offsets start at `base_offset`; given offsets have to rise, and may have gaps. Messages of magic 0 have no
+    timestamps; those of the records are dropped.
+
+    Raises ValueError for everything that the format does not have or that Kafka's own builder refuses, and for control
+    records that a broker cannot read. A refused record leaves the builder as it was. A builder is for one thread.
+
+    Source: MemoryRecordsBuilder of Kafka 4.3.
     """
 
     def __init__(
@@ -94,7 +121,7 @@ class Builder:
         self._encoder = Encoder(magic, base_offset, attributes, delete_horizon_ms, log_append_ms, relative)
 
     def _check(self) -> None:
-        """What does not go together, in the order in which Kafka looks at it."""
+        """Raise ValueError for arguments that exclude each other, in the order of Kafka's checks."""
         if self._magic < 2:
             has = {
                 "transactional batches": self._transactional,
@@ -119,24 +146,24 @@ class Builder:
 
     @property
     def count(self) -> int:
-        """How many records there are."""
+        """The number of records."""
         return self._encoder.count
 
     @property
     def next_offset(self) -> int:
-        """The offset that the next record gets."""
+        """The offset of the next record."""
         return self._encoder.last_offset + 1
 
     @property
     def max_timestamp_ms(self) -> int:
-        """The largest timestamp, that of the append where it counts; -1 without any."""
+        """The largest timestamp in milliseconds, with LogAppendTime that of the append; -1 without records."""
         if self._append_ms is not None and self.count:
             return self._append_ms
         return self._encoder.max_timestamp
 
     @property
     def size_bytes(self) -> int:
-        """How large it is so far; with a codec, how large it would be without."""
+        """The size so far; with a codec, the size before compression."""
         return self._overhead + self._encoder.size
 
     @property
@@ -152,13 +179,13 @@ class Builder:
         timestamp_ms: int = -1,
         offset: int | None = None,
     ) -> int:
-        """Take one record; its offset."""
+        """Append one record. Returns its offset. Raises ValueError, TypeError."""
         if self._control:
             _check_control(key, value)
         return self._encoder.append(key, value, headers, timestamp_ms, offset)
 
     def extend(self, records: Iterable[NewRecord]) -> None:
-        """Take many records, which is quicker than one by one. Those before one that is refused are taken."""
+        """Append many records, which is faster than one by one. Where one is refused, those before it stay."""
         if not self._control:
             self._encoder.extend(records)
             return
@@ -166,22 +193,22 @@ class Builder:
             self.append(key, value, headers=headers, timestamp_ms=timestamp_ms, offset=offset)
 
     def close(self) -> bytes:
-        """The bytes; none without records. Only once, and nothing can be appended any more.
+        """Finish the batch, once.
 
-        Raises kdump.errors.CodecMissing without the library of the codec.
+        Returns its bytes, b"" without records. Raises kdump.errors.CodecMissing without the library of the codec.
         """
         if self._closed:
             raise ValueError("the builder is closed")
         encoder, packed = self._encoder, None
         if not encoder.count:
-            made = b""
+            batch = b""
         else:
             if self._codec:
                 packed = codecs.compress(self._codec, encoder.payload(), self._magic, self._level)
-            made = self._batch(packed) if self._magic == 2 else self._messages(packed)
+            batch = self._batch(packed) if self._magic == 2 else self._messages(packed)
         self._closed = True
         encoder.close()
-        return made
+        return batch
 
     def _batch(self, packed: bytes | None) -> bytes:
         encoder = self._encoder
@@ -203,19 +230,21 @@ class Builder:
         return encoder.seal(header, packed)
 
     def _messages(self, packed: bytes | None) -> bytes:
-        inside = self._encoder
+        inner = self._encoder
         if packed is None:
-            return inside.payload()
-        wrapper = Encoder(self._magic, inside.last_offset, self._attributes, None, self._append_ms)
-        wrapper.append(None, packed, (), inside.max_timestamp)
+            return inner.payload()
+        wrapper = Encoder(self._magic, inner.last_offset, self._attributes, None, self._append_ms)
+        wrapper.append(None, packed, (), inner.max_timestamp)
         return wrapper.payload()
 
 
 class Builder07:
-    """Entries of a log of Kafka 0.7, or with a codec one entry that holds them; as Builder, with what that format has.
+    """Builds entries of a log of Kafka 0.7, or with a codec one entry that holds them; the interface is that of
+    Builder.
 
-    Offsets there are bytes: that of an entry is its position in what close() returns, added to where that will lie; the entries inside a compressed one have its own.
-    Only values are kept: a record with a key, headers or an offset is a ValueError, timestamps are dropped.
+    Offsets are bytes there: that of an entry is its position in the result of close(), added to the position of that
+    result in the log. Entries inside a compressed one have its offset. Only values are kept. A record with a key,
+    headers or an offset raises ValueError; timestamps are dropped.
     """
 
     def __init__(self, magic: int = 1, *, codec: int | str = "none", level: int | None = None) -> None:
@@ -234,12 +263,12 @@ class Builder07:
 
     @property
     def count(self) -> int:
-        """How many messages there are."""
+        """The number of messages."""
         return self._count
 
     @property
     def size_bytes(self) -> int:
-        """How large it is so far; with a codec, how large it would be without."""
+        """The size so far; with a codec, the size before compression."""
         return len(self._entries) + (_ENTRY07[1].size if self._codec else 0)
 
     def append(
@@ -251,7 +280,7 @@ class Builder07:
         timestamp_ms: int = -1,
         offset: int | None = None,
     ) -> int:
-        """Take one message; the position of its entry, or of the one around it, in what close() returns."""
+        """Append one message. Returns the position of its entry, or of the compressed one, in the result of close()."""
         if self._closed:
             raise ValueError("the builder is closed")
         if key is not None or headers or offset is not None:
@@ -261,28 +290,26 @@ class Builder07:
         value = value if isinstance(value, bytes) else bytes(memoryview(value))
         at, size = len(self._entries), _ENTRY07[self._magic].size + len(value)
         if at + size > MAX_BYTES - _ENTRY07[1].size:
-            raise ValueError(
-                f"a message of {size} bytes does not fit behind {at} bytes, at most {MAX_BYTES} go together"
-            )
+            raise ValueError(f"a message of {size} bytes does not fit after {at} bytes, the limit is {MAX_BYTES}")
         self._entries += _entry07(self._magic, 0, value)
         self._count += 1
         return 0 if self._codec else at
 
     def extend(self, records: Iterable[NewRecord]) -> None:
-        """Take many messages; those before one that is refused are taken."""
+        """Append many messages. Where one is refused, those before it stay."""
         for key, value, headers, timestamp_ms, offset in records:
             self.append(key, value, headers=headers, timestamp_ms=timestamp_ms, offset=offset)
 
     def close(self) -> bytes:
-        """The bytes; none without messages. Only once, and nothing can be appended any more."""
+        """Finish the entries, once. Returns their bytes, b"" without messages."""
         if self._closed:
             raise ValueError("the builder is closed")
-        made = bytes(self._entries)
+        entries = bytes(self._entries)
         if self._codec and self._count:
-            made = _entry07(1, self._codec, codecs.compress(self._codec, made, 0, self._level))
+            entries = _entry07(1, self._codec, codecs.compress(self._codec, entries, 0, self._level))
         self._closed = True
         self._entries = bytearray()
-        return made
+        return entries
 
 
 def marker(
@@ -295,7 +322,10 @@ def marker(
     timestamp_ms: int,
     partition_leader_epoch: int = -1,
 ) -> bytes:
-    """The batch that ends a transaction, COMMIT or ABORT, as MemoryRecords.withEndTransactionMarker makes it."""
+    """Build the control batch that ends a transaction with COMMIT or ABORT. Returns its bytes. Raises ValueError.
+
+    Source: MemoryRecords.withEndTransactionMarker of Kafka 4.3.
+    """
     if kind not in _MARKERS:
         raise ValueError(f"a transaction ends with COMMIT or ABORT, not with {controls.type_name(kind)}")
     builder = Builder(
@@ -327,7 +357,7 @@ def _within(what: str, number: int, low: int, high: int) -> int:
 
 
 def _check_control(key: bytes | None, value: bytes | None) -> None:
-    """Raise ValueError unless it is a control record that a broker can read."""
+    """Raise ValueError for a control record that a broker cannot read."""
     kind = controls.decode_key(key).type
     if kind not in controls.TYPES:
         raise ValueError(f"no control record has type {kind}")

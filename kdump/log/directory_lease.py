@@ -1,7 +1,9 @@
-"""The log directory around a topic-partition that is written to: its lock, the marker of a clean shutdown, and recovery points.
+"""The log directory around a topic-partition that is written to: its lock, its clean-shutdown file, and its recovery
+points.
 
-A marker says that every log of the directory was closed in order. So it goes before the first change (`DirectoryLease.begin`), and comes back, with what it said, when the last log that this process
-writes to there was closed in order. Whoever crashes in between leaves a directory that a broker recovers.
+The clean-shutdown file says that every log of the directory was closed in order. It is removed before the first change,
+and written again, with its old content, when the last log of this process in that directory was closed in order. After
+a crash in between, a broker recovers the directory.
 """
 
 import os
@@ -16,7 +18,7 @@ from kdump.storage.directory_handle import DirectoryHandle, replace
 from kdump.storage.lock import Lock, beside
 from kdump.storage.source import FileSource, whole
 
-_shared: Final[dict[tuple[int, int], "_Directory"]] = {}
+_shared: Final[dict[tuple[int, int], "_LockedDirectory"]] = {}
 _mutex: Final = Mutex()
 
 
@@ -25,61 +27,67 @@ def _entries(directory: str, name: str) -> list[OffsetEntry]:
         return list(offset_entries(whole(source, MAX_BYTES)))
 
 
-class _Directory:
-    """One log directory, for as long as this process writes to a log in it."""
+class _LockedDirectory:
+    """One log directory, while this process writes to a log in it."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.users = 0
-        self.sound = True
+        self.is_clean = True
         self._lock = Lock(path)
-        self._marker: bytes | None = None
+        self._clean_shutdown: bytes | None = None
 
-    def begin(self) -> None:
-        """Something is about to be changed. Raises OSError, KdumpError."""
-        with DirectoryHandle(self.path, look=True) as place:
+    def before_first_change(self) -> None:
+        """Remove the clean-shutdown file. Raises OSError, KdumpError."""
+        with DirectoryHandle(self.path, look=True) as directory:
             for name in (naming.CLEAN_SHUTDOWN, RECOVERY_POINTS):
-                place.remove(f"{name}.tmp")  # of somebody who was killed
-            if place.stamp(naming.CLEAN_SHUTDOWN) is not None:
-                self._marker = place.read(naming.CLEAN_SHUTDOWN)
-                place.remove(naming.CLEAN_SHUTDOWN)
-                place.sync()
+                directory.remove(f"{name}.tmp")  # of a process that was killed
+            if directory.stamp(naming.CLEAN_SHUTDOWN) is not None:
+                self._clean_shutdown = directory.read(naming.CLEAN_SHUTDOWN)
+                directory.remove(naming.CLEAN_SHUTDOWN)
+                directory.sync()
 
     @property
     def was_clean(self) -> bool:
-        """Whether whoever had it before closed it in order."""
-        return self._marker is not None
+        """Whether the process that wrote to it before closed it in order."""
+        return self._clean_shutdown is not None
 
-    def advance(self, partition: TopicPartition, low: int, high: int) -> None:
-        """Set a recovery point that is `low` at least to `high`. Raises OSError, KdumpError."""
-        with DirectoryHandle(self.path, look=True) as place:
-            if place.stamp(RECOVERY_POINTS) is None:
+    def advance_recovery_point(self, partition: TopicPartition, low: int, high: int) -> None:
+        """Set a recovery point of at least `low` to `high`. Raises OSError, KdumpError."""
+        with DirectoryHandle(self.path, look=True) as directory:
+            if directory.stamp(RECOVERY_POINTS) is None:
                 return
             try:
                 entries = _entries(self.path, RECOVERY_POINTS)
             except CheckpointError:
-                return  # a broker takes every log for one that has to be recovered
+                return  # a broker recovers every log then
             points = {TopicPartition(entry.topic, entry.partition): entry.offset for entry in entries}
             if not self.was_clean and points.get(partition, 0) < low:
-                return  # there may be more to recover
+                return  # something below may have to be recovered
             points[partition] = high
-            if points.items() != {(TopicPartition(one.topic, one.partition), one.offset) for one in entries}:
-                replace(
-                    place, RECOVERY_POINTS, build_offsets([OffsetEntry(*key, offset) for key, offset in points.items()])
-                )
+            before = {(TopicPartition(one.topic, one.partition), one.offset) for one in entries}
+            if points.items() != before:
+                advanced = [OffsetEntry(*key, offset) for key, offset in points.items()]
+                replace(directory, RECOVERY_POINTS, build_offsets(advanced))
 
     def close(self) -> None:
-        """Nobody writes here any more. Raises OSError, KdumpError."""
+        """Write the clean-shutdown file again, if there was one and all logs were closed in order.
+
+        Raises OSError, KdumpError.
+        """
         try:
-            if self.sound and self._marker is not None:
-                with DirectoryHandle(self.path, look=True) as place:
-                    replace(place, naming.CLEAN_SHUTDOWN, self._marker)
+            if self.is_clean and self._clean_shutdown is not None:
+                with DirectoryHandle(self.path, look=True) as directory:
+                    replace(directory, naming.CLEAN_SHUTDOWN, self._clean_shutdown)
         finally:
             self._lock.close()
 
 
 class DirectoryLease:
-    """What is around a topic-partition directory that is written to. Raises KdumpError where a broker has the log directory, SourceError where nobody can tell."""
+    """The right to write to a topic-partition directory.
+
+    Raises KdumpError where a broker uses the log directory, SourceError where that cannot be found out.
+    """
 
     def __init__(self, partition: str, *, kafka07: bool = False) -> None:
         self._partition = naming.topic_partition_of(os.path.abspath(partition), kafka07=kafka07)
@@ -94,36 +102,39 @@ class DirectoryLease:
         try:
             status = os.stat(path)
         except OSError:
-            return  # the topic-partition directory is all that can be reached
+            return  # only the topic-partition directory can be reached
         key = status.st_dev, status.st_ino
         if key in self._keys:
             return
         if key not in _shared:
-            _shared[key] = _Directory(path)
+            _shared[key] = _LockedDirectory(path)
         _shared[key].users += 1
         self._keys.append(key)
 
-    def begin(self) -> None:
-        """Something is about to be changed. Raises OSError, KdumpError."""
+    def before_first_change(self) -> None:
+        """Note that the log is about to be changed. Raises OSError, KdumpError."""
         with _mutex:
             for key in self._keys:
-                _shared[key].begin()
+                _shared[key].before_first_change()
 
-    def advance(self, low: int, high: int) -> None:
-        """All of the log up to `high` is on the disk; what lies below `low` was, if the recovery point says so. Raises OSError, KdumpError."""
+    def advance_recovery_point(self, low: int, high: int) -> None:
+        """Note that the log is synced up to `high`.
+
+        Below `low` the recovery point has to say so already. Raises OSError, KdumpError.
+        """
         if self._partition is not None:
             with _mutex:
                 for key in self._keys:
-                    _shared[key].advance(self._partition, low, high)
+                    _shared[key].advance_recovery_point(self._partition, low, high)
 
-    def spoil(self) -> None:
-        """The log could not be closed in order."""
+    def mark_unclean(self) -> None:
+        """Note that the log was not closed in order."""
         with _mutex:
             for key in self._keys:
-                _shared[key].sound = False
+                _shared[key].is_clean = False
 
     def close(self) -> None:
-        """Raises OSError, KdumpError."""
+        """End the lease. Raises OSError, KdumpError."""
         with _mutex:
             self._leave()
 

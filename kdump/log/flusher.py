@@ -1,4 +1,6 @@
-"""When a log is put on the disk: before more than so many messages wait for it, and before one waits for longer than so many milliseconds."""
+"""When a log is synced to the disk: after a number of messages, or a number of milliseconds after the first unsynced
+one (flush.messages, flush.ms).
+"""
 
 import time
 from collections.abc import Callable
@@ -6,9 +8,11 @@ from threading import TIMEOUT_MAX, Condition, RLock, Thread
 
 
 class Flusher:
-    """Calls `sync`, with the mutex held, when `flush_messages` messages wait, or the oldest for `flush_ms`; None: never of itself.
+    """Calls `sync` when `flush_messages` messages are unsynced, or the oldest for `flush_ms`; with None for both it
+    never does.
 
-    `counts`: whether it has to be told of messages. What `sync` raises in the background is `error` from then on, and comes out of the next call. Only to be used with the mutex held, which the background thread takes for itself.
+    `counts` says whether `wrote` has to be called. An error that `sync` raises in the background is kept in `error`,
+    and the next call raises it. The caller holds the mutex in every call; the background thread takes it itself.
     """
 
     def __init__(
@@ -20,7 +24,7 @@ class Flusher:
     ) -> None:
         self._sync = sync
         self.counts = flush_messages is not None or flush_ms is not None
-        self._most = flush_messages
+        self._flush_messages = flush_messages
         self._seconds = None if flush_ms is None else flush_ms / 1000
         self._changed = Condition(mutex)
         self._messages = 0
@@ -30,9 +34,9 @@ class Flusher:
         self._thread: Thread | None = None
 
     def wrote(self, messages: int) -> None:
-        """So many more messages wait."""
+        """Count messages that were written; sync if the limit is reached."""
         self._messages += messages
-        if self._most is not None and self._messages >= self._most:
+        if self._flush_messages is not None and self._messages >= self._flush_messages:
             self.flush()
         elif self._since is None and self._seconds is not None:
             self._since = time.monotonic()
@@ -42,18 +46,18 @@ class Flusher:
             self._changed.notify()
 
     def flush(self) -> None:
-        """Sync now."""
+        """Sync now. Raises OSError."""
         if self.error is not None:
             raise self.error
         self._sync()
-        self.done()
+        self.reset()
 
-    def done(self) -> None:
-        """Nothing waits any more."""
+    def reset(self) -> None:
+        """Note that everything is synced."""
         self._messages, self._since = 0, None
 
     def close(self) -> None:
-        """Without a last sync."""
+        """End the background thread, without a last sync."""
         self._closed = True
         self._changed.notify()
 
@@ -70,4 +74,4 @@ class Flusher:
                 except OSError as error:
                     self.error = error
                     return
-                self.done()
+                self.reset()

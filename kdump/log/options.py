@@ -1,4 +1,4 @@
-"""How a log is written and read: the settings of a broker's topic that shape its files, and the bounds of a reader."""
+"""The options of a log: the topic settings of a broker that shape its files, and the limits for a reader."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -7,7 +7,7 @@ from kdump.broker.defaults import INDEX_INTERVAL_BYTES, SEGMENT_INDEX_BYTES
 from kdump.format.java import MAX_INT
 
 KAFKA07: Final = "0.7"
-"""The magic of a log from before 0.8: `.kafka` files, whose offsets are bytes."""
+"""Stands for `magic` in a log of Kafka 0.7: `.kafka` files, whose offsets are positions."""
 
 _LARGEST: Final = (1 << 63) - 1
 _BOUNDS: Final = {
@@ -25,12 +25,16 @@ _MAY_BE_NONE: Final = ("flush_messages", "flush_ms")
 
 
 class LogOptions(NamedTuple):
-    """Settings of a log, with a broker's defaults where a broker has the same setting.
+    """Options of a log, with a broker's defaults where a broker has the same setting.
 
-    `segment_bytes` and `segment_index_bytes` say when a segment is full, `index_interval_bytes` how far apart index entries stand. `flush_messages`, `flush_ms`: never
-    more messages unsynced, nor for longer; None: only by flush() and close(). `max_message_bytes` bounds a batch, both when it is appended and when it is read.
-    Removed files stay as `.deleted` for `delete_delay_ms`. `magic` (0, 1, 2 or KAFKA07), `codec` and `level` are for records that are given one by one. `leader_epoch`
-    is stamped on what gets its offsets here, `base_offset` is the first offset of a log that is made anew. `clock` gives the time in milliseconds, None: the system's.
+    `segment_bytes` and `segment_index_bytes` limit the files of a segment; `index_interval_bytes` is the distance
+    between index entries. `flush_messages` and `flush_ms` limit how many messages are unsynced, and for how long; with
+    None for both, only flush() and close() sync. `max_message_bytes` limits a batch that is appended or read. Deleted
+    files keep the suffix `.deleted` for `delete_delay_ms` before they are removed.
+
+    `magic` (0, 1, 2 or KAFKA07), `codec` and `level` are for records that are appended. `leader_epoch` is stamped on
+    batches that get their offsets from the log. `base_offset` is the first offset of a new log. `clock` returns the
+    time in milliseconds, None for that of the system.
     """
 
     segment_bytes: int = 1 << 30
@@ -49,7 +53,7 @@ class LogOptions(NamedTuple):
 
 
 def check(options: LogOptions) -> None:
-    """Raise ValueError, or TypeError, for settings with which no log can be written."""
+    """Raise ValueError or TypeError for options that are not valid for a log that is written to."""
     if options.magic not in (0, 1, 2, KAFKA07):
         raise ValueError(f"no log has magic {options.magic!r}, only 0, 1, 2 and {KAFKA07!r}")
     for name in _BOUNDS:
@@ -59,7 +63,7 @@ def check(options: LogOptions) -> None:
 
 
 def check_bound(name: str, number: object) -> None:
-    """Raise ValueError, or TypeError, for a number that a setting cannot be."""
+    """Raise ValueError or TypeError for a value that is not valid for this option."""
     low, high = _BOUNDS[name]
     if not isinstance(number, int):
         raise TypeError(f"{name} is a whole number, not {number!r}")

@@ -121,6 +121,7 @@ def records(batch: Batch, opened: DecodedBatch) -> Iterator[Record]:
     """The records one by one."""
     payload, headers, rows = memoryview(opened.payload), opened.headers, opened.rows
     numbered = batch.base_sequence >= 0
+    control, transactional = batch.control, batch.transactional
     for index in range(0, len(rows), _WIDTH):
         at, size, offset, timestamp, key_at, key_size, value_at, value_size, header, count, magic, crc, computed, _ = (
             rows[index : index + _WIDTH]
@@ -138,6 +139,8 @@ def records(batch: Batch, opened: DecodedBatch) -> Iterator[Record]:
             size,
             crc if legacy else None,
             crc == computed if legacy else None,
+            control,
+            transactional,
         )
 
 

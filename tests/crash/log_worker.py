@@ -90,7 +90,7 @@ def batch(offset: int) -> bytes:
 
 def life(directory: str, start: int, stop: int) -> None:
     with Appender(directory, OPTIONS) as log:
-        assert log.view.end_offset == start
+        assert log.snapshot.end_offset == start
         tell(opened=1, appended=start, flushed=start)
         for offset in range(start, stop):
             log.append_batches(batch(offset), leader_epoch=offset // 10)
@@ -197,7 +197,7 @@ class Trial:
         """Append to it again; the offset behind what was there, and why it was refused."""
         try:
             with Appender(str(self.partition), OPTIONS) as log:
-                end = log.view.end_offset
+                end = log.snapshot.end_offset
                 log.append_batches(build.batch([build.record(b"k", b"again", timestamp=NOW)]))
         except KdumpError as error:
             return -1, str(error)

@@ -521,7 +521,7 @@ REFUSED: list[tuple[NewRecord, type[Exception], str]] = [
 ]
 REFUSED_HEADERS: list[tuple[Any, type[Exception], str]] = [
     ([(None, b"")], ValueError, "the name of a header is null"),
-    ([("name", b"")], TypeError, "the name of a header is of type str, expected bytes"),
+    ([(7, b"")], TypeError, "the name of a header is of type int, expected str or bytes"),
     ([(b"name", 5)], TypeError, "the value of a header is of type int, expected bytes"),
     ([(b"name",)], ValueError, ""),
     ([(b"name", b"", b"")], ValueError, ""),
@@ -680,7 +680,7 @@ def test_entries_of_07_that_do_not_exist(words: dict[str, Any], sentence: str) -
         (NewRecord(None, b"v", ((b"h", b""),)), "no headers"),
         (NewRecord(None, b"v", offset=1), "no offset of their own"),
         (NewRecord(None, None), "cannot be null"),
-        (NewRecord(None, bytes(2**31 - 30)), "does not fit behind 10 bytes, at most 2147483647"),
+        (NewRecord(None, bytes(2**31 - 30)), "does not fit after 10 bytes, the limit is 2147483647"),
     ],
 )
 def test_messages_that_07_does_not_have(record: NewRecord, sentence: str) -> None:

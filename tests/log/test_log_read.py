@@ -22,9 +22,10 @@ from hypothesis import strategies as st
 from kdump.errors import KdumpError, MessageTooLarge, OffsetOutOfRange, SourceError
 from kdump.format.batch import Batch
 from kdump.kernel import seek
-from kdump.log import segment_reader as log_segment
+from kdump.log import segment_reader, segment_scan
 from kdump.log.builder import NewRecord
-from kdump.log.log import FetchDataInfo, Log
+from kdump.log.fetch_data_info import FetchDataInfo
+from kdump.log.log import Log
 from kdump.log.options import LogOptions
 from kdump.log.retention import by_size
 from kdump.storage.source import FileSource
@@ -146,10 +147,12 @@ def test_records_are_those_of_the_oracle(partition: Path) -> None:
         (record.offset, record.timestamp, record.key, record.value, record.headers) for record in plain.records()
     ]
     with Log(partition) as log:
-        assert [each[:5] for each in log.records()] == expected
+        assert [each[:5] for each in log.records(control=True)] == expected
         if expected:
             middle = expected[len(expected) // 2][0]
-            assert [each[:5] for each in log.records(middle)] == [each for each in expected if each[0] >= middle]
+            assert [each[:5] for each in log.records(middle, control=True)] == [
+                each for each in expected if each[0] >= middle
+            ]
             fetched = log.read(middle)
             assert next(iter(fetched)).offset >= middle
             for offset in random.Random(6).choices([each[0] for each in expected], k=20):
@@ -480,7 +483,8 @@ def test_without_an_index_one_walk_is_enough(large: Large, tmp_path: Path, monke
             walks.append(how)
             super().__init__(*of, **how)
 
-    monkeypatch.setattr(log_segment, "Walk", Counted)
+    for module in (segment_reader, segment_scan):
+        monkeypatch.setattr(module, "Walk", Counted)
     with check_large(large, directory, random.Random(2).choices(range(large.end), k=200)) as log:
         assert log.at_time(0) is not None
     assert len(walks) == 1
@@ -647,7 +651,11 @@ def test_offsets_of_kafka_07_are_positions(tmp_path: Path) -> None:
             for segment in plain.segments
             for entry in oracle.entries07(segment.data, segment.base_offset)[0]
         ]
-        assert [record.value for record in log.records()] == expected
+        records = log.records(on_damage=lambda _: None)
+        assert [record.value for record in records] == expected
+        assert [(each.position, each.what) for each in records.damage] == [
+            (plain.end - log.segments[-1].base_offset, "tail/torn")
+        ]
         assert log.at_time(0) is None
 
 

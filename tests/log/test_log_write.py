@@ -135,7 +135,7 @@ def test_companions_are_those_of_a_recovery(number: int, tmp_path: Path) -> None
             with suppress(ValueError):
                 log.append_batches(one, assign=False)
                 data += one
-        view = log.view
+        view = log.snapshot
     assert b"".join(logs(directory).values()) == data
     assert [segment.base_offset for segment in view.segments] == sorted(logs(directory))
     assert view.end_offset == oracle_end(parts[0].base_offset, data)
@@ -189,16 +189,16 @@ def test_anything_is_taken_or_refused(shared: Appender, chance: st.DataObject) -
         ),
     )
     data = chance.draw(st.one_of(pieces, st.lists(pieces, max_size=3).map(b"".join)))
-    view = shared.view
+    view = shared.snapshot
     assert view.active is not None
     try:
         done = shared.append_batches(data, assign=chance.draw(st.booleans()))
     except (ValueError, MessageTooLarge):
-        assert shared.view is view
+        assert shared.snapshot is view
         assert os.path.getsize(view.active.path) == view.active.size_bytes
     else:
-        assert done.last_offset + 1 == shared.view.end_offset
-        walked = oracle.walk(Path(shared.view.active.path).read_bytes()) if shared.view.active else []
+        assert done.last_offset + 1 == shared.snapshot.end_offset
+        walked = oracle.walk(Path(shared.snapshot.active.path).read_bytes()) if shared.snapshot.active else []
         assert all(isinstance(item, oracle.Batch) for item in walked)
 
 
@@ -226,8 +226,8 @@ def test_offsets_and_epochs_are_given(tmp_path: Path) -> None:
         assert log.append_batches(batch(), leader_epoch=5) == LogAppendInfo(13, 13, 1)
         assert log.append_batches(batch()) == LogAppendInfo(14, 14, 1)
         assert log.append_batches(b"") == LogAppendInfo(15, 14, 0)
-        assert log.view.start_offset == 7
-        assert log.view.end_offset == 15
+        assert log.snapshot.start_offset == 7
+        assert log.snapshot.end_offset == 15
     items = [item for item in oracle.walk(logs(directory)[7]) if isinstance(item, oracle.Batch)]
     assert [(item.base_offset, item.last_offset, item.partition_leader_epoch) for item in items] == [
         (7, 8, 3),
@@ -276,7 +276,7 @@ def test_messages_get_offsets(magic: int, codec: str, tmp_path: Path) -> None:
     with Appender(str(directory), options(magic=magic)) as log:
         for _ in range(3):
             log.append_batches(sent)
-        assert log.view.end_offset == 12
+        assert log.snapshot.end_offset == 12
     data = logs(directory)[0]
     found, at = [], 0
     for one in cut(data):
@@ -294,7 +294,7 @@ def test_a_message_set_with_holes_is_made_anew(tmp_path: Path) -> None:
     with Appender(str(tmp_path / "t-0"), options(magic=1)) as log:
         assert log.append_batches(batch()) == LogAppendInfo(0, 0, 1)
         log.append_batches(build.wrapper(records, codec="gzip", magic=1) + batch())
-        assert log.view.end_offset == 6
+        assert log.snapshot.end_offset == 6
     data = logs(tmp_path / "t-0")[0]
     at = len(batch())
     assert [record.offset for record in oracle.records(data, at)] == [1, 2, 3, 4]
@@ -313,7 +313,7 @@ def test_records(tmp_path: Path) -> None:
         assert log.append_records([]) == LogAppendInfo(211, 210, 0)
         with pytest.raises(ValueError, match="offset"):
             log.append_records([NewRecord(b"k", None, (), T, 3)])
-        assert log.view.end_offset == 211
+        assert log.snapshot.end_offset == 211
     found = [record for data in logs(directory).values() for record in all_records(data)]
     assert [record.offset for record in found] == [*range(200), 205, 210]
     assert [record.value for record in found[:100]] == [one.value for one in new]
@@ -362,7 +362,7 @@ REFUSED: dict[str, tuple[Sequence[bytes], bytes, str]] = {
         "control batch",
     ),
     "checksum": ([batch()], batch()[:-1] + b"x", "checksum"),
-    "torn": ([batch()], batch()[:-1], "not all there"),
+    "torn": ([batch()], batch()[:-1], "an incomplete batch"),
     "beginning": ([batch()], batch() + b"\0" * 5, "beginning of a batch at byte 130"),
     "garbage": ([batch()], b"\0" * 100, "no batch at byte 0"),
     "second one": ([batch()], batch() + batch()[:-3] + b"abc", "at byte 130"),
@@ -378,14 +378,14 @@ def test_refused(what: str, tmp_path: Path) -> None:
     with Appender(str(directory), options()) as log:
         for one in before:
             log.append_batches(one)
-        there, view = read(directory), log.view
+        there, view = read(directory), log.snapshot
         for _ in range(2):
             with pytest.raises(ValueError, match=why):
                 log.append_batches(data)
-            assert log.view is view
+            assert log.snapshot is view
             assert read(directory) == there
         log.append_batches(batch())
-        assert log.view.end_offset == view.end_offset + 1
+        assert log.snapshot.end_offset == view.end_offset + 1
     assert not [one for one in left(str(directory)) if one.code != "txn/hanging"]
 
 
@@ -431,9 +431,9 @@ def test_a_follower_takes_sequences_as_they_are(tmp_path: Path) -> None:
     with Appender(str(tmp_path / "t-0"), options()) as log:
         for offset, data in enumerate((5, 2, 2, 0)):
             log.append_batches(producer(data, base_offset=offset), assign=False)
-        with pytest.raises(ValueError, match="above that of the batch before"):
+        with pytest.raises(ValueError, match="above that of the previous batch"):
             log.append_batches(batch(base_offset=3), assign=False)
-        with pytest.raises(ValueError, match="above that of the batch before"):
+        with pytest.raises(ValueError, match="above that of the previous batch"):
             log.append_batches(batch(base_offset=9) + batch(base_offset=9), assign=False)
         assert log.append_batches(batch(base_offset=9) + batch(base_offset=19), assign=False) == LogAppendInfo(9, 19, 2)
 
@@ -484,7 +484,7 @@ def test_full_indexes_roll(tmp_path: Path) -> None:
     with Appender(str(tmp_path / "t-0"), made) as log:
         for number in range(12):
             log.append_batches(batch(timestamp=T + number))
-        assert len(log.view.segments) > 2
+        assert len(log.snapshot.segments) > 2
     check_companions(tmp_path / "t-0", made)
 
 
@@ -492,8 +492,8 @@ def test_nothing(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
     for _ in range(2):
         with Appender(str(directory), options(base_offset=12)) as log:
-            assert log.view.segments == (log.view.active,)
-            assert (log.view.start_offset, log.view.end_offset) == (12, 12)
+            assert log.snapshot.segments == (log.snapshot.active,)
+            assert (log.snapshot.start_offset, log.snapshot.end_offset) == (12, 12)
         stem = "00000000000000000012"
         assert read(directory) == dict.fromkeys(
             (f"{stem}.log", f"{stem}.index", f"{stem}.timeindex", "leader-epoch-checkpoint"), b""
@@ -509,10 +509,10 @@ def test_the_last_offsets(tmp_path: Path) -> None:
                 log.append_batches(data)
         assert log.append_batches(batch()) == LogAppendInfo(last - 1, last - 1, 1)
         for data, assign in ((batch(), True), (batch(base_offset=last), False)):
-            with pytest.raises(ValueError, match="no offset behind 9223372036854775807"):
+            with pytest.raises(ValueError, match="no offset after 9223372036854775807"):
                 log.append_batches(data, assign=assign)
     with Appender(str(tmp_path / "t-0"), options()) as log:
-        assert log.view.end_offset == last
+        assert log.snapshot.end_offset == last
 
 
 def test_a_life_without_appends_changes_nothing(tmp_path: Path) -> None:
@@ -548,17 +548,17 @@ def test_kafka_07(tmp_path: Path) -> None:
         assert log.append_batches(one * 2)[0] == 15
         log.append_records([NewRecord(None, b"x" * 40), NewRecord(None, b"y")])
         log.append_records([NewRecord(None, b"z" * 30)], codec="gzip")
-        with pytest.raises(ValueError, match=r"no batch|not all there|beginning"):
+        with pytest.raises(ValueError, match=r"no batch|incomplete batch|beginning"):
             log.append_batches(one[:-1])
-        end = log.view.end_offset
-        view = log.view
+        end = log.snapshot.end_offset
+        view = log.snapshot
     there = logs(directory)
     assert sorted(read(directory)) == [f"{base:020d}.kafka" for base in there]
     assert list(there)[1:] == [base + len(data) for base, data in there.items()][:-1]
     assert end == sum(map(len, there.values()))
     assert [segment.next_offset for segment in view.segments] == [base + len(data) for base, data in there.items()]
     with Appender(str(directory), made) as log:
-        assert log.view.end_offset == end
+        assert log.snapshot.end_offset == end
         log.append_batches(one)
     assert not left(str(directory))
     with pytest.raises(KdumpError, match="another format"):
@@ -569,7 +569,7 @@ def test_kafka_07(tmp_path: Path) -> None:
 
 
 class Syncs:
-    """Counts what is put on the disk of a log."""
+    """Counts the syncs of a log."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sizes: list[int] = []
@@ -594,7 +594,7 @@ def test_flush_by_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             unsynced = 0 if len(syncs.sizes) > before else unsynced + count
             assert unsynced < 5
             if unsynced == 0:
-                assert syncs.sizes[-1] == log.view.active.size_bytes  # type: ignore[union-attr]
+                assert syncs.sizes[-1] == log.snapshot.active.size_bytes  # type: ignore[union-attr]
     assert len(syncs.sizes) > 10
 
 
@@ -609,7 +609,7 @@ def test_flush_by_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             while len(syncs.sizes) == count:
                 time.sleep(0.002)
                 assert time.monotonic() - started < 5
-            assert syncs.sizes[-1] == log.view.active.size_bytes  # type: ignore[union-attr]
+            assert syncs.sizes[-1] == log.snapshot.active.size_bytes  # type: ignore[union-attr]
         count = len(syncs.sizes)
         time.sleep(0.1)
         assert len(syncs.sizes) == count  # nothing waits
@@ -649,17 +649,17 @@ def test_a_disk_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         raise OSError(errno.EIO, "I/O error")
 
     monkeypatch.setattr(os, "fsync", broken)
-    with pytest.raises(KdumpError, match="could not be put on the disk"):
+    with pytest.raises(KdumpError, match="could not be synced to the disk"):
         log.append_batches(batch())
-    with pytest.raises(KdumpError, match="could not be put on the disk"):
+    with pytest.raises(KdumpError, match="could not be synced to the disk"):
         log.append_batches(batch())
-    with pytest.raises(KdumpError, match="could not be put on the disk"):
+    with pytest.raises(KdumpError, match="could not be synced to the disk"):
         log.flush()
     log.close()
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
     monkeypatch.undo()
     with Appender(str(directory), options()) as log:
-        assert log.view.end_offset == 2
+        assert log.snapshot.end_offset == 2
         log.append_batches(batch())
     assert not left(str(directory))
 
@@ -675,7 +675,7 @@ def test_a_disk_that_fails_in_the_background(tmp_path: Path, monkeypatch: pytest
     log.append_batches(batch())
     monkeypatch.setattr(os, "fsync", broken)
     assert failed.wait(5)
-    with pytest.raises(KdumpError, match="could not be put on the disk"):
+    with pytest.raises(KdumpError, match="could not be synced to the disk"):
         log.append_batches(batch())
     log.close()
 
@@ -696,7 +696,7 @@ def test_a_disk_that_failed_in_the_background_is_told_of_at_the_latest_when_clos
     monkeypatch.setattr(os, "fsync", broken)
     assert failed.wait(5)
     monkeypatch.undo()
-    with pytest.raises(KdumpError, match="could not be put on the disk"):
+    with pytest.raises(KdumpError, match="could not be synced to the disk"):
         log.close()
     log.close()
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
@@ -706,7 +706,7 @@ def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     directory = tmp_path / "t-0"
     with Appender(str(directory), options()) as log:
         log.append_batches(producer(0, transactional=True))
-        there, view = read(directory), log.view
+        there, view = read(directory), log.snapshot
         whole = os.write
 
         def half(descriptor: int, data: bytes) -> int:
@@ -717,7 +717,7 @@ def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         with pytest.raises(KdumpError, match="no space left on device; nothing was appended"):
             log.append_batches(producer(1, transactional=True))
         assert read(directory) == there
-        assert log.view is view
+        assert log.snapshot is view
 
         def not_the_index(descriptor: int, data: bytes) -> int:
             return (half if len(data) == 34 else whole)(descriptor, data)
@@ -726,14 +726,14 @@ def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         with pytest.raises(KdumpError, match="nothing was appended"):
             log.append_batches(marker("ABORT"))
         assert read(directory) == {**there, "00000000000000000000.txnindex": b""}
-        assert log.view is view
+        assert log.snapshot is view
         monkeypatch.undo()
         log.append_batches(producer(1, transactional=True))
         log.append_batches(marker("ABORT"))
     check_companions(directory, options())
 
 
-@pytest.mark.parametrize("where", ["write", "take_one"])
+@pytest.mark.parametrize("where", ["write", "commit_batch"])
 def test_an_interrupt(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = tmp_path / "t-0"
     log = Appender(str(directory), options())
@@ -755,7 +755,7 @@ def test_an_interrupt(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             log.append_batches(batch())
     log.close()
     with Appender(str(directory), options()) as log:
-        assert log.view.end_offset == 2
+        assert log.snapshot.end_offset == 2
     assert not left(str(directory))
 
 
@@ -772,11 +772,11 @@ def made_log(directory: Path, count: int = 30) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda path: path.write_bytes(path.read_bytes()[:-3]), "is no batch"),
-        (lambda path: path.write_bytes(path.read_bytes() + b"\0" * 50), "is no batch"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-3]), "there is no batch at byte"),
+        (lambda path: path.write_bytes(path.read_bytes() + b"\0" * 50), "there is no batch at byte"),
         (lambda path: path.write_bytes(path.read_bytes()[:200] + b"\xff" + path.read_bytes()[201:]), "is damaged"),
-        (lambda path: path.with_suffix(".log.swap").write_bytes(b""), "in the place of others"),
-        (lambda path: path.with_suffix(".log.cleaned").write_bytes(b""), "a cleaner"),
+        (lambda path: path.with_suffix(".log.swap").write_bytes(b""), "a segment that was replacing others"),
+        (lambda path: path.with_suffix(".log.cleaned").write_bytes(b""), "a log cleaner"),
         (lambda path: (path.parent / "x.log").write_bytes(b""), "no number"),
         (lambda path: (path.parent / "leader-epoch-checkpoint").write_bytes(b"0\n7\n"), "leader-epoch-checkpoint"),
     ],
@@ -786,7 +786,7 @@ def test_a_log_that_has_to_be_recovered(change: Callable[[Path], object], why: s
     made_log(directory)
     change(max(directory.glob("*.log")))
     there = read(directory)
-    with pytest.raises(KdumpError, match=f"{why}.*; kdump recover --truncate {directory} brings the log in order"):
+    with pytest.raises(KdumpError, match=f"{why}.*; kdump recover --truncate {directory} recovers the log"):
         Appender(str(directory), options())
     assert read(directory) == there
 
@@ -796,9 +796,7 @@ def test_a_newest_segment_that_begins_inside_the_one_before(tmp_path: Path) -> N
     made_log(directory)
     (directory / file_name(29, ".log")).touch()
     there = read(directory)
-    with pytest.raises(
-        KdumpError, match=r"goes beyond offset 29, .*; kdump recover --salvage .* brings the log in order"
-    ):
+    with pytest.raises(KdumpError, match=r"offsets go beyond 29, .*; kdump recover --salvage .* recovers the log"):
         Appender(str(directory), options())
     assert read(directory) == there
 
@@ -809,7 +807,7 @@ def test_a_log_that_ends_before_it_starts(tmp_path: Path) -> None:
     there = read(directory)
     checkpoint = tmp_path / "log-start-offset-checkpoint"
     checkpoint.write_bytes(build.checkpoint("t 0 31"))
-    with pytest.raises(KdumpError, match="ends at offset 30, before its start offset 31; kdump recover --truncate"):
+    with pytest.raises(KdumpError, match="ends at offset 30, below its start offset 31; kdump recover --truncate"):
         Appender(str(directory), options())
     assert read(directory) == there
     checkpoint.write_bytes(build.checkpoint("t 0 30"))
@@ -846,7 +844,7 @@ def test_companions_that_are_not_right_are_made_anew(lost: str, tmp_path: Path) 
             newest.with_suffix(lost).unlink()
     with Appender(str(directory), options()) as log:
         assert read(directory) == whole
-        assert log.view.end_offset == 30
+        assert log.snapshot.end_offset == 30
 
 
 def test_a_transaction_index_of_zeros_is_made_anew(tmp_path: Path) -> None:
@@ -982,11 +980,11 @@ def test_many_threads(tmp_path: Path) -> None:
         for one in writers:
             one.start()
         while any(one.is_alive() for one in writers):
-            view = log.view
+            view = log.snapshot
             assert view.active is not None
             assert view.end_offset == view.active.next_offset
             assert os.path.getsize(view.active.path) >= view.active.size_bytes
-        assert log.view.end_offset == 400
+        assert log.snapshot.end_offset == 400
     check_companions(tmp_path / "t-0", options())
 
 
@@ -1024,7 +1022,7 @@ def test_an_epoch_that_does_not_exist(epoch: int, tmp_path: Path) -> None:
     with Appender(str(tmp_path / "t-0"), options()) as log:
         with pytest.raises(ValueError, match="leader_epoch"):
             log.append_batches(batch(), leader_epoch=epoch)
-        assert log.view.end_offset == 0
+        assert log.snapshot.end_offset == 0
 
 
 @pytest.mark.parametrize("what", ["text", [b"value"], [(b"key", b"value")]])
@@ -1036,7 +1034,7 @@ def test_what_is_no_record(what: Any, tmp_path: Path) -> None:
 def test_a_log_directory_is_no_log(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_bytes(b"version=1\n")
     before = read(tmp_path)
-    with pytest.raises(KdumpError, match="a log directory; what can be written to is a topic-partition in it"):
+    with pytest.raises(KdumpError, match="a log directory; only a topic-partition directory in it can be written to"):
         Appender(str(tmp_path), options())
     assert read(tmp_path) == before
 

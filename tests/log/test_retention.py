@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from kdump.format.checkpoint import EpochEntry, epoch_entries
 from kdump.log.appender import Appender
+from kdump.log.log_snapshot import SegmentDescription
 from kdump.log.options import KAFKA07, LogOptions
 from kdump.log.retention import Policy, before, by_age, by_size, deletable
-from kdump.log.segment_reader import SegmentDescription
 from kdump.recover.recover import left
 from support import build
 
@@ -134,17 +134,17 @@ def test_segments_go_as_a_broker_s_do(tmp_path: Path, clock: Clock) -> None:
             )
             if number == 1:
                 log.append_batches(build.marker("ABORT", producer_id=3, timestamp=T))
-        whole = log.view
+        whole = log.snapshot
         old = [segment.base_offset for segment in whole.closed]
         assert len(old) > 2
         told: list[tuple[str, bool]] = []
-        log.removing = lambda path: told.append((path, Path(path).exists()))
+        log.before_removal = lambda path: told.append((path, Path(path).exists()))
         gone = log.delete(before(old[2]))
         assert gone == whole.closed[:2]
         assert told == [(segment.path, True) for segment in gone]
-        assert log.view.closed == whole.closed[2:]
-        assert log.view.start_offset == old[2]
-        assert log.view.end_offset == whole.end_offset
+        assert log.snapshot.closed == whole.closed[2:]
+        assert log.snapshot.start_offset == old[2]
+        assert log.snapshot.end_offset == whole.end_offset
         stems = [f"{base:020d}" for base in old[:2]]
         deleted = [f"{stem}{suffix}.deleted" for stem in stems for suffix in (".index", ".log", ".timeindex")]
         deleted += [f"{stems[0]}.txnindex.deleted", f"{stems[1]}.snapshot.deleted"]
@@ -160,12 +160,12 @@ def test_segments_go_as_a_broker_s_do(tmp_path: Path, clock: Clock) -> None:
         log.delete(before(0))
         assert not [name for name in names(directory) if name.endswith(".deleted")]
         assert log.delete(lambda segments: segments) == whole.closed[2:]
-        assert log.view.segments == (log.view.active,)
+        assert log.snapshot.segments == (log.snapshot.active,)
         log.append_batches(batch(10, producer_id=3, producer_epoch=0, base_sequence=10))
     assert not [name for name in names(directory) if name.endswith(".deleted")]
     assert not left(str(directory))
     with Appender(str(directory), options) as log:
-        assert log.view.start_offset == log.view.segments[0].base_offset
+        assert log.snapshot.start_offset == log.snapshot.segments[0].base_offset
         assert log.delete(lambda segments: segments) == ()
 
 
@@ -176,7 +176,7 @@ def test_by_age_of_a_log(tmp_path: Path, clock: Clock) -> None:
         clock.now = T + 5001
         gone = log.delete(by_age(0, clock))
         assert [segment.largest_timestamp_ms for segment in gone] == [T + 2000, T + 5000]
-        assert log.view.closed[0].largest_timestamp_ms == T + 8000
+        assert log.snapshot.closed[0].largest_timestamp_ms == T + 8000
 
 
 def test_of_kafka_07(tmp_path: Path, clock: Clock) -> None:
@@ -185,27 +185,27 @@ def test_of_kafka_07(tmp_path: Path, clock: Clock) -> None:
         for _ in range(10):
             log.append_batches(build.message07(b"value", magic=1))
         assert [segment.base_offset for segment in log.delete(by_size(70))] == [0]
-        assert log.view.start_offset == log.view.closed[0].base_offset == 60
+        assert log.snapshot.start_offset == log.snapshot.closed[0].base_offset == 60
         clock.now = 1 << 60
         log.delete(by_age(10, clock))
-        assert log.view.start_offset == 120
+        assert log.snapshot.start_offset == 120
     assert names(directory) == ["00000000000000000120.kafka"]
 
 
 def test_a_checkpoint_of_the_log_start(tmp_path: Path, clock: Clock) -> None:
     (tmp_path / "log-start-offset-checkpoint").write_bytes(build.checkpoint("t 0 4", "u 0 7"))
     with Appender(str(tmp_path / "t-0"), LogOptions(segment_bytes=400, clock=clock)) as log:
-        assert log.view.start_offset == log.view.end_offset == 4
+        assert log.snapshot.start_offset == log.snapshot.end_offset == 4
         for number in range(10):
             log.append_batches(batch(number))
     (tmp_path / "log-start-offset-checkpoint").write_bytes(build.checkpoint("t 0 8", "u 0 7"))
     with Appender(str(tmp_path / "t-0"), LogOptions(segment_bytes=400, clock=clock)) as log:
-        assert log.view.start_offset == 8
+        assert log.snapshot.start_offset == 8
         log.delete(before(8))
-        assert log.view.start_offset == 8
-        assert log.view.segments[0].base_offset == 7
+        assert log.snapshot.start_offset == 8
+        assert log.snapshot.segments[0].base_offset == 7
         log.delete(before(10))
-        assert log.view.start_offset == 10
+        assert log.snapshot.start_offset == 10
 
 
 def test_epochs_of_what_is_gone(tmp_path: Path, clock: Clock) -> None:
@@ -221,6 +221,6 @@ def test_epochs_of_what_is_gone(tmp_path: Path, clock: Clock) -> None:
 def test_what_is_no_segment(chosen: Any, tmp_path: Path) -> None:
     with (
         Appender(str(tmp_path / "t-0"), LogOptions()) as log,
-        pytest.raises(TypeError, match="a policy gives segments or base offsets"),
+        pytest.raises(TypeError, match="a policy returns segments or base offsets"),
     ):
         log.delete(lambda _: [chosen])

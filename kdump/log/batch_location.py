@@ -1,0 +1,80 @@
+"""What a search in one segment returns: where the batch with an offset is, and which damage was skipped on the way."""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from kdump.errors import SourceError
+from kdump.kernel.scan import SUSPECTS
+from kdump.storage.walk import BatchChunk, ForeignBatch, Gap, Item, SearchLimit, ShrunkFile, Tail
+
+_DAMAGES: Final = ("batch/crc", "batch/magic", "batch/limit")
+
+
+class DamagedRange(NamedTuple):
+    """Bytes of a log file that a read skipped;
+
+    `what` is a finding code: batch/crc, batch/magic, batch/limit, gap/bytes, gap/unsearched, tail/torn …
+    """
+
+    path: str
+    position: int
+    length: int
+    what: str
+
+
+class BatchLocation(NamedTuple):
+    """The first batch whose last offset is at or above the target offset.
+
+    `first_offset` is NULL for a wrapper message. `body` is None for a large batch. The search began at
+    `search_position`, where the offset index entry for `entry_offset` points; -1 means that it began without an entry.
+    `damage` lies before the batch and after all batches below the target; `follows_batch` says whether there was such a
+    batch.
+    """
+
+    position: int
+    size: int
+    first_offset: int
+    last_offset: int
+    body: bytes | None
+    entry_offset: int
+    search_position: int
+    damage: tuple[DamagedRange, ...]
+    follows_batch: bool
+
+
+class NoBatch(NamedTuple):
+    """The segment has no batch at or above the target offset; `damage` and `follows_batch` as in BatchLocation."""
+
+    damage: tuple[DamagedRange, ...]
+    follows_batch: bool
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """A record found by time: its offset, and its timestamp in milliseconds."""
+
+    offset: int
+    timestamp_ms: int
+
+
+def damaged_ranges(path: str, item: Item) -> Iterator[DamagedRange]:
+    """The damage in an item of a walk over a file. Raises SourceError where the file has become shorter."""
+    match item:
+        case BatchChunk():
+            for batch in item.rows():
+                what = next(code for code in _DAMAGES if batch.suspect >> SUSPECTS.index(code) & 1)
+                yield DamagedRange(path, batch.position, batch.size, what)
+        case Gap():
+            yield DamagedRange(path, item.position, item.length, "gap/bytes")
+        case SearchLimit():
+            yield DamagedRange(path, item.position, item.length, "gap/unsearched")
+        case Tail():
+            yield DamagedRange(path, item.position, item.length, f"tail/{item.reason}")
+        case ShrunkFile():
+            raise shrunk(path, item.position, item.position + item.length)
+        case ForeignBatch():
+            return
+
+
+def shrunk(path: str, at: int, expected: int) -> SourceError:
+    """The error for a file that has become shorter."""
+    return SourceError(f"{path}: the file ended at byte {at} of {expected} while it was read")

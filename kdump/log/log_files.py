@@ -1,0 +1,74 @@
+"""Which files make up the log at a path, and where it starts."""
+
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kdump.errors import SourceError
+from kdump.format.batch import NULL
+from kdump.format.naming import Kind, topic_partition_of
+from kdump.storage.discovery import discover
+from kdump.storage.listing import listing, partition_in
+from kdump.storage.lock import beside
+from kdump.storage.offset_checkpoints import checkpoints_of
+from kdump.storage.partition import LogFile, Partition, Segment
+from kdump.storage.records import open_batch
+from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk
+from kdump.storage.walk07 import walk_of
+
+
+class LogFiles(NamedTuple):
+    """The log files in the order of their offsets, and the log start offset of the checkpoint, 0 without one."""
+
+    files: list[LogFile]
+    start_offset: int
+
+
+def log_files_at(path: str) -> LogFiles:
+    """The log files of a topic-partition directory, or the one log file at the path. Raises SourceError."""
+    if not os.path.isdir(path):
+        for found in discover([path]):
+            if isinstance(found, SourceError):
+                raise found
+            if isinstance(found, Partition) and found.segments and found.only is None:
+                return LogFiles([found.segments[0].log], 0)
+        raise SourceError(f"{path}: not a log")
+    directory = listing(path)
+    absolute = os.path.abspath(path)
+    partition, errors = partition_in(directory, topic_partition_of(absolute), whole=False)
+    files = _of_one_kind(partition.segments)
+    if errors:
+        raise errors[0]
+    if not files:
+        raise SourceError(f"{path}: no log files here")
+    return LogFiles(files, checkpointed_start_offset(partition, absolute))
+
+
+def checkpointed_start_offset(partition: Partition, path: str) -> int:
+    """The log start offset that a checkpoint of the log directory has for the partition, 0 without one."""
+    starts = [checkpoints_of(above).context(partition).log_start_offset for above in beside(path)]
+    return max((start for start in starts if start is not None), default=0)
+
+
+def base_offset_of(file: LogFile) -> int:
+    """The number in the name of a log file; the offset of its first record where there is none."""
+    if file.base_offset is not None:
+        return file.base_offset
+    with file.open() as source:
+        for item in walk_of(file.kind, source, everything=True, rows=1):
+            if isinstance(item, BatchChunk) and not item.damaged:
+                batch = item.row(0)
+                if batch.base_offset != NULL:
+                    return batch.base_offset
+                first = open_batch(batch, item.body(batch), MAX_BATCH_BYTES).first_offset
+                return batch.last_offset if first == NULL else first
+    return 0
+
+
+def _of_one_kind(segments: Iterable[Segment]) -> list[LogFile]:
+    """The files whose names are numbers, each number once; files of Kafka 0.7 only where there are no others."""
+    found: dict[Kind, dict[int, LogFile]] = {Kind.LOG: {}, Kind.KAFKA07: {}}
+    for segment in segments:
+        if segment.log.base_offset is not None:
+            found[segment.log.kind].setdefault(segment.log.base_offset, segment.log)
+    return [file for _, file in sorted((found[Kind.LOG] or found[Kind.KAFKA07]).items())]
