@@ -1,4 +1,4 @@
-"""The table in `fixtures/README.md` says what is there, and everything that is there was dumped by Kafka's own tool."""
+"""The tables in `fixtures/README.md` say what is there, and every file of a broker was dumped by Kafka's own tool."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ import pytest
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 CASES = sorted(path.parent for path in FIXTURES.glob("*/case.toml"))
+RUNS = sorted(FIXTURES.glob("runs-*"))
 ROW = re.compile(r"^\| `([^`]+)` \| (\d+) \| `([0-9a-f]{64})` \|$", re.MULTILINE)
 LIMIT_BYTES = 12 << 20
+RUNS_LIMIT_BYTES = 300 << 10
 DUMPED = {".log": "shallow", ".checkpoint": "shallow"} | dict.fromkeys(
     (".index", ".timeindex", ".txnindex", ".snapshot"), "entries"
 )
@@ -25,7 +27,7 @@ def data_files(case: Path) -> list[Path]:
     return [path for path in files if path.relative_to(case).parts[0] not in ("expected", "case.toml")]
 
 
-def test_the_table_lists_every_log_with_its_checksum() -> None:
+def test_the_table_lists_every_log_and_archive_with_its_checksum() -> None:
     rows = ROW.findall((FIXTURES / "README.md").read_text(encoding="utf-8"))
     listed = {name: (int(size), checksum) for name, size, checksum in rows}
     assert len(listed) == len(rows)
@@ -36,6 +38,9 @@ def test_the_table_lists_every_log_with_its_checksum() -> None:
                 content = path.read_bytes()
                 checksum = hashlib.sha256(content).hexdigest()
                 present[path.relative_to(FIXTURES).as_posix()] = (len(content), checksum)
+    for path in (path for folder in RUNS for path in folder.iterdir()):
+        content = path.read_bytes()
+        present[path.relative_to(FIXTURES).as_posix()] = (len(content), hashlib.sha256(content).hexdigest())
     assert present == listed
     assert len(present) > 50
 
@@ -43,7 +48,7 @@ def test_the_table_lists_every_log_with_its_checksum() -> None:
 def test_the_table_describes_every_case() -> None:
     text = (FIXTURES / "README.md").read_text(encoding="utf-8")
     folders = sorted(path for path in FIXTURES.iterdir() if path.is_dir() and path.name != "make")
-    assert folders == CASES
+    assert folders == sorted([*CASES, *RUNS])
     for case in CASES:
         told = tomllib.loads((case / "case.toml").read_text(encoding="utf-8"))
         assert f"| `{case.name}` | {told['broker']} | {told['made']} |" in text
@@ -52,6 +57,7 @@ def test_the_table_describes_every_case() -> None:
 def test_the_fixtures_stay_small() -> None:
     total = sum(path.stat().st_size for case in CASES for path in case.rglob("*") if path.is_file())
     assert total < LIMIT_BYTES
+    assert sum(path.stat().st_size for folder in RUNS for path in folder.iterdir()) < RUNS_LIMIT_BYTES
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
