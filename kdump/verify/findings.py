@@ -1,4 +1,4 @@
-"""What was found wrong: Finding, and how its sentence is made."""
+"""The value that reports one defect: Finding, and how its sentence comes from the catalogue."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,77 +12,85 @@ __all__ = ["CATALOGUE", "KEPT", "PROBLEMS", "CatalogueEntry", "Finding", "Severi
 
 PROBLEMS: Final = {
     "record-length": "its length is negative or reaches past the end of the records",
-    "varint": "a number has no end",
+    "varint": "a varint has no end",
     "key-length": "its key reaches past its end",
     "value-length": "its value reaches past its end",
-    "header-count": "its number of headers is negative or more than its bytes can hold",
+    "header-count": "its header count is negative or more than its bytes can hold",
     "header-key": "a header key has a negative length or reaches past its end",
     "header-value": "a header value reaches past its end",
     "body-end": "its fields do not end where its length says",
     "missing": "the records end before it",
     "leftover": "bytes follow the last record",
-    "control-key": "its key is no version and type",
-    "control-value": "its value is no version and coordinator epoch",
-    "control-type": "its type is no marker of a transaction's end",
+    "control-key": "its key is not a version and a type",
+    "control-value": "its value is not a version and a coordinator epoch",
+    "control-type": "its type is not a transaction marker",
     "message-fields": "its key or value reaches past its end",
     "wrapper-size": "the size of an entry is less than 14",
-    "wrapper-size-07": "the size of an entry is negative, too small or, in the first one, more than there is",
+    "wrapper-size-07": "the size of an entry is negative, too small or, in the first entry, more than there is",
     "wrapper-magic": "an entry has a magic other than 0 and 1",
-    "wrapper-nested": "an entry is compressed itself",
-    "wrapper-nested-07": "compressed messages lie more than 16 deep in one another",
-    "wrapper-empty": "there is none",
+    "wrapper-nested": "an entry is itself compressed",
+    "wrapper-nested-07": "compressed messages are nested more than 16 deep",
+    "wrapper-empty": "there are none",
     "wrapper-offset": "the wrapper's offset is below the last inner one",
 }
-"""What is wrong with records, as a clause; the words are those of kdump.kernel.records.STATUSES."""
-
+"""What is wrong with records, as a clause, by the words of kdump.kernel.records.STATUSES."""
 
 CLAUSES: Final[Mapping[str, Mapping[str, str]]] = {
     "records": PROBLEMS,
     "snapshot": {
-        "missing": "the snapshot lacks it",
+        "missing": "the snapshot does not have it",
         "surplus": "the log does not have it",
-        "differs": "it is not as the log has it",
+        "differs": "the snapshot and the log disagree",
     },
     "hanging": {
         "idle": "its producer has been silent for longer than a transaction may last",
         "ended": "the transaction log says that it has ended",
-        "elsewhere": "the transaction log does not have this partition in it",
+        "elsewhere": "the transaction log does not list this partition for it",
         "unknown": "the transaction log does not know the producer",
     },
     "leftover": {
-        "deleted": "it was marked for deletion",
-        "cleaned": "the cleaner had not finished writing it",
-        "swap": "it was about to replace segments, and the next start puts it in the place of everything in its range",
-        "swap-dropped": "it was about to replace segments, but a .cleaned file at or below its offset makes the next start delete it",
-        "tmp": "a checkpoint had not been written to its end",
-        "part": "a snapshot had not been written to its end",
+        "deleted": "the file is marked for deletion",
+        "cleaned": "the log cleaner did not finish writing it",
+        "swap": "it was about to replace segments; the next start replaces everything in its range with it",
+        "swap-dropped": (
+            "it was about to replace segments, but a .cleaned file at or below its offset makes the next start delete it"
+        ),
+        "tmp": "the checkpoint was not written to its end",
+        "part": "the snapshot was not written to its end",
     },
     "orphan": {
         "index": "an index without its log file",
     },
     "name": {
-        "number": "the part before the first dot is no number that fits into 63 bits: a broker does not start",
-        "short": "the number has not 20 digits: a broker does not read this file and creates an empty segment of that number",
-        "negative": "the number is negative: a broker creates an empty segment of that number",
-        "partition": "the directory's name is no topic and partition: a broker does not start",
-        "duplicate": "another directory here is of the same partition: a broker does not start",
+        "number": "the part before the first dot is not a number that fits into 63 bits: a broker does not start",
+        "short": (
+            "the number does not have 20 digits: a broker does not read this file "
+            "and creates an empty segment with that base offset"
+        ),
+        "negative": "the number is negative: a broker creates an empty segment with that base offset",
+        "partition": "the directory name is not a topic and a partition: a broker does not start",
+        "duplicate": "another directory of the same partition is here: a broker does not start",
     },
 }
-"""What a short word in the data of a finding stands for, by the table that the sentence names; codec and odd stand in kdump.format.codec."""
+"""The clause for each short word in the data of a finding, by the table that the sentence names.
+
+The tables `codec` and `odd` are REASONS and NOTES of kdump.format.codec.
+"""
 
 
 def _clause(table: str, problem: str) -> str:
     if table in CLAUSES:
         return CLAUSES[table][problem]
-    from kdump.format import codec  # only findings of compressed data need it
+    from kdump.format import codec  # only findings about compressed data need it
 
     return (codec.REASONS if table == "codec" else codec.NOTES)[problem]
 
 
 class _Sentence(Formatter):
-    """Two forms beyond the usual: `{name:?text|other}` is the text, with the value for #, where there is a value, else the other one or nothing.
+    """Fills a sentence of the catalogue. Adds two forms to those of `str.format`.
 
-    `{name:@table}` is the clause that the value, a short word, stands for.
+    `{name:?text|other}`: `text`, with the value in place of #, where the value is true; else `other` or nothing.
+    `{name:@table}`: the clause of that table for the value, a short word.
     """
 
     def format_field(self, value: Any, spec: str) -> str:
@@ -99,9 +107,11 @@ _SENTENCE: Final = _Sentence()
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One observed defect. `data` holds numbers and short words, never prose; `offset` is None where no record offset is known.
+    """One observed defect.
 
-    `broker` says what the next unclean start of Kafka does about it, None for a file without its directory.
+    `position` and `length` are bytes in the file at `path`. `offset` is None where no record offset is known.
+    `broker` is what the next unclean start of Kafka does about it, None for a file without its directory.
+    `data` holds numbers and short words, never prose.
     """
 
     code: str
@@ -115,22 +125,23 @@ class Finding:
 
     @property
     def message(self) -> str:
-        """The catalogue's sentence with this finding's values in it."""
+        """The sentence of the catalogue with the values of this finding."""
         values = {"position": self.position, "length": self.length, "offset": self.offset, **self.data}
         return _SENTENCE.vformat(CATALOGUE[self.code].sentence, (), values)
 
     @property
     def topic_partition(self) -> naming.TopicPartition | None:
+        """The topic-partition that the directory name says, None without one."""
         return naming.topic_partition_of_file(self.path)
 
     @property
     def segment(self) -> int | None:
-        """The base offset that the file's name says."""
+        """The base offset that the file name says, None without one."""
         return naming.base_offset_of(self.path)
 
 
 KEPT: Final = 1000
-"""How many findings of one code and file are kept; the counts stay exact."""
+"""The largest number of findings of one code and file that are kept. Counts stay exact."""
 
 
 def found(
@@ -143,7 +154,7 @@ def found(
     severity: Severity | None = None,
     **data: Any,
 ) -> Finding:
-    """A finding of this code, with the catalogue's severity unless another one is given."""
+    """A finding with this code. Its severity is that of the catalogue unless another one is given."""
     return Finding(
         code, CATALOGUE[code].severity if severity is None else severity, path, position, length, offset, None, data
     )

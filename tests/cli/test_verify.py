@@ -268,7 +268,7 @@ def test_jobs_change_nothing(kdump: Any, large: Path, jobs: str) -> None:
 def test_explain_needs_no_path(kdump: Any) -> None:
     ran = kdump("verify", "--explain", "tail/torn")
     assert (ran.status, ran.err) == (0, b"")
-    assert ran.lines[0] == "tail/torn (error): The last batch is not whole"
+    assert ran.lines[0] == "tail/torn (error): The last batch is incomplete"
 
 
 def test_explain_without_a_code_lists_the_catalogue(kdump: Any) -> None:

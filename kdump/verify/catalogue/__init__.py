@@ -1,4 +1,7 @@
-"""Everything that can be wrong, by code: in one log file, in the files beside it, in a partition and in a log directory."""
+"""The catalogue: every finding code with its severity, its sentence, why it matters and what recovery does about it.
+
+logs: one log file. companions: the files beside it. partitions: a partition, its files, and a log directory.
+"""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,37 +1,49 @@
-"""What can be wrong in one log file."""
+"""Catalogue entries for defects inside one log file."""
 
 from kdump.verify.catalogue.entry import CatalogueEntry, Severity
 
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
-_CUT = "A broker's recovery cuts the log here, and everything behind with it."
+_CUT = "A broker's recovery truncates the segment here and deletes every later segment."
 _KEPT = "A broker's recovery does not notice it."
-_TAIL = "A broker's recovery cuts it off."
+_TAIL = "A broker's recovery truncates these bytes."
 
 ENTRIES = (
     CatalogueEntry(
         "batch/crc",
         _E,
-        "Checksum of a batch is wrong",
+        "Batch checksum is wrong",
         "the batch of {length} bytes has checksum {computed:#010x}, its header says {stored:#010x}",
-        "At least one byte that the checksum covers is not what was written. Consumers refuse the batch; no field of it can be believed.",
+        (
+            "At least one byte that the checksum covers changed after it was written. Consumers refuse the "
+            "batch. No field of it can be trusted."
+        ),
         _CUT,
         "DefaultRecordBatch.ensureValid, LegacyRecord.ensureValid",
     ),
     CatalogueEntry(
         "batch/length",
         _E,
-        "Length of a batch lies",
-        "a batch begins here and claims {claimed} bytes, but the next batch of this log comes after {length}",
-        "Readers step from batch to batch by this length. Kafka's own reader ends silently at a length that is too large, so everything behind is lost to it.",
+        "Batch length is wrong",
+        (
+            "a batch begins here and its header says {claimed} bytes, but the next batch of this log begins "
+            "after {length} bytes"
+        ),
+        (
+            "Readers step from batch to batch by this length. Kafka's reader stops silently at a length that "
+            "is too large, so it never reaches the batches that follow."
+        ),
         _CUT,
         "FileLogInputStream.nextBatch",
     ),
     CatalogueEntry(
         "batch/magic",
         _E,
-        "Magic that no Kafka release writes",
-        "the batch has magic {magic}; its checksum is right for magic {like}",
-        "The magic byte lies outside the checksum. A broker's recovery takes any magic above 1 for 2 and notices nothing; consumers refuse the batch.",
+        "Batch has an unknown magic",
+        "the batch has magic {magic}, but its checksum is right for magic {like}",
+        (
+            "The checksum does not cover the magic byte. A broker's recovery reads any magic above 1 as 2 and "
+            "does not notice. Consumers refuse the batch."
+        ),
         _KEPT,
         "FileLogInputStream.nextBatch, ByteBufferLogInputStream.nextBatch",
     ),
@@ -40,15 +52,18 @@ ENTRIES = (
         _E,
         "Records cannot be decompressed",
         "the records of this batch (codec {codec}) cannot be decompressed: {problem:@codec}",
-        "The checksum is right, so these bytes are what was written; a writer or an undetected fault before the checksum broke them. No consumer can read them.",
+        (
+            "The checksum is right, so these bytes are what was written. The writer, or an undetected fault "
+            "before the checksum was computed, broke them. No consumer can read the records."
+        ),
         _KEPT,
         "CompressionType.forId, org.apache.kafka.common.compress",
     ),
     CatalogueEntry(
         "batch/codec-odd",
         _W,
-        "Compressed data departs from its codec's format",
-        "the data of this batch (codec {codec}) is not as its format says: {problem:@odd}",
+        "Compressed data breaks the format of its codec",
+        "the data of this batch (codec {codec}) does not follow the format of the codec: {problem:@odd}",
         "Kafka's reader accepts it. Other readers may not.",
         _KEPT,
         "org.apache.kafka.common.compress",
@@ -56,9 +71,12 @@ ENTRIES = (
     CatalogueEntry(
         "batch/count",
         _E,
-        "Number of records cannot be right",
-        "the header counts {count} records in {offsets} offsets and {length} bytes",
-        "A negative count stops every reader; a count of zero with bytes behind it hides them; more records than offsets cannot have different offsets.",
+        "Record count is impossible",
+        "the header says {count} records in {offsets} offsets and {length} bytes",
+        (
+            "A negative count stops every reader. A count of zero hides the bytes after the header. More "
+            "records than offsets cannot all have an offset of their own."
+        ),
         _KEPT,
         "DefaultRecordBatch.iterator",
     ),
@@ -67,25 +85,31 @@ ENTRIES = (
         _W,
         "Unused attribute bits are set",
         "attributes {attributes:#06x} have bits set that magic {magic} does not use",
-        "No release writes them. The checksum covers them, so a writer set them.",
+        "No Kafka release sets them. The checksum covers them, so the writer of the batch set them.",
         _KEPT,
         "DefaultRecordBatch attributes, KIP-98, KIP-32",
     ),
     CatalogueEntry(
         "batch/limit",
         _W,
-        "Batch too large to be proved",
-        "the batch of {length} bytes was not proved: {decompressed:?its records decompress to|it claims} more than {limit} bytes (--max-batch-bytes)",
-        "A length that lies could otherwise use up the machine's memory.",
-        "Unknown before it is proved with a larger --max-batch-bytes.",
+        "Batch is too large to verify",
+        (
+            "the batch of {length} bytes was not verified: {decompressed:?its records decompress to|its "
+            "header says} more than {limit} bytes (--max-batch-bytes)"
+        ),
+        "A wrong length could otherwise use up the memory of the machine.",
+        "Not known until the batch is verified with a larger --max-batch-bytes.",
         "DefaultRecordBatch",
     ),
     CatalogueEntry(
         "offset/backwards",
         _E,
-        "Offsets go back",
+        "Offsets go backwards",
         "offset {offset} follows offset {previous}",
-        "Lookups by offset go wrong from here on. When two indexed batches go back, a broker's recovery empties the whole segment.",
+        (
+            "Lookups by offset fail from here on. Where the offsets of two indexed batches go backwards, a "
+            "broker's recovery empties the whole segment."
+        ),
         _KEPT,
         "LogSegment.recover, OffsetIndex.append",
     ),
@@ -93,43 +117,55 @@ ENTRIES = (
         "offset/gap",
         _W,
         "Offsets are missing between batches",
-        "gaps between batches: {count}, offsets missing: {missing}, in the largest: {largest}; first {offset} follows {previous}",
-        "Normal where a cleaner compacted the log (then this is info). Elsewhere a leader assigns offsets without gaps, so records are gone.",
+        (
+            "gaps between batches: {count}, offsets missing: {missing}, in the largest gap: {largest}; at the "
+            "first gap offset {offset} follows offset {previous}"
+        ),
+        (
+            "Legal where the log cleaner compacted the log: then this is info. Elsewhere a leader assigns "
+            "offsets without gaps, so records are missing."
+        ),
         _KEPT,
         "LogCleaner, UnifiedLog.append",
     ),
     CatalogueEntry(
         "offset/range",
         _E,
-        "Offsets outside what the segment can hold",
-        "offsets {offset} to {last}, segment base {base}",
-        "A segment holds offsets from its base to 2147483647 above it. A broker splits such a segment, or refuses to start when it cannot.",
+        "Offsets are outside the range of the segment",
+        "the batch has offsets {offset} to {last}; the base offset of the segment is {base}",
+        (
+            "A segment holds offsets from its base offset to 2147483647 above it. A broker splits such a "
+            "segment, or refuses to start when it cannot."
+        ),
         _KEPT,
         "LogSegment.canConvertToRelativeOffset, LocalLog.splitOverflowedSegment (KAFKA-6264)",
     ),
     CatalogueEntry(
         "epoch/backwards",
         _W,
-        "Leader epoch goes back",
+        "Leader epoch goes backwards",
         "leader epoch {epoch} follows {previous}",
-        "Epochs only grow along a log. The field lies outside the checksum; followers truncate by it.",
+        (
+            "Leader epochs only grow along a log. The checksum does not cover this field. Followers truncate "
+            "their logs by it."
+        ),
         _KEPT,
         "LeaderEpochFileCache.assign, KIP-101",
     ),
     CatalogueEntry(
         "control/structure",
         _E,
-        "Control record cannot be parsed",
+        "Control record is malformed",
         "record {record} of this control batch is malformed: {problem:@records}",
-        "A broker that replays it refuses to load the log; a consumer cannot tell a commit from an abort.",
-        "A broker that has to replay it does not start.",
+        "A broker that replays it refuses to load the log. A consumer cannot tell a commit from an abort.",
+        "A broker that has to replay it refuses to start.",
         "ControlRecordType.parse, EndTransactionMarker.deserialize",
     ),
     CatalogueEntry(
         "record/structure",
         _E,
-        "Record does not parse",
-        "record {record} of this batch does not parse: {problem:@records}, at byte {at} of the records",
+        "Record is malformed",
+        "record {record} of this batch is malformed: {problem:@records}, at byte {at} of the records",
         "The checksum is right, so these bytes are what was written. Consumers stop here.",
         _KEPT,
         "DefaultRecord.readFrom, AbstractLegacyRecordBatch",
@@ -137,35 +173,38 @@ ENTRIES = (
     CatalogueEntry(
         "record/varint",
         _W,
-        "Number written longer than needed",
-        "record {record} of this batch has a varint with surplus bytes or bits",
-        "Kafka's reader drops what is surplus. Other readers may refuse it.",
+        "Varint is longer than needed",
+        "record {record} of this batch has a varint with unneeded bytes or bits",
+        "Kafka's reader ignores them. Other readers may refuse the record.",
         _KEPT,
         "ByteUtils.readVarint",
     ),
     CatalogueEntry(
         "record/delta",
         _W,
-        "Record offsets out of order or out of range",
-        "record {record} of this batch has offset {delta} (relative to the batch in magic 1 and 2), out of order or outside the batch's offsets",
-        "Readers return it as it is; committed positions and lookups then go wrong.",
+        "Record offsets are out of order or out of range",
+        (
+            "record {record} of this batch has offset {delta} (relative to the batch in magic 1 and 2), which "
+            "is out of order or outside the offsets of the batch"
+        ),
+        "Readers return the offset as it is. Committed offsets and lookups are then wrong.",
         _KEPT,
         "DefaultRecord.offset, AbstractLegacyRecordBatch.DeepRecordsIterator",
     ),
     CatalogueEntry(
         "time/max",
         _W,
-        "Largest timestamp of a batch is not that of its records",
-        "the header says that the largest timestamp is {stored}, the largest of the records is {found}",
-        "Lookups by time, the time index and retention go by the header.",
+        "Largest timestamp of a batch is wrong",
+        ("the header says that the largest timestamp is {stored}, but the largest timestamp of the records is {found}"),
+        "Lookups by time, the time index and retention use the timestamp of the header.",
         _KEPT,
         "LogValidator, KIP-32",
     ),
     CatalogueEntry(
         "legacy/wrapper",
         _E,
-        "Compressed message without readable messages inside",
-        "the messages inside this wrapper cannot be read: {problem:@records}, at inner message {record}",
+        "Messages inside a wrapper message cannot be read",
+        "the messages inside this wrapper message cannot be read: {problem:@records}, at inner message {record}",
         "Consumers stop here.",
         _KEPT,
         "AbstractLegacyRecordBatch.DeepRecordsIterator",
@@ -173,8 +212,8 @@ ENTRIES = (
     CatalogueEntry(
         "legacy/inner-crc",
         _E,
-        "Checksum of a message inside a wrapper is wrong",
-        "inner message {record} of this wrapper has a wrong checksum",
+        "Checksum of an inner message is wrong",
+        "inner message {record} of this wrapper message has a wrong checksum",
         "Consumers check it and refuse the message.",
         _KEPT,
         "LegacyRecord.ensureValid",
@@ -182,26 +221,26 @@ ENTRIES = (
     CatalogueEntry(
         "legacy/inner-magic",
         _I,
-        "Messages of another magic inside wrappers",
-        "{count} messages inside wrappers have another magic than their wrapper, the first here",
-        "Compaction of a log with mixed formats left it (KAFKA-4298). Readers tolerate it.",
+        "Inner messages have another magic than their wrapper message",
+        "{count} inner messages have another magic than their wrapper message; the first one is here",
+        "Compaction of a log with several message formats leaves them (KAFKA-4298). Readers accept them.",
         _KEPT,
         "AbstractLegacyRecordBatch",
     ),
     CatalogueEntry(
         "legacy/partial",
         _W,
-        "Bytes behind the last message of a wrapper",
-        "{bytes} bytes at the end of this wrapper are no whole message",
-        "Kafka's reader drops them without a word.",
+        "Bytes after the last inner message",
+        "the last {bytes} bytes of this wrapper message are not a whole message",
+        "Kafka's reader drops them silently.",
         _KEPT,
         "AbstractLegacyRecordBatch.DataLogInputStream",
     ),
     CatalogueEntry(
         "legacy/trailing",
         _W,
-        "Bytes behind the value of a message",
-        "message {record} has bytes behind its value",
+        "Bytes after the value of a message",
+        "message {record} has bytes after its value",
         "Kafka's reader ignores them.",
         _KEPT,
         "LegacyRecord",
@@ -209,73 +248,79 @@ ENTRIES = (
     CatalogueEntry(
         "gap/bytes",
         _E,
-        "Bytes between batches that are no batch",
-        "{length} bytes are no batch{zeros:?, all zero}; the log goes on behind them",
-        "Kafka's reader stops here, so what follows is lost to it, though it is intact.",
+        "Bytes between batches are not a batch",
+        "{length} bytes are not a batch{zeros:?, all zero}; the log goes on after them",
+        "Kafka's reader stops here. It never reaches the batches that follow, although they are intact.",
         _CUT,
         "FileLogInputStream.nextBatch",
     ),
     CatalogueEntry(
         "gap/foreign-batch",
         _I,
-        "Whole batch inside damaged bytes that is not this log's",
-        "{length} bytes with a right checksum and offset {offset} lie inside damaged bytes, and do not fit this log",
-        "A value can contain Kafka batches. It is shown, never taken.",
+        "Whole batch inside damaged bytes that does not belong to this log",
+        (
+            "{length} bytes inside damaged bytes are a batch with a right checksum and offset {offset}, but "
+            "do not fit this log"
+        ),
+        "The value of a record can contain Kafka batches. kdump shows such a batch and never uses it.",
         "Nothing.",
         "kdump",
     ),
     CatalogueEntry(
         "gap/unsearched",
         _W,
-        "The search for the next batch gave up",
-        "no next batch was found with bounded work; the last {length} bytes were not searched",
-        "These bytes look like the beginnings of batches over and over. There may be good batches behind.",
+        "The search for the next batch stopped early",
+        "no next batch was found within the limit of the search; the last {length} bytes were not searched",
+        "These bytes look like the beginning of a batch again and again. Valid batches may follow.",
         _CUT,
         "kdump",
     ),
     CatalogueEntry(
         "tail/torn",
         _E,
-        "The last batch is not whole",
-        "{length} bytes are the beginning of a batch{claimed:? of # bytes}",
-        "The machine or the broker stopped while it was written, or the file was cut.",
+        "The last batch is incomplete",
+        "the last {length} bytes are the beginning of a batch{claimed:? of # bytes}",
+        "The machine or the broker stopped while it wrote the batch, or the file was truncated.",
         _TAIL,
         "FileLogInputStream.nextBatch, LogSegment.recover",
     ),
     CatalogueEntry(
         "tail/zeros",
         _W,
-        "Zeros behind the last batch",
+        "Zeros after the last batch",
         "{length} bytes at the end of the file are zero",
-        "Preallocation leaves them in the newest segment when the broker did not stop cleanly; so does a power loss. Elsewhere, or when they are fewer than 18, this is an error.",
+        (
+            "Preallocation leaves them in the active segment after an unclean shutdown. So does a power loss. "
+            "In another segment, or when they are fewer than 18, this is an error."
+        ),
         _TAIL,
         "FileRecords, LogSegment.recover, preallocate",
     ),
     CatalogueEntry(
         "tail/garbage",
         _E,
-        "Bytes behind the last batch",
-        "{length} bytes at the end of the file are no batch",
-        "A broker's recovery cuts them off, and every later segment with them.",
+        "Bytes after the last batch",
+        "{length} bytes at the end of the file are not a batch",
+        "A broker's recovery truncates them and deletes every later segment.",
         _TAIL,
         "LogSegment.recover",
     ),
     CatalogueEntry(
         "kraft/snapshot-header",
         _E,
-        "Snapshot without its header",
-        "the first record of this snapshot is no SnapshotHeader control record",
+        "KRaft snapshot has no header",
+        "the first record of this snapshot is not a SnapshotHeader control record",
         "A controller or broker refuses to load it.",
-        "Nothing: take an older snapshot.",
+        "Nothing: use an older snapshot.",
         "RecordsSnapshotReader, KIP-630",
     ),
     CatalogueEntry(
         "kraft/snapshot-footer",
         _E,
-        "Snapshot without its footer",
-        "the last record of this snapshot is no SnapshotFooter control record",
+        "KRaft snapshot has no footer",
+        "the last record of this snapshot is not a SnapshotFooter control record",
         "The snapshot was not written to its end, so records are missing.",
-        "Nothing: take an older snapshot.",
+        "Nothing: use an older snapshot.",
         "RecordsSnapshotReader, KIP-630",
     ),
     CatalogueEntry(
@@ -283,7 +328,7 @@ ENTRIES = (
         _E,
         "The file became shorter while it was read",
         "the file ends here; it was {length} bytes longer when it was opened",
-        "Somebody else truncates it, probably a running broker.",
+        "Another process truncated it, probably a running broker.",
         "Stop the broker first.",
         "kdump",
     ),
@@ -291,8 +336,8 @@ ENTRIES = (
         "file/grown",
         _I,
         "The file became longer while it was read",
-        "the file grew by {length} bytes while it was read; they were not looked at",
-        "Somebody else writes to it, probably a running broker.",
+        "the file grew by {length} bytes while it was read; these bytes were not verified",
+        "Another process writes to it, probably a running broker.",
         "Stop the broker first.",
         "kdump",
     ),

@@ -1,10 +1,10 @@
-"""What shows across the batches of a partition, its files, and a log directory."""
+"""Catalogue entries for defects across segments, in the files of a partition, and in a log directory."""
 
 from kdump.verify.catalogue.entry import CatalogueEntry, Severity
 
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 _KEPT = "A broker's recovery does not notice it."
-_REFUSED = "A broker does not start with it."
+_REFUSED = "A broker refuses to start."
 _PRODUCER = "ProducerAppendInfo, KIP-98"
 _CHECKPOINT = "CheckpointFile, OffsetCheckpointFile"
 
@@ -12,61 +12,76 @@ ENTRIES = (
     CatalogueEntry(
         "producer/sequence",
         _W,
-        "A producer's sequence goes back",
+        "Producer sequence goes backwards",
         "producer {producer_id} (epoch {epoch}) has sequence {sequence} after {previous}",
-        "A broker refuses such a batch or takes it for a repetition. These records may stand in the log twice.",
+        "A broker refuses such a batch or treats it as a duplicate. These records may be in the log twice.",
         _KEPT,
         _PRODUCER,
     ),
     CatalogueEntry(
         "producer/gap",
         _W,
-        "A producer's sequence leaves something out",
-        "batches whose sequence is too high: {count}; the first is of producer {producer_id} (epoch {epoch}): sequence {sequence} after {previous}",
-        "Normal where a cleaner compacted the log (then this is info). Elsewhere batches of this producer are gone.",
+        "Gap in a producer's sequence",
+        (
+            "batches whose sequence is too high: {count}; the first is of producer {producer_id} (epoch "
+            "{epoch}): sequence {sequence} after {previous}"
+        ),
+        (
+            "Legal where the log cleaner compacted the log: then this is info. Elsewhere batches of this "
+            "producer are missing."
+        ),
         _KEPT,
         _PRODUCER,
     ),
     CatalogueEntry(
         "producer/epoch",
         _W,
-        "A producer's epoch goes back",
+        "Producer epoch goes backwards",
         "{marker:?a marker|a batch} of producer {producer_id} has epoch {epoch} after {previous}",
-        "A broker refuses what a fenced producer sends.",
-        "A broker's recovery writes a line to its log and takes it.",
+        "A broker refuses the batches of a fenced producer.",
+        "A broker's recovery writes a line to the broker's own log and accepts the batch.",
         "ProducerAppendInfo.checkProducerEpoch, KIP-98",
     ),
     CatalogueEntry(
         "txn/state",
         _E,
-        "A batch outside a transaction inside one",
-        "producer {producer_id} (epoch {epoch}) has a transaction open since offset {first}, and this batch is not part of it",
-        "A broker that replays it throws InvalidTxnStateException and does not start.",
+        "Batch is not part of its producer's open transaction",
+        (
+            "producer {producer_id} (epoch {epoch}) has a transaction open since offset {first}, but this "
+            "batch is not part of it"
+        ),
+        "A broker that replays it throws InvalidTxnStateException and refuses to start.",
         _REFUSED,
         "ProducerAppendInfo.appendDataBatch",
     ),
     CatalogueEntry(
         "txn/marker-epoch",
         _W,
-        "A marker's epoch does not fit its transaction",
-        "the marker has epoch {epoch}, the records of the transaction have {previous}",
-        "A marker has the epoch of the records or, with transaction version 2 or from a coordinator that fences the producer, the next one.",
+        "Epoch of a marker does not match its transaction",
+        "the marker has epoch {epoch}, but the records of the transaction have epoch {previous}",
+        (
+            "A marker has the epoch of the records. With transaction version 2, or from a coordinator that "
+            "fences the producer, it has the next one."
+        ),
         _KEPT,
         "ProducerAppendInfo.appendEndTxnMarker, KIP-890",
     ),
     CatalogueEntry(
         "txn/coordinator-epoch",
         _I,
-        "A coordinator's epoch goes back",
-        "markers with a lower coordinator epoch than the one before: {count}; the first is of producer {producer_id}: {epoch} after {previous}",
-        "A transaction coordinator that had lost its partition wrote them.",
+        "Coordinator epoch goes backwards",
+        (
+            "markers with a lower coordinator epoch than the one before: {count}; the first is of producer "
+            "{producer_id}: {epoch} after {previous}"
+        ),
+        "A transaction coordinator wrote these markers after it had lost its partition.",
         _KEPT,
         "ProducerAppendInfo.checkCoordinatorEpoch",
     ),
     CatalogueEntry(
         "txn/empty",
         _I,
-        "Markers that end nothing",
+        "Markers that end no transaction",
         "markers of transactions without records here: {count}, the first at offset {offset}",
         "A producer added the partition to its transaction and wrote nothing, or a marker was written twice.",
         "Nothing.",
@@ -75,18 +90,24 @@ ENTRIES = (
     CatalogueEntry(
         "txn/open",
         _I,
-        "A transaction is open at the end of the log",
+        "Transaction is open at the end of the log",
         "producer {producer_id} (epoch {epoch}) has a transaction open since offset {first}",
-        "Consumers that read committed records only stop before it until its marker comes.",
+        "Consumers with isolation.level=read_committed stop before it until its marker is written.",
         "Nothing.",
         "ProducerStateManager.firstUnstableOffset",
     ),
     CatalogueEntry(
         "txn/hanging",
         _W,
-        "A transaction that nobody will end",
-        "producer {producer_id} (epoch {epoch}) has a transaction open since offset {first}: {problem:@hanging}; to end it: {command}",
-        "Consumers that read committed records only never get past it, and the cleaner and retention of transactions stop there.",
+        "Hanging transaction",
+        (
+            "producer {producer_id} (epoch {epoch}) has a transaction open since offset {first}: "
+            "{problem:@hanging}; to end it: {command}"
+        ),
+        (
+            "Consumers with isolation.level=read_committed never get past it. The log cleaner and the "
+            "retention of transactions stop there, too."
+        ),
         "Nothing: a running broker has to write the marker.",
         "KIP-664, ProducerStateManager.hasLateTransaction",
     ),
@@ -94,8 +115,14 @@ ENTRIES = (
         "segment/missing",
         _W,
         "Offsets are missing between segments",
-        "the segment begins at offset {base}, the one before ends with {previous}; offsets missing: {missing}",
-        "Normal where a cleaner compacted the log (then this is info). Elsewhere a segment is gone, or the end of one.",
+        (
+            "the segment begins at offset {base}, the segment before it ends with offset {previous}; offsets "
+            "missing: {missing}"
+        ),
+        (
+            "Legal where the log cleaner compacted the log: then this is info. Elsewhere a segment, or the "
+            "end of one, is missing."
+        ),
         _KEPT,
         "LocalLog.roll",
     ),
@@ -103,116 +130,135 @@ ENTRIES = (
         "segment/overlap",
         _E,
         "Segments overlap",
-        "the segment goes to offset {last}, but the next one begins at {next_base}",
-        "Reads find the offsets in one of the two, and come to the end of the other never or twice.",
+        "the segment ends with offset {last}, but the next segment begins at offset {next_base}",
+        ("A read finds the offsets in only one of the two segments. It reads the end of the other one never or twice."),
         _KEPT,
         "LogSegments.floorSegment",
     ),
     CatalogueEntry(
         "segment/empty",
         _I,
-        "Segments without a batch before the last one",
-        "segments before the last one that hold nothing: {count}, the first is this",
-        "A cleaner leaves them, and so does a loss of whole files.",
+        "Empty segments before the active segment",
+        "segments without a batch before the active segment: {count}; the first one is this file",
+        "The log cleaner leaves them. So does a loss of whole files.",
         "Nothing.",
         "LogCleaner, LogSegments",
     ),
     CatalogueEntry(
         "segment/magic",
         _I,
-        "A partition with several message formats",
-        "batches of magic {magics} lie in this partition",
-        "It has lived under several releases or settings of log.message.format.version. Releases from 4.0 on read it but write magic 2 only.",
+        "Partition has several message formats",
+        "this partition has batches of magic {magics}",
+        (
+            "Several releases, or several settings of log.message.format.version, wrote it. Releases from 4.0 "
+            "on read all of them but write magic 2 only."
+        ),
         "Nothing.",
         "RecordVersion, KIP-724",
     ),
     CatalogueEntry(
         "time/future",
         _W,
-        "Timestamps in the future",
+        "Timestamps are in the future",
         "the largest timestamp is {timestamp}, the time now is {now}",
-        "Retention by time does not delete the segment before that time has come and passed.",
+        "Retention by time does not delete the segment before that time has passed.",
         "Nothing.",
         "UnifiedLog.deleteRetentionMsBreachedSegments, KIP-937",
     ),
     CatalogueEntry(
         "time/back",
         _I,
-        "Timestamps that go far back",
-        "batches more than 7 days older than the one before: {count}, the most {largest} milliseconds",
-        "Old records were written late. Lookups by time find the first record that is late enough, not all.",
+        "Timestamps go far back",
+        (
+            "batches more than 7 days older than the batch before: {count}, the largest step back: {largest} "
+            "milliseconds"
+        ),
+        (
+            "Old records were written late. A lookup by time finds the first record that is late enough, but "
+            "not all of them."
+        ),
         "Nothing.",
         "TimeIndex, KIP-33",
     ),
     CatalogueEntry(
         "time/retention",
         _W,
-        "A timestamp blocks retention",
-        "the largest timestamp of this segment, {timestamp}, lies in the future; segments behind it that retention by time cannot delete before: {segments}",
-        "Retention goes from the oldest segment on and stops at the first that is not old enough.",
+        "Timestamp in the future blocks retention",
+        (
+            "the largest timestamp of this segment, {timestamp}, is in the future; later segments that "
+            "retention by time keeps because of it: {segments}"
+        ),
+        "Retention begins with the oldest segment and stops at the first one that is not old enough.",
         "Nothing.",
         "UnifiedLog.deletableSegments",
     ),
     CatalogueEntry(
         "checkpoint/format",
         _E,
-        "A checkpoint file cannot be read",
+        "Checkpoint file cannot be read",
         "{problem}",
-        "A broker takes the log directory out of service, or ends when it has no other one. Where only a number is wrong it depends on the file: recovery points become 0, logs start at their first segment, no replica is served for want of high watermarks, or the cleaner ends.",
-        "Nothing: a missing file does less harm than a garbled one.",
+        (
+            "A broker takes the log directory offline, and stops when it has no other one. Where only a "
+            "number is malformed, it depends on the file: recovery points become 0, logs start at their first "
+            "segment, no replica is served because the high watermarks are missing, or the log cleaner stops."
+        ),
+        "Nothing: a missing file does less harm than a malformed one.",
         _CHECKPOINT,
     ),
     CatalogueEntry(
         "checkpoint/unknown",
         _W,
-        "A checkpoint names a partition that is not there",
+        "Checkpoint names a partition that is not in the log directory",
         "{topic}-{partition} is not in this log directory",
-        "Its directory is gone, or on another disk.",
+        "The directory of the partition is gone, or on another disk.",
         "Nothing: a running broker drops the line.",
         _CHECKPOINT,
     ),
     CatalogueEntry(
         "checkpoint/beyond",
         _W,
-        "A checkpoint lies behind the end of the log",
-        "{topic}-{partition}: the {what} is {value}, the log ends at {end_offset}",
+        "Checkpoint is after the end of the log",
+        "{topic}-{partition}: the {what} is {value}, but the log ends at {end_offset}",
         "The end of the log was lost after the checkpoint was written.",
-        "A broker takes the end of the log instead.",
+        "A broker uses the end of the log instead.",
         "LogManager, UnifiedLog",
     ),
     CatalogueEntry(
         "checkpoint/log-start",
         _E,
-        "The log ends before it starts",
-        "{topic}-{partition}: the log start offset is {value}, the log ends at {end_offset}",
+        "Log start offset is after the end of the log",
+        "{topic}-{partition}: the log start offset is {value}, but the log ends at {end_offset}",
         "A broker deletes every segment of such a log when it starts.",
-        "Deletes the log.",
+        "A broker deletes the log.",
         "LogLoader.recoverLog",
     ),
     CatalogueEntry(
         "checkpoint/below",
         _I,
-        "A checkpoint lies below the start of the log",
-        "{topic}-{partition}: the {what} is {value}, the log starts at {start_offset}",
+        "Checkpoint is before the start of the log",
+        "{topic}-{partition}: the {what} is {value}, but the log starts at {start_offset}",
         "Segments were deleted after the checkpoint was written.",
-        "A broker takes the start of the log instead.",
+        "A broker uses the start of the log instead.",
         "LogManager, UnifiedLog",
     ),
     CatalogueEntry(
         "checkpoint/duplicate",
         _W,
-        "A checkpoint names a partition twice",
-        "{topic}-{partition} stands there {count} times",
-        "A broker takes the last line.",
+        "Checkpoint names a partition twice",
+        "{topic}-{partition} is in the file {count} times",
+        "A broker uses the last line.",
         "Nothing.",
         _CHECKPOINT,
     ),
     CatalogueEntry(
         "checkpoint/topic-id",
         _W,
-        "Topic ids disagree",
-        "the topic id here is {stored}, in another partition of the topic it is {found}",
-        "A broker refuses to become leader or follower of a partition with another topic id: one of the two is a leftover of a deleted topic.",
+        "Topic ids differ",
+        "the topic id here is {stored}, but in another partition of the topic it is {found}",
+        (
+            "A broker refuses to become leader or follower of a partition with another topic id. One of the "
+            "two is left over from a deleted topic."
+        ),
         "Nothing.",
         "PartitionMetadataFile, KIP-516",
     ),
@@ -221,23 +267,29 @@ ENTRIES = (
         _E,
         "partition.metadata cannot be read",
         "{problem}",
-        "A broker refuses to start. Without the file it renames the directory to NAME-stray and begins an empty partition.",
+        (
+            "A broker refuses to start. Without the file it renames the directory to NAME-stray and begins an "
+            "empty partition."
+        ),
         _REFUSED,
         "PartitionMetadataFile, KIP-516",
     ),
     CatalogueEntry(
         "metadata/missing",
         _W,
-        "A partition without its partition.metadata",
+        "Partition has no partition.metadata",
         "this directory has no partition.metadata, so its topic id is not known",
-        "A broker in KRaft mode takes it for a stray: it renames the directory to NAME-stray and begins an empty partition.",
+        (
+            "A broker in KRaft mode treats the partition as a stray: it renames the directory to NAME-stray "
+            "and begins an empty partition."
+        ),
         "Nothing.",
         "LogManager.isStrayKraftReplica, KIP-516",
     ),
     CatalogueEntry(
         "properties/format",
         _E,
-        "A file about the log directory cannot be read",
+        "Metadata file of the log directory cannot be read",
         "{problem}",
         "A broker refuses to start, or to use this log directory.",
         _REFUSED,
@@ -246,26 +298,26 @@ ENTRIES = (
     CatalogueEntry(
         "file/leftover",
         _W,
-        "A file that was on its way in or out",
+        "File of an unfinished operation",
         "{what:@leftover}",
-        "An operation was not finished. A broker's next start deletes the file or puts it in its place.",
-        "A broker deletes .deleted and .cleaned files, and puts .swap files in the place of the originals.",
+        "An operation was not finished. A broker's next start deletes the file or renames it to a segment.",
+        "A broker deletes .deleted and .cleaned files. It replaces the original segments with .swap files.",
         "LogLoader.removeTempFilesAndCollectSwapFiles",
     ),
     CatalogueEntry(
         "file/orphan",
         _W,
-        "A file whose log is not there",
+        "File without its log",
         "{what:@orphan}",
-        "Its segment is gone. A broker deletes it when it starts.",
+        "Its segment is gone. A broker deletes the file when it starts.",
         "Deleted.",
         "LogLoader.loadSegmentFiles",
     ),
     CatalogueEntry(
         "file/unknown",
         _I,
-        "A file that is none of Kafka's",
-        "no broker writes a file of this name here",
+        "File that Kafka does not write",
+        "no broker writes a file with this name here",
         "Brokers ignore it.",
         "Nothing.",
         "LogLoader",
@@ -273,16 +325,16 @@ ENTRIES = (
     CatalogueEntry(
         "file/name",
         _E,
-        "A name that a broker cannot live with",
+        "Name that a broker misreads or refuses",
         "{problem:@name}",
-        "A broker takes the name for the number of a segment, or for a topic and partition.",
-        "A broker does not start, or creates an empty segment of that number.",
+        "A broker reads the name as the base offset of a segment, or as a topic and partition.",
+        "A broker refuses to start, or creates an empty segment with that base offset.",
         "LogFileUtils.offsetFromFileName, LocalLog.parseTopicPartitionName",
     ),
     CatalogueEntry(
         "file/directory",
         _I,
-        "A directory where files belong",
+        "Directory where files are expected",
         "this is a directory",
         "Brokers ignore it, whatever its name.",
         "Nothing.",
@@ -291,19 +343,22 @@ ENTRIES = (
     CatalogueEntry(
         "file/loop",
         _I,
-        "A symbolic link to what was read already",
-        "this leads to a directory that was looked at already",
-        "It was looked at once.",
+        "Symbolic link to a directory that was read before",
+        "this link leads to a directory that was read before",
+        "Each directory is read once.",
         "Nothing.",
         "kdump",
     ),
     CatalogueEntry(
         "undo/unfinished",
         _E,
-        "A recovery that was not finished",
-        "a run of kdump recover was stopped here; kdump recover --resume goes on with it, kdump recover --undo takes it back",
-        "Some files are those from before, some are new, and some are missing. Nothing is lost.",
-        "Refuses to begin before that.",
+        "Unfinished recovery",
+        (
+            "a run of kdump recover stopped here before its end; kdump recover --resume finishes it, kdump "
+            "recover --undo takes it back"
+        ),
+        "Some files are old, some are new, and some are missing. Nothing is lost.",
+        "kdump recover refuses to begin until the run is finished or taken back.",
         "kdump",
     ),
 )

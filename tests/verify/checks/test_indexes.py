@@ -209,7 +209,10 @@ def test_another_index_than_a_rebuild_would_write() -> None:
     assert finding.data == {"entry": 1, "target": 8400, "expected_offset": 1024, "expected_target": 8700}
     [finding] = judged(b"", Kind.INDEX, differs=IndexDifference(0, -1, -1, 1009, 4200))
     assert (finding.position, finding.length, finding.data["target"]) == (0, 0, None)
-    assert "none stored, offset 1009 at position 4200 in a rebuild" in finding.message
+    assert (
+        "the file has no such entry, a rebuild with an entry every 4096 bytes has offset 1009 at position 4200"
+        in finding.message
+    )
     # Nobody knows what a rebuild would write where batches are missing, or entries.
     assert judged(OFFSETS, Kind.INDEX, differs=differs, broken=True) == []
     assert judged(OFFSETS + build.offset_index((1, 1)), Kind.INDEX, differs=differs) == []
