@@ -4,12 +4,15 @@ import gc
 import os
 import sys
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kdump import __version__
 from kdump.errors import KdumpError
+
+if TYPE_CHECKING:
+    from kdump.verify.findings import Severity
 
 ALLOCATIONS = 50_000
 """Objects between two runs of the cyclic garbage collector: more than the imports of a command allocate."""
@@ -154,6 +157,17 @@ def complain(problem: object) -> None:
     from kdump.render.base import printable
 
     sys.stderr.write(f"kdump: {printable(str(problem))}\n")
+
+
+def exit_status(
+    worst: "Severity | None", fail_on: "Severity | None", *, failed: bool = False, interrupted: bool = False
+) -> int:
+    """The exit status of a run with findings up to the severity `worst`. `failed`: something could not be done."""
+    if interrupted:
+        return INTERRUPTED
+    if failed:
+        return FAILED
+    return FOUND if worst is not None and fail_on is not None and worst >= fail_on else 0
 
 
 def _int(status: Any) -> int:

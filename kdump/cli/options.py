@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from kdump.cli import FAILED, FOUND
+from kdump.cli import exit_status
 from kdump.errors import SourceError
 from kdump.format.naming import LOG_KINDS, Kind
 from kdump.storage import discovery
@@ -175,6 +175,4 @@ def _standard_input(chosen: dict[str, Any]) -> Iterator[LogFile | SourceError | 
 
 def status(failed: bool, met: Iterable[Severity], threshold: Severity | None) -> int:
     """The exit status of a command that met findings of these severities."""
-    if failed:
-        return FAILED
-    return FOUND if threshold is not None and any(severity >= threshold for severity in met) else 0
+    return exit_status(max(met, default=None), threshold, failed=failed)

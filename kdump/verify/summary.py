@@ -1,0 +1,217 @@
+"""The totals of a verify as values: of a log file, of a partition, and of the whole run.
+
+`fields()` of each value gives the fields of its JSON line, in their order.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from kdump.broker.result import LoadResult
+from kdump.format.naming import TopicPartition
+from kdump.verify.findings import Finding, Severity
+from kdump.verify.report import Counts, FileReport, Report
+
+
+def names_code(pattern: str, code: str) -> bool:
+    """Whether `pattern` is the code, or a family or beginning of it that ends before a slash."""
+    return code == pattern or code.startswith(pattern.rstrip("/") + "/")
+
+
+class FindingFilter(NamedTuple):
+    """The findings that a run reports. `select` and `ignore` are codes or families; an empty `select` takes all."""
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+
+    def takes(self, code: str) -> bool:
+        """Whether findings of this code are reported."""
+        selected = not self.select or any(names_code(pattern, code) for pattern in self.select)
+        return selected and not any(names_code(pattern, code) for pattern in self.ignore)
+
+    def counts(self, counts: Counts) -> Counts:
+        """The counts of the codes that are reported."""
+        return Counter({key: count for key, count in counts.items() if self.takes(key[0])})
+
+
+def counts_by(counts: Mapping[tuple[str, Severity], int]) -> dict[str, dict[str, int]]:
+    """The counts as the fields `by_severity`, the worst first, and `by_code`."""
+    by_code: dict[str, int] = {}
+    by_severity: dict[str, int] = dict.fromkeys(("error", "warning", "info"), 0)
+    for (code, severity), count in sorted(counts.items()):
+        by_severity[severity.word] += count
+        if count:
+            by_code[code] = by_code.get(code, 0) + count
+    return {"by_severity": by_severity, "by_code": by_code}
+
+
+def _sum_known(counts: Iterable[int | None]) -> int | None:
+    """The sum, None where a part of it is not known."""
+    total = 0
+    for count in counts:
+        if count is None:
+            return None
+        total += count
+    return total
+
+
+class FileSummary(NamedTuple):
+    """The totals of one log file. `records` is None where it is not known without opening batches."""
+
+    batches: int
+    records: int | None
+    bytes: int
+    valid_bytes: int
+    findings: int
+
+    def fields(self) -> dict[str, Any]:
+        return self._asdict()
+
+
+def summarize_file(report: FileReport, wanted: FindingFilter) -> FileSummary:
+    """The totals of one log file."""
+    findings = sum(count for (code, _), count in report.counts.items() if wanted.takes(code))
+    return FileSummary(report.batches, report.records, report.bytes, report.valid_bytes, findings)
+
+
+class PartitionSummary(NamedTuple):
+    """The totals of a partition. `outcome` is what a broker's next start would leave of it, None where not known."""
+
+    topic_partition: TopicPartition | None
+    segments: int
+    batches: int
+    records: int | None
+    bytes: int
+    valid_bytes: int
+    log_start_offset: int | None
+    log_end_offset: int | None
+    counts: Counts
+    outcome: LoadResult | None
+
+    def fields(self) -> dict[str, Any]:
+        name = self.topic_partition
+        return {
+            "topic": None if name is None else name.topic,
+            "partition": None if name is None else name.partition,
+            "segments": self.segments,
+            "batches": self.batches,
+            "records": self.records,
+            "bytes": self.bytes,
+            "valid_bytes": self.valid_bytes,
+            "log_start_offset": self.log_start_offset,
+            "log_end_offset": self.log_end_offset,
+            "findings": counts_by(self.counts),
+            "broker": None if self.outcome is None else _outcome_fields(self.outcome),
+        }
+
+
+def summarize_partition(report: Report, wanted: FindingFilter) -> PartitionSummary | None:
+    """The totals of a partition, or of the own files of a log directory; None where these have no finding."""
+    counts = wanted.counts(report.counts)
+    if not report.path or (not report.files and not counts):
+        return None
+    return PartitionSummary(
+        report.topic_partition,
+        len(report.files),
+        sum(file.batches for file in report.files),
+        _sum_known(file.records for file in report.files),
+        sum(file.bytes for file in report.files),
+        sum(file.valid_bytes for file in report.files),
+        report.log_start_offset,
+        report.log_end_offset,
+        counts,
+        report.outcome,
+    )
+
+
+def _outcome_fields(outcome: LoadResult) -> dict[str, Any]:
+    """What a broker's next start would leave of a partition."""
+    return {
+        "refuses": [refusal.exception for refusal in outcome.refusals],
+        "log_start_offset": outcome.log_start_offset,
+        "log_end_offset": outcome.log_end_offset,
+        "segments": len(outcome.segments),
+        "cuts": dict(outcome.cuts),
+        "deletes": list(outcome.deleted),
+    }
+
+
+class VerifySummary(NamedTuple):
+    """The totals of a run of verify.
+
+    `records` is None where it is not known without opening batches. `counts` are exact and by code and severity;
+    `findings_dropped` of these have no finding of their own. `seconds` is the time since the run began.
+    """
+
+    files: int
+    segments: int
+    batches: int
+    records: int | None
+    bytes: int
+    valid_bytes: int
+    counts: Counts
+    findings_dropped: int
+    interrupted: bool
+    seconds: float
+
+    @property
+    def worst(self) -> Severity | None:
+        """The highest severity of the findings, None without findings. The exit status depends on it."""
+        return max((severity for (_, severity), count in self.counts.items() if count), default=None)
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of the JSON line, without the command, its exit status and the seconds."""
+        return {
+            "files": self.files,
+            "segments": self.segments,
+            "batches": self.batches,
+            "records": self.records,
+            "bytes": self.bytes,
+            "valid_bytes": self.valid_bytes,
+            "findings": counts_by(self.counts),
+            "findings_dropped": self.findings_dropped,
+            "interrupted": self.interrupted,
+        }
+
+
+class VerifyTotals:
+    """Adds up the reports of a run; `summary` can be taken at any time. `interrupted` is for the caller to set."""
+
+    def __init__(self, wanted: FindingFilter | None = None) -> None:
+        self.interrupted = False
+        self.has_path = False
+        self._wanted = FindingFilter() if wanted is None else wanted
+        self._started = time.monotonic()
+        self._counts: Counts = Counter()
+        self._kept = 0
+        self._records: int | None = 0
+        self._sums: Counter[str] = Counter()
+
+    def add(self, report: Report) -> list[Finding]:
+        """Count a report. Returns those of its findings that are wanted."""
+        for file in report.files:
+            if file.error is not None and not file.batches and not file.counts:
+                continue
+            self._sums.update(files=1, batches=file.batches, bytes=file.bytes, valid_bytes=file.valid_bytes)
+            self._records = _sum_known((self._records, file.records))
+        self.has_path = self.has_path or bool(report.path)
+        self._counts.update(self._wanted.counts(report.counts))
+        kept = [finding for finding in report.findings if self._wanted.takes(finding.code)]
+        self._kept += len(kept)
+        return kept
+
+    def summary(self) -> VerifySummary:
+        """The totals so far."""
+        return VerifySummary(
+            self._sums["files"],
+            self._sums["files"],
+            self._sums["batches"],
+            self._records,
+            self._sums["bytes"],
+            self._sums["valid_bytes"],
+            Counter(self._counts),
+            sum(self._counts.values()) - self._kept,
+            self.interrupted,
+            round(time.monotonic() - self._started, 3),
+        )
