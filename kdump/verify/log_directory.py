@@ -1,4 +1,4 @@
-"""A log directory while its partitions come by: its checkpoints before, what shows across partitions behind."""
+"""Verify a log directory: read its checkpoints first, then check what its partitions show together."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -22,30 +22,33 @@ TRANSACTION_LOG = "__transaction_state"
 METADATA_TOPIC = "__cluster_metadata"
 
 _LAGGING = frozenset(("checkpoint/unknown", "checkpoint/beyond", "checkpoint/below"))
-"""While a broker runs, its checkpoints lag behind by a minute: topics come and go, replicas move from one log directory to another."""
+"""Findings that a running broker causes: its checkpoints lag by a minute while topics and replicas come and go."""
 
 
-def alone(report: Report) -> None:
-    """What shows of a partition outside a log directory: transactions that hang by its own timestamps."""
+def check_own_transactions(report: Report) -> None:
+    """Add the open transactions of a partition outside a log directory; its own timestamps say which ones hang."""
     if report.open:
         from kdump.verify.checks import hanging
 
         found_open = hanging.judge(report.open, report.max_timestamp, None)
         # A start neither ends nor drops a transaction.
         report.add(replace(finding, broker="ignores") if report.whole else finding for finding in found_open)
-        report.finish()
+        report.sort()
 
 
 class LogDirectoryVerifier:
-    """Give it the report of each partition, then `conclude`. The checkpoints are read first: the logs only grow while a broker writes both."""
+    """Collects the reports of the partitions with `add`; `conclude` gives the report of the log directory itself.
 
-    def __init__(self, place: LogDirectory, options: VerifyOptions) -> None:
-        self.place = place
-        self._live = options.live or place.locked
+    Reads the checkpoints before the partitions: a running broker writes both, and the logs only grow.
+    """
+
+    def __init__(self, log_directory: LogDirectory, options: VerifyOptions) -> None:
+        self.log_directory = log_directory
+        self._live = options.live or log_directory.locked
         self._now_ms = options.now_ms
-        self._report = Report(place.path)
-        self._contents = {name: self._read(file) for name, file in place.offset_checkpoints.items()}
-        self.context = CheckpointOffsets(self._contents, closed=place.clean_shutdown is not None).context
+        self._report = Report(log_directory.path)
+        self._contents = {name: self._read(file) for name, file in log_directory.offset_checkpoints.items()}
+        self.context = CheckpointOffsets(self._contents, closed=log_directory.clean_shutdown is not None).context
         self._facts: dict[TopicPartition, PartitionOffsets] = {}
         self._open: list[OpenTransaction] = []
         self._without_metadata: list[str] = []
@@ -59,12 +62,12 @@ class LogDirectoryVerifier:
             self._report.errors.append(error)
             return None
 
-    def take(self, report: Report) -> None:
-        """The report of the next partition."""
+    def add(self, report: Report) -> None:
+        """Add the report of the next partition."""
         name = report.topic_partition
         if name is None:
             return
-        # Of a partition's several directories the one that is in use counts.
+        # A partition can have several directories. The one in use counts.
         order = ("", "future", "delete", "stray")
         known = self._facts.get(name)
         if known is None or order.index(report.state) < order.index(known.state):
@@ -83,23 +86,23 @@ class LogDirectoryVerifier:
         self._report.max_timestamp = max(self._report.max_timestamp, report.max_timestamp)
 
     def conclude(self) -> Report:
-        """What shows across the partitions."""
-        report, place = self._report, self.place
-        report.add(files.log_directory(place, live=self._live))
+        """Check across the partitions. Returns the report of the log directory."""
+        report, log_directory = self._report, self.log_directory
+        report.add(files.log_directory(log_directory, live=self._live))
         report.add(
             finding
-            for finding in checkpoints.directory(place.path, self._contents, self._facts)
+            for finding in checkpoints.directory(log_directory.path, self._contents, self._facts)
             if not (self._live and finding.code in _LAGGING)
         )
-        for file in (place.meta, place.clean_shutdown):
+        for file in (log_directory.meta, log_directory.clean_shutdown):
             if file is not None and (data := self._read(file)) is not None:
                 report.add(checkpoints.properties(file.path, data))
-                if file is place.meta and not self._live and checkpoints.of_kraft(data):
+                if file is log_directory.meta and not self._live and checkpoints.of_kraft(data):
                     report.add(found("metadata/missing", path, 0, 0) for path in self._without_metadata)
         if self._open:
             from kdump.verify.checks import hanging
 
-            # Under a running broker the data and the transaction log are not of one moment.
+            # While a broker runs, the partitions and the transaction log were read at different times.
             known = None if self._live or not self._transaction_log else hanging.states(self._transaction_log)
             report.add(
                 hanging.judge(
@@ -110,4 +113,4 @@ class LogDirectoryVerifier:
             from kdump.verify import reaction
 
             report.findings = list(reaction.with_directory_reactions(report.findings))
-        return report.finish()
+        return report.sort()

@@ -106,7 +106,7 @@ class PartitionVerifier:
 
     # ---- a segment
 
-    def begin(self, segment: Segment) -> Callable[[bytes], None]:
+    def begin_segment(self, segment: Segment) -> Callable[[bytes], None]:
         """A segment comes; what its producers did goes to the function that this gives, in log order."""
         log = segment.log
         base = log.base_offset
@@ -128,14 +128,14 @@ class PartitionVerifier:
             self._compare(file)
         return self._producers.replay
 
-    def take(self, segment: Segment, summary: RangeSummary) -> None:
+    def replay_segment(self, segment: Segment, summary: RangeSummary) -> None:
         """A segment whose scan kept its events."""
-        replay = self.begin(segment)
+        replay = self.begin_segment(segment)
         for events in summary.events:
             replay(events)
-        self.segment(segment, summary)
+        self.end_segment(segment, summary)
 
-    def segment(self, segment: Segment, summary: RangeSummary) -> None:
+    def end_segment(self, segment: Segment, summary: RangeSummary) -> None:
         """What the scan of the segment showed, after its events were replayed."""
         log, seen = segment.log, summary.state
         report = FileReport(log, error=summary.error)
@@ -365,9 +365,9 @@ class PartitionVerifier:
 
     # ---- the whole
 
-    def so_far(self) -> Report:
+    def report_so_far(self) -> Report:
         """The report when nothing more will come."""
-        return self._report.finish()
+        return self._report.sort()
 
     def conclude(self) -> Report:
         """What shows only over the whole partition, and the report."""
@@ -408,9 +408,9 @@ class PartitionVerifier:
             report.add(checkpoints.properties(partition.quorum_state.path, data))
         report.add(files.partition(partition, live=self._options.live))
         if partition.only is not None:
-            report.keep(lambda finding: finding.path == partition.only)
+            report.filter(lambda finding: finding.path == partition.only)
             report.open = []
-        report.finish()
+        report.sort()
         report.proved = self._proved if self._options.proofs else {}
         self._judge()
         return report
@@ -470,7 +470,7 @@ class PartitionVerifier:
         report.findings = list(reaction.with_reactions(report.findings, report.outcome))
 
 
-def pieces(partition: Partition) -> tuple[Segment, ...]:
+def logs_of(partition: Partition) -> tuple[Segment, ...]:
     """The logs of a partition, each with its companions: segments, then KRaft snapshots."""
     return (*partition.segments, *(Segment(file, None, None, None) for file in partition.kraft_snapshots))
 

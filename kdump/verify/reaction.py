@@ -1,4 +1,7 @@
-"""What the next start of a broker does about each finding."""
+"""What the next unclean start of a broker does about each finding: the field `broker` of Finding.
+
+kdump.broker predicts the start as a LoadResult. Here each finding is looked up in that result.
+"""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,7 +13,7 @@ from kdump.broker.result import LoadResult, Refusal, RefusalReason
 from kdump.format.naming import number_of
 from kdump.verify.findings import Finding, Severity
 
-_NOTICED: Final = frozenset(
+_STOPS_RECOVERY: Final = frozenset(
     {
         *("batch/crc", "batch/length", "batch/magic", "batch/limit", "batch/count", "gap/bytes", "gap/unsearched"),
         *("offset/range", "offset/backwards", "control/structure", "txn/state", "file/shrunk", "file/grown"),
@@ -18,17 +21,17 @@ _NOTICED: Final = frozenset(
     }
 )
 _TAILS: Final = frozenset({"tail/torn", "tail/zeros", "tail/garbage"})
-CUTS: Final = _NOTICED | _TAILS
-"""The codes of what a recovery can stumble over in a log."""
+CUTS: Final = _STOPS_RECOVERY | _TAILS
+"""The codes of damage in a log at which a broker's recovery can truncate it."""
 
 
 def is_valid_log(codes: Iterable[str], *, tail: bool = False) -> bool:
-    """Whether a recovery passes over a log with findings of these codes, so that it can be given as `Proved`.
+    """Whether a broker's recovery leaves a log with findings of these codes as it is (see ValidSegment).
 
-    With `tail`, bytes behind the last batch do not count: `Proved.valid_bytes` then says where they begin.
+    With `tail`, bytes after the last batch do not count: ValidSegment.valid_bytes says where they begin.
     """
     found = set(codes)
-    return _NOTICED.isdisjoint(found) and (tail or _TAILS.isdisjoint(found))
+    return _STOPS_RECOVERY.isdisjoint(found) and (tail or _TAILS.isdisjoint(found))
 
 
 _REFUSED: Final[Mapping[RefusalReason, frozenset[str]]] = {
@@ -54,68 +57,72 @@ _ANYWHERE: Final = frozenset(
 )
 """The reasons of refusals at another position than their cause, which is somewhere in the file."""
 
-_DIRECTORY: Final[Mapping[str, str]] = {
-    # The checkpoints of a log directory are written anew from the logs that were loaded.
+_CHECKPOINT_REACTIONS: Final[Mapping[str, str]] = {
+    # A broker rewrites the checkpoints of a log directory from the logs that it loaded.
     "checkpoint/unknown": "deletes",
     "checkpoint/beyond": "rebuilds",
     "checkpoint/below": "rebuilds",
     "checkpoint/duplicate": "rebuilds",
     "checkpoint/log-start": "deletes",
 }
-_ELSEWHERE: Final = frozenset({"txn/open", "txn/hanging", "time/retention"})
-"""Codes of what is no place in the log."""
-_ROOT: Final[Mapping[str, str]] = {
-    # What cannot be read marks its log directory as failed, and a broker without another one stops.
+_NOT_IN_LOG: Final = frozenset({"txn/open", "txn/hanging", "time/retention"})
+"""Codes of findings without a position in the log."""
+_ROOT_REACTIONS: Final[Mapping[str, str]] = {
+    # A file that cannot be read makes its log directory fail. A broker without another log directory stops.
     "checkpoint/format": "refuses",
     "properties/format": "refuses",
     "file/name": "refuses",
 }
-"""Codes of the files at the root of a log directory."""
+"""Reactions to findings about the files at the root of a log directory."""
 
 
 def with_reactions(findings: Iterable[Finding], outcome: LoadResult) -> Iterator[Finding]:
-    """The findings of one partition with their `broker`, in the same order."""
+    """The findings of one partition, in the same order, with their field `broker`."""
     for finding in findings:
         yield replace(finding, broker=reaction_to(finding, outcome))
 
 
 def with_directory_reactions(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Those of the files of a log directory itself."""
+    """The findings about the own files of a log directory, with their field `broker`."""
     for finding in findings:
         yield replace(finding, broker=reaction_to(finding, None))
 
 
 def reaction_to(finding: Finding, outcome: LoadResult | None) -> str:
-    """What the start does about it, in one word.
+    """What the start does about a finding, in one word. `outcome` is None for a file of a log directory itself.
 
-    `refuses`: because of this the broker does not start. `truncates`: these bytes are cut off, or all of a file is. `deletes`: the file goes, or the entry does.
-    `rebuilds`: the file is made anew from the log, a segment is split, a .swap file put into its place, a checkpoint written as it should be. `ignores`: nothing,
-    also where it does not look, because the recovery point lies above.
+    `refuses`: the broker does not start because of it.
+    `truncates`: these bytes, or the whole file, are truncated.
+    `deletes`: the file or the entry is deleted.
+    `rebuilds`: the file is rebuilt from the log, a segment is split, a .swap file replaces segments, or a checkpoint
+    is corrected.
+    `ignores`: nothing happens, also where the broker does not read because the recovery point is higher.
     """
     name, code = os.path.basename(finding.path), finding.code
     if outcome is None:
-        return _ROOT.get(code) or _DIRECTORY.get(code, "ignores")
+        return _ROOT_REACTIONS.get(code) or _CHECKPOINT_REACTIONS.get(code, "ignores")
     if any(_is_about(refusal, finding, name) for refusal in outcome.refusals):
         return "refuses"
-    if code in _DIRECTORY:
-        return _DIRECTORY[code]
+    if code in _CHECKPOINT_REACTIONS:
+        return _CHECKPOINT_REACTIONS[code]
     if name in outcome.promoted:
         return "truncates" if name in outcome.cuts else "rebuilds"
-    if name.endswith(".snapshot"):
-        written = number_of(name) in outcome.snapshots
-        return "rebuilds" if written else "deletes" if name in outcome.deleted else "ignores"
+    if name.endswith(".snapshot") and number_of(name) in outcome.snapshots:
+        return "rebuilds"
     if name in outcome.deleted:
         return "deletes"
+    if name.endswith(".snapshot"):
+        return "ignores"
     if code.startswith(("index/", "timeindex/", "txnindex/")):
-        # One that is missing is spoken of at the log.
+        # The finding of a missing index has the path of the log.
         return "rebuilds" if name.rpartition(".")[0] + ".log" in outcome.recovered else "ignores"
     if code == "snapshot/missing":
         return "rebuilds" if any(offset >= (finding.offset or 0) for offset in outcome.snapshots) else "ignores"
     if name == EPOCHS:
-        return _epoch_word(finding, outcome)
+        return _epoch_reaction(finding, outcome)
     if name.endswith(".checkpoint"):
         return "refuses" if finding.severity is Severity.ERROR else "ignores"
-    if code.startswith(("segment/", "file/")) or code in _ELSEWHERE:
+    if code.startswith(("segment/", "file/")) or code in _NOT_IN_LOG:
         return "ignores"
     if name in outcome.split and code == "offset/range":
         return "rebuilds"
@@ -124,10 +131,11 @@ def reaction_to(finding: Finding, outcome: LoadResult | None) -> str:
 
 
 def _is_about(refusal: Refusal, finding: Finding, name: str) -> bool:
+    """Whether the finding, in the file `name`, is the cause of the refusal."""
     if finding.code not in _REFUSED.get(refusal.word, ()):
         return False
     if refusal.name != name:
-        # What makes two transactions begin at one offset lies before the marker of the second.
+        # The cause of two transactions with the same first offset is before the marker of the second one.
         marker = refusal.word is RefusalReason.TRANSACTION_MARKER
         return marker and name.endswith(".log") and name < refusal.name
     if refusal.position is None or refusal.word in _ANYWHERE:
@@ -135,7 +143,8 @@ def _is_about(refusal: Refusal, finding: Finding, name: str) -> bool:
     return finding.position <= refusal.position < finding.position + max(1, finding.length)
 
 
-def _epoch_word(finding: Finding, outcome: LoadResult) -> str:
+def _epoch_reaction(finding: Finding, outcome: LoadResult) -> str:
+    """What the start does about a finding in the leader epoch checkpoint."""
     epoch = finding.data.get("epoch")
     left = dict(outcome.epochs)
     if finding.code == "epoch/missing":

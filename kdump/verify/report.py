@@ -1,4 +1,4 @@
-"""What a verify says: of a log file, of a partition, of a log directory."""
+"""The values that a verify yields: the report of a log file, of a partition, of a log directory."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +20,10 @@ Counts = Counter[tuple[str, Severity]]
 
 @dataclass(slots=True)
 class FileReport:
-    """What verify says of one log file. `records` is None where wrappers were not opened, so that nobody knows."""
+    """What verify says about one log file.
+
+    `records` is None where wrapper messages were not opened. `bytes` is the size of the file.
+    """
 
     file: LogFile
     counts: Counts = field(default_factory=Counter)
@@ -31,7 +34,7 @@ class FileReport:
     error: SourceError | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """As flat values: a log directory has thousands, which come from other processes, and most have nothing to count."""
+        """As flat values: other processes send thousands of these for a log directory, most of them without counts."""
         rest = self.batches, self.records, self.bytes, self.valid_bytes, self.error
         return _file_report, (tuple(self.file), dict(self.counts) or None, *rest)
 
@@ -42,10 +45,14 @@ def _file_report(file: tuple[Any, ...], counts: dict[tuple[str, Severity], int] 
 
 @dataclass(slots=True)
 class Report:
-    """What verify says of a partition, or of the files of a log directory itself. `outcome` is what a broker's next start would leave, where it was asked for;
-    `context` is what was known of it from outside, `proved` the segments by name that a recovery passes over, where they were wanted (`Options.proofs`).
+    """What verify says about a partition, or about the own files of a log directory.
 
-    `log_end_offset` is that behind the last batch, None where damaged batches hide it; behind a tail it is not known (`end_is_known`) whether there was more. The findings are in the order of path and position, at most KEPT of a code and file; `counts` are exact.
+    `findings` are in the order of path and position, at most KEPT of one code and file. `counts` are exact.
+    `log_end_offset` is the offset after the last batch, None where damaged batches hide it. `end_is_known` is False
+    where a tail may have held more offsets.
+    `outcome` is what a broker's next start would leave of the partition, None without findings or a directory.
+    `context` is what the checkpoints of the log directory say about the partition. `proved` are the segments, by
+    file name, that a broker's recovery leaves as they are, where VerifyOptions asks for them.
     """
 
     path: str
@@ -69,17 +76,18 @@ class Report:
     proved: Mapping[str, ValidSegment] = field(default_factory=dict)
 
     def add(self, findings: Iterable[Finding]) -> None:
+        """Add findings and count them."""
         for finding in findings:
             self.counts[finding.code, finding.severity] += 1
             self.findings.append(finding)
 
-    def keep(self, wanted: Callable[[Finding], bool]) -> None:
-        """Drop the findings that are not wanted, and what was only counted."""
+    def filter(self, wanted: Callable[[Finding], bool]) -> None:
+        """Drop the findings that are not wanted, and the counts of findings that were not kept."""
         self.findings = [finding for finding in self.findings if wanted(finding)]
         self.counts = Counter((finding.code, finding.severity) for finding in self.findings)
 
-    def finish(self) -> "Report":
-        """Put the findings in order and drop what is more than KEPT of a code and file."""
+    def sort(self) -> "Report":
+        """Sort the findings, and drop those above KEPT of one code and file. Returns the report itself."""
         kept: Counter[tuple[str, str]] = Counter()
         ordered = sorted(self.findings, key=lambda finding: (natural(finding.path), finding.position))
         self.findings = []
@@ -91,7 +99,7 @@ class Report:
 
 
 class VerifyInterrupted(KeyboardInterrupt):
-    """The work was interrupted inside a partition; `report` has what was seen of it."""
+    """Ctrl-C inside a partition. `report` has what was found in it so far."""
 
     def __init__(self, report: Report) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""Prove partitions: every rule of a batch, of its neighbours, of the files beside a log, and across segments, partitions and a log directory.
+"""Verify partitions and log directories: cut the work into tasks, run them on an engine, yield reports in order.
 
-A partition is proved segment by segment, in order: each is scanned, perhaps in ranges on several processes (kdump.verify.scan), then what its producers did is
-replayed, and its companions are held against what came out (kdump.verify.partition). The same values come by in the same order however the work was cut, so the report
-is the same.
+A partition is verified segment by segment, in log order. Each segment is scanned, in ranges on several processes where
+it is large (kdump.verify.scan). Then its producers are replayed and its companions compared with the result of the scan
+(kdump.verify.partition). These values come in the same order however the work was cut, so the report is the same.
 """
 
 import os
@@ -22,39 +22,44 @@ from kdump.storage.offset_checkpoints import CheckpointContext, CheckpointOffset
 from kdump.storage.partition import LogDirectory, Partition, has_companions, without_companions
 from kdump.storage.ranges import SegmentRange, ranges
 from kdump.verify.findings import Finding, Severity
-from kdump.verify.log_directory import LogDirectoryVerifier, alone
-from kdump.verify.partition import PartitionVerifier, pieces
+from kdump.verify.log_directory import LogDirectoryVerifier, check_own_transactions
+from kdump.verify.partition import PartitionVerifier, logs_of
 from kdump.verify.report import FileReport, Report, VerifyInterrupted
 from kdump.verify.scan import RangeSummary, ScanTask, VerifyOptions, fold, scan
 
 __all__ = ["FileReport", "Report", "VerifyInterrupted", "VerifyOptions", "size_of", "verify"]
 
-WHOLE_BYTES: Final = 8 << 20
-"""Up to so many bytes a partition is one piece of work, however many segments it has."""
-GROUPED: Final = 16
-LOOKS = 4
-LOOK_SECONDS = 0.2
+SMALL_BYTES: Final = 8 << 20
+"""The largest partition, in bytes of its logs, that is not cut into ranges."""
+GROUP_PARTITIONS: Final = 16
+"""The largest number of small partitions in one task."""
+LIVE_READS: Final = 4
+"""How often a partition is read that a broker is writing and that has findings."""
+LIVE_PAUSE_SECONDS: Final = 0.2
 
 
-class _Whole(NamedTuple):
-    """A partition whose work is done in one place."""
+class _PartitionJob(NamedTuple):
+    """A partition that one worker verifies from beginning to end."""
 
     partition: Partition
     context: CheckpointContext
     options: VerifyOptions
 
 
-class _Group(NamedTuple):
-    """Small partitions that are worked on together: to hand one over costs more than to prove it."""
+class _JobGroup(NamedTuple):
+    """A task of several small partitions: sending one to another process costs more than verifying it."""
 
-    partitions: tuple[_Whole, ...]
+    jobs: tuple[_PartitionJob, ...]
 
 
-class _Step(NamedTuple):
-    """A piece of work that was given out, and where its result belongs: `directories` has one for each partition that ends with it."""
+class _TaskOwner(NamedTuple):
+    """A task that an engine has, and what takes its result.
 
-    task: "_Group | ScanTask"
-    proof: PartitionVerifier | None
+    `verifier` is None for a group. `directories` has an entry for each partition that ends with this task.
+    """
+
+    task: "_JobGroup | ScanTask"
+    verifier: PartitionVerifier | None
     directories: tuple[LogDirectoryVerifier | None, ...]
 
 
@@ -64,59 +69,60 @@ def verify(
     engine: Engine | None = None,
     on_bytes: Callable[[int], None] | None = None,
 ) -> Iterator[Report]:
-    """A report for each partition and, behind its partitions, for each log directory, in the order found. `on_bytes` is told how many bytes of logs more are done.
+    """Yield a report for each partition and, after its partitions, for each log directory, in the order of `found`.
 
-    What could not be read comes as a report with nothing but errors. A KeyboardInterrupt inside a partition is raised as Interrupted.
+    A path that cannot be read yields a report with nothing but errors. `on_bytes` is called with the number of bytes
+    of logs that were read since the last call. Raises VerifyInterrupted for a KeyboardInterrupt inside a partition.
     """
     options = options or VerifyOptions()
     if options.now_ms is None:
         options = options._replace(now_ms=int(time.time() * 1000))
     engine = engine or Serial()
-    inside = on_bytes if engine.slots == 1 else None  # otherwise the work is done where nobody can be told
-    plan: deque[_Step | LogDirectoryVerifier | SourceError] = deque()
+    inside = on_bytes if engine.slots == 1 else None  # another process cannot call it
+    plan: deque[_TaskOwner | LogDirectoryVerifier | SourceError] = deque()
     pending: list[tuple[ScanTask, RangeSummary]] = []
     for result in _results(
-        engine.map(partial(_work, on_bytes=inside), _tasks(found, options, engine.slots, plan)), plan
+        engine.map(partial(_run, on_bytes=inside), _tasks(found, options, engine.slots, plan)), plan
     ):
-        yield from _aside(plan)
-        step = plan.popleft()
-        assert isinstance(step, _Step)
+        yield from _reports_before_task(plan)
+        owner = plan.popleft()
+        assert isinstance(owner, _TaskOwner)
         if on_bytes is not None and inside is None:
-            on_bytes(_bytes(step.task))
+            on_bytes(_task_bytes(owner.task))
         reports = result if isinstance(result, tuple) else ()
-        if isinstance(step.task, ScanTask) and isinstance(result, RangeSummary) and step.proof is not None:
-            pending.append((step.task, result))
-            if step.task.range.stop is None:
-                step.proof.take(step.task.range.segment, fold(pending))
+        if isinstance(owner.task, ScanTask) and isinstance(result, RangeSummary) and owner.verifier is not None:
+            pending.append((owner.task, result))
+            if owner.task.range.stop is None:
+                owner.verifier.replay_segment(owner.task.range.segment, fold(pending))
                 pending = []
-                if step.directories:
-                    reports = (step.proof.conclude(),)
-        for report, directory in zip(reports, step.directories, strict=True):
+                if owner.directories:
+                    reports = (owner.verifier.conclude(),)
+        for report, directory in zip(reports, owner.directories, strict=True):
             if directory is None:
-                alone(report)
+                check_own_transactions(report)
             else:
-                directory.take(report)
+                directory.add(report)
             yield report
-    yield from _aside(plan)
+    yield from _reports_before_task(plan)
 
 
 def _results(
-    results: "Iterator[tuple[_Group | ScanTask, tuple[Report, ...] | RangeSummary]]",
-    plan: "deque[_Step | LogDirectoryVerifier | SourceError]",
+    results: "Iterator[tuple[_JobGroup | ScanTask, tuple[Report, ...] | RangeSummary]]",
+    plan: "deque[_TaskOwner | LogDirectoryVerifier | SourceError]",
 ) -> "Iterator[tuple[Report, ...] | RangeSummary]":
-    """The results; an interrupt takes along what the partition in hand has shown."""
+    """The results. Raises VerifyInterrupted with the report so far of the partition that an interrupt stops."""
     try:
         for _, result in results:
             yield result
     except KeyboardInterrupt:
-        for step in plan:
-            if isinstance(step, _Step) and step.proof is not None:
-                raise VerifyInterrupted(step.proof.so_far()) from None
+        for owner in plan:
+            if isinstance(owner, _TaskOwner) and owner.verifier is not None:
+                raise VerifyInterrupted(owner.verifier.report_so_far()) from None
         raise
 
 
-def _aside(plan: "deque[_Step | LogDirectoryVerifier | SourceError]") -> Iterator[Report]:
-    """The reports that need no more work before the next piece of it."""
+def _reports_before_task(plan: "deque[_TaskOwner | LogDirectoryVerifier | SourceError]") -> Iterator[Report]:
+    """The reports that come before the result of the next task."""
     while plan and isinstance(item := plan[0], LogDirectoryVerifier | SourceError):
         plan.popleft()
         yield Report("", errors=[item]) if isinstance(item, SourceError) else item.conclude()
@@ -126,78 +132,89 @@ def _tasks(
     found: Iterable[Partition | LogDirectory | SourceError],
     options: VerifyOptions,
     slots: int,
-    plan: "deque[_Step | LogDirectoryVerifier | SourceError]",
-) -> "Iterator[_Group | ScanTask]":
-    """The work, in order; `plan` gets a step for each piece, and what comes between."""
+    plan: "deque[_TaskOwner | LogDirectoryVerifier | SourceError]",
+) -> "Iterator[_JobGroup | ScanTask]":
+    """The tasks, in order. Adds to `plan` the owner of each task, and what is reported between tasks."""
     directory: LogDirectoryVerifier | None = None
-    outside = _Outside()
-    waiting: list[tuple[_Whole, LogDirectoryVerifier | None]] = []
+    checkpoints = _CheckpointCache()
+    group: list[tuple[_PartitionJob, LogDirectoryVerifier | None]] = []
 
-    def group() -> Iterator[_Group]:
-        if waiting:
-            task = _Group(tuple(whole for whole, _ in waiting))
-            plan.append(_Step(task, None, tuple(of for _, of in waiting)))
-            waiting.clear()
+    def flush() -> Iterator[_JobGroup]:
+        if group:
+            task = _JobGroup(tuple(job for job, _ in group))
+            plan.append(_TaskOwner(task, None, tuple(owner for _, owner in group)))
+            group.clear()
             yield task
 
     for item in found:
         if isinstance(item, SourceError):
-            yield from group()
+            yield from flush()
             plan.append(item)
             continue
-        # Logs beside the partitions of a log directory, as the snapshot that KRaft starts from, do not end it.
-        beside = directory is not None and item.path == directory.place.path
+        # Logs beside the partitions of a log directory, such as the first KRaft snapshot, do not end the directory.
+        beside = directory is not None and item.path == directory.log_directory.path
         place = item if isinstance(item, LogDirectory) else item.log_directory
-        if directory is not None and place is not directory.place and not beside:
-            yield from group()
+        if directory is not None and place is not directory.log_directory and not beside:
+            yield from flush()
             plan.append(directory)
             directory = None
         if isinstance(item, LogDirectory):
             directory = LogDirectoryVerifier(item, options)
             continue
-        context = outside.of(item) if directory is None else directory.context(item)
+        context = checkpoints.context(item) if directory is None else directory.context(item)
+        # A log directory has the names of all its partitions. A task must not carry them.
         how = options._replace(live=options.live or _is_written(item))
-        # A task holds no more than its own piece: a log directory has the names of all.
-        bare = item._replace(log_directory=None)
-        if how.live or slots == 1 or size_of(item) <= WHOLE_BYTES:
-            waiting.append((_Whole(bare, context, how), directory))
-            held = sum(size_of(whole.partition) for whole, _ in waiting)
-            if how.live or slots == 1 or len(waiting) == GROUPED or held > WHOLE_BYTES:
-                yield from group()
+        job = _PartitionJob(item._replace(log_directory=None), context, how)
+        if how.live or slots == 1 or size_of(item) <= SMALL_BYTES:
+            group.append((job, directory))
+            size = sum(size_of(other.partition) for other, _ in group)
+            if how.live or slots == 1 or len(group) == GROUP_PARTITIONS or size > SMALL_BYTES:
+                yield from flush()
             continue
-        yield from group()
-        proof = PartitionVerifier(bare, context, how)
-        todo: list[ScanTask] = []
-        behind = size_of(item)
-        for segment in pieces(item):
-            behind -= segment.log.size
-            todo += (ScanTask(part, how) for part in ranges(segment, slots, behind))
-        for number, task in enumerate(todo, 1):
-            plan.append(_Step(task, proof, (directory,) if number == len(todo) else ()))
-            yield task
-    yield from group()
+        yield from flush()
+        yield from _range_tasks(job, slots, directory, plan)
+    yield from flush()
     if directory is not None:
         plan.append(directory)
 
 
-class _Outside:
-    """The checkpoints of the log directories in which partitions lie that were named alone; those of the last one stay at hand."""
+def _range_tasks(
+    job: _PartitionJob,
+    slots: int,
+    directory: LogDirectoryVerifier | None,
+    plan: "deque[_TaskOwner | LogDirectoryVerifier | SourceError]",
+) -> Iterator[ScanTask]:
+    """The tasks of a partition that is cut into ranges."""
+    verifier = PartitionVerifier(*job)
+    tasks: list[ScanTask] = []
+    bytes_after = size_of(job.partition)
+    for segment in logs_of(job.partition):
+        bytes_after -= segment.log.size
+        tasks += (ScanTask(part, job.options) for part in ranges(segment, slots, bytes_after))
+    for number, task in enumerate(tasks, 1):
+        plan.append(_TaskOwner(task, verifier, (directory,) if number == len(tasks) else ()))
+        yield task
+
+
+class _CheckpointCache:
+    """The checkpoints of the log directories of partitions that were named alone. Keeps those of the last directory."""
 
     def __init__(self) -> None:
-        self._above = ""
+        self._directory = ""
         self._offsets: CheckpointOffsets | None = None
 
-    def of(self, partition: Partition) -> CheckpointContext:
+    def context(self, partition: Partition) -> CheckpointContext:
+        """What the checkpoints beside the partition say about it."""
         if not partition.whole:
             return CheckpointContext()
-        above = os.path.dirname(os.path.abspath(partition.path))
-        if self._offsets is None or above != self._above:
-            self._above, self._offsets = above, checkpoints_of(above)
+        directory = os.path.dirname(os.path.abspath(partition.path))
+        if self._offsets is None or directory != self._directory:
+            self._directory, self._offsets = directory, checkpoints_of(directory)
         return self._offsets.context(partition)
 
 
 def _is_written(partition: Partition) -> bool:
-    """Whether a broker runs on the log directory that the partition lies in, be that known or not."""
+    """Whether a broker runs on the log directory of the partition, also where that was not discovered."""
     if partition.log_directory is not None:
         return partition.log_directory.locked
     directory = partition.path if partition.whole else os.path.dirname(partition.path)
@@ -205,74 +222,79 @@ def _is_written(partition: Partition) -> bool:
 
 
 def size_of(partition: Partition) -> int:
-    """The bytes of its logs, which are what takes the time."""
-    return sum(one.log.size for one in pieces(partition))
+    """The bytes of its logs. Nearly all of the time goes into reading these."""
+    return sum(one.log.size for one in logs_of(partition))
 
 
-def _bytes(task: "_Group | ScanTask") -> int:
+def _task_bytes(task: "_JobGroup | ScanTask") -> int:
     if isinstance(task, ScanTask):
         return task.range.size_bytes
-    return sum(size_of(one.partition) for one in task.partitions)
+    return sum(size_of(job.partition) for job in task.jobs)
 
 
-def _work(
-    task: "_Group | ScanTask", on_bytes: Callable[[int], None] | None = None
+def _run(
+    task: "_JobGroup | ScanTask", on_bytes: Callable[[int], None] | None = None
 ) -> tuple[Report, ...] | RangeSummary:
+    """Run a task, in the process of the engine's choice."""
     if isinstance(task, ScanTask):
         return scan(task, on_bytes=on_bytes)
-    return tuple((_looked_at if one.options.live else prove)(*one, on_bytes) for one in task.partitions)
+    return tuple((_verify_live if job.options.live else _verify_partition)(*job, on_bytes) for job in task.jobs)
 
 
-def prove(
+def _verify_partition(
     partition: Partition,
     context: CheckpointContext,
     options: VerifyOptions,
     on_bytes: Callable[[int], None] | None = None,
 ) -> Report:
     """The report of one partition, in this process."""
-    proof = PartitionVerifier(partition, context, options)
+    verifier = PartitionVerifier(partition, context, options)
     try:
-        for segment in pieces(partition):
-            drain = proof.begin(segment)
-            proof.segment(segment, scan(ScanTask(SegmentRange(segment), options), drain=drain, on_bytes=on_bytes))
+        for segment in logs_of(partition):
+            drain = verifier.begin_segment(segment)
+            summary = scan(ScanTask(SegmentRange(segment), options), drain=drain, on_bytes=on_bytes)
+            verifier.end_segment(segment, summary)
     except KeyboardInterrupt:
-        raise VerifyInterrupted(proof.so_far()) from None
-    return proof.conclude()
+        raise VerifyInterrupted(verifier.report_so_far()) from None
+    return verifier.conclude()
 
 
-# ---- a partition that is being written
+# ---- a partition that a broker is writing
 
 
-def _looked_at(
+def _verify_live(
     partition: Partition, context: CheckpointContext, options: VerifyOptions, on_bytes: Callable[[int], None] | None
 ) -> Report:
-    """The report of a partition that a broker writes: what is wrong with it is still wrong when it is looked at again.
+    """The report of a partition that a broker is writing: findings that are still there when it is read again.
 
-    Between two reads a segment can grow, be rolled, cleaned or deleted, and its companions with it.
+    Between two reads a segment can grow, roll, be cleaned or be deleted, and its companions with it.
     """
-    report = prove(partition, context, options, on_bytes)
-    for _ in range(LOOKS - 1):
+    report = _verify_partition(partition, context, options, on_bytes)
+    for _ in range(LIVE_READS - 1):
         if not report.errors and all(finding.severity < Severity.WARNING for finding in report.findings):
             break
-        time.sleep(LOOK_SECONDS)
-        again = _listed_again(partition)
+        time.sleep(LIVE_PAUSE_SECONDS)
+        again = _list_again(partition)
         if again is None:
             return Report(partition.path, partition.topic_partition, partition.state)
-        seen = {_identity(finding) for finding in report.findings}
-        report = prove(again, context, options)
-        report.keep(lambda finding, seen=seen: finding.severity < Severity.WARNING or _identity(finding) in seen)  # type: ignore[misc]
+        before = {_identity(finding) for finding in report.findings}
+        report = _verify_partition(again, context, options)
+        report.filter(lambda found, before=before: found.severity < Severity.WARNING or _identity(found) in before)  # type: ignore[misc]
     return report
 
 
-def _listed_again(partition: Partition) -> Partition | None:
-    """The partition as its directory is now; None where there is none any more. One file named alone stays what it is."""
+def _list_again(partition: Partition) -> Partition | None:
+    """The partition with the files that its directory has now, None where it is gone.
+
+    A file that was named alone stays as it is.
+    """
     if not os.path.isdir(partition.path):
         return partition if os.path.lexists(partition.path) else None
     found = (item for item in discover([partition.path]) if isinstance(item, Partition) and item.path == partition.path)
     again = next(found, None)
     if again is None:
         return None
-    # Companions that were not wanted are not wanted now.
+    # Companions that the options left out stay out.
     again = again if has_companions(partition) else without_companions(again)
     return again._replace(whole=partition.whole, log_directory=None)
 

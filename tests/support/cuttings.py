@@ -33,5 +33,5 @@ def borders(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
         for start, stop in zip([0, *cuts], [*cuts, None], strict=True):
             yield SegmentRange(segment, start, stop)
 
-    monkeypatch.setattr("kdump.verify.verify.WHOLE_BYTES", 0)
+    monkeypatch.setattr("kdump.verify.verify.SMALL_BYTES", 0)
     monkeypatch.setattr("kdump.verify.verify.ranges", ranges)

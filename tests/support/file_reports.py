@@ -62,12 +62,12 @@ def prove_file(
     segment = Segment(file)
     proof = PartitionVerifier(partition_of(file), CheckpointContext(), options)
     if source is not None:
-        proof.take(segment, scan_source(source, segment, options))
+        proof.replay_segment(segment, scan_source(source, segment, options))
         return of(proof.conclude())
     borders = [0, *sorted({cut for cut in cuts if 0 < cut < file.size})]
     tasks = [
         ScanTask(SegmentRange(segment, start, stop), options)
         for start, stop in zip(borders, [*borders[1:], None], strict=True)
     ]
-    proof.take(segment, fold([(task, scan(task)) for task in tasks]))
+    proof.replay_segment(segment, fold([(task, scan(task)) for task in tasks]))
     return of(proof.conclude())

@@ -132,7 +132,7 @@ def test_processes_change_nothing(tmp_path: Path, name: str, monkeypatch: pytest
     expected = verified(copy)
     monkeypatch.setattr("kdump.storage.ranges.RANGE_BYTES", 1500)
     equal(verified(copy, engine=Processes(2)), expected)
-    monkeypatch.setattr("kdump.verify.verify.WHOLE_BYTES", 3000)
+    monkeypatch.setattr("kdump.verify.verify.SMALL_BYTES", 3000)
     equal(verified(copy, engine=Processes(2)), expected)
 
 
