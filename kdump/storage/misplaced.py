@@ -13,7 +13,7 @@ Place = tuple[str, int]
 
 
 class MisplacedFile(NamedTuple):
-    """What does not belong where it lies; `what` is a key of kdump.verify.checks.files.STRAYS."""
+    """What does not belong where it lies; `what` is a key of kdump.verify.checks.files.MISPLACED."""
 
     path: str
     size: int

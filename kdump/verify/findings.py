@@ -53,7 +53,8 @@ CLAUSES: Final[Mapping[str, Mapping[str, str]]] = {
         "cleaned": "the log cleaner did not finish writing it",
         "swap": "it was about to replace segments; the next start replaces everything in its range with it",
         "swap-dropped": (
-            "it was about to replace segments, but a .cleaned file at or below its offset makes the next start delete it"
+            "it was about to replace segments, "
+            "but a .cleaned file at or below its offset makes the next start delete it"
         ),
         "tmp": "the checkpoint was not written to its end",
         "part": "the snapshot was not written to its end",

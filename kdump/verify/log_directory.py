@@ -30,7 +30,7 @@ def check_own_transactions(report: Report) -> None:
     if report.open:
         from kdump.verify.checks import hanging
 
-        found_open = hanging.judge(report.open, report.max_timestamp, None)
+        found_open = hanging.check_open_transactions(report.open, report.max_timestamp, None)
         # A start neither ends nor drops a transaction.
         report.add(replace(finding, broker="ignores") if report.whole else finding for finding in found_open)
         report.sort()
@@ -88,24 +88,28 @@ class LogDirectoryVerifier:
     def conclude(self) -> Report:
         """Check across the partitions. Returns the report of the log directory."""
         report, log_directory = self._report, self.log_directory
-        report.add(files.log_directory(log_directory, live=self._live))
+        report.add(files.check_log_directory(log_directory, live=self._live))
         report.add(
             finding
-            for finding in checkpoints.directory(log_directory.path, self._contents, self._facts)
+            for finding in checkpoints.check_offset_checkpoints(log_directory.path, self._contents, self._facts)
             if not (self._live and finding.code in _LAGGING)
         )
         for file in (log_directory.meta, log_directory.clean_shutdown):
             if file is not None and (data := self._read(file)) is not None:
-                report.add(checkpoints.properties(file.path, data))
-                if file is log_directory.meta and not self._live and checkpoints.of_kraft(data):
+                report.add(checkpoints.check_properties(file.path, data))
+                if file is log_directory.meta and not self._live and checkpoints.is_kraft(data):
                     report.add(found("metadata/missing", path, 0, 0) for path in self._without_metadata)
         if self._open:
             from kdump.verify.checks import hanging
 
             # While a broker runs, the partitions and the transaction log were read at different times.
-            known = None if self._live or not self._transaction_log else hanging.states(self._transaction_log)
+            known = (
+                None
+                if self._live or not self._transaction_log
+                else hanging.read_transaction_states(self._transaction_log)
+            )
             report.add(
-                hanging.judge(
+                hanging.check_open_transactions(
                     self._open, self._now_ms if self._live and self._now_ms is not None else report.max_timestamp, known
                 )
             )

@@ -29,7 +29,7 @@ from kdump.verify.checks import (
     segments,
     snapshots,
     timestamps,
-    transactions,
+    transaction_indexes,
 )
 from kdump.verify.findings import CATALOGUE, KEPT, Finding, Severity
 from kdump.verify.report import FileReport, Report
@@ -118,7 +118,7 @@ class PartitionVerifier:
         file = self._snapshots.pop(base, None)
         if past is None:
             if file is not None and (found := self._snapshot(file)) is not None and base > 0:
-                self._producers.load(snapshots.entries(found))
+                self._producers.load(snapshots.entry_bytes(found))
         elif past.end_offset != base:
             self._producers.forget()
             self._broken = True
@@ -315,7 +315,7 @@ class PartitionVerifier:
                 if end_offset is not None and at < len(self._bases):
                     reach = max(end_offset, self._bases[at])
                 self._report.add(
-                    transactions.index(
+                    transaction_indexes.check_index(
                         log.path,
                         segment.txnindex,
                         data,
@@ -334,7 +334,7 @@ class PartitionVerifier:
         data = self._read(file)
         if data is None:
             return None
-        found, findings = snapshots.structure(file.path, data)
+        found, findings = snapshots.check_structure(file.path, data)
         self._report.add(findings)
         return found
 
@@ -343,13 +343,13 @@ class PartitionVerifier:
         found = self._snapshot(file)
         if found is None:
             return
-        mismatches = self._producers.compare(snapshots.entries(found))
+        mismatches = self._producers.compare(snapshots.entry_bytes(found))
         if mismatches:
             # A broker goes by its clock when it forgets a silent producer, and writes what is left.
             newest = max(self._report.max_timestamp, _changed_ms(file))
             known = self._producers.entries()
             self._report.add(
-                snapshots.state(
+                snapshots.check_state(
                     file.path, found, mismatches, known, newest, self._compacted or self._broken, self._log_start
                 )
             )
@@ -396,17 +396,17 @@ class PartitionVerifier:
             seen, log_end = (self._epochs, end) if end is not None else ([], _NO_END)
             partial = self._compacted or self._broken or self._gapped
             legacy = bool(self._magics[0] or self._magics[1])
-            judged = epochs.checkpoint(
+            judged = epochs.check_checkpoint(
                 partition.epochs.path, self._epochs_file, seen, log_start, log_end, partial=partial, legacy=legacy
             )
             report.add(judged)
         report.has_metadata = partition.metadata is not None
         if partition.metadata is not None and (data := self._read(partition.metadata)) is not None:
-            report.add(checkpoints.partition_metadata(partition.metadata.path, data))
+            report.add(checkpoints.check_partition_metadata(partition.metadata.path, data))
             report.topic_id = checkpoints.topic_id(data)
         if partition.quorum_state is not None and (data := self._read(partition.quorum_state)) is not None:
-            report.add(checkpoints.properties(partition.quorum_state.path, data))
-        report.add(files.partition(partition, live=self._options.live))
+            report.add(checkpoints.check_properties(partition.quorum_state.path, data))
+        report.add(files.check_partition(partition, live=self._options.live))
         if partition.only is not None:
             report.filter(lambda finding: finding.path == partition.only)
             report.open = []
@@ -430,10 +430,10 @@ class PartitionVerifier:
                 self._snapshot(file)
         bases = [one.log.base_offset for one in self._partition.segments if one.log.base_offset is not None]
         if self._partition.segments:
-            self._report.add(snapshots.names(rest, bases, end))
+            self._report.add(snapshots.check_names(rest, bases, end))
         if self._partition.whole and len(bases) > 1 and len(self._producers):
             last, path = bases[-1], self._partition.segments[len(bases) - 1].log.path
-            self._report.add(snapshots.missing(path, self._partition.producer_snapshots, last))
+            self._report.add(snapshots.check_missing(path, self._partition.producer_snapshots, last))
 
     def _open(self) -> None:
         for producer_id, epoch, first, timestamp, certain in self._producers.open():

@@ -36,6 +36,7 @@ GROUP_PARTITIONS: Final = 16
 LIVE_READS: Final = 4
 """How often a partition is read that a broker is writing and that has findings."""
 LIVE_PAUSE_SECONDS: Final = 0.2
+_Identity = tuple[str, str, int, int | None]
 
 
 class _PartitionJob(NamedTuple):
@@ -279,8 +280,12 @@ def _verify_live(
             return Report(partition.path, partition.topic_partition, partition.state)
         before = {_identity(finding) for finding in report.findings}
         report = _verify_partition(again, context, options)
-        report.filter(lambda found, before=before: found.severity < Severity.WARNING or _identity(found) in before)  # type: ignore[misc]
+        report.filter(partial(_is_info_or_known, before))
     return report
+
+
+def _is_info_or_known(before: set[_Identity], finding: Finding) -> bool:
+    return finding.severity < Severity.WARNING or _identity(finding) in before
 
 
 def _list_again(partition: Partition) -> Partition | None:
@@ -299,5 +304,5 @@ def _list_again(partition: Partition) -> Partition | None:
     return again._replace(whole=partition.whole, log_directory=None)
 
 
-def _identity(finding: Finding) -> tuple[str, str, int, int | None]:
+def _identity(finding: Finding) -> _Identity:
     return finding.code, finding.path, finding.position, finding.offset

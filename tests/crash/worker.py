@@ -171,9 +171,9 @@ class Trial:
         told: list[Finding] = []
         for item in discover([str(self.directory)]):
             if isinstance(item, Partition):
-                told += checks.partition(item)
+                told += checks.check_partition(item)
             if isinstance(item, LogDirectory):
-                told += checks.log_directory(item)
+                told += checks.check_log_directory(item)
         codes = {finding.code for finding in told}
         assert ("undo/unfinished" in codes) == unfinished
         assert not codes & {"file/directory", "file/unknown"}

@@ -149,7 +149,7 @@ def test_snapshots(kafka: ModuleType, tmp_path: Path) -> None:
         directory = made(tmp_path / str(number) / "t-0", *(f"{offset:020}.snapshot" for offset in offsets))
         (partition,) = discover([str(directory)])
         assert isinstance(partition, Partition)
-        odd = {finding.offset for finding in snapshots.names(partition.producer_snapshots, (0, 5), 9)}
+        odd = {finding.offset for finding in snapshots.check_names(partition.producer_snapshots, (0, 5), 9)}
         (loaded,) = load(kafka, [directory])
         assert {offset for offset in offsets if f"{offset:020}.snapshot" not in loaded["files"]} == odd
 

@@ -1,28 +1,29 @@
-"""The small files of a log directory: can a broker read them, and do the offsets in its checkpoints fit the logs.
+"""The checks `checkpoint/*`, `metadata/*` and `properties/*`: the small files of a log directory against its logs.
 
-What a broker of Kafka 4.3.1 was seen to do with them at its start:
+What a broker of Kafka 4.3.1 does with them when it starts, by experiment:
 
 =================================  =====================================================================================
 file                               what happens
 =================================  =====================================================================================
-any of the four checkpoints        malformed: the log directory goes offline, and a broker ends that has no other one, or
-                                   its metadata log there. Where only a number in a line is none: all recovery points
-                                   are 0, or all logs start at their first segment; no replica is served, for want of
-                                   high watermarks; the cleaner ends
+any of the four checkpoints        malformed: the log directory goes offline. A broker without another one, or with its
+                                   metadata log there, stops. Where only a number in a line is malformed: all recovery
+                                   points are 0; all logs start at their first segment; no replica is served, because
+                                   high watermarks are missing; the log cleaner stops
 recovery-point-offset-checkpoint   above the log end offset: lowered to it; no line: 0, the whole log is recovered
 replication-offset-checkpoint      outside the log: moved into it; no line: 0
 log-start-offset-checkpoint        below the first segment: not used; above the log end offset: all segments are deleted
 cleaner-offset-checkpoint          outside the log: cleaning begins again at the log start offset
-partition.metadata                 malformed: the log is refused, and the broker does not start; missing, or with a topic
+partition.metadata                 malformed: the log is refused, and the broker does not start; missing or with a topic
                                    id that the cluster does not know: the directory is renamed to -stray
 meta.properties                    malformed: as a checkpoint; without the node's id: the broker does not start
 quorum-state                       malformed: the broker does not start
 .kafka_cleanshutdown               only that it is there counts
 =================================  =====================================================================================
 
-Lines of partitions that are not in the log directory are gone with the next checkpoint that is written; of two for one
-partition the later one counts. In the directory of a killed broker any line can be too low or missing, by seconds, or a
-minute for the log start offset. Too high means that the log has lost its end, with the page cache or by truncation.
+A broker drops the lines of partitions that are not in the log directory when it writes the checkpoint again. Of two
+lines for one partition the later one counts. After a broker was killed, any line can be missing or too low, by some
+seconds, or by a minute for the log start offset. A line that is too high means that the log lost its end, with the
+page cache or by truncation.
 """
 
 import os.path
@@ -47,14 +48,14 @@ _OFFSETS = {
     "replication-offset-checkpoint": "high watermark",
 }
 CHECKPOINTS = tuple(sorted(_OFFSETS))
-"""The four checkpoints of a log directory that hold an offset of each partition."""
+"""The four checkpoints of a log directory that hold an offset for each partition."""
 
 
 class PartitionOffsets(NamedTuple):
     """What the files of one partition say. `log_start_offset` is the base offset of its first segment.
 
-    `log_end_offset` is one above the last offset, None where damage hides it. `state` is what the directory's name says: "", "future",
-    "delete" or "stray".
+    `log_end_offset` is one above the last offset, None where damage hides it. `state` comes from the directory name:
+    "", "future", "delete" or "stray".
     """
 
     log_start_offset: int
@@ -63,8 +64,8 @@ class PartitionOffsets(NamedTuple):
     state: str = ""
 
 
-def partition_metadata(path: str, data: bytes) -> Iterator[Finding]:
-    """metadata/format of a partition.metadata."""
+def check_partition_metadata(path: str, data: bytes) -> Iterator[Finding]:
+    """Yield metadata/format where a partition.metadata cannot be read."""
     try:
         parse_partition_metadata(data)
     except CheckpointError as error:
@@ -79,7 +80,7 @@ def topic_id(data: bytes) -> str | None:
         return None
 
 
-def of_kraft(data: bytes) -> bool:
+def is_kraft(data: bytes) -> bool:
     """Whether a meta.properties is that of a broker in KRaft mode."""
     try:
         return meta_properties.parse_meta_properties(data).version == 1
@@ -87,14 +88,14 @@ def of_kraft(data: bytes) -> bool:
         return False
 
 
-def properties(path: str, data: bytes) -> Iterator[Finding]:
-    """properties/format of a meta.properties, quorum-state or .kafka_cleanshutdown, by its name."""
+def check_properties(path: str, data: bytes) -> Iterator[Finding]:
+    """Yield properties/format where a meta.properties, quorum-state or .kafka_cleanshutdown cannot be read."""
     severity = None
     try:
         match companion_kind_of(path):
             case Kind.META_PROPERTIES:
                 meta = meta_properties.parse_meta_properties(data)
-                # MetaProperties takes it, but no broker does.
+                # MetaProperties reads a file without it, but every broker refuses it.
                 if meta.node_id is None:
                     raise CheckpointError("broker.id is missing")
             case Kind.QUORUM_STATE:
@@ -106,15 +107,15 @@ def properties(path: str, data: bytes) -> Iterator[Finding]:
         yield found("properties/format", path, 0, len(data), severity=severity, problem=str(error))
 
 
-def directory(
+def check_offset_checkpoints(
     log_directory: str, contents: Mapping[str, bytes | None], facts: Mapping[TopicPartition, PartitionOffsets]
 ) -> Iterator[Finding]:
-    """The rules over the checkpoints of a log directory, by file name, and over what all its partitions say.
+    """Check the offset checkpoints of a log directory, by file name, against its partitions, and their topic ids.
 
-    A file that is not in `contents`, or None, does not exist: a broker makes it. Of several directories of one partition `facts` holds
-    the one that a broker serves.
+    A file that is missing in `contents`, or None there, does not exist: a broker creates it. Where a partition has
+    several directories, `facts` holds the one that a broker serves.
     """
-    starts = {partition: held.log_start_offset for partition, held in facts.items()}
+    starts = {partition: facts_of.log_start_offset for partition, facts_of in facts.items()}
     for name in _OFFSETS:
         data = contents.get(name)
         if data is None:
@@ -129,12 +130,17 @@ def directory(
         lines: dict[TopicPartition, _OffsetLine] = {}
         counts = Counter[TopicPartition]()
         for partition, line in _lines(data):
-            held = facts.get(partition)
-            if held is None or held.state in ("delete", "stray"):
-                # A deletion that is under way goes on at the next start, and the line with it.
-                severity = None if held is None else Severity.INFO
+            offsets = facts.get(partition)
+            if offsets is None or offsets.state in ("delete", "stray"):
+                # The next start finishes a deletion that has begun, and drops the line with it.
+                severity = None if offsets is None else Severity.INFO
                 yield _found(
-                    "checkpoint/unknown", path, partition, line, severity=severity, state=held.state if held else ""
+                    "checkpoint/unknown",
+                    path,
+                    partition,
+                    line,
+                    severity=severity,
+                    state=offsets.state if offsets else "",
                 )
             else:
                 counts[partition] += 1
@@ -142,15 +148,19 @@ def directory(
         for partition, line in lines.items():
             if counts[partition] > 1:
                 yield _found("checkpoint/duplicate", path, partition, line, count=counts[partition])
-            # A replica that is being moved in here has no line yet; one that is there is of an earlier stay.
+            # A replica that is being moved here has no line yet. A line for it is an old one.
             if facts[partition].state != "future":
-                yield from _fits(path, name, partition, line, starts[partition], facts[partition].log_end_offset)
+                yield from _check_offset(
+                    path, name, partition, line, starts[partition], facts[partition].log_end_offset
+                )
             if name == LOG_START:
                 starts[partition] = max(starts[partition], line.offset)
-    yield from _topic_ids(log_directory, facts)
+    yield from _check_topic_ids(log_directory, facts)
 
 
 class _OffsetLine(NamedTuple):
+    """The offset of a line, and the bytes of the line in the file."""
+
     offset: int
     position: int
     length: int
@@ -160,10 +170,10 @@ _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 
 
 def _lines(data: bytes) -> Iterator[tuple[TopicPartition, _OffsetLine]]:
-    """The entries of a sound checkpoint with the place of each."""
-    places = islice(_LINE.finditer(data), 2, None)
-    for (topic, partition, offset), place in zip(checkpoint.offset_entries(data), places, strict=False):
-        yield TopicPartition(topic, partition), _OffsetLine(offset, place.start(), len(place[0]))
+    """The entries of a valid checkpoint, each with its line."""
+    lines = islice(_LINE.finditer(data), 2, None)
+    for (topic, partition, offset), line in zip(checkpoint.offset_entries(data), lines, strict=False):
+        yield TopicPartition(topic, partition), _OffsetLine(offset, line.start(), len(line[0]))
 
 
 def _found(
@@ -188,15 +198,15 @@ def _found(
     )
 
 
-def _fits(
+def _check_offset(
     path: str, name: str, partition: TopicPartition, line: _OffsetLine, start_offset: int, end_offset: int | None
 ) -> Iterator[Finding]:
-    """The offset of a line against the log that begins and ends there."""
+    """Check the offset of a line against the start and the end of the log."""
     what, value = _OFFSETS[name], line.offset
-    # Nothing is compared with a log start offset that is wrong itself.
-    wiped = end_offset is not None and start_offset > end_offset
-    if value < 0 or (value < start_offset and name != RECOVERY_POINTS and not wiped):
-        # No broker writes a negative one.
+    # A log start offset that is wrong itself is not compared with others.
+    start_is_wrong = end_offset is not None and start_offset > end_offset
+    if value < 0 or (value < start_offset and name != RECOVERY_POINTS and not start_is_wrong):
+        # No broker writes a negative offset.
         severity = Severity.WARNING if value < 0 else None
         yield _found(
             "checkpoint/below",
@@ -215,9 +225,14 @@ def _fits(
             yield _found("checkpoint/beyond", path, partition, line, value=value, end_offset=end_offset, what=what)
 
 
-def _topic_ids(log_directory: str, facts: Mapping[TopicPartition, PartitionOffsets]) -> Iterator[Finding]:
-    """Partitions of one topic with another topic id than most of them; a deleted topic can come again with a new one."""
-    served = {partition: held.topic_id for partition, held in facts.items() if held.topic_id and not held.state}
+def _check_topic_ids(log_directory: str, facts: Mapping[TopicPartition, PartitionOffsets]) -> Iterator[Finding]:
+    """Yield checkpoint/topic-id for the partitions of a topic whose topic id differs from most of them.
+
+    A topic that was deleted and created again has a new topic id.
+    """
+    served = {
+        partition: offsets.topic_id for partition, offsets in facts.items() if offsets.topic_id and not offsets.state
+    }
     counts: dict[str, Counter[str]] = {}
     for (topic, _), stored in served.items():
         counts.setdefault(topic, Counter())[stored] += 1

@@ -1,4 +1,4 @@
-"""Leader epochs: of a batch against the batch before, and of leader-epoch-checkpoint against the batches."""
+"""The checks `epoch/*`: leader epochs of neighbouring batches, and leader-epoch-checkpoint against the batches."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ def _backwards(path: str, batch: Batch, base: int | None) -> Finding:
 
 
 def backwards(path: str, position: int, size: int, offset: int, *, epoch: int, previous: int) -> Finding:
-    """A batch has a lower leader epoch than the one before, in its segment or in the one before that."""
+    """epoch/backwards: the leader epoch is lower than that of the batch before, also across a border of segments."""
     return found("epoch/backwards", path, position, size, offset=offset, epoch=epoch, previous=previous)
 
 
@@ -27,7 +27,7 @@ EXPLAIN = {"epoch/backwards": _backwards}
 
 
 class _EpochLine(NamedTuple):
-    """An entry and the bytes of its line."""
+    """An entry of the checkpoint, and the bytes of its line in the file."""
 
     number: int
     epoch: int
@@ -35,9 +35,10 @@ class _EpochLine(NamedTuple):
     position: int
     length: int
 
-    def finding(self, what: str, path: str, **data: Any) -> Finding:
+    def finding(self, code: str, path: str, **data: Any) -> Finding:
+        """A finding about this line, with its values."""
         return found(
-            f"epoch/{what}",
+            code,
             path,
             self.position,
             self.length,
@@ -49,7 +50,11 @@ class _EpochLine(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """An epoch of batches: the offset of the first one, where the next epoch begins, and of the first batch of the epoch before."""
+    """A leader epoch as the batches show it.
+
+    `first` and `end` are the offsets of its first batch and of the first batch of the next epoch, `previous` that of
+    the first batch of the epoch before, None for the first epoch.
+    """
 
     epoch: int
     first: int
@@ -57,7 +62,7 @@ class _Span(NamedTuple):
     previous: int | None
 
 
-def checkpoint(
+def check_checkpoint(
     path: str,
     data: bytes,
     seen: Sequence[Sequence[int]],
@@ -67,10 +72,12 @@ def checkpoint(
     partial: bool,
     legacy: bool,
 ) -> Iterator[Finding]:
-    """A leader-epoch-checkpoint against the batches of its partition. That there is none is fine: a broker makes it from the batches.
+    """Check a leader-epoch-checkpoint against the batches of its partition.
 
-    `seen` begins with leader epoch and first offset of each batch whose epoch is another one than before. `log_start` is None where no checkpoint says it.
-    `partial`: batches may be missing, by cleaning or damage. `legacy`: there are messages of magic 0 or 1, which carry no epoch.
+    A missing file is legal: a broker rebuilds it. The items of `seen` begin with the leader epoch and the first offset
+    of each batch whose epoch differs from that of the batch before.
+    `log_start` is None where no checkpoint says it. `partial`: cleaning or damage may have removed batches. `legacy`:
+    the partition has messages of magic 0 or 1, which have no leader epoch.
     """
     try:
         lines = _lines(data)
@@ -78,38 +85,39 @@ def checkpoint(
         yield found("epoch/format", path, 0, len(data), problem=str(error))
         return
     for before, line in pairwise(lines):
-        # Brokers up to 1.1 kept an epoch without records, which has the start offset of the next one.
+        # Brokers up to 1.1 kept an epoch without records. It has the start offset of the next epoch.
         if line.epoch <= before.epoch or line.start_offset < before.start_offset:
             previous = {"previous_epoch": before.epoch, "previous_offset": before.start_offset}
-            yield line.finding("order", path, entry=line.number, **previous)
+            yield line.finding("epoch/order", path, entry=line.number, **previous)
     loaded, known = _loaded(lines), {line.epoch for line in lines}
-    # A deletion lifts the first entry to the new start of the log at once, the checkpoint of log starts follows within a minute.
+    # A deletion sets the first entry to the new log start offset at once. The log start offset checkpoint follows
+    # within a minute.
     lifted = loaded[0].start_offset if loaded and loaded[0].start_offset <= log_end else 0
     start = max(log_start or 0, lifted)
     spans = _spans(seen, log_end, known)
     yield from _wrong(path, loaded, spans, start, partial or legacy)
     missing = [span for span in spans if span.end > start and span.epoch not in known]
     if legacy:
-        # The file began with the first batch of magic 2, or began again when the topic came back to it.
+        # The file begins with the first batch of magic 2, and again when the topic returns to magic 2.
         missing = [span for span in missing if loaded and span.epoch > loaded[0].epoch]
     for span in missing:
         yield found("epoch/missing", path, 0, 0, offset=span.first, epoch=span.epoch, found=span.first)
     for line in loaded:
         higher = bool(spans) and line.epoch > spans[-1].epoch and not legacy
         if higher and (line.start_offset < log_end or missing):
-            yield line.finding("stale", path, latest=spans[-1].epoch)
+            yield line.finding("epoch/stale", path, latest=spans[-1].epoch)
         elif line.start_offset > log_end:
-            yield line.finding("beyond", path, end_offset=log_end)
+            yield line.finding("epoch/beyond", path, end_offset=log_end)
 
 
 def _lines(data: bytes) -> list[_EpochLine]:
-    """The entries. Raises CheckpointError for what a broker refuses, be it the reader of the file or the cache that it fills."""
+    """The entries. Raises CheckpointError where a broker refuses the file, in its reader or in its epoch cache."""
     positions = [0]
     for text in data.splitlines(keepends=True):
         positions.append(positions[-1] + len(text))
     lines = []
     for number, entry in enumerate(epoch_entries(data)):
-        begin, end = positions[number + 2 : number + 4]  # behind the version and the count
+        begin, end = positions[number + 2 : number + 4]  # after the version and the count
         lines.append(_EpochLine(number, *entry, begin, end - begin))
     for line in lines:
         if line.epoch < 0 or line.start_offset < 0:
@@ -118,7 +126,7 @@ def _lines(data: bytes) -> list[_EpochLine]:
 
 
 def _loaded(lines: list[_EpochLine]) -> list[_EpochLine]:
-    """What a broker makes of the entries (LeaderEpochFileCache.assign): a later one drops those that it contradicts."""
+    """The entries that a broker keeps: a later entry drops those that it contradicts (LeaderEpochFileCache.assign)."""
     kept: list[_EpochLine] = []
     for line in lines:
         if kept and line.epoch == kept[-1].epoch and line.start_offset >= kept[-1].start_offset:
@@ -130,7 +138,10 @@ def _loaded(lines: list[_EpochLine]) -> list[_EpochLine]:
 
 
 def _spans(seen: Sequence[Sequence[int]], log_end: int, known: set[int]) -> list[_Span]:
-    """The epochs of the batches, rising. An epoch that goes back again is a broken batch, unless the checkpoint knows it."""
+    """The leader epochs of the batches, in rising order.
+
+    An epoch after which a lower one follows comes from a damaged batch, unless the checkpoint has it.
+    """
     spans: list[_Span] = []
     for number, (epoch, first, *_) in enumerate(seen):
         following = seen[number + 1] if number + 1 < len(seen) else None
@@ -145,18 +156,19 @@ def _spans(seen: Sequence[Sequence[int]], log_end: int, known: set[int]) -> list
 
 
 def _wrong(path: str, loaded: list[_EpochLine], spans: list[_Span], start: int, partial: bool) -> Iterator[Finding]:
-    """Entries that no log can have together with these batches."""
+    """Yield epoch/checkpoint for the entries that contradict the batches."""
     epochs = [span.epoch for span in spans]
     for line in loaded:
         at = bisect_left(epochs, line.epoch)
         if at == len(spans) or spans[at].end <= start or line.start_offset == spans[at].first:
             continue
-        # The epoch's own batches, or the first later ones: without batches an epoch begins where the next one does, or all of them are gone.
+        # The batches of the epoch, or of the next one. An epoch without batches begins where the next one does, or
+        # all of its batches are gone.
         span = spans[at]
         if line.start_offset > span.first:
             wrong = line.start_offset > start
         else:
-            # Before the first batch that is left there may have been others, but not among those of the epoch before.
+            # The first batches of the epoch may be gone. They were not before the batches of the previous epoch.
             wrong = span.previous is not None and (line.start_offset <= span.previous or not partial)
         if wrong:
-            yield line.finding("checkpoint", path, found=span.first)
+            yield line.finding("epoch/checkpoint", path, found=span.first)

@@ -1,4 +1,4 @@
-"""Names: files and directories that do not belong where they lie."""
+"""The checks `file/*` and `undo/unfinished`: files and directories whose names do not belong where they are."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -7,7 +7,7 @@ from kdump.storage.misplaced import MisplacedFile
 from kdump.storage.partition import LogDirectory, Partition
 from kdump.verify.findings import Finding, Severity, found
 
-STRAYS: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
+MISPLACED: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
     "deleted": ("file/leftover", {"what": "deleted"}),
     "cleaned": ("file/leftover", {"what": "cleaned"}),
     "swap": ("file/leftover", {"what": "swap"}),
@@ -25,21 +25,24 @@ STRAYS: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
     "loop": ("file/loop", {}),
     "unfinished": ("undo/unfinished", {}),
 }
-"""What a stray is, as the code and the data of its finding."""
+"""The code and the data of the finding for each kind of MisplacedFile."""
 
 
-def partition(of: Partition, *, live: bool = False) -> Iterator[Finding]:
-    """The strays of a topic-partition directory. While a broker is `live`, what it is about to delete or put in place is info."""
-    return _explain(of.strays, Severity.INFO if live else None)
+def check_partition(of: Partition, *, live: bool = False) -> Iterator[Finding]:
+    """The misplaced files of a topic-partition directory.
+
+    `live`: a broker is running. Files that it is about to delete or to rename are then info.
+    """
+    return _findings(of.strays, Severity.INFO if live else None)
 
 
-def log_directory(of: LogDirectory, *, live: bool = False) -> Iterator[Finding]:
-    """The strays at the root of a log directory; `live` as in `partition`."""
-    return _explain(of.strays, Severity.INFO if live else None)
+def check_log_directory(of: LogDirectory, *, live: bool = False) -> Iterator[Finding]:
+    """The misplaced files in a log directory itself. `live` as in `check_partition`."""
+    return _findings(of.strays, Severity.INFO if live else None)
 
 
-def _explain(strays: Iterable[MisplacedFile], leftover: Severity | None = None) -> Iterator[Finding]:
+def _findings(strays: Iterable[MisplacedFile], leftover: Severity | None = None) -> Iterator[Finding]:
     for stray in strays:
-        code, data = STRAYS[stray.what]
+        code, data = MISPLACED[stray.what]
         severity = leftover if code == "file/leftover" else None
         yield found(code, stray.path, 0, stray.size, severity=severity, **data)

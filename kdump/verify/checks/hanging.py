@@ -1,8 +1,8 @@
-"""Transactions that are open at the end of a log: will a marker still come, or do they hang (KIP-664).
+"""The checks `txn/open` and `txn/hanging`: whether an open transaction will still get its marker (KIP-664).
 
-Consumers that read committed records only stop before the first open transaction, so one that nobody will end stops them for
-good. Where the transaction log is at hand it decides, as it does for `kafka-transactions.sh find-hanging`; else the age does,
-as in a broker's metric (ProducerStateManager.hasLateTransaction).
+Consumers with isolation.level=read_committed stop before the first open transaction. A hanging transaction stops them
+for good. The transaction log decides where it can be read, as for `kafka-transactions.sh find-hanging`. Otherwise the
+age decides, as in the broker metric (ProducerStateManager.hasLateTransaction).
 """
 
 import shlex
@@ -18,14 +18,15 @@ from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk, Tail, TailContent, W
 from kdump.verify.findings import Finding, found
 
 MAX_TIMEOUT_MS: Final = 900_000
-"""transaction.max.timeout.ms of a broker that sets none."""
+"""The default of transaction.max.timeout.ms."""
 LATE_MS: Final = 5 * 60 * 1000
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction without a marker in its partition. `timestamp_ms` is that of its producer's last batch, `path` the segment where it begins.
+    """A transaction without a marker in its partition.
 
-    It is not `certain` where damaged bytes can hold its beginning or its marker.
+    `path` is the segment where it begins, `timestamp_ms` the timestamp of the last batch of its producer.
+    `certain` is False where damaged bytes can hold its beginning or its marker.
     """
 
     topic_partition: TopicPartition | None
@@ -38,24 +39,26 @@ class OpenTransaction(NamedTuple):
 
 
 class TransactionStates(NamedTuple):
-    """The newest states of a transaction log by producer id, also by the id that a producer had before its epochs were used up.
+    """The last states of a transaction log by producer id.
 
-    `complete`: a producer that is not there has no state.
+    A producer that got a new id, because its epochs were used up, is also under its previous id.
+    `complete`: a producer that is missing here has no state.
     """
 
     states: Mapping[int, Value]
     complete: bool
 
 
-def judge(
+def check_open_transactions(
     transactions: Iterable[OpenTransaction],
     now_ms: int,
     known: TransactionStates | None,
     max_timeout_ms: int = MAX_TIMEOUT_MS,
 ) -> Iterator[Finding]:
-    """txn/open or txn/hanging for each transaction. `known` is None without a transaction log of the same moment.
+    """Yield txn/open or txn/hanging for each transaction.
 
-    `now_ms` is the newest timestamp of the log directory or, while a broker runs, the clock.
+    `known` is None without a transaction log that was read at the same time. `now_ms` is the largest timestamp of the
+    log directory or, while a broker runs, the time of the clock.
     """
     for transaction in transactions:
         _, path, producer_id, epoch, first, timestamp_ms, _ = transaction
@@ -89,7 +92,7 @@ def judge(
 
 
 def _problem(transaction: OpenTransaction, late_ms: int, known: TransactionStates | None) -> str | None:
-    """A word of the catalogue's for why it hangs, None where it need not."""
+    """Why the transaction hangs, as a word of the table `hanging` in findings.CLAUSES. None where it may still end."""
     if not transaction.certain:
         return None
     idle = "idle" if 0 < transaction.timestamp_ms < late_ms else None
@@ -101,13 +104,13 @@ def _problem(transaction: OpenTransaction, late_ms: int, known: TransactionState
     if state.producer_id != transaction.producer_id:
         return "ended"
     if state.producer_epoch < transaction.epoch:
-        # The transaction log has lost its end.
+        # The transaction log lost its end.
         return idle
     match state.transaction_status:
         case Status.Ongoing | Status.PrepareCommit | Status.PrepareAbort:
             if _takes_part(transaction.topic_partition, state):
                 return None
-            # From Prepare on the epoch can be the one above that of the data (transaction.version 2, KIP-890).
+            # From Prepare on the epoch can be one above that of the data (transaction.version 2, KIP-890).
             ahead = 0 if state.transaction_status == Status.Ongoing else 1
             return "elsewhere" if state.producer_epoch <= transaction.epoch + ahead else "ended"
         case Status.Empty | Status.CompleteCommit | Status.CompleteAbort | Status.Dead:
@@ -116,7 +119,7 @@ def _problem(transaction: OpenTransaction, late_ms: int, known: TransactionState
 
 
 def _takes_part(name: TopicPartition | None, state: Value) -> bool:
-    """Whether the coordinator will write a marker to this partition, or may where nobody knows which one it is."""
+    """Whether the coordinator will write a marker to this partition. True where the partition is not known."""
     return name is None or any(
         topic == name.topic and name.partition in partition_ids
         for topic, partition_ids in state.transaction_partitions or ()
@@ -124,7 +127,7 @@ def _takes_part(name: TopicPartition | None, state: Value) -> bool:
 
 
 def abort_command(transaction: OpenTransaction) -> str:
-    """What ends the transaction, with the options of TransactionsCommand; brokers below 3.0 want others."""
+    """The command that aborts the transaction (TransactionsCommand). Brokers before 3.0 need other options."""
     topic, partition = transaction.topic_partition or ("TOPIC", "PARTITION")
     return (
         f"kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic {shlex.quote(topic)} --partition {partition}"
@@ -132,23 +135,25 @@ def abort_command(transaction: OpenTransaction) -> str:
     )
 
 
-def states(partitions: Mapping[int, Iterable[LogFile]], max_batch_bytes: int = MAX_BATCH_BYTES) -> TransactionStates:
-    """What the partitions of `__transaction_state` say, given as number → log files in order.
+def read_transaction_states(
+    partitions: Mapping[int, Iterable[LogFile]], max_batch_bytes: int = MAX_BATCH_BYTES
+) -> TransactionStates:
+    """The states in the partitions of `__transaction_state`, given as partition number → log files in log order.
 
-    What stands before damaged bytes counts as not known: they can hold a newer state.
+    A state before damaged bytes counts as not known: these bytes can hold a later one.
     """
     by_producer: dict[int, Value] = {}
-    # Of those that are missing behind the highest number nothing tells.
+    # Nothing shows whether partitions above the highest number are missing.
     complete = bool(partitions) and sorted(partitions) == list(range(len(partitions)))
     for files in partitions.values():
         newest: dict[str, Value] = {}
         for file in files:
             try:
-                sound = _read(file, newest, max_batch_bytes)
+                readable = _read_segment(file, newest, max_batch_bytes)
             except SourceError:
                 newest.clear()
-                sound = False
-            complete = complete and sound
+                readable = False
+            complete = complete and readable
         for value in newest.values():
             by_producer[value.producer_id] = value
             if value.previous_producer_id >= 0:
@@ -156,25 +161,26 @@ def states(partitions: Mapping[int, Iterable[LogFile]], max_batch_bytes: int = M
     return TransactionStates(by_producer, complete)
 
 
-def _read(file: LogFile, newest: dict[str, Value], max_batch_bytes: int) -> bool:
-    """Bring the newest values by transactional id up to date with a segment; False where some of it could not be read."""
-    sound = True
+def _read_segment(file: LogFile, newest: dict[str, Value], max_batch_bytes: int) -> bool:
+    """Update `newest`, the last state of each transactional id. Returns False where a part could not be read."""
+    readable = True
     with file.open() as source:
         for item in Walk(source, base_offset=file.base_offset, everything=True, max_batch_bytes=max_batch_bytes):
             match item:
                 case BatchChunk(_, _, False):
                     for batch in item.rows():
-                        sound &= batch.control or _take(batch, item.body(batch), newest, max_batch_bytes)
+                        readable &= batch.control or _read_batch(batch, item.body(batch), newest, max_batch_bytes)
                 case Tail(_, _, TailContent.ZEROS) if file.preallocated:
                     pass
                 case _:
                     newest.clear()
-                    sound = False
-    return sound
+                    readable = False
+    return readable
 
 
-def _take(batch: Batch, body: memoryview, newest: dict[str, Value], max_batch_bytes: int) -> bool:
-    from kdump.storage.records import open_batch, records  # brings the codecs, which plain verify does without
+def _read_batch(batch: Batch, body: memoryview, newest: dict[str, Value], max_batch_bytes: int) -> bool:
+    """Update `newest` with the records of a batch. Returns False where a record could not be read."""
+    from kdump.storage.records import open_batch, records  # imports the codecs, which a plain verify does not need
 
     whole = True
     opened = open_batch(batch, body, max_batch_bytes)
@@ -182,7 +188,7 @@ def _take(batch: Batch, body: memoryview, newest: dict[str, Value], max_batch_by
         try:
             transactional_id = decode_key(record.key).transactional_id
         except UnknownRecord:
-            continue  # of a later release; it says nothing of a transactional id
+            continue  # a record of a later release, without a transactional id
         except ValueError:
             whole = False
             continue

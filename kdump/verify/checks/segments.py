@@ -1,4 +1,4 @@
-"""Segments of a partition against one another."""
+"""The findings `segment/*`: what a segment shows beside the other segments of its partition."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from kdump.verify.findings import Finding, Severity, found
 
 
 def missing(path: str, base: int, end_offset: int, *, compacted: bool) -> Finding:
-    """The segment begins above the offset that the one before ended with; info where a cleaner made the gap."""
+    """segment/missing: the segment begins above the end offset of the segment before it; info where `compacted`."""
     return found(
         "segment/missing",
         path,
@@ -21,15 +21,15 @@ def missing(path: str, base: int, end_offset: int, *, compacted: bool) -> Findin
 
 
 def overlap(path: str, position: int, last: int, next_base: int) -> Finding:
-    """A segment's last batch, at `position`, has offsets that belong to the next one."""
+    """segment/overlap: the last batch of a segment, at `position`, has offsets that belong to the next segment."""
     return found("segment/overlap", path, position, 0, offset=last, last=last, next_base=next_base)
 
 
 def empty(path: str, count: int) -> Finding:
-    """Segments without a byte that are not the last one, `path` the first of them."""
+    """segment/empty: `count` segments before the active one have no bytes; `path` is the first."""
     return found("segment/empty", path, 0, 0, count=count)
 
 
-def magics(path: str, those: Sequence[int]) -> Finding:
-    """The message formats of a partition that has several."""
-    return found("segment/magic", path, 0, 0, magics=", ".join(map(str, those)))
+def magics(path: str, magics: Sequence[int]) -> Finding:
+    """segment/magic: the partition has batches of several magics."""
+    return found("segment/magic", path, 0, 0, magics=", ".join(map(str, magics)))

@@ -1,4 +1,4 @@
-"""Producer snapshots: whether they can be read, whether they are what the log says of its producers, and where they lie."""
+"""The checks `snapshot/*`: whether a producer snapshot can be read, matches the log, and is at a legal offset."""
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
@@ -16,17 +16,20 @@ from kdump.format.snapshot import (
 from kdump.storage.partition import LogFile
 from kdump.verify.findings import Finding, Severity, found
 
-__all__ = ["Snapshot", "entries", "missing", "names", "state", "structure"]
+__all__ = ["Snapshot", "check_missing", "check_names", "check_state", "check_structure", "entry_bytes"]
 
 EXPIRATION_MS: Final = 86_400_000
 """producer.id.expiration.ms, when a broker forgets a producer that wrote nothing more."""
 
 Mismatch = tuple[str, int, str, int | None, int | None]
-"""Problem, producer id, name of the field, stored, found: of `Producers.compare`."""
+"""A row of `Producers.compare`: problem, producer id, name of the field, stored value, value of the log."""
 
 
-def structure(path: str, data: bytes) -> tuple[Snapshot | None, list[Finding]]:
-    """A snapshot whose entries can be believed, else None, and what is wrong with the file. Before a stale tail they can."""
+def check_structure(path: str, data: bytes) -> tuple[Snapshot | None, list[Finding]]:
+    """The snapshot, None where its entries cannot be used, and the findings about its structure.
+
+    The entries before a stale tail can be used.
+    """
     try:
         snapshot = look(data)
     except SnapshotError as error:
@@ -46,7 +49,7 @@ def structure(path: str, data: bytes) -> tuple[Snapshot | None, list[Finding]]:
         )
         return snapshot if stale else None, [crc]
     if snapshot.end < len(data):
-        # Under the right checksum: Kafka reads as many entries as it is told.
+        # The checksum is right: Kafka reads as many entries as the count says.
         more = len(data) - snapshot.end
         problem = f"{more} bytes follow the entries, under the checksum"
         return snapshot, [
@@ -55,12 +58,12 @@ def structure(path: str, data: bytes) -> tuple[Snapshot | None, list[Finding]]:
     return snapshot, []
 
 
-def entries(snapshot: Snapshot) -> bytes:
-    """The entries as they stand in the file, for `Producers.load` and `Producers.compare`."""
+def entry_bytes(snapshot: Snapshot) -> bytes:
+    """The entries as bytes of the file, for `Producers.load` and `Producers.compare`."""
     return snapshot.data[HEADER_SIZE : snapshot.end]
 
 
-def state(
+def check_state(
     path: str,
     snapshot: Snapshot,
     mismatches: Sequence[Mismatch],
@@ -69,10 +72,11 @@ def state(
     compacted: bool,
     log_start: int = 0,
 ) -> Iterator[Finding]:
-    """A snapshot against the replay up to its offset, whose entries there are `known`. `newest_timestamp` is the largest one that the log has up to there.
+    """Check a snapshot against the replay up to its offset. `known` are the entries of the replay there.
 
-    A broker forgets producers that are silent, up to 2.3 also those without a batch from `log_start` on. A cleaner takes batches: then the snapshot knows other things
-    than the log, which only counts where it is behind.
+    `newest_timestamp` is the largest timestamp of the log up to there, in milliseconds. A broker forgets silent
+    producers; up to 2.3 also those without a batch from `log_start` on. Where the log cleaner removed batches, the
+    snapshot and the log differ, and only entries that are older than the log are reported.
     """
     stored = {entry.producer_id: (number, entry) for number, entry in enumerate(snapshot.entries())}
     replayed = {entry.producer_id: entry for entry in _unpacked(known)}
@@ -84,18 +88,18 @@ def state(
         if problem == "missing" and own is not None:
             if _forgotten(own, newest_timestamp, log_start):
                 continue
-            # A broker may be set to forget producers much earlier (producer.id.expiration.ms); only a transaction keeps one.
+            # A broker can forget producers earlier (producer.id.expiration.ms). It keeps those with a transaction.
             if not own.has_transaction:
                 quiet.append(mismatch)
                 continue
         if compacted and problem == "surplus":
             continue
         if problem == "differs" and entry is not None and own is not None:
-            # One that came back after it was forgotten knows no coordinator any more.
+            # A producer that was forgotten and came back has no coordinator epoch.
             if (name, there) == ("coordinator_epoch", -1):
                 continue
             if compacted:
-                if not _behind(entry, own):
+                if not _is_older(entry, own):
                     continue
                 name = "producer_epoch" if entry.producer_epoch < own.producer_epoch else "last_offset"
                 there, here = getattr(entry, name), getattr(own, name)
@@ -133,25 +137,31 @@ def _forgotten(entry: ProducerEntry, now_ms: int, log_start: int) -> bool:
     return entry.last_offset < log_start or (expired and not entry.has_transaction)
 
 
-def _behind(stored: ProducerEntry, replayed: ProducerEntry) -> bool:
+def _is_older(stored: ProducerEntry, replayed: ProducerEntry) -> bool:
     if stored.producer_epoch != replayed.producer_epoch:
         return stored.producer_epoch < replayed.producer_epoch
     return stored.last_offset < replayed.last_offset
 
 
-def names(files: Sequence[LogFile], bases: Collection[int], end_offset: int | None) -> Iterator[Finding]:
-    """The snapshots of a partition whose segments have these base offsets; `end_offset` is the offset behind its last one, None where damage hides it."""
-    stray = [file for file in files if file.base_offset is not None and file.base_offset not in bases]
-    offsets = [file.base_offset or 0 for file in stray]
+def check_names(files: Sequence[LogFile], bases: Collection[int], end_offset: int | None) -> Iterator[Finding]:
+    """Yield snapshot/name for the snapshots at offsets where a broker leaves none.
+
+    `bases` are the base offsets of the segments. `end_offset` is the log end offset, None where damage hides it.
+    """
+    others = [file for file in files if file.base_offset is not None and file.base_offset not in bases]
+    offsets = [file.base_offset or 0 for file in others]
     newest = max((offset for offset in offsets if end_offset is None or offset <= end_offset), default=0)
-    for file, offset in zip(stray, offsets, strict=True):
+    for file, offset in zip(others, offsets, strict=True):
         beyond = end_offset is not None and offset > end_offset
-        # A clean stop leaves one at the end of the log.
+        # A clean shutdown leaves one at the end of the log.
         if beyond or offset < newest or offset < max(bases, default=0):
             yield found("snapshot/name", file.path, 0, 0, offset=offset, beyond=end_offset if beyond else None)
 
 
-def missing(log_path: str, files: Sequence[LogFile], last_base: int) -> Iterator[Finding]:
-    """That there is no snapshot where the last segment begins, in a partition with producers: every roll and every recovery writes one."""
+def check_missing(log_path: str, files: Sequence[LogFile], last_base: int) -> Iterator[Finding]:
+    """Yield snapshot/missing where a partition with producers has no snapshot at the base of its active segment.
+
+    Every roll and every recovery writes one.
+    """
     if all(file.base_offset != last_base for file in files):
         yield found("snapshot/missing", log_path, 0, 0, offset=last_base)

@@ -15,9 +15,9 @@ from kdump.format.naming import TopicPartition, base_offset_of, topic_partition_
 from kdump.verify.checks.checkpoints import (
     CHECKPOINTS,
     PartitionOffsets,
-    directory,
-    partition_metadata,
-    properties,
+    check_offset_checkpoints,
+    check_partition_metadata,
+    check_properties,
     topic_id,
 )
 from kdump.verify.findings import CATALOGUE, Finding, Severity
@@ -34,7 +34,7 @@ IDS = ("aaaaaaaaaaaaaaaaaaaaaA", "bbbbbbbbbbbbbbbbbbbbbA")
 def rules(
     contents: Mapping[str, bytes | None], facts: Mapping[TopicPartition, PartitionOffsets] | None = None
 ) -> list[Finding]:
-    return list(directory("logs", contents, HELD if facts is None else facts))
+    return list(check_offset_checkpoints("logs", contents, HELD if facts is None else facts))
 
 
 def shown(found: list[Finding]) -> list[tuple[str, str]]:
@@ -225,13 +225,13 @@ QUORUM = quorum_state.build_quorum_state(quorum_state.QuorumState(1, None, 1, 2,
 
 
 def test_partition_metadata() -> None:
-    assert list(partition_metadata("t-0/partition.metadata", METADATA)) == []
+    assert list(check_partition_metadata("t-0/partition.metadata", METADATA)) == []
     assert topic_id(METADATA) == IDS[0]
 
 
 @pytest.mark.parametrize("data", [b"", METADATA[:10], METADATA[:-1], METADATA.replace(b"0", b"x", 1), b"\0" * 43])
 def test_partition_metadata_that_is_none(data: bytes) -> None:
-    found = one(list(partition_metadata("t-0/partition.metadata", data)), "metadata/format")
+    found = one(list(check_partition_metadata("t-0/partition.metadata", data)), "metadata/format")
     assert found.severity is Severity.ERROR
     assert found.length == len(data)
     assert topic_id(data) is None
@@ -248,9 +248,9 @@ def test_partition_metadata_that_is_none(data: bytes) -> None:
     ],
 )
 def test_properties(name: str, data: bytes, broken: list[bytes]) -> None:
-    assert list(properties(f"logs/{name}", data)) == []
+    assert list(check_properties(f"logs/{name}", data)) == []
     for other in broken:
-        found = one(list(properties(f"logs/{name}", other)), "properties/format")
+        found = one(list(check_properties(f"logs/{name}", other)), "properties/format")
         assert found.severity is (Severity.WARNING if name == ".kafka_cleanshutdown" else Severity.ERROR)
         assert found.data["problem"]
 
@@ -297,15 +297,17 @@ def test_real_directories_show_nothing(place: Path) -> None:
     facts = facts_of(place)
     assert facts
     contents = {name: (place / name).read_bytes() for name in CHECKPOINTS if (place / name).exists()}
-    assert [finding for finding in directory(str(place), contents, facts) if finding.severity > Severity.INFO] == []
+    assert [
+        finding for finding in check_offset_checkpoints(str(place), contents, facts) if finding.severity > Severity.INFO
+    ] == []
     for name in ("meta.properties", ".kafka_cleanshutdown"):
         if (place / name).exists():
-            assert list(properties(str(place / name), (place / name).read_bytes())) == []
+            assert list(check_properties(str(place / name), (place / name).read_bytes())) == []
 
 
 @pytest.mark.parametrize("path", sorted(FIXTURES.glob("*/*/partition.metadata")), ids=lambda path: path.parent.name)
 def test_real_partition_metadata(path: Path) -> None:
-    assert list(partition_metadata(str(path), path.read_bytes())) == []
+    assert list(check_partition_metadata(str(path), path.read_bytes())) == []
 
 
 def test_every_code_is_in_the_catalogue() -> None:

@@ -26,7 +26,7 @@ def judged(*lines: str, seen: Sequence[Sequence[int]] = SEEN, **how: Any) -> lis
 
 def judged_bytes(data: bytes, *, seen: Sequence[Sequence[int]] = SEEN, **how: Any) -> list[Finding]:
     given = {"log_start": 0, "log_end": 100, "partial": False, "legacy": False, **how}
-    return list(epochs.checkpoint(PATH, data, seen, given.pop("log_start"), given.pop("log_end"), **given))
+    return list(epochs.check_checkpoint(PATH, data, seen, given.pop("log_start"), given.pop("log_end"), **given))
 
 
 def words(findings: list[Finding]) -> list[tuple[str, str, int]]:

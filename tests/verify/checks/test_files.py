@@ -10,7 +10,7 @@ import pytest
 from kdump.storage.discovery import discover
 from kdump.storage.partition import LogDirectory, Partition
 from kdump.verify.checks import files
-from kdump.verify.checks.files import STRAYS
+from kdump.verify.checks.files import MISPLACED
 from kdump.verify.findings import Severity
 
 HEX = "3ee7cc0af0c147a1b23e6c9a6c99a490"
@@ -30,7 +30,7 @@ def reported(directory: Path, *names: str) -> list[tuple[str, str, Severity, dic
         (directory / name).write_bytes(b"")
     (partition,) = discover([str(directory)])
     assert isinstance(partition, Partition)
-    found = list(files.partition(partition))
+    found = list(files.check_partition(partition))
     for finding in found:
         assert finding.message
         assert (finding.position, finding.length, finding.offset) == (0, 0, None)
@@ -142,7 +142,7 @@ def test_directories(tmp_path: Path) -> None:
     (partition,) = discover([str(tmp_path / "t-0")])
     assert isinstance(partition, Partition)
     assert [
-        (os.path.basename(finding.path), finding.code, finding.severity) for finding in files.partition(partition)
+        (os.path.basename(finding.path), finding.code, finding.severity) for finding in files.check_partition(partition)
     ] == [
         ("backup.log", "file/directory", INFO),
         ("old", "file/directory", INFO),
@@ -165,7 +165,7 @@ def test_a_log_directory(tmp_path: Path) -> None:
     (tmp_path / "here-0").symlink_to(".")
     directory, *_ = discover([str(tmp_path)])
     assert isinstance(directory, LogDirectory)
-    found = list(files.log_directory(directory))
+    found = list(files.check_log_directory(directory))
     assert [(os.path.basename(finding.path), finding.code, dict(finding.data)) for finding in found] == [
         ("0.log", "file/unknown", {}),
         ("here-0", "file/loop", {}),
@@ -181,4 +181,4 @@ def test_every_stray_is_met_here() -> None:
     met = {tuple(data.values())[:1] or (code,) for _, code, _, data in ODD}
     met |= {("swap-dropped",), ("part",), ("partition",), ("duplicate",), ("file/directory",), ("file/loop",)}
     met |= {("undo/unfinished",)}  # tests/recover/test_undo.py
-    assert met == {tuple(data.values()) or (code,) for code, data in STRAYS.values()}
+    assert met == {tuple(data.values()) or (code,) for code, data in MISPLACED.values()}

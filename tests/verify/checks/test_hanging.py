@@ -12,7 +12,14 @@ import pytest
 from kdump.format.internal_topics.transaction_state import Status, TopicPartitions, Value
 from kdump.format.naming import Kind, TopicPartition
 from kdump.storage.partition import LogFile
-from kdump.verify.checks.hanging import LATE_MS, MAX_TIMEOUT_MS, OpenTransaction, TransactionStates, judge, states
+from kdump.verify.checks.hanging import (
+    LATE_MS,
+    MAX_TIMEOUT_MS,
+    OpenTransaction,
+    TransactionStates,
+    check_open_transactions,
+    read_transaction_states,
+)
 from kdump.verify.findings import Finding, Severity
 from support import build
 
@@ -40,7 +47,7 @@ def known(state: Value | None = None, *, complete: bool = True) -> TransactionSt
 
 
 def verdict(transaction: OpenTransaction, log: TransactionStates | None, now_ms: int = NOW_MS) -> str | None:
-    found = list(judge([transaction], now_ms, log))
+    found = list(check_open_transactions([transaction], now_ms, log))
     assert len(found) == 1
     assert found[0].code == ("txn/hanging" if "problem" in found[0].data else "txn/open")
     assert found[0].severity is (Severity.WARNING if "problem" in found[0].data else Severity.INFO)
@@ -63,8 +70,10 @@ def test_idle(log: TransactionStates | None) -> None:
 
 
 def test_another_timeout() -> None:
-    assert [finding.code for finding in judge([OLD], NOW_MS, None, MAX_TIMEOUT_MS + 1)] == ["txn/open"]
-    assert [finding.code for finding in judge([OLD], NOW_MS, None, MAX_TIMEOUT_MS)] == ["txn/hanging"]
+    assert [finding.code for finding in check_open_transactions([OLD], NOW_MS, None, MAX_TIMEOUT_MS + 1)] == [
+        "txn/open"
+    ]
+    assert [finding.code for finding in check_open_transactions([OLD], NOW_MS, None, MAX_TIMEOUT_MS)] == ["txn/hanging"]
 
 
 def test_what_is_not_certain_does_not_hang() -> None:
@@ -129,7 +138,7 @@ def test_partition_without_a_name() -> None:
 
 
 def command(transaction: OpenTransaction) -> list[str]:
-    (finding,) = judge([transaction], NOW_MS, None)
+    (finding,) = check_open_transactions([transaction], NOW_MS, None)
     return shlex.split(finding.data["command"])
 
 
@@ -140,7 +149,7 @@ def test_command() -> None:
 
 
 def test_every_transaction_has_its_finding() -> None:
-    found: list[Finding] = list(judge([TRANSACTION, OLD, TRANSACTION], NOW_MS, None))
+    found: list[Finding] = list(check_open_transactions([TRANSACTION, OLD, TRANSACTION], NOW_MS, None))
     assert [finding.code for finding in found] == ["txn/open", "txn/hanging", "txn/open"]
 
 
@@ -177,7 +186,7 @@ def statuses(found: TransactionStates) -> dict[int, int]:
 def test_the_newest_state_counts(tmp_path: Path) -> None:
     first = log(state_record(b"a", 1, 1), state_record(b"b", 2, 1), state_record(b"a", 1, 2), state_record(b"c", 3))
     second = log(state_record(b"b", 20, 4), state_record(b"c", None), state_record(b"d", 4, 0), base_offset=4)
-    found = states({0: write(tmp_path, (0, first), (4, second))})
+    found = read_transaction_states({0: write(tmp_path, (0, first), (4, second))})
     assert statuses(found) == {1: 2, 20: 4, 4: 0}
     assert found.complete
 
@@ -185,7 +194,7 @@ def test_the_newest_state_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_several_records_in_a_batch(tmp_path: Path, codec: str) -> None:
     data = build.batch([state_record(b"a", 1, 1), state_record(b"b", 2, 3), state_record(b"a", 1, 5)], codec=codec)
-    assert statuses(states({0: write(tmp_path, (0, data))})) == {1: 5, 2: 3}
+    assert statuses(read_transaction_states({0: write(tmp_path, (0, data))})) == {1: 5, 2: 3}
 
 
 @pytest.mark.parametrize(
@@ -195,7 +204,7 @@ def test_all_partitions_have_to_be_there(tmp_path: Path, numbers: Sequence[int],
     partitions = {
         number: write(tmp_path / str(number), (0, log(state_record(b"%d" % number, number)))) for number in numbers
     }
-    found = states(partitions)
+    found = read_transaction_states(partitions)
     assert found.complete is complete
     assert sorted(found.states) == sorted(numbers)
 
@@ -205,48 +214,52 @@ def test_what_stands_before_damage_is_not_known(tmp_path: Path) -> None:
     size = len(log(records[0]))
     data = bytearray(log(*records))
     data[size + 70] ^= 1
-    found = states({0: write(tmp_path, (0, bytes(data)))})
+    found = read_transaction_states({0: write(tmp_path, (0, bytes(data)))})
     assert statuses(found) == {3: 1}
     assert not found.complete
-    gap = states({0: write(tmp_path, (0, log(records[0]) + b"\xff" * 30 + log(records[2], base_offset=2)))})
+    gap = read_transaction_states(
+        {0: write(tmp_path, (0, log(records[0]) + b"\xff" * 30 + log(records[2], base_offset=2)))}
+    )
     assert statuses(gap) == {3: 1}
     assert not gap.complete
 
 
 @pytest.mark.parametrize(("newest", "tail", "sound"), [(True, 40, True), (False, 40, False), (True, 0, True)])
 def test_room_for_more_is_no_damage(tmp_path: Path, newest: bool, tail: int, sound: bool) -> None:
-    found = states({0: write(tmp_path, (0, log(state_record(b"a", 1)) + bytes(tail)), newest=newest)})
+    found = read_transaction_states({0: write(tmp_path, (0, log(state_record(b"a", 1)) + bytes(tail)), newest=newest)})
     assert found.complete is sound
     assert statuses(found) == ({1: 1} if sound else {})
 
 
 def test_a_torn_end_can_have_been_newer(tmp_path: Path) -> None:
-    found = states({0: write(tmp_path, (0, log(state_record(b"a", 1), state_record(b"b", 2))[:-1]))})
+    found = read_transaction_states({0: write(tmp_path, (0, log(state_record(b"a", 1), state_record(b"b", 2))[:-1]))})
     assert found == TransactionStates({}, False)
 
 
 def test_records_that_are_none(tmp_path: Path) -> None:
     later = build.record(struct.pack(">hh", 9, 1) + b"a", b"\0")
     odd_key = build.record(b"\0", b"\0")
-    found = states({0: write(tmp_path, (0, log(state_record(b"a", 1), later)))})
+    found = read_transaction_states({0: write(tmp_path, (0, log(state_record(b"a", 1), later)))})
     assert (statuses(found), found.complete) == ({1: 1}, True)
-    found = states({0: write(tmp_path, (0, log(state_record(b"a", 1), odd_key)))})
+    found = read_transaction_states({0: write(tmp_path, (0, log(state_record(b"a", 1), odd_key)))})
     assert (statuses(found), found.complete) == ({1: 1}, False)
-    found = states({0: write(tmp_path, (0, log(*(state_record(b"a", 1, version=version) for version in (0, 7)))))})
+    found = read_transaction_states(
+        {0: write(tmp_path, (0, log(*(state_record(b"a", 1, version=version) for version in (0, 7)))))}
+    )
     assert (statuses(found), found.complete) == ({}, False)
-    found = states({0: write(tmp_path, (0, build.batch([state_record(b"a", 1)], count=2)))})
+    found = read_transaction_states({0: write(tmp_path, (0, build.batch([state_record(b"a", 1)], count=2)))})
     assert (statuses(found), found.complete) == ({}, False)
 
 
 def test_control_batches_hold_no_states(tmp_path: Path) -> None:
     data = log(state_record(b"a", 1)) + build.marker(base_offset=1)
-    assert statuses(states({0: write(tmp_path, (0, data))})) == {1: 1}
+    assert statuses(read_transaction_states({0: write(tmp_path, (0, data))})) == {1: 1}
 
 
 def test_file_that_is_gone(tmp_path: Path) -> None:
     files = write(tmp_path, (0, log(state_record(b"a", 1))))
     Path(files[0].path).unlink()
-    assert states({0: files}) == TransactionStates({}, False)
+    assert read_transaction_states({0: files}) == TransactionStates({}, False)
 
 
 def test_producer_ids_that_were_used_up(tmp_path: Path) -> None:
@@ -254,7 +267,7 @@ def test_producer_ids_that_were_used_up(tmp_path: Path) -> None:
     partitions = b"\0"
     body = struct.pack(">hqhib", 1, 1000, 0, 60_000, 4) + partitions + struct.pack(">qq", NOW_MS, NOW_MS)
     record = build.record(key, body + b"\1\0\x08" + struct.pack(">q", 7))
-    found = states({0: write(tmp_path, (0, log(record)))})
+    found = read_transaction_states({0: write(tmp_path, (0, log(record)))})
     assert found.states.keys() == {7, 1000}
     assert verdict(TRANSACTION, found) == "ended"
 
@@ -265,7 +278,7 @@ def test_producer_ids_that_were_used_up(tmp_path: Path) -> None:
 def real(case: str) -> TransactionStates:
     files = sorted((FIXTURES / case / "__transaction_state-0").glob("*.log"))
     assert files
-    return states(
+    return read_transaction_states(
         {0: [LogFile(str(path), Kind.LOG, int(path.stem), path == files[-1], path.stat().st_size) for path in files]}
     )
 

@@ -1,6 +1,7 @@
-"""The transaction index of a segment against the aborted transactions whose markers lie in it.
+"""The checks `txnindex/*`: the transaction index of a segment against the aborted transactions of its markers.
 
-Read-committed consumers go by it alone: without an entry they are given aborted records, with one too many committed records are kept from them.
+Consumers with isolation.level=read_committed use only this index. Without an entry they get aborted records. With a
+wrong entry they skip committed records.
 """
 
 import struct
@@ -16,11 +17,12 @@ _VERSION: Final = struct.Struct(">h")
 _NONE: Final = 1 << 63
 
 Aborted = tuple[int, int, int, int, bool, bool]
-"""Producer id, first offset, offset of the marker, last stable offset; whether the first offset and the last stable offset are certain."""
+"""Producer id, first offset, offset of the marker, last stable offset; whether the first and the last stable offset are
+certain."""
 
 
 class _Replayed(NamedTuple):
-    """What the log says of the segment: see `index`."""
+    """What the log says of the segment: see `check_index`."""
 
     base_offset: int
     end_offset: int | None
@@ -29,7 +31,7 @@ class _Replayed(NamedTuple):
     broken: bool
 
 
-def index(
+def check_index(
     log_path: str,
     file: LogFile | None,
     data: bytes,
@@ -41,10 +43,12 @@ def index(
     compacted: bool,
     broken: bool,
 ) -> Iterator[Finding]:
-    """The transaction index of a segment, all of its bytes, against the transactions whose markers lie in it; without a file and bytes where there is none.
+    """Check `data`, the whole transaction index of a segment, against the aborted transactions of its markers.
 
-    `end_offset` is the offset behind the segment's last one, None where damage at the end hides it. What began before `log_start` is not known to the end, even where
-    the replay that gave `aborted` saw it. `compacted`: a cleaner may have taken markers and data, so that only the index itself is judged. `broken`: bytes or segments are missing in the segment or before it.
+    `file` is None, and `data` empty, where there is no index. `end_offset` is the offset after the last one of the
+    segment, None where damage hides it. A transaction that began before `log_start` is not fully known, also where the
+    replay that gave `aborted` read it. `compacted`: the log cleaner may have removed markers and data, so only the
+    index itself is checked. `broken`: bytes or segments are missing in the segment or before it.
     """
     if not compacted and data == _build(aborted):
         return
@@ -56,7 +60,8 @@ def index(
     if not compacted:
         stored = {entry.last_offset for entry in entries}
         for producer_id, first, last, _, certain, _ in aborted:
-            # Missing bytes may hold the marker that really ended what this one seems to end. Up to 2.3 a broker forgot what was open when the log start passed it.
+            # Missing bytes may hold the true marker of the transaction. Brokers up to 2.3 forgot an open transaction
+            # when the log start offset passed it.
             if last not in stored and first >= log_start and (certain or not broken):
                 yield found(
                     "txnindex/missing", path, 0, 0, offset=last, producer_id=producer_id, first=first, last=last
@@ -67,15 +72,17 @@ def index(
     for number, entry in enumerate(entries):
         (version,) = _VERSION.unpack_from(data, number * _SIZE)
         if version:
-            # Of the two bytes of the version Kafka reads the first one.
+            # Kafka reads only the first byte of the version.
             severity = Severity.ERROR if entry.refused else Severity.WARNING
-            yield _found("version", path, number, entry, severity=severity, version=version)
+            yield _found("txnindex/version", path, number, entry, severity=severity, version=version)
             continue
         if _outside(entry, replayed):
-            yield _found("range", path, number, entry, base=base_offset, first=entry.first_offset, end=end_offset)
+            yield _found(
+                "txnindex/range", path, number, entry, base=base_offset, first=entry.first_offset, end=end_offset
+            )
             continue
         if previous is not None and entry.last_offset <= previous:
-            yield _found("order", path, number, entry, previous=previous)
+            yield _found("txnindex/order", path, number, entry, previous=previous)
         else:
             last = entry.last_offset
             yield from _compared(path, number, entry, expected.get(last), following.get(last, _NONE), replayed)
@@ -89,7 +96,10 @@ def _build(aborted: Sequence[Aborted]) -> bytes:
 
 
 def _following(aborted: Sequence[Aborted]) -> Iterator[tuple[int, int]]:
-    """For each transaction by the offset of its marker, where the first one of another producer begins that ends later."""
+    """For each transaction, by the offset of its marker: the first offset of later transactions of other producers.
+
+    Later is a transaction whose marker has a higher offset.
+    """
     first, other = (_NONE, -1), (_NONE, -1)  # of two producers
     for producer_id, begins, last, *_ in reversed(aborted):
         yield last, (other if first[1] == producer_id else first)[0]
@@ -102,7 +112,7 @@ def _following(aborted: Sequence[Aborted]) -> Iterator[tuple[int, int]]:
 
 
 def _outside(entry: AbortedTransaction, replayed: _Replayed) -> bool:
-    """Whether no transaction of this segment can be like that."""
+    """Whether the offsets of the entry are impossible in this segment."""
     first, last = entry.first_offset, entry.last_offset
     beyond = replayed.end_offset is not None and last >= replayed.end_offset
     return beyond or last < replayed.base_offset or not 0 <= first <= last
@@ -111,9 +121,9 @@ def _outside(entry: AbortedTransaction, replayed: _Replayed) -> bool:
 def _compared(
     path: str, number: int, entry: AbortedTransaction, aborted: Aborted | None, following: int, replayed: _Replayed
 ) -> Iterator[Finding]:
-    """An entry against the transaction whose marker lies where it says."""
+    """Check an entry against the transaction whose marker is at the offset that the entry says."""
     if aborted is None:
-        # The transaction may have begun before the replay, in bytes that are missing, or with records that were cleaned away.
+        # The transaction may have begun before the replay, in missing bytes, or with records that were cleaned.
         unknown = replayed.broken or replayed.compacted or entry.first_offset < replayed.log_start
         if not unknown:
             whose: dict[str, Any] = {
@@ -121,10 +131,11 @@ def _compared(
                 "first": entry.first_offset,
                 "last": entry.last_offset,
             }
-            yield _found("surplus", path, number, entry, **whose)
+            yield _found("txnindex/surplus", path, number, entry, **whose)
         return
     producer_id, first, last, stable, certain_first, certain_stable = aborted
-    # A follower takes a whole fetch into account before it asks, and with nothing else open the first later transaction of it counts, leaving out the producer's own.
+    # A follower appends a whole fetch before it computes the last stable offset. With no other open transaction, the
+    # first later transaction of that fetch counts, except those of the same producer.
     fetched = stable == last + 1 and stable < entry.last_stable_offset <= following
     broken, exact = replayed.broken, not replayed.compacted
     if entry.producer_id != producer_id or (exact and _wrong(entry.first_offset, first, certain_first, broken)):
@@ -139,7 +150,7 @@ def _compared(
     else:
         return
     yield _found(
-        "entry",
+        "txnindex/entry",
         path,
         number,
         entry,
@@ -155,12 +166,16 @@ def _compared(
 
 
 def _wrong(stored: int, replayed: int, certain: bool, broken: bool) -> bool:
-    """A replay that began late can put the beginning of a transaction too late, never too early; behind missing bytes it can do both."""
+    """Whether a stored offset is wrong.
+
+    A replay that began late can find the beginning of a transaction too late, never too early. After missing bytes it
+    can be both.
+    """
     return stored != replayed if certain else stored > replayed and not broken
 
 
 def _found(
-    what: str,
+    code: str,
     path: str,
     number: int,
     entry: AbortedTransaction,
@@ -168,5 +183,4 @@ def _found(
     severity: Severity | None = None,
     **data: Any,
 ) -> Finding:
-    position, code = number * _SIZE, f"txnindex/{what}"
-    return found(code, path, position, _SIZE, offset=entry.last_offset, severity=severity, entry=number, **data)
+    return found(code, path, number * _SIZE, _SIZE, offset=entry.last_offset, severity=severity, entry=number, **data)

@@ -8,7 +8,7 @@ import pytest
 
 from kdump.format.naming import Kind
 from kdump.storage.partition import LogFile
-from kdump.verify.checks import transactions
+from kdump.verify.checks import transaction_indexes
 from kdump.verify.findings import Finding
 from support import build
 
@@ -29,7 +29,7 @@ def judged(data: bytes | None, aborted: Any = ABORTED, **how: Any) -> list[Findi
     """What stands against the transaction index of a segment of offsets 1000 to 1039, or against there being none."""
     file = None if data is None else LogFile(PATH, Kind.TXNINDEX, 1000, True, len(data))
     given = {"base_offset": 1000, "end_offset": 1040, "log_start": 0, "compacted": False, "broken": False, **how}
-    return list(transactions.index(LOG, file, data or b"", aborted, **given))
+    return list(transaction_indexes.check_index(LOG, file, data or b"", aborted, **given))
 
 
 def words(findings: list[Finding]) -> list[tuple[str, str]]:
