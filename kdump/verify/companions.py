@@ -13,8 +13,9 @@ from kdump.verify.checks import indexes, transaction_indexes
 from kdump.verify.checks.transaction_indexes import Aborted
 from kdump.verify.findings import KEPT, Finding, Severity
 from kdump.verify.log_state import LogState
+from kdump.verify.range_summary import RangeSummary
 from kdump.verify.report import Report
-from kdump.verify.scan import RangeSummary, VerifyOptions, gone
+from kdump.verify.scan import VerifyOptions, gone
 
 _WRONG_OFFSETS: Final = frozenset(("offset/backwards", "offset/range"))
 _ENTRY_FINDINGS: Final[Mapping[str, tuple[str, Severity]]] = {
@@ -56,7 +57,7 @@ class IndexVerifier:
 
     def check_indexes(self, segment: Segment, summary: RangeSummary, end_offset: int | None) -> None:
         """Check both indexes. `end_offset` is the offset after the segment, None where damage hides it."""
-        log, seen = segment.log, summary.seen
+        log, scanned = segment.log, summary.scanned
         end = summary.end if summary.tail is None else summary.tail
         entries, last = summary.entries, end_offset
         counts: Mapping[str, int] = summary.entry_counts
@@ -65,24 +66,24 @@ class IndexVerifier:
             # Entries with the right offsets would all look wrong.
             entries, last = [entry for entry in entries if entry.problem == "index/position"], None
             counts = {"index/position": counts["index/position"]}
-        scanned = indexes.IndexScan(
+        segment_scan = indexes.IndexScan(
             end,
             last,
-            seen.max_timestamp,
-            seen.magics,
+            scanned.max_timestamp,
+            scanned.magics,
             summary.damages > 0 or wrong_offsets,
             log.newest,
             entries,
-            seen.index_differs,
-            bool(seen.compacted),
+            scanned.index_differs,
+            bool(scanned.compacted),
         )
         index, times = summary.indexes.get(Kind.INDEX), summary.indexes.get(Kind.TIMEINDEX)
         # A file that is there and could not be read is not missing.
         found: list[Finding] = []
         if index is not None or (self._whole and segment.index is None):
-            found += indexes.offset_index(log.path, index, scanned)
+            found += indexes.offset_index(log.path, index, segment_scan)
         if times is not None or (self._whole and segment.timeindex is None):
-            found += indexes.time_index(log.path, times, scanned, self._timed)
+            found += indexes.time_index(log.path, times, segment_scan, self._timed)
         self._report.add(found)
         kinds = Counter((finding.code, finding.severity) for finding in found)
         for problem, count in counts.items():

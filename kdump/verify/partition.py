@@ -18,8 +18,9 @@ from kdump.verify.companions import CompanionReader, IndexVerifier
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.log_state import LogState, PreviousSegment
 from kdump.verify.producers import COORDINATORS, ProducerVerifier
+from kdump.verify.range_summary import RangeSummary
 from kdump.verify.report import FileReport, Report
-from kdump.verify.scan import RangeSummary, VerifyOptions
+from kdump.verify.scan import VerifyOptions
 from kdump.verify.valid_segments import valid_segment
 
 __all__ = ["COORDINATORS", "PartitionVerifier", "logs_of"]
@@ -84,20 +85,20 @@ class PartitionVerifier:
 
     def end_segment(self, segment: Segment, summary: RangeSummary) -> None:
         """Add the scan of the segment, after its events were replayed."""
-        log, seen = segment.log, summary.state
+        log, scanned = segment.log, summary.state
         report = FileReport(log, error=summary.error)
         self._report.files.append(report)
         self._report.errors += summary.errors
         if summary.error is not None:
             self._report.errors.append(summary.error)
             self._state.broken = True
-        if seen is None:
+        if scanned is None:
             self._state.previous = PreviousSegment(log.path, log.base_offset, None)
             return
         self._add_findings(summary, report)
-        report.batches, report.bytes, report.valid_bytes = seen.batches, log.size, seen.valid_bytes
-        report.records = None if seen.unopened else seen.records
-        self._add_counted(log, seen)
+        report.batches, report.bytes, report.valid_bytes = scanned.batches, log.size, scanned.valid_bytes
+        report.records = None if scanned.unopened else scanned.records
+        self._add_counted(log, scanned)
         if log.path in self._misnamed:
             return
         if log.kind is Kind.LOG:
@@ -121,43 +122,43 @@ class PartitionVerifier:
         self._report.counts.update(counts)
         report.counts.update(counts)
 
-    def _add_counted(self, log: LogFile, seen: ScanState) -> None:
+    def _add_counted(self, log: LogFile, scanned: ScanState) -> None:
         """Add the findings that the kernel only counts, one for a segment and code."""
-        if seen.gaps:
+        if scanned.gaps:
             # Damage may have removed the only sign of the log cleaner.
-            compacted = self._is_compacted(seen) or (self._options.compacted is None and bool(seen.broken))
-            self._report.add([offsets.gaps(log.path, seen, compacted=compacted)])
-        if seen.inner_magic:
-            self._report.add([records.inner_magic(log.path, seen.inner_magic_position, seen.inner_magic)])
-        if seen.backs:
-            self._report.add([timestamps.back(log.path, seen)])
-        largest, now = seen.max_timestamp, self._options.now_ms
+            compacted = self._is_compacted(scanned) or (self._options.compacted is None and bool(scanned.broken))
+            self._report.add([offsets.gaps(log.path, scanned, compacted=compacted)])
+        if scanned.inner_magic:
+            self._report.add([records.inner_magic(log.path, scanned.inner_magic_position, scanned.inner_magic)])
+        if scanned.backs:
+            self._report.add([timestamps.back(log.path, scanned)])
+        largest, now = scanned.max_timestamp, self._options.now_ms
         if now is not None and largest > now + timestamps.FUTURE_MS:
-            position, offset = seen.max_timestamp_position, seen.max_timestamp_offset
+            position, offset = scanned.max_timestamp_position, scanned.max_timestamp_offset
             self._report.add([timestamps.future(log.path, position, offset, largest, now)])
             self._future.append((log.path, position, largest))
         # A timestamp in the future does not show how late it is.
         self._report.max_timestamp = max(self._report.max_timestamp, largest if now is None else min(largest, now))
 
-    def _is_compacted(self, seen: ScanState) -> bool:
+    def _is_compacted(self, scanned: ScanState) -> bool:
         """Whether the log cleaner went over the segment."""
         if self._options.compacted is not None:
             return self._options.compacted
-        return bool(seen.compacted) or self._context.cleaned
+        return bool(scanned.compacted) or self._context.cleaned
 
     def _end_log(self, segment: Segment, summary: RangeSummary) -> None:
         """Check a segment of record batches or messages against what comes before, and its companions."""
-        log, seen, state = segment.log, summary.seen, self._state
-        compacted = self._is_compacted(seen)
+        log, scanned, state = segment.log, summary.scanned, self._state
+        compacted = self._is_compacted(scanned)
         state.compacted = state.compacted or compacted
-        hidden = summary.damaged_at > seen.last_position
-        valid_end = seen.last_offset + 1 if seen.batches else log.base_offset
+        hidden = summary.damaged_at > scanned.last_position
+        valid_end = scanned.last_offset + 1 if scanned.batches else log.base_offset
         end_offset = None if hidden else valid_end
         # A tail hides nothing that a broker would keep.
         tail_only = hidden and summary.damaged_at == summary.tail
         self._report.log_end_offset = valid_end if tail_only or not hidden else None
-        self._report.add(state.check_neighbours(log, seen, compacted=compacted))
-        state.gapped = state.gapped or bool(seen.gaps)
+        self._report.add(state.check_neighbours(log, scanned, compacted=compacted))
+        state.gapped = state.gapped or bool(scanned.gaps)
         state.broken = state.broken or summary.damages > 0
         replayed = self._producers.end_segment(log.path, compacted=compacted or (state.broken and state.compacted))
         aborted = self._producers.aborted()
@@ -172,7 +173,7 @@ class PartitionVerifier:
             valid = valid_segment(log, summary, valid_end, replayed, open_by_producer)
             if valid is not None:
                 self._valid[os.path.basename(log.path)] = valid
-        state.add_segment(log, seen, end_offset)
+        state.add_segment(log, scanned, end_offset)
 
     # ---- the partition
 

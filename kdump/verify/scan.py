@@ -1,25 +1,19 @@
-"""The fold behind a verify: a log file is cut into ranges, `scan` turns each into a Summary, `join` puts neighbours together in log order.
+"""Scan a range of a segment: walk over its batches, check each against its neighbours, and sum up what was found.
 
-A cut is only a hint: two neighbours join when the right one began where the left one ended and its rules would have said the same with the left one's state;
-where not, the right range is scanned again from there. So every cutting gives the same result as none. What producers did is only recorded here, as events
-in log order (kdump.kernel.producers); the rules about it are applied to a whole partition by kdump.verify.
+The batches of producers become events in log order (kdump.kernel.producers). kdump.verify.partition replays them over
+the whole partition.
 """
 
 import os
-from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
-from operator import add
 from typing import Final, NamedTuple
 
 from kdump.errors import SourceError
 from kdump.format import codec
 from kdump.format.batch import CODEC_MASK
-from kdump.format.index import HIGHEST_RELATIVE_OFFSET, OFFSET_ENTRY, TIME_ENTRY
 from kdump.format.naming import Kind
 from kdump.kernel.producers import Runs
-from kdump.kernel.results import NO_VALUE, BadEntry, Carry, ScanState
+from kdump.kernel.results import Carry
 from kdump.kernel.scan import BATCH_COLUMNS, OPEN, Scanner
 from kdump.kernel.scan07 import Scanner07
 from kdump.storage.partition import LogFile, Segment
@@ -39,25 +33,23 @@ from kdump.storage.walk import (
 from kdump.storage.walk07 import walk_of
 from kdump.verify import checks
 from kdump.verify.checks import framing
-from kdump.verify.checks.indexes import IndexFile, structure
-from kdump.verify.findings import KEPT, Finding, Severity
+from kdump.verify.checks.indexes import structure
+from kdump.verify.findings import Finding
+from kdump.verify.range_summary import IndexEntries, RangeSummary
 
-_MOST: Final = (1 << 63) - 1  # where the kernel stops counting
-BACK_MS: Final = 7 * 86_400_000
 _SUSPECT, _MAGIC, _ATTRIBUTES, _PAYLOAD_AT, _PAYLOAD_SIZE = (
     BATCH_COLUMNS.index(name) for name in ("suspect", "magic", "attributes", "payload_at", "payload_size")
 )
 assert BATCH_COLUMNS[0] == "position"
-_WIDTH = len(BATCH_COLUMNS)
-
-_held: dict[Kind, tuple[tuple[int, ...], bytes]] = {}
-"""The index entries that the last range of a segment was held against, by the stamp of their file: the next range is mostly one of the same segment."""
+_WIDTH: Final = len(BATCH_COLUMNS)
 
 
 class VerifyOptions(NamedTuple):
-    """What to prove. `compacted` is None where each segment shows by itself whether a cleaner went over it.
+    """What to verify, and how.
 
-    `now_ms` is the time against which timestamps lie in the future; `live` says that a broker is writing, `proofs` that the segments that a recovery passes over are wanted.
+    `deep` opens every batch. `compacted` says whether the log cleaner went over the log; None where each segment shows
+    it. `max_batch_bytes` bounds a batch and its decompressed records. `live`: a broker is writing. `now_ms` is the time
+    of the clock, for timestamps in the future. `proofs` asks for the segments that a recovery leaves as they are.
     """
 
     deep: bool = False
@@ -75,115 +67,23 @@ class ScanTask(NamedTuple):
     options: VerifyOptions
 
 
-class IndexEntries(NamedTuple):
-    """The entries of both indexes that a broker's recovery makes of a range (Scanner.made).
+class IndexCache:
+    """The index entries of the segment that a worker scanned last; its next range is mostly one of the same segment.
 
-    `since` is the position of the entry before, 0 without one and -1 where the range has no batch. `due` is the largest timestamp where the first entry came
-    due, -2^63 where none did.
+    Each worker has its own. Entries are valid while the stamp of the index file stays the same.
     """
 
-    since: int
-    due: int
-    offsets: bytearray
-    times: bytearray
+    def __init__(self) -> None:
+        self._entries: dict[Kind, tuple[tuple[int, ...], bytes]] = {}
 
-    @property
-    def last_position(self) -> int:
-        """Where the next range goes on from."""
-        if self.offsets:
-            return int(OFFSET_ENTRY.unpack_from(self.offsets, len(self.offsets) - OFFSET_ENTRY.size)[1])
-        return max(self.since, 0)
+    def get(self, kind: Kind, stamp: tuple[int, ...]) -> bytes | None:
+        """The entries of the index with this stamp, None where they are not here."""
+        known = self._entries.get(kind)
+        return known[1] if known is not None and known[0] == stamp else None
 
-    @property
-    def last_timestamp(self) -> int:
-        """That of the last entry of the time index; -1 without one, as in Kafka."""
-        if self.times:
-            return self._timestamp(len(self.times) // TIME_ENTRY.size - 1)
-        return -1
-
-    def later_than(self, timestamp: int) -> bytearray:
-        """The entries of the time index from the first one on that has a larger timestamp."""
-        first = bisect_right(range(len(self.times) // TIME_ENTRY.size), timestamp, key=self._timestamp)
-        return self.times[first * TIME_ENTRY.size :]
-
-    def _timestamp(self, entry: int) -> int:
-        return int(TIME_ENTRY.unpack_from(self.times, entry * TIME_ENTRY.size)[0])
-
-
-@dataclass(slots=True)
-class RangeSummary:
-    """What a range showed. `start` and `end` are the batch borders it really covered; start is None when no batch was found to begin with.
-
-    `events` are the batches of producers, `entries` the index entries that the batches contradict, with exact counts by problem, `indexes` what the range at
-    the beginning of the file read of them and `errors` why not. `made` are the entries that a recovery would make, None where nobody asked for proofs or they
-    are not those that are there. `damages` counts what is broken, padding aside, the last of it at `damaged_at`; `tail` is where a tail begins.
-    """
-
-    start: int | None
-    end: int
-    state: ScanState | None
-    findings: list[Finding] = field(default_factory=list)
-    counts: Counter[tuple[str, Severity]] = field(default_factory=Counter)
-    events: list[bytes] = field(default_factory=list)
-    entries: list[BadEntry] = field(default_factory=list)
-    entry_counts: Counter[str] = field(default_factory=Counter)
-    indexes: dict[Kind, IndexFile] = field(default_factory=dict)
-    made: IndexEntries | None = None
-    damages: int = 0
-    damaged_at: int = -1
-    tail: int | None = None
-    errors: list[SourceError] = field(default_factory=list)
-    error: SourceError | None = None
-
-    @property
-    def seen(self) -> ScanState:
-        """The state of a walk that was begun."""
-        assert self.state is not None
-        return self.state
-
-    def add(self, finding: Finding) -> None:
-        self.counts[finding.code, finding.severity] += 1
-        if sum(count for (code, _), count in self.counts.items() if code == finding.code) <= KEPT:
-            self.findings.append(finding)
-
-
-def fold(parts: list[tuple[ScanTask, RangeSummary]]) -> RangeSummary:
-    """The summaries of neighbouring ranges as one."""
-    whole = parts[0][1]
-    for task, part in parts[1:]:
-        whole = join(whole, task, part)
-    return whole
-
-
-def join(left: RangeSummary, task: ScanTask, right: RangeSummary) -> RangeSummary:
-    """`left` and the range right of it, scanned again where it began at another place or would have said something else."""
-    if left.error:
-        return left
-    before = left.seen
-    if right.error or right.start != left.end or not _agrees(before, right.seen) or _behind(before, right):
-        right = scan(task._replace(range=task.range._replace(start=left.end)), carry=before.carry)
-        # What was carried has no timestamp of the batch before.
-        if right.state and before.linked and right.seen.first_position == left.end:
-            before = _linked_times(before, right.seen)
-    else:
-        before = _linked_times(_linked(before, right.seen), right.seen)
-    for finding in right.findings:
-        if sum(1 for kept in left.findings if kept.code == finding.code) < KEPT:
-            left.findings.append(finding)
-    left.counts.update(right.counts)
-    for entry in right.entries:
-        if sum(1 for kept in left.entries if kept.problem == entry.problem) < KEPT:
-            left.entries.append(entry)
-    left.entry_counts.update(right.entry_counts)
-    left.events += right.events
-    left.damages += right.damages
-    left.damaged_at = max(left.damaged_at, right.damaged_at)
-    left.tail = left.tail if right.tail is None else right.tail
-    left.made = _made(left, right, task.range.segment.log.base_offset or 0)
-    left.state = before if right.state is None else _merged(before, right.state)
-    left.end = right.end
-    left.error = right.error
-    return left
+    def set(self, kind: Kind, stamp: tuple[int, ...], entries: bytes) -> None:
+        """Keep the entries of an index, in place of the last one of its kind."""
+        self._entries[kind] = stamp, entries
 
 
 def scan(
@@ -191,54 +91,35 @@ def scan(
     carry: Carry | None = None,
     drain: Callable[[bytes], None] | None = None,
     on_bytes: Callable[[int], None] | None = None,
+    cache: IndexCache | None = None,
 ) -> RangeSummary:
-    """Walk over one range. Without `carry` a start inside the file is taken for a hint and the first batch behind it is looked for.
+    """Scan one range.
 
-    `drain` is given the events as they come; without it they are in the summary.
+    Without `carry`, the start of a range inside the file is a hint: the scan begins at the first batch from there on.
+    `drain` takes the events as they come; without it they are in the summary. `on_bytes` takes the number of bytes read
+    since the last call.
     """
-    segment, start, stop = task.range
-    file = segment.log
+    file = task.range.segment.log
     try:
         with file.open() as source:
-            told = source if on_bytes is None else ProgressSource(source, on_bytes)
-            return scan_source(told, segment, task.options, start, stop, carry, drain)
+            counted = source if on_bytes is None else ProgressSource(source, on_bytes)
+            return scan_source(counted, task, carry, drain, cache)
     except SourceError as error:
-        return RangeSummary(None, start, None, error=None if gone(file, task.options) else error)
+        return RangeSummary(None, task.range.start, None, error=None if gone(file, task.options) else error)
 
 
 def scan_source(
     source: Source,
-    segment: Segment,
-    options: VerifyOptions,
-    start: int = 0,
-    stop: int | None = None,
+    task: ScanTask,
     carry: Carry | None = None,
     drain: Callable[[bytes], None] | None = None,
+    cache: IndexCache | None = None,
 ) -> RangeSummary:
-    """`scan` over an open source."""
+    """Scan one range of a source that is open. See `scan`."""
+    (segment, start, stop), options = task
     file = segment.log
     summary = RangeSummary(None, start, None)
-    prefixes = {}
-    for companion in (segment.index, segment.timeindex) if file.base_offset is not None else ():
-        if companion is not None:
-            try:
-                with companion.open() as entries:
-                    stamp, held = entries.stamp, _held.get(companion.kind)
-                    if start and held is not None and held[0] == stamp:
-                        prefixes[companion.kind] = held[1]
-                        continue
-                    index, found = structure(companion, entries, file.newest)
-            except SourceError as error:
-                if start == 0 and not gone(companion, options):
-                    summary.errors.append(error)
-                continue
-            prefixes[companion.kind] = index.prefix
-            if start or stop is not None:
-                _held[companion.kind] = stamp, index.prefix
-            if start == 0:
-                summary.indexes[companion.kind] = index
-                for finding in found:
-                    summary.add(finding)
+    prefixes = _read_indexes(task, summary, IndexCache() if cache is None else cache)
     walk = walk_of(
         file.kind,
         source,
@@ -256,19 +137,9 @@ def scan_source(
         walk.scanner.make()
     try:
         if carry is not None or walk.sync():
-            summary.start = walk.position
-            for item in walk:
-                if isinstance(item, BatchChunk):
-                    for finding in _chunk(walk, item, segment, options):
-                        summary.add(finding)
-                    if item.damaged:
-                        summary.damages += 1
-                        summary.damaged_at = item.row(item.batches - 1).position
-                else:
-                    summary.add(framing.other(file.path, item, file.preallocated))
-                    _note(summary, item)
+            _walk_range(walk, task, summary)
     except SourceError as error:
-        # What was found before the disk failed is worth having.
+        # What was found before the disk failed is still worth reporting.
         summary.error = error
     summary.end = walk.position
     summary.state = walk.scanner.state()
@@ -276,26 +147,77 @@ def scan_source(
         summary.entries = walk.scanner.entries()
         summary.entry_counts.update(walk.scanner.entry_counts())
         made = walk.scanner.made()
-        summary.made = None if made is None else IndexEntries(*made)
-    if summary.error is not None:
-        return summary
-    if file.kind is Kind.CHECKPOINT:
-        from kdump.verify.checks import kraft  # brings the record decoder, which plain verify does without
-
-        for finding in kraft.snapshot(file.path, source, summary.seen, options.max_batch_bytes):
-            summary.add(finding)
-    if stop is None and (grown := source.size_now() - source.size) > 0:
-        summary.add(framing.grown(file.path, source.size, grown))
+        summary.rebuilt = None if made is None else IndexEntries(*made)
+    if summary.error is None:
+        _check_end(source, task, summary)
     return summary
 
 
+def _read_indexes(task: ScanTask, summary: RangeSummary, cache: IndexCache) -> dict[Kind, bytes]:
+    """The entries of both indexes that are in order. The range at the start of the file checks their structure."""
+    (segment, start, stop), options = task
+    prefixes: dict[Kind, bytes] = {}
+    for companion in (segment.index, segment.timeindex) if segment.log.base_offset is not None else ():
+        if companion is None:
+            continue
+        try:
+            with companion.open() as entries:
+                stamp = entries.stamp
+                known = cache.get(companion.kind, stamp) if start else None
+                if known is not None:
+                    prefixes[companion.kind] = known
+                    continue
+                index, found = structure(companion, entries, segment.log.newest)
+        except SourceError as error:
+            if start == 0 and not gone(companion, options):
+                summary.errors.append(error)
+            continue
+        prefixes[companion.kind] = index.prefix
+        if start or stop is not None:
+            cache.set(companion.kind, stamp, index.prefix)
+        if start == 0:
+            summary.indexes[companion.kind] = index
+            for finding in found:
+                summary.add(finding)
+    return prefixes
+
+
+def _walk_range(walk: Walk, task: ScanTask, summary: RangeSummary) -> None:
+    """Walk to the end of the range, and add what is found."""
+    segment, options = task.range.segment, task.options
+    file = segment.log
+    summary.start = walk.position
+    for item in walk:
+        if isinstance(item, BatchChunk):
+            for finding in _check_chunk(walk, item, segment, options):
+                summary.add(finding)
+            if item.damaged:
+                summary.damages += 1
+                summary.damaged_at = item.row(item.batches - 1).position
+        else:
+            summary.add(framing.other(file.path, item, file.preallocated))
+            _add_damage(summary, item)
+
+
+def _check_end(source: Source, task: ScanTask, summary: RangeSummary) -> None:
+    """Check what can be checked after the walk: a KRaft snapshot, and whether the file grew."""
+    file, options = task.range.segment.log, task.options
+    if file.kind is Kind.CHECKPOINT:
+        from kdump.verify.checks import kraft  # imports the record decoder, which a plain verify does not need
+
+        for finding in kraft.snapshot(file.path, source, summary.scanned, options.max_batch_bytes):
+            summary.add(finding)
+    if task.range.stop is None and (grown := source.size_now() - source.size) > 0:
+        summary.add(framing.grown(file.path, source.size, grown))
+
+
 def gone(file: LogFile, options: VerifyOptions) -> bool:
-    """Whether a running broker has taken the file away."""
+    """Whether a running broker deleted the file."""
     return options.live and not os.path.lexists(file.path)
 
 
-def _note(summary: RangeSummary, item: Gap | ForeignBatch | SearchLimit | Tail | ShrunkFile) -> None:
-    """Remember where the log is broken; the room that a broker takes in advance is no damage."""
+def _add_damage(summary: RangeSummary, item: Gap | ForeignBatch | SearchLimit | Tail | ShrunkFile) -> None:
+    """Note damage in the summary. Preallocated zeros are no damage."""
     if isinstance(item, Tail):
         summary.tail = item.position
     if isinstance(item, Gap | ShrunkFile) or (isinstance(item, Tail) and item.reason is not TailContent.ZEROS):
@@ -303,14 +225,15 @@ def _note(summary: RangeSummary, item: Gap | ForeignBatch | SearchLimit | Tail |
         summary.damaged_at = item.position
 
 
-def _chunk(walk: Walk, chunk: BatchChunk, segment: Segment, options: VerifyOptions) -> Iterator[Finding]:
+def _check_chunk(walk: Walk, chunk: BatchChunk, segment: Segment, options: VerifyOptions) -> Iterator[Finding]:
+    """The findings of the batches of a chunk. Opens those that have to be opened."""
     scanner, rows, decompress, file = walk.scanner, walk.scanner.rows, codec.decompress, segment.log
     for index in range(chunk.batches):
         bits = rows[index * _WIDTH + _SUSPECT]
         if bits & OPEN and isinstance(scanner, Scanner07):
-            bits = yield from _unwrap(scanner, index, chunk, file.path, options)
+            bits = yield from _open_07(scanner, index, chunk, file.path, options)
         elif bits & OPEN and isinstance(scanner, Scanner):
-            # Cells instead of a Batch: at a few microseconds a batch, making one would show.
+            # Cells instead of a Batch: building one takes microseconds, which would show in the speed.
             cell = index * _WIDTH
             payload = walk.bytes_at(rows[cell] + rows[cell + _PAYLOAD_AT], rows[cell + _PAYLOAD_SIZE])
             try:
@@ -329,10 +252,10 @@ def _chunk(walk: Walk, chunk: BatchChunk, segment: Segment, options: VerifyOptio
             yield from checks.explain(file.path, chunk.row(index), file.base_offset)
 
 
-def _unwrap(
+def _open_07(
     scanner: Scanner07, index: int, chunk: BatchChunk, path: str, options: VerifyOptions
 ) -> Generator[Finding, None, int]:
-    """Open a compressed message of Kafka 0.7; its suspect bits."""
+    """Open a compressed message of Kafka 0.7. Returns its suspect bits."""
     from kdump.storage.records07 import unwrap
 
     batch = chunk.row(index)
@@ -346,141 +269,3 @@ def _unwrap(
             yield framing.codec("batch/codec-odd", path, batch, inside.note)
         return scanner.opened(index, inside.messages, inside.status, inside.status_at, inside.inner_crc, inside.partial)
     return batch.suspect
-
-
-# ---- the state of neighbours
-
-_FIRST = (
-    "first_position",
-    "first_offset",
-    "first_epoch",
-    "first_spans",
-    "first_timestamp",
-    "index_begin",
-    "time_begin",
-)
-_LAST = ("last_position", "last_offset", "known_last", "has_last", "last_timestamp", "index_cursor", "time_cursor")
-_SUM = (
-    "batches",
-    "records",
-    "unopened",
-    "valid_bytes",
-    "gaps",
-    "gap_offsets",
-    "inner_magic",
-    "control",
-    "transactional",
-    "produced",
-    "broken",
-    "backs",
-)
-_FIRST_GAP = ("gap_position", "gap_first", "gap_previous")
-_FIRST_BACK = ("back_position", "back_offset")
-_LARGEST = ("max_timestamp", "max_timestamp_offset", "max_timestamp_position")
-
-
-def _agrees(left: ScanState, right: ScanState) -> bool:
-    """Whether the right walk, which knew nothing of the left one, said all that it had to say."""
-    if not left.batches or not right.batches or not left.linked:
-        return False
-    if left.known_epoch != -1 and not 0 <= left.known_epoch <= right.first_epoch:
-        return False
-    if (left.index_cursor, left.time_cursor) != (right.index_begin, right.time_begin):
-        return False
-    if right.time_cursor > right.time_begin and left.max_timestamp > right.first_time_entry:
-        return False
-    # An entry of the index at the right walk's first batch, which did not know what lies before.
-    if NO_VALUE < right.first_index_offset <= left.known_last:
-        return False
-    return bool(right.first_offset > left.known_last)
-
-
-def _behind(left: ScanState, right: RangeSummary) -> bool:
-    """Whether a timestamp that the right walk calls the largest so far is not, with the left one before it."""
-    return any(
-        entry.problem in ("timeindex/misses", "timeindex/wrong") and entry.found < left.max_timestamp
-        for entry in right.entries
-    )
-
-
-def _linked(left: ScanState, right: ScanState) -> ScanState:
-    """The left state with the gap between the offsets of two walks, which neither could see."""
-    missing = right.first_offset - left.known_last - 1
-    if not missing or not right.first_spans:
-        return left
-    if not left.gaps:
-        left = left._replace(
-            gap_position=right.first_position, gap_first=right.first_offset, gap_previous=left.known_last
-        )
-    return left._replace(
-        gaps=left.gaps + 1,
-        gap_offsets=min(left.gap_offsets + missing, _MOST),
-        gap_largest=max(left.gap_largest, min(missing, _MOST)),
-    )
-
-
-def _linked_times(left: ScanState, right: ScanState) -> ScanState:
-    """The left state with the step back between the timestamps of two walks, which neither could see."""
-    back = left.last_timestamp - right.first_timestamp
-    if right.first_timestamp < 0 or back <= BACK_MS:
-        return left
-    if not left.backs:
-        left = left._replace(back_position=right.first_position, back_offset=right.first_offset)
-    return left._replace(backs=left.backs + 1, back_largest=max(left.back_largest, back))
-
-
-def _merged(left: ScanState, right: ScanState) -> ScanState:
-    names: list[str] = []  # of the fields that are taken from the right
-    if right.batches:
-        names += _LAST
-    if not left.batches:
-        names += _FIRST
-    if not left.gaps:
-        names += _FIRST_GAP
-    if not left.backs:
-        names += _FIRST_BACK
-    if right.max_timestamp > left.max_timestamp:
-        names += _LARGEST
-    if not left.inner_magic:
-        names.append("inner_magic_position")
-    return left._replace(
-        **{name: getattr(right, name) for name in names},
-        **{name: min(getattr(left, name) + getattr(right, name), _MOST) for name in _SUM},
-        **{name: max(getattr(left, name), getattr(right, name)) for name in ("gap_largest", "back_largest")},
-        linked=right.linked,
-        known_epoch=right.known_epoch if right.known_epoch >= 0 else left.known_epoch,
-        compacted=left.compacted or right.compacted,
-        index_differs=left.index_differs or right.index_differs,
-        codecs=tuple(map(add, left.codecs, right.codecs)),
-        magics=tuple(map(add, left.magics, right.magics)),
-        epochs=_epochs(left.epochs, right.epochs),
-    )
-
-
-def _made(left: RangeSummary, right: RangeSummary, base_offset: int) -> IndexEntries | None:
-    """What is made of both: a recovery knows on the right the timestamps on the left. None where it would not have gone on from the entry that the right walk did."""
-    whole, more = left.made, right.made
-    if whole is None or more is None:
-        return None
-    if more.since < 0:
-        return whole
-    if more.since != whole.last_position:
-        return None
-    largest, offset = left.seen.max_timestamp, left.seen.max_timestamp_offset - base_offset
-    if largest >= more.due > NO_VALUE and largest > whole.last_timestamp:
-        if not 0 <= offset <= HIGHEST_RELATIVE_OFFSET:
-            return None
-        whole.times.extend(TIME_ENTRY.pack(largest, offset))
-    whole.times.extend(more.later_than(largest))
-    whole.offsets.extend(more.offsets)
-    return whole
-
-
-Epochs = tuple[tuple[int, int, int], ...]
-
-
-def _epochs(left: Epochs, right: Epochs) -> Epochs:
-    """The changes of the leader epoch over both; the right walk lists its first batch as one."""
-    if left and right and left[-1][0] == right[0][0]:
-        right = right[1:]
-    return left + right

@@ -22,10 +22,12 @@ from kdump.storage.offset_checkpoints import CheckpointContext, CheckpointOffset
 from kdump.storage.partition import LogDirectory, Partition, has_companions, without_companions
 from kdump.storage.ranges import SegmentRange, ranges
 from kdump.verify.findings import Finding, Severity
+from kdump.verify.fold import fold
 from kdump.verify.log_directory import LogDirectoryVerifier, check_own_transactions
 from kdump.verify.partition import PartitionVerifier, logs_of
+from kdump.verify.range_summary import RangeSummary
 from kdump.verify.report import FileReport, Report, VerifyInterrupted
-from kdump.verify.scan import RangeSummary, ScanTask, VerifyOptions, fold, scan
+from kdump.verify.scan import IndexCache, ScanTask, VerifyOptions, scan
 
 __all__ = ["FileReport", "Report", "VerifyInterrupted", "VerifyOptions", "size_of", "verify"]
 
@@ -82,9 +84,7 @@ def verify(
     inside = on_bytes if engine.slots == 1 else None  # another process cannot call it
     plan: deque[_TaskOwner | LogDirectoryVerifier | SourceError] = deque()
     pending: list[tuple[ScanTask, RangeSummary]] = []
-    for result in _results(
-        engine.map(partial(_run, on_bytes=inside), _tasks(found, options, engine.slots, plan)), plan
-    ):
+    for result in _results(engine.map(TaskRunner(inside), _tasks(found, options, engine.slots, plan)), plan):
         yield from _reports_before_task(plan)
         owner = plan.popleft()
         assert isinstance(owner, _TaskOwner)
@@ -233,13 +233,19 @@ def _task_bytes(task: "_JobGroup | ScanTask") -> int:
     return sum(size_of(job.partition) for job in task.jobs)
 
 
-def _run(
-    task: "_JobGroup | ScanTask", on_bytes: Callable[[int], None] | None = None
-) -> tuple[Report, ...] | RangeSummary:
-    """Run a task, in the process of the engine's choice."""
-    if isinstance(task, ScanTask):
-        return scan(task, on_bytes=on_bytes)
-    return tuple((_verify_live if job.options.live else _verify_partition)(*job, on_bytes) for job in task.jobs)
+class TaskRunner:
+    """The function that an engine maps over the tasks. Each worker process has one for all of its tasks."""
+
+    def __init__(self, on_bytes: Callable[[int], None] | None = None) -> None:
+        self._on_bytes = on_bytes
+        self._cache = IndexCache()
+
+    def __call__(self, task: "_JobGroup | ScanTask") -> tuple[Report, ...] | RangeSummary:
+        if isinstance(task, ScanTask):
+            return scan(task, on_bytes=self._on_bytes, cache=self._cache)
+        return tuple(
+            (_verify_live if job.options.live else _verify_partition)(*job, self._on_bytes) for job in task.jobs
+        )
 
 
 def _verify_partition(

@@ -13,9 +13,10 @@ from kdump.storage.partition import LogFile, Partition, Segment
 from kdump.storage.ranges import SegmentRange
 from kdump.verify.catalogue import logs
 from kdump.verify.findings import Finding, Severity
+from kdump.verify.fold import fold
 from kdump.verify.partition import PartitionVerifier
 from kdump.verify.report import Report
-from kdump.verify.scan import ScanTask, VerifyOptions, fold, scan, scan_source
+from kdump.verify.scan import ScanTask, VerifyOptions, scan, scan_source
 
 OF_A_LOG = frozenset(entry.code for entry in logs.ENTRIES)
 
@@ -62,7 +63,7 @@ def prove_file(
     segment = Segment(file)
     proof = PartitionVerifier(partition_of(file), CheckpointContext(), options)
     if source is not None:
-        proof.replay_segment(segment, scan_source(source, segment, options))
+        proof.replay_segment(segment, scan_source(source, ScanTask(SegmentRange(segment), options)))
         return of(proof.conclude())
     borders = [0, *sorted({cut for cut in cuts if 0 < cut < file.size})]
     tasks = [

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import kdump.verify.scan as fold_module
+import kdump.verify.scan as scan_module
 from kdump.broker import rebuild
 from kdump.broker.result import IndexChecksums
 from kdump.format.naming import Kind, file_name
@@ -25,8 +25,10 @@ from kdump.storage.discovery import discover
 from kdump.storage.ranges import SegmentRange
 from kdump.storage.source import PiecesSource
 from kdump.verify.checks.indexes import IndexFile
-from kdump.verify.partition import _indexed
-from kdump.verify.scan import IndexEntries, RangeSummary, ScanTask, VerifyOptions, fold, scan
+from kdump.verify.fold import fold
+from kdump.verify.range_summary import IndexEntries, RangeSummary
+from kdump.verify.scan import ScanTask, VerifyOptions, scan
+from kdump.verify.valid_segments import _index_checksums
 from kdump.verify.verify import verify
 from support import build, oracle, oracle_partition
 from support.build import PartSegment
@@ -79,7 +81,7 @@ def plain_segment(
 
 def with_interval(patch: pytest.MonkeyPatch, interval: int) -> None:
     """Have verify expect the indexes of a broker with this index.interval.bytes."""
-    walk_of = fold_module.walk_of
+    walk_of = scan_module.walk_of
 
     def made(*args: Any, expect: tuple[bytes, bytes] | None = None, **how: Any) -> Any:
         walk = walk_of(*args, expect=expect, **how)
@@ -87,7 +89,7 @@ def with_interval(patch: pytest.MonkeyPatch, interval: int) -> None:
             walk.scanner.expect(*expect, interval)
         return walk
 
-    patch.setattr(fold_module, "walk_of", made)
+    patch.setattr(scan_module, "walk_of", made)
 
 
 def cut(segment: Any, cuts: list[int]) -> RangeSummary:
@@ -103,7 +105,7 @@ def cut(segment: Any, cuts: list[int]) -> RangeSummary:
 
 def entries_of(summary: RangeSummary, base_offset: int) -> tuple[bytes, bytes] | None:
     """What was made, with the entry that closes a time index."""
-    made, seen = summary.made, summary.seen
+    made, seen = summary.rebuilt, summary.scanned
     if made is None:
         return None
     closing = b""
@@ -155,7 +157,7 @@ def test_of_right_indexes_every_cutting_makes_what_a_rebuild_makes(
         summary = cut(segment, cuts)
     assert entries_of(summary, made.base_offset) == expected
     producers = [item.producer_id >= 0 for item in oracle.walk(made.data) if isinstance(item, oracle.Batch)]
-    assert summary.seen.produced == sum(producers)
+    assert summary.scanned.produced == sum(producers)
 
 
 @LAW
@@ -174,7 +176,7 @@ def test_what_any_cutting_makes_is_what_a_rebuild_makes(
         summary = cut(segment, cuts)
     found = entries_of(summary, made.base_offset)
     if found is not None:
-        assert not summary.seen.broken
+        assert not summary.scanned.broken
         assert found == recorded(made._replace(data=made.data[: summary.tail]), interval)
 
 
@@ -199,15 +201,15 @@ def test_a_range_that_went_on_from_another_entry_counts_for_nothing(tmp_path: Pa
     assert offsets == build.offset_index((2, 2 * size), (4, 4 * size), (6, 6 * size))
     wrong = build.offset_index((2, 2 * size), (3, 3 * size + 5), (5, 5 * size), (7, 7 * size))
     segment = written(tmp_path, made, wrong, times)
-    assert cut(segment, [4 * size]).made is None
+    assert cut(segment, [4 * size]).rebuilt is None
     assert entries_of(cut(segment, []), 0) == (offsets, times)
 
 
 def test_nothing_is_made_where_nobody_asked_for_proofs(tmp_path: Path) -> None:
     made = plain_segment(random.Random(1), "rising")
     segment = written(tmp_path, made, *true_indexes(made, 4096))
-    assert scan(ScanTask(SegmentRange(segment), VerifyOptions())).made is None
-    assert scan(ScanTask(SegmentRange(segment), VerifyOptions(proofs=True))).made is not None
+    assert scan(ScanTask(SegmentRange(segment), VerifyOptions())).rebuilt is None
+    assert scan(ScanTask(SegmentRange(segment), VerifyOptions(proofs=True))).rebuilt is not None
 
 
 def test_a_range_without_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +232,7 @@ def known(summary: RangeSummary, offsets: bytes, times: bytes, *, legacy: bool =
         Kind.INDEX: IndexFile("", Kind.INDEX, 0, offsets, len(offsets) // 8),
         Kind.TIMEINDEX: IndexFile("", Kind.TIMEINDEX, 0, times, len(times) // 12),
     }
-    return _indexed(summary, 0, 5, legacy)
+    return _index_checksums(summary, 0, 5, legacy)
 
 
 SEEN = Scanner(0).state()._replace(max_timestamp=9, max_timestamp_offset=4, valid_bytes=77)
@@ -239,7 +241,7 @@ SLOTS = build.offset_index((1, 9)), build.time_index((5, 1), (9, 4))
 
 def summary(**seen: int) -> RangeSummary:
     made = IndexEntries(0, 5, bytearray(SLOTS[0]), bytearray(build.time_index((5, 1))))
-    return RangeSummary(0, 77, SEEN._replace(**seen), made=made)
+    return RangeSummary(0, 77, SEEN._replace(**seen), rebuilt=made)
 
 
 def test_what_has_to_hold() -> None:
@@ -261,7 +263,7 @@ def test_what_has_to_hold() -> None:
     cut_off.tail = 70
     assert known(cut_off, *SLOTS) is None
     nothing = summary()
-    nothing.made = None
+    nothing.rebuilt = None
     assert known(nothing, *SLOTS) is None
 
 

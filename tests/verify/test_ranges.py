@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import kdump.verify.scan as fold_module
+import kdump.verify.scan as scan_module
+from kdump.engine.serial import Serial
 from kdump.format.naming import Kind
 from kdump.kernel import crc
 from kdump.kernel.producers import Producers
@@ -19,7 +20,10 @@ from kdump.storage.partition import LogFile, Segment
 from kdump.storage.ranges import LEAST_BYTES, RANGE_BYTES, SegmentRange, ranges
 from kdump.storage.source import BytesSource
 from kdump.storage.walk import Walk
-from kdump.verify.scan import RangeSummary, ScanTask, VerifyOptions, fold, scan
+from kdump.verify.fold import fold
+from kdump.verify.range_summary import RangeSummary
+from kdump.verify.scan import IndexCache, ScanTask, VerifyOptions, scan
+from kdump.verify.verify import TaskRunner
 from support import build
 from support.build import PartSegment
 from support.partition_cases import RANDOMS, broken, changed_indexes, step, true_indexes
@@ -51,7 +55,7 @@ def told(summary: RangeSummary) -> dict[str, Any]:
         "counts": summary.counts,
         "entries": sorted(summary.entries),
         "entry counts": summary.entry_counts,
-        "seen": {name: value for name, value in summary.seen._asdict().items() if name not in OF_THE_FIRST_RANGE},
+        "seen": {name: value for name, value in summary.scanned._asdict().items() if name not in OF_THE_FIRST_RANGE},
         "producers": (producers.take(), producers.aborted(), producers.open(), producers.entries()),
         "damages": (summary.damages, summary.damaged_at, summary.tail, summary.end, summary.start),
     }
@@ -110,21 +114,34 @@ def test_ranges_of_one_segment_read_its_indexes_once(tmp_path: Path, monkeypatch
     made = build.partition(random.Random(1), batches=30)[0]
     segment = written(tmp_path, made, *true_indexes(made, 100))
     reads: list[str] = []
-    taken_apart = fold_module.structure
+    taken_apart = scan_module.structure
 
     def structure(file: LogFile, source: Any, newest: bool) -> Any:
         reads.append(Path(file.path).suffix)
         return taken_apart(file, source, newest)
 
-    monkeypatch.setattr(fold_module, "structure", structure)
-    cut(segment, [100, 200, 300])
+    monkeypatch.setattr(scan_module, "structure", structure)
+    cache = IndexCache()
+    for part in ((0, 100), (100, 200), (200, 300), (300, None)):
+        scan(ScanTask(SegmentRange(segment, *part), VerifyOptions()), cache=cache)
     assert sorted(reads) == [".index", ".timeindex"]
     assert segment.index is not None
-    # Another file in its place is read anew.
+    # Another file of the same name is read.
     Path(segment.index.path).unlink()
     Path(segment.index.path).write_bytes(b"")
-    scan(ScanTask(SegmentRange(segment, 100), VerifyOptions()))
+    scan(ScanTask(SegmentRange(segment, 100), VerifyOptions()), cache=cache)
     assert sorted(reads) == [".index", ".index", ".timeindex"]
+
+
+def test_a_worker_keeps_the_indexes_of_its_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = build.partition(random.Random(1), batches=30)[0]
+    segment = written(tmp_path, made, *true_indexes(made, 100))
+    reads: list[str] = []
+    check = scan_module.structure
+    monkeypatch.setattr(scan_module, "structure", lambda *given: reads.append(given[0].path) or check(*given))
+    tasks = [ScanTask(SegmentRange(segment, *part), VerifyOptions()) for part in ((0, 100), (100, 200), (200, None))]
+    assert len(list(Serial().map(TaskRunner(), tasks))) == 3
+    assert len(reads) == 2
 
 
 def test_a_time_entry_for_an_earlier_batch(tmp_path: Path) -> None:

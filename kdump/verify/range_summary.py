@@ -1,0 +1,90 @@
+"""The summary of a range of a segment: what its scan found, small enough to send to another process."""
+
+from bisect import bisect_right
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kdump.errors import SourceError
+from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY
+from kdump.format.naming import Kind
+from kdump.kernel.results import BadEntry, ScanState
+from kdump.verify.checks.indexes import IndexFile
+from kdump.verify.findings import KEPT, Finding, Severity
+
+
+class IndexEntries(NamedTuple):
+    """The entries of both indexes that a broker's recovery writes for a range.
+
+    `since` is the position of the entry before the range, 0 without one, and -1 where the range has no batch. `due` is
+    the largest timestamp at the first batch that gets an entry, NO_VALUE without such a batch.
+    """
+
+    since: int
+    due: int
+    offsets: bytearray
+    times: bytearray
+
+    @property
+    def last_position(self) -> int:
+        """The position of the last entry, from which the next range counts its interval."""
+        if self.offsets:
+            return int(OFFSET_ENTRY.unpack_from(self.offsets, len(self.offsets) - OFFSET_ENTRY.size)[1])
+        return max(self.since, 0)
+
+    @property
+    def last_timestamp(self) -> int:
+        """The timestamp of the last entry of the time index; -1 without one, as in Kafka."""
+        if self.times:
+            return self._timestamp(len(self.times) // TIME_ENTRY.size - 1)
+        return -1
+
+    def later_than(self, timestamp: int) -> bytearray:
+        """The entries of the time index from the first one with a larger timestamp on."""
+        first = bisect_right(range(len(self.times) // TIME_ENTRY.size), timestamp, key=self._timestamp)
+        return self.times[first * TIME_ENTRY.size :]
+
+    def _timestamp(self, entry: int) -> int:
+        return int(TIME_ENTRY.unpack_from(self.times, entry * TIME_ENTRY.size)[0])
+
+
+@dataclass(slots=True)
+class RangeSummary:
+    """What the scan of a range found.
+
+    `start` and `end` are positions of batch borders; `start` is None where no batch was found to begin with.
+    `state` is None where the walk did not begin.
+    `events` are the batches of producers, for the replay (kdump.kernel.producers).
+    `entries` are the index entries that contradict the batches, `entry_counts` their exact number by problem.
+    `indexes` are the indexes as the range at the start of the file read them, `errors` why one could not be read.
+    `rebuilt` are the entries that a recovery would write, None where VerifyOptions.proofs is False or they differ.
+    `damages` counts damaged places without padding, the last of them at `damaged_at`. A tail begins at `tail`.
+    """
+
+    start: int | None
+    end: int
+    state: ScanState | None
+    findings: list[Finding] = field(default_factory=list)
+    counts: Counter[tuple[str, Severity]] = field(default_factory=Counter)
+    events: list[bytes] = field(default_factory=list)
+    entries: list[BadEntry] = field(default_factory=list)
+    entry_counts: Counter[str] = field(default_factory=Counter)
+    indexes: dict[Kind, IndexFile] = field(default_factory=dict)
+    rebuilt: IndexEntries | None = None
+    damages: int = 0
+    damaged_at: int = -1
+    tail: int | None = None
+    errors: list[SourceError] = field(default_factory=list)
+    error: SourceError | None = None
+
+    @property
+    def scanned(self) -> ScanState:
+        """The state of a walk that began."""
+        assert self.state is not None
+        return self.state
+
+    def add(self, finding: Finding) -> None:
+        """Count a finding, and keep it where fewer than KEPT of its code are kept."""
+        self.counts[finding.code, finding.severity] += 1
+        if sum(count for (code, _), count in self.counts.items() if code == finding.code) <= KEPT:
+            self.findings.append(finding)
