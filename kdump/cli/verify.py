@@ -81,7 +81,7 @@ def _codes(ctx: click.Context, param: click.Parameter, patterns: tuple[str, ...]
 @click.option(
     "--live",
     is_flag=True,
-    help="A broker is running: read damaged partitions again, and report what is still wrong. Default where .lock is held.",
+    help="A broker is running: read damaged partitions again, report what is still wrong. Default where .lock is held.",
 )
 @click.option(
     "--explain",

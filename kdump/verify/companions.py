@@ -81,9 +81,9 @@ class IndexVerifier:
         # A file that is there and could not be read is not missing.
         found: list[Finding] = []
         if index is not None or (self._whole and segment.index is None):
-            found += indexes.offset_index(log.path, index, segment_scan)
+            found += indexes.check_offset_index(log.path, index, segment_scan)
         if times is not None or (self._whole and segment.timeindex is None):
-            found += indexes.time_index(log.path, times, segment_scan, self._timed)
+            found += indexes.check_time_index(log.path, times, segment_scan, self._timed)
         self._report.add(found)
         kinds = Counter((finding.code, finding.severity) for finding in found)
         for problem, count in counts.items():

@@ -33,7 +33,7 @@ from kdump.storage.walk import (
 from kdump.storage.walk07 import walk_of
 from kdump.verify import checks
 from kdump.verify.checks import framing
-from kdump.verify.checks.indexes import structure
+from kdump.verify.checks.indexes import check_structure
 from kdump.verify.findings import Finding
 from kdump.verify.range_summary import IndexEntries, RangeSummary
 
@@ -167,7 +167,7 @@ def _read_indexes(task: ScanTask, summary: RangeSummary, cache: IndexCache) -> d
                 if known is not None:
                     prefixes[companion.kind] = known
                     continue
-                index, found = structure(companion, entries, segment.log.newest)
+                index, found = check_structure(companion, entries, segment.log.newest)
         except SourceError as error:
             if start == 0 and not gone(companion, options):
                 summary.errors.append(error)
@@ -205,7 +205,7 @@ def _check_end(source: Source, task: ScanTask, summary: RangeSummary) -> None:
     if file.kind is Kind.CHECKPOINT:
         from kdump.verify.checks import kraft  # imports the record decoder, which a plain verify does not need
 
-        for finding in kraft.snapshot(file.path, source, summary.scanned, options.max_batch_bytes):
+        for finding in kraft.check_snapshot(file.path, source, summary.scanned, options.max_batch_bytes):
             summary.add(finding)
     if task.range.stop is None and (grown := source.size_now() - source.size) > 0:
         summary.add(framing.grown(file.path, source.size, grown))

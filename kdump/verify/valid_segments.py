@@ -1,4 +1,4 @@
-"""What a verify knows about the segments that a broker's recovery leaves as they are, so that it need not be read again."""
+"""The segments that a broker's recovery leaves as they are: what a prediction needs, without reading them again."""
 
 from collections.abc import Mapping, Set
 

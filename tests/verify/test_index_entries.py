@@ -232,7 +232,7 @@ def known(summary: RangeSummary, offsets: bytes, times: bytes, *, legacy: bool =
         Kind.INDEX: IndexFile("", Kind.INDEX, 0, offsets, len(offsets) // 8),
         Kind.TIMEINDEX: IndexFile("", Kind.TIMEINDEX, 0, times, len(times) // 12),
     }
-    return _index_checksums(summary, 0, 5, legacy)
+    return _index_checksums(summary, 0, 5, legacy=legacy)
 
 
 SEEN = Scanner(0).state()._replace(max_timestamp=9, max_timestamp_offset=4, valid_bytes=77)

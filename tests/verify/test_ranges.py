@@ -114,13 +114,13 @@ def test_ranges_of_one_segment_read_its_indexes_once(tmp_path: Path, monkeypatch
     made = build.partition(random.Random(1), batches=30)[0]
     segment = written(tmp_path, made, *true_indexes(made, 100))
     reads: list[str] = []
-    taken_apart = scan_module.structure
+    taken_apart = scan_module.check_structure
 
     def structure(file: LogFile, source: Any, newest: bool) -> Any:
         reads.append(Path(file.path).suffix)
         return taken_apart(file, source, newest)
 
-    monkeypatch.setattr(scan_module, "structure", structure)
+    monkeypatch.setattr(scan_module, "check_structure", structure)
     cache = IndexCache()
     for part in ((0, 100), (100, 200), (200, 300), (300, None)):
         scan(ScanTask(SegmentRange(segment, *part), VerifyOptions()), cache=cache)
@@ -137,8 +137,8 @@ def test_a_worker_keeps_the_indexes_of_its_segment(tmp_path: Path, monkeypatch: 
     made = build.partition(random.Random(1), batches=30)[0]
     segment = written(tmp_path, made, *true_indexes(made, 100))
     reads: list[str] = []
-    check = scan_module.structure
-    monkeypatch.setattr(scan_module, "structure", lambda *given: reads.append(given[0].path) or check(*given))
+    check = scan_module.check_structure
+    monkeypatch.setattr(scan_module, "check_structure", lambda *given: reads.append(given[0].path) or check(*given))
     tasks = [ScanTask(SegmentRange(segment, *part), VerifyOptions()) for part in ((0, 100), (100, 200), (200, None))]
     assert len(list(Serial().map(TaskRunner(), tasks))) == 3
     assert len(reads) == 2

@@ -1,6 +1,8 @@
-"""From a suspect row to findings. The kernel says which rule a batch broke; here each code says it in full.
+"""The checks: one module for each family of finding codes, named in the first line of the module.
 
-A module per family holds `EXPLAIN`: code → function of (path, batch, segment base offset or None) → Finding.
+The kernel screens every batch and marks the suspect ones with a bit for each code. `explain` turns the bits of a batch
+into findings: each family has a table EXPLAIN, code → function of (path, batch, base offset of the segment or None).
+Functions named check_… compare a file with the log. Other functions build the finding of the code in their docstring.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +26,7 @@ _BITS = tuple((1 << bit, EXPLAIN[code]) for bit, code in enumerate(SUSPECTS))
 
 
 def explain(path: str, batch: Batch, base_offset: int | None) -> Iterator[Finding]:
-    """The findings of a batch, in the order of the kernel's bits."""
+    """The findings of a suspect batch, in the order of the bits of the kernel."""
     for bit, function in _BITS:
         if batch.suspect & bit:
             yield function(path, batch, base_offset)

@@ -1,4 +1,4 @@
-"""Checksum, length, magic, codec, count and attributes of a batch; gaps and tails."""
+"""The checks `batch/*`, `gap/*`, `tail/*`, `file/shrunk` and `file/grown`: the bytes of batches and between them."""
 
 from kdump.format.batch import UP_TO_MAGIC, Batch
 from kdump.format.kafka07 import HEADER_SIZE
@@ -66,19 +66,22 @@ EXPLAIN = {
 
 
 def codec(code: str, path: str, batch: Batch, problem: str) -> Finding:
-    """batch/codec or batch/codec-odd with what opening the batch met: a key of kdump.format.codec's REASONS or NOTES."""
+    """batch/codec or batch/codec-odd: what happened when the batch was opened.
+
+    `problem` is a key of REASONS or NOTES in kdump.format.codec.
+    """
     return found(
         code, path, batch.position, batch.size, offset=batch.last_offset, codec=batch.codec_name, problem=problem
     )
 
 
 def limit(path: str, batch: Batch, limit_bytes: int, *, decompressed: bool = False) -> Finding:
-    """batch/limit: the batch or what it decompresses to is larger than what may be held."""
+    """batch/limit: the batch, or its `decompressed` records, are larger than `limit_bytes`."""
     return found("batch/limit", path, batch.position, batch.size, decompressed=decompressed, limit=limit_bytes)
 
 
 def other(path: str, item: Gap | ForeignBatch | SearchLimit | Tail | ShrunkFile, newest: bool) -> Finding:
-    """The finding of bytes that are no batch; `newest` when the segment is the last of its partition."""
+    """The finding for bytes that are not a batch. `newest`: the file is the active segment of its partition."""
     match item:
         case Gap(position, length, True):
             return found("batch/length", path, position, length, claimed=item.claimed)
@@ -91,7 +94,7 @@ def other(path: str, item: Gap | ForeignBatch | SearchLimit | Tail | ShrunkFile,
         case ShrunkFile(position, length):
             return found("file/shrunk", path, position, length)
         case Tail(position, length, TailContent.ZEROS):
-            # Fewer bytes than a header up to the magic are cut by a broker like any torn batch.
+            # A broker truncates a tail that is shorter than a header up to the magic like a torn batch.
             severity = Severity.WARNING if newest and length > UP_TO_MAGIC else Severity.ERROR
             return found("tail/zeros", path, position, length, severity=severity)
         case Tail(position, length, TailContent.TORN):
@@ -101,5 +104,5 @@ def other(path: str, item: Gap | ForeignBatch | SearchLimit | Tail | ShrunkFile,
 
 
 def grown(path: str, size: int, by: int) -> Finding:
-    """file/grown: bytes that came while the file was read."""
+    """file/grown: the file became longer by `by` bytes while it was read."""
     return found("file/grown", path, size, by)

@@ -1,8 +1,9 @@
-"""Offset and time indexes: their own order, and their entries against the batches.
+"""The checks `index/*` and `timeindex/*`: the order of the entries, and the entries against the batches.
 
-What an entry may say depends on who wrote it (see kdump.format.index), so an index is never compared with a rebuilt one but for an info. A position has to be
-the beginning of a batch, all offsets before it have to lie below the entry's, and a timestamp has to be the largest one up to its batch. The scan
-compares; here its bad entries become findings.
+Different brokers write different entries (see kdump.format.index), so a difference from a rebuilt index is only info.
+The position of an entry has to be the beginning of a batch. All offsets before that position have to be lower than the
+offset of the entry. A timestamp has to be the largest one up to its batch. The kernel compares while it scans; here the
+bad entries become findings.
 """
 
 from bisect import bisect_left
@@ -25,7 +26,10 @@ _FIELDS = {Kind.INDEX: ("offset", "target"), Kind.TIMEINDEX: ("timestamp", "offs
 
 
 class IndexFile(NamedTuple):
-    """An index without padding and remainder, which are `behind` its entries. The first `ordered` of these are in order."""
+    """An index without padding and remainder: these are the `behind` bytes after its entries.
+
+    The first `ordered` entries are in order.
+    """
 
     path: str
     kind: Kind
@@ -44,7 +48,7 @@ class IndexFile(NamedTuple):
 
     @property
     def contradicted(self) -> int | None:
-        """The number of the entry that the next one does not follow; what is wrong there was said with that one."""
+        """The number of the last entry in order, None where all are. The finding about the next entry includes it."""
         return self.ordered - 1 if self.ordered < self.entries else None
 
     @property
@@ -53,25 +57,27 @@ class IndexFile(NamedTuple):
         return self.slots[: self.ordered * self.entry_bytes]
 
     def entry(self, number: int) -> tuple[int, int]:
-        """Offset and position, or timestamp and offset; the offset is absolute."""
+        """Offset and position, or timestamp and offset. The offset is absolute."""
         first, second = _STRUCTS[self.kind].unpack_from(self.slots, number * self.entry_bytes)
         if self.kind is Kind.INDEX:
             return first + self.base_offset, second
         return first, second + self.base_offset
 
     def finding(self, what: str, number: int, *, severity: Severity | None = None, **data: Any) -> Finding:
-        """A finding about an entry, with what it holds."""
+        """A finding about an entry, with the values of the entry."""
         stored: dict[str, Any] = dict(zip(_FIELDS[self.kind], self.entry(number), strict=True))
         code, position = f"{_NAMES[self.kind]}/{what}", number * self.entry_bytes
         return found(code, self.path, position, self.entry_bytes, severity=severity, entry=number, **stored, **data)
 
 
 class IndexScan(NamedTuple):
-    """What the scan of a whole segment showed.
+    """What the scan of a whole segment found.
 
-    The tail begins at `end`, behind the last batch, be it valid or damaged. `end_offset` is the offset behind the last one, None where damage at the end hides it.
-    `max_timestamp` is that of the valid batches, -1 for none; `magics` counts them by magic. `broken`: some bytes before `end` are no valid batch, so what they held is not known.
-    `bad` are the entries that the scan found to break a rule. `differs` and `compacted` are those of kdump.kernel.results.ScanState.
+    `end` is the position after the last batch, valid or damaged: a tail begins there. `end_offset` is the offset after
+    the last one, None where damage at the end hides it. `max_timestamp` is the largest one of the valid batches, -1
+    without one; `magics` counts these by magic. `broken`: some bytes before `end` are not a valid batch. `bad` are
+    the entries that failed a check of the scan.
+    `differs` and `compacted` are those of kdump.kernel.results.ScanState.
     """
 
     end: int
@@ -88,10 +94,11 @@ class IndexScan(NamedTuple):
 # ---- before the scan
 
 
-def structure(file: LogFile, source: Source, newest: bool) -> tuple[IndexFile, list[Finding]]:
-    """An index taken apart, and what is wrong with it alone. `newest` when its segment is the last one, which has padding while a broker runs.
+def check_structure(file: LogFile, source: Source, newest: bool) -> tuple[IndexFile, list[Finding]]:
+    """Read an index. Returns its entries, and the findings about its own structure.
 
-    Raises SourceError when it cannot be read, or has more than MAX_COMPANION_BYTES of entries.
+    `newest`: the index belongs to the active segment, which has padding while a broker runs. Raises SourceError where
+    it cannot be read or has more than MAX_COMPANION_BYTES of entries.
     """
     name, entry_bytes = _NAMES[file.kind], _STRUCTS[file.kind].size
 
@@ -128,8 +135,8 @@ def _order(index: IndexFile) -> Iterator[Finding]:
 # ---- after the scan
 
 
-def offset_index(log_path: str, index: IndexFile | None, scanned: IndexScan) -> Iterator[Finding]:
-    """The offset index of a segment against what the scan showed; None when there is no such file."""
+def check_offset_index(log_path: str, index: IndexFile | None, scanned: IndexScan) -> Iterator[Finding]:
+    """Check the offset index of a segment against its scan. `index` is None where there is no file."""
     if index is None:
         yield found("index/missing", log_path, 0, 0, severity=_lazy(scanned))
         return
@@ -142,7 +149,7 @@ def offset_index(log_path: str, index: IndexFile | None, scanned: IndexScan) -> 
             yield index.finding("position", entry.number)
         elif entry.problem == "index/offset":
             yield index.finding("offset", entry.number, last=entry.found)
-    # A torn batch has the entry that was made for it.
+    # A torn batch keeps the entry that was written for it.
     first = scanned.end if scanned.end_offset is not None else scanned.end + 1
     stale = bisect_left(range(index.ordered), True, key=lambda number: index.entry(number)[1] >= first)
     if scanned.end_offset is not None:
@@ -154,12 +161,12 @@ def offset_index(log_path: str, index: IndexFile | None, scanned: IndexScan) -> 
 
 
 def _lazy(scanned: IndexScan) -> Severity | None:
-    """An index is made when it is first asked for (LazyIndex), and the newest segment may do without entries yet."""
+    """Info for a small active segment: a broker creates an index when it is first used (LazyIndex)."""
     return Severity.INFO if scanned.newest and scanned.end <= INDEX_INTERVAL_BYTES else None
 
 
 def _at_or_above(index: IndexFile, offset: int) -> int:
-    """The number of the first entry in order with such an offset, or how many there are."""
+    """The number of the first entry in order with this offset or a higher one; their count where there is none."""
     which = 0 if index.kind is Kind.INDEX else 1
     return bisect_left(range(index.ordered), offset, key=lambda number: index.entry(number)[which])
 
@@ -179,24 +186,27 @@ def _differs(index: IndexFile, differs: IndexDifference) -> Finding:
     )
 
 
-def time_index(log_path: str, index: IndexFile | None, scanned: IndexScan, others: bool) -> Iterator[Finding]:
-    """The time index of a segment against what the scan showed; None when there is no such file. `others`: some segment of the partition has one."""
+def check_time_index(log_path: str, index: IndexFile | None, scanned: IndexScan, others: bool) -> Iterator[Finding]:
+    """Check the time index of a segment against its scan. `index` is None where there is no file.
+
+    `others`: a segment of the partition has a time index.
+    """
     messages = sum(scanned.magics[:2])
     if index is None:
-        # Brokers wrote none up to 0.10.0; a later one gives every segment one when it loads the log.
+        # Brokers up to 0.10.0 wrote none. A later one creates one for every segment when it loads the log.
         if others or sum(scanned.magics) > messages:
             yield found("timeindex/missing", log_path, 0, 0, severity=_lazy(scanned))
         return
     bad = [entry for entry in scanned.bad if entry.problem.startswith("timeindex/")]
-    # 0.10.1 began an empty one for a segment that 0.10.0 had written, which knows only what came after.
+    # 0.10.1 began an empty time index for a segment of 0.10.0. It has only the later batches.
     late = messages > 0 and (
         not index.entries or any(entry.problem == "timeindex/misses" and entry.number == 0 for entry in bad)
     )
-    # The cleaner of 0.11 to 1.1 left out the batches that it emptied, though they keep their timestamps.
+    # The log cleaner of 0.11 to 1.1 left out the batches that it emptied, although they keep their timestamps.
     lacking = late or scanned.compacted
-    # A wrapper does not say where its offsets begin, so that an entry of an unreadable one before it seems to be its own.
+    # A wrapper message does not have its first offset. The entry of an unreadable one before it looks like its own.
     low = lacking or (messages > 0 and scanned.broken)
-    # A timestamp can be that of an unreadable batch, or of a message that 0.10.1 or 0.10.2 wrote down to magic 0.
+    # A timestamp can belong to an unreadable batch, or to a message that 0.10.1 or 0.10.2 converted to magic 0.
     high = scanned.broken or scanned.magics[0] > 0
     for entry in bad:
         if entry.number == index.contradicted:
@@ -212,13 +222,13 @@ def time_index(log_path: str, index: IndexFile | None, scanned: IndexScan, other
         stale = _at_or_above(index, scanned.end_offset)
         if stale < index.ordered and stale != index.contradicted:
             yield index.finding("stale", stale, end_offset=scanned.end_offset, count=index.ordered - stale)
-    # Zeros behind the entries, or half an entry, are reason enough.
+    # Zeros or half an entry after the entries are reported already.
     if not (scanned.newest or low) and index.ordered == index.entries and not index.behind:
         yield from _last(index, scanned.max_timestamp, {entry.number for entry in bad})
 
 
 def _last(index: IndexFile, largest: int, bad: set[int]) -> Iterator[Finding]:
-    """Rolling a segment closes its time index with the largest timestamp, which retention goes by."""
+    """Yield timeindex/last: a roll adds the largest timestamp to the time index, and retention uses it."""
     number = index.entries - 1
     if number < 0:
         if largest >= 0:

@@ -1,4 +1,4 @@
-"""Offsets of a batch against the segment and the batch before; gaps of a whole segment."""
+"""The checks `offset/*`: offsets against the batch before and against the base offset; offset gaps of a segment."""
 
 from kdump.format.batch import NULL, Batch
 from kdump.kernel.results import ScanState
@@ -26,17 +26,17 @@ def _range(path: str, batch: Batch, base: int | None) -> Finding:
 EXPLAIN = {"offset/backwards": _backwards, "offset/range": _range}
 
 
-def gaps(path: str, seen: ScanState, *, compacted: bool) -> Finding:
-    """All offset gaps that a scan has `seen` in a segment as one finding: info where a cleaner made them."""
+def gaps(path: str, scanned: ScanState, *, compacted: bool) -> Finding:
+    """offset/gap: all offset gaps of a segment in one finding; info where the log cleaner made them."""
     return found(
         "offset/gap",
         path,
-        seen.gap_position,
+        scanned.gap_position,
         0,
-        offset=seen.gap_first,
+        offset=scanned.gap_first,
         severity=Severity.INFO if compacted else Severity.WARNING,
-        previous=seen.gap_previous,
-        count=seen.gaps,
-        missing=seen.gap_offsets,
-        largest=seen.gap_largest,
+        previous=scanned.gap_previous,
+        count=scanned.gaps,
+        missing=scanned.gap_offsets,
+        largest=scanned.gap_largest,
     )

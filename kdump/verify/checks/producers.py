@@ -1,4 +1,7 @@
-"""What the replay of a segment's batches found out about producers and transactions (kdump.kernel.producers), as findings."""
+"""The checks `producer/*`, `txn/state`, `txn/marker-epoch`, `txn/coordinator-epoch` and `txn/empty`.
+
+The kernel applies them while it replays the batches of producers (kdump.kernel.producers). Here they become findings.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -8,7 +11,7 @@ from kdump.verify.findings import Finding, Severity, found
 
 
 def explain(path: str, problems: Iterable[ProducerProblem]) -> Iterator[Finding]:
-    """A finding for each problem of `Producers.take`."""
+    """Yield a finding for each problem of `Producers.take`."""
     for one in problems:
         data: dict[str, Any] = {"producer_id": one.producer_id, "epoch": one.epoch}
         match one.problem:
@@ -24,9 +27,9 @@ def explain(path: str, problems: Iterable[ProducerProblem]) -> Iterator[Finding]
 
 
 def tallies(path: str, counted: Mapping[str, ProducerTally], *, compacted: bool) -> Iterator[Finding]:
-    """One finding a segment for what is counted: sequences that leave something out, markers that end nothing, coordinator epochs that go back.
+    """Yield one finding for a segment and code that is only counted: producer/gap, txn/empty, txn/coordinator-epoch.
 
-    Where a cleaner went, sequences leave out what it removed, and the records of transactions are gone before their markers.
+    In a compacted log gaps in sequences are legal, and markers stay after the records of their transaction are gone.
     """
     if (gap := counted.get("gap")) is not None:
         yield found(

@@ -1,4 +1,4 @@
-"""The records inside a batch: structure, control records, offsets, and messages inside wrappers."""
+"""The checks `record/*`, `control/*` and `legacy/*`: records of a batch, messages inside a wrapper message."""
 
 from kdump.format.batch import Batch
 from kdump.kernel.records import STATUSES
@@ -82,5 +82,5 @@ EXPLAIN = {
 
 
 def inner_magic(path: str, position: int, count: int) -> Finding:
-    """All inner messages of another magic of a segment as one finding."""
+    """legacy/inner-magic: all inner messages of a segment with another magic, in one finding."""
     return found("legacy/inner-magic", path, position, 0, count=count)

@@ -1,4 +1,4 @@
-"""The largest timestamp of a batch against its records."""
+"""The checks `time/*`: the largest timestamp of a batch, timestamps in the future, steps back in time."""
 
 from typing import Final
 
@@ -23,27 +23,27 @@ EXPLAIN = {"time/max": _max}
 
 
 FUTURE_MS: Final = 3_600_000
-"""A timestamp may be that far ahead of the clock (the default of message.timestamp.after.max.ms, KIP-937)."""
+"""The default of message.timestamp.after.max.ms: a timestamp may be that far ahead of the clock (KIP-937)."""
 
 
 def future(path: str, position: int, offset: int, timestamp: int, now_ms: int) -> Finding:
-    """The largest timestamp of a segment lies in the future."""
+    """time/future: the largest timestamp of a segment is in the future."""
     return found("time/future", path, position, 0, offset=offset, timestamp=timestamp, now=now_ms)
 
 
-def back(path: str, seen: ScanState) -> Finding:
-    """All steps back of more than 7 days between the timestamps of batches that a scan has `seen` in a segment."""
+def back(path: str, scanned: ScanState) -> Finding:
+    """time/back: all steps back of more than 7 days between the batches of a segment, in one finding."""
     return found(
         "time/back",
         path,
-        seen.back_position,
+        scanned.back_position,
         0,
-        offset=seen.back_offset,
-        count=seen.backs,
-        largest=seen.back_largest,
+        offset=scanned.back_offset,
+        count=scanned.backs,
+        largest=scanned.back_largest,
     )
 
 
 def retention(path: str, position: int, timestamp: int, segments: int) -> Finding:
-    """A timestamp in the future keeps this segment and those behind it from being deleted by time."""
+    """time/retention: because of a timestamp in the future, retention by time keeps this segment and those after it."""
     return found("time/retention", path, position, 0, timestamp=timestamp, segments=segments)

@@ -28,7 +28,7 @@ TIMES = build.time_index((5000, 9), (6000, 19), (7000, 39))
 
 def structure(data: bytes, kind: Kind, newest: bool = False) -> tuple[IndexFile, list[Finding]]:
     file = LogFile(NAMES[kind], kind, BASE, newest, len(data))
-    return indexes.structure(file, BytesSource(data, file.path), newest)
+    return indexes.check_structure(file, BytesSource(data, file.path), newest)
 
 
 def scanned(**other: Any) -> IndexScan:
@@ -41,8 +41,8 @@ def judged(data: bytes | None, kind: Kind, *, others: bool = True, **how: Any) -
     """What stands against an index, or against there being none, after the scan."""
     it = None if data is None else structure(data, kind)[0]
     if kind is Kind.INDEX:
-        return list(indexes.offset_index(LOG, it, scanned(**how)))
-    return list(indexes.time_index(LOG, it, scanned(**how), others))
+        return list(indexes.check_offset_index(LOG, it, scanned(**how)))
+    return list(indexes.check_time_index(LOG, it, scanned(**how), others))
 
 
 def words(findings: list[Finding]) -> list[tuple[str, str]]:
@@ -143,7 +143,9 @@ def test_what_brokers_left_is_in_order(kind: Kind) -> None:
     for path in paths:
         data = path.read_bytes()
         newest = path == max(path.parent.glob(f"*.{kind.value}"))
-        it, findings = indexes.structure(LogFile(str(path), kind, 0, newest, len(data)), BytesSource(data), newest)
+        it, findings = indexes.check_structure(
+            LogFile(str(path), kind, 0, newest, len(data)), BytesSource(data), newest
+        )
         assert all(finding.severity is Severity.INFO for finding in findings), path
         assert it.ordered == it.entries
 
