@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kdump.errors import SourceError
 from kdump.format.naming import MAX_COMPANION_BYTES, Kind
@@ -28,11 +28,12 @@ _ENTRY_FINDINGS: Final[Mapping[str, tuple[str, Severity]]] = {
 """The code and the severity of the findings for each problem of an index entry that the kernel counts."""
 
 
-class CompanionReader(NamedTuple):
+class CompanionReader:
     """Reads companions as a whole. Errors go into the report."""
 
-    report: Report
-    options: VerifyOptions
+    def __init__(self, report: Report, options: VerifyOptions) -> None:
+        self._report = report
+        self._options = options
 
     def read(self, file: LogFile) -> bytes | None:
         """The bytes of a file, None where it cannot be read."""
@@ -40,8 +41,8 @@ class CompanionReader(NamedTuple):
             with file.open() as source:
                 return whole(source, MAX_COMPANION_BYTES)
         except SourceError as error:
-            if not gone(file, self.options):
-                self.report.errors.append(error)
+            if not gone(file, self._options):
+                self._report.errors.append(error)
             return None
 
 

@@ -1,7 +1,7 @@
 """What the segments of a partition leave to the segments after them: the previous segment, gaps, damage, epochs."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kdump.kernel.results import ScanState
 from kdump.storage.partition import LogFile
@@ -9,8 +9,7 @@ from kdump.verify.checks import epochs, segments
 from kdump.verify.findings import Finding
 
 
-@dataclass(slots=True)
-class PreviousSegment:
+class PreviousSegment(NamedTuple):
     """The segment before. `end_offset` is None where damage hides it, `epoch` is -1 where it is not known."""
 
     path: str
@@ -21,7 +20,6 @@ class PreviousSegment:
     epoch: int = -1
 
 
-@dataclass(slots=True)
 class LogState:
     """The log up to the segment that is verified.
 
@@ -30,13 +28,14 @@ class LogState:
     position. `empty` are the paths of the segments before the active one that have no bytes.
     """
 
-    compacted: bool
-    broken: bool = False
-    gapped: bool = False
-    previous: PreviousSegment | None = None
-    magics: list[int] = field(default_factory=lambda: [0, 0, 0])
-    epochs: list[tuple[int, int, int]] = field(default_factory=list)
-    empty: list[str] = field(default_factory=list)
+    def __init__(self, compacted: bool) -> None:
+        self.compacted = compacted
+        self.broken = False
+        self.gapped = False
+        self.previous: PreviousSegment | None = None
+        self.magics = [0, 0, 0]
+        self.epochs: list[tuple[int, int, int]] = []
+        self.empty: list[str] = []
 
     @property
     def end_offset(self) -> int | None:

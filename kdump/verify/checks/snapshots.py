@@ -116,15 +116,20 @@ def check_state(
             more=0,
         )
     if quiet:
-        _, producer_id, _, there, here = quiet[0]
-        data: dict[str, Any] = {
-            "producer_id": producer_id,
-            "problem": "missing",
-            "name": None,
-            "stored": there,
-            "found": here,
-        }
-        yield found("snapshot/state", path, 0, 0, severity=Severity.INFO, more=len(quiet) - 1, **data)
+        yield _all_missing(path, quiet)
+
+
+def _all_missing(path: str, mismatches: Sequence[Mismatch]) -> Finding:
+    """snapshot/state for producers that the snapshot does not have, in one finding of severity info."""
+    _, producer_id, _, there, here = mismatches[0]
+    data: dict[str, Any] = {
+        "producer_id": producer_id,
+        "problem": "missing",
+        "name": None,
+        "stored": there,
+        "found": here,
+    }
+    return found("snapshot/state", path, 0, 0, severity=Severity.INFO, more=len(mismatches) - 1, **data)
 
 
 def _unpacked(known: bytes) -> Iterator[ProducerEntry]:
