@@ -2,11 +2,9 @@
 
 import os
 import re
-import shlex
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,20 +12,18 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from kdump.cli import FAILED, FOUND, GAVE_UP, INTERRUPTED, complain, options, saved
+from kdump.cli import FAILED, FOUND, GAVE_UP, INTERRUPTED, complain, options
 from kdump.errors import KdumpError
 from kdump.format import naming
-from kdump.recover.plan import REINDEX, SALVAGE, STRATEGIES, TRUNCATE, Lost, Plan, RecoverOptions
+from kdump.recover.plan import REINDEX, SALVAGE, STRATEGIES, TRUNCATE, UNDECIDED, WALKS, Plan, RecoverOptions
 from kdump.render import RenderOptions as Look
 from kdump.render import renderer
-from kdump.render.base import tally
-from kdump.render.recovery import counts_of
 from kdump.verify.findings import Severity
 
 if TYPE_CHECKING:
     from kdump.recover.recover import RecoveryResult
+    from kdump.recover.saved_plans import SavedPlan
     from kdump.recover.undo import RunResult
-    from kdump.verify.findings import Finding
     from kdump.verify.report import Report
 
 _OF_THE_PLAN = ("walk", "rebuild", "undecided", "index_interval_bytes", "segment_index_bytes", "max_batch_bytes")
@@ -49,7 +45,7 @@ def _run_id(ctx: click.Context, param: click.Parameter, value: str | None) -> st
 @click.option(
     "--from",
     "walk",
-    type=click.Choice(saved.WALKS),
+    type=click.Choice(WALKS),
     default="checkpoint",
     show_default=True,
     help="Where --truncate begins: at the recovery point of the log directory's checkpoint (the newest segment where that does not name the partition), "
@@ -64,7 +60,7 @@ def _run_id(ctx: click.Context, param: click.Parameter, value: str | None) -> st
 )
 @click.option(
     "--undecided",
-    type=click.Choice(saved.UNDECIDED),
+    type=click.Choice(UNDECIDED),
     default="keep",
     show_default=True,
     help="What --salvage does with the batches of a transaction whose marker may be lost.",
@@ -136,26 +132,25 @@ def command(**chosen: Any) -> int:
     Exit status: 0 nothing to do, or done; 1 there is something to do, or errors remain; 2 usage; 3 something could not
     be done; 4 done, and valid records were given up.
     """
-    what, plan = _asked(chosen)
+    wanted, saved = _request(chosen)
     if chosen["undo"] or chosen["resume"]:
         return _back(chosen)
-    totals = RecoverTotals(what, chosen["paths"], chosen["output"], applies=_applies(chosen))
+    progress = _RunProgress(wanted, chosen)
     with renderer(chosen["format_name"], sys.stdout, Look(color=options.use_color(chosen["color"]))) as out:
-        out.plan({**what._asdict(), "paths": chosen["paths"]})
+        out.plan({**wanted._asdict(), "paths": chosen["paths"]})
         try:
-            for told in _told(chosen, what, plan):
-                if (result := totals.take(told)) is not None:
-                    out.recovery(result)
+            for result in progress.results(_results(chosen, wanted, saved)):
+                out.recovery(result)
         except KeyboardInterrupt:
-            totals.interrupt()
-        totals.end()
+            progress.interrupt()
+        summary = progress.summary()
         if not chosen["quiet"]:
-            out.summary(totals.fields())
-    return totals.status
+            out.summary(summary)
+    return progress.status
 
 
-def _told(
-    chosen: dict[str, Any], what: RecoverOptions, plan: saved.SavedPlan | None
+def _results(
+    chosen: dict[str, Any], wanted: RecoverOptions, saved: "SavedPlan | None"
 ) -> "Iterator[RecoveryResult | Report]":
     """What would be done with each partition, or what became of it."""
     from kdump.cli.work import work
@@ -164,15 +159,15 @@ def _told(
 
     with work(lambda: discover(chosen["paths"]), chosen) as (engine, on_bytes, _), ExitStack() as locks:
         kept = locks if _applies(chosen) else None
-        # Listed anew, once the lock is held.
-        told: Iterable[Plan | Report] = recover.plans(discover(chosen["paths"]), what, engine, on_bytes, kept)
-        if plan is not None:
-            told = saved.check(plan, told)
+        # Listed again once the lock is held.
+        found: Iterable[Plan | Report] = recover.plans(discover(chosen["paths"]), wanted, engine, on_bytes, kept)
+        if saved is not None:
+            found = saved.check(found)
         if _applies(chosen):
             how = recover.ApplyOptions(_new_run(), chosen["output"], not chosen["no_keep"], chosen["drop_marker"])
-            yield from recover.apply_all(told, what, how, engine)
+            yield from recover.apply_all(found, wanted, how, engine)
         else:
-            for item in told:
+            for item in found:
                 yield recover.RecoveryResult(item) if isinstance(item, Plan) else item
 
 
@@ -230,15 +225,17 @@ def _directory(path: str) -> str:
 # ---- what was asked for
 
 
-def _asked(chosen: dict[str, Any]) -> tuple[RecoverOptions, saved.SavedPlan | None]:
-    """The options of the plan; where one was saved, those that it was made with, and its paths."""
+def _request(chosen: dict[str, Any]) -> "tuple[RecoverOptions, SavedPlan | None]":
+    """The options of the plan; of a saved plan those that it was made with, and its paths go into `chosen`."""
     _check(chosen, _given())
     if chosen["plan_file"] is not None:
-        plan = saved.read(chosen["plan_file"])
-        chosen["paths"] = plan.paths
-        return plan.options, plan
+        from kdump.recover import saved_plans
+
+        saved = saved_plans.read(chosen["plan_file"])
+        chosen["paths"] = saved.paths
+        return saved.options, saved
     strategy = next((name for name in STRATEGIES if chosen[name]), TRUNCATE)
-    what = RecoverOptions(
+    wanted = RecoverOptions(
         strategy=strategy,
         walk=chosen["walk"],
         rebuild_all=chosen["rebuild"] == "all",
@@ -248,7 +245,7 @@ def _asked(chosen: dict[str, Any]) -> tuple[RecoverOptions, saved.SavedPlan | No
         max_batch_bytes=chosen["max_batch_bytes"],
         now_ms=int(time.time() * 1000),
     )
-    return what, None
+    return wanted, None
 
 
 def _given() -> frozenset[str]:
@@ -293,86 +290,53 @@ def _option(name: str) -> str:
     return {"walk": "--from", "plan_file": "--plan"}.get(name, f"--{name.replace('_', '-')}")
 
 
-def _command(what: RecoverOptions, paths: Sequence[str], *more: str) -> str:
-    """The command that does what a plan with these options says, with `more` options."""
-    plain, words = RecoverOptions(), ["kdump", "recover", f"--{what.strategy}", *more]
-    sizes = ("index_interval_bytes", "segment_index_bytes", "max_batch_bytes")
-    told = {
-        "--from": what.walk if what.walk != plain.walk else None,
-        "--rebuild": "all" if what.rebuild_all else None,
-        "--undecided": what.undecided if what.undecided != plain.undecided else None,
-        **{
-            _option(name): str(getattr(what, name)) if getattr(what, name) != getattr(plain, name) else None
-            for name in sizes
-        },
-    }
-    for option, value in told.items():
-        words += [option, value] if value is not None else []
-    return shlex.join([*words, *(["--"] if any(path.startswith("-") for path in paths) else []), *paths])
-
-
 # ---- what came of it
 
 
-class RecoverTotals:
-    """The sums over all partitions that the summary and the exit status come from."""
+class _RunProgress:
+    """Adds up the results of a command, and says its summary and its exit status."""
 
-    def __init__(self, what: RecoverOptions, paths: Iterable[str], output: str | None, *, applies: bool) -> None:
+    def __init__(self, wanted: RecoverOptions, chosen: dict[str, Any]) -> None:
         from kdump.cli.work import ProblemLog
+        from kdump.recover.summary import RecoveryTotals
 
-        self._what = what
-        self._paths = tuple(paths)
-        self._output = output
-        self._applies = applies
-        self._started = time.monotonic()
+        self._applies = _applies(chosen)
+        self._totals = RecoveryTotals(wanted, chosen["paths"], chosen["output"], applies=self._applies)
         self._problems = ProblemLog()
-        self._partitions = self._failed = self._bytes_needed = 0
-        self._actions: Counter[str] = Counter()
-        self._lost: list[Lost] = []
-        self._ends: tuple[int | None, int | None] = (None, None)
-        self._not_covered: Counter[tuple[str, Severity]] = Counter()
-        self._left: Counter[tuple[str, Severity]] = Counter()
-        self._run: str | None = None
-        self._next: dict[str, None] = {}
-        self._interrupted = self._alone = self._salvageable = False
+        self._started = time.monotonic()
+        self._interrupted = False
 
-    def take(self, told: "RecoveryResult | Report") -> "RecoveryResult | None":
-        """Count a partition; the result that is to be shown, None where it could not be read."""
+    def results(self, found: "Iterable[RecoveryResult | Report]") -> "Iterator[RecoveryResult]":
+        """The results, which are counted; what could not be read is reported on standard error."""
         from kdump.verify.report import Report
 
-        if isinstance(told, Report):
-            self._problems.take(told.errors)
-            return None
-        plan = told.plan
-        if not plan.is_root:
-            self._partitions += 1
-            self._failed += told.error is not None
-            self._ends = (plan.log_start_offset, plan.log_end_offset)
-        if told.error is not None:
-            self._problems.take([told.error])
-        else:
-            self._actions.update(action.action for action in plan.actions)
-            self._bytes_needed += plan.bytes_needed
-            if plan.lost.bytes or plan.lost.batches:
-                self._lost.append(plan.lost)
-        self._alone |= plan.alone and not plan.empty
-        self._not_covered += counts_of(plan.not_covered)
-        self._salvageable = self._salvageable or (not plan.is_root and _is_error(plan.not_covered))
-        self._left += counts_of(told.left)
-        self._run = self._run or told.run
-        if told.applied and told.next:
-            self._next[told.next] = None
-        return told
+        for item in found:
+            if isinstance(item, Report):
+                self._problems.take(item.errors)
+                continue
+            if item.error is not None:
+                self._problems.take([item.error])
+            self._totals.add(item)
+            yield item
 
     def interrupt(self) -> None:
         self._interrupted = True
         if self._applies:
             complain(
-                "interrupted while files were changed; the next kdump recover says whether a run is left to be finished or taken back"
+                "interrupted while files were changed; the next kdump recover says whether a run is left to be"
+                " finished or undone"
             )
 
-    def end(self) -> None:
-        self._problems.end(some=bool(self._partitions))
+    def summary(self) -> dict[str, Any]:
+        """The fields of the summary line."""
+        self._problems.end(some=bool(self._totals.partitions))
+        summary = self._totals.summary(failed=self._problems.failed, interrupted=self._interrupted)
+        return {
+            "command": "recover",
+            **summary._asdict(),
+            "exit_status": self.status,
+            "seconds": round(time.monotonic() - self._started, 3),
+        }
 
     @property
     def status(self) -> int:
@@ -380,63 +344,7 @@ class RecoverTotals:
             return INTERRUPTED
         if self._problems.failed:
             return FAILED
-        if self._applies and any(lost.batches or lost.records for lost in self._lost):
+        summary = self._totals.summary()
+        if self._totals.gives_up_records:
             return GAVE_UP
-        if self._actions and not self._applies:
-            return FOUND
-        return options.status(False, {severity for _, severity in (*self._not_covered, *self._left)}, Severity.ERROR)
-
-    def fields(self) -> dict[str, Any]:
-        """The summary, by the names of the contract."""
-        alone = self._partitions == 1
-        return {
-            "command": "recover",
-            "strategy": self._what.strategy,
-            "applied": self._applies,
-            "partitions": self._partitions,
-            "failed": self._failed,
-            "actions": dict(sorted(self._actions.items())),
-            "not_covered": tally(self._not_covered),
-            "left": tally(self._left),
-            "log_start_offset": self._ends[0] if alone else None,
-            "log_end_offset": self._ends[1] if alone else None,
-            "bytes_needed": self._bytes_needed,
-            "lost": _together(self._lost),
-            "undo": self._run,
-            "output": self._output,
-            "next": self._what_next(),
-            "interrupted": self._interrupted,
-            "exit_status": self.status,
-            "seconds": round(time.monotonic() - self._started, 3),
-        }
-
-    def _what_next(self) -> str | None:
-        """The command to run, where it is one for all partitions."""
-        if self._applies:
-            return next(iter(self._next)) if len(self._next) == 1 and not self._problems.failed else None
-        if self._actions:
-            return _command(self._what, self._paths, *(["--output", "DIR"] if self._alone else []))
-        if self._what.strategy != SALVAGE and self._salvageable:
-            return _command(self._what._replace(strategy=SALVAGE, walk=RecoverOptions().walk), self._paths, "--dry-run")
-        return None
-
-
-def _is_error(findings: "Iterable[Finding]") -> bool:
-    return any(finding.severity is Severity.ERROR for finding in findings)
-
-
-def _together(lost: Sequence[Lost]) -> Lost:
-    """What several partitions lose; offsets, producers and transactions are those of one partition, so none are told of several."""
-    if len(lost) < 2:
-        return lost[0] if lost else Lost()
-    records = [each.records for each in lost]
-    firsts = [each.first_timestamp for each in lost if each.first_timestamp != -1]
-    committed = {each.committed for each in lost if each.batches}
-    return Lost(
-        batches=sum(each.batches for each in lost),
-        records=None if None in records else sum(count or 0 for count in records),
-        bytes=sum(each.bytes for each in lost),
-        first_timestamp=min(firsts, default=-1),
-        max_timestamp=max(each.max_timestamp for each in lost),
-        committed=True if True in committed else None if None in committed else False,
-    )
+        return FOUND if (summary.actions and not self._applies) or summary.has_errors else 0

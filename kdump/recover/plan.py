@@ -21,6 +21,8 @@ TRUNCATE: Final = "truncate"
 SALVAGE: Final = "salvage"
 REINDEX: Final = "reindex"
 STRATEGIES: Final = (TRUNCATE, SALVAGE, REINDEX)
+WALKS: Final = ("checkpoint", "newest", "all")
+UNDECIDED: Final = ("keep", "drop")
 
 
 class RecoverOptions(NamedTuple):

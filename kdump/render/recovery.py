@@ -1,22 +1,21 @@
-"""What all formats say of a recovery: the fields of its lines, and its sentences."""
+"""What all formats say of a recovery: its sentences."""
 
 from __future__ import annotations
 
 import shlex
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kdump.recover.plan import ACTIONS, SALVAGE, TRUNCATE
-from kdump.render.base import counted, iso_time, tally
+from kdump.recover.plan_lines import counts_of, finding_totals
+from kdump.render.base import counted, iso_time
 
 if TYPE_CHECKING:
-    from kdump.format.naming import TopicPartition
     from kdump.recover.plan import Action, Lost, Plan
     from kdump.recover.recover import RecoveryResult
     from kdump.recover.undo import RunResult
-    from kdump.verify.findings import Finding, Severity
+    from kdump.verify.findings import Finding
 
 NAMED = 5
 """So many ranges, producers and transactions stand in a sentence; the others are counted."""
@@ -29,81 +28,6 @@ _MIND = {
     "as in another partition of the topic, before it starts",
 }
 """What an action brings about that does not show in the log."""
-
-# ---- fields
-
-
-def action_fields(action: Action, place: TopicPartition | None) -> dict[str, Any]:
-    """An action by the names of the contract."""
-    return {
-        "action": action.action,
-        **_place(place),
-        "from": action.start,
-        "to": action.stop,
-        "target": action.target,
-        "because": action.because,
-        "bytes": action.bytes,
-        "batches": action.batches,
-        "records": action.records,
-        "first_offset": action.first_offset,
-        "last_offset": action.last_offset,
-    }
-
-
-def partition_fields(result: RecoveryResult) -> dict[str, Any]:
-    """A partition by the names of the contract: its plan, and from `applied` on what became of it."""
-    plan = result.plan
-    return {
-        **_place(plan.topic_partition),
-        "strategy": plan.options.strategy,
-        "empty": plan.empty,
-        "log_start_offset": plan.log_start_offset,
-        "log_end_offset": plan.log_end_offset,
-        "high_watermark": plan.high_watermark,
-        "recovery_point": plan.recovery_point,
-        "refusals": [{"exception": exception, "name": name} for exception, name in plan.refusals],
-        "segments": [{"base_offset": log.base_offset, "size": log.size} for log in plan.segments],
-        "bytes_needed": plan.bytes_needed,
-        "lost": plan.lost,
-        # an object for each, since a name that is no UTF-8 can be no key
-        "files": [{"name": name, **stamp._asdict()} for name, stamp in sorted(plan.files.items())],
-        "undecided": plan.undecided,
-        "clashes": plan.clashes,
-        "alone": plan.alone,
-        **{name: value(result) for name, value in _BECAME.items()},
-    }
-
-
-_BECAME: dict[str, Callable[[RecoveryResult], object]] = {
-    "applied": lambda result: result.applied,
-    "undo": lambda result: result.run,
-    "left": lambda result: tally(counts_of(result.left)) if result.applied else None,
-    "next": lambda result: result.next or None,
-    "error": lambda result: None if result.error is None else str(result.error),
-}
-BECAME = frozenset(_BECAME)
-"""The fields of a partition that are not of its plan."""
-
-
-def _place(place: TopicPartition | None) -> dict[str, Any]:
-    return {"topic": None if place is None else place.topic, "partition": None if place is None else place.partition}
-
-
-def counts_of(findings: Iterable[Finding]) -> Counter[tuple[str, Severity]]:
-    """How many findings there are of each code and severity."""
-    return Counter((finding.code, finding.severity) for finding in findings)
-
-
-def run_fields(done: RunResult) -> dict[str, Any]:
-    """A run that was to be taken back or finished, by the names of the contract."""
-    return {
-        "run": done.run.run,
-        "strategy": done.run.strategy or None,
-        "began_ms": done.run.time_ms,
-        "state": done.run.state,
-        "error": None if done.error is None else str(done.error),
-    }
-
 
 # ---- sentences
 
@@ -225,10 +149,11 @@ def _afterwards(plan: Plan) -> str:
 
 
 def _verified(left: Iterable[Finding]) -> str:
-    counts = tally(counts_of(left))
-    if not counts["by_code"]:
+    totals = finding_totals(counts_of(left))
+    if not totals.by_code:
         return "clean"
-    return f"{_severities(counts['by_severity'])} ({', '.join(f'{code} {count}' for code, count in counts['by_code'].items())})"
+    codes = ", ".join(f"{code} {count}" for code, count in totals.by_code.items())
+    return f"{_severities(totals.by_severity)} ({codes})"
 
 
 def _severities(counts: Mapping[str, int]) -> str:
@@ -270,7 +195,7 @@ def verdict(fields: Mapping[str, Any]) -> str:
     else:
         told += f": {actions}; {gone} would be lost; nothing was changed"
     for what, name in (("not_covered", "not covered"), ("left", "left after applying")):
-        if counts := _severities(fields[what]["by_severity"]):
+        if counts := _severities(fields[what].by_severity):
             told += f"; {name}: {counts}"
     if fields["output"] is not None and fields["partitions"] > fields["failed"]:
         told += f"; the copy is in {fields['output']}"

@@ -273,7 +273,7 @@ def test_a_bug_says_how_to_take_it_back(
     def broken(*_: Any) -> Any:
         raise AssertionError
 
-    monkeypatch.setattr(command, "_told", broken)
+    monkeypatch.setattr(command, "_results", broken)
     ran = kdump.inside("recover", "--truncate", place)
     assert ran.status == 70
     assert "this is a bug in kdump; kdump recover --undo takes back what it had begun to change" in ran.problems

@@ -11,6 +11,7 @@ import pytest
 from kdump.errors import KdumpError
 from kdump.format.naming import TopicPartition
 from kdump.recover.plan import ACTIONS, SALVAGE, Action, Lost, RecoverOptions
+from kdump.recover.plan_lines import FindingTotals, finding_totals
 from kdump.recover.recover import RecoveryResult
 from kdump.render import RenderOptions as Look
 from kdump.render import recovery, renderer
@@ -314,7 +315,7 @@ def test_nothing_reaches_a_terminal_raw(name: str) -> None:
 
 
 def summary(**fields: Any) -> dict[str, Any]:
-    none = {"by_severity": {"error": 0, "warning": 0, "info": 0}, "by_code": {}}
+    none = finding_totals({})
     made = {
         "command": "recover",
         "strategy": "truncate",
@@ -347,7 +348,7 @@ def summary(**fields: Any) -> dict[str, Any]:
             {
                 "applied": True,
                 "failed": 1,
-                "left": {"by_severity": {"error": 1, "warning": 2, "info": 0}},
+                "left": FindingTotals({"error": 1, "warning": 2, "info": 0}, {}),
                 "output": "copy",
             },
             (
@@ -356,7 +357,11 @@ def summary(**fields: Any) -> dict[str, Any]:
             ),
         ),
         (
-            {"actions": {}, "not_covered": {"by_severity": {"error": 3, "warning": 0, "info": 0}}, "interrupted": True},
+            {
+                "actions": {},
+                "not_covered": FindingTotals({"error": 3, "warning": 0, "info": 0}, {}),
+                "interrupted": True,
+            },
             "interrupted: 2 partitions: nothing to do; not covered: 3 errors",
         ),
     ],
