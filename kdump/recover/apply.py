@@ -364,9 +364,8 @@ class _Pouring:
         """The contents that are made from the log, those of `names`. Raises KdumpError when one does not come."""
         left = set(names)
         if left:
-            from kdump.broker import rebuild as rebuilding
-
-            for name, data in make(self.plan) if make else rebuilding.make(self.plan.rebuild_request()):
+            request = self.plan.rebuild_request()
+            for name, data in make(self.plan) if make else self.plan.rebuilt.rebuild(request):
                 if name in left:
                     left.remove(name)
                     yield name, data

@@ -2,7 +2,7 @@
 
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from kdump.format.batch import NULL
@@ -107,3 +107,21 @@ def total(found: Iterable[ValidBatches], high_watermark: int | None) -> Lost:
         tuple(dict.fromkeys(transaction for one in some for transaction in one.transactions)),
         None if high_watermark is None else any((one.first_offset or 0) < high_watermark for one in some),
     )
+
+
+class RangeReader:
+    """Reads what ranges of the log files of a directory hold, each range once. `sizes` are those of the files."""
+
+    def __init__(self, directory: str, sizes: Mapping[str, int], max_batch_bytes: int) -> None:
+        self._directory, self._sizes, self._max_batch_bytes = directory, sizes, max_batch_bytes
+        self._known: dict[Piece, ValidBatches] = {}
+
+    def within(self, piece: Piece) -> ValidBatches:
+        """What a range holds. Raises SourceError."""
+        if piece not in self._known:
+            self._known[piece] = within(self._directory, piece, self._sizes[piece.name], self._max_batch_bytes)
+        return self._known[piece]
+
+    def known(self, piece: Piece) -> ValidBatches | None:
+        """What a range holds, where it was read."""
+        return self._known.get(piece)

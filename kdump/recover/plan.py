@@ -12,6 +12,7 @@ from kdump.broker.rebuild_request import PlannedSegment, Rebuild
 from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.naming import TopicPartition, file_name
+from kdump.recover.rebuilt_files import RebuiltFiles
 from kdump.storage.pieces import Piece, opened
 from kdump.storage.source import BytesSource, FileSource, Source
 from kdump.storage.stamps import Stamp
@@ -133,6 +134,7 @@ class Plan(NamedTuple):
     undecided: tuple[str, ...] = ()
     clashes: tuple[str, ...] = ()
     alone: bool = False
+    rebuilt: RebuiltFiles = RebuiltFiles()
 
     @property
     def empty(self) -> bool:

@@ -17,7 +17,7 @@ from kdump.recover.undo import RunResult
 from kdump.verify.findings import Finding, Severity
 
 Fields: TypeAlias = Mapping[str, object]
-PlainValue: TypeAlias = "None | bool | int | float | str | list[PlainValue] | dict[str, PlainValue]"
+PlainValue: TypeAlias = "bool | int | float | str | list[PlainValue] | dict[str, PlainValue] | None"
 PlainLine: TypeAlias = dict[str, PlainValue]
 CountsByCode: TypeAlias = Counter[tuple[str, Severity]]
 

@@ -23,6 +23,7 @@ from kdump.format.naming import RECOVERY_POINTS, TopicPartition, topic_partition
 from kdump.recover import apply as applying
 from kdump.recover import undo
 from kdump.recover.plan import REINDEX, SALVAGE, Action, FileContent, Plan, RecoverOptions
+from kdump.recover.rebuilt_files import RebuiltBudget
 from kdump.recover.reindex import reindex
 from kdump.recover.selection import Found, PlanItem, RecoverySelection
 from kdump.recover.truncate import truncate
@@ -87,6 +88,7 @@ def plans(
     proving = Proving(max_batch_bytes=options.max_batch_bytes, now_ms=options.now_ms, proofs=True)
     partitions: dict[str, PlanItem] = {}
     made: list[Plan] = []
+    budget = RebuiltBudget()
     directories: dict[str, Report] = {}
     for report in verify(_kept(RecoverySelection(locks).items(found), partitions), proving, engine, on_bytes):
         item = partitions.pop(report.path, None)
@@ -96,7 +98,7 @@ def plans(
             directories[report.path] = report
         elif item is not None:
             try:
-                made.append(_plan(report, item, options))
+                made.append(_plan(report, item, options, budget))
             except SourceError as error:
                 yield Report(report.path, errors=[error])
             else:
@@ -115,7 +117,7 @@ def plans(
             yield plan
 
 
-def _plan(report: Report, item: PlanItem, options: RecoverOptions) -> Plan:
+def _plan(report: Report, item: PlanItem, options: RecoverOptions, budget: RebuiltBudget) -> Plan:
     options = options if item.walk is None else options._replace(walk=item.walk)
     if any(finding.code == "undo/unfinished" for finding in report.findings):
         run = next((one.run for one in undo.runs(report.path) if not one.finished), "")
@@ -123,8 +125,8 @@ def _plan(report: Report, item: PlanItem, options: RecoverOptions) -> Plan:
     if options.strategy == SALVAGE:
         from kdump.recover.salvage.plan import salvage  # the other strategies do without
 
-        return salvage(report, item.partition, options)
-    return reindex(report, options) if options.strategy == REINDEX else truncate(report, options)
+        return salvage(report, item.partition, options, budget)
+    return (reindex if options.strategy == REINDEX else truncate)(report, options, budget)
 
 
 def _kept(found: Iterable[PlanItem | LogDirectory | SourceError], partitions: dict[str, PlanItem]) -> Iterator[Found]:

@@ -90,7 +90,7 @@ class OffsetOrder(NamedTuple):
     conflicts: list[Conflict]
 
 
-def in_place(names: Sequence[LogName], batches: Sequence[Sequence[BatchSpan]]) -> OffsetOrder:
+def in_order(names: Sequence[LogName], batches: Sequence[Sequence[BatchSpan]]) -> OffsetOrder:
     """`names` by base offset, as far as that is `believed`, and the batches of each file in the order of their positions."""
     dropped: list[tuple[BatchSpan, str]] = []
     inside: list[BatchSpan] = []

@@ -75,7 +75,7 @@ class _PendingTransaction:
         return self.batches[0].first
 
 
-class Markers:
+class TransactionReplay:
     """The replay of the producers of a log: give it the batches of magic 2 that have a producer, and the holes between, in order; then `conclude`.
 
     `entries` are those of the old transaction indexes that can be believed; `drop`: undecided transactions go. Afterwards `dropped` batches are to go, and `aborted` has

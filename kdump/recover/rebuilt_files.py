@@ -1,0 +1,83 @@
+"""Companions that were rebuilt while a plan was made, so that applying the plan does not rebuild them again."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from kdump.broker.rebuild_request import Rebuild
+
+MOST_BYTES: Final = 64 << 20
+"""All plans of one run keep so many bytes; what is above is rebuilt when it is applied."""
+
+
+class RebuiltBudget:
+    """How many bytes the plans of a run may still keep."""
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._left = most_bytes
+
+    def take(self, size: int) -> bool:
+        """Whether so many bytes are left; then they are taken."""
+        if size > self._left:
+            return False
+        self._left -= size
+        return True
+
+
+class RebuiltFiles:
+    """The files that one request gave, by name; None for a file that does not exist afterwards.
+
+    It is a copy of what the plan says already. So two plans that differ in this alone are equal.
+    """
+
+    __slots__ = ("_files", "_request")
+
+    def __init__(self, request: Rebuild | None = None, files: Mapping[str, bytes | None] | None = None) -> None:
+        self._request = request
+        self._files = files or {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RebuiltFiles)
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return f"RebuiltFiles({sorted(self._files)})"
+
+    def rebuild(self, request: Rebuild) -> Iterable[tuple[str, bytes | None]]:
+        """Name and bytes of every file that the request wants: those that are kept, else rebuilt. Raises SourceError.
+
+        The request has the stamps of the directory's files, which applying compares with the files before it asks.
+        """
+        if request == self._request:
+            return self._files.items()
+        from kdump.broker import rebuild  # which a plan that is only printed does not load
+
+        return rebuild.make(request)
+
+
+class RebuildRecorder:
+    """Rebuilds files for a plan and keeps them within the budget."""
+
+    def __init__(self, budget: RebuiltBudget | None) -> None:
+        self._budget = budget
+        self._request: Rebuild | None = None
+        self._files: dict[str, bytes | None] | None = None
+
+    def rebuild(self, request: Rebuild) -> Iterator[tuple[str, bytes | None]]:
+        """Name and bytes of every file that the request wants. Raises SourceError."""
+        from kdump.broker import rebuild
+
+        self._request, self._files = request, None if self._budget is None else {}
+        for name, data in rebuild.make(request):
+            if self._budget is not None and self._files is not None:
+                if self._budget.take(len(data or b"")):
+                    self._files[name] = data
+                else:
+                    self._files = None
+            yield name, data
+
+    def files_of(self, request: Rebuild) -> RebuiltFiles:
+        """What was kept, where this is the request that was rebuilt."""
+        kept = self._files is not None and request == self._request
+        return RebuiltFiles(request, self._files) if kept else RebuiltFiles()
