@@ -8,7 +8,7 @@ goes away before its log does and comes back last, because a broker trusts a log
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -18,6 +18,7 @@ from kdump.format import naming
 from kdump.kernel.crc import crc32c
 from kdump.recover.journal import Journal, Step
 from kdump.recover.plan import FileContent, Plan
+from kdump.recover.second_opinion import check_snapshots
 from kdump.recover.steps import RunExecutor, is_a_logs, load
 from kdump.storage.directory_handle import DirectoryHandle, FileAttributes, OnBytes, clone, copy, look_of, write
 from kdump.storage.pieces import Piece
@@ -316,61 +317,76 @@ def _all_of(plan: Plan, name: str) -> tuple[Piece, ...] | None:
 # ---- what is written before anything changes
 
 
-class _Pouring:
-    """Writes the contents of a plan to another place."""
+class _FileWriter:
+    """Writes the contents of a plan into `target`, which is the directory itself or its copy."""
 
-    def __init__(self, place: DirectoryHandle, target: DirectoryHandle, plan: Plan, on_bytes: OnBytes | None) -> None:
-        self.place = place
-        self.target = target
-        self.plan = plan
-        self.on_bytes = on_bytes
+    def __init__(
+        self,
+        place: DirectoryHandle,
+        target: DirectoryHandle,
+        plan: Plan,
+        on_bytes: OnBytes | None,
+        make: Make | None,
+    ) -> None:
+        self.place, self.target, self.plan = place, target, plan
+        self._on_bytes, self._make = on_bytes, make
         logs = sorted(name for name in plan.files if name.endswith(".log"))
-        self._newest = logs[-1:]
+        self._last_log = logs[-1:]
         self._sources = {f"{log.base_offset:020d}": log.pieces[0].name for log in plan.segments if log.pieces}
-        self._looks: dict[str, FileAttributes] = {}
+        self._attributes: dict[str, FileAttributes] = {}
 
-    def look(self, name: str, content: FileContent | None) -> FileAttributes | None:
-        """What the new file takes over: that of the log that it comes from or lies beside."""
+    def _attributes_of(self, name: str, content: FileContent | None) -> FileAttributes | None:
+        """What the new file takes over: the attributes of the log that it comes from, or that it lies beside."""
         pieces = [piece.name for piece in content.pieces[:1]] if content is not None else []
         stem = name.rpartition(".")[0]
         beside = [self._sources.get(stem, ""), f"{stem}.log"]
-        for model in (*pieces, *beside, *self._newest, name):
+        for model in (*pieces, *beside, *self._last_log, name):
             if model in self.plan.files:
-                if model not in self._looks:
+                if model not in self._attributes:
                     with self.place.open(model) as descriptor:
-                        self._looks[model] = look_of(descriptor)
-                return self._looks[model]
+                        self._attributes[model] = look_of(descriptor)
+                return self._attributes[model]
         return None
 
-    def pour(self, name: str, content: FileContent, to: str) -> int:
-        """Write it; its CRC-32C."""
+    def write_content(self, name: str, content: FileContent, to: str) -> int:
+        """Write a file; the CRC-32C of its bytes."""
         if content.data is not None:
-            return self.data(name, content.data, to)
-        with self.target.create(to, self.look(name, content)) as target:
+            return self._write_data(name, content.data, to)
+        with self.target.create(to, self._attributes_of(name, content)) as target:
             crc = 0
             for piece in content.pieces:
                 with self.place.open(piece.name) as source:
-                    crc = copy(source, piece.start, piece.stop, target, crc, self.on_bytes)
+                    crc = copy(source, piece.start, piece.stop, target, crc, self._on_bytes)
             return crc
 
-    def data(self, name: str, data: bytes, to: str) -> int:
-        with self.target.create(to, self.look(name, None)) as target:
+    def _write_data(self, name: str, data: bytes, to: str) -> int:
+        with self.target.create(to, self._attributes_of(name, None)) as target:
             write(target, data)
-        if self.on_bytes is not None:
-            self.on_bytes(len(data))
+        if self._on_bytes is not None:
+            self._on_bytes(len(data))
         return crc32c(data)
 
-    def made(self, names: Collection[str], make: Make | None) -> Iterator[tuple[str, bytes | None]]:
-        """The contents that are made from the log, those of `names`. Raises KdumpError when one does not come."""
-        left = set(names)
-        if left:
+    def clone(self, name: str, to: str) -> None:
+        """Copy a file; it shares its blocks with the copy where the file system can do that."""
+        with self.place.open(name) as source, self.target.create(to, look_of(source)) as copied:
+            clone(source, copied, self._on_bytes)
+
+    def write_rebuilt(self, names: Collection[str], to: Callable[[str], str]) -> dict[str, int | None]:
+        """Write the files that are rebuilt; their CRC-32C, None for a file that does not exist afterwards.
+
+        Raises KdumpError where one does not come, or a checksum inside is wrong.
+        """
+        found: dict[str, int | None] = {}
+        if names:
             request = self.plan.rebuild_request()
-            for name, data in make(self.plan) if make else self.plan.rebuilt.rebuild(request):
-                if name in left:
-                    left.remove(name)
-                    yield name, data
-        if left:
+            for name, data in self._make(self.plan) if self._make else self.plan.rebuilt.rebuild(request):
+                if name in names and name not in found:
+                    found[name] = None if data is None else self._write_data(name, data, to(name))
+        if left := set(names) - found.keys():
             raise KdumpError(f"{self.place.at(min(left))}: nothing makes this file")
+        if self._make is None:
+            check_snapshots(self.target, {name: to(name) for name, crc in found.items() if crc is not None})
+        return found
 
 
 def _stage(
@@ -380,40 +396,38 @@ def _stage(
     links = {name: status.st_nlink for name in plan.files if (status := place.stat(name)) is not None}
     because = {os.path.basename(action.path): action.because for action in plan.actions if action.because is not None}
     todo = steps(after, plan.files, links, because)
-    pouring = _Pouring(place, place, plan, on_bytes)
+    writer = _FileWriter(place, place, plan, on_bytes, make)
     news = {step.name: content for step in todo if step.do in _NEWS and (content := after[step.name]) is not None}
-    crcs: dict[str, int] = {}
-    nothing = set()
-    for name, data in pouring.made([name for name, content in news.items() if content.rebuilt], make):
-        if data is None:
-            nothing.add(name)
-        else:
-            crcs[name] = pouring.data(name, data, area("new", name))
+    rebuilt = [name for name, content in news.items() if content.rebuilt]
+    checksums = writer.write_rebuilt(rebuilt, lambda name: area("new", name))
     for name, content in news.items():
         if not content.rebuilt:
-            crcs[name] = pouring.pour(name, content, area("new", name))
-
-    def filled(step: Step) -> Step:
-        if step.do == "sync" or (step.before is None and step.do not in _NEWS):
-            return step
-        if step.do == "cut":
-            assert step.before is not None
-            assert step.position is not None
-            tail = FileContent((Piece(step.name, step.position, step.before.size),))
-            crc = pouring.pour(step.name, tail, area("cut", step.name))
-            return step._replace(crc32c=crc, after=step.before._replace(size=step.position))
-        if step.do in ("take", "replace", "rename"):
-            step = step._replace(crc32c=place.checksum(step.name))
-        if step.do in _NEWS:
-            step = step._replace(after=place.stamp(area("new", step.name)), after_crc32c=crcs[step.name])
-        return step
-
+            checksums[name] = writer.write_content(name, content, area("new", name))
+    missing = {name for name, checksum in checksums.items() if checksum is None}
     taken = [
-        step._replace(do="take") if step.name in nothing and step.do == "replace" else step
+        step._replace(do="take") if step.name in missing and step.do == "replace" else step
         for step in todo
-        if not (step.name in nothing and step.do == "put")
+        if not (step.name in missing and step.do == "put")
     ]
-    return tuple(filled(step) for step in taken)
+    return tuple(_complete_step(step, writer, area, checksums) for step in taken)
+
+
+def _complete_step(step: Step, writer: _FileWriter, area: UndoFolder, checksums: Mapping[str, int | None]) -> Step:
+    """A step with the checksums and stamps that only the staging knows. The bytes that it cuts off are copied."""
+    place = writer.place
+    if step.do == "sync" or (step.before is None and step.do not in _NEWS):
+        return step
+    if step.do == "cut":
+        assert step.before is not None
+        assert step.position is not None
+        tail = FileContent((Piece(step.name, step.position, step.before.size),))
+        checksum = writer.write_content(step.name, tail, area("cut", step.name))
+        return step._replace(crc32c=checksum, after=step.before._replace(size=step.position))
+    if step.do in ("take", "replace", "rename"):
+        step = step._replace(crc32c=place.checksum(step.name))
+    if step.do in _NEWS:
+        step = step._replace(after=place.stamp(area("new", step.name)), after_crc32c=checksums[step.name])
+    return step
 
 
 # ---- a copy
@@ -454,19 +468,16 @@ def output(plan: Plan, directory: str, *, on_bytes: OnBytes | None = None, make:
 def _copy(
     plan: Plan, place: DirectoryHandle, target: DirectoryHandle, on_bytes: OnBytes | None, make: Make | None
 ) -> None:
-    pouring = _Pouring(place, target, plan, on_bytes)
+    writer = _FileWriter(place, target, plan, on_bytes, make)
     news = {name: content for name, content in plan.after.items() if content is not None}
     for name in plan.files:
         if name not in plan.after and not naming.is_undo(name):
             news[name] = FileContent(_all_of(plan, name) or ())
-    for name, data in pouring.made([name for name, content in plan.after.items() if content and content.rebuilt], make):
-        if data is not None:
-            pouring.data(name, data, name)
+    writer.write_rebuilt([name for name, content in news.items() if name in plan.after and content.rebuilt], str)
     for name, content in news.items():
         if content.pieces and len(content.pieces) == 1 and content.pieces == _all_of(plan, content.pieces[0].name):
-            with place.open(content.pieces[0].name) as source, target.create(name, look_of(source)) as copied:
-                clone(source, copied, on_bytes)
+            writer.clone(content.pieces[0].name, name)
         elif not content.rebuilt:
-            pouring.pour(name, content, name)
+            writer.write_content(name, content, name)
     target.take_over(place)
     target.sync()
