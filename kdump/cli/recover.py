@@ -33,30 +33,35 @@ _BACK = ("undo", "resume")
 
 def _run_id(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     if value is not None and not re.fullmatch(r"\w[\w.-]*", value, re.ASCII):
-        raise click.BadParameter(f"{value!r} is no name of a run", ctx, param)
+        raise click.BadParameter(f"{value!r} is not the name of a run", ctx, param)
     return value
 
 
 @click.command("recover")
 @click.argument("paths", nargs=-1, metavar="PATH...")
-@click.option("--truncate", is_flag=True, help="Do what a broker's next start would do: cut at the first bad batch.")
-@click.option("--salvage", is_flag=True, help="Keep every batch that proves itself, and drop damaged bytes only.")
-@click.option("--reindex", is_flag=True, help="Make indexes, snapshots and epochs anew; no log changes.")
+@click.option(
+    "--truncate",
+    is_flag=True,
+    help="Do what a broker's next start would do: truncate at the first damaged batch.",
+)
+@click.option("--salvage", is_flag=True, help="Keep every valid batch, and remove damaged bytes only.")
+@click.option("--reindex", is_flag=True, help="Rebuild indexes, snapshots and leader epochs; change no log.")
 @click.option(
     "--from",
     "walk",
     type=click.Choice(WALKS),
     default="checkpoint",
     show_default=True,
-    help="Where --truncate begins: at the recovery point of the log directory's checkpoint (the newest segment where that does not name the partition), "
-    "at the newest segment, or at the first.",
+    help="Where --truncate begins: at the recovery point in the log directory's checkpoint (at the active segment where"
+    " it does not name the partition), at the active segment (newest), or at the first segment (all).",
 )
 @click.option(
     "--rebuild",
     type=click.Choice(["wrong", "all"]),
     default="wrong",
     show_default=True,
-    help="Make those companions anew that are wrong or whose log changes, or, as a broker does, all of what is walked.",
+    help="Rebuild the companions that are wrong or whose log changes, or, as a broker does, those of all segments that"
+    " are read.",
 )
 @click.option(
     "--undecided",
@@ -85,28 +90,29 @@ def _run_id(ctx: click.Context, param: click.Parameter, value: str | None) -> st
 @click.option(
     "--output",
     metavar="DIR",
-    help="Build a repaired copy in DIR, which must not exist, and leave what PATH names alone. Without a strategy, as --truncate would.",
+    help="Write a repaired copy to DIR, which must not exist, and change nothing in PATH. Without a strategy, as"
+    " --truncate would.",
 )
 @click.option(
     "--plan",
     "plan_file",
     type=click.File("rb"),
     metavar="FILE",
-    help="Apply a plan that was saved with --format json, if it is still what would be done. - is standard input.",
+    help="Apply a plan that was saved with --format json, if it still holds. - is standard input.",
 )
-@click.option("--undo", is_flag=True, help="Take a run back: every byte as it was before.")
-@click.option("--resume", is_flag=True, help="Finish a run that was killed.")
+@click.option("--undo", is_flag=True, help="Undo a run: every byte becomes what it was before.")
+@click.option("--resume", is_flag=True, help="Finish a run that was interrupted.")
+@click.option("--run", metavar="ID", callback=_run_id, help="The run to undo or to finish. Default: the last one.")
 @click.option(
-    "--run", metavar="ID", callback=_run_id, help="The run that --undo or --resume is about. Default: the newest."
-)
-@click.option(
-    "--force", is_flag=True, help="With --undo: also where a file was written since; its present state is kept first."
+    "--force",
+    is_flag=True,
+    help="With --undo: also where another process wrote a file since; its present state is kept first.",
 )
 @click.option("--no-keep", is_flag=True, help="Keep nothing of what is removed: the run cannot be undone.")
 @click.option(
     "--drop-marker",
     is_flag=True,
-    help="Remove the log directory's .kafka_cleanshutdown, so that the broker recovers on its own too.",
+    help="Remove the log directory's clean-shutdown file, so that the broker recovers the logs too.",
 )
 @options.output_format("terminal", "text", "json")
 @options.max_batch_bytes
@@ -115,11 +121,11 @@ def _run_id(ctx: click.Context, param: click.Parameter, value: str | None) -> st
 @options.color
 @options.quiet
 def command(**chosen: Any) -> int:
-    """Print what recovery would do to partitions, and what would be lost; with a strategy, do it so that it can be taken back.
+    """Print what recovery would do to partitions, and what would be lost; with a strategy, do it, with an undo.
 
-    PATH is a topic-partition directory, a log directory, any directory above, a segment, or a glob. Without --truncate, --salvage or --reindex nothing is
-    changed: what is printed is the plan of --truncate, which is what a broker's next start would do. Stop the broker first. What is removed goes to
-    .kdump-undo in the partition.
+    PATH is a topic-partition directory, a log directory, any directory above, a segment, or a glob. Without --truncate,
+    --salvage or --reindex nothing is changed: the plan of --truncate is printed, which is what a broker's next start
+    would do. Stop the broker first. What is removed goes to .kdump-undo in the partition.
 
     \b
     Examples:
@@ -172,28 +178,28 @@ def _results(
 
 
 def _new_run() -> str:
-    """A name for a run: when it began, so that names sort, and in which process."""
+    """A name for a run: its time, by which names sort, and its process."""
     return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}"
 
 
 def _applies(chosen: dict[str, Any]) -> bool:
-    """Whether something is to be written."""
+    """Whether the command writes anything."""
     named = any(chosen[name] for name in (*STRATEGIES, "output", "plan_file"))
     return named and not chosen["dry_run"]
 
 
 def _back(chosen: dict[str, Any]) -> int:
-    """Take runs back, or finish them; the exit status."""
+    """Undo runs, or finish them; the exit status."""
     from kdump.cli.work import ProblemLog
     from kdump.recover import recover, undo
 
     started, problems, met = time.monotonic(), ProblemLog(), set[Severity]()
     with renderer(chosen["format_name"], sys.stdout, Look(color=options.use_color(chosen["color"]))) as out:
         for path in chosen["paths"]:
-            place = _directory(path)
+            directory = _directory(path)
             how = partial(recover.take_back, force=chosen["force"]) if chosen["undo"] else recover.resume
             try:
-                done = how(place, chosen["run"])
+                done = how(directory, chosen["run"])
             except undo.UndoFailure as error:
                 done = list(error.done)
             except KdumpError as error:
@@ -212,13 +218,13 @@ def _back(chosen: dict[str, Any]) -> int:
 
 
 def _is_whole(done: "RunResult") -> bool:
-    """Whether a partition is now as a recovery leaves it, so that it is to be verified."""
+    """Whether a partition is as a recovery leaves it, so that it has to be verified."""
     applied = done.error is None and done.run.state == "applied"
     return applied and os.path.basename(os.path.dirname(done.run.undo)) == naming.UNDO
 
 
 def _directory(path: str) -> str:
-    """The directory that a path is about: a run is one of a directory, also where a segment was named."""
+    """The directory of a path. A run belongs to a directory, also where the path of a segment is given."""
     return path if os.path.isdir(path) or not os.path.lexists(path) else os.path.dirname(path) or "."
 
 
@@ -249,7 +255,7 @@ def _request(chosen: dict[str, Any]) -> "tuple[RecoverOptions, SavedPlan | None]
 
 
 def _given() -> frozenset[str]:
-    """The options that stand on the command line."""
+    """The options that are on the command line."""
     context = click.get_current_context()
     return frozenset(
         name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
@@ -263,21 +269,21 @@ def _check(chosen: dict[str, Any], given: frozenset[str]) -> None:
         raise click.UsageError(f"{' and '.join(map(_option, modes))} exclude each other")
     mode = modes[0] if modes else None
     if mode == "plan_file" and chosen["paths"]:
-        raise click.UsageError("the paths of --plan are those that stand in it")
+        raise click.UsageError("a saved plan has its own paths")
     if mode != "plan_file" and not chosen["paths"]:
         raise click.UsageError("Missing argument 'PATH...'.")
     if "-" in chosen["paths"]:
         raise click.UsageError("standard input cannot be recovered: name files or directories")
     back = [*_OF_THE_PLAN, *_HOW] if mode in _BACK else []
     rules = (
-        (back, f"--{mode} takes a run back or finishes it, and plans nothing"),
-        (_OF_THE_PLAN if mode == "plan_file" else (), "a saved plan says that itself"),
+        (back, f"--{mode} undoes or finishes a run, and plans nothing"),
+        (_OF_THE_PLAN if mode == "plan_file" else (), "the saved plan has its own"),
         (("run",) if mode not in _BACK else (), "that goes with --undo and --resume"),
         (("force",) if mode != "undo" else (), "that goes with --undo"),
         (("undecided",) if mode != SALVAGE else (), "that goes with --salvage"),
-        (("walk",) if mode in (SALVAGE, REINDEX) else (), f"--{mode} goes over every segment"),
+        (("walk",) if mode in (SALVAGE, REINDEX) else (), f"--{mode} reads every segment"),
         (("no_keep", "drop_marker") if mode is None else (), "nothing is changed without a strategy"),
-        (("no_keep", "drop_marker") if chosen["output"] else (), "--output leaves what PATH names alone"),
+        (("no_keep", "drop_marker") if chosen["output"] else (), "--output changes nothing in PATH"),
         (("output",) if chosen["dry_run"] else (), "--dry-run writes nothing"),
     )
     for names, why in rules:

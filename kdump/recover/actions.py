@@ -58,7 +58,7 @@ class _ActionList:
     # ---- why
 
     def _first_cause(self) -> str | None:
-        """The code behind the first segment that changes: that of everything that follows from it."""
+        """The code of the first segment that changes, which is that of everything that follows from it."""
         for name in sorted(self._segments):
             content = self._after.get(name)
             if content is not None and (code := self._code_of_segment(name, content)) is not None:

@@ -18,7 +18,7 @@ class PlanBuilder:
     """What the files of a directory are to hold; kdump.recover.completion makes a plan of it.
 
     `after` gets what a file is to hold, by name, None for a file that goes. `reasons` gets the code of the finding
-    behind it, by file; `gap_codes` the same for a range of bytes that goes.
+    about it, by file; `gap_codes` the same for a range of bytes that goes.
     """
 
     def __init__(self, given: PlanInput, budget: RebuiltBudget | None = None) -> None:

@@ -26,7 +26,7 @@ from kdump.verify.report import Report
 class PlanInput:
     """The report, which has to come from a verify with proofs, the options, and the files.
 
-    `alone` says that the report is about one segment, which was named by its path; `directory` is then where it lies.
+    `alone` says that the report is about one segment, which was given by its path; `directory` is that of the segment.
     """
 
     def __init__(self, report: Report, options: RecoverOptions) -> None:

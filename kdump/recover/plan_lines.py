@@ -1,4 +1,4 @@
-"""The lines that a recovery prints and saves, as values: their fields, and those fields as plain values that JSON holds.
+"""The lines that a recovery prints and saves: their fields, and the fields as plain values for JSON.
 
 A line has a type (`plan`, `action`, `not_covered`, `partition`, `run`), a path and fields. Renderers print them;
 kdump.recover.saved_plans saves them and compares them.

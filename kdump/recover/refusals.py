@@ -1,6 +1,6 @@
-"""What has to go before a broker takes a topic-partition directory: its start is predictn again and again, each time without what it refused.
+"""What has to go before a broker loads a topic-partition directory.
 
-A View is the directory as it would be, over the files as they are. Nothing is written.
+Its start is predicted again and again, each time without what it refused. Nothing is written.
 """
 
 import os
@@ -39,13 +39,13 @@ _CODES: Final[Mapping[str, str]] = {
     "walk": "batch/length",
     "wrapper": "legacy/wrapper",
 }
-"""The finding behind a refusal, by its word."""
+"""The code of the finding about a refusal, by its word."""
 
 
 class LogView:
     """A directory as it would be: its files by name, each as pieces of the files on disk.
 
-    `reasons` has the code of the finding behind each file that differs from the one on disk.
+    `reasons` has the code of the finding about each file that differs from the one on disk.
     """
 
     def __init__(self, directory: str, sizes: Mapping[str, int]) -> None:

@@ -74,7 +74,7 @@ def to_lines(options: RecoverOptions, paths: Sequence[str], plans: Iterable[Plan
 
 
 def from_lines(lines: Sequence[Mapping[str, PlainValue]], name: str = "the plan") -> SavedPlan:
-    """The saved plan in these lines; `name` stands for them in messages. Raises KdumpError where it is not whole."""
+    """The saved plan in these lines, which messages call `name`. Raises KdumpError where it is not whole."""
     if not lines or lines[0].get("type") != "plan" or lines[-1].get("type") != "summary":
         raise KdumpError(
             f"{name}: not a whole plan, which begins with a line of type plan and ends with a line of type summary:"
@@ -90,7 +90,7 @@ def from_lines(lines: Sequence[Mapping[str, PlainValue]], name: str = "the plan"
 
 
 def read(stream: IO[bytes]) -> SavedPlan:
-    """The saved plan in a file of JSON lines. Raises KdumpError where there is something else, or its end is missing."""
+    """The saved plan in a file of JSON lines. Raises KdumpError where the file is not a whole plan."""
     import json  # which a recovery without a saved plan does not load
 
     name = str(getattr(stream, "name", "<stdin>"))

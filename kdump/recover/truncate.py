@@ -1,6 +1,6 @@
-"""The truncate strategy: what a broker's next start leaves of a topic-partition directory, changing as little as it can.
+"""The truncate strategy: plan what a broker's next start leaves, with as few changes as possible.
 
-Where a broker refuses the directory, first goes what makes it refuse.
+Where a broker refuses the directory, the plan first removes what it refuses.
 """
 
 from typing import Final

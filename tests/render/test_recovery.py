@@ -54,11 +54,11 @@ def test_a_line_for_every_action() -> None:
         if line.startswith(f"{DIRECTORY}/")
     ]
     assert lines[:5] == [
-        "00000000000000000010.log: truncate 7865-15730 batch/crc: cut off what lies behind (7865 bytes, 4 batches, 4 records, offsets 15..19)",
-        "00000000000000000010.index: rebuild batch/crc: make the file anew from the log",
-        "00000000000000000020.log: delete 0-11011 batch/crc: take the file away (11011 bytes, 8 batches, 10 records, offsets 20..29)",
-        "00000000000000000020.index: delete batch/crc: take the file away (16 bytes)",
-        "leader-epoch-checkpoint: write epoch/checkpoint: write the file as it should be (12 bytes)",
+        "00000000000000000010.log: truncate 7865-15730 batch/crc: remove the bytes up to the end of the file (7865 bytes, 4 batches, 4 records, offsets 15..19)",
+        "00000000000000000010.index: rebuild batch/crc: rebuild the file from the log",
+        "00000000000000000020.log: delete 0-11011 batch/crc: delete the file (11011 bytes, 8 batches, 10 records, offsets 20..29)",
+        "00000000000000000020.index: delete batch/crc: delete the file (16 bytes)",
+        "leader-epoch-checkpoint: write epoch/checkpoint: write the file with the right content (12 bytes)",
     ]
     assert lines[5:] == [
         f"00000000000000000000.log:130: not covered: error batch/crc: {OLD.message}; a broker's next start does nothing about it"
@@ -92,7 +92,7 @@ def test_a_plan_says_what_is_lost_and_what_it_needs() -> None:
     assert list(said) == ["lost", "afterwards", "space"]
     assert said["lost"] == (
         "12 batches, 14 records, 18876 bytes; COMMITTED records are among them (below the high watermark 28); offsets 15..19, 20..29;"
-        " from 2023-11-14T22:13:20.123Z to 2023-11-14T22:14:20.123Z; of producers 1, 2; 1 transaction hit (producer 2 from offset 17);"
+        " from 2023-11-14T22:13:20.123Z to 2023-11-14T22:14:20.123Z; of producers 1, 2; 1 transaction affected (producer 2 from offset 17);"
         " --salvage --dry-run shows what of it can be kept"
     )
     assert said["afterwards"] == "offsets 0 to 15 in 2 segments; the recovery point becomes 15"
@@ -103,7 +103,7 @@ def test_a_plan_says_what_is_lost_and_what_it_needs() -> None:
     ("lost", "words"),
     [
         (Lost(), "no valid batch"),
-        (Lost(bytes=20), "no valid batch (the 20 bytes that go hold none)"),
+        (Lost(bytes=20), "no valid batch (the 20 bytes that are removed hold none)"),
         (
             Lost(1, None, 70, ((5, 5),)),
             "1 batch, an unknown number of records, 70 bytes; whether it was committed is not known, since no high watermark is stored; offsets 5..5",
@@ -130,7 +130,7 @@ def test_what_holds_after_applying() -> None:
     result = RecoveryResult(plan(refusals=refusals), True, "20261122T001122Z-7", None, (OLD,), "start the broker")
     said = labels(result)
     assert list(said) == ["refused", "lost", "afterwards", "verified", "undo", "next"]
-    assert said["refused"].startswith("a broker would not have started on what was there: CorruptRecordException")
+    assert said["refused"].startswith("a broker would not have started on the directory: CorruptRecordException")
     assert said["lost"].endswith("; --undo, then --salvage, may keep some of it")
     assert said["verified"] == "1 error (batch/crc 1)"
     assert said["undo"] == f"kdump recover --undo --run 20261122T001122Z-7 -- {DIRECTORY}"

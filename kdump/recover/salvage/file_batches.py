@@ -161,7 +161,7 @@ class BatchFile:
 
 
 def _alike(left: BatchSpan, right: BatchSpan) -> bool:
-    """Whether two batches can be one: they touch in bytes and offsets, are no markers, and differ in no relevant way."""
+    """Whether two batches can be one: they touch, are no markers, and differ in no relevant way."""
     if left.end != right.position or left.last + 1 != right.first or (left.attributes | right.attributes) & CONTROL:
         return False
     return _traits(left) == _traits(right)
@@ -215,7 +215,7 @@ def _code_of(item: Gap | Tail) -> str:
 
 
 def screen_files(files: "Sequence[BatchFile]", options: RecoverOptions) -> bool:
-    """Read the files; whether all batches are in order, so that those that touch could be joined. Raises SourceError."""
+    """Read the files; whether all batches are in order, so that neighbours could be joined. Raises SourceError."""
     transactional: set[int] = set()
     for one in files:
         one.screen(options, transactional)

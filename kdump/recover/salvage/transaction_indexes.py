@@ -1,4 +1,4 @@
-"""The entries of transaction indexes that outlive the markers behind them."""
+"""The entries of transaction indexes that outlive their markers."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -76,7 +76,7 @@ def _entries_of_lost_markers(
             data.setdefault(batch.producer_id, []).append(batch.first)
     firsts = [batch.first for batch in batches]
     for entry in old:
-        # Offsets after the last batch will belong to other records. What is open there nobody reads.
+        # Offsets after the last batch will belong to other records. No consumer reads what is open there.
         at = bisect_right(firsts, entry.last_offset) - 1
         gone = 0 <= at < len(batches) - 1 and entry.last_offset > batches[at].last
         if gone and _has_data(data.get(entry.producer_id, ()), entry):
