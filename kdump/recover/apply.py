@@ -386,7 +386,7 @@ class _FileWriter:
         found: dict[str, int | None] = {}
         if names:
             request = self.plan.rebuild_request()
-            for name, data in self._make(self.plan) if self._make else self.plan.rebuilt.rebuild(request):
+            for name, data in self._make(self.plan) if self._make else self.plan.rebuild_cache.rebuild(request):
                 if name in names and name not in found:
                     found[name] = None if data is None else self._write_data(name, data, to(name))
         if left := set(names) - found.keys():

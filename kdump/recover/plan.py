@@ -12,7 +12,7 @@ from kdump.broker.rebuild_request import PlannedSegment, Rebuild
 from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.naming import TopicPartition, file_name
-from kdump.recover.rebuilt_files import RebuiltFiles
+from kdump.recover.rebuild_cache import RebuildCache
 from kdump.storage.pieces import Piece, opened
 from kdump.storage.source import BytesSource, FileSource, Source
 from kdump.storage.stamps import Stamp
@@ -122,7 +122,7 @@ class Plan(NamedTuple):
     checkpoint needs afterwards, None where it may stay. `bytes_needed` is how much is written before anything goes.
     `not_covered` are the findings that stay. Of a salvage, `undecided` says which transactions may have lost their
     markers, `clashes` which batches contradict each other and which of them stay. A plan that is `alone` is about one
-    segment of several, so that it can only become a copy. `rebuilt` has companions that planning already rebuilt.
+    segment of several, so that it can only become a copy. `rebuild_cache` has companions that planning rebuilt.
     """
 
     path: str
@@ -143,7 +143,7 @@ class Plan(NamedTuple):
     undecided: tuple[str, ...] = ()
     clashes: tuple[str, ...] = ()
     alone: bool = False
-    rebuilt: RebuiltFiles = RebuiltFiles()
+    rebuild_cache: RebuildCache = RebuildCache()
 
     @property
     def empty(self) -> bool:

@@ -7,7 +7,7 @@ from kdump.format.naming import file_name, number_of
 from kdump.recover.losses import RangeReader
 from kdump.recover.plan import FileContent
 from kdump.recover.plan_input import PlanInput
-from kdump.recover.rebuilt_files import RebuildRecorder, RebuiltBudget
+from kdump.recover.rebuild_cache import RebuildBudget, RebuildRecorder
 from kdump.storage.pieces import Piece
 
 Segments = Mapping[str, PlannedSegment]
@@ -21,7 +21,7 @@ class PlanBuilder:
     about it, by file; `gap_codes` the same for a range of bytes that goes.
     """
 
-    def __init__(self, given: PlanInput, budget: RebuiltBudget | None = None) -> None:
+    def __init__(self, given: PlanInput, budget: RebuildBudget | None = None) -> None:
         self.given = given
         self.after: dict[str, FileContent | None] = {}
         self.reasons: dict[str, str] = {}

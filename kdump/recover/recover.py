@@ -23,7 +23,7 @@ from kdump.format.naming import RECOVERY_POINTS, TopicPartition, topic_partition
 from kdump.recover import apply as applying
 from kdump.recover import undo
 from kdump.recover.plan import REINDEX, SALVAGE, Action, FileContent, Plan, RecoverOptions
-from kdump.recover.rebuilt_files import RebuiltBudget
+from kdump.recover.rebuild_cache import RebuildBudget
 from kdump.recover.reindex import reindex
 from kdump.recover.selection import Found, PlanItem, RecoverySelection
 from kdump.recover.truncate import truncate
@@ -92,7 +92,7 @@ def plans(
     verify_options = VerifyOptions(max_batch_bytes=options.max_batch_bytes, now_ms=options.now_ms, proofs=True)
     partitions: dict[str, PlanItem] = {}
     made: list[Plan] = []
-    budget = RebuiltBudget()
+    budget = RebuildBudget()
     directories: dict[str, Report] = {}
     for report in verify(_kept(RecoverySelection(locks).items(found), partitions), verify_options, engine, on_bytes):
         item = partitions.pop(report.path, None)
@@ -121,7 +121,7 @@ def plans(
             yield plan
 
 
-def _plan(report: Report, item: PlanItem, options: RecoverOptions, budget: RebuiltBudget) -> Plan:
+def _plan(report: Report, item: PlanItem, options: RecoverOptions, budget: RebuildBudget) -> Plan:
     options = options if item.walk is None else options._replace(walk=item.walk)
     if any(finding.code == "undo/unfinished" for finding in report.findings):
         run = next((one.run for one in undo.runs(report.path) if not one.finished), "")

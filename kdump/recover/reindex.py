@@ -8,11 +8,11 @@ from kdump.recover.completion import complete, unchanged
 from kdump.recover.plan import FileContent, Plan, RecoverOptions
 from kdump.recover.plan_builder import PlanBuilder, Segments
 from kdump.recover.plan_input import PlanInput
-from kdump.recover.rebuilt_files import RebuiltBudget
+from kdump.recover.rebuild_cache import RebuildBudget
 from kdump.verify.report import Report
 
 
-def reindex(report: Report, options: RecoverOptions, budget: RebuiltBudget | None = None) -> Plan:
+def reindex(report: Report, options: RecoverOptions, budget: RebuildBudget | None = None) -> Plan:
     """The plan for the directory of a report that has its proofs. Raises SourceError.
 
     The indexes of a damaged log reach as far as a broker would read it. Snapshots and leader epochs come from batches,

@@ -11,7 +11,7 @@ from kdump.recover.kafka07 import complete_kafka07, segments_after_start
 from kdump.recover.plan import Plan, RecoverOptions
 from kdump.recover.plan_builder import PlanBuilder
 from kdump.recover.plan_input import PlanInput
-from kdump.recover.rebuilt_files import RebuiltBudget
+from kdump.recover.rebuild_cache import RebuildBudget
 from kdump.recover.refusals import LogView
 from kdump.verify.report import Report
 
@@ -19,7 +19,7 @@ ACTIVE_SEGMENT: Final = (1 << 63) - 1
 """A recovery point after which only the active segment lies."""
 
 
-def truncate(report: Report, options: RecoverOptions, budget: RebuiltBudget | None = None) -> Plan:
+def truncate(report: Report, options: RecoverOptions, budget: RebuildBudget | None = None) -> Plan:
     """The plan for the directory of a report that has its proofs. Raises SourceError."""
     given = PlanInput(report, options)
     if given.has_nothing_to_do:

@@ -28,7 +28,7 @@ _OUT_OF_ORDER: Final = sum(1 << bit for bit, code in enumerate(SUSPECTS) if code
 _EVENT: Final = struct.Struct(EVENT)
 
 
-class DamagedBytes(NamedTuple):
+class DamageRange(NamedTuple):
     """Bytes [start, stop) of a file that hold no valid batch, and the code of the finding about them."""
 
     start: int
@@ -47,7 +47,7 @@ class BatchFile:
     number: int
     segment: Segment
     batches: list[BatchSpan] = field(default_factory=list)
-    damages: list[DamagedBytes] = field(default_factory=list)
+    damages: list[DamageRange] = field(default_factory=list)
     padding: int | None = None
     screened: ScanState | None = None
     suspect: int = 0
@@ -85,11 +85,11 @@ class BatchFile:
             for row in item.rows():
                 if item.damaged:
                     code = codes_of(row.suspect)[0]
-                    self.damages.append(DamagedBytes(row.position, row.position + row.size, code))
+                    self.damages.append(DamageRange(row.position, row.position + row.size, code))
                 else:
                     self._add(_span_of(row, self.number), together)
         elif isinstance(item, Gap | Tail):
-            self.damages.append(DamagedBytes(item.position, item.position + item.length, _code_of(item)))
+            self.damages.append(DamageRange(item.position, item.position + item.length, _code_of(item)))
             if isinstance(item, Tail) and self.log.preallocated and item.reason == "zeros":
                 self.padding = item.position
 

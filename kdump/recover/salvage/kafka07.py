@@ -12,7 +12,7 @@ from itertools import pairwise
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.broker.result import Refusal, RefusalReason
 from kdump.recover.plan import RecoverOptions
-from kdump.recover.salvage.file_batches import BatchFile, DamagedBytes
+from kdump.recover.salvage.file_batches import BatchFile, DamageRange
 from kdump.recover.salvage.offset_order import BatchSpan
 from kdump.recover.salvage.result import RemovedBytes, SalvageResult, loss_of, removed_bytes
 from kdump.storage.pieces import Piece, opened
@@ -67,7 +67,7 @@ def _split(directory: str, one: BatchFile, piece: Piece, options: RecoverOptions
         with opened(directory, (piece,), piece.name) as source:
             part.walk(source, one.base + piece.start, options)
         starts = {batch.position + piece.start for batch in part.batches}
-        damages = [DamagedBytes(start + piece.start, stop + piece.start, code) for start, stop, code in part.damages]
+        damages = [DamageRange(start + piece.start, stop + piece.start, code) for start, stop, code in part.damages]
     borders = [stop for _, stop, _ in damages if stop < piece.stop and stop in starts]
     if not borders:
         yield piece

@@ -12,7 +12,7 @@ from kdump.recover.kafka07 import complete_kafka07
 from kdump.recover.plan import FileContent, Plan, RecoverOptions
 from kdump.recover.plan_builder import PlanBuilder
 from kdump.recover.plan_input import PlanInput
-from kdump.recover.rebuilt_files import RebuiltBudget
+from kdump.recover.rebuild_cache import RebuildBudget
 from kdump.recover.refusals import LogView
 from kdump.recover.salvage.conflicts import conflict_sentence
 from kdump.recover.salvage.keep import keep
@@ -22,7 +22,7 @@ from kdump.storage.pieces import Piece
 from kdump.verify.report import Report
 
 
-def salvage(report: Report, partition: Partition, options: RecoverOptions, budget: RebuiltBudget | None = None) -> Plan:
+def salvage(report: Report, partition: Partition, options: RecoverOptions, budget: RebuildBudget | None = None) -> Plan:
     """The plan for the directory of a report that has its proofs. Raises SourceError."""
     given = PlanInput(report, options)
     if given.has_nothing_to_do:

@@ -14,7 +14,7 @@ from kdump.recover.salvage.offset_order import BatchSpan
 from kdump.storage.source import whole
 
 
-class KeptIndexes(NamedTuple):
+class TransactionIndexes(NamedTuple):
     """`written` has the bytes of each index that a rebuild from the log would not give, by its name afterwards.
 
     `right` are the names of those that already hold them.
@@ -43,7 +43,7 @@ def kept_indexes(
     old: Iterable[AbortedTransaction],
     segments: Sequence[PlannedSegment],
     files: Sequence[BatchFile],
-) -> KeptIndexes:
+) -> TransactionIndexes:
     """The transaction indexes of the segments that a replay of the log alone would not give.
 
     `batches` are those that stay, `old` the believed entries. Raises SourceError.
@@ -63,7 +63,7 @@ def kept_indexes(
                 written[name] = wanted
             else:
                 right.append(name)
-    return KeptIndexes(written, tuple(right))
+    return TransactionIndexes(written, tuple(right))
 
 
 def _entries_of_lost_markers(

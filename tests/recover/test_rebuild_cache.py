@@ -14,7 +14,7 @@ from kdump.errors import KdumpError
 from kdump.recover import recover
 from kdump.recover.apply import apply, output
 from kdump.recover.plan import Plan, RecoverOptions
-from kdump.recover.rebuilt_files import RebuildRecorder, RebuiltBudget, RebuiltFiles
+from kdump.recover.rebuild_cache import RebuildBudget, RebuildCache, RebuildRecorder
 from kdump.storage.discovery import discover
 from support import directories, recovery_plans
 from support.expected_files import left_by
@@ -71,19 +71,21 @@ def test_it_is_rebuilt_again_where_the_plan_was_changed(damaged: Path, monkeypat
 
 def test_plans_that_keep_other_bytes_are_equal(damaged: Path) -> None:
     plan = planned(damaged)
-    assert plan == plan._replace(rebuilt=RebuiltFiles())
-    assert hash(plan.rebuilt) == hash(RebuiltFiles())
-    assert plan.rebuilt != 0
-    assert INDEX in repr(plan.rebuilt)
+    assert plan == plan._replace(rebuild_cache=RebuildCache())
+    assert hash(plan.rebuild_cache) == hash(RebuildCache())
+    assert plan.rebuild_cache != 0
+    assert INDEX in repr(plan.rebuild_cache)
     copied = pickle.loads(pickle.dumps(plan))
-    assert dict(copied.rebuilt.rebuild(plan.rebuild_request())) == dict(plan.rebuilt.rebuild(plan.rebuild_request()))
+    assert dict(copied.rebuild_cache.rebuild(plan.rebuild_request())) == dict(
+        plan.rebuild_cache.rebuild(plan.rebuild_request())
+    )
 
 
 def test_no_more_than_the_budget_is_kept(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     request = planned(damaged).rebuild_request()
     sizes = [len(data or b"") for _, data in rebuild.make(request)]
     for most, kept in ((sum(sizes), True), (sum(sizes) - 1, False)):
-        recorder = RebuildRecorder(RebuiltBudget(most))
+        recorder = RebuildRecorder(RebuildBudget(most))
         found = dict(recorder.rebuild(request))
         counted = Counted(monkeypatch)
         assert dict(recorder.files_of(request).rebuild(request)) == found

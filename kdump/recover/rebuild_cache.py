@@ -9,7 +9,7 @@ MOST_BYTES: Final = 64 << 20
 """All plans of one run keep so many bytes; what is above is rebuilt when it is applied."""
 
 
-class RebuiltBudget:
+class RebuildBudget:
     """How many bytes the plans of a run may still keep."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
@@ -23,7 +23,7 @@ class RebuiltBudget:
         return True
 
 
-class RebuiltFiles:
+class RebuildCache:
     """The files that one request gave, by name; None for a file that does not exist afterwards.
 
     It is a copy of what the plan says already. So two plans that differ in this alone are equal.
@@ -36,13 +36,13 @@ class RebuiltFiles:
         self._files = files or {}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, RebuiltFiles)
+        return isinstance(other, RebuildCache)
 
     def __hash__(self) -> int:
         return 0
 
     def __repr__(self) -> str:
-        return f"RebuiltFiles({sorted(self._files)})"
+        return f"RebuildCache({sorted(self._files)})"
 
     def rebuild(self, request: Rebuild) -> Iterable[tuple[str, bytes | None]]:
         """Name and bytes of every file that the request wants: those that are kept, else rebuilt. Raises SourceError.
@@ -59,7 +59,7 @@ class RebuiltFiles:
 class RebuildRecorder:
     """Rebuilds files for a plan and keeps them within the budget."""
 
-    def __init__(self, budget: RebuiltBudget | None) -> None:
+    def __init__(self, budget: RebuildBudget | None) -> None:
         self._budget = budget
         self._request: Rebuild | None = None
         self._files: dict[str, bytes | None] | None = None
@@ -77,7 +77,7 @@ class RebuildRecorder:
                     self._files = None
             yield name, data
 
-    def files_of(self, request: Rebuild) -> RebuiltFiles:
+    def files_of(self, request: Rebuild) -> RebuildCache:
         """What was kept, where this is the request that was rebuilt."""
         kept = self._files is not None and request == self._request
-        return RebuiltFiles(request, self._files) if kept else RebuiltFiles()
+        return RebuildCache(request, self._files) if kept else RebuildCache()
