@@ -40,7 +40,7 @@ def complete(
         lost=total(lost, context.high_watermark),
         bytes_needed=sum(_bytes_needed(builder, name, content) for name, content in builder.after.items()),
     )
-    return plan._replace(rebuild_cache=builder.recorder.files_of(plan.rebuild_request()))
+    return plan._replace(rebuild_cache=builder.recorder.cache_for(plan.rebuild_request()))
 
 
 # ---- what need not be written

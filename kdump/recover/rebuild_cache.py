@@ -22,6 +22,10 @@ class RebuildBudget:
         self._left -= size
         return True
 
+    def give_back(self, size: int) -> None:
+        """Bytes that were taken are not kept."""
+        self._left += size
+
 
 class RebuildCache:
     """The files that one request gave, by name; None for a file that does not exist afterwards.
@@ -57,27 +61,35 @@ class RebuildCache:
 
 
 class RebuildRecorder:
-    """Rebuilds files for a plan and keeps them within the budget."""
+    """Rebuilds files for a plan and keeps them within the budget; without a budget it keeps nothing."""
 
     def __init__(self, budget: RebuildBudget | None) -> None:
-        self._budget = budget
+        self._budget = RebuildBudget(0) if budget is None else budget
         self._request: Rebuild | None = None
-        self._files: dict[str, bytes | None] | None = None
+        self._files: dict[str, bytes | None] = {}
+        self._size = 0
 
     def rebuild(self, request: Rebuild) -> Iterator[tuple[str, bytes | None]]:
         """Name and bytes of every file that the request wants. Raises SourceError."""
         from kdump.broker import rebuild
 
-        self._request, self._files = request, None if self._budget is None else {}
+        self._drop()
+        self._request = request
         for name, data in rebuild.make(request):
-            if self._budget is not None and self._files is not None:
-                if self._budget.take(len(data or b"")):
-                    self._files[name] = data
-                else:
-                    self._files = None
+            size = len(data or b"")
+            if self._request is not None and self._budget.take(size):
+                self._files[name] = data
+                self._size += size
+            else:
+                self._drop()
             yield name, data
 
-    def files_of(self, request: Rebuild) -> RebuildCache:
+    def cache_for(self, request: Rebuild) -> RebuildCache:
         """What was kept, where this is the request that was rebuilt."""
-        kept = self._files is not None and request == self._request
-        return RebuildCache(request, self._files) if kept else RebuildCache()
+        if request != self._request:
+            self._drop()
+        return RebuildCache(self._request, self._files)
+
+    def _drop(self) -> None:
+        self._budget.give_back(self._size)
+        self._request, self._files, self._size = None, {}, 0

@@ -88,8 +88,19 @@ def test_no_more_than_the_budget_is_kept(damaged: Path, monkeypatch: pytest.Monk
         recorder = RebuildRecorder(RebuildBudget(most))
         found = dict(recorder.rebuild(request))
         counted = Counted(monkeypatch)
-        assert dict(recorder.files_of(request).rebuild(request)) == found
+        assert dict(recorder.cache_for(request).rebuild(request)) == found
         assert counted.calls == (not kept)
+
+
+def test_what_is_not_kept_is_given_back(damaged: Path) -> None:
+    request = planned(damaged).rebuild_request()
+    size = sum(len(data or b"") for _, data in rebuild.make(request))
+    budget = RebuildBudget(size)
+    for _ in range(2):
+        recorder = RebuildRecorder(budget)
+        dict(recorder.rebuild(request))
+        recorder.cache_for(request._replace(now_ms=1))
+    assert budget.take(size)
 
 
 def test_a_wrong_checksum_changes_nothing(damaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
