@@ -2,11 +2,9 @@
 
 import os
 import re
-import shlex
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,20 +12,18 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from kdump.cli import FAILED, FOUND, GAVE_UP, INTERRUPTED, complain, options, saved
+from kdump.cli import FAILED, FOUND, GAVE_UP, INTERRUPTED, complain, options
 from kdump.errors import KdumpError
 from kdump.format import naming
-from kdump.recover.plan import REINDEX, SALVAGE, STRATEGIES, TRUNCATE, Lost, Plan, RecoverOptions
+from kdump.recover.plan import REINDEX, SALVAGE, STRATEGIES, TRUNCATE, UNDECIDED, WALKS, Plan, RecoverOptions
 from kdump.render import RenderOptions as Look
 from kdump.render import renderer
-from kdump.render.base import tally
-from kdump.render.recovery import counts_of
 from kdump.verify.findings import Severity
 
 if TYPE_CHECKING:
     from kdump.recover.recover import RecoveryResult
+    from kdump.recover.saved_plans import SavedPlan
     from kdump.recover.undo import RunResult
-    from kdump.verify.findings import Finding
     from kdump.verify.report import Report
 
 _OF_THE_PLAN = ("walk", "rebuild", "undecided", "index_interval_bytes", "segment_index_bytes", "max_batch_bytes")
@@ -37,34 +33,39 @@ _BACK = ("undo", "resume")
 
 def _run_id(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     if value is not None and not re.fullmatch(r"\w[\w.-]*", value, re.ASCII):
-        raise click.BadParameter(f"{value!r} is no name of a run", ctx, param)
+        raise click.BadParameter(f"{value!r} is not the name of a run", ctx, param)
     return value
 
 
 @click.command("recover")
 @click.argument("paths", nargs=-1, metavar="PATH...")
-@click.option("--truncate", is_flag=True, help="Do what a broker's next start would do: cut at the first bad batch.")
-@click.option("--salvage", is_flag=True, help="Keep every batch that proves itself, and drop damaged bytes only.")
-@click.option("--reindex", is_flag=True, help="Make indexes, snapshots and epochs anew; no log changes.")
+@click.option(
+    "--truncate",
+    is_flag=True,
+    help="Do what a broker's next start would do: truncate at the first damaged batch.",
+)
+@click.option("--salvage", is_flag=True, help="Keep every valid batch, and remove damaged bytes only.")
+@click.option("--reindex", is_flag=True, help="Rebuild indexes, snapshots and leader epochs; change no log.")
 @click.option(
     "--from",
     "walk",
-    type=click.Choice(saved.WALKS),
+    type=click.Choice(WALKS),
     default="checkpoint",
     show_default=True,
-    help="Where --truncate begins: at the recovery point of the log directory's checkpoint (the newest segment where that does not name the partition), "
-    "at the newest segment, or at the first.",
+    help="Where --truncate begins: at the recovery point in the log directory's checkpoint (at the active segment where"
+    " it does not name the partition), at the active segment (newest), or at the first segment (all).",
 )
 @click.option(
     "--rebuild",
     type=click.Choice(["wrong", "all"]),
     default="wrong",
     show_default=True,
-    help="Make those companions anew that are wrong or whose log changes, or, as a broker does, all of what is walked.",
+    help="Rebuild the companions that are wrong or whose log changes, or, as a broker does, those of all segments that"
+    " are read.",
 )
 @click.option(
     "--undecided",
-    type=click.Choice(saved.UNDECIDED),
+    type=click.Choice(UNDECIDED),
     default="keep",
     show_default=True,
     help="What --salvage does with the batches of a transaction whose marker may be lost.",
@@ -89,28 +90,29 @@ def _run_id(ctx: click.Context, param: click.Parameter, value: str | None) -> st
 @click.option(
     "--output",
     metavar="DIR",
-    help="Build a repaired copy in DIR, which must not exist, and leave what PATH names alone. Without a strategy, as --truncate would.",
+    help="Write a repaired copy to DIR, which must not exist, and change nothing in PATH. Without a strategy, as"
+    " --truncate would.",
 )
 @click.option(
     "--plan",
     "plan_file",
     type=click.File("rb"),
     metavar="FILE",
-    help="Apply a plan that was saved with --format json, if it is still what would be done. - is standard input.",
+    help="Apply a plan that was saved with --format json, if it still holds. - is standard input.",
 )
-@click.option("--undo", is_flag=True, help="Take a run back: every byte as it was before.")
-@click.option("--resume", is_flag=True, help="Finish a run that was killed.")
+@click.option("--undo", is_flag=True, help="Undo a run: every byte becomes what it was before.")
+@click.option("--resume", is_flag=True, help="Finish a run that was interrupted.")
+@click.option("--run", metavar="ID", callback=_run_id, help="The run to undo or to finish. Default: the last one.")
 @click.option(
-    "--run", metavar="ID", callback=_run_id, help="The run that --undo or --resume is about. Default: the newest."
-)
-@click.option(
-    "--force", is_flag=True, help="With --undo: also where a file was written since; its present state is kept first."
+    "--force",
+    is_flag=True,
+    help="With --undo: also where another process wrote a file since; its present state is kept first.",
 )
 @click.option("--no-keep", is_flag=True, help="Keep nothing of what is removed: the run cannot be undone.")
 @click.option(
     "--drop-marker",
     is_flag=True,
-    help="Remove the log directory's .kafka_cleanshutdown, so that the broker recovers on its own too.",
+    help="Remove the log directory's clean-shutdown file, so that the broker recovers the logs too.",
 )
 @options.output_format("terminal", "text", "json")
 @options.max_batch_bytes
@@ -119,11 +121,11 @@ def _run_id(ctx: click.Context, param: click.Parameter, value: str | None) -> st
 @options.color
 @options.quiet
 def command(**chosen: Any) -> int:
-    """Print what recovery would do to partitions, and what would be lost; with a strategy, do it so that it can be taken back.
+    """Print what recovery would do to partitions, and what would be lost; with a strategy, do it, with an undo.
 
-    PATH is a topic-partition directory, a log directory, any directory above, a segment, or a glob. Without --truncate, --salvage or --reindex nothing is
-    changed: what is printed is the plan of --truncate, which is what a broker's next start would do. Stop the broker first. What is removed goes to
-    .kdump-undo in the partition.
+    PATH is a topic-partition directory, a log directory, any directory above, a segment, or a glob. Without --truncate,
+    --salvage or --reindex nothing is changed: the plan of --truncate is printed, which is what a broker's next start
+    would do. Stop the broker first. What is removed goes to .kdump-undo in the partition.
 
     \b
     Examples:
@@ -136,26 +138,25 @@ def command(**chosen: Any) -> int:
     Exit status: 0 nothing to do, or done; 1 there is something to do, or errors remain; 2 usage; 3 something could not
     be done; 4 done, and valid records were given up.
     """
-    what, plan = _asked(chosen)
+    wanted, saved = _request(chosen)
     if chosen["undo"] or chosen["resume"]:
         return _back(chosen)
-    totals = RecoverTotals(what, chosen["paths"], chosen["output"], applies=_applies(chosen))
+    progress = _RunProgress(wanted, chosen)
     with renderer(chosen["format_name"], sys.stdout, Look(color=options.use_color(chosen["color"]))) as out:
-        out.plan({**what._asdict(), "paths": chosen["paths"]})
+        out.plan({**wanted._asdict(), "paths": chosen["paths"]})
         try:
-            for told in _told(chosen, what, plan):
-                if (result := totals.take(told)) is not None:
-                    out.recovery(result)
+            for result in progress.results(_results(chosen, wanted, saved)):
+                out.recovery(result)
         except KeyboardInterrupt:
-            totals.interrupt()
-        totals.end()
+            progress.interrupt()
+        summary = progress.summary()
         if not chosen["quiet"]:
-            out.summary(totals.fields())
-    return totals.status
+            out.summary(summary)
+    return progress.status
 
 
-def _told(
-    chosen: dict[str, Any], what: RecoverOptions, plan: saved.SavedPlan | None
+def _results(
+    chosen: dict[str, Any], wanted: RecoverOptions, saved: "SavedPlan | None"
 ) -> "Iterator[RecoveryResult | Report]":
     """What would be done with each partition, or what became of it."""
     from kdump.cli.work import work
@@ -164,41 +165,41 @@ def _told(
 
     with work(lambda: discover(chosen["paths"]), chosen) as (engine, on_bytes, _), ExitStack() as locks:
         kept = locks if _applies(chosen) else None
-        # Listed anew, once the lock is held.
-        told: Iterable[Plan | Report] = recover.plans(discover(chosen["paths"]), what, engine, on_bytes, kept)
-        if plan is not None:
-            told = saved.check(plan, told)
+        # Listed again once the lock is held.
+        found: Iterable[Plan | Report] = recover.plans(discover(chosen["paths"]), wanted, engine, on_bytes, kept)
+        if saved is not None:
+            found = saved.check(found)
         if _applies(chosen):
             how = recover.ApplyOptions(_new_run(), chosen["output"], not chosen["no_keep"], chosen["drop_marker"])
-            yield from recover.apply_all(told, what, how, engine)
+            yield from recover.apply_all(found, wanted, how, engine)
         else:
-            for item in told:
+            for item in found:
                 yield recover.RecoveryResult(item) if isinstance(item, Plan) else item
 
 
 def _new_run() -> str:
-    """A name for a run: when it began, so that names sort, and in which process."""
+    """A name for a run: its time, by which names sort, and its process."""
     return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}"
 
 
 def _applies(chosen: dict[str, Any]) -> bool:
-    """Whether something is to be written."""
+    """Whether the command writes anything."""
     named = any(chosen[name] for name in (*STRATEGIES, "output", "plan_file"))
     return named and not chosen["dry_run"]
 
 
 def _back(chosen: dict[str, Any]) -> int:
-    """Take runs back, or finish them; the exit status."""
+    """Undo runs, or finish them; the exit status."""
     from kdump.cli.work import ProblemLog
     from kdump.recover import recover, undo
 
     started, problems, met = time.monotonic(), ProblemLog(), set[Severity]()
     with renderer(chosen["format_name"], sys.stdout, Look(color=options.use_color(chosen["color"]))) as out:
         for path in chosen["paths"]:
-            place = _directory(path)
+            directory = _directory(path)
             how = partial(recover.take_back, force=chosen["force"]) if chosen["undo"] else recover.resume
             try:
-                done = how(place, chosen["run"])
+                done = how(directory, chosen["run"])
             except undo.UndoFailure as error:
                 done = list(error.done)
             except KdumpError as error:
@@ -217,28 +218,30 @@ def _back(chosen: dict[str, Any]) -> int:
 
 
 def _is_whole(done: "RunResult") -> bool:
-    """Whether a partition is now as a recovery leaves it, so that it is to be verified."""
+    """Whether a partition is as a recovery leaves it, so that it has to be verified."""
     applied = done.error is None and done.run.state == "applied"
     return applied and os.path.basename(os.path.dirname(done.run.undo)) == naming.UNDO
 
 
 def _directory(path: str) -> str:
-    """The directory that a path is about: a run is one of a directory, also where a segment was named."""
+    """The directory of a path. A run belongs to a directory, also where the path of a segment is given."""
     return path if os.path.isdir(path) or not os.path.lexists(path) else os.path.dirname(path) or "."
 
 
 # ---- what was asked for
 
 
-def _asked(chosen: dict[str, Any]) -> tuple[RecoverOptions, saved.SavedPlan | None]:
-    """The options of the plan; where one was saved, those that it was made with, and its paths."""
+def _request(chosen: dict[str, Any]) -> "tuple[RecoverOptions, SavedPlan | None]":
+    """The options of the plan; of a saved plan those that it was made with, and its paths go into `chosen`."""
     _check(chosen, _given())
     if chosen["plan_file"] is not None:
-        plan = saved.read(chosen["plan_file"])
-        chosen["paths"] = plan.paths
-        return plan.options, plan
+        from kdump.recover import saved_plans
+
+        saved = saved_plans.read(chosen["plan_file"])
+        chosen["paths"] = saved.paths
+        return saved.options, saved
     strategy = next((name for name in STRATEGIES if chosen[name]), TRUNCATE)
-    what = RecoverOptions(
+    wanted = RecoverOptions(
         strategy=strategy,
         walk=chosen["walk"],
         rebuild_all=chosen["rebuild"] == "all",
@@ -248,11 +251,11 @@ def _asked(chosen: dict[str, Any]) -> tuple[RecoverOptions, saved.SavedPlan | No
         max_batch_bytes=chosen["max_batch_bytes"],
         now_ms=int(time.time() * 1000),
     )
-    return what, None
+    return wanted, None
 
 
 def _given() -> frozenset[str]:
-    """The options that stand on the command line."""
+    """The options that are on the command line."""
     context = click.get_current_context()
     return frozenset(
         name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
@@ -266,21 +269,21 @@ def _check(chosen: dict[str, Any], given: frozenset[str]) -> None:
         raise click.UsageError(f"{' and '.join(map(_option, modes))} exclude each other")
     mode = modes[0] if modes else None
     if mode == "plan_file" and chosen["paths"]:
-        raise click.UsageError("the paths of --plan are those that stand in it")
+        raise click.UsageError("a saved plan has its own paths")
     if mode != "plan_file" and not chosen["paths"]:
         raise click.UsageError("Missing argument 'PATH...'.")
     if "-" in chosen["paths"]:
         raise click.UsageError("standard input cannot be recovered: name files or directories")
     back = [*_OF_THE_PLAN, *_HOW] if mode in _BACK else []
     rules = (
-        (back, f"--{mode} takes a run back or finishes it, and plans nothing"),
-        (_OF_THE_PLAN if mode == "plan_file" else (), "a saved plan says that itself"),
+        (back, f"--{mode} undoes or finishes a run, and plans nothing"),
+        (_OF_THE_PLAN if mode == "plan_file" else (), "the saved plan has its own"),
         (("run",) if mode not in _BACK else (), "that goes with --undo and --resume"),
         (("force",) if mode != "undo" else (), "that goes with --undo"),
         (("undecided",) if mode != SALVAGE else (), "that goes with --salvage"),
-        (("walk",) if mode in (SALVAGE, REINDEX) else (), f"--{mode} goes over every segment"),
+        (("walk",) if mode in (SALVAGE, REINDEX) else (), f"--{mode} reads every segment"),
         (("no_keep", "drop_marker") if mode is None else (), "nothing is changed without a strategy"),
-        (("no_keep", "drop_marker") if chosen["output"] else (), "--output leaves what PATH names alone"),
+        (("no_keep", "drop_marker") if chosen["output"] else (), "--output changes nothing in PATH"),
         (("output",) if chosen["dry_run"] else (), "--dry-run writes nothing"),
     )
     for names, why in rules:
@@ -293,86 +296,53 @@ def _option(name: str) -> str:
     return {"walk": "--from", "plan_file": "--plan"}.get(name, f"--{name.replace('_', '-')}")
 
 
-def _command(what: RecoverOptions, paths: Sequence[str], *more: str) -> str:
-    """The command that does what a plan with these options says, with `more` options."""
-    plain, words = RecoverOptions(), ["kdump", "recover", f"--{what.strategy}", *more]
-    sizes = ("index_interval_bytes", "segment_index_bytes", "max_batch_bytes")
-    told = {
-        "--from": what.walk if what.walk != plain.walk else None,
-        "--rebuild": "all" if what.rebuild_all else None,
-        "--undecided": what.undecided if what.undecided != plain.undecided else None,
-        **{
-            _option(name): str(getattr(what, name)) if getattr(what, name) != getattr(plain, name) else None
-            for name in sizes
-        },
-    }
-    for option, value in told.items():
-        words += [option, value] if value is not None else []
-    return shlex.join([*words, *(["--"] if any(path.startswith("-") for path in paths) else []), *paths])
-
-
 # ---- what came of it
 
 
-class RecoverTotals:
-    """The sums over all partitions that the summary and the exit status come from."""
+class _RunProgress:
+    """Adds up the results of a command, and says its summary and its exit status."""
 
-    def __init__(self, what: RecoverOptions, paths: Iterable[str], output: str | None, *, applies: bool) -> None:
+    def __init__(self, wanted: RecoverOptions, chosen: dict[str, Any]) -> None:
         from kdump.cli.work import ProblemLog
+        from kdump.recover.summary import RecoveryTotals
 
-        self._what = what
-        self._paths = tuple(paths)
-        self._output = output
-        self._applies = applies
-        self._started = time.monotonic()
+        self._applies = _applies(chosen)
+        self._totals = RecoveryTotals(wanted, chosen["paths"], chosen["output"], applies=self._applies)
         self._problems = ProblemLog()
-        self._partitions = self._failed = self._bytes_needed = 0
-        self._actions: Counter[str] = Counter()
-        self._lost: list[Lost] = []
-        self._ends: tuple[int | None, int | None] = (None, None)
-        self._not_covered: Counter[tuple[str, Severity]] = Counter()
-        self._left: Counter[tuple[str, Severity]] = Counter()
-        self._run: str | None = None
-        self._next: dict[str, None] = {}
-        self._interrupted = self._alone = self._salvageable = False
+        self._started = time.monotonic()
+        self._interrupted = False
 
-    def take(self, told: "RecoveryResult | Report") -> "RecoveryResult | None":
-        """Count a partition; the result that is to be shown, None where it could not be read."""
+    def results(self, found: "Iterable[RecoveryResult | Report]") -> "Iterator[RecoveryResult]":
+        """The results, which are counted; what could not be read is reported on standard error."""
         from kdump.verify.report import Report
 
-        if isinstance(told, Report):
-            self._problems.take(told.errors)
-            return None
-        plan = told.plan
-        if not plan.is_root:
-            self._partitions += 1
-            self._failed += told.error is not None
-            self._ends = (plan.log_start_offset, plan.log_end_offset)
-        if told.error is not None:
-            self._problems.take([told.error])
-        else:
-            self._actions.update(action.action for action in plan.actions)
-            self._bytes_needed += plan.bytes_needed
-            if plan.lost.bytes or plan.lost.batches:
-                self._lost.append(plan.lost)
-        self._alone |= plan.alone and not plan.empty
-        self._not_covered += counts_of(plan.not_covered)
-        self._salvageable = self._salvageable or (not plan.is_root and _is_error(plan.not_covered))
-        self._left += counts_of(told.left)
-        self._run = self._run or told.run
-        if told.applied and told.next:
-            self._next[told.next] = None
-        return told
+        for item in found:
+            if isinstance(item, Report):
+                self._problems.take(item.errors)
+                continue
+            if item.error is not None:
+                self._problems.take([item.error])
+            self._totals.add(item)
+            yield item
 
     def interrupt(self) -> None:
         self._interrupted = True
         if self._applies:
             complain(
-                "interrupted while files were changed; the next kdump recover says whether a run is left to be finished or taken back"
+                "interrupted while files were changed; the next kdump recover says whether a run is left to be"
+                " finished or undone"
             )
 
-    def end(self) -> None:
-        self._problems.end(some=bool(self._partitions))
+    def summary(self) -> dict[str, Any]:
+        """The fields of the summary line."""
+        self._problems.end(some=bool(self._totals.partitions))
+        summary = self._totals.summary(failed=self._problems.failed, interrupted=self._interrupted)
+        return {
+            "command": "recover",
+            **summary._asdict(),
+            "exit_status": self.status,
+            "seconds": round(time.monotonic() - self._started, 3),
+        }
 
     @property
     def status(self) -> int:
@@ -380,63 +350,7 @@ class RecoverTotals:
             return INTERRUPTED
         if self._problems.failed:
             return FAILED
-        if self._applies and any(lost.batches or lost.records for lost in self._lost):
+        summary = self._totals.summary()
+        if self._totals.gives_up_records:
             return GAVE_UP
-        if self._actions and not self._applies:
-            return FOUND
-        return options.status(False, {severity for _, severity in (*self._not_covered, *self._left)}, Severity.ERROR)
-
-    def fields(self) -> dict[str, Any]:
-        """The summary, by the names of the contract."""
-        alone = self._partitions == 1
-        return {
-            "command": "recover",
-            "strategy": self._what.strategy,
-            "applied": self._applies,
-            "partitions": self._partitions,
-            "failed": self._failed,
-            "actions": dict(sorted(self._actions.items())),
-            "not_covered": tally(self._not_covered),
-            "left": tally(self._left),
-            "log_start_offset": self._ends[0] if alone else None,
-            "log_end_offset": self._ends[1] if alone else None,
-            "bytes_needed": self._bytes_needed,
-            "lost": _together(self._lost),
-            "undo": self._run,
-            "output": self._output,
-            "next": self._what_next(),
-            "interrupted": self._interrupted,
-            "exit_status": self.status,
-            "seconds": round(time.monotonic() - self._started, 3),
-        }
-
-    def _what_next(self) -> str | None:
-        """The command to run, where it is one for all partitions."""
-        if self._applies:
-            return next(iter(self._next)) if len(self._next) == 1 and not self._problems.failed else None
-        if self._actions:
-            return _command(self._what, self._paths, *(["--output", "DIR"] if self._alone else []))
-        if self._what.strategy != SALVAGE and self._salvageable:
-            return _command(self._what._replace(strategy=SALVAGE, walk=RecoverOptions().walk), self._paths, "--dry-run")
-        return None
-
-
-def _is_error(findings: "Iterable[Finding]") -> bool:
-    return any(finding.severity is Severity.ERROR for finding in findings)
-
-
-def _together(lost: Sequence[Lost]) -> Lost:
-    """What several partitions lose; offsets, producers and transactions are those of one partition, so none are told of several."""
-    if len(lost) < 2:
-        return lost[0] if lost else Lost()
-    records = [each.records for each in lost]
-    firsts = [each.first_timestamp for each in lost if each.first_timestamp != -1]
-    committed = {each.committed for each in lost if each.batches}
-    return Lost(
-        batches=sum(each.batches for each in lost),
-        records=None if None in records else sum(count or 0 for count in records),
-        bytes=sum(each.bytes for each in lost),
-        first_timestamp=min(firsts, default=-1),
-        max_timestamp=max(each.max_timestamp for each in lost),
-        committed=True if True in committed else None if None in committed else False,
-    )
+        return FOUND if (summary.actions and not self._applies) or summary.has_errors else 0

@@ -1,14 +1,18 @@
-"""Carry out a plan: in place, step by step, so that it can be killed between any two system calls, finished and taken back; or into a copy.
+"""Applies a plan, in place or as a copy.
 
-In place, everything that is to be new is written first, beside the partition's own files, and the bytes that go away inside a file are copied. Then comes the
-journal (kdump.recover.journal): before it nothing of the partition has changed, and from then on every step can be repeated and taken back (kdump.recover.steps). In the order of
-the steps the log is whole at every moment, as far as it will be: segments go from the last to the first, and the offset index of a segment that changes
-goes away before its log does and comes back last, because a broker trusts a log beside its index and recovers one without.
+In place it may be killed between any two system calls, and then be finished or undone. First everything new is written
+beside the partition's own files, and the bytes that are cut out of a file are copied. Then the journal is written
+(kdump.recover.journal). Before it, nothing of the partition has changed. After it, every step can be repeated and
+undone (kdump.recover.steps).
+
+After each step the log is valid, as far as it already is what it will be. Segments go from the last to the first. The
+offset index of a segment that changes goes before its log and comes back last, because a broker trusts a log that has
+an index and recovers a log without one.
 """
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -18,6 +22,7 @@ from kdump.format import naming
 from kdump.kernel.crc import crc32c
 from kdump.recover.journal import Journal, Step
 from kdump.recover.plan import FileContent, Plan
+from kdump.recover.second_opinion import check_snapshots
 from kdump.recover.steps import RunExecutor, is_a_logs, load
 from kdump.storage.directory_handle import DirectoryHandle, FileAttributes, OnBytes, clone, copy, look_of, write
 from kdump.storage.pieces import Piece
@@ -37,7 +42,7 @@ from kdump.storage.undo_folders import (
 )
 
 Make = Callable[[Plan], Iterable[tuple[str, bytes | None]]]
-"""Makes the contents that a plan leaves to kdump.broker.rebuild."""
+"""Builds the files that a plan leaves to kdump.broker.rebuild."""
 
 NOTHING: Final = "nothing was changed"
 _PARTS: Final = ("index", "log", "timeindex", "txnindex")
@@ -48,9 +53,10 @@ _NONE_WRITTEN: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class ApplyResult(NamedTuple):
-    """What became of a plan: `run` is its id, None where nothing had to be done; `undo` where what was removed is kept, None where it is not.
+    """The result of a plan: the id of the `run`, None where nothing had to be done.
 
-    `recovery_point` is that of the plan, `written` has the CRC-32C of every file that is new.
+    `undo` is the path of what was removed, None where it was not kept. `recovery_point` is that of the plan. `written`
+    has the CRC-32C of every new file.
     """
 
     path: str
@@ -63,9 +69,10 @@ class ApplyResult(NamedTuple):
 def apply(
     plan: Plan, run: str, *, keep: bool = True, on_bytes: OnBytes | None = None, make: Make | None = None
 ) -> ApplyResult:
-    """Carry out a plan in place, for a topic-partition or for the files at the root of a log directory. `on_bytes` is told how many bytes more were written.
+    """Apply a plan in place, to a topic-partition or to the files at the root of a log directory.
 
-    Raises KdumpError: before anything changed, or after all was taken back; where not even that was possible, it says how to go on.
+    `on_bytes` is called with the number of bytes that were written since its last call. Raises KdumpError: before
+    anything changed, or after everything was undone. Where that failed too, the message says how to go on.
     """
     check_run(run)
     with DirectoryHandle(plan.path) as place:
@@ -83,7 +90,7 @@ def in_place(
     on_bytes: OnBytes | None = None,
     make: Make | None = None,
 ) -> ApplyResult:
-    """Carry out a plan, whatever other runs left there. Raises KdumpError as `apply` does."""
+    """Apply a plan, whatever other runs left in the directory. Raises KdumpError as `apply` does."""
     try:
         _check(plan, place)
     except (OSError, KdumpError) as error:
@@ -91,7 +98,7 @@ def in_place(
     after = _with_indexes(plan)
     if not after:
         return ApplyResult(plan.path, None, None)
-    # A foreign directory at the root of a log directory keeps a broker from starting.
+    # A broker does not start on a log directory that has a directory of another name.
     area = UndoFolder(run, flat=any(name in naming.ROOT_FILES for name in place.names()))
     if state_of(place, area) is not None:
         raise KdumpError(f"{plan.path}: there is a run {run} already; {NOTHING}")
@@ -101,7 +108,7 @@ def in_place(
         todo = _stage(place, area, plan, after, on_bytes, make)
         _check(plan._replace(bytes_needed=0), place)
         touched = {step.name for step in todo} | {step.to for step in todo}
-        # What a broker writes at the root of a log directory stands for itself.
+        # A broker may write the other files at the root of a log directory at any time.
         rest = {} if area.flat else {name: stamp for name, stamp in plan.files.items() if name not in touched}
         now = time.time_ns() // 1_000_000
         work = RunExecutor(
@@ -109,7 +116,7 @@ def in_place(
         )
         work.begin()
     except (OSError, EOFError, KdumpError, KeyboardInterrupt) as error:
-        # Of the steps none was done, even if the journal is there and only the sync behind it failed.
+        # No step was done, even if the journal exists and only the sync after it failed.
         _clear(place, area)
         left = state_of(place, area) not in (None, OVER)
         raise sentence(plan.path, error, f"{NOTHING}; {how_to_go_on(plan.path, run)}" if left else NOTHING) from None
@@ -120,7 +127,7 @@ def in_place(
 
 
 def carry_out(work: RunExecutor) -> None:
-    """Do the steps of a journal that are left, or take all back where that fails. Raises KdumpError."""
+    """Do the remaining steps of a journal, or undo all where that fails. Raises KdumpError."""
     place = work.place
     try:
         work.forward()
@@ -140,13 +147,13 @@ def carry_out(work: RunExecutor) -> None:
 
 
 def _clear(place: DirectoryHandle, area: UndoFolder) -> None:
-    """Remove the files of a run that is over, as far as that goes: the next run removes the rest."""
+    """Remove the files of a finished run, as far as possible: the next run removes the rest."""
     with suppress(OSError, KdumpError):
         discard(place, area)
 
 
 def sentence(path: str, error: BaseException, then: str = "") -> KdumpError:
-    """What the system refused, with the path and what it means. Raises a KeyboardInterrupt again."""
+    """An error of the system as a KdumpError, with the path and the consequence. Raises a KeyboardInterrupt again."""
     if isinstance(error, KeyboardInterrupt):
         raise error
     why = _why(error)
@@ -161,7 +168,7 @@ def _why(error: BaseException) -> str:
 
 
 def sweep(place: DirectoryHandle) -> None:
-    """Clear away what is left of runs that changed nothing, or that are over. Raises KdumpError."""
+    """Remove what is left of runs that changed nothing, or that are finished. Raises KdumpError."""
     try:
         for area in areas(place):
             state = state_of(place, area)
@@ -178,7 +185,7 @@ def sweep(place: DirectoryHandle) -> None:
 
 
 def _check(plan: Plan, place: DirectoryHandle) -> None:
-    """Raises KdumpError where the directory is not what the plan saw, or something stands in its way."""
+    """Check that the directory is as the plan saw it, and that there is room. Raises KdumpError."""
     if odd := [name for name in plan.after if "/" in name or name in ("", ".", "..") or naming.is_undo(name)]:
         raise KdumpError(f"{plan.path}: the plan has {odd[0]!r}, which is no name of a file of a log")
     names = {*plan.after, *(name for name in plan.files if not naming.is_undo(name))}
@@ -199,26 +206,27 @@ _Files = Mapping[str, Stamp]
 
 
 class _Rank(NamedTuple):
-    """Where in the order of a recovery a file stands; `suffix` is that of a file of a segment."""
+    """The place of a file in the order of the steps; `suffix` is that of a file of a segment."""
 
     group: int
     order: int = 0
     suffix: str = ""
 
 
-_COMING, _SEGMENT, _OTHER, _GOING = range(4)
+_REPLACEMENT, _SEGMENT, _OTHER, _LEFTOVER = range(4)
 
 
 def _rank(name: str) -> _Rank:
-    """Of what is about to come in the log goes last: alone it would come in, its index alone would take the place of another one.
+    """The rank of a file. Segments go from the last to the first, in each of them the offset index first.
 
-    Segments go from the last to the first, and in each the offset index first. While a .cleaned file is there, a broker lets nothing come in.
+    Of a replacement (.swap) the log goes last: a broker would take the log alone for the replacement, and its index
+    alone for the index of another log. While there is a .cleaned file, a broker replaces nothing.
     """
     stem, _, suffix = name.rpartition(".")
     if suffix == "swap":
-        return _Rank(_COMING, stem.endswith(".log"))
+        return _Rank(_REPLACEMENT, stem.endswith(".log"))
     if suffix in ("cleaned", "deleted"):
-        return _Rank(_GOING)
+        return _Rank(_LEFTOVER)
     number = naming.number_of(name)
     if number is None or suffix not in _PARTS:
         return _Rank(_OTHER)
@@ -226,9 +234,9 @@ def _rank(name: str) -> _Rank:
 
 
 def steps(after: _After, files: _Files, links: Mapping[str, int], because: Mapping[str, str] = _NONE) -> list[Step]:
-    """The steps from `files` to what is to be `after`, in order, without what only the staging knows.
+    """The steps from `files` to `after`, in order, without what only the staging knows.
 
-    `links` has the number of names of each file, `because` the codes of the findings.
+    `links` has the number of hard links of each file, `because` the codes of the findings.
     """
     targets = _renames(after, files)
     moved = set(targets.values())
@@ -249,7 +257,7 @@ def steps(after: _After, files: _Files, links: Mapping[str, int], because: Mappi
         elif content is None:
             if name not in moved:
                 out = _is_dropped(name, after, files)
-                (swaps if group == _COMING else dropped if out else away if suffix else others).append(
+                (swaps if group == _REPLACEMENT else dropped if out else away if suffix else others).append(
                     step("take", name)
                 )
         elif name in moved or name not in files:
@@ -267,7 +275,7 @@ def steps(after: _After, files: _Files, links: Mapping[str, int], because: Mappi
 
 
 def _renames(after: _After, files: _Files) -> dict[str, str]:
-    """Files that only get another name: the old one by the new one."""
+    """Files that are only renamed: the old name by the new one."""
     renames: dict[str, str] = {}
     for target, content in after.items():
         if content is not None and len(content.pieces) == 1 and content.data is None:
@@ -276,19 +284,19 @@ def _renames(after: _After, files: _Files) -> dict[str, str]:
             goes = piece.name in after and piece.name not in renames.values()
             if whole and goes and target != piece.name:
                 renames[target] = piece.name
-    # A name that is given and taken away in one run is not worth an order of its own.
+    # A name that is given and removed in one run would need an order of its own.
     return {target: source for target, source in renames.items() if target not in renames.values()}
 
 
 def _is_dropped(name: str, after: _After, files: _Files) -> bool:
-    """Whether it is of a segment that has no log afterwards."""
+    """Whether it belongs to a segment without a log afterwards."""
     stem, _, suffix = name.rpartition(".")
     log = f"{stem}.log"
     return suffix in _PARTS and (after[log] is None if log in after else log not in files)
 
 
 def _cut_at(name: str, content: FileContent, files: _Files, links: Mapping[str, int]) -> int | None:
-    """Where a log is to end that loses its end and nothing else; a second name would lose it too."""
+    """Where a log ends that loses its end and nothing else, None for others; a second name would lose its end too."""
     if not name.endswith(_CUT) or links.get(name) != 1 or len(content.pieces) != 1:
         return None
     (piece,) = content.pieces
@@ -296,7 +304,7 @@ def _cut_at(name: str, content: FileContent, files: _Files, links: Mapping[str, 
 
 
 def _with_indexes(plan: Plan) -> dict[str, FileContent | None]:
-    """What changes, and the offset indexes that stay beside a log that changes: they have to go and to come back."""
+    """What changes, with the offset indexes that stay beside a log that changes: they go and come back."""
     after = {
         name: content
         for name, content in plan.after.items()
@@ -316,62 +324,76 @@ def _all_of(plan: Plan, name: str) -> tuple[Piece, ...] | None:
 # ---- what is written before anything changes
 
 
-class _Pouring:
-    """Writes the contents of a plan to another place."""
+class _FileWriter:
+    """Writes the contents of a plan into `target`, which is the directory itself or its copy."""
 
-    def __init__(self, place: DirectoryHandle, target: DirectoryHandle, plan: Plan, on_bytes: OnBytes | None) -> None:
-        self.place = place
-        self.target = target
-        self.plan = plan
-        self.on_bytes = on_bytes
+    def __init__(
+        self,
+        place: DirectoryHandle,
+        target: DirectoryHandle,
+        plan: Plan,
+        on_bytes: OnBytes | None,
+        make: Make | None,
+    ) -> None:
+        self.place, self.target, self.plan = place, target, plan
+        self._on_bytes, self._make = on_bytes, make
         logs = sorted(name for name in plan.files if name.endswith(".log"))
-        self._newest = logs[-1:]
+        self._last_log = logs[-1:]
         self._sources = {f"{log.base_offset:020d}": log.pieces[0].name for log in plan.segments if log.pieces}
-        self._looks: dict[str, FileAttributes] = {}
+        self._attributes: dict[str, FileAttributes] = {}
 
-    def look(self, name: str, content: FileContent | None) -> FileAttributes | None:
-        """What the new file takes over: that of the log that it comes from or lies beside."""
+    def _attributes_of(self, name: str, content: FileContent | None) -> FileAttributes | None:
+        """What the new file takes over: the attributes of the log that it comes from, or that it lies beside."""
         pieces = [piece.name for piece in content.pieces[:1]] if content is not None else []
         stem = name.rpartition(".")[0]
         beside = [self._sources.get(stem, ""), f"{stem}.log"]
-        for model in (*pieces, *beside, *self._newest, name):
+        for model in (*pieces, *beside, *self._last_log, name):
             if model in self.plan.files:
-                if model not in self._looks:
+                if model not in self._attributes:
                     with self.place.open(model) as descriptor:
-                        self._looks[model] = look_of(descriptor)
-                return self._looks[model]
+                        self._attributes[model] = look_of(descriptor)
+                return self._attributes[model]
         return None
 
-    def pour(self, name: str, content: FileContent, to: str) -> int:
-        """Write it; its CRC-32C."""
+    def write_content(self, name: str, content: FileContent, to: str) -> int:
+        """Write a file; the CRC-32C of its bytes."""
         if content.data is not None:
-            return self.data(name, content.data, to)
-        with self.target.create(to, self.look(name, content)) as target:
+            return self._write_data(name, content.data, to)
+        with self.target.create(to, self._attributes_of(name, content)) as target:
             crc = 0
             for piece in content.pieces:
                 with self.place.open(piece.name) as source:
-                    crc = copy(source, piece.start, piece.stop, target, crc, self.on_bytes)
+                    crc = copy(source, piece.start, piece.stop, target, crc, self._on_bytes)
             return crc
 
-    def data(self, name: str, data: bytes, to: str) -> int:
-        with self.target.create(to, self.look(name, None)) as target:
+    def _write_data(self, name: str, data: bytes, to: str) -> int:
+        with self.target.create(to, self._attributes_of(name, None)) as target:
             write(target, data)
-        if self.on_bytes is not None:
-            self.on_bytes(len(data))
+        if self._on_bytes is not None:
+            self._on_bytes(len(data))
         return crc32c(data)
 
-    def made(self, names: Collection[str], make: Make | None) -> Iterator[tuple[str, bytes | None]]:
-        """The contents that are made from the log, those of `names`. Raises KdumpError when one does not come."""
-        left = set(names)
-        if left:
-            from kdump.broker import rebuild as rebuilding
+    def clone(self, name: str, to: str) -> None:
+        """Copy a file; it shares its blocks with the copy where the file system can do that."""
+        with self.place.open(name) as source, self.target.create(to, look_of(source)) as copied:
+            clone(source, copied, self._on_bytes)
 
-            for name, data in make(self.plan) if make else rebuilding.make(self.plan.rebuild_request()):
-                if name in left:
-                    left.remove(name)
-                    yield name, data
-        if left:
+    def write_rebuilt(self, names: Collection[str], to: Callable[[str], str]) -> dict[str, int | None]:
+        """Write the files that are rebuilt; their CRC-32C, None for a file that does not exist afterwards.
+
+        Raises KdumpError where one does not come, or a checksum inside is wrong.
+        """
+        found: dict[str, int | None] = {}
+        if names:
+            request = self.plan.rebuild_request()
+            for name, data in self._make(self.plan) if self._make else self.plan.rebuild_cache.rebuild(request):
+                if name in names and name not in found:
+                    found[name] = None if data is None else self._write_data(name, data, to(name))
+        if left := set(names) - found.keys():
             raise KdumpError(f"{self.place.at(min(left))}: nothing makes this file")
+        if self._make is None:
+            check_snapshots(self.target, {name: to(name) for name, crc in found.items() if crc is not None})
+        return found
 
 
 def _stage(
@@ -381,49 +403,48 @@ def _stage(
     links = {name: status.st_nlink for name in plan.files if (status := place.stat(name)) is not None}
     because = {os.path.basename(action.path): action.because for action in plan.actions if action.because is not None}
     todo = steps(after, plan.files, links, because)
-    pouring = _Pouring(place, place, plan, on_bytes)
+    writer = _FileWriter(place, place, plan, on_bytes, make)
     news = {step.name: content for step in todo if step.do in _NEWS and (content := after[step.name]) is not None}
-    crcs: dict[str, int] = {}
-    nothing = set()
-    for name, data in pouring.made([name for name, content in news.items() if content.rebuilt], make):
-        if data is None:
-            nothing.add(name)
-        else:
-            crcs[name] = pouring.data(name, data, area("new", name))
+    rebuilt = [name for name, content in news.items() if content.rebuilt]
+    checksums = writer.write_rebuilt(rebuilt, lambda name: area("new", name))
     for name, content in news.items():
         if not content.rebuilt:
-            crcs[name] = pouring.pour(name, content, area("new", name))
-
-    def filled(step: Step) -> Step:
-        if step.do == "sync" or (step.before is None and step.do not in _NEWS):
-            return step
-        if step.do == "cut":
-            assert step.before is not None
-            assert step.position is not None
-            tail = FileContent((Piece(step.name, step.position, step.before.size),))
-            crc = pouring.pour(step.name, tail, area("cut", step.name))
-            return step._replace(crc32c=crc, after=step.before._replace(size=step.position))
-        if step.do in ("take", "replace", "rename"):
-            step = step._replace(crc32c=place.checksum(step.name))
-        if step.do in _NEWS:
-            step = step._replace(after=place.stamp(area("new", step.name)), after_crc32c=crcs[step.name])
-        return step
-
+            checksums[name] = writer.write_content(name, content, area("new", name))
+    missing = {name for name, checksum in checksums.items() if checksum is None}
     taken = [
-        step._replace(do="take") if step.name in nothing and step.do == "replace" else step
+        step._replace(do="take") if step.name in missing and step.do == "replace" else step
         for step in todo
-        if not (step.name in nothing and step.do == "put")
+        if not (step.name in missing and step.do == "put")
     ]
-    return tuple(filled(step) for step in taken)
+    return tuple(_complete_step(step, writer, area, checksums) for step in taken)
+
+
+def _complete_step(step: Step, writer: _FileWriter, area: UndoFolder, checksums: Mapping[str, int | None]) -> Step:
+    """A step with the checksums and stamps that only the staging knows. The bytes that it cuts off are copied."""
+    place = writer.place
+    if step.do == "sync" or (step.before is None and step.do not in _NEWS):
+        return step
+    if step.do == "cut":
+        assert step.before is not None
+        assert step.position is not None
+        tail = FileContent((Piece(step.name, step.position, step.before.size),))
+        checksum = writer.write_content(step.name, tail, area("cut", step.name))
+        return step._replace(crc32c=checksum, after=step.before._replace(size=step.position))
+    if step.do in ("take", "replace", "rename"):
+        step = step._replace(crc32c=place.checksum(step.name))
+    if step.do in _NEWS:
+        step = step._replace(after=place.stamp(area("new", step.name)), after_crc32c=checksums[step.name])
+    return step
 
 
 # ---- a copy
 
 
 def output(plan: Plan, directory: str, *, on_bytes: OnBytes | None = None, make: Make | None = None) -> str:
-    """Make the directory that the plan leads to as a copy, `directory`/<name of the partition's directory>, and leave the partition alone. Its path.
+    """Write the directory that the plan gives as a copy, and change nothing in the partition; returns its path.
 
-    Files that do not change share their blocks with the copy where the file system can do that. Raises KdumpError, and then leaves nothing.
+    The copy is `directory`/<name of the partition's directory>. Files that do not change share their blocks with it,
+    where the file system can do that. Raises KdumpError, and then leaves nothing.
     """
     import shutil  # which, with tempfile, take longer to import than all else here
     import tempfile
@@ -448,26 +469,23 @@ def output(plan: Plan, directory: str, *, on_bytes: OnBytes | None = None, make:
         except (OSError, EOFError, KdumpError, KeyboardInterrupt) as error:
             if part is not None:
                 shutil.rmtree(part, ignore_errors=True)
-            raise sentence(place.path, error, f"{path} was not made") from None
+            raise sentence(place.path, error, f"{path} was not written") from None
     return path
 
 
 def _copy(
     plan: Plan, place: DirectoryHandle, target: DirectoryHandle, on_bytes: OnBytes | None, make: Make | None
 ) -> None:
-    pouring = _Pouring(place, target, plan, on_bytes)
+    writer = _FileWriter(place, target, plan, on_bytes, make)
     news = {name: content for name, content in plan.after.items() if content is not None}
     for name in plan.files:
         if name not in plan.after and not naming.is_undo(name):
             news[name] = FileContent(_all_of(plan, name) or ())
-    for name, data in pouring.made([name for name, content in plan.after.items() if content and content.rebuilt], make):
-        if data is not None:
-            pouring.data(name, data, name)
+    writer.write_rebuilt([name for name, content in news.items() if name in plan.after and content.rebuilt], str)
     for name, content in news.items():
         if content.pieces and len(content.pieces) == 1 and content.pieces == _all_of(plan, content.pieces[0].name):
-            with place.open(content.pieces[0].name) as source, target.create(name, look_of(source)) as copied:
-                clone(source, copied, on_bytes)
+            writer.clone(content.pieces[0].name, name)
         elif not content.rebuilt:
-            pouring.pour(name, content, name)
+            writer.write_content(name, content, name)
     target.take_over(place)
     target.sync()

@@ -1,21 +1,21 @@
-"""What a run of recover writes down before it changes anything, and where it keeps what it takes away.
+"""The journal of a run of recover: what it writes before it changes anything, and where it keeps what it removes.
 
-In a topic-partition directory a run has a directory of its own; at the root of a log directory, where a broker takes every directory for a topic-partition,
-plain files of the same meaning:
+In a topic-partition directory a run has a directory of its own. At the root of a log directory a broker takes every
+directory for a topic-partition, so there a run has plain files with the same meaning:
 
-=====================================  ====================================  ====================================================================
-``.kdump-undo/<run>/``                 ``.kdump-undo-<run>-…``               what
-=====================================  ====================================  ====================================================================
-``applying.jsonl``                     ``applying.jsonl``                    the journal; its name says how far the run has come
-``old/<name>``                         ``old-<name>``                        a file that was there
-``cut/<name>``                         ``cut-<name>``                        bytes that were cut off the end of a file
-``new/<name>``                         ``new-<name>``                        a file that is about to be put in place
-``journal.tmp``                        ``journal.tmp``                       a journal that is being written
-=====================================  ====================================  ====================================================================
+=========================  ========================  ================================================
+``.kdump-undo/<run>/``     ``.kdump-undo-<run>-…``   content
+=========================  ========================  ================================================
+``applying.jsonl``         ``applying.jsonl``        the journal; its name is the state of the run
+``old/<name>``             ``old-<name>``            a file that was removed or replaced
+``cut/<name>``             ``cut-<name>``            the bytes that were cut off the end of a file
+``new/<name>``             ``new-<name>``            a new file that has no name yet
+``journal.tmp``            ``journal.tmp``           a journal that is being written
+=========================  ========================  ================================================
 
-Without a journal nothing was changed. It is `applying` until everything is in place, then `applied`, `undoing` while everything is put back, and `over`
-when only the run's own files are left to be removed. The journal itself is JSON Lines: a line about the run, one for each step in order, and one with the
-CRC-32C of the lines before it.
+Without a journal nothing was changed. The journal is `applying` until the last step is done, then `applied`, `undoing`
+while the steps are undone, and `over` when only the run's own files are left to remove. It is JSON Lines: a line about
+the run, a line for each step in order, and a line with the CRC-32C of the lines before it.
 """
 
 from collections.abc import Mapping
@@ -30,12 +30,17 @@ VERSION: Final = 1
 
 
 class Step(NamedTuple):
-    """One change, which can be repeated and taken back.
+    """One change, which can be repeated and undone. `do` is its kind:
 
-    `take`: the file goes to the old ones. `put`: a new file gets the name, which is free. `replace`: likewise, while the file that has the name goes to the
-    old ones; there is no moment without either. `cut`: the file ends at `position`, the `length` bytes behind are kept. `rename`: the file gets the name `to`.
-    `sync`: what was done is on the disk before anything else is. `crc32c` is that of the bytes that go, of the whole new file in a `put`; None where nothing goes.
-    `before` is the file that has the name at first, `after` the one that has it then. `because` is the code of a finding.
+    - `take`: the file moves to the old files.
+    - `put`: a new file gets the name, which is free.
+    - `replace`: a new file gets the name of a file that moves to the old ones, in one step.
+    - `cut`: the file ends at `position`; the `length` bytes after it are kept.
+    - `rename`: the file gets the name `to`.
+    - `sync`: the steps so far are on the disk before the next one.
+
+    `crc32c` is that of the bytes that go, None where none go. `before` is the file that has the name first, `after` the
+    file that has it then. `because` is the code of a finding.
     """
 
     do: str
@@ -51,9 +56,9 @@ class Step(NamedTuple):
 
 
 class Journal(NamedTuple):
-    """A run in one directory. `files` are those that it leaves alone. `flat`: it lies at the root of a log directory.
+    """A run in one directory. `files` are those that it does not change; it is `flat` at the root of a log directory.
 
-    `recovery_point` is the one that the log directory's checkpoint needs once the run is done, None where it may stay.
+    `recovery_point` is the offset that the log directory's checkpoint needs after the run, None where it may stay.
     """
 
     run: str
@@ -70,7 +75,7 @@ class Journal(NamedTuple):
 
 
 def to_bytes(journal: Journal) -> bytes:
-    import json  # which a verify, that looks for unfinished runs, does without
+    import json  # a verify, which looks for unfinished runs, does not need it
 
     head = {
         "type": "run",
@@ -83,7 +88,7 @@ def to_bytes(journal: Journal) -> bytes:
         "recovery_point": journal.recovery_point,
         "files": journal.files,
     }
-    # Names that are no UTF-8 come through as escaped surrogates.
+    # Names that are not UTF-8 are escaped surrogates.
     lines = [json.dumps(head), *(json.dumps({"type": "step", **_filled(step)}) for step in journal.steps)]
     data = "".join(f"{line}\n" for line in lines).encode("ascii")
     return data + json.dumps({"type": "end", "crc32c": crc32c(data)}).encode("ascii") + b"\n"
@@ -94,7 +99,7 @@ def _filled(step: Step) -> dict[str, Any]:
 
 
 def from_bytes(data: bytes, path: str) -> Journal:
-    """Raises KdumpError for what is no journal, or one of a later version."""
+    """The journal in these bytes. Raises KdumpError where it is damaged, or of a later version."""
     import json
 
     try:
@@ -122,7 +127,7 @@ def from_bytes(data: bytes, path: str) -> Journal:
 def _step(fields: dict[str, Any]) -> Step:
     del fields["type"]
     for name in (fields.get("name", ""), fields.get("to")):
-        # Whoever may write here must not make undo reach elsewhere.
+        # A journal that another process wrote must not make undo change files elsewhere.
         if name is not None and ("/" in name or "\0" in name or name in (".", "..") or is_undo(name)):
             raise ValueError(f"{name!r} is no name of a file of a log")
     stamps = {name: Stamp(*fields[name]) for name in ("before", "after") if fields.get(name) is not None}

@@ -1,8 +1,8 @@
-"""What lies in the bytes that a recovery takes away: batches, records, offsets, producers."""
+"""What is lost with the bytes that a recovery removes: batches, records, offsets, producers."""
 
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from kdump.format.batch import NULL
@@ -19,7 +19,7 @@ from kdump.verify.scan import ScanTask, VerifyOptions, scan
 
 _EVENT: Final = struct.Struct(EVENT)
 _AFRESH: Final = Carry(-1, False, -1, False, -1, 0)
-"""Nothing is known of what lies before, but that a batch may begin here: an offset that lies does not hide the batch."""
+"""Nothing is known of the bytes before, but a batch may begin here. So a wrong offset does not hide the batch."""
 _OUT_OF_ORDER: Final = frozenset({"offset/backwards", "offset/range"})
 
 
@@ -38,7 +38,10 @@ class ValidBatches(NamedTuple):
 
 
 def within(directory: str, piece: Piece, size: int, max_batch_bytes: int) -> ValidBatches:
-    """What verify would find in [start, stop) of a log file of `size` bytes, where a batch or what is none begins at `start`."""
+    """What verify would find in a range of a log file of `size` bytes. Raises SourceError.
+
+    At the start of the range begins a batch, or a gap.
+    """
     path = os.path.join(directory, piece.name)
     log = LogFile(path, kind_of(piece.name) or Kind.LOG, number_of(piece.name), False, size)
     stop = None if piece.stop >= size else piece.stop
@@ -77,7 +80,7 @@ def within(directory: str, piece: Piece, size: int, max_batch_bytes: int) -> Val
 
 
 def _span(log: LogFile, piece: Piece, stop: int | None, max_batch_bytes: int) -> tuple[int, int]:
-    """The lowest and the highest offset of batches that are not in the order of their offsets."""
+    """The lowest and the highest offset of batches whose offsets do not rise."""
     offsets: set[int] = set()
     how = {"start": piece.start, "stop": stop, "carry": _AFRESH, "max_batch_bytes": max_batch_bytes}
     with log.open() as source:
@@ -92,7 +95,7 @@ def _span(log: LogFile, piece: Piece, stop: int | None, max_batch_bytes: int) ->
 
 
 def total(found: Iterable[ValidBatches], high_watermark: int | None) -> Lost:
-    """All of them as one, in the order of their offsets."""
+    """The sum of the ranges."""
     held = list(found)
     some = sorted((one for one in held if one.batches), key=lambda one: one.first_offset or 0)
     records = [one.records for one in held]
@@ -107,3 +110,21 @@ def total(found: Iterable[ValidBatches], high_watermark: int | None) -> Lost:
         tuple(dict.fromkeys(transaction for one in some for transaction in one.transactions)),
         None if high_watermark is None else any((one.first_offset or 0) < high_watermark for one in some),
     )
+
+
+class RangeReader:
+    """Reads what ranges of the log files of a directory hold, each range once. `sizes` are those of the files."""
+
+    def __init__(self, directory: str, sizes: Mapping[str, int], max_batch_bytes: int) -> None:
+        self._directory, self._sizes, self._max_batch_bytes = directory, sizes, max_batch_bytes
+        self._known: dict[Piece, ValidBatches] = {}
+
+    def within(self, piece: Piece) -> ValidBatches:
+        """What a range holds. Raises SourceError."""
+        if piece not in self._known:
+            self._known[piece] = within(self._directory, piece, self._sizes[piece.name], self._max_batch_bytes)
+        return self._known[piece]
+
+    def known(self, piece: Piece) -> ValidBatches | None:
+        """What a range holds, where it was read."""
+        return self._known.get(piece)

@@ -1,6 +1,6 @@
-"""What a recovery would do with a topic-partition directory, as a value: it is printed, saved, compared, refused, and carried out by kdump.recover.apply.
+"""What a recovery would do with a topic-partition directory, as a value that is printed, saved, compared and applied.
 
-A plan has two faces that say the same: `actions` are for people and for JSON, `after` is what every file that changes is to hold.
+It says the same twice: `actions` are for people and for JSON, `after` is what each file that changes is to hold.
 """
 
 import os
@@ -12,6 +12,7 @@ from kdump.broker.rebuild_request import PlannedSegment, Rebuild
 from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.naming import TopicPartition, file_name
+from kdump.recover.rebuild_cache import RebuildCache
 from kdump.storage.pieces import Piece, opened
 from kdump.storage.source import BytesSource, FileSource, Source
 from kdump.storage.stamps import Stamp
@@ -21,14 +22,18 @@ TRUNCATE: Final = "truncate"
 SALVAGE: Final = "salvage"
 REINDEX: Final = "reindex"
 STRATEGIES: Final = (TRUNCATE, SALVAGE, REINDEX)
+WALKS: Final = ("checkpoint", "newest", "all")
+UNDECIDED: Final = ("keep", "drop")
 
 
 class RecoverOptions(NamedTuple):
     """How to recover.
 
-    `walk` says from where on a truncation walks as a broker does after an unclean stop: "checkpoint" (the recovery point of the log directory's checkpoint,
-    else the newest segment), "newest", "all". `rebuild_all`: make every companion of what was walked anew, as a broker does, and not only those that are wrong.
-    `undecided`: what a salvage does with the batches of a transaction whose marker may be lost, "keep" or "drop". `now_ms` is the clock by which producers expire.
+    `walk` is where a truncation begins to read as a broker does after an unclean stop: "checkpoint" is the recovery
+    point of the log directory's checkpoint, else the active segment; "newest" the active segment; "all" the first one.
+    `rebuild_all` rebuilds every companion of the segments that are read, as a broker does, and not only wrong ones.
+    `undecided` is what a salvage does with the batches of a transaction whose marker may be lost: "keep" or "drop".
+    Producers expire by the clock `now_ms`.
     """
 
     strategy: str = TRUNCATE
@@ -43,7 +48,10 @@ class RecoverOptions(NamedTuple):
 
 
 class FileContent(NamedTuple):
-    """What a file is to hold: pieces of files from before, one behind the other; or `data`; or, with neither, what kdump.broker.rebuild makes from the log."""
+    """What a file is to hold: consecutive pieces of files from before, or `data`.
+
+    With neither, kdump.broker.rebuild builds it from the log.
+    """
 
     pieces: tuple[Piece, ...] = ()
     data: bytes | None = None
@@ -54,11 +62,12 @@ class FileContent(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """What would be gone: valid batches and their records (None where wrappers were not opened), all bytes, ranges of offsets (first, last).
+    """What would be lost: valid batches, their records, all bytes, and ranges of offsets (first, last).
 
-    `first_timestamp` is that of the first lost batch, `max_timestamp` the largest of all, -1 without one. `producers` are the ids of those that wrote them,
-    `transactions` those whose records or marker are among them, as (producer id, first offset). `committed`: whether some lie below the stored high watermark;
-    None where none is stored.
+    `records` is None where wrapper messages were not opened. The timestamps are in milliseconds, that of the first lost
+    batch and the largest of all; -1 without one. `producers` are the ids of those that wrote the batches,
+    `transactions`, as (producer id, first offset), those whose records or marker are among them. `committed` says
+    whether some are below the stored high watermark, None where none is stored.
     """
 
     batches: int = 0
@@ -73,9 +82,10 @@ class Lost(NamedTuple):
 
 
 class Action(NamedTuple):
-    """One thing to be done: `action` is a key of ACTIONS, `because` the code of the finding behind it, None where it was asked for.
+    """One thing to be done: `action` is a key of ACTIONS.
 
-    Positions `start` and `stop` are those of the bytes that go, or that `target` gets. `batches` and what follows tell of what those bytes held; None where they are no log.
+    `because` is the code of the finding about it, None where it was asked for. The bytes from `start` to `stop` go, or
+    `target` gets them. `batches` and the fields after it count what they hold, None where they belong to no log.
     """
 
     action: str
@@ -92,25 +102,27 @@ class Action(NamedTuple):
 
 
 ACTIONS: Final[Mapping[str, str]] = {
-    "truncate": "cut off what lies behind",
-    "drop": "take bytes out of the middle",
-    "delete": "take the file away",
-    "rebuild": "make the file anew from the log",
-    "rename": "give the file the name that it should have",
-    "write": "write the file as it should be",
-    "split": "give a part of the file a segment of its own",
+    "truncate": "remove the bytes up to the end of the file",
+    "drop": "remove these bytes from the file",
+    "delete": "delete the file",
+    "rebuild": "rebuild the file from the log",
+    "rename": "rename the file",
+    "write": "write the file with the right content",
+    "split": "move these bytes to a segment of their own",
 }
 
 
 class Plan(NamedTuple):
-    """All that is to be done with one topic-partition directory; with no `actions`, nothing.
+    """All that is to be done with one topic-partition directory; nothing without `actions`.
 
-    `after` has what every file that changes is to hold by its name, None for one that goes away; what it does not have stays. `files` are the regular files as they
-    were seen, none where nothing was looked for. `segments` are those afterwards, `log_start_offset` and `log_end_offset` those of a broker that starts on it. `refusals` are what makes a broker refuse
-    the directory as it is: (Kafka's exception, file name). `recovery_point` is the line that the log directory's checkpoint needs afterwards, None where it may stay.
-    `bytes_needed`: what applying writes before anything goes away. `not_covered` are findings that are left as they are.
-    Of a salvage `undecided` says which transactions may have lost their markers, `clashes` which batches contradict each other and which of them stay.
-    `alone`: it is about one segment of several, so that it can only become a copy.
+    `after` has what each file that changes is to hold, by name, None for a file that is deleted; other files stay.
+    `files` are the regular files that the plan saw, none where nothing had to be looked for. `segments`,
+    `log_start_offset` and `log_end_offset` are those after a broker's start. `refusals` are why a broker refuses the
+    directory as it is: (Kafka's exception, file name). `recovery_point` is the offset that the log directory's
+    checkpoint needs afterwards, None where it may stay. `bytes_needed` is how much is written before anything goes.
+    `not_covered` are the findings that stay. Of a salvage, `undecided` says which transactions may have lost their
+    markers, `clashes` which batches contradict each other and which of them stay. A plan that is `alone` is about one
+    segment of several, so that it can only become a copy. `rebuild_cache` has companions that planning rebuilt.
     """
 
     path: str
@@ -131,6 +143,7 @@ class Plan(NamedTuple):
     undecided: tuple[str, ...] = ()
     clashes: tuple[str, ...] = ()
     alone: bool = False
+    rebuild_cache: RebuildCache = RebuildCache()
 
     @property
     def empty(self) -> bool:
@@ -138,11 +151,11 @@ class Plan(NamedTuple):
 
     @property
     def is_root(self) -> bool:
-        """Whether it is about the root of a log directory."""
+        """Whether it is about the files at the root of a log directory."""
         return not self.segments and any(name in naming.ROOT_FILES for name in self.files)
 
     def rebuild_request(self) -> Rebuild:
-        """What is asked of kdump.broker.rebuild to make the files that `after` leaves to it."""
+        """The request for kdump.broker.rebuild to build the files that `after` leaves to it."""
         options = self.options
         return Rebuild(
             self.path,
@@ -160,7 +173,7 @@ class Plan(NamedTuple):
 
 
 def view(plan: Plan, name: str) -> Source:
-    """The bytes that a file will have, of a log above all; not those of one that is rebuilt. Raises SourceError."""
+    """The bytes that a file will have. Raises SourceError, also for a file that is rebuilt."""
     for log in plan.segments:
         if name == file_name(log.base_offset, ".log"):
             return opened(plan.path, log.pieces, name)

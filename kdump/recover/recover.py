@@ -1,7 +1,7 @@
-"""Plan recoveries, and carry them out: a plan for every topic-partition, then one for the checkpoints of its log directory.
+"""Plans recoveries and applies them: a plan for each topic-partition, then one for the checkpoints of a log directory.
 
-Planning is a verify whose report a strategy turns into a plan (kdump.recover.truncate, kdump.recover.salvage.plan, kdump.recover.reindex); kdump.recover.apply carries it out. Nothing is written
-before every plan is made, and one partition that fails does not stop the others.
+Planning is a verify, whose report a strategy turns into a plan (truncate, salvage.plan, reindex). kdump.recover.apply
+applies it. Nothing is written before every plan is made, and a partition that fails does not stop the others.
 """
 
 import os
@@ -23,6 +23,7 @@ from kdump.format.naming import RECOVERY_POINTS, TopicPartition, topic_partition
 from kdump.recover import apply as applying
 from kdump.recover import undo
 from kdump.recover.plan import REINDEX, SALVAGE, Action, FileContent, Plan, RecoverOptions
+from kdump.recover.rebuild_cache import RebuildBudget
 from kdump.recover.reindex import reindex
 from kdump.recover.selection import Found, PlanItem, RecoverySelection
 from kdump.recover.truncate import truncate
@@ -35,7 +36,7 @@ from kdump.storage.stamps import stamps
 from kdump.storage.undo_folders import areas, how_to_go_on
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.report import Report
-from kdump.verify.scan import VerifyOptions as Proving
+from kdump.verify.scan import VerifyOptions
 from kdump.verify.verify import verify
 
 AGAIN_BYTES: Final = 256 << 20
@@ -45,7 +46,10 @@ Points = Mapping[TopicPartition, int]
 
 
 class ApplyOptions(NamedTuple):
-    """How to apply: in place under the name `run`, or as a copy in the directory `output`. `keep` what is removed, so that it can be undone."""
+    """How to apply: in place under the name `run`, or as a copy in the directory `output`.
+
+    `keep` keeps what is removed, so that the run can be undone. `drop_marker` deletes the clean-shutdown file.
+    """
 
     run: str = ""
     output: str | None = None
@@ -54,9 +58,9 @@ class ApplyOptions(NamedTuple):
 
 
 class RecoveryResult(NamedTuple):
-    """What became of a plan. `left` are the findings of a verify afterwards, `next` is what to do now.
+    """The result of a plan. `left` are the findings of a verify afterwards, `next` is what to do now.
 
-    `error` says why it was not applied, or, where it was, why nobody knows what came of it.
+    `error` says why it was not applied, or, where it was applied, why the verify afterwards failed.
     """
 
     plan: Plan
@@ -77,18 +81,20 @@ def plans(
     on_bytes: Callable[[int], None] | None = None,
     locks: ExitStack | None = None,
 ) -> Iterator[Plan | Report]:
-    """A plan for each topic-partition directory, and at the end for each log directory of which a checkpoint has to change; a Report with errors for what cannot be read.
+    """A plan for each topic-partition directory, then for each log directory of which a checkpoint has to change.
 
-    With `locks` brokers are kept out of each log directory for as long as it is open; without it one that runs is an error all the same. Nothing is written. The
-    log of KRaft is planned only where it was named itself.
+    A Report with errors stands for what cannot be read. With `locks` each log directory is locked against brokers until
+    it is closed; without it a broker that runs is an error all the same. Nothing is written. The log of KRaft is
+    planned only where its path was given.
     """
     if options.now_ms is None:
         options = options._replace(now_ms=int(time.time() * 1000))
-    proving = Proving(max_batch_bytes=options.max_batch_bytes, now_ms=options.now_ms, proofs=True)
+    verify_options = VerifyOptions(max_batch_bytes=options.max_batch_bytes, now_ms=options.now_ms, proofs=True)
     partitions: dict[str, PlanItem] = {}
     made: list[Plan] = []
+    budget = RebuildBudget()
     directories: dict[str, Report] = {}
-    for report in verify(_kept(RecoverySelection(locks).items(found), partitions), proving, engine, on_bytes):
+    for report in verify(_kept(RecoverySelection(locks).items(found), partitions), verify_options, engine, on_bytes):
         item = partitions.pop(report.path, None)
         if report.errors:
             yield report
@@ -96,7 +102,7 @@ def plans(
             directories[report.path] = report
         elif item is not None:
             try:
-                made.append(_plan(report, item, options))
+                made.append(_plan(report, item, options, budget))
             except SourceError as error:
                 yield Report(report.path, errors=[error])
             else:
@@ -115,7 +121,7 @@ def plans(
             yield plan
 
 
-def _plan(report: Report, item: PlanItem, options: RecoverOptions) -> Plan:
+def _plan(report: Report, item: PlanItem, options: RecoverOptions, budget: RebuildBudget) -> Plan:
     options = options if item.walk is None else options._replace(walk=item.walk)
     if any(finding.code == "undo/unfinished" for finding in report.findings):
         run = next((one.run for one in undo.runs(report.path) if not one.finished), "")
@@ -123,12 +129,12 @@ def _plan(report: Report, item: PlanItem, options: RecoverOptions) -> Plan:
     if options.strategy == SALVAGE:
         from kdump.recover.salvage.plan import salvage  # the other strategies do without
 
-        return salvage(report, item.partition, options)
-    return reindex(report, options) if options.strategy == REINDEX else truncate(report, options)
+        return salvage(report, item.partition, options, budget)
+    return (reindex if options.strategy == REINDEX else truncate)(report, options, budget)
 
 
 def _kept(found: Iterable[PlanItem | LogDirectory | SourceError], partitions: dict[str, PlanItem]) -> Iterator[Found]:
-    """What goes by, with the partitions kept by their paths until their reports come."""
+    """What was found; the partitions are kept by their paths until their reports come."""
     for item in found:
         if isinstance(item, PlanItem):
             partitions[item.partition.path] = item
@@ -141,7 +147,10 @@ def _kept(found: Iterable[PlanItem | LogDirectory | SourceError], partitions: di
 
 
 def _points(cut: Iterable[tuple[str, TopicPartition | None, int | None]]) -> dict[str, dict[TopicPartition, int]]:
-    """The recovery points that have to be lowered, by log directory; of partitions, the path, the name and the point, None where it may stay."""
+    """The recovery points that have to be lowered, by log directory.
+
+    `cut` has the path and the name of each partition, and its point, None where it may stay.
+    """
     found: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
     for path, partition, point in cut:
         if point is not None and partition is not None:
@@ -154,7 +163,7 @@ def _points_of(plans: Iterable[Plan]) -> dict[str, dict[TopicPartition, int]]:
 
 
 def root(directory: str, points: Points, options: RecoverOptions) -> Plan:
-    """The plan of a log directory whose recovery points lie above the ends of logs that were cut. Raises SourceError."""
+    """The plan for a log directory whose recovery points are above the ends of truncated logs. Raises SourceError."""
     plan = Plan(directory, None, options, files=stamps(directory))
     if not points or RECOVERY_POINTS not in plan.files:
         return plan
@@ -176,7 +185,10 @@ def root(directory: str, points: Points, options: RecoverOptions) -> Plan:
 
 
 def _left_alone(report: Report, plan: Plan, written: Set[str]) -> Iterator[Finding]:
-    """What is wrong at the root of a log directory and stays so; a recovery point that is lowered is right then, and so is partition.metadata that is `written`."""
+    """The findings at the root of a log directory that stay.
+
+    A recovery point that is lowered is covered, and so is a partition.metadata that is `written`.
+    """
     for finding in report.findings:
         covered = os.path.basename(finding.path) in plan.after and finding.code == "checkpoint/beyond"
         covered = covered or (finding.code == "metadata/missing" and finding.path in written)
@@ -203,7 +215,10 @@ def run(
     engine: Engine | None = None,
     on_bytes: Callable[[int], None] | None = None,
 ) -> Iterator[RecoveryResult | Report]:
-    """Plan everything, then apply it, with brokers kept out; a Report for what cannot be read. Raises KdumpError before anything is written."""
+    """Plan everything, then apply it, with the log directories locked against brokers.
+
+    A Report stands for what cannot be read. Raises KdumpError before anything is written.
+    """
     with ExitStack() as locks:
         yield from apply_all(plans(found, options, engine, on_bytes, locks), options, how, engine)
 
@@ -211,9 +226,9 @@ def run(
 def apply_all(
     planned: Iterable[Plan | Report], options: RecoverOptions, how: ApplyOptions, engine: Engine | None = None
 ) -> Iterator[RecoveryResult | Report]:
-    """Apply plans of topic-partitions when all of them are made, then bring the checkpoints of their log directories in line; what came out is verified.
+    """Apply the plans of topic-partitions once all are made, then correct the checkpoints of their log directories.
 
-    Raises KdumpError before anything is written.
+    The result is verified. Raises KdumpError before anything is written.
     """
     if how.output is not None and os.path.lexists(how.output):
         raise KdumpError(f"{how.output}: exists already")
@@ -234,7 +249,7 @@ def apply_all(
                 done.append(result.plan)
             yield result
     except (KeyboardInterrupt, GeneratorExit):
-        # Nobody hears of it any more, but what was cut stays cut.
+        # The results go nowhere any more, but a truncated log needs its lower recovery point.
         for _ in _roots(_points_of(done) if in_place else {}, options, how._replace(drop_marker=False)):
             pass
         raise
@@ -246,7 +261,7 @@ def apply_all(
 def _roots(
     points: Mapping[str, Points], options: RecoverOptions, how: ApplyOptions
 ) -> Iterator[RecoveryResult | Report]:
-    """Bring the files at the roots of log directories in line."""
+    """Correct the files at the roots of log directories."""
     for directory in sorted(points):
         try:
             plan = root(directory, points[directory], options)
@@ -266,17 +281,18 @@ def _is_log_directory(path: str) -> bool:
 
 
 def carry_out(plan: Plan, how: ApplyOptions) -> RecoveryResult:
-    """Apply one plan and verify what came out."""
+    """Apply one plan and verify the result."""
     path, name, applied = plan.path, None, None
     try:
         if how.output is not None:
-            # Of what needs nothing done no file was looked at.
+            # Where nothing is to be done, the plan looked at no file.
             path = applying.output(plan if plan.files else plan._replace(files=stamps(plan.path)), how.output)
         elif plan.empty:
             return RecoveryResult(plan)
         elif plan.alone:
             raise KdumpError(
-                f"{plan.path}: later segments lie beside the one that was named, so that cutting it would leave a hole: recover the directory, or make a copy with --output"
+                f"{plan.path}: the directory has segments after the given one, so that truncating it would leave a"
+                " hole: recover the directory, or make a copy with --output"
             )
         else:
             applied = applying.apply(plan, how.run, keep=how.keep)
@@ -291,9 +307,10 @@ def carry_out(plan: Plan, how: ApplyOptions) -> RecoveryResult:
 
 
 def _verified(plan: Plan, path: str, applied: applying.ApplyResult | None) -> tuple[Finding, ...]:
-    """What is wrong afterwards. Raises SourceError.
+    """The findings afterwards. Raises SourceError.
 
-    Large logs that no action was about were proved for the plan, and are not read again where what is new reads as it was written.
+    Large logs that did not change were verified for the plan. They are not read again where the new files read as they
+    were written.
     """
     logs = sum(log.size for log in plan.segments)
     changed = any(name.endswith((".log", ".kafka")) for name in plan.after)
@@ -308,7 +325,7 @@ def _reads_back(directory: str, written: Mapping[str, int]) -> bool:
 
 
 def left(path: str) -> tuple[Finding, ...]:
-    """The errors and warnings that a verify of a directory has. Raises SourceError for what cannot be read."""
+    """The errors and warnings of a verify of a directory. Raises SourceError where it cannot be read."""
     found: list[Finding] = []
     for report in verify(item for item in discover([path]) if isinstance(item, Partition | SourceError)):
         for error in report.errors:
@@ -319,7 +336,10 @@ def left(path: str) -> tuple[Finding, ...]:
 
 def _next(plan: Plan, path: str, found: tuple[Finding, ...]) -> str:
     if plan.lost.committed:
-        return "committed records are lost here: if another replica has them, move the directory aside and let the broker fetch it anew"
+        return (
+            "committed records are lost here: if another replica has them, move the directory aside and let the broker"
+            " fetch it again"
+        )
     if all(finding.severity < Severity.ERROR for finding in found):
         return "start the broker"
     how = "--salvage --dry-run" if plan.options.walk == "all" or plan.options.strategy == REINDEX else "--from all"
@@ -330,13 +350,16 @@ def _next(plan: Plan, path: str, found: tuple[Finding, ...]) -> str:
 
 
 def take_back(path: str, name: str | None = None, force: bool = False) -> list[undo.RunResult]:
-    """Take a run back (kdump.recover.undo.undo), with brokers kept out."""
+    """Undo a run (kdump.recover.undo.undo), with the log directories locked against brokers."""
     with _locked(path):
         return undo.undo(path, name, force)
 
 
 def resume(path: str, name: str | None = None) -> list[undo.RunResult]:
-    """Finish runs that were interrupted (kdump.recover.undo.resume), with brokers kept out, and bring the checkpoints of their log directories in line."""
+    """Finish runs that were interrupted (kdump.recover.undo.resume), then correct the checkpoints of log directories.
+
+    The log directories are locked against brokers.
+    """
     with _locked(path):
         try:
             done = undo.resume(path, name)
@@ -349,7 +372,7 @@ def resume(path: str, name: str | None = None) -> list[undo.RunResult]:
 
 @contextmanager
 def _locked(path: str) -> Iterator[None]:
-    """The path is a log directory, lies in one, or has some below it. Raises KdumpError where a broker has one."""
+    """Locks the log directories above and below a path. Raises KdumpError where a broker uses one."""
     with ExitStack() as locks:
         for directory in dict.fromkeys([path, *(run.directory for run in undo.runs(path))]):
             for above in (directory, *beside(directory)):
@@ -358,7 +381,10 @@ def _locked(path: str) -> Iterator[None]:
 
 
 def _lower(done: Sequence[undo.RunResult]) -> None:
-    """Lower the recovery points of partitions whose run was finished only now; their log directory's turn never came, or came without them."""
+    """Lower the recovery points of partitions whose run was finished only now.
+
+    When the run was interrupted, their log directory was not corrected, or not for them.
+    """
     right = [one.run for one in done if one.error is None]
     cut = ((run.directory, topic_partition_of(run.directory), run.recovery_point) for run in right)
     for directory, points in _points(cut).items():

@@ -1,6 +1,6 @@
-"""What has to go before a broker takes a topic-partition directory: its start is foreseen again and again, each time without what it refused.
+"""What has to go before a broker loads a topic-partition directory.
 
-A View is the directory as it would be, over the files as they are. Nothing is written.
+Its start is predicted again and again, each time without what it refused. Nothing is written.
 """
 
 import os
@@ -23,7 +23,7 @@ from kdump.verify.findings import Finding, Severity
 from kdump.verify.reaction import is_valid_log
 from kdump.verify.scan import ScanTask, VerifyOptions, scan
 
-_MOST_MENDS: Final = 10_000
+_MOST_ATTEMPTS: Final = 10_000
 
 _CODES: Final[Mapping[str, str]] = {
     "name": "file/name",
@@ -39,11 +39,14 @@ _CODES: Final[Mapping[str, str]] = {
     "walk": "batch/length",
     "wrapper": "legacy/wrapper",
 }
-"""The finding behind a refusal, by its word."""
+"""The code of the finding about a refusal, by its word."""
 
 
 class LogView:
-    """The files of a directory by name, each as pieces of files as they are. `reasons` says why what is not as it was is not: finding codes by name."""
+    """A directory as it would be: its files by name, each as pieces of the files on disk.
+
+    `reasons` has the code of the finding about each file that differs from the one on disk.
+    """
 
     def __init__(self, directory: str, sizes: Mapping[str, int]) -> None:
         self.directory = directory
@@ -86,8 +89,8 @@ class LogView:
         return self.pieces.get(name) == ((Piece(name, 0, size),) if size else ())
 
 
-class AcceptedLog:
-    """A view that a broker loads, and what its start makes of it."""
+class LoadableLog:
+    """A view that a broker loads, and the `result` of its start; `refusals` are those of the directory as it is."""
 
     def __init__(
         self, view: LogView, proved: Mapping[str, ValidSegment], findings: Iterable[Finding], start: DirectoryState
@@ -98,14 +101,14 @@ class AcceptedLog:
         self._findings = [finding for finding in findings if finding.severity >= Severity.WARNING]
         self._start = start
         self.epochs_are_lost = False
-        first = self.foresee(start.recovery_point)
+        first = self.predict(start.recovery_point)
         self.refusals = first.refusals
-        self._without_worse()
-        # Where nothing was left out, what was foreseen holds.
-        self.outcome = self._mend() if first.refuses or view.reasons else first
+        self._remove_harmful()
+        # Where nothing was left out, what was predictn holds.
+        self.result = self._without_refused() if first.refuses or view.reasons else first
 
-    def foresee(self, recovery_point: int) -> LoadResult:
-        """What a start makes of the view. Raises SourceError."""
+    def predict(self, recovery_point: int) -> LoadResult:
+        """What a start leaves of the view. Raises SourceError."""
         view = self.view
         return predict_start(
             self._start._replace(
@@ -118,18 +121,19 @@ class AcceptedLog:
             )
         )
 
-    def _mend(self) -> LoadResult:
-        for _ in range(_MOST_MENDS):
-            outcome = self.foresee(self._start.recovery_point)
-            if not outcome.refuses:
-                return outcome
-            self._without(outcome.refusals)
-        raise SourceError(f"{self.view.directory}: nothing that a broker would load could be made of it")
+    def _without_refused(self) -> LoadResult:
+        for _ in range(_MOST_ATTEMPTS):
+            result = self.predict(self._start.recovery_point)
+            if not result.refuses:
+                return result
+            self._remove(result.refusals)
+        raise SourceError(f"{self.view.directory}: no part of it was found that a broker would load")
 
-    def _without_worse(self) -> None:
-        """Leave out what a broker would do harm with: a log with a short name, which it does not read but makes an empty segment of, and replacements that are damaged.
+    def _remove_harmful(self) -> None:
+        """Remove files with which a broker does harm.
 
-        Of a finished replacement (.swap) what it replaces may still be there: a broker would put it in place and cut it.
+        A log with a short name: a broker does not read it, and creates an empty segment in its place. A damaged
+        replacement (.swap) beside the segment that it replaces: a broker replaces the segment and truncates.
         """
         for name in sorted(self._sizes):
             number = number_of(name)
@@ -146,8 +150,8 @@ class AcceptedLog:
                     if other.endswith(".swap") and number_of(other) == number:
                         self.view.remove(other, "file/leftover")
 
-    def _without(self, refusals: tuple[Refusal, ...]) -> None:
-        """Take away what is refused. What goes as a whole goes at once; of batches the first one, since what follows may be of its making."""
+    def _remove(self, refusals: tuple[Refusal, ...]) -> None:
+        """Remove what is refused: files at once, of batches only the first, since others may follow from it."""
         first: Refusal | None = None
         for refusal in refusals:
             code = _CODES[refusal.word]
@@ -167,7 +171,7 @@ class AcceptedLog:
     def _cut(self, refusal: Refusal, code: str) -> None:
         name = refusal.name
         if not name.endswith(".log"):
-            self.view.remove(name, code)  # a replacement that cannot be used
+            self.view.remove(name, code)  # a replacement that a broker cannot use
             return
         position = refusal.position
         if refusal.word == "size":
@@ -179,15 +183,15 @@ class AcceptedLog:
             with self.view.open(name) as source:
                 position = None if base is None else recover_segment(source, base).overflow
         if position is None:
-            position = self._told(name)
+            position = self._reported_position(name)
         if position >= self.view.size(name):
             position = 0
         self.view.cut(name, position, code)
         for later in self._later(name):
             self.view.remove(later, code)
 
-    def _told(self, name: str) -> int:
-        """Where verify saw offsets go wrong; the beginning where it did not."""
+    def _reported_position(self, name: str) -> int:
+        """Where verify found a wrong offset, 0 where it found none."""
         of = [
             finding
             for finding in self._findings
@@ -196,7 +200,7 @@ class AcceptedLog:
         return min((finding.position for finding in of), default=0)
 
     def _later(self, name: str) -> Iterator[str]:
-        """What belongs to the segments behind one: a log ends where it is cut."""
+        """The files of the segments after one: a log ends where it is truncated."""
         base = number_of(name)
         for other in list(self.view.pieces):
             number = number_of(other)
@@ -206,7 +210,7 @@ class AcceptedLog:
                 yield other
 
     def _renamed(self, name: str, base: int, code: str) -> bool:
-        """Give a segment the name of its first batch, where no other segment is in the way."""
+        """Rename a segment to the offset of its first batch; False where another segment has these offsets."""
         with self.view.open(name) as source:
             file = FileRecords(ReadBuffer(), lambda: source, 0, source.size)
             try:
@@ -232,7 +236,7 @@ class AcceptedLog:
         return True
 
     def _end_of(self, base: int) -> int:
-        """The offset behind the last batch of a segment, as far as that is known."""
+        """The next offset after the last batch of a segment."""
         name = file_name(base, ".log")
         proved = self._proved.get(name)
         if proved is not None:

@@ -1,57 +1,69 @@
-"""The plan of a reindex: companions that are wrong, or all of them, are made anew from the logs as they stand, and no log is touched."""
+"""The reindex strategy: companions that are wrong, or all of them, are rebuilt from the log, and no log changes."""
 
 from kdump.broker.log_loader import EPOCHS
 from kdump.broker.predict import predict_start, start_at
 from kdump.format.checkpoint import EpochEntry, build_epochs
 from kdump.format.naming import INDEX_SUFFIXES, file_name, number_of
+from kdump.recover.completion import complete, unchanged
 from kdump.recover.plan import FileContent, Plan, RecoverOptions
-from kdump.recover.plan_builder import PlanBuilder
+from kdump.recover.plan_builder import PlanBuilder, Segments
+from kdump.recover.plan_input import PlanInput
+from kdump.recover.rebuild_cache import RebuildBudget
 from kdump.verify.report import Report
 
 
-def reindex(report: Report, options: RecoverOptions) -> Plan:
-    """What is to be done with the companions of the topic-partition directory that the report, with its proofs, is of. Raises SourceError.
+def reindex(report: Report, options: RecoverOptions, budget: RebuildBudget | None = None) -> Plan:
+    """The plan for the directory of a report that has its proofs. Raises SourceError.
 
-    The indexes of a damaged log reach as far as a broker would read it. Snapshots and leader epochs come from batches, so that only those of a log without
-    damage before them are made anew.
+    The indexes of a damaged log reach as far as a broker would read it. Snapshots and leader epochs come from batches,
+    so they are rebuilt only where the log before them is not damaged.
     """
-    return _Reindexing(report, options).reindexed()
+    given = PlanInput(report, options)
+    if given.has_nothing_to_do:
+        return unchanged(given)
+    builder = PlanBuilder(given, budget)
+    segments = {}
+    for name in sorted(given.sizes):
+        base = number_of(name)
+        if name.endswith(".log") and base is not None and name == file_name(base, ".log"):
+            segments[name] = given.segment(name, base, given.whole_file(name), walked=True)
+    _plan_indexes(builder, segments)
+    _plan_snapshots(builder, segments)
+    if all(segment.proved for segment in segments.values()):
+        _plan_epochs(builder)
+    return complete(builder, segments, report.log_start_offset, report.log_end_offset)
 
 
-class _Reindexing(PlanBuilder):
-    def reindexed(self) -> Plan:
-        if self.nothing_to_do:
-            return self.unchanged()
-        logs = {}
-        for name in sorted(self.sizes):
-            base = number_of(name)
-            if name.endswith(".log") and base is not None and name == file_name(base, ".log"):
-                logs[name] = self.log(name, base, self.whole(name), walked=True)
-        for name, log in logs.items():
-            for suffix in INDEX_SUFFIXES:
-                companion = file_name(log.base_offset, suffix)
-                missing = any(finding.code == f"{suffix[1:]}/missing" for finding in self.of(name))
-                if (self.options.rebuild_all and log.proved) or missing or self.of(companion):
-                    self.after[companion] = FileContent()
-        end = self.report.log_end_offset
-        sound = all(log.proved for log in logs.values())
-        borders = {log.base_offset for log in logs.values()} | ({end} if end is not None else set())
-        for name in self.sizes:
-            offset = number_of(name)
-            if not name.endswith(".snapshot") or offset is None:
-                continue
-            if self.of(name) or self.options.rebuild_all:
-                before = [log for log in logs.values() if log.base_offset < offset]
-                if offset in borders and all(log.proved for log in before):
-                    self.after[name] = FileContent()
-                elif self.of(name):
-                    self.after[name] = None  # a broker does so too, and goes back to an older one
-        if sound and (self.of(EPOCHS) or (self.options.rebuild_all and EPOCHS in self.sizes)):
-            self._epochs()
-        return self.plan(logs, self.report.log_start_offset, end)
+def _plan_indexes(builder: PlanBuilder, segments: Segments) -> None:
+    given = builder.given
+    for name, segment in segments.items():
+        for suffix in INDEX_SUFFIXES:
+            companion = file_name(segment.base_offset, suffix)
+            missing = any(finding.code == f"{suffix[1:]}/missing" for finding in given.findings_of(name))
+            if (given.options.rebuild_all and segment.proved) or missing or given.findings_of(companion):
+                builder.after[companion] = FileContent()
 
-    def _epochs(self) -> None:
-        start = start_at(self.directory, self.report.proved)
+
+def _plan_snapshots(builder: PlanBuilder, segments: Segments) -> None:
+    given, end = builder.given, builder.given.report.log_end_offset
+    borders = {segment.base_offset for segment in segments.values()} | ({end} if end is not None else set())
+    for name in given.sizes:
+        offset = number_of(name)
+        if not name.endswith(".snapshot") or offset is None:
+            continue
+        wrong = bool(given.findings_of(name))
+        if wrong or given.options.rebuild_all:
+            before = [segment for segment in segments.values() if segment.base_offset < offset]
+            if offset in borders and all(segment.proved for segment in before):
+                builder.after[name] = FileContent()
+            elif wrong:
+                builder.after[name] = None  # as a broker does, which then goes back to an older one
+
+
+def _plan_epochs(builder: PlanBuilder) -> None:
+    given = builder.given
+    if given.findings_of(EPOCHS) or (given.options.rebuild_all and EPOCHS in given.sizes):
+        start = start_at(given.directory, given.report.proved)
         files = {name: size for name, size in start.files.items() if name != EPOCHS}
         entries = predict_start(start._replace(files=files)).epochs
-        self.after[EPOCHS] = FileContent(data=build_epochs([EpochEntry(*entry) for entry in entries]))
+        builder.after[EPOCHS] = FileContent(data=build_epochs([EpochEntry(*entry) for entry in entries]))

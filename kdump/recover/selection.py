@@ -1,4 +1,4 @@
-"""What of that which was found can be recovered: topic-partition directories that no broker has."""
+"""Selects the topic-partition directories that can be recovered: those that no broker uses."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -15,14 +15,17 @@ Found = Partition | LogDirectory | SourceError
 
 
 class PlanItem(NamedTuple):
-    """A partition to be planned, and from where on; None where the options say it."""
+    """A partition to plan, and where to begin; None where the options say it."""
 
     partition: Partition
     walk: str | None = None
 
 
 class RecoverySelection:
-    """Chooses, and keeps brokers out of each log directory for as long as `locks` is open; without it one that runs is an error all the same."""
+    """Selects partitions, and locks their log directories against brokers until `locks` is closed.
+
+    Without `locks` it takes no lock; a broker that runs is an error all the same.
+    """
 
     def __init__(self, locks: ExitStack | None) -> None:
         self._locks = locks
@@ -31,7 +34,7 @@ class RecoverySelection:
         self._older: list[Partition] = []
 
     def items(self, found: Iterable[Found]) -> Iterator[PlanItem | LogDirectory | SourceError]:
-        """What is to be verified."""
+        """What has to be verified."""
         for item in found:
             if isinstance(item, SourceError):
                 yield item
@@ -75,15 +78,15 @@ class RecoverySelection:
             if partition.log_directory is None or name is None or name.topic != naming.METADATA_TOPIC:
                 yield PlanItem(partition)
         elif path in self._directories:
-            return  # what lies loose in a log directory, as the snapshot that KRaft starts from
+            return  # a loose file of a log directory, such as the snapshot that KRaft starts from
         elif os.path.isdir(path):
-            # Below a directory that was named nothing is said about names, which is no reason to leave a partition out.
+            # Discovery reports no names below a directory that was given. The partition is planned all the same.
             yield from _listed(path, partition.log_directory)
         elif os.path.dirname(path) not in self._directories:
             yield SourceError(f"{path}: no segment of a log, which is all that can be recovered")
 
     def _of_segment(self, partition: Partition) -> Iterator[PlanItem | SourceError]:
-        """A segment that was named alone: the newest of its directory stands for that; another one is a log of its own."""
+        """A segment that was given alone: the active one stands for its directory, any other is a log of its own."""
         log = partition.segments[0].log
         if naming.number_of(os.path.basename(log.path)) is None:
             yield SourceError(f"{log.path}: no name that a broker gives to a segment: 20 digits and .log")
@@ -96,14 +99,14 @@ class RecoverySelection:
             yield from _listed(directory, None, "newest")
 
     def _alone(self) -> Iterator[PlanItem]:
-        """Segments of directories whose newest segment was not named."""
+        """The segments of directories whose active segment was not given."""
         for partition in self._older:
             yield PlanItem(partition, "all")
         self._older.clear()
 
 
 def _above(partition: Partition) -> list[str]:
-    """The directories that would be the log directory of a partition."""
+    """The directories that may be the log directory of a partition."""
     path = partition.path if os.path.isdir(partition.path) else os.path.dirname(os.path.abspath(partition.path))
     places = beside(path)
     if partition.log_directory is not None:
@@ -112,7 +115,7 @@ def _above(partition: Partition) -> list[str]:
 
 
 def _listed(directory: str, place: LogDirectory | None, walk: str | None = None) -> Iterator[PlanItem | SourceError]:
-    """A directory as if it had been named itself."""
+    """A directory as if its path had been given."""
     for item in discover([directory]):
         if isinstance(item, SourceError):
             yield item

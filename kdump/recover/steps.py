@@ -1,4 +1,7 @@
-"""The steps of a run, forward and backward. Each looks at what is there and does what is left of it, so that it can be repeated after any interruption."""
+"""Does the steps of a run and undoes them.
+
+Each step looks at the files first and does what is left of it, so that it can be repeated after any interruption.
+"""
 
 import errno
 import os
@@ -19,21 +22,21 @@ _Known = list[tuple[Stamp, int | None]]
 
 
 class FileChanged(KdumpError):
-    """A file is not what the run knows it as: somebody else wrote."""
+    """A file is not what the run knows: another process wrote it."""
 
 
 class RunExecutor:
-    """A run on its directory."""
+    """Does and undoes the steps of a journal in its directory."""
 
     def __init__(self, place: DirectoryHandle, area: UndoFolder, journal: Journal) -> None:
         self.place = place
         self.area = area
         self.journal = journal
 
-    # ---- how far it has come
+    # ---- the state
 
     def begin(self) -> None:
-        """Write the journal. From then on the run is to be finished or taken back; everything that it needs is on the disk."""
+        """Write the journal. From now on the run has to be finished or undone, and all that it needs is on the disk."""
         self.place.remove(self.area.of_run("journal.tmp"))
         with self.place.create(self.area.of_run("journal.tmp")) as target:
             write(target, to_bytes(self.journal))
@@ -43,7 +46,7 @@ class RunExecutor:
         self._sync()
 
     def enter(self, state: str) -> None:
-        """Note that the run has come to a state."""
+        """Rename the journal to a new state."""
         now = state_of(self.place, self.area)
         if now != state and now is not None:
             self.place.rename(self.area.journal(now), self.area.journal(state))
@@ -55,7 +58,7 @@ class RunExecutor:
     # ---- the steps
 
     def forward(self) -> None:
-        """Do what is left to do. Raises OSError, and Changed."""
+        """Do the remaining steps. Raises OSError and FileChanged."""
         if self.area.old is not None:
             self.place.make_directory(self.area.old)
             self._sync()
@@ -63,9 +66,9 @@ class RunExecutor:
             _STEPS[step.do][0](self, step)
 
     def backward(self, without: Collection[str] = ()) -> None:
-        """Take back what was done, but for what was kept of the files `without`, which is gone. Raises OSError, and Changed.
+        """Undo the steps, but those of the files `without`, of which nothing is kept. Raises OSError and FileChanged.
 
-        A segment whose log cannot come back stays as it is: its old index beside its new log would be trusted.
+        A segment whose log cannot come back stays as it is: a broker would trust its old index beside its new log.
         """
         for name in self.area.directories:
             self.place.make_directory(name)
@@ -80,39 +83,39 @@ class RunExecutor:
             if name is not None:
                 self.place.sync(name)
 
-    def take(self, step: Step) -> None:
+    def do_take(self, step: Step) -> None:
         old = self.area("old", step.name)
         if self._find(step, old, step.name) == step.name:
             self.place.rename(step.name, old)
 
-    def take_back(self, step: Step) -> None:
+    def undo_take(self, step: Step) -> None:
         old = self.area("old", step.name)
         if self._find(step, old, step.name) == old:
-            self._free(step.name)
+            self._check_free(step.name)
             self.place.rename(old, step.name)
 
-    def put(self, step: Step) -> None:
+    def do_put(self, step: Step) -> None:
         new = self.area("new", step.name)
         if self._find_new(step, step.name, new) == new:
-            self._free(step.name)
+            self._check_free(step.name)
             self.place.rename(new, step.name)
 
-    def put_back(self, step: Step) -> None:
-        # What has the name otherwise is the old file, back already.
+    def undo_put(self, step: Step) -> None:
+        # Any other file of the name is the old one, which is back already.
         if self.place.stat(step.name) is not None and self._is_new(step):
             self.place.rename(step.name, self.area("new", step.name))
 
-    def replace(self, step: Step) -> None:
+    def do_replace(self, step: Step) -> None:
         old, new = self.area("old", step.name), self.area("new", step.name)
         if self._find_new(step, step.name, new) == step.name:
             return
         if self._find(step, old, step.name) == step.name:
-            self._keep(step.name, old)
+            self._keep_old(step.name, old)
         if self.place.stat(step.name) is not None:
             self._find(step, step.name)
         self.place.rename(new, step.name)
 
-    def replace_back(self, step: Step) -> None:
+    def undo_replace(self, step: Step) -> None:
         old = self.area("old", step.name)
         if self._find(step, step.name, old) == step.name:
             return
@@ -120,24 +123,24 @@ class RunExecutor:
             self._find_new(step, step.name)
         self.place.rename(old, step.name)
 
-    def rename(self, step: Step) -> None:
+    def do_rename(self, step: Step) -> None:
         assert step.to is not None
         if self._find(step, step.name, step.to) == step.name:
-            self._free(step.to)
+            self._check_free(step.to)
             self.place.rename(step.name, step.to)
 
-    def rename_back(self, step: Step) -> None:
+    def undo_rename(self, step: Step) -> None:
         assert step.to is not None
         assert step.before is not None
-        # Of two files with the same bytes the one that is back already counts.
+        # Of two files with the same bytes, the one that is back already counts.
         if self._find(step, step.name, step.to) == step.to:
-            self._free(step.name)
+            self._check_free(step.name)
             self.place.rename(step.to, step.name)
         with self.place.open(step.name) as descriptor:
             if (status := os.fstat(descriptor)).st_mtime_ns != step.before.mtime_ns:
                 os.utime(descriptor, ns=(status.st_atime_ns, step.before.mtime_ns))
 
-    def cut(self, step: Step) -> None:
+    def do_cut(self, step: Step) -> None:
         assert step.before is not None
         assert step.position is not None
         with self._cut_file(step) as descriptor:
@@ -147,13 +150,13 @@ class RunExecutor:
                     raise self._changed(step.name)
                 if status.st_nlink > 1:
                     raise FileChanged(
-                        f"{self.place.at(step.name)}: it has got a second name, whose bytes would be cut off too"
+                        f"{self.place.at(step.name)}: it has a second name now, whose bytes would be removed too"
                     )
                 os.ftruncate(descriptor, step.position)
             os.utime(descriptor, ns=(status.st_atime_ns, step.before.mtime_ns))
             os.fsync(descriptor)
 
-    def cut_back(self, step: Step) -> None:
+    def undo_cut(self, step: Step) -> None:
         assert step.before is not None
         assert step.position is not None
         with self._cut_file(step) as descriptor, self.place.open(self.area("cut", step.name)) as kept:
@@ -163,11 +166,11 @@ class RunExecutor:
             if not step.position <= status.st_size <= step.before.size:
                 raise self._changed(step.name)
             if status.st_nlink > 1:
-                self._join(step, descriptor, kept)
+                self._rebuild_linked(step, descriptor, kept)
                 return
             at = 0
             while data := os.pread(kept, CHUNK, at):
-                # What is there already is what an earlier attempt wrote, or somebody else.
+                # An earlier attempt, or another process, wrote what is already there.
                 there = os.pread(descriptor, len(data), step.position + at)
                 if not data.startswith(there):
                     raise self._changed(step.name)
@@ -178,8 +181,8 @@ class RunExecutor:
             os.utime(descriptor, ns=(status.st_atime_ns, step.before.mtime_ns))
             os.fsync(descriptor)
 
-    def _join(self, step: Step, rest: int, kept: int) -> None:
-        """Put a file together anew whose bytes have a second name, which keeps them as they are."""
+    def _rebuild_linked(self, step: Step, rest: int, kept: int) -> None:
+        """Write a file again whose bytes have a second name, which keeps them as they are."""
         assert step.before is not None
         assert step.position is not None
         new = self.area("new", step.name)
@@ -189,19 +192,19 @@ class RunExecutor:
             copy(kept, 0, step.before.size - step.position, target)
         self.place.rename(new, step.name)
 
-    # ---- what is where
+    # ---- which file has which name
 
     def _cut_file(self, step: Step) -> AbstractContextManager[int]:
         if self.place.stamp(step.name) is None:
             raise self._changed(step.name)
         return self.place.open(step.name, os.O_RDWR)
 
-    def _free(self, name: str) -> None:
+    def _check_free(self, name: str) -> None:
         if self.place.stat(name) is not None:
             raise self._changed(name)
 
-    def _keep(self, name: str, old: str) -> None:
-        """Give a file a second name, so that its first one can be given away in one step."""
+    def _keep_old(self, name: str, old: str) -> None:
+        """Give a file a second name, so that another file can get its first one in one step."""
         try:
             self.place.link(name, old)
         except OSError as error:
@@ -211,11 +214,11 @@ class RunExecutor:
 
     def _find(self, step: Step, *names: str) -> str:
         assert step.before is not None
-        return self._where(step.name, names, step.before, step.crc32c)
+        return self._name_of(step.name, names, step.before, step.crc32c)
 
     def _find_new(self, step: Step, *names: str) -> str:
         assert step.after is not None
-        return self._where(step.name, names, step.after, step.after_crc32c)
+        return self._name_of(step.name, names, step.after, step.after_crc32c)
 
     def _is_new(self, step: Step) -> bool:
         assert step.after is not None
@@ -224,8 +227,11 @@ class RunExecutor:
             return False
         return there == step.after or self.is_like(step.name, step.after, step.after_crc32c)
 
-    def _where(self, name: str, names: tuple[str, ...], stamp: Stamp, crc: int | None) -> str:
-        """Which of the names the file has. In a directory that was copied it is known by its bytes. Raises Changed for none of them."""
+    def _name_of(self, name: str, names: tuple[str, ...], stamp: Stamp, crc: int | None) -> str:
+        """Which of the names the file has. Raises FileChanged for none of them.
+
+        In a directory that was copied the file is known by its bytes.
+        """
         for one in names:
             if self.place.stamp(one) == stamp:
                 return one
@@ -235,7 +241,7 @@ class RunExecutor:
         raise self._changed(name)
 
     def is_like(self, name: str, stamp: Stamp, crc: int | None) -> bool:
-        """Whether a file has these bytes, as far as that is known."""
+        """Whether a file has these bytes, as far as is known."""
         there = self.place.stamp(name)
         if there is None or there.size != stamp.size:
             return False
@@ -244,14 +250,14 @@ class RunExecutor:
         return there.mtime_ns == stamp.mtime_ns if crc is None else self.place.checksum(name) == crc
 
     def _changed(self, name: str) -> FileChanged:
-        return FileChanged(f"{self.place.at(name)}: not as run {self.journal.run} knows it; somebody else wrote there")
+        return FileChanged(f"{self.place.at(name)}: not as run {self.journal.run} knows it: another process wrote it")
 
-    # ---- whether it can be gone on with
+    # ---- whether the run can go on
 
     def differing(self, state: str) -> tuple[list[str], list[str]]:
-        """The names of files that are neither what the run found nor what it leaves, and of those that it knows nothing of.
+        """The files that are neither what the run found nor what it leaves, and the files that it does not know.
 
-        Of an applied run only what it leaves counts.
+        Of an applied run, only what it leaves counts.
         """
         known: dict[str, _Known] = defaultdict(list)
         final: dict[str, _Known] = {}
@@ -285,7 +291,7 @@ class RunExecutor:
         return odd, [] if self.area.flat else self._others(known)
 
     def _half_cut(self, name: str, there: Stamp, state: str) -> bool:
-        """Whether it is a file that was cut a moment ago, or is put together again."""
+        """Whether the file is one that was being cut, or whose bytes were being put back."""
         for step in self.journal.steps:
             if step.do == "cut" and step.name == name and step.before is not None and step.position is not None:
                 last = step.before.size if state == UNDOING else step.position
@@ -293,13 +299,13 @@ class RunExecutor:
         return False
 
     def _others(self, known: Iterable[str]) -> list[str]:
-        """Files of a log that came, went or changed, though the run does not touch them."""
+        """Files of a log that came, went or changed, and that the run does not touch."""
         names = set(known)
         odd = []
         for name in self.place.names():
             if name in names or name in self.journal.files or not is_a_logs(name):
                 continue
-            with suppress(KdumpError):  # no regular file, and nothing to a broker
+            with suppress(KdumpError):  # not a regular file: a broker ignores it
                 if self.place.stamp(name) is not None:
                     odd.append(name)
         for name, stamp in self.journal.files.items():
@@ -311,13 +317,13 @@ class RunExecutor:
         return odd
 
     def gone(self, state: str) -> dict[str, str]:
-        """Files that cannot come back, because what was kept of them is not there as it was; and where that should be."""
+        """Files that cannot come back, because what was kept of them is gone or changed; and where it should be."""
         lost = {}
         for step in self.journal.steps:
             if step.do == "cut":
                 kept = self.area("cut", step.name)
                 there, rest = self.place.stamp(kept), self.place.stamp(step.name)
-                # Of an applied run it is for `differing` to tell what became of the rest.
+                # Of an applied run, `differing` checks the rest.
                 short = state != APPLIED and (rest is None or rest.size < (step.position or 0))
                 if short or there is None or there.size != step.length or self.place.checksum(kept) != step.crc32c:
                     lost[step.name] = kept
@@ -336,20 +342,20 @@ def is_a_logs(name: str) -> bool:
 
 
 _STEPS: Final[Mapping[str, tuple[Callable[[RunExecutor, Step], None], Callable[[RunExecutor, Step], None]]]] = {
-    "take": (RunExecutor.take, RunExecutor.take_back),
-    "put": (RunExecutor.put, RunExecutor.put_back),
-    "replace": (RunExecutor.replace, RunExecutor.replace_back),
-    "cut": (RunExecutor.cut, RunExecutor.cut_back),
-    "rename": (RunExecutor.rename, RunExecutor.rename_back),
+    "take": (RunExecutor.do_take, RunExecutor.undo_take),
+    "put": (RunExecutor.do_put, RunExecutor.undo_put),
+    "replace": (RunExecutor.do_replace, RunExecutor.undo_replace),
+    "cut": (RunExecutor.do_cut, RunExecutor.undo_cut),
+    "rename": (RunExecutor.do_rename, RunExecutor.undo_rename),
     "sync": (RunExecutor.sync, RunExecutor.sync),
 }
 
 
-# ---- runs that are there
+# ---- loading a run
 
 
 def load(place: DirectoryHandle, area: UndoFolder) -> tuple[str, Journal] | None:
-    """State and journal of a run; None where nothing was changed yet, or nothing is left to do. Raises KdumpError."""
+    """State and journal of a run. None where it changed nothing yet, or is over. Raises KdumpError."""
     state = state_of(place, area)
     if state is None or state in (OVER, LOST):
         return None

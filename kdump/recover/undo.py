@@ -1,4 +1,4 @@
-"""Take back a run of recover, or go on with one that was interrupted."""
+"""Undoes a run of recover, or finishes one that was interrupted."""
 
 import os
 import stat
@@ -34,7 +34,10 @@ SAVED: Final = "undo"
 
 
 class Run(NamedTuple):
-    """What a run left in one directory: `undo` is where, `state` applying, applied, undoing or lost. `time_ms` is when it began, 0 where nobody knows."""
+    """What a run left in one directory, in the path `undo`; `state` is applying, applied, undoing or lost.
+
+    It began at `time_ms`, 0 where that is not known.
+    """
 
     run: str
     state: str
@@ -72,7 +75,7 @@ class UndoFailure(KdumpError):
 
 
 def runs(path: str) -> list[Run]:
-    """What runs left in a directory and below it: the oldest first, the root of a log directory behind its topic-partitions.
+    """What runs left in a directory and below it: the oldest first, the root of a log directory after its partitions.
 
     Raises SourceError.
     """
@@ -119,7 +122,7 @@ def _in(place: DirectoryHandle) -> Iterator[Run]:
             continue
         undo = place.at(area.directories[1] if area.directories else area.journal(state))
         run = Run(area.run, state, place.path, undo)
-        with suppress(KdumpError):  # whoever wants to do something with it will hear of it
+        with suppress(KdumpError):  # undoing it, or finishing it, reports the error
             if (loaded := load(place, area)) is not None:
                 _, journal = loaded
                 run = run._replace(
@@ -129,9 +132,9 @@ def _in(place: DirectoryHandle) -> Iterator[Run]:
 
 
 def resume(path: str, run: str | None = None) -> list[RunResult]:
-    """Go on with what was interrupted, a recovery or its undoing. One directory that fails does not stop the others.
+    """Finish what was interrupted, a recovery or an undo. A directory that fails does not stop the others.
 
-    Raises Failed, and KdumpError where there is nothing to go on with.
+    Raises UndoFailure, and KdumpError where nothing is unfinished.
     """
     todo = [one for one in runs(path) if not one.finished and run in (None, one.run)]
     if not todo:
@@ -142,10 +145,11 @@ def resume(path: str, run: str | None = None) -> list[RunResult]:
 
 
 def undo(path: str, run: str | None = None, force: bool = False) -> list[RunResult]:
-    """Give back every byte, name and time that a run changed; the last run where none is named. The root of a log directory comes first.
+    """Restore every byte, name and time that a run changed; the last run where none is given.
 
-    A file that is not as the run left it stops this before anything changes, unless `force`: then the present state is kept as a run of its own.
-    One directory that fails does not stop the others. Raises Failed, and KdumpError where there is nothing to undo.
+    The root of a log directory comes first. A file that is not as the run left it stops the undo before anything
+    changes. With `force` its present state is kept as a run of its own. A directory that fails does not stop the
+    others. Raises UndoFailure, and KdumpError where there is nothing to undo.
     """
     found = runs(path)
     if not found:
@@ -171,7 +175,7 @@ def _tried(run: Run, how: Callable[[RunExecutor, str], str]) -> RunResult:
             area = UndoFolder(run.run, run.flat)
             loaded = load(place, area)
             if loaded is None:
-                raise KdumpError(f"{run.undo}: its journal is gone, so that nobody knows where these files belong")
+                raise KdumpError(f"{run.undo}: its journal is gone, so that it is not known where these files belong")
             state, journal = loaded
             return RunResult(run._replace(state=how(RunExecutor(place, area, journal), state)))
     except (OSError, EOFError, KdumpError) as error:
@@ -203,7 +207,7 @@ def _undo(work: RunExecutor, state: str, force: bool) -> str:
     if gone and not force:
         where = work.place.at(next(iter(gone.values())))
         raise KdumpError(
-            f"{where}: gone or changed, so that run {work.journal.run} cannot be undone; --force takes back all the rest"
+            f"{where}: gone or changed, so that run {work.journal.run} cannot be undone; --force undoes all the rest"
         )
     odd, others = work.differing(state)
     if odd or others:
@@ -223,14 +227,14 @@ def _back(work: RunExecutor, gone: Mapping[str, str] = MappingProxyType({})) -> 
         work.enter(UNDOING)
         work.backward(gone)
         if any(place.stat(kept) is not None for kept in gone.values()):
-            # Damaged as it is, it is for somebody to look at; without its journal nobody removes it.
+            # What was kept is damaged. Without its journal no later run removes it.
             place.remove(area.journal(UNDOING))
         else:
             work.enter(OVER)
     except (OSError, EOFError, FileChanged) as error:
         raise sentence(place.path, error, how_to_go_on(place.path, work.journal.run)) from None
     if state_of(place, area) == OVER:
-        with suppress(OSError):  # the next run clears it away
+        with suppress(OSError):  # the next run removes it
             discard(place, area)
     if gone:
         raise KdumpError(f"{', '.join(map(place.at, gone))}: could not come back, the rest did")
@@ -244,7 +248,7 @@ def _refusal(work: RunExecutor, odd: list[str], others: list[str], then: str) ->
 
 
 def _save(work: RunExecutor, odd: list[str], extra: list[str]) -> None:
-    """Bring the directory to where the run can be taken back, as a run of its own that keeps what is there now."""
+    """Change the directory so that the run can be undone, as a run of its own that keeps the present files."""
     place = work.place
     files = {name: stamp for name in place.names() if (stamp := _regular(place, name)) is not None}
     after: dict[str, FileContent | None] = {name: None for name in extra if name in files}

@@ -198,7 +198,7 @@ class Renderer(ABC):
 
     def action(self, action: Action, place: TopicPartition | None) -> None:
         """One thing that a recovery does."""
-        from kdump.render.recovery import action_fields
+        from kdump.recover.plan_lines import action_fields
 
         self.entry(action.path, "action", action_fields(action, place))
 
@@ -208,13 +208,13 @@ class Renderer(ABC):
 
     def recovered(self, result: RecoveryResult) -> None:
         """A partition as a whole, behind its actions."""
-        from kdump.render.recovery import partition_fields
+        from kdump.recover.plan_lines import partition_fields
 
         self.entry(result.plan.path, "partition", partition_fields(result))
 
     def run(self, done: RunResult) -> None:
         """What became in one directory of a run that was to be taken back or finished."""
-        from kdump.render.recovery import run_fields
+        from kdump.recover.plan_lines import run_fields
 
         self.entry(done.run.directory, "run", run_fields(done))
 

@@ -154,25 +154,25 @@ USAGE = [
     (["--undo", "--reindex", "x"], "--reindex and --undo exclude each other"),
     (["--undo", "--resume", "x"], "--undo and --resume exclude each other"),
     (["--plan", "plan", "--truncate"], "--truncate and --plan exclude each other"),
-    (["--plan", "plan", "x"], "the paths of --plan are those that stand in it"),
-    (["--plan", "plan", "--from", "all"], "--from: a saved plan says that itself"),
+    (["--plan", "plan", "x"], "a saved plan has its own paths"),
+    (["--plan", "plan", "--from", "all"], "--from: the saved plan has its own"),
     (["--truncate", "-"], "standard input cannot be recovered"),
     (["--run", "r", "x"], "--run: that goes with --undo and --resume"),
     (["--truncate", "--run", "r", "x"], "--run: that goes with --undo and --resume"),
-    (["--undo", "--run", "../x", "x"], "'../x' is no name of a run"),
-    (["--undo", "--run", "", "x"], "'' is no name of a run"),
+    (["--undo", "--run", "../x", "x"], "'../x' is not the name of a run"),
+    (["--undo", "--run", "", "x"], "'' is not the name of a run"),
     (["--resume", "--force", "x"], "--force: that goes with --undo"),
     (["--undecided", "drop", "x"], "--undecided: that goes with --salvage"),
-    (["--salvage", "--from", "all", "x"], "--from: --salvage goes over every segment"),
-    (["--reindex", "--from", "newest", "x"], "--from: --reindex goes over every segment"),
+    (["--salvage", "--from", "all", "x"], "--from: --salvage reads every segment"),
+    (["--reindex", "--from", "newest", "x"], "--from: --reindex reads every segment"),
     (["--no-keep", "x"], "--no-keep: nothing is changed without a strategy"),
     (["--drop-marker", "x"], "--drop-marker: nothing is changed without a strategy"),
-    (["--truncate", "--output", "copy", "--no-keep", "x"], "--no-keep: --output leaves what PATH names alone"),
-    (["--truncate", "--output", "copy", "--drop-marker", "x"], "--drop-marker: --output leaves what PATH names alone"),
+    (["--truncate", "--output", "copy", "--no-keep", "x"], "--no-keep: --output changes nothing in PATH"),
+    (["--truncate", "--output", "copy", "--drop-marker", "x"], "--drop-marker: --output changes nothing in PATH"),
     (["--output", "copy", "--dry-run", "x"], "--output: --dry-run writes nothing"),
-    (["--undo", "--output", "copy", "x"], "--output: --undo takes a run back or finishes it, and plans nothing"),
-    (["--resume", "--dry-run", "x"], "--dry-run: --resume takes a run back or finishes it"),
-    (["--undo", "--rebuild", "all", "x"], "--rebuild: --undo takes a run back or finishes it"),
+    (["--undo", "--output", "copy", "x"], "--output: --undo undoes or finishes a run, and plans nothing"),
+    (["--resume", "--dry-run", "x"], "--dry-run: --resume undoes or finishes a run"),
+    (["--undo", "--rebuild", "all", "x"], "--rebuild: --undo undoes or finishes a run"),
     (["--from", "middle", "x"], "'middle' is not one of"),
     (["--format", "kafka", "x"], "'kafka' is not one of"),
     (["--index-interval-bytes", "0", "x"], "'0' is no size"),
@@ -273,7 +273,7 @@ def test_a_bug_says_how_to_take_it_back(
     def broken(*_: Any) -> Any:
         raise AssertionError
 
-    monkeypatch.setattr(command, "_told", broken)
+    monkeypatch.setattr(command, "_results", broken)
     ran = kdump.inside("recover", "--truncate", place)
     assert ran.status == 70
     assert "this is a bug in kdump; kdump recover --undo takes back what it had begun to change" in ran.problems

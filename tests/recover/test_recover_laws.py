@@ -11,7 +11,7 @@ import pytest
 
 from kdump.broker import predict as broker
 from kdump.recover.plan import REINDEX, SALVAGE, Plan, RecoverOptions
-from kdump.recover.plan_builder import NEWEST
+from kdump.recover.truncate import ACTIVE_SEGMENT
 from kdump.verify.findings import Finding, Severity
 from support import damage_partition
 from support.damage import NotApplicable
@@ -35,7 +35,7 @@ HOW = {
     "salvage": RecoverOptions(strategy=SALVAGE, now_ms=NOW_MS),
     "reindex": RecoverOptions(strategy=REINDEX, now_ms=NOW_MS),
 }
-POINTS = {"newest": NEWEST}
+POINTS = {"newest": ACTIVE_SEGMENT}
 # What verify may say afterwards that it did not say before, and the plan did not list.
 NEW = {
     "segment/missing": "offsets that were missing inside a segment are missing between the ones that it was split into",

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from kdump.broker.rebuild_request import PlannedSegment
-from kdump.recover.salvage.batches import SalvageResult
+from kdump.recover.salvage.result import SalvageResult
 from kdump.storage.pieces import Piece
 from support import build, damage, damage_partition, directories, oracle, oracle_partition
 from support.damage import NotApplicable

@@ -11,6 +11,7 @@ import pytest
 from kdump.errors import KdumpError
 from kdump.format.naming import TopicPartition
 from kdump.recover.plan import ACTIONS, SALVAGE, Action, Lost, RecoverOptions
+from kdump.recover.plan_lines import FindingTotals, finding_totals
 from kdump.recover.recover import RecoveryResult
 from kdump.render import RenderOptions as Look
 from kdump.render import recovery, renderer
@@ -53,11 +54,11 @@ def test_a_line_for_every_action() -> None:
         if line.startswith(f"{DIRECTORY}/")
     ]
     assert lines[:5] == [
-        "00000000000000000010.log: truncate 7865-15730 batch/crc: cut off what lies behind (7865 bytes, 4 batches, 4 records, offsets 15..19)",
-        "00000000000000000010.index: rebuild batch/crc: make the file anew from the log",
-        "00000000000000000020.log: delete 0-11011 batch/crc: take the file away (11011 bytes, 8 batches, 10 records, offsets 20..29)",
-        "00000000000000000020.index: delete batch/crc: take the file away (16 bytes)",
-        "leader-epoch-checkpoint: write epoch/checkpoint: write the file as it should be (12 bytes)",
+        "00000000000000000010.log: truncate 7865-15730 batch/crc: remove the bytes up to the end of the file (7865 bytes, 4 batches, 4 records, offsets 15..19)",
+        "00000000000000000010.index: rebuild batch/crc: rebuild the file from the log",
+        "00000000000000000020.log: delete 0-11011 batch/crc: delete the file (11011 bytes, 8 batches, 10 records, offsets 20..29)",
+        "00000000000000000020.index: delete batch/crc: delete the file (16 bytes)",
+        "leader-epoch-checkpoint: write epoch/checkpoint: write the file with the right content (12 bytes)",
     ]
     assert lines[5:] == [
         f"00000000000000000000.log:130: not covered: error batch/crc: {OLD.message}; a broker's next start does nothing about it"
@@ -91,7 +92,7 @@ def test_a_plan_says_what_is_lost_and_what_it_needs() -> None:
     assert list(said) == ["lost", "afterwards", "space"]
     assert said["lost"] == (
         "12 batches, 14 records, 18876 bytes; COMMITTED records are among them (below the high watermark 28); offsets 15..19, 20..29;"
-        " from 2023-11-14T22:13:20.123Z to 2023-11-14T22:14:20.123Z; of producers 1, 2; 1 transaction hit (producer 2 from offset 17);"
+        " from 2023-11-14T22:13:20.123Z to 2023-11-14T22:14:20.123Z; of producers 1, 2; 1 transaction affected (producer 2 from offset 17);"
         " --salvage --dry-run shows what of it can be kept"
     )
     assert said["afterwards"] == "offsets 0 to 15 in 2 segments; the recovery point becomes 15"
@@ -102,7 +103,7 @@ def test_a_plan_says_what_is_lost_and_what_it_needs() -> None:
     ("lost", "words"),
     [
         (Lost(), "no valid batch"),
-        (Lost(bytes=20), "no valid batch (the 20 bytes that go hold none)"),
+        (Lost(bytes=20), "no valid batch (the 20 bytes that are removed hold none)"),
         (
             Lost(1, None, 70, ((5, 5),)),
             "1 batch, an unknown number of records, 70 bytes; whether it was committed is not known, since no high watermark is stored; offsets 5..5",
@@ -129,7 +130,7 @@ def test_what_holds_after_applying() -> None:
     result = RecoveryResult(plan(refusals=refusals), True, "20261122T001122Z-7", None, (OLD,), "start the broker")
     said = labels(result)
     assert list(said) == ["refused", "lost", "afterwards", "verified", "undo", "next"]
-    assert said["refused"].startswith("a broker would not have started on what was there: CorruptRecordException")
+    assert said["refused"].startswith("a broker would not have started on the directory: CorruptRecordException")
     assert said["lost"].endswith("; --undo, then --salvage, may keep some of it")
     assert said["verified"] == "1 error (batch/crc 1)"
     assert said["undo"] == f"kdump recover --undo --run 20261122T001122Z-7 -- {DIRECTORY}"
@@ -314,7 +315,7 @@ def test_nothing_reaches_a_terminal_raw(name: str) -> None:
 
 
 def summary(**fields: Any) -> dict[str, Any]:
-    none = {"by_severity": {"error": 0, "warning": 0, "info": 0}, "by_code": {}}
+    none = finding_totals({})
     made = {
         "command": "recover",
         "strategy": "truncate",
@@ -347,7 +348,7 @@ def summary(**fields: Any) -> dict[str, Any]:
             {
                 "applied": True,
                 "failed": 1,
-                "left": {"by_severity": {"error": 1, "warning": 2, "info": 0}},
+                "left": FindingTotals({"error": 1, "warning": 2, "info": 0}, {}),
                 "output": "copy",
             },
             (
@@ -356,7 +357,11 @@ def summary(**fields: Any) -> dict[str, Any]:
             ),
         ),
         (
-            {"actions": {}, "not_covered": {"by_severity": {"error": 3, "warning": 0, "info": 0}}, "interrupted": True},
+            {
+                "actions": {},
+                "not_covered": FindingTotals({"error": 3, "warning": 0, "info": 0}, {}),
+                "interrupted": True,
+            },
             "interrupted: 2 partitions: nothing to do; not covered: 3 errors",
         ),
     ],

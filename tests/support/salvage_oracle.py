@@ -10,7 +10,8 @@ from typing import NamedTuple
 from kdump.broker import predict as broker
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.recover.plan import RecoverOptions
-from kdump.recover.salvage.batches import SalvageResult, keep
+from kdump.recover.salvage.keep import keep
+from kdump.recover.salvage.result import SalvageResult
 from kdump.storage.discovery import discover
 from kdump.storage.partition import Partition
 from kdump.storage.pieces import opened

@@ -1,11 +1,12 @@
-"""Which batches of a log stand where they belong. A checksum says nothing of that: neither the offset nor the leader epoch of a batch is under it.
+"""Decides which batches of a log are in order. A CRC covers neither the offset nor the leader epoch of a batch.
 
-A batch is out of its place when its offsets are not those of its segment, which begins at its own name and ends before the next segment's, or when it and
-others contradict each other: offsets and leader epochs of a log only rise. Of two runs that do,
+A batch is out of order where its offsets are not those of its segment, which begins at its name and ends before the
+next segment, or where it and other batches contradict each other: offsets and leader epochs of a log only rise. Of two
+runs of batches that contradict each other,
 
-1. the one of the higher leader epoch is right, where both claim the same offsets, and it hangs together with what follows it: a log that was cut off at a
-   change of leaders and written anew;
-2. else the one of more batches: one offset that lies must not cost all that follow it;
+1. the one with the higher leader epoch is right, where both claim the same offsets and it continues in what follows:
+   the log was truncated at a change of leaders and written again;
+2. else the one with more batches: one wrong offset must not cost all that follow it;
 3. else the earlier one.
 
 What is left rises from the first batch to the last, over all segments.
@@ -25,9 +26,11 @@ POSITION: Final = "position"
 
 
 class BatchSpan(NamedTuple):
-    """A batch with a right checksum, in the log file of that number. The first offset of a compressed message of magic 0 or 1 stands for its last one.
+    """A valid batch in the log file of that number.
 
-    Where no two batches of a log contradict each other, one can stand for several (`batches`), which touch.
+    The first offset of a compressed message of magic 0 or 1 is that of its last inner message. Where no two batches of
+    a log contradict each other, one span can be that of several `batches`, which touch. The timestamp is in
+    milliseconds.
     """
 
     file: int
@@ -55,14 +58,14 @@ class BatchSpan(NamedTuple):
 
 
 class LogName(NamedTuple):
-    """What a log file says of itself before its batches are looked at: its base offset and its size."""
+    """The base offset in the name of a log file, and its size in bytes."""
 
     base_offset: int
     size: int
 
 
 class OffsetRun(NamedTuple):
-    """Batches one behind the other: where they stand, and the offsets and leader epochs they claim."""
+    """Consecutive batches: their bytes, and the offsets and leader epochs that they claim."""
 
     file: int
     start: int
@@ -75,7 +78,7 @@ class OffsetRun(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """Two runs that contradict each other, and by what one of them was right."""
+    """Two runs that contradict each other; `by` is the rule that decided."""
 
     kept: OffsetRun
     dropped: OffsetRun
@@ -83,25 +86,30 @@ class Conflict(NamedTuple):
 
 
 class OffsetOrder(NamedTuple):
-    """The batches in their places, the others with the code of the finding that says why, and the runs that contradicted each other."""
+    """The batches that are in order, the others with the code of the finding about them, and the conflicts."""
 
     kept: list[BatchSpan]
     dropped: list[tuple[BatchSpan, str]]
     conflicts: list[Conflict]
 
 
-def in_place(names: Sequence[LogName], batches: Sequence[Sequence[BatchSpan]]) -> OffsetOrder:
-    """`names` by base offset, as far as that is `believed`, and the batches of each file in the order of their positions."""
+def in_order(names: Sequence[LogName], batches: Sequence[Sequence[BatchSpan]]) -> OffsetOrder:
+    """Which batches are in order; `names` are sorted by the `believed` base offset, the batches by position."""
     dropped: list[tuple[BatchSpan, str]] = []
     inside: list[BatchSpan] = []
     for number, own in enumerate(batches):
         low = names[number].base_offset
-        high = min((_begins(names[later], batches[later]) for later in _behind(names, number)), default=1 << 63)
-        others = (
-            one for later in _behind(names, number) for one in batches[later] if one.first >= names[later].base_offset
+        high = min(
+            (_first_offset(names[later], batches[later]) for later in _later_files(names, number)), default=1 << 63
         )
-        high = _as_far(own, low, high, others)
-        alone = _beyond(own, names[number].base_offset, high)
+        others = (
+            one
+            for later in _later_files(names, number)
+            for one in batches[later]
+            if one.first >= names[later].base_offset
+        )
+        high = _end_of(own, low, high, others)
+        alone = _too_far(own, names[number].base_offset, high)
         for index, batch in enumerate(own):
             code = _misplaced(batch, low, high, index in alone)
             if code is None:
@@ -122,19 +130,23 @@ def rises(batches: Iterable[BatchSpan]) -> bool:
     return True
 
 
-def _behind(names: Sequence[LogName], number: int) -> list[int]:
-    """The later files that hold something: one without a byte says nothing."""
+def _later_files(names: Sequence[LogName], number: int) -> list[int]:
+    """The later files that are not empty: an empty one says nothing."""
     base = names[number].base_offset
     return [later for later in range(number + 1, len(names)) if names[later].size and names[later].base_offset > base]
 
 
-def _begins(name: LogName, own: Sequence[BatchSpan]) -> int:
-    """From which offset on a segment holds the log: a batch at its very beginning can stand above its name."""
+def _first_offset(name: LogName, own: Sequence[BatchSpan]) -> int:
+    """The first offset of a segment: a batch at its beginning may have a higher offset than its name."""
     return max(name.base_offset, own[0].first) if own and own[0].position == 0 else name.base_offset
 
 
-def _as_far(own: Sequence[BatchSpan], low: int, high: int, others: Iterable[BatchSpan]) -> int:
-    """`high`, unless more batches go on above it to the end of the file than others have their offsets: then these offsets do not lie, but a name that was slipped in between."""
+def _end_of(own: Sequence[BatchSpan], low: int, high: int, others: Iterable[BatchSpan]) -> int:
+    """The offset at which a file ends: `high`, the base offset of the next one, or more.
+
+    Where more batches go on above `high` to the end of the file than others have their offsets, the name of the next
+    file is wrong.
+    """
     over = [batch for batch in own if batch.last >= high]
     at = own.index(over[0]) if over else 0
     if len(over) < 2 or over != list(own[at:]) or over[0].first < low:
@@ -144,7 +156,10 @@ def _as_far(own: Sequence[BatchSpan], low: int, high: int, others: Iterable[Batc
 
 
 def believed(names: Sequence[LogName], batches: Sequence[Sequence[BatchSpan]]) -> list[int]:
-    """The base offset of each segment: what its name says, unless its batches show that it is too high, and no other segment has their offsets."""
+    """The base offset of each segment: that of its name, or of its first batch.
+
+    The name is too high where the batches show it and no other segment has their offsets.
+    """
     return [_base(number, names, batches) for number in range(len(names))]
 
 
@@ -160,8 +175,11 @@ def _base(number: int, names: Sequence[LogName], batches: Sequence[Sequence[Batc
     return base if any(other.first <= last and first <= other.last for other in others) else first
 
 
-def _beyond(own: Sequence[BatchSpan], base: int, high: int) -> set[int]:
-    """Those that are too far from their base for one segment, without a neighbour that is there, too: then a broker would have rolled (KAFKA-6264)."""
+def _too_far(own: Sequence[BatchSpan], base: int, high: int) -> set[int]:
+    """The batches too far from their base for one segment, without a neighbour that is as far.
+
+    With a neighbour, a broker would have rolled the segment (KAFKA-6264).
+    """
     far = [
         number for number, batch in enumerate(own) if batch.last - base > HIGHEST_RELATIVE_OFFSET and batch.last < high
     ]
@@ -203,8 +221,8 @@ def _rising(
         if batch.epoch >= 0:
             start = min(start, bisect_right(epochs, batch.epoch))
         earlier, later = kept[start:], batches[at:stop]
-        behind = batches[stop] if stop < len(batches) and _follows(later[-1], batches[stop]) else None
-        wins, by = _later_wins(earlier, later, behind)
+        following = batches[stop] if stop < len(batches) and _follows(later[-1], batches[stop]) else None
+        wins, by = _later_wins(earlier, later, following)
         code = "offset/backwards" if batch.first <= last else "epoch/backwards"
         if wins:
             conflicts.append(Conflict(_run(later), _run(earlier), by))
@@ -221,10 +239,15 @@ def _follows(left: BatchSpan, right: BatchSpan) -> bool:
     return right.first > left.last and (right.epoch < 0 or left.epoch < 0 or right.epoch >= left.epoch)
 
 
-def _later_wins(earlier: Sequence[BatchSpan], later: Sequence[BatchSpan], behind: BatchSpan | None) -> tuple[bool, str]:
-    """Whether the later one of two runs is right, and by what; `behind` is what the later one goes on with, where nothing contradicts it."""
+def _later_wins(
+    earlier: Sequence[BatchSpan], later: Sequence[BatchSpan], following: BatchSpan | None
+) -> tuple[bool, str]:
+    """Whether the later of two runs is right, and by which rule.
+
+    `following` is the batch after the later run, where nothing contradicts it.
+    """
     if earlier[-1].epoch < later[0].epoch and earlier[-1].epoch >= 0 and _overlap(earlier, later):
-        if behind is None or behind.first == later[-1].last + 1:
+        if following is None or following.first == later[-1].last + 1:
             return True, EPOCH
     elif earlier[0].epoch > later[-1].epoch >= 0 and _overlap(earlier, later):
         return False, EPOCH

@@ -1,69 +1,62 @@
-"""The plan of a salvage: what kdump.recover.salvage.batches keeps of the logs, and around it what a truncation would do, which then finds nothing to cut."""
+"""The salvage strategy: keep every valid batch of a damaged log, then plan what a broker's next start would leave.
+
+That start finds nothing to truncate any more.
+"""
 
 import os
-from collections.abc import Mapping
 
-from kdump.broker.rebuild_request import PlannedSegment
 from kdump.format.naming import file_name
+from kdump.recover.broker_start import complete_start, loadable, plan_indexes, plan_segments
+from kdump.recover.completion import unchanged
+from kdump.recover.kafka07 import complete_kafka07
 from kdump.recover.plan import FileContent, Plan, RecoverOptions
-from kdump.recover.refusals import AcceptedLog, LogView
-from kdump.recover.salvage.batches import BatchConflict, BatchRange, SalvageResult, keep
-from kdump.recover.truncate import Truncation
+from kdump.recover.plan_builder import PlanBuilder
+from kdump.recover.plan_input import PlanInput
+from kdump.recover.rebuild_cache import RebuildBudget
+from kdump.recover.refusals import LogView
+from kdump.recover.salvage.conflicts import conflict_sentence
+from kdump.recover.salvage.keep import keep
+from kdump.recover.salvage.result import SalvageResult
 from kdump.storage.partition import Partition
 from kdump.storage.pieces import Piece
 from kdump.verify.report import Report
 
-_BY: Mapping[str, str] = {
-    "epoch": "the leader epoch is higher",
-    "batches": "there are more batches",
-    "position": "the position is lower",
-}
+
+def salvage(report: Report, partition: Partition, options: RecoverOptions, budget: RebuildBudget | None = None) -> Plan:
+    """The plan for the directory of a report that has its proofs. Raises SourceError."""
+    given = PlanInput(report, options)
+    if given.has_nothing_to_do:
+        return unchanged(given)
+    kept = keep(partition, options)
+    builder = PlanBuilder(given, budget)
+    builder.gap_codes = {Piece(one.name, one.start, one.stop): one.because for one in kept.dropped}
+    plan = _plan_kafka07(builder, kept) if given.is_kafka07 else _plan_start(builder, kept)
+    clashes = tuple(conflict_sentence(conflict) for conflict in kept.clashes)
+    return plan._replace(undecided=kept.sentences, clashes=clashes)
 
 
-def salvage(report: Report, partition: Partition, options: RecoverOptions) -> Plan:
-    """What is to be done with the topic-partition directory that the report, with its proofs, is of. Raises SourceError."""
-    sound = Truncation(report, options)
-    if sound.nothing_to_do:
-        return sound.unchanged()
-    salvaged = keep(partition, options)
-    plan = _Salvage(report, options, salvaged).truncated()
-    clashes = tuple(_sentence(clash) for clash in salvaged.clashes)
-    return plan._replace(undecided=salvaged.sentences, clashes=clashes)
+def _plan_start(builder: PlanBuilder, kept: SalvageResult) -> Plan:
+    log = loadable(builder.given, _view_of(builder.given, kept), recovery_point=0)
+    segments = plan_segments(builder, log)
+    plan_indexes(builder, log, segments)
+    for name, data in kept.transaction_indexes.items():
+        if name in builder.after:
+            builder.after[name] = FileContent(data=data)
+    for name in kept.right_indexes:
+        builder.after.pop(name, None)
+    return complete_start(builder, log, segments)
 
 
-class _Salvage(Truncation):
-    def __init__(self, report: Report, options: RecoverOptions, salvaged: SalvageResult) -> None:
-        super().__init__(report, options)
-        self._salvaged = salvaged
-        self.gaps = {Piece(one.name, one.start, one.stop): one.because for one in salvaged.dropped}
-        self.recovery_point = 0
-
-    def prepare(self, view: LogView) -> None:
-        """Put what is kept in the place of what is there."""
-        kept = {file_name(log.base_offset, self.suffix): log.pieces for log in self._salvaged.segments}
-        for name in {os.path.basename(file.file.path) for file in self.report.files} - kept.keys():
-            view.pieces.pop(name, None)
-        view.pieces.update(kept)
-
-    def companions(self, mended: AcceptedLog, logs: Mapping[str, PlannedSegment]) -> None:
-        super().companions(mended, logs)
-        for name, data in self._salvaged.transaction_indexes.items():
-            if name in self.after:
-                self.after[name] = FileContent(data=data)
-        for name in self._salvaged.right_indexes:
-            self.after.pop(name, None)
-
-    def kafka07(self) -> Plan:
-        logs = {file_name(log.base_offset, self.suffix): log for log in self._salvaged.segments}
-        return self.of_kafka07(logs)
+def _view_of(given: PlanInput, kept: SalvageResult) -> LogView:
+    """The directory with the kept segments instead of those on disk."""
+    view = LogView(given.directory, given.sizes)
+    segments = {file_name(segment.base_offset, ".log"): segment.pieces for segment in kept.segments}
+    for name in {os.path.basename(file.file.path) for file in given.report.files} - segments.keys():
+        view.pieces.pop(name, None)
+    view.pieces.update(segments)
+    return view
 
 
-def _sentence(clash: BatchConflict) -> str:
-    return f"kept: {_words(clash.kept)}; dropped: {_words(clash.dropped)}; because of the kept one {_BY[clash.by]}"
-
-
-def _words(one: BatchRange) -> str:
-    return (
-        f"{one.batches} {'batch' if one.batches == 1 else 'batches'} of {one.name} at {one.start}-{one.stop} (offsets {one.first_offset}-{one.last_offset},"
-        f" leader epochs {one.first_epoch}-{one.last_epoch})"
-    )
+def _plan_kafka07(builder: PlanBuilder, kept: SalvageResult) -> Plan:
+    segments = {file_name(segment.base_offset, builder.given.suffix): segment for segment in kept.segments}
+    return complete_kafka07(builder, segments)

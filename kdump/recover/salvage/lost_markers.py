@@ -1,14 +1,16 @@
-"""What becomes of transactions when bytes of a log are lost, and with them, perhaps, the markers that ended them.
+"""Decides what becomes of transactions whose markers may be lost with damaged bytes of a log.
 
-A broker that replays what is left takes the data of a producer up to its next marker for one transaction. So a transaction that lost its marker shares the
-fate of the producer's next one, or stays open, and consumers that read committed records only stop before it. What the transaction index says of aborted
-transactions outlives their markers; but it protects only as long as the broker does not recover the segment, no follower copies it, and no later transaction of the
-producer commits: a consumer forgets an aborted producer only at an ABORT marker. Thus
+A broker that replays the rest of a log takes the data of a producer up to its next marker for one transaction. So a
+transaction without its marker ends as the producer's next one does, or stays open; then consumers that read committed
+records only stop before it. The entries of the transaction index about aborted transactions outlive their markers.
+They protect only until the broker recovers the segment, a follower copies it, or a later transaction of the producer
+commits: a consumer forgets an aborted producer only at an ABORT marker. So
 
-- data that the index calls aborted, and that a later COMMIT marker would make committed, has to go, and so has what would hide committed data from a consumer until the
-  producer aborts again;
-- any other data stays, unless it is asked for that undecided transactions go;
-- the entries of lost markers are kept for as long as they have data, and those of kept markers as they were: they know where a transaction began.
+- data goes that the index calls aborted and that a later COMMIT marker would commit, and data that would hide
+  committed data from a consumer until the producer aborts again;
+- any other data stays, unless the option `undecided` says that undecided transactions go;
+- the entries of lost markers stay as long as they have data, and those of kept markers stay as they are: they know
+  where a transaction began.
 
 Sources: ProducerStateManager, TransactionIndex, and of the consumer CompletedFetch.nextFetchedRecord of Kafka 4.3.
 """
@@ -22,12 +24,15 @@ from kdump.format.index import AbortedTransaction
 from kdump.recover.salvage.offset_order import BatchSpan
 
 UNENDED: Final = "txn/open"
-"""The code behind the batches that go because of a lost marker."""
+"""The code of the batches that go because of a lost marker."""
 NO_END: Final = (1 << 63) - 1
 
 
 class MissingOffsets(NamedTuple):
-    """Offsets that are missing where bytes are lost; `last` is NO_END behind the last batch. `single`: the bytes were one batch."""
+    """Offsets that are missing where bytes are lost; `last` is NO_END after the last batch.
+
+    `single` says that the bytes were one batch.
+    """
 
     first: int
     last: int
@@ -35,20 +40,21 @@ class MissingOffsets(NamedTuple):
 
     @property
     def may_end(self) -> bool:
-        """Whether a marker, which has one offset, may have been in there."""
+        """Whether a marker, which has one offset, may have been among them."""
         return self.last == self.first or not self.single
 
     @property
     def may_begin(self) -> bool:
-        """Whether there was room for a marker, and for the beginning of the next transaction."""
+        """Whether there was room for a marker and the beginning of the next transaction."""
         return self.last > self.first and not self.single
 
 
 class UndecidedTransaction(NamedTuple):
-    """A transaction whose marker may be lost: its producer, its first offset and that behind its data, and where the marker may have been.
+    """A transaction whose marker may be lost, from its first offset to the next after its data.
 
-    `known` is what the transaction index says of it: "aborted", "committed" or nothing. `ends` is how a broker that replays the log ends it now: "abort" or "commit", with the
-    marker of the producer's next transaction, or "open". `dropped` batches of it go, of `batches`.
+    The marker may have been in the `hole`. `known` is what the transaction index says of the transaction: "aborted",
+    "committed" or nothing. `ends` is how a broker that replays the log ends it now: "abort" or "commit", with the
+    marker of the producer's next transaction, or "open". Of its `batches`, `dropped` go.
     """
 
     producer_id: int
@@ -64,7 +70,7 @@ class UndecidedTransaction(NamedTuple):
 
 @dataclass(slots=True)
 class _PendingTransaction:
-    """A transaction while it is replayed; of each hole how many batches it had before it."""
+    """A transaction while it is replayed; of each hole, the number of its batches before it."""
 
     epoch: int
     batches: list[BatchSpan]
@@ -75,11 +81,12 @@ class _PendingTransaction:
         return self.batches[0].first
 
 
-class Markers:
-    """The replay of the producers of a log: give it the batches of magic 2 that have a producer, and the holes between, in order; then `conclude`.
+class TransactionReplay:
+    """Replays the transactions of a log: give it the batches that have a producer, and the holes, then `conclude`.
 
-    `entries` are those of the old transaction indexes that can be believed; `drop`: undecided transactions go. Afterwards `dropped` batches are to go, and `aborted` has
-    the transaction index entry of each ABORT marker by its offset, the old one where there is one, and `replayed` what a broker that replays the log writes in its place.
+    `entries` are the believed ones of the old transaction indexes; with `drop` undecided transactions go. Then the
+    `dropped` batches have to go. `aborted` has the transaction index entry of each ABORT marker by its offset, the old
+    entry where there is one. `replayed` has the entry that a broker writes which replays the log.
     """
 
     def __init__(self, entries: Iterable[AbortedTransaction], *, drop: bool) -> None:
@@ -141,7 +148,7 @@ class Markers:
             self._settle(producer, transaction, None, False)
 
     def _settle(self, producer: int, transaction: _PendingTransaction, marker: BatchSpan | None, aborts: bool) -> None:
-        """One marker, or the end of the log, has come for what may be more than one transaction."""
+        """Decide at a marker, or at the end of the log, about what may be more than one transaction."""
         if not transaction.holes:
             return
         stop = NO_END if marker is None else marker.first
@@ -156,14 +163,14 @@ class Markers:
                 parts.append(("aborted", hole, covered))
                 rest = [batch for batch in rest if not entry.first_offset <= batch.first <= entry.last_offset]
         if own is not None:
-            # The index knows where the transaction of this marker began, so that what lies before it ended otherwise.
+            # The index knows where the transaction of this marker began, so what is before it ended otherwise.
             known, rest = "committed", [batch for batch in rest if batch.last < own.first_offset]
         else:
             known, rest = "", rest if marker is None else _before(rest, transaction)
         if rest:
-            parts.append((known, _behind(rest, transaction), rest))
+            parts.append((known, _hole_after(rest, transaction), rest))
         for known, hole, batches in parts:
-            # What is committed later is hidden behind an entry whose marker is lost, until the producer aborts again.
+            # An entry whose marker is lost hides what is committed later, until the producer aborts again.
             shows = ends == "commit" or any(
                 other == "committed" and later[-1] > batches[-1] for other, _, later in parts
             )
@@ -180,13 +187,13 @@ class Markers:
 
 
 def _before(rest: list[BatchSpan], transaction: _PendingTransaction) -> list[BatchSpan]:
-    """Of the batches those that a marker may have ended that is lost, where another marker ends the last of them."""
+    """The batches that a lost marker may have ended, where another marker ends the last of them."""
     count = len(transaction.batches)
-    # A lost marker behind them all leaves the next one nothing to end, unless data is lost with it.
+    # A lost marker after them all leaves the next one nothing to end, unless data is lost with it.
     holes = [hole for hole, before in transaction.holes if before < count or hole.may_begin]
     return [batch for batch in rest if holes and batch.last < holes[-1].first]
 
 
-def _behind(batches: list[BatchSpan], transaction: _PendingTransaction) -> MissingOffsets:
-    """Where the marker of the batches may have been: the first hole behind them, or the last one."""
+def _hole_after(batches: list[BatchSpan], transaction: _PendingTransaction) -> MissingOffsets:
+    """Where the marker of the batches may have been: the first hole after them, or the last one."""
     return next((hole for hole, _ in transaction.holes if hole.first > batches[-1].last), transaction.holes[-1][0])

@@ -1,0 +1,143 @@
+"""What a plan is made from: the report of a verify over a topic-partition directory, and the files of the directory."""
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cached_property, lru_cache
+
+from kdump.broker.log_loader import METADATA
+from kdump.broker.rebuild_request import PlannedSegment
+from kdump.errors import SourceError
+from kdump.format import naming
+from kdump.format.checkpoint import CheckpointError
+from kdump.format.meta_properties import parse_meta_properties
+from kdump.format.naming import SEGMENT_SUFFIXES, Kind, number_of
+from kdump.format.partition_metadata import build_partition_metadata, parse_partition_metadata
+from kdump.format.text_files import MAX_PROPERTIES_BYTES
+from kdump.recover.plan import RecoverOptions
+from kdump.storage.pieces import Piece
+from kdump.storage.source import FileSource, whole
+from kdump.storage.stamps import Stamp, stamps
+from kdump.verify.findings import Finding, Severity
+from kdump.verify.reaction import is_valid_log
+from kdump.verify.report import Report
+
+
+class PlanInput:
+    """The report, which has to come from a verify with proofs, the options, and the files.
+
+    `alone` says that the report is about one segment, which was given by its path; `directory` is that of the segment.
+    """
+
+    def __init__(self, report: Report, options: RecoverOptions) -> None:
+        self.report, self.options, self.directory = report, options, report.path
+        self.alone = not os.path.isdir(report.path)
+        if self.alone:
+            self.directory = os.path.dirname(report.path) or "."
+        self._findings: dict[str, list[Finding]] = {}
+        for finding in report.findings:
+            if finding.severity >= Severity.WARNING:
+                self._findings.setdefault(os.path.basename(finding.path), []).append(finding)
+
+    @cached_property
+    def files(self) -> Mapping[str, Stamp]:
+        """The regular files of the directory; of a segment alone, those that belong to it. Raises SourceError."""
+        found = stamps(self.directory)
+        if not self.alone:
+            return found
+        number = number_of(os.path.basename(self.report.path))
+        return {
+            name: stamp
+            for name, stamp in found.items()
+            if name.endswith(SEGMENT_SUFFIXES) and number_of(name) == number
+        }
+
+    @cached_property
+    def sizes(self) -> Mapping[str, int]:
+        """The size of each file in bytes. Raises SourceError."""
+        return {name: stamp.size for name, stamp in self.files.items()}
+
+    @property
+    def suffix(self) -> str:
+        """The suffix of the segments."""
+        return naming.suffix_of(Kind.KAFKA07) if self.is_kafka07 else ".log"
+
+    @property
+    def is_kafka07(self) -> bool:
+        return any(file.file.kind is Kind.KAFKA07 for file in self.report.files)
+
+    def findings_of(self, name: str) -> list[Finding]:
+        """The errors and warnings about a file."""
+        return self._findings.get(name, [])
+
+    @property
+    def codes(self) -> frozenset[str]:
+        """The codes of all errors and warnings."""
+        return frozenset(finding.code for found in self._findings.values() for finding in found)
+
+    def whole_file(self, name: str) -> tuple[Piece, ...]:
+        """All bytes of a file; nothing for an empty file, or for one that does not exist."""
+        size = self.sizes.get(name, 0)
+        return (Piece(name, 0, size),) if size else ()
+
+    def segment(self, name: str, base_offset: int, pieces: tuple[Piece, ...], walked: bool) -> PlannedSegment:
+        """The segment that these bytes will be; `walked` says that its companions are rebuilt from it."""
+        proved = self.report.proved.get(name) if pieces == self.whole_file(name) else None
+        indexed = None if proved is None else proved.indexed
+        return PlannedSegment(base_offset, pieces, self._is_valid(pieces), walked, indexed)
+
+    def _is_valid(self, pieces: tuple[Piece, ...]) -> bool:
+        """Whether verify found nothing in these bytes that changes how a broker reads them."""
+        if not pieces:
+            return True
+        piece = pieces[0]
+        if len(pieces) > 1 or piece.start or not piece.name.endswith(".log"):
+            return False
+        if any(file.error for file in self.report.files if os.path.basename(file.file.path) == piece.name):
+            return False
+        return is_valid_log(finding.code for finding in self.findings_of(piece.name) if finding.position < piece.stop)
+
+    @property
+    def has_nothing_to_do(self) -> bool:
+        """Whether verify found nothing that an action could be about.
+
+        Verify does not open compressed messages of magic 0 and 1; a broker opens the last ones of a log.
+        """
+        report = self.report
+        wrappers = any(proved.wrappers for proved in report.proved.values())
+        start, end = report.context.log_start_offset, report.log_end_offset
+        emptied = start is not None and end is not None and end < start
+        gone = report.state in ("delete", "stray")
+        lacking = report.whole and not report.has_metadata and self.metadata is not None
+        return gone or not (lacking or self._findings or self.options.rebuild_all or wrappers or emptied)
+
+    @cached_property
+    def metadata(self) -> bytes | None:
+        """The partition.metadata that the other partitions of the topic have.
+
+        A broker in KRaft mode takes a partition without it for a stray.
+        """
+        name = self.report.topic_partition
+        if name is None or name.topic == naming.METADATA_TOPIC or self.report.state:
+            return None
+        return _metadata_of(os.path.dirname(os.path.abspath(self.directory)), name.topic)
+
+
+@lru_cache(maxsize=1)
+def _metadata_of(directory: str, topic: str) -> bytes | None:
+    """The partition.metadata of a topic's partitions in a log directory of KRaft, where all have the same."""
+    found = set()
+    try:
+        with FileSource(os.path.join(directory, "meta.properties")) as source:
+            if parse_meta_properties(whole(source, MAX_PROPERTIES_BYTES)).version != 1:
+                return None
+        with os.scandir(directory) as entries:
+            siblings = [entry.path for entry in entries if entry.name.startswith(f"{topic}-")]
+    except (OSError, SourceError, CheckpointError):
+        return None
+    for path in siblings:
+        other = naming.topic_partition_of(path)
+        if other is not None and other.topic == topic:
+            with suppress(SourceError, CheckpointError), FileSource(os.path.join(path, METADATA)) as source:
+                found.add(parse_partition_metadata(whole(source, MAX_PROPERTIES_BYTES)))
+    return build_partition_metadata(found.pop()) if len(found) == 1 else None

@@ -1,0 +1,251 @@
+"""The valid batches of each log file of a partition, and the bytes that hold none.
+
+A file whose batches all stand where they belong becomes one batch (`BatchFile.join`), because a row for each batch is
+expensive and a log without damage needs none.
+"""
+
+import os
+import struct
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from kdump.format.batch import CONTROL, NULL, TRANSACTIONAL
+from kdump.kernel.producers import DATA, EVENT, GAP, Runs
+from kdump.kernel.producers import TRANSACTIONAL as EVENT_TRANSACTIONAL
+from kdump.kernel.results import ScanState
+from kdump.kernel.scan import SUSPECTS
+from kdump.recover.plan import RecoverOptions
+from kdump.recover.salvage.offset_order import BatchSpan, LogName, believed, rises
+from kdump.storage.partition import LogFile, Segment
+from kdump.storage.source import Source
+from kdump.storage.walk import BatchChunk, Gap, Item, Tail
+from kdump.storage.walk07 import walk_of
+
+ORDER_CODES: Final = frozenset({"offset/backwards", "offset/range", "epoch/backwards"})
+"""Findings about the place of a batch, which is checked again once it is known which batches stay."""
+_OUT_OF_ORDER: Final = sum(1 << bit for bit, code in enumerate(SUSPECTS) if code in ORDER_CODES)
+_EVENT: Final = struct.Struct(EVENT)
+
+
+class DamageRange(NamedTuple):
+    """Bytes [start, stop) of a file that hold no valid batch, and the code of the finding about them."""
+
+    start: int
+    stop: int
+    code: str
+
+
+@dataclass(slots=True)
+class BatchFile:
+    """A log file, its valid batches, and the bytes that hold none.
+
+    `padding` is where the zeros begin that a broker preallocated. `screened` is the state of the scan, None where a
+    batch is out of order. `believed` is the base offset by which the file is sorted.
+    """
+
+    number: int
+    segment: Segment
+    batches: list[BatchSpan] = field(default_factory=list)
+    damages: list[DamageRange] = field(default_factory=list)
+    padding: int | None = None
+    screened: ScanState | None = None
+    suspect: int = 0
+    epochs: list[tuple[int, int]] | None = None
+    believed: int = -1
+
+    @property
+    def log(self) -> LogFile:
+        return self.segment.log
+
+    @property
+    def base(self) -> int:
+        return self.log.base_offset or 0
+
+    @property
+    def name(self) -> str:
+        return os.path.basename(self.log.path)
+
+    def read(self, options: RecoverOptions, together: Set[int] | None = None) -> None:
+        """Read every batch. Raises SourceError.
+
+        With `together`, the ids of the producers of transactions, neighbours become one batch where that loses nothing.
+        """
+        self.batches, self.damages, self.padding, self.epochs = [], [], None, None
+        with self.log.open() as source:
+            self.walk(source, self.base, options, together)
+
+    def walk(self, source: Source, base_offset: int, options: RecoverOptions, together: Set[int] | None = None) -> None:
+        limit = options.max_batch_bytes
+        for item in walk_of(self.log.kind, source, base_offset=base_offset, everything=True, max_batch_bytes=limit):
+            self._take(item, together)
+
+    def _take(self, item: Item, together: Set[int] | None) -> None:
+        if isinstance(item, BatchChunk):
+            for row in item.rows():
+                if item.damaged:
+                    code = codes_of(row.suspect)[0]
+                    self.damages.append(DamageRange(row.position, row.position + row.size, code))
+                else:
+                    self._add(_span_of(row, self.number), together)
+        elif isinstance(item, Gap | Tail):
+            self.damages.append(DamageRange(item.position, item.position + item.length, _code_of(item)))
+            if isinstance(item, Tail) and self.log.preallocated and item.reason == "zeros":
+                self.padding = item.position
+
+    def _add(self, batch: BatchSpan, together: Set[int] | None) -> None:
+        if together is not None:
+            if batch.producer_id not in together:
+                batch = batch._replace(producer_id=-1, producer_epoch=-1)
+            if self.batches and _alike(self.batches[-1], batch):
+                self.batches[-1] = _joined(self.batches[-1], batch)
+                return
+        self.batches.append(batch)
+
+    def screen(self, options: RecoverOptions, transactional: set[int]) -> None:
+        """Scan the file as a verify does, for `screened`; adds the producers of transactions to `transactional`.
+
+        Raises SourceError.
+        """
+        limit = options.max_batch_bytes
+
+        def drain(events: bytes) -> None:
+            for producer, *_, kind, flags, _ in _EVENT.iter_unpack(events):
+                if kind != GAP and (kind != DATA or flags & EVENT_TRANSACTIONAL):
+                    transactional.add(producer)
+
+        with self.log.open() as source:
+            walk = walk_of(
+                self.log.kind,
+                source,
+                base_offset=self.log.base_offset,
+                max_batch_bytes=limit,
+                runs=Runs(),
+                drain=drain,
+            )
+            for item in walk:
+                if isinstance(item, BatchChunk) and not item.damaged:
+                    for row in item.rows():
+                        self.suspect |= row.suspect
+            seen = walk.scanner.state()
+        self.screened = None if self.suspect & _OUT_OF_ORDER else seen
+
+    def join(self, transactional: Set[int]) -> bool:
+        """Make one batch of all, where the file is not damaged and they need not be told apart; whether it was done."""
+        seen = self.screened
+        assert seen is not None
+        legacy, modern = seen.magics[0] + seen.magics[1], seen.magics[2]
+        if seen.valid_bytes != self.log.size or transactional or (legacy and modern) or seen.control:
+            return False
+        if seen.batches:
+            self.batches = [
+                BatchSpan(
+                    self.number,
+                    0,
+                    self.log.size,
+                    0 if legacy else 2,
+                    seen.first_offset,
+                    seen.last_offset,
+                    seen.known_epoch,
+                    int(legacy > 0 and sum(seen.codecs[1:]) > 0),
+                    -1,
+                    -1,
+                    -1 if seen.unopened else seen.records,
+                    self.suspect,
+                    seen.max_timestamp,
+                    seen.batches,
+                )
+            ]
+            self.epochs = [(epoch, first) for epoch, first, _ in seen.epochs]
+        return True
+
+
+def _alike(left: BatchSpan, right: BatchSpan) -> bool:
+    """Whether two batches can be one: they touch, are no markers, and differ in no relevant way."""
+    if left.end != right.position or left.last + 1 != right.first or (left.attributes | right.attributes) & CONTROL:
+        return False
+    return _traits(left) == _traits(right)
+
+
+def _traits(batch: BatchSpan) -> tuple[int, ...]:
+    transactional = batch.attributes & TRANSACTIONAL
+    return batch.producer_id, batch.producer_epoch, batch.epoch, transactional, batch.magic < 2, batch.is_wrapper
+
+
+def _joined(left: BatchSpan, right: BatchSpan) -> BatchSpan:
+    return left._replace(
+        size=left.size + right.size,
+        last=right.last,
+        count=-1 if min(left.count, right.count) < 0 else left.count + right.count,
+        suspect=left.suspect | right.suspect,
+        timestamp=max(left.timestamp, right.timestamp),
+        batches=left.batches + right.batches,
+    )
+
+
+def _span_of(row: Sequence[int], number: int) -> BatchSpan:
+    head = row[:14]
+    position, size, magic, first, last, count, epoch, _, _, attributes, _, timestamp, producer, producer_epoch = head
+    legacy = magic < 2
+    return BatchSpan(
+        number,
+        position,
+        size,
+        magic,
+        last if first == NULL else first,
+        last,
+        -1 if legacy else epoch,
+        attributes,
+        -1 if legacy else producer,
+        -1 if legacy else producer_epoch,
+        -1 if count == NULL else count,
+        row[15],
+        -1 if timestamp == NULL else timestamp,
+    )
+
+
+def codes_of(suspect: int) -> list[str]:
+    return [code for bit, code in enumerate(SUSPECTS) if suspect >> bit & 1]
+
+
+def _code_of(item: Gap | Tail) -> str:
+    if isinstance(item, Tail):
+        return f"tail/{item.reason}"
+    return "batch/length" if item.headed else "gap/bytes"
+
+
+def screen_files(files: "Sequence[BatchFile]", options: RecoverOptions) -> bool:
+    """Read the files; whether all batches are in order, so that neighbours could be joined. Raises SourceError."""
+    transactional: set[int] = set()
+    for one in files:
+        one.screen(options, transactional)
+    last, epoch, rising = -1, -1, all(one.screened is not None for one in files)
+    for one in files if rising else ():
+        seen = one.screened
+        if seen is not None and seen.batches:
+            rising = rising and one.base > last and (seen.first_epoch < 0 or seen.first_epoch >= epoch)
+            last, epoch = seen.last_offset, max(epoch, seen.known_epoch)
+    for one in files:
+        if not rising:
+            one.read(options)
+        elif not one.join(transactional):
+            one.read(options, transactional)
+    # After damaged bytes the checks of a verify begin again, as at the start of a log.
+    if rising and not rises([batch for one in files for batch in one.batches]):
+        for one in files:
+            one.read(options)
+        return False
+    return rising
+
+
+def sorted_files(files: "Sequence[BatchFile]") -> "list[BatchFile]":
+    """The files by the base offsets that their batches show, with numbers in that order."""
+    bases = believed([LogName(one.base, one.log.size) for one in files], [one.batches for one in files])
+    for one, base in zip(files, bases, strict=True):
+        one.believed = base
+    ordered = sorted(files, key=lambda one: (one.believed, one.base))
+    for number, one in enumerate(ordered):
+        if one.number != number:
+            one.number = number
+            one.batches = [batch._replace(file=number) for batch in one.batches]
+    return ordered

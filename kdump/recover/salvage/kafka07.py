@@ -1,0 +1,75 @@
+"""What a salvage keeps of a log of Kafka 0.7.
+
+There the offset of a message is its position over all files, and a broker loads no log with a hole. So no bytes can go
+from the middle: every later message would get another offset. Only what follows the last message goes. Bytes that are
+no message stay, and a new file begins after them, which 0.7 allows at any message: a consumer can be sent there, and a
+recovery, which reads the active segment only, truncates no valid message.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from kdump.broker.rebuild_request import PlannedSegment
+from kdump.broker.result import Refusal, RefusalReason
+from kdump.recover.plan import RecoverOptions
+from kdump.recover.salvage.file_batches import BatchFile, DamageRange
+from kdump.recover.salvage.offset_order import BatchSpan
+from kdump.recover.salvage.result import RemovedBytes, SalvageResult, loss_of, removed_bytes
+from kdump.storage.pieces import Piece, opened
+
+
+def keep_kafka07(directory: str, files: Sequence[BatchFile], options: RecoverOptions) -> SalvageResult:
+    """All up to the last message, with a new file after each damage. Raises SourceError."""
+    last = max((one.number for one in files if one.batches), default=-1)
+    segments: list[PlannedSegment] = []
+    removed: list[RemovedBytes] = []
+    gone: list[BatchSpan] = []
+    refusals: list[Refusal] = []
+    end: int | None = None
+    for one in files:
+        size, stop, code = one.log.size, one.log.size, "segment/overlap"
+        following = next((later.base for later in files[one.number + 1 :] if later.log.size), None)
+        if one.number >= last:
+            stop = one.batches[-1].end if one.batches else 0
+            code = one.damages[-1].code if one.damages else code
+        elif following is not None and following < one.base + size:
+            stop = max(0, following - one.base)
+        if stop < size:
+            over = [batch for batch in one.batches if batch.end > stop]
+            gone += over
+            removed.append(removed_bytes(one.name, stop, size, code, over))
+        if end not in (None, one.base) and not (one.number > last and not stop):
+            refusals.append(Refusal("IllegalStateException", one.name, None, RefusalReason.FILE_SIZE))
+        if one.number > last >= 0 and not stop and one.base != end:
+            continue
+        for piece in _split(directory, one, Piece(one.name, 0, stop), options):
+            pieces = (piece,) if piece.start < piece.stop else ()
+            segments.append(PlannedSegment(one.base + piece.start, pieces, False, False))
+        end = one.base + stop
+    return SalvageResult(
+        tuple(segments),
+        ".kafka",
+        tuple(removed),
+        lost=loss_of(gone, removed),
+        log_end_offset=end,
+        refusals=tuple(refusals),
+    )
+
+
+def _split(directory: str, one: BatchFile, piece: Piece, options: RecoverOptions) -> Iterator[Piece]:
+    """The bytes of a file in pieces, each of which begins with a message that follows a damage.
+
+    The end of a file matters to the bytes before it. So each piece is read again as the file that it will be.
+    """
+    starts, damages = {batch.position for batch in one.batches}, one.damages
+    if (piece.start, piece.stop) != (0, one.log.size):
+        part = BatchFile(0, one.segment)
+        with opened(directory, (piece,), piece.name) as source:
+            part.walk(source, one.base + piece.start, options)
+        starts = {batch.position + piece.start for batch in part.batches}
+        damages = [DamageRange(start + piece.start, stop + piece.start, code) for start, stop, code in part.damages]
+    borders = [stop for _, stop, _ in damages if stop < piece.stop and stop in starts]
+    if not borders:
+        yield piece
+    for start, stop in pairwise([piece.start, *borders, piece.stop] if borders else []):
+        yield from _split(directory, one, Piece(piece.name, start, stop), options)

@@ -1,0 +1,157 @@
+"""Decides what a salvage keeps of a topic-partition: every valid batch that is in order, byte for byte.
+
+Offsets stay as they are. The gaps between them are legal, as after compaction. What is kept loads:
+
+- a batch that a broker refuses goes although its CRC is right (a marker that cannot be read, a batch that is not
+  transactional inside a transaction);
+- a segment whose name does not fit its batches gets the offset of the first batch;
+- a segment whose offsets no index could hold is split.
+
+kdump.recover.salvage.offset_order says which batches are in order, lost_markers what becomes of transactions, and
+kafka07 why a log of Kafka 0.7 is another matter.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kdump.format.naming import Kind
+from kdump.recover.plan import RecoverOptions
+from kdump.recover.salvage.broker_check import BatchKey, batches_refused, refusals_of
+from kdump.recover.salvage.conflicts import BatchConflict, BatchRange
+from kdump.recover.salvage.file_batches import BatchFile, screen_files, sorted_files
+from kdump.recover.salvage.kafka07 import keep_kafka07
+from kdump.recover.salvage.lost_markers import NO_END
+from kdump.recover.salvage.offset_order import BatchSpan, Conflict, LogName, OffsetOrder, OffsetRun, in_order
+from kdump.recover.salvage.producer_replay import SalvageReplay
+from kdump.recover.salvage.result import RemovedBytes, SalvageResult, loss_of, removed_bytes
+from kdump.recover.salvage.segments import SegmentLayout
+from kdump.recover.salvage.transaction_indexes import believed_entries, kept_indexes
+from kdump.recover.salvage.undecided import undecided_sentence
+from kdump.storage.partition import Partition
+
+__all__ = ["SalvageResult", "keep"]
+
+_MOST_REFUSALS: Final = 10_000
+
+
+def keep(partition: Partition, options: RecoverOptions) -> SalvageResult:
+    """What a salvage keeps of the segments of a partition, which all lie in `partition.path`. Raises SourceError."""
+    segments = [segment for segment in partition.segments if segment.log.base_offset is not None]
+    files = [BatchFile(number, segment) for number, segment in enumerate(segments)]
+    if any(one.log.kind is Kind.KAFKA07 for one in files):
+        for one in files:
+            one.read(options)
+        return keep_kafka07(partition.path, files, options)
+    rising = screen_files(files, options)
+    if not rising:
+        files = sorted_files(files)
+    refused: dict[BatchKey, str] = {}
+    while True:
+        attempt = _attempt(partition, files, options, refused, rising=rising)
+        if attempt.refused.keys() <= refused.keys() or len(refused) > _MOST_REFUSALS:
+            return attempt.result
+        if rising:
+            # Now it matters which batch it is.
+            rising = False
+            for one in files:
+                one.read(options)
+            files = sorted_files(files)
+        else:
+            refused |= attempt.refused
+
+
+class _Attempt(NamedTuple):
+    """What would be kept, and which of these batches a broker refuses."""
+
+    result: SalvageResult
+    refused: Mapping[BatchKey, str]
+
+
+def _attempt(
+    partition: Partition,
+    files: Sequence[BatchFile],
+    options: RecoverOptions,
+    refused: Mapping[BatchKey, str],
+    *,
+    rising: bool,
+) -> _Attempt:
+    """What is kept without the refused batches; `rising` says that all batches are in order."""
+    removed: dict[BatchSpan, str] = {}
+    ordered = _all_of(files) if rising else _in_order(files, refused, removed)
+    old = list(believed_entries(files))
+    replay = SalvageReplay(partition.path, files, old, drop=options.undecided == "drop")
+    replay.run(ordered.kept)
+    removed |= replay.removed
+    stay = [batch for batch in ordered.kept if batch not in removed] if removed else ordered.kept
+    layout = SegmentLayout(files, rebuild_all=options.rebuild_all)
+    layout.lay_out(partition.path, stay)
+    indexes = kept_indexes(replay.transactions, stay, old, layout.segments, files)
+    dropped = [piece for one in files for piece in _removed_ranges(one, removed)]
+    refusals = refusals_of(partition.path, files, layout, replay, options.index_interval_bytes)
+    undecided, holes = replay.transactions.undecided, replay.transactions.holes
+    result = SalvageResult(
+        tuple(layout.segments),
+        dropped=tuple(dropped),
+        renamed=layout.renamed,
+        clashes=tuple(_conflict(files, conflict) for conflict in ordered.conflicts),
+        undecided=tuple(undecided),
+        sentences=tuple(undecided_sentence(one, partition.topic_partition) for one in undecided),
+        transaction_indexes=indexes.written,
+        right_indexes=indexes.right,
+        missing=tuple((hole.first, None if hole.last == NO_END else hole.last) for hole in holes),
+        lost=loss_of(sorted(removed, key=lambda batch: batch.first), dropped),
+        log_end_offset=layout.log_end_offset,
+        refusals=refusals,
+    )
+    return _Attempt(result, batches_refused(refusals, layout))
+
+
+def _all_of(files: Sequence[BatchFile]) -> OffsetOrder:
+    return OffsetOrder([batch for one in files for batch in one.batches], [], [])
+
+
+def _in_order(
+    files: Sequence[BatchFile], refused: Mapping[BatchKey, str], removed: dict[BatchSpan, str]
+) -> OffsetOrder:
+    """The batches that are in order, without the refused ones; the others go into `removed`."""
+    candidates = []
+    for one in files:
+        gone = {batch: code for batch in one.batches if (code := refused.get((one.number, batch.position))) is not None}
+        removed |= gone
+        candidates.append([batch for batch in one.batches if batch not in gone] if gone else one.batches)
+    ordered = in_order([LogName(one.believed, one.log.size) for one in files], candidates)
+    removed |= dict(ordered.dropped)
+    return ordered
+
+
+def _removed_ranges(one: BatchFile, removed: Mapping[BatchSpan, str]) -> Iterator[RemovedBytes]:
+    """The bytes of a file that go, in order; neighbours with the same code are one range."""
+    gone = [_Removal(batch.position, batch.end, removed[batch], batch) for batch in one.batches if batch in removed]
+    gone += [_Removal(*damage, None) for damage in one.damages]
+    runs: list[list[_Removal]] = []
+    for each in sorted(gone, key=lambda each: each.start):
+        last = runs[-1][-1] if runs else None
+        touches = last is not None and (last.stop, last.code) == (each.start, each.code)
+        if last is not None and touches and (last.batch is None) == (each.batch is None):
+            runs[-1].append(each)
+        else:
+            runs.append([each])
+    for run in runs:
+        batches = [each.batch for each in run if each.batch is not None]
+        yield removed_bytes(one.name, run[0].start, run[-1].stop, run[0].code, batches)
+
+
+class _Removal(NamedTuple):
+    """Bytes [start, stop) that go: one valid batch, or damaged bytes."""
+
+    start: int
+    stop: int
+    code: str
+    batch: BatchSpan | None
+
+
+def _conflict(files: Sequence[BatchFile], conflict: Conflict) -> BatchConflict:
+    def range_of(run: OffsetRun) -> BatchRange:
+        return BatchRange(files[run.file].name, *run[1:])
+
+    return BatchConflict(range_of(conflict.kept), range_of(conflict.dropped), conflict.by)

@@ -1,0 +1,161 @@
+"""Plans to and from plain values, so that a plan can be saved, read again and applied only where it still holds.
+
+A saved plan is the lines that `kdump recover --format json` prints: a line of type `plan` with the options and the
+paths, the lines of every partition, a line of type `summary`. Loading gives no plan that could be applied: the
+directories are planned again with the same options, and `check` compares.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
+from typing import IO, TYPE_CHECKING, Final, NamedTuple
+
+from kdump.errors import KdumpError
+from kdump.recover.plan import STRATEGIES, UNDECIDED, WALKS, Plan, RecoverOptions
+from kdump.recover.plan_lines import RESULT_FIELDS, Fields, PlainLine, PlainValue, plain, plan_lines
+
+if TYPE_CHECKING:
+    from kdump.verify.report import Report
+
+_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {"strategy": STRATEGIES, "walk": WALKS, "undecided": UNDECIDED}
+_TYPES: Final = ("action", "not_covered", "partition")
+_NOT_COMPARED: Final = frozenset({*RESULT_FIELDS, "message"})
+"""Fields that a plan does not depend on: what became of it, and the wording of this version."""
+
+
+class SavedPlan(NamedTuple):
+    """A plan that was saved: its options, the paths it was made for, and its lines. `name` is that of its file."""
+
+    name: str
+    options: RecoverOptions
+    paths: tuple[str, ...]
+    lines: tuple[PlainLine, ...]
+
+    def check(self, found: "Iterable[Plan | Report]") -> "list[Plan | Report]":
+        """The plans that were made now, where they are the saved ones.
+
+        Raises KdumpError, which names the first difference, where they are not.
+        """
+        plans = list(found)
+        lines = [_compared(line) for plan in plans if isinstance(plan, Plan) for line in plan_lines(plan)]
+        saved = {str(line["path"]): line for line in self.lines if line["type"] == "partition"}
+        for line in lines:
+            if line["type"] == "partition" and (before := saved.get(str(line["path"]))) is not None:
+                self._check_files(before, line)
+        for before, now in zip_longest(self.lines, lines):
+            if before != now:
+                path = _path((before or now or {}).get("path"), self.name)
+                raise KdumpError(
+                    f"{path}: what would be done now is not what {self.name} says ({_difference(before, now)}):"
+                    " make the plan again"
+                )
+        return plans
+
+    def _check_files(self, before: PlainLine, now: PlainLine) -> None:
+        path = _path(before["path"], self.name)
+        try:
+            saved, found = _files(before), _files(now)
+        except (TypeError, KeyError):
+            raise KdumpError(f"{self.name}: the plan does not say which files of {path} it saw") from None
+        for name in sorted(saved.keys() | found.keys()):
+            if saved.get(name) != found.get(name):
+                what = "has changed" if name in saved and name in found else "is gone" if name in saved else "is new"
+                raise KdumpError(f"{path}: {name} {what} since {self.name} was made: make the plan again")
+
+
+def to_lines(options: RecoverOptions, paths: Sequence[str], plans: Iterable[Plan]) -> list[PlainLine]:
+    """Plans as plain values, one a line. `paths` are those that were given to discover, `options` those of the plans.
+
+    Write each with json.dumps on a line of its own, and `kdump recover --plan` reads the file.
+    """
+    lines = [_plain_line({"type": "plan", **options._asdict(), "paths": paths})]
+    for plan in plans:
+        lines += plan_lines(plan)
+    return [*lines, {"type": "summary", "command": "recover", "applied": False, "interrupted": False}]
+
+
+def from_lines(lines: Sequence[Mapping[str, PlainValue]], name: str = "the plan") -> SavedPlan:
+    """The saved plan in these lines, which messages call `name`. Raises KdumpError where it is not whole."""
+    if not lines or lines[0].get("type") != "plan" or lines[-1].get("type") != "summary":
+        raise KdumpError(
+            f"{name}: not a whole plan, which begins with a line of type plan and ends with a line of type summary:"
+            " save the output of kdump recover --format json"
+        )
+    if lines[-1].get("interrupted") or lines[-1].get("applied"):
+        raise KdumpError(f"{name}: this plan was {'already applied' if lines[-1].get('applied') else 'interrupted'}")
+    paths = lines[0].get("paths")
+    if not isinstance(paths, list) or not paths:
+        raise KdumpError(f"{name}: the plan does not name its paths")
+    compared = tuple(_compared(line) for line in lines if line.get("type") in _TYPES)
+    return SavedPlan(name, _options(lines[0], name), tuple(_path(path, name) for path in paths), compared)
+
+
+def read(stream: IO[bytes]) -> SavedPlan:
+    """The saved plan in a file of JSON lines. Raises KdumpError where the file is not a whole plan."""
+    import json  # which a recovery without a saved plan does not load
+
+    name = str(getattr(stream, "name", "<stdin>"))
+    lines: list[PlainLine] = []
+    for number, text in enumerate(stream, 1):
+        try:
+            line = json.loads(text)
+            lines.append({"type": line["type"], **line})
+        except (ValueError, TypeError, KeyError, RecursionError):
+            raise KdumpError(f"{name}: line {number} is not a line of a plan") from None
+    return from_lines(lines, name)
+
+
+def _plain_line(fields: Fields) -> PlainLine:
+    return {name: plain(value) for name, value in fields.items()}
+
+
+def _compared(line: Mapping[str, PlainValue]) -> PlainLine:
+    return {name: value for name, value in line.items() if name not in _NOT_COMPARED}
+
+
+def _options(line: Mapping[str, PlainValue], name: str) -> RecoverOptions:
+    options = RecoverOptions()
+    found: dict[str, PlainValue] = {}
+    for field, default in options._asdict().items():
+        value = line.get(field)
+        allowed = int if default is None else type(default)
+        if type(value) is not allowed or value not in _CHOICES.get(field, (value,)):
+            raise KdumpError(f"{name}: the plan has no valid {field}")
+        found[field] = value
+    return RecoverOptions._make(found.values())
+
+
+def _path(value: PlainValue, name: str) -> str:
+    """A path from a line."""
+    from base64 import b64decode
+
+    try:
+        if isinstance(value, dict):
+            return b64decode(str(value["base64"]), validate=True).decode("utf-8", "surrogateescape")
+        if isinstance(value, str):
+            return value
+    except (ValueError, KeyError):
+        pass
+    raise KdumpError(f"{name}: the plan has a path that is not valid")
+
+
+def _files(line: PlainLine) -> dict[str, PlainValue]:
+    """The files of a partition by their names. Raises TypeError and KeyError where the line does not list them."""
+    found: dict[str, PlainValue] = {}
+    files = line["files"]
+    if not isinstance(files, list):
+        raise TypeError
+    for file in files:
+        if not isinstance(file, dict):
+            raise TypeError
+        found[str(file["name"])] = file
+    return found
+
+
+def _difference(before: PlainLine | None, now: PlainLine | None) -> str:
+    import json
+
+    if before is None or now is None:
+        line, which = (now, "not in it") if before is None else (before, "only in it")
+        return f"{line and line.get('action', line['type'])}, {which}"
+    names = [name for name in now if before.get(name) != now[name]]
+    return ", ".join(f"{name} is {json.dumps(now[name])}, not {json.dumps(before.get(name))}" for name in names[:2])

@@ -1,0 +1,159 @@
+"""The sums of a recovery over all its partitions, and the command to run next."""
+
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kdump.recover.plan import SALVAGE, Lost, RecoverOptions
+from kdump.recover.plan_lines import CountsByCode, FindingTotals, counts_of, finding_totals
+from kdump.recover.recover import RecoveryResult
+from kdump.verify.findings import Severity
+
+_OPTIONS: Final[Mapping[str, str]] = {
+    "walk": "--from",
+    "rebuild_all": "--rebuild",
+    "undecided": "--undecided",
+    "index_interval_bytes": "--index-interval-bytes",
+    "segment_index_bytes": "--segment-index-bytes",
+    "max_batch_bytes": "--max-batch-bytes",
+}
+
+
+class RecoverySummary(NamedTuple):
+    """The sums over all partitions, by the names of the `summary` line.
+
+    `actions` counts them by their names, `not_covered` and `left` count findings. The offsets are those of a partition
+    that is the only one. `undo` is the run that --undo takes back, `output` the directory of the copies, `next` the
+    command to run, None where there is not one for all partitions.
+    """
+
+    strategy: str
+    applied: bool
+    partitions: int
+    failed: int
+    actions: Mapping[str, int]
+    not_covered: FindingTotals
+    left: FindingTotals
+    log_start_offset: int | None
+    log_end_offset: int | None
+    bytes_needed: int
+    lost: Lost
+    undo: str | None
+    output: str | None
+    next: str | None
+    interrupted: bool
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether findings of severity error are not covered, or are left."""
+        error = Severity.ERROR.word
+        return bool(self.not_covered.by_severity[error] or self.left.by_severity[error])
+
+
+class RecoveryTotals:
+    """Adds up the results of a recovery. `applies` says whether it changes anything."""
+
+    def __init__(
+        self, options: RecoverOptions, paths: Sequence[str], output: str | None = None, *, applies: bool
+    ) -> None:
+        self._options, self._paths, self._output, self._applies = options, tuple(paths), output, applies
+        self._partitions = self._failed = self._bytes_needed = 0
+        self._actions: Counter[str] = Counter()
+        self._lost: list[Lost] = []
+        self._first_offset: int | None = None
+        self._end_offset: int | None = None
+        self._not_covered: CountsByCode = Counter()
+        self._left: CountsByCode = Counter()
+        self._run: str | None = None
+        self._next: dict[str, None] = {}
+        self._alone = self._salvageable = False
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions were added."""
+        return self._partitions
+
+    def add(self, result: RecoveryResult) -> None:
+        """Count the result of a partition, or of the root of a log directory."""
+        plan = result.plan
+        if not plan.is_root:
+            self._partitions += 1
+            self._failed += result.error is not None
+            self._first_offset, self._end_offset = plan.log_start_offset, plan.log_end_offset
+            self._salvageable |= any(finding.severity is Severity.ERROR for finding in plan.not_covered)
+        if result.error is None:
+            self._actions.update(action.action for action in plan.actions)
+            self._bytes_needed += plan.bytes_needed
+            if plan.lost.bytes or plan.lost.batches:
+                self._lost.append(plan.lost)
+        self._alone |= plan.alone and not plan.empty
+        self._not_covered += counts_of(plan.not_covered)
+        self._left += counts_of(result.left)
+        self._run = self._run or result.run
+        if result.applied and result.next:
+            self._next[result.next] = None
+
+    def summary(self, *, failed: bool = False, interrupted: bool = False) -> RecoverySummary:
+        """The sums so far; `failed` says whether anything could not be done."""
+        alone = self._partitions == 1
+        return RecoverySummary(
+            strategy=self._options.strategy,
+            applied=self._applies,
+            partitions=self._partitions,
+            failed=self._failed,
+            actions=dict(sorted(self._actions.items())),
+            not_covered=finding_totals(self._not_covered),
+            left=finding_totals(self._left),
+            log_start_offset=self._first_offset if alone else None,
+            log_end_offset=self._end_offset if alone else None,
+            bytes_needed=self._bytes_needed,
+            lost=_total(self._lost),
+            undo=self._run,
+            output=self._output,
+            next=self._next_command(failed),
+            interrupted=interrupted,
+        )
+
+    @property
+    def gives_up_records(self) -> bool:
+        """Whether valid batches, or records, were given up."""
+        return self._applies and any(lost.batches or lost.records for lost in self._lost)
+
+    def _next_command(self, failed: bool) -> str | None:
+        if self._applies:
+            return next(iter(self._next)) if len(self._next) == 1 and not failed else None
+        if self._actions:
+            return command(self._options, self._paths, *(["--output", "DIR"] if self._alone else []))
+        if self._options.strategy != SALVAGE and self._salvageable:
+            salvage = self._options._replace(strategy=SALVAGE, walk=RecoverOptions().walk)
+            return command(salvage, self._paths, "--dry-run")
+        return None
+
+
+def command(options: RecoverOptions, paths: Sequence[str], *more: str) -> str:
+    """The command that carries out a plan with these options; `more` are further options."""
+    defaults = RecoverOptions()._asdict()
+    words = ["kdump", "recover", f"--{options.strategy}", *more]
+    for name, option in _OPTIONS.items():
+        value = getattr(options, name)
+        if value != defaults[name]:
+            words += [option, "all" if value is True else str(value)]
+    return shlex.join([*words, *(["--"] if any(path.startswith("-") for path in paths) else []), *paths])
+
+
+def _total(lost: Sequence[Lost]) -> Lost:
+    """What several partitions lose. Offsets, producers and transactions belong to one partition, and are left out."""
+    if len(lost) < 2:
+        return lost[0] if lost else Lost()
+    records = [each.records for each in lost]
+    firsts = [each.first_timestamp for each in lost if each.first_timestamp != -1]
+    committed = {each.committed for each in lost if each.batches}
+    return Lost(
+        batches=sum(each.batches for each in lost),
+        records=None if None in records else sum(count or 0 for count in records),
+        bytes=sum(each.bytes for each in lost),
+        first_timestamp=min(firsts, default=-1),
+        max_timestamp=max(each.max_timestamp for each in lost),
+        committed=True if True in committed else None if None in committed else False,
+    )

@@ -1,0 +1,120 @@
+"""Plans as plain values: what a program saves is what the command prints, and both are read again."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kdump.errors import KdumpError
+from kdump.recover import recover, saved_plans
+from kdump.recover.plan import Plan, RecoverOptions
+from kdump.recover.plan_lines import RESULT_FIELDS, plain, plan_lines
+from kdump.recover.recover import RecoveryResult
+from kdump.recover.saved_plans import from_lines, to_lines
+from kdump.render import RenderOptions, renderer
+from kdump.storage.discovery import discover
+from support import recovery_plans
+from support.recovery_results import nothing, plan
+
+HOSTILE = "/data/\x1b\n\udcff-0"
+OPTIONS = RecoverOptions(walk="all", now_ms=1_700_000_000_000)
+CASES = [
+    plan(),
+    nothing(),
+    plan(path=HOSTILE, undecided=("\udcff",), refusals=(("KafkaException", "\udcfe.log"),), topic_partition=None),
+]
+
+
+def printed(one: Plan) -> list[dict[str, Any]]:
+    stream = io.BytesIO()
+    with renderer("json", stream, RenderOptions()) as out:
+        out.recovery(RecoveryResult(one))
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize("one", CASES)
+def test_the_values_are_the_lines_that_are_printed(one: Plan) -> None:
+    lines = printed(one)
+    assert list(plan_lines(one)) == [{k: v for k, v in line.items() if k not in RESULT_FIELDS} for line in lines]
+    assert list(list(plan_lines(one))[-1]) == [name for name in lines[-1] if name not in RESULT_FIELDS]
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        (float("nan"), None),
+        (1.5, 1.5),
+        (True, True),
+        (b"\xff", {"base64": "/w=="}),
+        (b"x", "x"),
+        (Path("/a"), "/a"),
+        ({1: (2, None)}, {"1": [2, None]}),
+        ({"é"}, ["é"]),
+    ],
+)
+def test_plain_values(value: object, wanted: object) -> None:
+    assert plain(value) == wanted
+
+
+def test_no_plain_value() -> None:
+    with pytest.raises(TypeError, match="no plain value for object"):
+        plain(object())
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    return recovery_plans.write(recovery_plans.REAL["recover --truncate"], tmp_path)
+
+
+def plans(directory: Path) -> list[Plan]:
+    found = list(recover.plans(discover([str(directory)]), OPTIONS))
+    assert all(isinstance(one, Plan) for one in found)
+    return [one for one in found if isinstance(one, Plan)]
+
+
+def test_a_program_saves_and_loads_a_plan(damaged: Path) -> None:
+    made = plans(damaged)
+    text = "".join(f"{json.dumps(line)}\n" for line in to_lines(OPTIONS, [str(damaged)], made))
+    saved = saved_plans.read(io.BytesIO(text.encode()))
+    assert (saved.options, saved.paths) == (OPTIONS, (str(damaged),))
+    assert saved.check(plans(damaged)) == made
+    assert saved == from_lines(to_lines(OPTIONS, [str(damaged)], made), saved.name)
+
+
+def test_the_wording_of_another_version_does_not_matter(damaged: Path) -> None:
+    made = [one._replace(not_covered=plan().not_covered) for one in plans(damaged)]
+    lines = to_lines(OPTIONS, [str(damaged)], made)
+    for line in lines:
+        if "message" in line:
+            line["message"] = "another sentence"
+    assert from_lines(lines).check(made) == made
+
+
+def test_a_file_that_changed(damaged: Path) -> None:
+    saved = from_lines(to_lines(OPTIONS, [str(damaged)], plans(damaged)), "p")
+    (damaged / "00000000000000000020.index").write_bytes(b"")
+    with pytest.raises(KdumpError, match=r"00000000000000000020\.index has changed since p was made"):
+        saved.check(plans(damaged))
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        ([], "not a whole plan"),
+        ([{"type": "plan"}], "not a whole plan"),
+        ([{"type": "plan"}, {"type": "summary", "applied": True}], "already applied"),
+        ([{"type": "plan"}, {"type": "summary", "interrupted": True}], "was interrupted"),
+        ([{"type": "plan"}, {"type": "summary"}], "does not name its paths"),
+        ([{"type": "plan", "paths": ["x"]}, {"type": "summary"}], "has no valid strategy"),
+        ([{**OPTIONS._asdict(), "type": "plan", "paths": [{"base64": "?"}]}, {"type": "summary"}], "is not valid"),
+        ([{**OPTIONS._asdict(), "type": "plan", "paths": [{}]}, {"type": "summary"}], "is not valid"),
+        ([{**OPTIONS._asdict(), "type": "plan", "paths": ["x"], "walk": "no"}, {"type": "summary"}], "no valid walk"),
+    ],
+)
+def test_what_is_no_plan(lines: list[dict[str, Any]], why: str) -> None:
+    with pytest.raises(KdumpError, match=why):
+        from_lines(lines)
