@@ -20,8 +20,8 @@ from kdump.format import naming
 from kdump.recover.plan import REINDEX, SALVAGE, STRATEGIES, TRUNCATE, Lost, Plan, RecoverOptions
 from kdump.render import RenderOptions as Look
 from kdump.render import renderer
-from kdump.render.base import tally
 from kdump.render.recovery import counts_of
+from kdump.render.sentences import tally
 from kdump.verify.findings import Severity
 
 if TYPE_CHECKING:

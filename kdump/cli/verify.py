@@ -13,7 +13,8 @@ from kdump.cli import INTERRUPTED, options
 from kdump.cli.work import Found, ProblemLog, work
 from kdump.render import RenderOptions as Look
 from kdump.render import renderer
-from kdump.render.base import Renderer, tally
+from kdump.render.base import Renderer
+from kdump.render.sentences import tally
 from kdump.verify import verify
 from kdump.verify.findings import CATALOGUE, Finding, Severity
 

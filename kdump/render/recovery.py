@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kdump.recover.plan import ACTIONS, SALVAGE, TRUNCATE
-from kdump.render.base import counted, iso_time, tally
+from kdump.render.sentences import counted, iso_time, tally
 
 if TYPE_CHECKING:
     from kdump.format.naming import TopicPartition
