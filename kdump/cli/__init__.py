@@ -154,7 +154,7 @@ def _invoke(arguments: list[str] | None) -> Any:
 
 def complain(problem: object) -> None:
     """Print one line on standard error, without control characters."""
-    from kdump.render.base import printable
+    from kdump.render.escaping import printable
 
     sys.stderr.write(f"kdump: {printable(str(problem))}\n")
 

@@ -1,47 +1,39 @@
-"""kdump dump --at: what stands at an offset of a log."""
+"""The option `--at` of `kdump dump`: reads a log at an offset or a time."""
 
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from kdump.cli import FAILED, complain, options
-from kdump.dump.companion_files import CompanionEntry
-from kdump.dump.dump import DumpFailure, Event
-from kdump.dump.dump import DumpOptions as What
-from kdump.errors import KdumpError, MessageTooLarge, NotALog, OffsetOutOfRange, SourceError
+from kdump.dump.dump import DumpOptions
+from kdump.dump.events import CompanionEntry, DumpFailure, Event
+from kdump.errors import KdumpError
 from kdump.format import fetch, naming
-from kdump.format.fetch import ErrorCode
-from kdump.render.base import printable
-from kdump.storage import discovery
-from kdump.storage.partition import Partition
-from kdump.verify.findings import CATALOGUE, Severity
+from kdump.render.escaping import printable
+from kdump.verify.findings import Severity
 
 if TYPE_CHECKING:
-    from kdump.dump.read_at import At, ReadResult
+    from kdump.dump.read_at import ReadResult, StartOffset
     from kdump.log.log import Log
 
-READ_BYTES: Final = 1 << 20
-NO_07_FOR_KAFKA: Final = "--format kafka shows what Kafka's tool shows, and that cannot read the log of Kafka 0.7"
-
-_ALONE: Final = {
+_EXCLUDED: Final = {
     "offset": "--at reads on from its offset, and -n says how far",
-    "force": "a reader is never given a batch whose checksum is wrong",
+    "force": "a consumer never gets a batch whose CRC is wrong",
     "verify_index_only": "the one is about indexes, the other about the log",
     "index_sanity_check": "the one is about indexes, the other about the log",
 }
 
 
-class OffsetParam(click.ParamType["At"]):
-    """An offset, earliest, latest, or @ and a time: milliseconds since the epoch, or ISO 8601, in UTC where it names no zone."""
+class OffsetParam(click.ParamType["StartOffset"]):
+    """An offset, earliest, latest, or @ and a time: milliseconds since the epoch, or ISO 8601 (UTC without a zone)."""
 
     name = "offset"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "At":
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "StartOffset":
         from kdump.dump.read_at import LogEdge, TimeQuery
 
         text = str(value)
@@ -52,12 +44,12 @@ class OffsetParam(click.ParamType["At"]):
                 return TimeQuery(_milliseconds(text[1:]))
             except (ValueError, OverflowError):
                 self.fail(
-                    f"{text!r} is no time; write @ and milliseconds since the epoch, or as in @2026-11-21T18:03:09Z",
+                    f"{text!r} is not a time; write @ and milliseconds since the epoch, or as in @2026-11-21T18:03:09Z",
                     param,
                     ctx,
                 )
         if re.fullmatch(r"[0-9]{1,19}", text) is None or int(text) >= 1 << 63:
-            self.fail(f"{text!r} is no offset; write a number, earliest, latest, or @ and a time", param, ctx)
+            self.fail(f"{text!r} is not an offset; write a number, earliest, latest, or @ and a time", param, ctx)
         return int(text)
 
 
@@ -71,17 +63,17 @@ def _milliseconds(text: str) -> int:
 
 
 def check(chosen: dict[str, Any]) -> None:
-    """Refuse what makes no sense with --at, or without it."""
+    """Refuse options that make no sense with --at, or without it."""
     sends = chosen["format_name"] == "fetch"
     if chosen["at"] is None:
         if sends:
-            raise click.UsageError("--format fetch writes what --at reads; without it there is nothing to write")
+            raise click.UsageError("--format fetch writes what --at reads; it goes with --at")
         if chosen["verbose"]:
-            raise click.UsageError("--verbose says how --at found its offset; without it there is nothing to say")
+            raise click.UsageError("--verbose says how --at found its offset; it goes with --at")
         return
     if len(chosen["paths"]) > 1 or "-" in chosen["paths"]:
         raise click.UsageError("--at reads one log; PATH is a topic-partition or a segment")
-    for name, why in _ALONE.items():
+    for name, why in _EXCLUDED.items():
         if chosen["offsets" if name == "offset" else name]:
             raise click.UsageError(f"--{name.replace('_', '-')} and --at exclude each other: {why}")
     if chosen["kind"] is not None:
@@ -91,109 +83,77 @@ def check(chosen: dict[str, Any]) -> None:
     for name in ("batches", "records", "count"):
         if chosen[name] is not None and chosen[name] is not False:
             raise click.UsageError(
-                "--format fetch writes the bytes that were read, to which --batches, --records and -n do not apply"
+                "--format fetch writes the bytes of the read; --batches, --records and -n do not apply to them"
             )
     if sys.stdout.isatty():
-        raise click.UsageError("--format fetch writes bytes, which go to a file or a pipe and not to a terminal")
+        raise click.UsageError(
+            "--format fetch writes binary data, which goes to a file or a pipe and not to a terminal"
+        )
 
 
-@contextmanager
-def _opened(chosen: dict[str, Any]) -> Iterator["Log"]:
-    """The one log that the path names."""
-    from kdump.log.log import Log
-    from kdump.log.options import LogOptions
+def _open(chosen: dict[str, Any]) -> "Log":
+    from kdump.dump.read_at import SeveralLogs, open_log
 
-    largest = min(chosen["max_batch_bytes"], fetch.LARGEST)
-    with Log(_path(chosen["paths"][0]), options=LogOptions(max_message_bytes=largest)) as log:
-        yield log
-
-
-def _path(path: str) -> str:
-    """Of the topic-partition or segment that the path names, or that is alone below it."""
-    found: list[Partition] = []
-    problem = None
-    for item in discovery.discover([path]):
-        if isinstance(item, Partition) and item.segments and item.only is None:
-            found.append(item)
-        elif isinstance(item, SourceError):
-            problem = problem or item
-        if len(found) > 1:
-            raise click.UsageError(
-                f"--at reads one log, and {path} has several: {printable(found[0].path)}, {printable(found[1].path)} ..."
-            )
-    if found:
-        return found[0].path
-    if problem is None or isinstance(problem, NotALog):
-        what = naming.companion_of(path)
-        problem = NotALog(f"{path}: {'no log here' if what is None else f'{what}, not a log'}")
-    raise problem
+    try:
+        return open_log(chosen["paths"][0], chosen["max_batch_bytes"])
+    except SeveralLogs as error:
+        raise click.UsageError(printable(str(error))) from None
 
 
 def _read(log: "Log", chosen: dict[str, Any]) -> "ReadResult":
-    from kdump.dump import read_at as lookup
+    from kdump.dump import read_at
 
-    return lookup.find(log, chosen["at"], min(chosen["max_bytes"] or READ_BYTES, fetch.LARGEST))
+    return read_at.read(log, chosen["at"], chosen["max_bytes"] or read_at.READ_BYTES)
 
 
-def events(chosen: dict[str, Any], what: What, on_damage: Callable[[Severity], None]) -> Iterator[Event]:
-    """What stands there, as kdump.dump.dump shows it."""
-    from kdump.dump import read_at as lookup
+def events(chosen: dict[str, Any], wanted: DumpOptions, on_damage: Callable[[Severity], None]) -> Iterator[Event]:
+    """What the read returns, as events of a dump."""
+    from kdump.dump import read_at
 
     try:
-        with _opened(chosen) as log:
-            found = _read(log, chosen)
+        with _open(chosen) as log:
+            result = _read(log, chosen)
             if chosen["format_name"] == "kafka":
-                if naming.kind_of(found.fetched.segment) is naming.Kind.KAFKA07:
-                    raise click.UsageError(f"{NO_07_FOR_KAFKA}: {found.fetched.segment}")
+                _check_kafka_format(result.fetched.segment)
                 if chosen["verbose"]:
-                    _tell_how(lookup.how(log, found))
-            yield from lookup.dump(log, found, what, on_damage, verbose=chosen["verbose"])
+                    _complain_entry(read_at.read_entry(log, result))
+            yield from read_at.dump_read(log, result, wanted, on_damage, verbose=chosen["verbose"])
     except KdumpError as error:
-        yield DumpFailure(_placed(error, chosen))
+        yield DumpFailure(read_at.located(error, chosen["paths"][0]))
 
 
-def send(chosen: dict[str, Any]) -> int:
-    """Write a MessageSetSend of what stands there to standard output; the exit status. What cannot be read there is an error code of the result, too."""
-    from kdump.dump import read_at as lookup
+def _check_kafka_format(segment: str) -> None:
+    from kdump.dump.kafka_tool.dump_log_segments import UnreadableByTool
 
-    met: set[Severity] = set()
+    if naming.kind_of(segment) is naming.Kind.KAFKA07:
+        raise click.UsageError(str(UnreadableByTool(segment)))
+
+
+def write_fetch_result(chosen: dict[str, Any]) -> int:
+    """Write what the read returns to standard output, as the result of a fetch (MessageSetSend); the exit status.
+
+    A read that fails becomes an error code of the result, too.
+    """
+    from kdump.dump import read_at
+
     try:
-        with _opened(chosen) as log:
-            found = _read(log, chosen)
-            for passed in (*found.fetched.damage, *found.behind):
-                met.add(CATALOGUE[passed.what].severity)
-                complain(lookup.sentence(passed))
+        with _open(chosen) as log:
+            result = _read(log, chosen)
+            for damaged in (*result.fetched.damage, *result.stopped_by):
+                complain(read_at.skip_message(damaged))
             if chosen["verbose"]:
-                _tell_how(lookup.how(log, found))
-            _write(fetch.build_header(found.fetched.size_bytes), found.fetched.data)
+                _complain_entry(read_at.read_entry(log, result))
+            sys.stdout.buffer.write(fetch.build_header(result.fetched.size_bytes))
+            sys.stdout.buffer.write(result.fetched.data)
     except KdumpError as error:
-        if isinstance(error, OffsetOutOfRange | MessageTooLarge | lookup.NoSuchTime):
-            too_large = isinstance(error, MessageTooLarge)
-            _write(
-                fetch.build_message_set_send(
-                    b"", ErrorCode.INVALID_FETCH_SIZE if too_large else ErrorCode.OFFSET_OUT_OF_RANGE
-                )
-            )
-        complain(_placed(error, chosen))
+        sys.stdout.buffer.write(read_at.error_result(error))
+        complain(read_at.located(error, chosen["paths"][0]))
         return FAILED
-    return options.status(False, met, chosen["fail_on"])
+    return options.status(False, result.severities(), chosen["fail_on"])
 
 
-def _tell_how(entry: CompanionEntry) -> None:
-    """On standard error, where the format has no line for it."""
+def _complain_entry(entry: CompanionEntry) -> None:
+    """Write an entry to standard error, where the format has no line for it."""
     from kdump.render.text import words
 
     complain(f"{entry.kind} {' '.join(words(entry.fields))}")
-
-
-def _write(*parts: bytes | memoryview) -> None:
-    for part in parts:
-        sys.stdout.buffer.write(part)
-
-
-def _placed(error: KdumpError, chosen: dict[str, Any]) -> KdumpError:
-    """With the path, where the sentence does not have it."""
-    from kdump.dump import read_at as lookup
-
-    path = chosen["paths"][0]
-    return KdumpError(f"{path}: {error}") if isinstance(error, OffsetOutOfRange | lookup.NoSuchTime) else error

@@ -1,6 +1,6 @@
-"""What is in the companions of a log: entries in the order of the file, and what does not belong there.
+"""Reads the companions of a log: their entries in the order of the file, and what is wrong with the file.
 
-Kinds of entries and their fields, all integers but for topic, key and value:
+Kinds of entries and their fields, all integers except topic, key and value:
 
 ====================  ============================================================================================
 kind                  fields
@@ -15,12 +15,13 @@ checkpoint_entry      topic, partition, offset
 property              key, value
 ====================  ============================================================================================
 
-A companion that Kafka's reader refuses is shown as far as it goes.
+Of a companion that Kafka's reader refuses, everything is shown that can be read.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+from kdump.dump.events import CompanionDamage, CompanionEntry
 from kdump.format import (
     checkpoint,
     clean_shutdown,
@@ -39,34 +40,13 @@ from kdump.storage.walk import Tail, TailContent
 from kdump.verify.findings import Severity
 
 
-class CompanionEntry(NamedTuple):
-    """An entry: its kind, its fields, and the first and last offset that it speaks of where those are record offsets of its segment."""
-
-    kind: str
-    fields: Mapping[str, Any]
-    offsets: tuple[int, int] | None = None
-
-
-class CompanionDamage(NamedTuple):
-    """Why Kafka's reader refuses the file, or will misread it; `refusal` is what its own message is, where Kafka's dump tool prints that."""
-
-    path: str
-    severity: Severity
-    reason: str
-    refusal: str | None = None
-
-    @property
-    def message(self) -> str:
-        return f"{self.path}: {self.reason}"
-
-
 def contents(
     path: str, source: Source, kind: Kind, base_offset: int | None
 ) -> Iterator[CompanionEntry | Tail | CompanionDamage]:
-    """The entries of a companion, its padding, remainder or stale tail, and what is wrong with it.
+    """The entries of a companion, its padding, remainder or tail, and what is wrong with it.
 
-    Offsets are absolute; without a base offset they count from 0. What is wrong with the whole file comes before its entries.
-    Raises SourceError for a file that cannot be read or that is larger than any of its kind can be.
+    Offsets are absolute; without a base offset they count from 0. What is wrong with the whole file comes before its
+    entries. Raises SourceError for a file that cannot be read, or that is larger than any of its kind can be.
     """
     match kind:
         case Kind.INDEX:
@@ -83,13 +63,13 @@ def contents(
             yield from _text(path, source, kind)
 
 
-def severity(item: Tail | CompanionDamage, newest: bool) -> Severity:
-    """How bad it is; padding is what a broker has in the newest segment while it runs."""
+def severity(item: Tail | CompanionDamage, active: bool) -> Severity:
+    """How bad it is. A running broker preallocates zeros in the indexes of the active segment."""
     match item:
         case CompanionDamage():
             return item.severity
         case Tail(_, _, TailContent.ZEROS):
-            return Severity.INFO if newest else Severity.WARNING
+            return Severity.INFO if active else Severity.WARNING
     return Severity.ERROR
 
 
@@ -102,15 +82,15 @@ def _index(
     read = reader(source)
     extent = index.measure(read, source.size, entry_size)
     yield from _slots(path, read, extent.entries, entry_size, entries)
-    yield from _behind(extent, source.size, entry_size)
+    yield from _tail(extent, source.size, entry_size)
 
 
-def behind_entries(source: Source, entry_size: int) -> Iterator[Tail]:
-    """What lies behind the entries of an offset or time index: padding, a remainder."""
-    yield from _behind(index.measure(reader(source), source.size, entry_size), source.size, entry_size)
+def index_tail(source: Source, entry_size: int) -> Iterator[Tail]:
+    """What comes after the entries of an offset or time index: padding, a remainder."""
+    yield from _tail(index.measure(reader(source), source.size, entry_size), source.size, entry_size)
 
 
-def _behind(extent: index.Extent, size: int, entry_size: int) -> Iterator[Tail]:
+def _tail(extent: index.Extent, size: int, entry_size: int) -> Iterator[Tail]:
     if extent.padding:
         yield Tail(extent.entries, extent.padding, TailContent.ZEROS, 0)
     if extent.remainder:
@@ -161,7 +141,7 @@ def _aborted(slots: bytes) -> Iterator[CompanionEntry]:
         yield CompanionEntry("aborted_transaction", fields, (entry.first_offset, entry.last_offset))
 
 
-# --- what is read as a whole ------------------------------------------------------------------------------------------
+# --- files that are read as a whole -----------------------------------------------------------------------------------
 
 
 def _snapshot(path: str, data: bytes) -> Iterator[CompanionEntry | Tail | CompanionDamage]:
@@ -182,33 +162,33 @@ def _snapshot(path: str, data: bytes) -> Iterator[CompanionEntry | Tail | Compan
         yield Tail(found.end, len(data) - found.end, reason, claimed)
 
 
-class _Text(NamedTuple):
-    """How a text file is read: entries as they come, and what the reader of the whole refuses beyond that."""
+class _TextFormat(NamedTuple):
+    """How a text file is read: its entries one by one, and then the file as a whole, where its reader checks more."""
 
     kind: str
     limit: int
     entries: Callable[[bytes], Iterable[Any]]
-    judge: Callable[[bytes], Any] | None = None
+    parse: Callable[[bytes], object] | None = None
     severity: Severity = Severity.ERROR
 
 
-_TEXTS = {
-    Kind.EPOCHS: _Text("epoch", checkpoint.MAX_BYTES, checkpoint.epoch_entries),
-    Kind.OFFSETS: _Text("checkpoint_entry", checkpoint.MAX_BYTES, checkpoint.offset_entries),
-    Kind.PARTITION_METADATA: _Text(
+_TEXT_FORMATS = {
+    Kind.EPOCHS: _TextFormat("epoch", checkpoint.MAX_BYTES, checkpoint.epoch_entries),
+    Kind.OFFSETS: _TextFormat("checkpoint_entry", checkpoint.MAX_BYTES, checkpoint.offset_entries),
+    Kind.PARTITION_METADATA: _TextFormat(
         "property", text_files.MAX_PROPERTIES_BYTES, partition_metadata.partition_metadata_properties
     ),
-    Kind.META_PROPERTIES: _Text(
+    Kind.META_PROPERTIES: _TextFormat(
         "property", text_files.MAX_PROPERTIES_BYTES, meta_properties.properties, meta_properties.parse_meta_properties
     ),
-    Kind.QUORUM_STATE: _Text(
+    Kind.QUORUM_STATE: _TextFormat(
         "property",
         text_files.MAX_PROPERTIES_BYTES,
         quorum_state.quorum_state_properties,
         quorum_state.parse_quorum_state,
     ),
-    # A broker does without what the marker says.
-    Kind.CLEAN_SHUTDOWN: _Text(
+    # a broker does not need the content of the clean-shutdown file
+    Kind.CLEAN_SHUTDOWN: _TextFormat(
         "property",
         text_files.MAX_PROPERTIES_BYTES,
         clean_shutdown.clean_shutdown_properties,
@@ -219,12 +199,12 @@ _TEXTS = {
 
 
 def _text(path: str, source: Source, kind: Kind) -> Iterator[CompanionEntry | CompanionDamage]:
-    how = _TEXTS[kind]
-    data = whole(source, how.limit)
+    text_format = _TEXT_FORMATS[kind]
+    data = whole(source, text_format.limit)
     try:
-        for entry in how.entries(data):
-            yield CompanionEntry(how.kind, entry._asdict())
-        if how.judge is not None:
-            how.judge(data)
+        for entry in text_format.entries(data):
+            yield CompanionEntry(text_format.kind, entry._asdict())
+        if text_format.parse is not None:
+            text_format.parse(data)
     except CheckpointError as error:
-        yield CompanionDamage(path, how.severity, str(error))
+        yield CompanionDamage(path, text_format.severity, str(error))

@@ -1,14 +1,14 @@
-"""What is in a file that holds the result of a fetch or a multifetch: its headers, its messages, and where a length lies.
+"""Reads files that hold the result of a fetch or a multifetch: headers, message sets, and lengths that are wrong.
 
-Nothing in a result says of which release its messages are. The first one tells by its checksum, else by its header; where it is too short for both,
-they are taken for those of the set before.
+A result does not say which release wrote its messages. The checksum of the first message decides, else its header.
+Where the message is too short for both, the messages are taken to be like those of the message set before.
 """
 
 import struct
 from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
-from kdump.dump.companion_files import CompanionDamage, CompanionEntry
+from kdump.dump.events import CompanionDamage, CompanionEntry
 from kdump.format import fetch, kafka07
 from kdump.format.batch import LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC
 from kdump.format.naming import Kind
@@ -23,7 +23,7 @@ _PIECE_BYTES = 256 << 10
 
 
 class SourceRange:
-    """A range of a source as a source of its own. It does not close the other one."""
+    """A range of a source as a source of its own. To close it leaves the other one open."""
 
     def __init__(self, source: Source, start: int, stop: int) -> None:
         self.name = source.name
@@ -38,13 +38,13 @@ class SourceRange:
         return max(0, min(self.size, self._source.size_now() - self._start))
 
     def close(self) -> None:
-        """Nothing was opened."""
+        """Do nothing: the range opened nothing."""
 
 
 class MessageRange(NamedTuple):
-    """Messages next to one another, from `position` of a file on; `kind` and `base_offset` are those of the log that they are of.
+    """Consecutive messages from `position` of a file; `kind` and `base_offset` are those of the log that they are from.
 
-    Positions in `source` count from the first one.
+    Positions in `source` count from the first message.
     """
 
     position: int
@@ -56,11 +56,13 @@ class MessageRange(NamedTuple):
 def parts(file: LogFile, source: Source) -> Iterator[CompanionEntry | MessageRange | Tail | CompanionDamage]:
     """What a file of one of FETCH_KINDS holds, in the order of its bytes.
 
-    Entries are `message_set_send` and `multi_message_set_send`: position, total_length, error_code, and error, its word, or the number where there is none.
-    A tail is a message that is cut off before one can tell what it is, or follows damage. Where a length is impossible, or larger than the room, the result is taken to fill the room. Messages of 0.7 have no offset but their position in the log: the
-    first one of a set gets the number that the file's name begins with, else 0. Raises SourceError for a file that cannot be read.
+    Entries are `message_set_send` and `multi_message_set_send` with the fields position, total_length, error_code and
+    error (the name of the error code, or the number where it has none). A tail is a message that is cut off before its
+    kind can be recognised, or bytes after damage. Where a length is impossible or larger than the space, the result is
+    taken to fill the space. The offset of a message of 0.7 is its position in the log: the first one of a set gets the
+    number at the beginning of the file's name, else 0. Raises SourceError for a file that cannot be read.
     """
-    result = _Result(file, source)
+    result = _FetchResult(file, source)
     if file.kind is Kind.FETCH:
         end = yield from result.message_set(0, source.size)
     else:
@@ -74,12 +76,17 @@ _Parts = Generator[CompanionEntry | MessageRange | Tail | CompanionDamage, None,
 
 
 def is_cut_off(tail: Tail, kind: Kind) -> bool:
-    """Whether the tail of a set can be a message that is cut off: the room of a consumer ends anywhere. It can begin with zeros, up to its size."""
+    """Whether the tail of a message set can be a message that is cut off.
+
+    The buffer of a consumer ends anywhere. The message may begin with zeros, up to its size field.
+    """
     before_size = kafka07.LENGTH_SIZE if kind is Kind.KAFKA07 else LOG_OVERHEAD
     return tail.reason is TailContent.TORN or (tail.reason is TailContent.ZEROS and tail.length < before_size)
 
 
-class _Result:
+class _FetchResult:
+    """The headers and message sets of one file, as generators; each returns the position where its part ends."""
+
     def __init__(self, file: LogFile, source: Source) -> None:
         self._path = file.path
         self._base_offset = file.base_offset or 0
@@ -112,7 +119,7 @@ class _Result:
         return end
 
     def _header(self, name: str, position: int, stop: int) -> _Parts:
-        """The header there; returns where the result ends, at most at `stop`."""
+        """The header at `position`; returns where the result ends, at most at `stop`."""
         try:
             header = fetch.parse_header(self._read(position, min(fetch.HEADER_SIZE, stop - position)))
         except fetch.FetchError as error:
@@ -126,16 +133,16 @@ class _Result:
             name, {"position": position, "total_length": header.length, "error_code": code, "error": word}
         )
         if code not in fetch.WORDS:
-            yield self.damage(position, f"{code} is no error code", Severity.WARNING)
-        lie = header.lie(stop - position)
-        if lie is not None:
-            yield self.damage(position, lie)
+            yield self.damage(position, f"{code} is not an error code", Severity.WARNING)
+        problem = header.lie(stop - position)
+        if problem is not None:
+            yield self.damage(position, problem)
             return stop
         return position + header.size
 
 
 def _kind_of(messages: SourceRange) -> Kind | None:
-    """Of which log the first message is, None where it cannot be told."""
+    """The kind of log that the first message is from; None where the message does not show it."""
     head = reader(messages)(0, UP_TO_MAGIC)
     possible: dict[Kind, int] = {}
     if len(head) == UP_TO_MAGIC:
@@ -147,13 +154,13 @@ def _kind_of(messages: SourceRange) -> Kind | None:
         if magic in kafka07.HEADER_SIZE and size >= kafka07.HEADER_SIZE[magic] - kafka07.LENGTH_SIZE:
             possible[Kind.KAFKA07] = kafka07.LENGTH_SIZE + size
     for kind, total in possible.items():
-        if total <= messages.size and _is_sound(messages, kind, head, total):
+        if total <= messages.size and _is_valid(messages, kind, head, total):
             return kind
     return next(iter(possible), None)
 
 
-def _is_sound(messages: SourceRange, kind: Kind, head: bytes, total: int) -> bool:
-    """Whether the checksum of the first message, of so many bytes, is right."""
+def _is_valid(messages: SourceRange, kind: Kind, head: bytes, total: int) -> bool:
+    """Whether the checksum of the first message, which has `total` bytes, is right."""
     if kind is Kind.KAFKA07:
         begin = kafka07.HEADER_SIZE[head[kafka07.UP_TO_MAGIC - 1]]
         expected, update = int.from_bytes(reader(messages)(begin - 4, 4)), crc.crc32

@@ -1,74 +1,132 @@
-"""What a reader of a log gets at an offset, as a stream of values for a renderer, and how it was found."""
+"""Reads a log at an offset or a time as a consumer does, and shows what the read returned and how it was found."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import groupby
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from kdump.dump.companion_files import CompanionEntry
-from kdump.dump.dump import DumpOptions, Event, FileBegin, FileEnd, Note, RecordLimit, show_messages
+from kdump.dump.dump import DumpOptions, OnDamage, RecordLimit, dump_messages
+from kdump.dump.events import CompanionEntry, Event, FileBegin, FileEnd, NothingAtOffset
 from kdump.dump.fetch_results import MessageRange, SourceRange
-from kdump.errors import KdumpError, MessageTooLarge
-from kdump.format import naming
+from kdump.errors import KdumpError, MessageTooLarge, NotALog, OffsetOutOfRange, SourceError
+from kdump.format import fetch, naming
+from kdump.format.fetch import ErrorCode
 from kdump.format.naming import Kind
 from kdump.log.batch_location import DamagedRange
 from kdump.log.fetch_data_info import FetchDataInfo
 from kdump.log.log import Log
-from kdump.storage.partition import LogFile
+from kdump.log.options import LogOptions
+from kdump.storage import discovery
+from kdump.storage.partition import LogFile, Partition
 from kdump.storage.source import BytesSource, FileSource, Source
 from kdump.storage.walk import Gap, SearchLimit, Tail, TailContent
 from kdump.verify.findings import CATALOGUE, Severity
 
+READ_BYTES: Final = 1 << 20
+"""How much a read returns at most, unless the caller says otherwise."""
+
 
 class LogEdge(StrEnum):
-    """Where a log begins, and where it ends."""
+    """The first offset of a log, or the offset after its last one."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
 
 
 class TimeQuery(NamedTuple):
-    """The first record with this timestamp, or a later one."""
+    """The first record with this timestamp or a later one."""
 
-    ms: int
+    timestamp_ms: int
 
 
-At = int | LogEdge | TimeQuery
+StartOffset = int | LogEdge | TimeQuery
+"""Where a read begins."""
 
 
 class NoSuchTime(KdumpError):
     """No record of a log has a timestamp so late."""
 
 
+class SeveralLogs(KdumpError):
+    """A path names several logs, where one is read; `paths` are the first two."""
+
+    def __init__(self, path: str, paths: tuple[str, str]) -> None:
+        super().__init__(f"--at reads one log, and {path} has several: {paths[0]}, {paths[1]} ...")
+        self.path = path
+        self.paths = paths
+
+    def __reduce__(self) -> tuple[type["SeveralLogs"], tuple[str, tuple[str, str]]]:
+        return SeveralLogs, (self.path, self.paths)
+
+
 class ReadResult(NamedTuple):
-    """What was read. `timestamp_ms` is that of the record at its offset, where that was looked for by time. `behind`: what ended the read before its bytes were used up."""
+    """What a read returned.
+
+    `timestamp_ms` is the timestamp of the record at the offset, where the read was by time. `stopped_by` is the damage
+    that ended the read before it had as many bytes as it was asked for.
+    """
 
     fetched: FetchDataInfo
     timestamp_ms: int | None
-    behind: tuple[DamagedRange, ...]
+    stopped_by: tuple[DamagedRange, ...]
+
+    def severities(self) -> set[Severity]:
+        """The severities of the damage that the read skipped or stopped at."""
+        return {CATALOGUE[damaged.what].severity for damaged in (*self.fetched.damage, *self.stopped_by)}
 
 
-def find(log: Log, at: At, max_bytes: int) -> ReadResult:
-    """Read at most `max_bytes` there, or one batch that is larger. Raises OffsetOutOfRange, NoSuchTime, MessageTooLarge, SourceError."""
+def open_log(path: str, max_batch_bytes: int) -> Log:
+    """Open the one log that a path names: a topic-partition, a segment, or a directory above one topic-partition.
+
+    Raises SeveralLogs, NotALog and SourceError.
+    """
+    largest = min(max_batch_bytes, fetch.LARGEST)
+    return Log(_log_path(path), options=LogOptions(max_message_bytes=largest))
+
+
+def _log_path(path: str) -> str:
+    found: list[Partition] = []
+    problem = None
+    for item in discovery.discover([path]):
+        if isinstance(item, Partition) and item.segments and item.only is None:
+            found.append(item)
+        elif isinstance(item, SourceError):
+            problem = problem or item
+        if len(found) > 1:
+            raise SeveralLogs(path, (found[0].path, found[1].path))
+    if found:
+        return found[0].path
+    if problem is None or isinstance(problem, NotALog):
+        what = naming.companion_of(path)
+        problem = NotALog(f"{path}: {'no log here' if what is None else f'{what}, not a log'}")
+    raise problem
+
+
+def read(log: Log, start: StartOffset, max_bytes: int = READ_BYTES) -> ReadResult:
+    """Read at most `max_bytes` from `start`, or one batch that is larger.
+
+    Raises OffsetOutOfRange, NoSuchTime, MessageTooLarge and SourceError.
+    """
+    max_bytes = min(max_bytes, fetch.LARGEST)
     timestamp_ms = None
-    match at:
+    match start:
         case TimeQuery(ms):
-            place = log.at_time(ms)
-            if place is None:
-                raise NoSuchTime(f"no record is as late as {_text(ms)}")
-            offset, timestamp_ms = place
+            found = log.at_time(ms)
+            if found is None:
+                raise NoSuchTime(f"no record is as late as {_time_text(ms)}")
+            offset, timestamp_ms = found
         case LogEdge.EARLIEST:
             offset = log.earliest()
         case LogEdge.LATEST:
             offset = log.latest()
         case _:
-            offset = int(at)
+            offset = int(start)
     fetched = log.read(offset, max_bytes)
-    return ReadResult(fetched, timestamp_ms, tuple(_behind(log, fetched, max_bytes)))
+    return ReadResult(fetched, timestamp_ms, tuple(_next_damage(log, fetched, max_bytes)))
 
 
-def _text(ms: int) -> str:
+def _time_text(ms: int) -> str:
     try:
         time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
     except OverflowError:
@@ -76,8 +134,8 @@ def _text(ms: int) -> str:
     return f"{time.isoformat(timespec='milliseconds').replace('+00:00', 'Z')} (timestamp {ms})"
 
 
-def _behind(log: Log, fetched: FetchDataInfo, max_bytes: int) -> Iterator[DamagedRange]:
-    """The damage with which the range of a read goes on; a read ends before it, and the next one passes over it."""
+def _next_damage(log: Log, fetched: FetchDataInfo, max_bytes: int) -> Iterator[DamagedRange]:
+    """The damage at which a read stopped within its range. The next read skips it."""
     end = fetched.position + fetched.size_bytes
     if not fetched.size_bytes or fetched.size_bytes >= max_bytes or fetched.next_offset >= log.end_offset:
         return
@@ -85,25 +143,42 @@ def _behind(log: Log, fetched: FetchDataInfo, max_bytes: int) -> Iterator[Damage
         following = log.read(fetched.next_offset, max_bytes)
     except MessageTooLarge:
         return
-    there = [passed for passed in following.damage if passed.path == fetched.segment and passed.position >= end]
-    if not there and following.segment == fetched.segment and following.position > end:
-        # No offset is missing, and the bytes are none of a batch's.
-        there = [DamagedRange(fetched.segment, end, following.position - end, "gap/bytes")]
-    yield from (passed for passed in there if passed.position < fetched.position + max_bytes)
+    damage = [item for item in following.damage if item.path == fetched.segment and item.position >= end]
+    if not damage and following.segment == fetched.segment and following.position > end:
+        # no offset is missing, but the bytes belong to no batch
+        damage = [DamagedRange(fetched.segment, end, following.position - end, "gap/bytes")]
+    yield from (item for item in damage if item.position < fetched.position + max_bytes)
 
 
-def how(log: Log, found: ReadResult) -> CompanionEntry:
-    """How it was found, as an entry `read`.
+def located(error: KdumpError, path: str) -> KdumpError:
+    """The error of a read with the path in its sentence."""
+    return KdumpError(f"{path}: {error}") if isinstance(error, OffsetOutOfRange | NoSuchTime) else error
 
-    Its fields: offset, timestamp (null unless it was looked for by time), log_start_offset, log_end_offset, base_offset (of the segment), position, size, next_offset,
-    index_entry (null without one) and walked_bytes.
+
+def error_result(error: KdumpError) -> bytes:
+    """The result of a fetch that says what a broker would say: an error code, and no messages.
+
+    Returns nothing where the error says nothing about the offset.
     """
-    fetched = found.fetched
+    if isinstance(error, MessageTooLarge):
+        return fetch.build_message_set_send(b"", ErrorCode.INVALID_FETCH_SIZE)
+    if isinstance(error, OffsetOutOfRange | NoSuchTime):
+        return fetch.build_message_set_send(b"", ErrorCode.OFFSET_OUT_OF_RANGE)
+    return b""
+
+
+def read_entry(log: Log, result: ReadResult) -> CompanionEntry:
+    """How a read was found, as an entry `read`.
+
+    Its fields: offset, timestamp (null unless the read was by time), log_start_offset, log_end_offset, base_offset (of
+    the segment), position, size, next_offset, index_entry (null without one) and walked_bytes.
+    """
+    fetched = result.fetched
     return CompanionEntry(
         "read",
         {
             "offset": fetched.offset,
-            "timestamp": found.timestamp_ms,
+            "timestamp": result.timestamp_ms,
             "log_start_offset": log.start_offset,
             "log_end_offset": log.end_offset,
             "base_offset": fetched.base_offset,
@@ -116,75 +191,71 @@ def how(log: Log, found: ReadResult) -> CompanionEntry:
     )
 
 
-def sentence(passed: DamagedRange) -> str:
-    """That bytes were passed over, with their place."""
-    return f"{passed.path}: bytes {passed.position} to {passed.position + passed.length} are passed over: {passed.what}"
+def skip_message(damaged: DamagedRange) -> str:
+    """The sentence that bytes were skipped, with their positions."""
+    end = damaged.position + damaged.length
+    return f"{damaged.path}: bytes {damaged.position} to {end} are skipped: {damaged.what}"
 
 
-def dump(
-    log: Log, found: ReadResult, options: DumpOptions, on_damage: Callable[[Severity], None], *, verbose: bool = False
+def dump_read(
+    log: Log, result: ReadResult, options: DumpOptions, on_damage: OnDamage, *, verbose: bool = False
 ) -> Iterator[Event]:
-    """What was read, as kdump.dump.dump shows it, and what was passed over, in the order of its bytes; with `verbose` also how it was found. Raises SourceError."""
-    fetched = found.fetched
-    budget = RecordLimit(options.limit)
-    pieces: list[DamagedRange | FetchDataInfo] = [*fetched.damage]
+    """What a read returned and what it skipped, in the order of the bytes; with `verbose` also how it was found.
+
+    The events are those of `kdump.dump.dump`. Raises SourceError.
+    """
+    fetched = result.fetched
+    limit = RecordLimit(options.limit)
+    parts: list[DamagedRange | FetchDataInfo] = [*fetched.damage]
     if fetched.size_bytes or verbose:
-        pieces += [fetched, *found.behind]
-    for path, some in groupby(pieces, lambda piece: piece.segment if isinstance(piece, FetchDataInfo) else piece.path):
+        parts += [fetched, *result.stopped_by]
+    for path, of_file in groupby(parts, lambda part: part.segment if isinstance(part, FetchDataInfo) else part.path):
         kind = naming.kind_of(path) or Kind.LOG
         with FileSource(path) as source:
             file = LogFile(path, kind, naming.base_offset_of(path), False, source.size)
             yield FileBegin(file, naming.topic_partition_of_file(path), None)
             if verbose and path == fetched.segment:
-                yield how(log, found)
-            for piece in some:
-                if budget.spent:
+                yield read_entry(log, result)
+            for part in of_file:
+                if limit.reached:
                     break
-                if isinstance(piece, DamagedRange):
-                    yield from _passed(piece, file, source, options, on_damage, budget)
+                if isinstance(part, DamagedRange):
+                    yield from _dump_damage(part, file, source, options, on_damage, limit)
                     continue
-                messages = _messages(file, piece.position, BytesSource(piece.data))
-                only = options._replace(offsets=(piece.offset, None), max_bytes=None)
-                yield from show_messages(messages, file, only, on_damage, budget)
+                messages = _messages(file, part.position, BytesSource(part.data))
+                from_offset = options._replace(offsets=(part.offset, None), max_bytes=None)
+                yield from dump_messages(messages, file, from_offset, on_damage, limit)
             yield FileEnd(file, source.size, False)
     if not fetched.size_bytes:
-        yield Note(f"{log.path}: {_nothing(log)}")
-
-
-def _nothing(log: Log) -> str:
-    if log.start_offset == log.end_offset:
-        return f"the log is empty, its first offset will be {log.end_offset}"
-    return (
-        f"nothing has offset {log.end_offset} yet, the log has the offsets {log.start_offset} to {log.end_offset - 1}"
-    )
+        yield NothingAtOffset(log.path, log.start_offset, log.end_offset)
 
 
 def _messages(file: LogFile, position: int, source: Source) -> MessageRange:
-    """Batches from a position of a file on; in the log of Kafka 0.7 it is their offset, too."""
+    """Batches from a position of a file. In a log of Kafka 0.7 the position is also their offset."""
     base_offset = file.base_offset
     if file.kind is Kind.KAFKA07:
         base_offset = (base_offset or 0) + position
     return MessageRange(position, file.kind, base_offset, source)
 
 
-def _passed(
-    passed: DamagedRange,
+def _dump_damage(
+    damaged: DamagedRange,
     file: LogFile,
     source: Source,
     options: DumpOptions,
-    on_damage: Callable[[Severity], None],
-    budget: RecordLimit,
+    on_damage: OnDamage,
+    limit: RecordLimit,
 ) -> Iterator[Event]:
-    """Bytes that were passed over, as a dump shows them."""
-    on_damage(CATALOGUE[passed.what].severity)
-    family, _, what = passed.what.partition("/")
-    if passed.what == "gap/unsearched":
-        yield SearchLimit(passed.position, passed.length)
-    elif family == "gap" or passed.what == "batch/length":
-        yield Gap(passed.position, passed.length, family == "batch", 0, what == "zeros")
+    """Bytes that a read skipped, as a dump shows them."""
+    on_damage(CATALOGUE[damaged.what].severity)
+    family, _, what = damaged.what.partition("/")
+    if damaged.what == "gap/unsearched":
+        yield SearchLimit(damaged.position, damaged.length)
+    elif family == "gap" or damaged.what == "batch/length":
+        yield Gap(damaged.position, damaged.length, family == "batch", 0, what == "zeros")
     elif family == "tail":
-        yield Tail(passed.position, passed.length, TailContent(what), 0)
+        yield Tail(damaged.position, damaged.length, TailContent(what), 0)
     else:
-        part = SourceRange(source, passed.position, passed.position + passed.length)
-        every = options._replace(offsets=(None, None), max_bytes=None)
-        yield from show_messages(_messages(file, passed.position, part), file, every, on_damage, budget)
+        part = SourceRange(source, damaged.position, damaged.position + damaged.length)
+        everything = options._replace(offsets=(None, None), max_bytes=None)
+        yield from dump_messages(_messages(file, damaged.position, part), file, everything, on_damage, limit)

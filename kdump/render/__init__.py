@@ -1,8 +1,7 @@
-"""Renderers: values in, one output format out.
+"""Output formats: one module per format, and the table FORMATS that names them.
 
-One module per format, looked up by name and imported on use, so that a format's libraries load only with it. A renderer
-gets values (batches, records, gaps, entries of companions, findings, summaries) and writes them to a stream; it counts,
-sorts and judges nothing.
+To add a format, write a module here with a subclass of `kdump.render.base.Renderer` and add one line to FORMATS.
+A module is imported when its format is used, so that its libraries load only then.
 """
 
 from __future__ import annotations
@@ -10,7 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import IO, Any
 
-from kdump.render.base import BYTES_MODES, Renderer, RenderOptions
+from kdump.render.base import Renderer, RenderOptions
+from kdump.render.escaping import BYTES_MODES
 
 __all__ = ["BYTES_MODES", "FORMATS", "RenderOptions", "Renderer", "renderer"]
 
@@ -23,9 +23,9 @@ FORMATS = {
 
 
 def renderer(name: str, stream: IO[Any], options: RenderOptions | None = None) -> Renderer:
-    """The renderer of one format of `FORMATS`, writing to a binary stream, or a text stream in UTF-8.
+    """The renderer of one format of FORMATS, which writes UTF-8 to a binary or text stream.
 
-    Close it, or use it in a `with`, so that what it still holds is written. Raises KeyError for an unknown name.
+    Close it, or use it in a `with` statement, so that its buffer is written. Raises KeyError for an unknown name.
     """
     module, class_name = FORMATS[name]
     renderer: type[Renderer] = getattr(import_module(module), class_name)

@@ -1,17 +1,17 @@
 """JSON Lines: one object a line, `type` and `path` first, the last one of a run a `summary`.
 
-Integers are numbers, times are milliseconds since the epoch, a stored -1 stays -1; null stands where the format has no
-such field (magic 0 has no timestamp, magic 0 and 1 have no producer and no leader epoch) and where nothing is known.
-Keys are those of the tables; the objects of one type have the same keys in the same order, but `control_type`,
+Integers are numbers, times are milliseconds since the epoch, a stored -1 stays -1. Null stands where the format has no
+such field (magic 0 has no timestamp, magic 0 and 1 have no producer and no leader epoch) and where the value is
+unknown. Objects of one type have the same keys in the same order. The exceptions are `control_type`,
 `coordinator_epoch` and `control_value`, which only records of control batches have.
 
 A binary field (record keys and values, header keys and values, bytes in the data of a finding) is a string when it is
-valid UTF-8 and `{"base64": "…"}` when it is not. The other modes make every one a plain string: base64, hex, or utf8 with
-U+FFFD for malformed bytes. Null is `null`, empty is `""`. A path is a string when it is valid UTF-8, else
+valid UTF-8 and `{"base64": "…"}` when it is not. The other modes make every one a plain string: base64, hex, or utf8
+with U+FFFD for malformed bytes. Null is `null`, empty is `""`. A path is a string when it is valid UTF-8, else
 `{"base64": "…"}`, in every mode; so is a topic, which comes from the name of a directory.
 
-The output is UTF-8. Escaped are, beside what JSON demands, DEL, the C1 controls, line separators and everything that
-turns the direction of text, so that a terminal can show every line.
+The output is UTF-8. Beside what JSON demands, DEL, the C1 controls, line separators and everything that changes the
+direction of text are escaped, so that a terminal can show every line.
 """
 
 from __future__ import annotations
@@ -24,11 +24,16 @@ from json.encoder import encode_basestring
 from typing import IO, TYPE_CHECKING, Any
 
 from kdump.format.batch import NULL
-from kdump.render import base
-from kdump.render.base import Path, RenderOptions, crc_state, gap_reason, hides_batch
+from kdump.render.base import Renderer, RenderOptions
+from kdump.render.escaping import Path, replaced
+from kdump.render.sentences import crc_state, gap_reason
 
 if TYPE_CHECKING:
     from kdump.format.batch import Batch
+    from kdump.format.naming import TopicPartition
+    from kdump.recover.plan import Action
+    from kdump.recover.recover import RecoveryResult
+    from kdump.recover.undo import RunResult
     from kdump.storage.records import DecodedBatch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
     from kdump.verify.findings import Finding
@@ -42,7 +47,7 @@ _UNSAFE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def json_string(text: str) -> str:
-    """A JSON string with its quotes; nothing in it makes a terminal act."""
+    """A JSON string with its quotes, in which everything that a terminal would obey is escaped."""
     if text.isascii():
         return encode_basestring(text) if "\x7f" not in text else encode_basestring(text).replace("\x7f", "\\u007f")
     found = encode_basestring(text)
@@ -52,7 +57,7 @@ def json_string(text: str) -> str:
 
 
 def json_text(text: str) -> str:
-    """Text that may come from a file name: bytes that were no UTF-8 make it an object with the base64 of the whole."""
+    """Text that may come from a file name. Where it is not UTF-8, the result is an object with its base64."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -163,11 +168,11 @@ def _control_fields(key: bytes | None, value: bytes | None, encode: Encode) -> b
     from kdump.format import control
 
     try:
-        read = control.decode_key(key)
-        kind = json_string(read.name) if read.type in control.TYPES else str(read.type)
-        decoded = control.decode_value(read.type, value)
+        decoded_key = control.decode_key(key)
+        kind = json_string(decoded_key.name) if decoded_key.type in control.TYPES else str(decoded_key.type)
+        decoded = control.decode_value(decoded_key.type, value)
     except ValueError:
-        # key and value stand in the line as bytes; what is wrong with them is a finding
+        # the line has key and value as bytes; verify reports what is wrong with them
         decoded = None
     if isinstance(decoded, control.EndTransactionMarker):
         epoch = str(decoded.coordinator_epoch)
@@ -180,7 +185,7 @@ def _number(value: int | None) -> str:
     return "null" if value is None or value == NULL else str(value)
 
 
-class JsonRenderer(base.Renderer):
+class JsonRenderer(Renderer):
     """Writes JSON Lines."""
 
     def __init__(self, stream: IO[Any], options: RenderOptions) -> None:
@@ -188,14 +193,14 @@ class JsonRenderer(base.Renderer):
         self._encode = ENCODERS[options.bytes_mode]
         self._path: Path | None = None
         self._path_json = ""
-        self._place: tuple[Path, str | None, int | None] | None = None
+        self._partition: tuple[Path, str | None, int | None] | None = None
         self._head = b""
-        self._kind_of: tuple[int, bool, int, int] | None = None
+        self._head_of: tuple[int, bool, int, int] | None = None
         self._kind = self._end = b""
         mode = options.bytes_mode
         from kdump.kernel.lines import Lines
 
-        self._lines = Lines("json", mode, base.replaced if mode == "utf8" else None)
+        self._lines = Lines("json", mode, replaced if mode == "utf8" else None)
 
     def _control(self, key: bytes | None, value: bytes | None) -> bytes:
         return _control_fields(key, value, self._encode)
@@ -206,27 +211,30 @@ class JsonRenderer(base.Renderer):
         return self._path_json
 
     def batch(self, path: Path, batch: Batch, damage: str | None = None) -> None:
-        if not hides_batch(self.options, damage):
+        if not self.options.hides_batch(damage):
             self.out.write(batch_line(self._name(path), batch, damage))
 
     def records(
         self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: DecodedBatch
     ) -> None:
-        if self._place != (path, topic, partition):
-            self._place = (path, topic, partition)
-            where = "null" if topic is None else json_text(topic)
-            start = f'{{"type":"record","path":{self._name(path)},"topic":{where},"partition":{_number(partition)},"offset":'
+        if self._partition != (path, topic, partition):
+            self._partition = (path, topic, partition)
+            topic_json = "null" if topic is None else json_text(topic)
+            start = (
+                f'{{"type":"record","path":{self._name(path)},"topic":{topic_json},'
+                f'"partition":{_number(partition)},"offset":'
+            )
             self._head = start.encode()
         payload, rows, headers, _ = records
         legacy, is_control, timeless = batch.is_legacy, batch.control, batch.is_kafka07
-        kind_of = (batch.magic, timeless, batch.attributes, batch.producer_id)
-        if kind_of != self._kind_of:  # seldom: what most batches of a file have in common
-            self._kind_of = kind_of
+        head_of = (batch.magic, timeless, batch.attributes, batch.producer_id)
+        if head_of != self._head_of:  # rarely: most batches of a file have it in common
+            self._head_of = head_of
             producer = "null" if legacy else batch.producer_id
             self._kind = f',"timestamp_type":"{batch.timestamp_type}","key":'.encode()
             self._end = f',"producer_id":{producer},"control":{"true" if is_control else "false"}'.encode()
-        place = f',"position":{batch.position},"batch_offset":{_number(batch.base_offset)},'.encode()
-        fixed = (self._head, self._kind, _NO_TIME, place, self._end)
+        position = f',"position":{batch.position},"batch_offset":{_number(batch.base_offset)},'.encode()
+        fixed = (self._head, self._kind, _NO_TIME, position, self._end)
         control = self._control if is_control else None
         done, count = 0, records.records
         while done < count:
@@ -252,12 +260,12 @@ class JsonRenderer(base.Renderer):
         self._finding("not_covered", finding)
 
     def _finding(self, kind: str, finding: Finding) -> None:
-        place = finding.topic_partition
+        topic_partition = finding.topic_partition
         fields = {
             "code": finding.code,
             "severity": finding.severity.word,
-            "topic": None if place is None else place.topic,
-            "partition": None if place is None else place.partition,
+            "topic": None if topic_partition is None else topic_partition.topic,
+            "partition": None if topic_partition is None else topic_partition.partition,
             "segment": finding.segment,
             "position": finding.position,
             "length": finding.length,
@@ -268,12 +276,27 @@ class JsonRenderer(base.Renderer):
         }
         self.entry(finding.path, kind, fields)
 
+    def action(self, action: Action, topic_partition: TopicPartition | None) -> None:
+        from kdump.recover.plan_lines import action_fields  # neither a dump nor a verify needs it
+
+        self.entry(action.path, "action", action_fields(action, topic_partition))
+
+    def recovered(self, result: RecoveryResult) -> None:
+        from kdump.recover.plan_lines import partition_fields
+
+        self.entry(result.plan.path, "partition", partition_fields(result))
+
+    def run(self, result: RunResult) -> None:
+        from kdump.recover.plan_lines import run_fields
+
+        self.entry(result.run.directory, "run", run_fields(result))
+
     def plan(self, fields: Mapping[str, Any]) -> None:
-        self._of_the_run("plan", fields)
+        self._run_line("plan", fields)
 
     def summary(self, fields: Mapping[str, Any]) -> None:
-        self._of_the_run("summary", fields)
+        self._run_line("summary", fields)
 
-    def _of_the_run(self, kind: str, fields: Mapping[str, Any]) -> None:
+    def _run_line(self, kind: str, fields: Mapping[str, Any]) -> None:
         inner = "".join(f",{json_string(key)}:{json_value(value, self._encode)}" for key, value in fields.items())
         self.out.write(f'{{"type":"{kind}","schema":{SCHEMA}{inner}}}\n')

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kdump.recover.plan import ACTIONS, SALVAGE, TRUNCATE
 from kdump.recover.plan_lines import counts_of, finding_totals
-from kdump.render.base import counted, iso_time
+from kdump.render.sentences import counted, iso_time
 
 if TYPE_CHECKING:
     from kdump.recover.plan import Action, Lost, Plan

@@ -1,12 +1,10 @@
-"""Tables and trees for a person at a terminal, with rich (imported here alone, and only when this format is asked for).
+"""Tables and trees for a person at a terminal, with rich (imported only here, when this format is asked for).
 
-Batches and the entries of companions come as tables, a batch with its records as a tree. A value is cut at the width of the
-terminal: the format `text` has all of it. Findings are kept and shown at the end, the worst first, grouped by code. Of a
-recovery there is a table of actions for each partition, and what is to be said of it below. Every
-text from a file or a file name passes through `printable` and is never read as markup.
+Batches and the entries of companions are tables, a batch with its records is a tree. A value is cut at the width of
+the terminal; the format `text` shows all of it. Findings come at the end, the worst first, grouped by code. A recovery
+has a table of actions for each partition, with sentences below it. Every text from a file or a file name passes
+through `printable` and is never read as markup.
 """
-
-# the methods of all formats have one signature
 
 from __future__ import annotations
 
@@ -24,21 +22,11 @@ from rich.text import Text
 from rich.tree import Tree
 
 from kdump.format.batch import NULL
-from kdump.render import base
-from kdump.render.base import (
-    Path,
-    Read,
-    RenderOptions,
-    bytes_text,
-    crc_state,
-    gap_reason,
-    hides_batch,
-    iso_time,
-    path_text,
-    printable,
-    quoted,
-)
-from kdump.render.text import control_word, words
+from kdump.render.base import Renderer, RenderOptions
+from kdump.render.escaping import Path, bytes_text, path_text, printable, quoted
+from kdump.render.output import Output
+from kdump.render.sentences import crc_state, gap_reason, iso_time, partition_summary, read_summary
+from kdump.render.text import control_word, summary_sentence, words
 from kdump.storage.records import records as values
 from kdump.verify.findings import CATALOGUE, Finding, Severity
 
@@ -102,7 +90,7 @@ _TEXT_COLUMNS = frozenset(
 class _Sink(io.TextIOBase):
     """A text stream for rich in front of the buffered output that all renderers share."""
 
-    def __init__(self, out: base.Output) -> None:
+    def __init__(self, out: Output) -> None:
         self._out = out
 
     encoding = "utf-8"
@@ -118,7 +106,7 @@ class _Sink(io.TextIOBase):
         return len(text)
 
 
-class TerminalRenderer(base.Renderer):
+class TerminalRenderer(Renderer):
     """Shows values as rich tables and trees."""
 
     def __init__(self, stream: IO[Any], options: RenderOptions) -> None:
@@ -138,15 +126,15 @@ class TerminalRenderer(base.Renderer):
         self._batch: tuple[Path, int] | None = None
         self._findings: list[Finding] = []
 
-    def begin(self, path: Path, size: int | None = None, read: Read | None = None) -> None:
+    def begin(self, path: Path) -> None:
         self._flush_table()
         self._print(Text(path_text(path), style="bold"))
 
-    def end(self, path: Path, size: int, *, whole: bool = True) -> None:
+    def end(self, path: Path) -> None:
         self._flush_table()
 
     def batch(self, path: Path, batch: Batch, damage: str | None = None) -> None:
-        if hides_batch(self.options, damage):
+        if self.options.hides_batch(damage):
             return
         self._batch = (path, batch.position)
         self._row(_BATCH_COLUMNS, _batch_cells(batch, damage))
@@ -194,19 +182,19 @@ class TerminalRenderer(base.Renderer):
         return line
 
     def gap(self, path: Path, gap: Gap | ForeignBatch | SearchLimit) -> None:
-        self._place("gap", gap.position, gap.length, gap_reason(gap))
+        self._extent("gap", gap.position, gap.length, gap_reason(gap))
 
     def tail(self, path: Path, tail: Tail) -> None:
-        self._place("tail", tail.position, tail.length, tail.reason)
+        self._extent("tail", tail.position, tail.length, tail.reason)
 
-    def _place(self, what: str, position: int, length: int, reason: str) -> None:
+    def _extent(self, what: str, position: int, length: int, reason: str) -> None:
         self._flush_table()
         self._print(Text(f"{what} at position {position}: {length} bytes, {reason}", style=_BAD))
 
     def entry(self, path: Path, kind: str, fields: Mapping[str, Any]) -> None:
         if kind == "read":
             self._flush_table()
-            self._print(Text(printable(base.read_line(fields)), style="dim"))
+            self._print(Text(printable(read_summary(fields)), style="dim"))
             return
         pairs = [word.partition("=") for word in words(fields, mode=self.options.bytes_mode)]
         names = (kind.replace("_", " "), *(name.replace("_", " ") for name, _, _ in pairs))
@@ -220,7 +208,7 @@ class TerminalRenderer(base.Renderer):
     def partition(self, path: Path, fields: Mapping[str, Any]) -> None:
         severities = fields["findings"]["by_severity"]
         style = next((_STYLES[Severity[word.upper()]] for word, count in severities.items() if count), "green")
-        self._print(Text.assemble((path_text(path), style), f"  {printable(base.partition_line(fields))}"))
+        self._print(Text.assemble((path_text(path), style), f"  {printable(partition_summary(fields))}"))
 
     def finding(self, finding: Finding) -> None:
         self._findings.append(finding)
@@ -266,11 +254,12 @@ class TerminalRenderer(base.Renderer):
             self._show_findings(result.left, recovery.not_covered_words)
         self._print(Text())
 
-    def run(self, done: RunResult) -> None:
+    def run(self, result: RunResult) -> None:
         from kdump.render import recovery
 
-        style = "bold" if done.error is None else _BAD
-        self._print(Text.assemble((path_text(done.run.directory), style), f"  {printable(recovery.run_words(done))}"))
+        style = "bold" if result.error is None else _BAD
+        words = printable(recovery.run_words(result))
+        self._print(Text.assemble((path_text(result.run.directory), style), f"  {words}"))
 
     def summary(self, fields: Mapping[str, Any]) -> None:
         self._flush_table()
@@ -280,7 +269,7 @@ class TerminalRenderer(base.Renderer):
             if fields["command"] == "recover"
             else not fields["findings"]["by_severity"]["error"]
         )
-        self._print(Text(base.verdict(fields), style="bold green" if clean else "bold red"))
+        self._print(Text(summary_sentence(fields), style="bold green" if clean else "bold red"))
 
     def close(self) -> None:
         self._flush_table()
@@ -292,7 +281,10 @@ class TerminalRenderer(base.Renderer):
         self._show_findings(findings)
 
     def _show_findings(self, findings: Iterable[Finding], say: Callable[[Finding], str] | None = None) -> None:
-        """Findings, the worst first, with the sentence that `say` gives; without it with their own, and what a recovery does about them."""
+        """Findings, the worst first, with the sentence that `say` returns.
+
+        Without `say` they have their own sentence, and what a recovery does about them.
+        """
         groups: dict[tuple[Severity, str], list[Finding]] = {}
         for finding in findings:
             groups.setdefault((finding.severity, finding.code), []).append(finding)
@@ -311,9 +303,11 @@ class TerminalRenderer(base.Renderer):
                 table.add_column(justify="right")
                 table.add_column(overflow="fold", ratio=1)
                 for finding in group[start : start + _ROWS]:
-                    place = Text(str(finding.position))
+                    position = Text(str(finding.position))
                     table.add_row(
-                        Text(path_text(finding.path)), place, Text(printable(say(finding) if say else finding.message))
+                        Text(path_text(finding.path)),
+                        position,
+                        Text(printable(say(finding) if say else finding.message)),
                     )
                 self._print(table)
             if say is None:
@@ -354,7 +348,7 @@ def _batch_cells(batch: Batch, damage: str | None) -> list[Text]:
         if there:
             flags.append(word if not flags.plain else f" {word}", style=style)
     offsets = f"{batch.last_offset}" if batch.base_offset == NULL else f"{batch.base_offset}..{batch.last_offset}"
-    crc = Text("unproved", "yellow") if state is None else Text("ok", "green") if state else Text("wrong", _BAD)
+    crc = Text("unverified", "yellow") if state is None else Text("ok", "green") if state else Text("wrong", _BAD)
     no_producer = batch.producer_id == -1 and batch.producer_epoch == -1
     return [
         Text(str(batch.position)),

@@ -1,4 +1,4 @@
-"""Text for pipes: one line a value, words of `name=value`, nothing in it that could make a terminal act.
+"""Text for pipes: one line a value, words of `name=value`, everything escaped that a terminal would obey.
 
     file PATH
     batch position=0 size=78 offsets=0..4 count=5 magic=2 codec=none crc=1560500755 ok epoch=0
@@ -8,31 +8,30 @@
     gap position=156 length=12 reason=bytes
     tail position=168 length=17 reason=zeros
     path:position: severity code: sentence
-    path: truncate 1573-3146 batch/crc: cut off what lies behind (1573 bytes, 1 batch, 1 record, offsets 29..29)
+    path: truncate 1573-3146 batch/crc: sentence (1573 bytes, 1 batch, 1 record, offsets 29..29)
     path:position: not covered: severity code: sentence
     path: lost: sentence
     2 files, 10 batches, 100 records, 4000 of 4096 bytes in valid batches: 1 error, 0 warnings, 0 info
 
 (a batch is one line, broken here to fit). The words of a line stand in this order:
 
-* batch: `DAMAGED=code` (only for one that is not to be believed, or whose records cannot be read to the end), `position`,
-  `size` (bytes), `offsets` (base..last; only `offset` for a wrapper of magic 0 or 1, whose messages are not opened), `count`,
-  `magic`, `codec`, `crc` and `ok`, `WRONG` or `unproved`, `epoch` (of the leader), the timestamp type with the largest
-  timestamp as a time, `max_timestamp`, and where there are any: `producer` (id/epoch), `sequences` (base..last),
-  `transactional`, `control`, `delete_horizon` (a time) and `delete_horizon_ms`.
-* record: `offset`, `time`, `timestamp`, `key`, `value`, and where there are any: `headers`, `sequence`, `control` (the type of
-  a control record with what it says in parentheses), `crc=WRONG` (of a message of magic 0 or 1).
-* of a recovery: what it does, `from-to` in bytes where it is not about a whole file, the code of the finding behind it; then lines about the partition, each
-  with a label: `failed`, `refused`, `lost`, `clash`, `undecided`, `mind`, `afterwards`, `space`, `verified`, `undo`, `next`;
-  of a run that was taken back or finished `undone` or `finished`, else `failed`.
+* batch: `DAMAGED=code` (only where the header cannot be trusted, or the records cannot be read to the end),
+  `position`, `size` (bytes), `offsets` (base..last; only `offset` for a wrapper of magic 0 or 1, whose messages are
+  not opened), `count`, `magic`, `codec`, `crc` and `ok`, `WRONG` or `unverified`, `epoch` (of the leader), the
+  timestamp type with the largest timestamp as a time, `max_timestamp`, and where there are any: `producer` (id/epoch),
+  `sequences` (base..last), `transactional`, `control`, `delete_horizon` (a time) and `delete_horizon_ms`.
+* record: `offset`, `time`, `timestamp`, `key`, `value`, and where there are any: `headers`, `sequence`, `control` (the
+  type of a control record with what it says in parentheses), `crc=WRONG` (of a message of magic 0 or 1).
+* of a recovery: the action, `from-to` in bytes where it is not about a whole file, the code of the finding that it is
+  about. Then come lines about the partition, each with a label: `failed`, `refused`, `lost`, `clash`, `undecided`,
+  `mind`, `afterwards`, `space`, `verified`, `undo`, `next`. The line of a run has the label `undone`, `finished` or
+  `failed`.
 
-Times are ISO-8601 in UTC, `-` without one, with the stored milliseconds beside them. Bytes that are valid UTF-8 stand in double
-quotes; quotes, backslashes and everything unprintable (control characters, terminal escapes, characters that turn the
-direction of text) are escaped. Other bytes are `0x` and hexadecimal digits. Null is `null`, empty is `""`. File names are
-escaped in the same way, without quotes.
+Times are ISO-8601 in UTC, `-` without one, with the stored milliseconds beside them. Bytes that are valid UTF-8 stand
+in double quotes; quotes, backslashes and everything unprintable (control characters, terminal escapes, characters that
+change the direction of text) are escaped. Other bytes are `0x` and hexadecimal digits. Null is `null`, empty is `""`.
+File names are escaped in the same way, without quotes.
 """
-
-# the methods of all formats have one signature
 
 from __future__ import annotations
 
@@ -40,20 +39,9 @@ from collections.abc import Iterator, Mapping
 from typing import IO, TYPE_CHECKING, Any
 
 from kdump.format.batch import NULL
-from kdump.render import base
-from kdump.render.base import (
-    Path,
-    Read,
-    RenderOptions,
-    bytes_text,
-    crc_state,
-    gap_reason,
-    hides_batch,
-    iso_time,
-    path_text,
-    printable,
-    quoted,
-)
+from kdump.render.base import Renderer, RenderOptions
+from kdump.render.escaping import Path, bytes_text, path_text, printable, quoted, replaced
+from kdump.render.sentences import crc_state, gap_reason, iso_time, partition_summary, verify_summary
 
 if TYPE_CHECKING:
     from kdump.format.batch import Batch
@@ -69,7 +57,7 @@ if TYPE_CHECKING:
 def batch_line(batch: Batch, damage: str | None = None) -> str:
     """The line of a batch, without its line end."""
     wrapper = batch.base_offset == NULL
-    crc = {True: "ok", False: "WRONG", None: "unproved"}[crc_state(batch, damage)]
+    crc = {True: "ok", False: "WRONG", None: "unverified"}[crc_state(batch, damage)]
     line = (
         f"batch{'' if damage is None else f' DAMAGED={damage}'} position={batch.position} size={batch.size}"
         f" {f'offset={batch.last_offset}' if wrapper else f'offsets={batch.base_offset}..{batch.last_offset}'}"
@@ -94,7 +82,7 @@ def batch_line(batch: Batch, damage: str | None = None) -> str:
 
 
 def control_word(key: bytes | None, value: bytes | None) -> str:
-    """What a control record says: `COMMIT(version=0,coordinator_epoch=3)`; `?` in place of what cannot be read."""
+    """What a control record says: `COMMIT(version=0,coordinator_epoch=3)`; `?` for what cannot be read."""
     from kdump.format import control
 
     try:
@@ -124,7 +112,7 @@ def _control_fields(value: tuple[object, ...]) -> Iterator[str]:
 
 
 def words(fields: Mapping[str, Any], prefix: str = "", mode: str = "auto") -> Iterator[str]:
-    """Named values as words of `name=value`; what is nested becomes `outer.inner=value`, a list `[a,b]`, null `null`."""
+    """Named values as words of `name=value`. Nested values become `outer.inner=value`, a list `[a,b]`, null `null`."""
     for name, value in fields.items():
         label = printable(f"{prefix}{name}")
         if isinstance(value, Mapping):
@@ -155,10 +143,20 @@ def _word(value: object, mode: str) -> str:
 
 def finding_line(finding: Finding) -> str:
     """`path:position: severity code: sentence`, without a line end."""
-    return f"{path_text(finding.path)}:{finding.position}: {finding.severity.word} {finding.code}: {printable(finding.message)}"
+    position = f"{path_text(finding.path)}:{finding.position}"
+    return f"{position}: {finding.severity.word} {finding.code}: {printable(finding.message)}"
 
 
-class TextRenderer(base.Renderer):
+def summary_sentence(fields: Mapping[str, Any]) -> str:
+    """The totals of a verify or a recovery as one sentence."""
+    if fields["command"] != "recover":
+        return verify_summary(fields)
+    from kdump.render import recovery
+
+    return recovery.verdict(fields)
+
+
+class TextRenderer(Renderer):
     """Writes text, one line a value."""
 
     def __init__(self, stream: IO[Any], options: RenderOptions) -> None:
@@ -166,13 +164,13 @@ class TextRenderer(base.Renderer):
         self._mode = options.bytes_mode
         from kdump.kernel.lines import Lines
 
-        self._lines = Lines("text", self._mode, base.replaced if self._mode == "utf8" else None)
+        self._lines = Lines("text", self._mode, replaced if self._mode == "utf8" else None)
 
-    def begin(self, path: Path, size: int | None = None, read: Read | None = None) -> None:
+    def begin(self, path: Path) -> None:
         self.out.write(f"file {path_text(path)}\n")
 
     def batch(self, path: Path, batch: Batch, damage: str | None = None) -> None:
-        if not hides_batch(self.options, damage):
+        if not self.options.hides_batch(damage):
             self.out.write(batch_line(batch, damage) + "\n")
 
     def records(
@@ -200,12 +198,12 @@ class TextRenderer(base.Renderer):
         self.out.write(f"file {path_text(path)} {' '.join(words(fields, mode=self._mode))}\n")
 
     def partition(self, path: Path, fields: Mapping[str, Any]) -> None:
-        self.out.write(f"{path_text(path)}: {printable(base.partition_line(fields))}\n")
+        self.out.write(f"{path_text(path)}: {printable(partition_summary(fields))}\n")
 
     def finding(self, finding: Finding) -> None:
         self.out.write(finding_line(finding) + "\n")
 
-    def action(self, action: Action, place: TopicPartition | None) -> None:
+    def action(self, action: Action, topic_partition: TopicPartition | None) -> None:
         from kdump.render import recovery  # neither a dump nor a verify needs it
 
         self.out.write(f"{path_text(action.path)}: {printable(recovery.action_words(action))}\n")
@@ -219,7 +217,7 @@ class TextRenderer(base.Renderer):
         )
 
     def recovery(self, result: RecoveryResult) -> None:
-        # what is left afterwards says again what was not covered
+        # after applying, what is left includes what was not covered
         super().recovery(result if not result.applied else result._replace(plan=result.plan._replace(not_covered=())))
 
     def recovered(self, result: RecoveryResult) -> None:
@@ -228,11 +226,11 @@ class TextRenderer(base.Renderer):
         for label, sentence in recovery.sentences(result):
             self.out.write(f"{path_text(result.plan.path)}: {label}: {printable(sentence)}\n")
 
-    def run(self, done: RunResult) -> None:
+    def run(self, result: RunResult) -> None:
         from kdump.render import recovery
 
-        self.out.write(f"{path_text(done.run.directory)}: {printable(recovery.run_words(done))}\n")
+        self.out.write(f"{path_text(result.run.directory)}: {printable(recovery.run_words(result))}\n")
 
     def summary(self, fields: Mapping[str, Any]) -> None:
-        """The verdict of a verify or a recovery; a dump needs none."""
-        self.out.write(f"{base.verdict(fields)}\n")
+        """The totals of a verify or a recovery as one sentence. A dump has none."""
+        self.out.write(f"{summary_sentence(fields)}\n")

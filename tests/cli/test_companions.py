@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdump.dump import companion_files as companions
-from kdump.dump.companion_files import CompanionDamage, CompanionEntry
+from kdump.dump import companion_files
+from kdump.dump.events import CompanionDamage, CompanionEntry
 from kdump.errors import SourceError
 from kdump.format.naming import FETCH_KINDS, LOG_KINDS, Kind
 from kdump.storage.source import BytesSource
@@ -511,7 +511,7 @@ def test_a_file_that_shrinks_while_it_is_read() -> None:
             return super().readinto(position, buffer[: max(0, 20 - position)])
 
     for kind, data in ((Kind.INDEX, INDEX * 2), (Kind.TIMEINDEX, TIMES), (Kind.TXNINDEX, ABORTED)):
-        found = list(companions.contents("x", Shrinking(data), kind, 0))
+        found = list(companion_files.contents("x", Shrinking(data), kind, 0))
         assert any(isinstance(item, CompanionDamage) and "while it was read" in item.reason for item in found)
 
 
@@ -536,12 +536,12 @@ def test_mutations(kind: str, seed: int) -> None:
 def look(kind: Kind, data: bytes, base_offset: int | None) -> None:
     """Entries, tails and damage, whatever the bytes are, and tails end where the file does."""
     try:
-        found = list(companions.contents("x", BytesSource(data), kind, base_offset))
+        found = list(companion_files.contents("x", BytesSource(data), kind, base_offset))
     except SourceError as error:
         pytest.fail(str(error))
     for item in found:
         assert isinstance(item, CompanionEntry | Tail | CompanionDamage)
-        companions.severity(item, newest=True) if not isinstance(item, CompanionEntry) else None
+        companion_files.severity(item, active=True) if not isinstance(item, CompanionEntry) else None
     tails = [item for item in found if isinstance(item, Tail)]
     assert not tails or tails[-1].position + tails[-1].length == len(data)
     assert all(a.position + a.length == b.position for a, b in pairwise(tails))

@@ -281,7 +281,10 @@ def test_how_it_was_found(kdump: Any, log: Path) -> None:
     walk = f"index_entry=(offset=29,position={first}) walked_bytes=0"
     assert text.lines[:2] == [
         f"file topic-7/{20:020}.log",
-        f"read offset=29 timestamp=null log_start_offset=10 log_end_offset=41 base_offset=20 position={first} size={size} next_offset=30 {walk}",
+        (
+            "read offset=29 timestamp=null log_start_offset=10 log_end_offset=41 base_offset=20"
+            f" position={first} size={size} next_offset=30 {walk}"
+        ),
     ]
     kafka = kdump.inside("dump", "--format", "kafka", "--at", "29", "-v", "topic-7")
     assert kafka.problems == f"kdump: {text.lines[1]}\n"
@@ -292,16 +295,25 @@ def test_how_it_was_found(kdump: Any, log: Path) -> None:
     [
         (
             "29",
-            "offset 29: position {first}, by the index entry of offset 29 at position {first}, 0 bytes walked; {size} bytes read, the next read is at offset 30;",
+            (
+                "offset 29: position {first}, by the index entry of offset 29 at position {first}, 0 bytes walked;"
+                " {size} bytes read, the next read is at offset 30;"
+            ),
         ),
         (
             "27",
-            "offset 27: position {first}, without an index entry, {first} bytes walked; {size} bytes read, the next read is at offset 30;",
+            (
+                "offset 27: position {first}, without an index entry, {first} bytes walked; {size} bytes read,"
+                " the next read is at offset 30;"
+            ),
         ),
         ("@2023-11-14T22:13:20.029Z", "offset 29 (2023-11-14T22:13:20.029Z): position {first}, without an index"),
         (
             "latest",
-            "offset 41: nothing at position {end} yet; 0 bytes read, the next read is at offset 41; the log has the offsets 10 to 40",
+            (
+                "offset 41: nothing at position {end} yet; 0 bytes read, the next read is at offset 41;"
+                " the log has the offsets 10 to 40"
+            ),
         ),
     ],
 )
@@ -387,18 +399,18 @@ def test_names_are_escaped(kdump: Any, log: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (["--at", "x"], "'x' is no offset; write a number, earliest, latest, or @ and a time"),
-        (["--at", "-1"], "'-1' is no offset"),
-        (["--at", ""], "'' is no offset"),
-        (["--at", "1:2"], "'1:2' is no offset"),
-        (["--at", "9223372036854775808"], "is no offset"),
-        (["--at", "@"], "'@' is no time"),
+        (["--at", "x"], "'x' is not an offset; write a number, earliest, latest, or @ and a time"),
+        (["--at", "-1"], "'-1' is not an offset"),
+        (["--at", ""], "'' is not an offset"),
+        (["--at", "1:2"], "'1:2' is not an offset"),
+        (["--at", "9223372036854775808"], "is not an offset"),
+        (["--at", "@"], "'@' is not a time"),
         (
             ["--at", "@noon"],
-            "'@noon' is no time; write @ and milliseconds since the epoch, or as in @2026-11-21T18:03:09Z",
+            "'@noon' is not a time; write @ and milliseconds since the epoch, or as in @2026-11-21T18:03:09Z",
         ),
-        (["--at", "@-5"], "'@-5' is no time"),
-        (["--at", "@" + "9" * 30], "is no time"),
+        (["--at", "@-5"], "'@-5' is not a time"),
+        (["--at", "@" + "9" * 30], "is not a time"),
         (["--at", "10", "--offset", "3:"], "--offset and --at exclude each other"),
         (["--at", "10", "--force"], "--force and --at exclude each other"),
         (["--at", "10", "--type", "log"], "--type and --at exclude each other"),
@@ -438,7 +450,7 @@ def test_times() -> None:
 
 @pytest.fixture
 def damaged(log: Path) -> Path:
-    """A byte flipped in the last batch of the first segment and in the first one of the second, and garbage in the third."""
+    """A byte flipped in the last batch of the first segment and the first one of the second; garbage in the third."""
     for base, at in ((10, -1), (20, 65)):
         path = log / f"{base:020}.log"
         data = bytearray(path.read_bytes())
@@ -573,7 +585,7 @@ def test_a_fetch_of_damage(kdump: Any, damaged: Path) -> None:
     size = len(plain(20))
     assert (ran.status, fetch.parse_message_set_send(ran.out)) == (1, (0, plain(26, 4, codec="zstd")))
     passed, how = ran.problems.splitlines()
-    assert passed == f"kdump: topic-7/{20:020}.log: bytes 0 to {size} are passed over: batch/crc"
+    assert passed == f"kdump: topic-7/{20:020}.log: bytes 0 to {size} are skipped: batch/crc"
     assert how.startswith("kdump: read offset=21 timestamp=null ")
     assert kdump.inside("dump", "--format", "fetch", "--at", "21", "--fail-on", "never", "topic-7").status == 0
 
@@ -581,7 +593,7 @@ def test_a_fetch_of_damage(kdump: Any, damaged: Path) -> None:
 def test_bytes_go_to_no_terminal(kdump: Any, log: Path) -> None:
     ran = kdump.terminal("dump", "--format", "fetch", "--at", "10", "topic-7")
     assert ran.status == 2
-    assert b"--format fetch writes bytes, which go to a file or a pipe and not to a terminal" in ran.out
+    assert b"--format fetch writes binary data, which goes to a file or a pipe and not to a terminal" in ran.out
     assert b"key-0" not in ran.out
 
 

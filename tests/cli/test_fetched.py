@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdump.dump import dump
+from kdump.dump import dump, events
 from kdump.dump.fetch_results import SourceRange
 from kdump.format import fetch
 from kdump.format.fetch import MessageSetSend
@@ -136,7 +136,7 @@ def test_an_error_code_that_is_none(kdump: Any, tmp_path: Path) -> None:
     data = fetch.build_message_set_send(V2, 77)
     status, lines, problems = dumped(kdump, tmp_path, data, "--type", "fetch")
     assert (status, lines[0]["error"]) == (0, 77)
-    assert problems == "kdump: saved: byte 0: 77 is no error code\n"
+    assert problems == "kdump: saved: byte 0: 77 is not an error code\n"
     assert dumped(kdump, tmp_path, data, "--type", "fetch", "--fail-on", "warning")[0] == 1
 
 
@@ -244,9 +244,9 @@ def look(kind: Kind, data: bytes) -> None:
     file = LogFile("x", kind, None, True, len(data))
     source = BytesSource(data)
     position = 0
-    for event in dump._dump_result(source, file, dump.DumpOptions(), lambda _: None, dump.RecordLimit(None)):
+    for event in dump._dump_fetch_result(source, file, dump.DumpOptions(), lambda _: None, dump.RecordLimit(None)):
         match event:
-            case dump.CompanionEntry(_, fields):
+            case events.CompanionEntry(_, fields):
                 assert fields["position"] == position
                 position += fetch.HEADER_SIZE
             case dump.BatchEvent(batch):

@@ -1,4 +1,7 @@
-"""Indexes compared with their log, and checked alone, in the manner of Kafka's dump tool. tests/interop/test_index_report.py runs that tool."""
+"""Indexes compared with their log, and checked alone, as Kafka's dump tool does it.
+
+tests/interop/test_index_report.py runs the tool.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdump.broker.file_records import frame_size
-from kdump.dump import kafka_tool as index_report
-from kdump.dump.kafka_tool import IndexReport, ReportKind, SanityCheckPassed
+from kdump.dump.events import IndexReport, ReportKind, SanityCheckPassed
+from kdump.dump.kafka_tool import log_reader
+from kdump.dump.kafka_tool.index_check import check_index
+from kdump.dump.kafka_tool.index_report import compare_index
+from kdump.dump.kafka_tool.log_reader import UNREADABLE, BatchSearch, LogReader, OffsetLookup
 from kdump.format.batch import HEADER_SIZE
 from kdump.format.naming import Kind
 from kdump.storage.partition import LogFile
@@ -127,10 +133,10 @@ def test_a_mismatch_at_a_damaged_batch_is_an_error(kdump: Any, segment: Path) ->
 @pytest.mark.parametrize(
     ("position", "words"),
     [
-        (POSITIONS[-1], f"that lead behind the end of the log, which has {len(LOG)} bytes: 1"),
-        (2**31 - 1, f"that lead behind the end of the log, which has {len(LOG)} bytes: 1"),
-        (-1, "that lead to bytes that are no batch: 1"),
-        (POSITIONS[1] + 8, "that lead to bytes that are no batch: 1"),
+        (POSITIONS[-1], f"that point beyond the end of the log, which has {len(LOG)} bytes: 1"),
+        (2**31 - 1, f"that point beyond the end of the log, which has {len(LOG)} bytes: 1"),
+        (-1, "that point to bytes that are not a batch: 1"),
+        (POSITIONS[1] + 8, "that point to bytes that are not a batch: 1"),
     ],
 )
 def test_where_the_tool_ends_with_an_exception(kdump: Any, segment: Path, position: int, words: str) -> None:
@@ -154,7 +160,7 @@ def test_padding_is_no_entry(kdump: Any, segment: Path) -> None:
     assert (ran.status, ran.lines) == (0, ["Dumping 5.timeindex"])
     assert ran.problems == (
         f"kdump: 5.timeindex: fails the sanity check: the last timestamp 0 is below the first one {T + 2};"
-        " the last 1200 bytes are zeros, room for entries to come\n"
+        " the last 1200 bytes are zeros, preallocated for later entries\n"
     )
     # in a segment that is not the newest one there is nothing to come
     (segment / "20.log").write_bytes(b"")
@@ -233,7 +239,10 @@ def test_the_offset_index_says_where_to_look(kdump: Any, segment: Path) -> None:
     ran = shown(kdump, "5.timeindex", "--verify-index-only")
     assert ran.status == 1
     assert ran.problems.splitlines() == [
-        f"kdump: 5.timeindex: entries that are sent out of the log by the offset index: 2, the first one has timestamp {T + 3} offset 8",
+        (
+            "kdump: 5.timeindex: entries that are looked up outside of the log, by the offset index: 2,"
+            f" the first one has timestamp {T + 3} offset 8"
+        ),
         f"The following indexed offsets are not found in :{segment / '5.timeindex'}",
         "Indexed offset: 5, found log offset: 7",
         "Indexed offset: 7, found log offset: 9",
@@ -246,7 +255,7 @@ def test_a_time_index_without_an_offset_index(kdump: Any, segment: Path) -> None
     ran = shown(kdump, "5.timeindex", "--verify-index-only")
     assert (ran.status, ran.lines) == (0, ["Dumping 5.timeindex"])
     assert (
-        ran.problems == "kdump: 5.timeindex: 5.index is not there; offsets are searched from the beginning of the log\n"
+        ran.problems == "kdump: 5.timeindex: 5.index is missing; offsets are searched from the beginning of the log\n"
     )
     assert sorted(os.listdir(segment)) == before
 
@@ -260,7 +269,10 @@ def test_damage_in_the_log(kdump: Any, segment: Path) -> None:
     ran = shown(kdump, "5.timeindex", "--verify-index-only")
     assert ran.status == 1
     assert ran.problems.splitlines() == [
-        f"kdump: 5.timeindex: entries that are not found before bytes of the log that are no batch: 1, the first one has timestamp {T + 101} offset 9",
+        (
+            "kdump: 5.timeindex: entries that are not found before bytes of the log that are not a batch: 1,"
+            f" the first one has timestamp {T + 101} offset 9"
+        ),
         f"Found timestamp mismatch in :{segment / '5.timeindex'}",
         f"  Index timestamp: {T + 102}, log timestamp: {T + 50}",
     ]
@@ -273,7 +285,7 @@ def test_a_batch_that_cannot_be_opened(kdump: Any, segment: Path) -> None:
     ran = shown(kdump, "5.timeindex")
     assert (ran.status, len(ran.lines)) == (1, 3)
     assert ran.problems == (
-        "kdump: 5.timeindex: entries that are of a batch that cannot be opened: 1,"
+        "kdump: 5.timeindex: entries that belong to a batch that cannot be opened: 1,"
         f" the first one has timestamp {T + 101} offset 9\n"
     )
 
@@ -304,10 +316,10 @@ def test_without_a_base_offset(kdump: Any, segment: Path) -> None:
     ("name", "data", "reason"),
     [
         ("5.index", SOUND + offset_index((4, 0)), "the last offset is below the base offset"),
-        ("5.index", SOUND + bytes(3), "19 bytes are no multiple of 8"),
+        ("5.index", SOUND + bytes(3), "19 bytes are not a multiple of 8"),
         ("5.timeindex", SOUND_TIMES + time_index((T, 12)), f"the last timestamp {T} is below the first one {T + 2}"),
         ("5.timeindex", SOUND_TIMES + time_index((T + 300, 4)), "the last offset is below the base offset"),
-        ("5.timeindex", bytes(11), "11 bytes are no multiple of 12"),
+        ("5.timeindex", bytes(11), "11 bytes are not a multiple of 12"),
     ],
 )
 def test_indexes_that_fail_the_check(kdump: Any, segment: Path, name: str, data: bytes, reason: str) -> None:
@@ -412,7 +424,7 @@ def frames(data: bytes, position: int) -> Iterator[tuple[int, int]]:
 
 
 def plain(data: bytes, position: int, offset: int) -> int | None:
-    """Where the first batch from a position on is whose last offset reaches the offset; -1 where the walk fails before."""
+    """The position of the first batch whose last offset reaches the offset; -1 where the walk fails before."""
     try:
         return next((at for at, last in frames(data, position) if last >= offset), None)
     except ValueError:
@@ -434,14 +446,13 @@ def test_all_entries_go_through_the_log_together(data: st.DataObject) -> None:
     starts = [sum(map(len, parts[:number])) for number in range(len(parts) + 1)]
     places = st.one_of(st.sampled_from(starts), st.integers(0, len(log)))
     wanted = [
-        (place, offset, number)
+        BatchSearch(place, offset, number)
         for number, (place, offset) in enumerate(draw(st.lists(st.tuples(places, st.integers(-2, 40)), max_size=12)))
     ]
     found: dict[int, int | None] = {}
-    for frame, numbers in index_report._Log(BytesSource(bytes(log)), 1 << 20).search(wanted):
-        broken = frame is index_report._BROKEN
+    for batch, numbers in LogReader(BytesSource(bytes(log)), 1 << 20).search(wanted):
         assert not found.keys() & set(numbers)
-        found.update(dict.fromkeys(numbers, -1 if broken else frame.position))
+        found.update(dict.fromkeys(numbers, -1 if batch is UNREADABLE else batch.position))
     for place, offset, number in wanted:
         assert found.get(number) == plain(bytes(log), place, offset)
 
@@ -450,14 +461,14 @@ def test_all_entries_go_through_the_log_together(data: st.DataObject) -> None:
 def test_lookups_in_sound_indexes(offsets: list[int], wanted: int) -> None:
     data = b"".join(struct.pack(">ii", offset, 10 + number) for number, offset in enumerate(offsets))
     slot = bisect_right(offsets, wanted) - 1
-    assert index_report._IndexFile(BytesSource(data)).position(wanted) == (10 + slot if slot >= 0 else 0)
+    assert OffsetLookup(BytesSource(data)).position(wanted) == (10 + slot if slot >= 0 else 0)
 
 
 def test_lookups_begin_in_the_warm_section() -> None:
     # as AbstractIndex does: what is out of order before the last 1024 entries is not seen
     offsets = [5000] * 10 + list(range(2000))
     data = b"".join(struct.pack(">ii", offset, number) for number, offset in enumerate(offsets))
-    index = index_report._IndexFile(BytesSource(data))
+    index = OffsetLookup(BytesSource(data))
     assert index.position(1500) == 1510
     assert index.position(100) == 0
 
@@ -470,7 +481,7 @@ def test_many_entries_cost_no_square(tmp_path: Path) -> None:
     data = b"".join(struct.pack(">qi", T + number, number) for number in order)
     file = LogFile(str(tmp_path / "0.timeindex"), Kind.TIMEINDEX, 0, True, len(data))
     seen = 0
-    real = index_report._Log.frame
+    real = LogReader.batch_at
 
     def counted(log: Any, position: int) -> Any:
         nonlocal seen
@@ -478,10 +489,10 @@ def test_many_entries_cost_no_square(tmp_path: Path) -> None:
         return real(log, position)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index_report._Log, "frame", counted)
-        told = list(index_report.compare(file, BytesSource(data), 1 << 20))
+        patch.setattr(LogReader, "batch_at", counted)
+        told = list(compare_index(file, BytesSource(data), 1 << 20))
     assert seen <= count + 1
-    assert {item.what for item in told if isinstance(item, IndexReport)} == {ReportKind.ORDER}
+    assert {item.kind for item in told if isinstance(item, IndexReport)} == {ReportKind.ORDER}
 
 
 def test_overlapping_batches_are_not_read_for_ever(tmp_path: Path) -> None:
@@ -495,7 +506,7 @@ def test_overlapping_batches_are_not_read_for_ever(tmp_path: Path) -> None:
     entries = b"".join(struct.pack(">ii", 1 + at, at) for at in range(0, size - 100, 17))
     file = LogFile(str(tmp_path / "0.index"), Kind.INDEX, 0, True, len(entries))
     read = 0
-    real = index_report.checksum
+    real = log_reader.checksum
 
     def counted(reader: Any, position: int, length: int, header: bytes) -> int:
         nonlocal read
@@ -503,13 +514,13 @@ def test_overlapping_batches_are_not_read_for_ever(tmp_path: Path) -> None:
         return real(reader, position, length, header)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index_report, "checksum", counted)
-        told = list(index_report.compare(file, BytesSource(entries), 1 << 20))
+        patch.setattr(log_reader, "checksum", counted)
+        told = list(compare_index(file, BytesSource(entries), 1 << 20))
     assert [item.severity for item in told] == [Severity.ERROR]
     assert read <= 8 * size + (1 << 20)
 
 
 def test_values() -> None:
     file = LogFile("5.index", Kind.INDEX, 5, True, len(SOUND))
-    assert index_report.check(file, BytesSource(SOUND)) == SanityCheckPassed("5.index")
-    assert index_report.check(file, BytesSource(b"")) is None
+    assert check_index(file, BytesSource(SOUND)) == SanityCheckPassed("5.index")
+    assert check_index(file, BytesSource(b"")) is None

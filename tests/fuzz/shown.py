@@ -7,8 +7,9 @@ import json
 import re
 
 from fuzz.check import Case, Difference, log_file
-from kdump.dump.dump import DumpFailure, dump
-from kdump.dump.dump import DumpOptions as What
+from kdump.dump.dump import DumpOptions, dump
+from kdump.dump.events import DumpFailure
+from kdump.dump.kafka_tool.dump_log_segments import tool_events
 from kdump.render import RenderOptions, renderer
 from kdump.verify.findings import Severity
 
@@ -26,9 +27,12 @@ def lines(case: Case, name: str) -> bytes:
     """One log in one format, damaged batches with what can be had of them."""
     stream = io.BytesIO()
     met: set[Severity] = set()
-    what = What(force=True, max_batch_bytes=case.max_batch_bytes)
+    wanted = DumpOptions(force=True, max_batch_bytes=case.max_batch_bytes)
+    events = dump([log_file(case)], wanted, met.add)
+    if name == "kafka":
+        events = tool_events(events, records=True, max_bytes=None)
     with renderer(name, stream, EVERYTHING[name]) as to:
-        told = list(to.show(dump([log_file(case)], what, met.add)))
+        told = list(to.show(events))
     # What Kafka's tool says of offsets, and where it would end, is no failure.
     failed = [item for item in told if isinstance(item, DumpFailure)]
     if failed:

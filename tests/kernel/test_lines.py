@@ -10,16 +10,18 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from kdump.dump.dump import BatchEvent, dump
 from kdump.dump.dump import DumpOptions as What
+from kdump.dump.dump import dump
+from kdump.dump.events import BatchEvent
 from kdump.format.batch import NULL, Batch
 from kdump.format.record import Record
 from kdump.kernel.lines import PIECE_BYTES, Lines
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.render import BYTES_MODES, RenderOptions, renderer
-from kdump.render.base import iso_time, printable
+from kdump.render.escaping import printable
 from kdump.render.json import ENCODERS
 from kdump.render.kafka import java_text
+from kdump.render.sentences import iso_time
 from kdump.storage import discovery
 from kdump.storage.partition import LogFile
 from kdump.storage.records import DecodedBatch, records

@@ -22,7 +22,7 @@ NOON_MS = 1_700_000_000_123
 
 
 def make_batch(**fields: int) -> Batch:
-    """A sound batch of magic 2 with two records; `fields` are put in their place."""
+    """A valid batch of magic 2 with two records; `fields` are put in their place."""
     plain = dict.fromkeys(Batch._fields, -1) | {
         "position": 0,
         "size": 100,
@@ -148,7 +148,8 @@ def play(to: Renderer) -> None:
     to.batch(PATH, make_batch(position=650, magic=9, base_offset=17, last_offset=17), "batch/magic")
     to.batch(PATH, make_batch(position=750, computed_crc=0), "batch/limit")
     to.tail(PATH, make(Tail, position=850, length=17, reason=TailContent.ZEROS))
-    to.end(PATH, 867)
+    to.trailing_bytes(PATH, 17)
+    to.end(PATH)
 
     to.begin(HOSTILE_PATH)
     wrapper = make_wrapper()
@@ -175,18 +176,19 @@ def play(to: Renderer) -> None:
     old = make_record(13, None, b"old", timestamp=-1, magic=0, crc=5, crc_ok=True)
     to.records(HOSTILE_PATH, None, None, oldest, opened([old]))
     to.gap(HOSTILE_PATH, make(SearchLimit, position=200, length=1000))
-    to.end(HOSTILE_PATH, 1200)
+    to.trailing_bytes(HOSTILE_PATH, 1000)
+    to.end(HOSTILE_PATH)
 
     to.begin("00000000000000000000.index")
     to.entry("00000000000000000000.index", "index_entry", {"offset": 5, "position": 4096})
-    to.end("00000000000000000000.index", 8)
+    to.end("00000000000000000000.index")
     to.begin("00000000000000000000.timeindex")
     to.entry("00000000000000000000.timeindex", "time_index_entry", {"timestamp": NOON_MS, "offset": 5})
-    to.end("00000000000000000000.timeindex", 12)
+    to.end("00000000000000000000.timeindex")
     to.begin("00000000000000000000.txnindex")
     aborted = {"version": 0, "producer_id": 7, "first_offset": 5, "last_offset": 9, "last_stable_offset": 5}
     to.entry("00000000000000000000.txnindex", "aborted_transaction", aborted)
-    to.end("00000000000000000000.txnindex", 34)
+    to.end("00000000000000000000.txnindex")
 
     codes = Severity.WARNING, Severity.ERROR
     to.finding(found("batch/crc", PATH, 478, 100, offset=16, computed=1, stored=3058123456))

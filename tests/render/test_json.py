@@ -15,10 +15,14 @@ from kdump.render import BYTES_MODES, RenderOptions
 from kdump.render.json import ENCODERS, json_path, json_string, json_text, json_value
 
 BATCH = (
-    "type path position size magic base_offset last_offset count partition_leader_epoch crc crc_ok codec timestamp_type "
-    "base_timestamp max_timestamp delete_horizon_ms producer_id producer_epoch base_sequence last_sequence transactional control"
+    "type path position size magic base_offset last_offset count partition_leader_epoch crc crc_ok codec "
+    "timestamp_type base_timestamp max_timestamp delete_horizon_ms producer_id producer_epoch base_sequence last_sequence "
+    "transactional control"
 )
-RECORD = "type path topic partition offset timestamp timestamp_type key value headers position batch_offset sequence producer_id control"
+RECORD = (
+    "type path topic partition offset timestamp timestamp_type key value headers position batch_offset sequence "
+    "producer_id control"
+)
 CONTROL = ["control_type", "coordinator_epoch", "control_value"]
 FINDING = "type path code severity topic partition segment position length offset broker message data"
 

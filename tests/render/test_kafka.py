@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdump.broker.file_records import FileLogInputStream, frame_size, header_batch
-from kdump.dump.dump import DumpFailure, dump
-from kdump.dump.dump import DumpOptions as DumpOptions
+from kdump.dump.dump import DumpOptions, dump
+from kdump.dump.events import DumpFailure
+from kdump.dump.kafka_tool.dump_log_segments import tool_events
 from kdump.format.batch import NULL, Batch
 from kdump.format.record import Record
 from kdump.kernel.crc import crc32c
@@ -39,15 +40,15 @@ VARIANTS = {
 }
 
 
-def dumped(files: list[Path], options: RenderOptions) -> bytes:
+def dumped(files: list[Path], options: RenderOptions, max_bytes: int | None = None) -> bytes:
     """What `kdump dump --format kafka` prints."""
     stream = io.BytesIO()
-    what = DumpOptions(
-        records=options.deep_iteration or options.print_data_log, force=True, max_bytes=options.max_bytes
-    )
+    records = options.deep_iteration or options.print_data_log
+    wanted = DumpOptions(records=records, force=True, max_bytes=max_bytes)
+    named = [file for file in discovery.files(map(str, files)) if isinstance(file, LogFile)]
+    events = tool_events(dump(named, wanted, lambda _: None), records=records, max_bytes=max_bytes)
     with renderer("kafka", stream, options) as to:
-        named = [file for file in discovery.files(map(str, files)) if isinstance(file, LogFile)]
-        assert not [told for told in to.show(dump(named, what, lambda _: None)) if isinstance(told, DumpFailure)]
+        assert not [message for message in to.show(events) if isinstance(message, DumpFailure)]
     return stream.getvalue()
 
 
@@ -82,39 +83,12 @@ def test_logs_as_the_tool_prints_them(case: Path, monkeypatch: pytest.MonkeyPatc
     assert compared
 
 
-def entries(file: Path) -> Iterator[tuple[str, dict[str, int]]]:
-    """The entries of a companion, with their offsets absolute."""
-    data, base = file.read_bytes(), int(file.name.split(".")[0])
-    match file.suffix:
-        case ".index":
-            for offset, position in struct.iter_unpack(">ii", data):
-                yield "index_entry", {"offset": base + offset, "position": position}
-        case ".timeindex":
-            for timestamp, offset in struct.iter_unpack(">qi", data):
-                yield "time_index_entry", {"timestamp": timestamp, "offset": base + offset}
-        case ".txnindex":
-            names = "version", "producer_id", "first_offset", "last_offset", "last_stable_offset"
-            for values in struct.iter_unpack(">hqqqq", data):
-                yield "aborted_transaction", dict(zip(names, values, strict=True))
-        case ".snapshot":
-            fields = (
-                *("producer_id", "producer_epoch", "last_sequence", "last_offset", "offset_delta", "timestamp"),
-                *("coordinator_epoch", "current_txn_first_offset"),
-            )
-            for values in struct.iter_unpack(">qhiqiqiq", data[10:]):
-                yield "producer", dict(zip(fields, values, strict=True))
-
-
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_companions_as_the_tool_prints_them(case: Path) -> None:
+def test_companions_as_the_tool_prints_them(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for file, _, printed, ended in expected(case, (".index", ".timeindex", ".txnindex", ".snapshot")):
-        stream = io.BytesIO()
-        with renderer("kafka", stream) as to:
-            to.begin(file.name)
-            for kind, fields in entries(file):
-                to.entry(file.name, kind, fields)
-            to.end(file.name, file.stat().st_size)
-        assert stream.getvalue() == printed or (not ended and stream.getvalue().startswith(printed)), file
+        monkeypatch.chdir(file.parent)
+        found = dumped([Path(file.name)], RenderOptions())
+        assert found == printed or (not ended and found.startswith(printed)), file
 
 
 # --- the walk ---------------------------------------------------------------------------------------------------------
@@ -162,12 +136,12 @@ def lengthened(batch: bytes, size: int) -> bytes:
 
 
 def positions(
-    data: bytes, tmp_path: Path, options: RenderOptions | None = None
+    data: bytes, tmp_path: Path, options: RenderOptions | None = None, max_bytes: int | None = None
 ) -> tuple[list[tuple[int, int, bool]], bytes]:
     """Position, size and `isvalid` of each batch that the format shows, and its last line."""
     file = tmp_path / "00000000000000000000.log"
     file.write_bytes(data)
-    lines = dumped([file], RenderOptions() if options is None else options).splitlines()
+    lines = dumped([file], RenderOptions() if options is None else options, max_bytes).splitlines()
     assert lines[:2] == [b"Dumping " + os.fsencode(file), b"Log starting offset: 0"]
     found = []
     for line in lines[2:]:
@@ -232,7 +206,7 @@ def test_short_tails_are_counted(tail: bytes, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("max_bytes", [SOUND, SOUND + 1, 2 * SOUND - 1])
 def test_max_bytes_leaves_out_a_cut_batch_and_the_last_line(max_bytes: int, tmp_path: Path) -> None:
-    found, last = positions(sound(0) + sound(1) + b"tail", tmp_path, RenderOptions(max_bytes=max_bytes))
+    found, last = positions(sound(0) + sound(1) + b"tail", tmp_path, max_bytes=max_bytes)
     assert found == [(0, SOUND, True)]
     assert last.endswith(b"isvalid: true")
 
@@ -370,7 +344,10 @@ VOTERS = (
         (
             2,
             b"\0\1\0\0\0\7\2\0\0\0\5\0\1\0",
-            ' LeaderChange: {"version":1,"leaderId":7,"voters":[{"voterId":5,"voterDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA"}],"grantingVoters":[]}',
+            (
+                ' LeaderChange: {"version":1,"leaderId":7,"voters":[{"voterId":5,'
+                '"voterDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA"}],"grantingVoters":[]}'
+            ),
         ),
         (3, b"\0\0\0\0\0\0\0\0\3\xe8\0", ' SnapshotHeader {"version":0,"lastContainedLogTimestamp":1000}'),
         (4, b"\0\0\0", ' SnapshotFooter {"version":0}'),
@@ -379,7 +356,8 @@ VOTERS = (
             6,
             VOTERS,
             (
-                ' KRaftVoters {"version":0,"voters":[{"voterId":3,"voterDirectoryId":"AAECAwQFBgcICQoLDA0ODw","endpoints":'
+                ' KRaftVoters {"version":0,"voters":[{"voterId":3,'
+                '"voterDirectoryId":"AAECAwQFBgcICQoLDA0ODw","endpoints":'
                 '[{"name":"CTRL","host":"h\\"o\\u001Bst\\\\é\x7f","port":9093}],"kRaftVersionFeature":'
                 '{"minSupportedVersion":0,"maxSupportedVersion":1}}]}'
             ),
@@ -401,6 +379,7 @@ def test_a_control_record_without_a_readable_key() -> None:
     [
         ("/l//t-0///00000000000000000042.log", "Dumping /l/t-0/00000000000000000042.log\nLog starting offset: 42\n"),
         ("x/5.a.log", "Dumping x/5.a.log\nLog starting offset: 5\n"),
+        ("\u0665.log", "Dumping \u0665.log\nLog starting offset: 5\n"),
         ("segment.log", "Dumping segment.log\n"),
         ("99999999999999999999.log", "Dumping 99999999999999999999.log\n"),
         ("bootstrap.checkpoint", "Dumping bootstrap.checkpoint\nKRaft bootstrap snapshot\n"),
@@ -427,8 +406,8 @@ def test_a_producer_whose_sequence_wrapped() -> None:
         "current_txn_first_offset": 20,
     }
     assert entry_line("producer", fields) == (
-        "producerId: 7 producerEpoch: 0 coordinatorEpoch: -1 currentTxnFirstOffset: OptionalLong[20] lastTimestamp: 1000"
-        " firstSequence: 2147483646 lastSequence: 2 lastOffset: 24 offsetDelta: 4 timestamp: 1000\n"
+        "producerId: 7 producerEpoch: 0 coordinatorEpoch: -1 currentTxnFirstOffset: OptionalLong[20]"
+        " lastTimestamp: 1000 firstSequence: 2147483646 lastSequence: 2 lastOffset: 24 offsetDelta: 4 timestamp: 1000\n"
     )
     empty = entry_line("producer", fields | {"last_offset": -1, "current_txn_first_offset": -1})
     assert empty.endswith("currentTxnFirstOffset: OptionalLong.empty lastTimestamp: 1000\n")
@@ -445,22 +424,17 @@ def test_last_sequences(base_sequence: int, delta: int, last: int, batch_of: Cal
     assert f" lastSequence: {last} ".encode() in stream.getvalue()
 
 
-def test_the_padding_of_an_index_ends_it() -> None:
-    stream = io.BytesIO()
-    name = "00000000000000000010.index"
-    with renderer("kafka", stream) as to:
-        to.begin(name)
-        for offset in (10, 12, 10, 13):
-            to.entry(name, "index_entry", {"offset": offset, "position": 5})
-        to.end(name, 32)
-        to.begin(name)
-        to.end(name, 0)
-    assert stream.getvalue().decode().splitlines() == [
-        f"Dumping {name}",
+def test_the_padding_of_an_index_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    padded, empty = Path("00000000000000000010.index"), Path("00000000000000000020.index")
+    padded.write_bytes(b"".join(struct.pack(">ii", relative, 5) for relative in (0, 2, 0, 3)))
+    empty.write_bytes(b"")
+    assert dumped([padded, empty], RenderOptions()).decode().splitlines() == [
+        f"Dumping {padded}",
         "offset: 10 position: 5",
         "offset: 12 position: 5",
-        f"Dumping {name}",
-        f"{name} is empty.",
+        f"Dumping {empty}",
+        f"{empty} is empty.",
     ]
 
 

@@ -13,7 +13,7 @@ import pytest
 from kdump.format.batch import Batch
 from kdump.format.record import Record
 from kdump.render import FORMATS, RenderOptions, renderer
-from kdump.render.base import CHUNK_BYTES, Output
+from kdump.render.output import CHUNK_BYTES, Output
 from support.plain_lines import opened
 
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from kdump.format.batch import Batch
 from kdump.format.record import Record
 from kdump.render import BYTES_MODES, RenderOptions, renderer
-from kdump.render.base import bytes_text, iso_time, path_text, printable
+from kdump.render.escaping import bytes_text, path_text, printable
+from kdump.render.sentences import iso_time
 from kdump.render.text import words
 from support.plain_lines import opened
 

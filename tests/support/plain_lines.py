@@ -12,9 +12,10 @@ from kdump.format import control
 from kdump.format.batch import NULL, Batch
 from kdump.format.kafka07 import Message
 from kdump.format.record import Record
-from kdump.render.base import bytes_text, iso_time
+from kdump.render.escaping import bytes_text
 from kdump.render.json import Encode, json_string, json_value
 from kdump.render.kafka import control_text
+from kdump.render.sentences import iso_time
 from kdump.render.text import control_word
 from kdump.storage.records import DecodedBatch
 

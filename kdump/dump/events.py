@@ -1,0 +1,174 @@
+"""The values that a dump consists of, in the order of the bytes in the files: batches, entries, gaps, damage, failures.
+
+A log file is `FileBegin`, then `BatchEvent`, `Gap`, `ForeignBatch`, `SearchLimit`, `Tail` and `ShrunkFile`, then
+`FileEnd`. A companion is `FileBegin`, then `CompanionEntry`, `Tail` and `CompanionDamage`, then `FileEnd`.
+`TrailingBytes`, `EmptyIndex`, `IndexReport`, `SanityCheckPassed` and `NonConsecutiveOffsets` are what Kafka's dump
+tool adds (`kdump.dump.kafka_tool`).
+"""
+
+from collections.abc import Callable, Mapping
+from enum import Enum, auto
+from typing import Any, NamedTuple
+
+from kdump.errors import KdumpError
+from kdump.format.batch import Batch
+from kdump.format.naming import TopicPartition
+from kdump.storage.partition import LogFile
+from kdump.storage.records import DecodedBatch
+from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, ShrunkFile, Tail
+from kdump.verify.findings import Severity
+
+
+class FileBegin(NamedTuple):
+    """A file begins.
+
+    `read(position, size)` returns bytes of a log file until the file ends. It is None where the dump leaves batches
+    out.
+    """
+
+    file: LogFile
+    topic_partition: TopicPartition | None
+    read: Callable[[int, int], bytes] | None
+
+
+class BatchEvent(NamedTuple):
+    """A batch with its selected records; `records` is None where none were asked for.
+
+    `kdump.storage.records.records` turns them into values. `damage` is the code of what is wrong with the whole batch
+    or ended its records. The bytes of the records are valid until the next event.
+    """
+
+    batch: Batch
+    damage: str | None
+    records: DecodedBatch | None
+
+
+class FileEnd(NamedTuple):
+    """A file ends. `size` is its length in bytes when it was opened; `whole` says that nothing of it was left out."""
+
+    file: LogFile
+    size: int
+    whole: bool
+
+
+class CompanionEntry(NamedTuple):
+    """An entry of a companion, or another line that is a name and values.
+
+    `offsets` is the first and last offset of the entry, where these are record offsets of its segment.
+    """
+
+    kind: str
+    fields: Mapping[str, Any]
+    offsets: tuple[int, int] | None = None
+
+
+class CompanionDamage(NamedTuple):
+    """Why Kafka's reader refuses the file or misreads it.
+
+    `refusal` is the message of Kafka's reader, where Kafka's dump tool prints it.
+    """
+
+    path: str
+    severity: Severity
+    reason: str
+    refusal: str | None = None
+
+    @property
+    def message(self) -> str:
+        """The reason, after the path."""
+        return f"{self.path}: {self.reason}"
+
+
+class DumpFailure(NamedTuple):
+    """Something could not be read, or not to its end."""
+
+    error: KdumpError
+
+
+class NothingAtOffset(NamedTuple):
+    """A read at the end of a log found no record. It is neither damage nor a failure."""
+
+    path: str
+    log_start_offset: int
+    log_end_offset: int
+
+    @property
+    def message(self) -> str:
+        """What the log has, after its path."""
+        start, end = self.log_start_offset, self.log_end_offset
+        if start == end:
+            return f"{self.path}: the log is empty, its first offset will be {end}"
+        return f"{self.path}: nothing has offset {end} yet, the log has the offsets {start} to {end - 1}"
+
+
+class DumpSummary(NamedTuple):
+    """The last value of a dump; the fields are those of the JSON line `summary`."""
+
+    command: str
+    exit_status: int
+    seconds: float
+
+
+class ReportKind(Enum):
+    """What the two numbers of a pair of an `IndexReport` are: what the index says, and what was found."""
+
+    OFFSET = auto()  # offset of the entry, last offset of the batch at its position
+    TIMESTAMP = auto()  # timestamp of the entry, largest timestamp of the batch with its offset
+    ORDER = auto()  # timestamp of the entry, timestamp of the entry before
+    NOT_FOUND = auto()  # offset of the entry, last offset of the batch around it, -1 without one
+
+
+class IndexReport(NamedTuple):
+    """How an index differs from its log: pairs in the order of the entries, with the worst severity among them."""
+
+    path: str
+    kind: ReportKind
+    pairs: list[tuple[int, int]]
+    severity: Severity
+
+
+class SanityCheckPassed(NamedTuple):
+    """An index passed its sanity check."""
+
+    path: str
+
+
+class EmptyIndex(NamedTuple):
+    """An offset index without entries."""
+
+    path: str
+
+
+class TrailingBytes(NamedTuple):
+    """Bytes after the last batch that Kafka's readers find in a log file."""
+
+    path: str
+    size_bytes: int
+
+
+class NonConsecutiveOffsets(NamedTuple):
+    """Offsets of records in a log file that do not follow the offset before them: pairs (offset before, offset)."""
+
+    path: str
+    pairs: list[tuple[int, int]]
+
+
+Event = (
+    FileBegin
+    | BatchEvent
+    | CompanionEntry
+    | Gap
+    | ForeignBatch
+    | SearchLimit
+    | Tail
+    | ShrunkFile
+    | CompanionDamage
+    | IndexReport
+    | SanityCheckPassed
+    | EmptyIndex
+    | TrailingBytes
+    | NonConsecutiveOffsets
+    | FileEnd
+    | DumpFailure
+    | NothingAtOffset
+)

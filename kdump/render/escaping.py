@@ -1,0 +1,85 @@
+"""What may reach a terminal: text from files and file names with everything unprintable escaped.
+
+Bytes of a file are shown as text only after `printable`, `quoted` or `kdump.render.json.json_string`. These escape
+control characters, terminal escapes, characters that change the direction of text (bidirectional overrides), line
+separators and other unprintable code points. The one exception is the format `kafka` in a pipe or a file: it repeats
+the bytes that Kafka's tool prints.
+"""
+
+from __future__ import annotations
+
+import os
+
+Path = str | os.PathLike[str]
+
+# text when it is valid UTF-8 (auto), or the same form for every field
+BYTES_MODES = ("auto", "base64", "hex", "utf8")
+
+
+class _Escapes(dict[int, int | str]):
+    """The table of `str.translate`. It keeps only code points of one byte, so it does not grow."""
+
+    def __missing__(self, point: int) -> int | str:
+        if chr(point).isprintable():
+            return point
+        if 0xDC80 <= point <= 0xDCFF:
+            # a byte of a file name that is not UTF-8 (surrogateescape)
+            return f"\\x{point - 0xDC00:02x}"
+        if point < 0x100:
+            return f"\\x{point:02x}"
+        return f"\\u{point:04x}" if point < 0x10000 else f"\\U{point:08x}"
+
+
+_ESCAPES = _Escapes()
+_ESCAPES.update({point: _ESCAPES[point] for point in range(0x100)})
+
+
+def printable(text: str) -> str:
+    r"""The text with everything unprintable escaped (`\n`, `\x1b`, `\u202e`). The only blank left is the space."""
+    if text.isprintable():
+        return text
+    # the three that ordinary text has, at the speed of replace
+    text = text.replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
+    return text if text.isprintable() else text.translate(_ESCAPES)
+
+
+def quoted(text: str) -> str:
+    """The text between double quotes; unprintable characters, quotes and backslashes are escaped."""
+    if "\\" in text:
+        text = text.replace("\\", "\\\\")
+    if '"' in text:
+        text = text.replace('"', '\\"')
+    return f'"{text if text.isprintable() else printable(text)}"'
+
+
+def path_text(path: Path) -> str:
+    """A file name as one word of printable text. Unprintable characters and bytes that are not UTF-8 are escaped."""
+    return printable(os.fspath(path))
+
+
+def bytes_text(data: bytes | None, mode: str = "auto") -> str:
+    """A binary field as one word of text; `mode` is one of BYTES_MODES. Null is `null`, empty is `""`.
+
+    auto: `"text"` with escapes when it is valid UTF-8, else `0x` and hexadecimal digits.
+    base64 and hex: the encoding, between double quotes. utf8: text with U+FFFD for malformed bytes.
+    """
+    if data is None:
+        return "null"
+    if mode == "auto":
+        try:
+            text = str(data, "utf-8")
+        except UnicodeDecodeError:
+            return "0x" + data.hex()
+        return quoted(text)
+    if mode == "base64":
+        from base64 import b64encode
+
+        return f'"{b64encode(data).decode("ascii")}"'
+    if mode == "hex":
+        return f'"{data.hex()}"'
+    return quoted(str(data, "utf-8", "replace"))
+
+
+def replaced(data: bytes) -> bytes:
+    """The bytes as UTF-8, with U+FFFD for malformed bytes."""
+    return str(data, "utf-8", "replace").encode()

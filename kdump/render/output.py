@@ -1,0 +1,56 @@
+"""Buffered output to a binary or text stream, in large writes."""
+
+from __future__ import annotations
+
+import io
+from typing import IO, Any
+
+CHUNK_BYTES = 64 * 1024
+LARGE_BYTES = 32 * 1024
+
+
+class Output:
+    """Collects text and writes it in chunks of at least 64 KiB. On a terminal it writes after every value.
+
+    A piece of 32 KiB or more is written at once: to wait for another one would copy both.
+
+    Takes a binary stream or a text stream. Where the text stream has a binary stream below it (`sys.stdout`), the bytes
+    go to that one, so that they are UTF-8 in every locale.
+    """
+
+    def __init__(self, stream: IO[Any]) -> None:
+        self.terminal = _is_terminal(stream)
+        if isinstance(stream, io.TextIOBase):
+            binary = getattr(stream, "buffer", None)
+            if binary is not None:
+                stream.flush()
+                stream = binary
+        self._stream = stream
+        self._text = isinstance(stream, io.TextIOBase)
+        self._parts: list[bytes] = []
+        self._buffered_bytes = 0
+
+    def write(self, text: str | bytes) -> None:
+        """Add text, or its UTF-8. What belongs together (a line, the lines of a batch) comes in one call."""
+        # a file name that is not UTF-8 arrives as surrogates and leaves as its own bytes
+        data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+        self._parts.append(data)
+        self._buffered_bytes += len(data)
+        if self._buffered_bytes >= CHUNK_BYTES or len(data) >= LARGE_BYTES or self.terminal:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the buffer to the stream, and flush the stream."""
+        if self._parts:
+            data = b"".join(self._parts)
+            self._parts.clear()
+            self._buffered_bytes = 0
+            self._stream.write(data.decode("utf-8", "surrogateescape") if self._text else data)
+        self._stream.flush()
+
+
+def _is_terminal(stream: IO[Any]) -> bool:
+    try:
+        return bool(stream.isatty())
+    except (AttributeError, ValueError):
+        return False

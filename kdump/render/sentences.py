@@ -1,0 +1,109 @@
+"""Wording that the formats share: counts, times, CRC states, reasons of gaps, one-line summaries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kdump.format.batch import Batch
+    from kdump.storage.walk import ForeignBatch, Gap, SearchLimit
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECONDS = range(-62_135_596_800, 253_402_300_800)  # the years 1 to 9999
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """A number with its word: `1 batch`, `2 batches`."""
+    if one == "info":
+        return f"{count} info"
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def iso_time(timestamp_ms: int | None) -> str:
+    """Milliseconds since the epoch as ISO 8601 in UTC; `-` for none (null, -1) and outside the years 1 to 9999."""
+    if timestamp_ms is None or timestamp_ms == -1:
+        return "-"
+    seconds, ms = divmod(timestamp_ms, 1000)
+    if seconds not in _SECONDS:
+        return "-"
+    return f"{_iso_seconds(seconds)}.{ms:03d}Z"
+
+
+@lru_cache(maxsize=64)
+def _iso_seconds(seconds: int) -> str:
+    return (_EPOCH + timedelta(seconds=seconds)).isoformat()[:19]
+
+
+def crc_state(batch: Batch, damage: str | None) -> bool | None:
+    """Whether the CRC of a batch is right; None for a batch above the limit of size, whose CRC was not computed."""
+    return None if damage == "batch/limit" and not batch.crc_ok else batch.crc_ok
+
+
+def gap_reason(gap: Gap | ForeignBatch | SearchLimit) -> str:
+    """Why the bytes are not a batch of the log, in the words of the finding codes (`batch/length`, `gap/bytes` …)."""
+    from kdump.storage.walk import ForeignBatch, SearchLimit
+
+    if isinstance(gap, ForeignBatch):
+        return "foreign-batch"
+    if isinstance(gap, SearchLimit):
+        return "unsearched"
+    return "length" if gap.headed else "zeros" if gap.zeros else "bytes"
+
+
+def verify_summary(fields: Mapping[str, Any]) -> str:
+    """The summary of a verify as one sentence."""
+    records = "an unknown number of" if fields["records"] is None else fields["records"]
+    severities = fields["findings"]["by_severity"]
+    found = ", ".join(f"{counted(count, word)}" for word, count in severities.items())
+    dropped = f" ({fields['findings_dropped']} of them not shown)" if fields["findings_dropped"] else ""
+    interrupted = "interrupted: " if fields["interrupted"] else ""
+    files, batches = counted(fields["files"], "file"), counted(fields["batches"], "batch", "batches")
+    return (
+        f"{interrupted}{files}, {batches}, {records} records,"
+        f" {fields['valid_bytes']} of {fields['bytes']} bytes in valid batches: {found}{dropped}"
+    )
+
+
+def partition_summary(fields: Mapping[str, Any]) -> str:
+    """A partition of a verify as one sentence."""
+    counts, broker = fields["findings"], fields["broker"]
+    line = f"{counted(fields['segments'], 'segment')}, {counted(fields['batches'], 'batch', 'batches')}"
+    if not fields["segments"] and fields["topic"] is None:
+        line = "the log directory itself"
+    if fields["log_end_offset"] is not None:
+        line += f", offsets {fields['log_start_offset']} to {fields['log_end_offset']}"
+    found = ", ".join(counted(count, word) for word, count in counts["by_severity"].items() if count)
+    codes = ", ".join(f"{code} {count}" for code, count in counts["by_code"].items())
+    line += f": {found} ({codes})" if found else ": clean"
+    if broker is None:
+        return line
+    if broker["refuses"]:
+        return f"{line}; a broker refuses to start"
+    if broker["log_end_offset"] != fields["log_end_offset"] or broker["cuts"]:
+        line += f"; a broker's next start leaves offsets {broker['log_start_offset']} to {broker['log_end_offset']}"
+    return line
+
+
+def read_summary(fields: Mapping[str, Any]) -> str:
+    """How an offset of a log was found, as one sentence; `fields` are those of an entry `read`."""
+    time = "" if fields["timestamp"] is None else f" ({iso_time(fields['timestamp'])})"
+    walked = counted(fields["walked_bytes"], "byte")
+    position, entry = fields["position"], fields["index_entry"]
+    if not fields["size"]:
+        how = f"nothing at position {position} yet"
+    elif entry is None:
+        how = f"position {position}, without an index entry, {walked} walked"
+    else:
+        how = (
+            f"position {position}, by the index entry of offset {entry.offset} at position {entry.position},"
+            f" {walked} walked"
+        )
+    start, end = fields["log_start_offset"], fields["log_end_offset"]
+    extent = "the log is empty" if start == end else f"the log has the offsets {start} to {end - 1}"
+    return (
+        f"offset {fields['offset']}{time}: {how}; {counted(fields['size'], 'byte')} read,"
+        f" the next read is at offset {fields['next_offset']}; {extent}"
+    )
