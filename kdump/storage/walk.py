@@ -16,7 +16,6 @@ from typing import ClassVar, NamedTuple
 
 from kdump.format.batch import CONTROL, LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC, Batch
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
-from kdump.kernel import crc
 from kdump.kernel.producers import RUNS_FULL, Runs
 from kdump.kernel.results import Carry
 from kdump.kernel.scan import (
@@ -27,13 +26,12 @@ from kdump.kernel.scan import (
     SCAN_NEED,
     SCAN_STOPPED,
     Scanner,
-    is_zero,
     stored,
 )
 from kdump.kernel.scan07 import Scanner07
 from kdump.storage.source import Source
+from kdump.storage.window import SourceWindow
 
-BUFFER_BYTES = 512 << 10  # stays in the second-level cache from read to proof; larger ones are slower
 MAX_BATCH_BYTES = 1 << 30
 STEPS = 64
 SEARCH_FACTOR = 64
@@ -140,7 +138,7 @@ def _is_run(chain: list[tuple[int, Frame]]) -> bool:
     )
 
 
-class Walk:
+class Walk(SourceWindow):
     """One walk over the batches of a source that begin in [start, stop).
 
     Iterate over it once. `carry` is the state of the walk that ended at `start`; without it a `start` inside the file has to be found (`sync`). `deep` proves records that need no decompression, `everything` makes a row of every batch; without it the chunks hold only suspect
@@ -170,7 +168,7 @@ class Walk:
         drain: Callable[[bytes], None] | None = None,
         expect: tuple[bytes, bytes] | None = None,
     ) -> None:
-        self.source = source
+        super().__init__(source)
         self.scanner: Scanner | Scanner07 = self.scanner_type(
             -1 if base_offset is None else base_offset,
             deep=deep,
@@ -185,14 +183,8 @@ class Walk:
             self.scanner.carry(*carry)
         self.position = start
         self._stop = source.size if stop is None else min(stop, source.size)
-        self._end = source.size
         self._opens = deep or everything
         self._max_batch_bytes = max_batch_bytes
-        # Most segments are small, and to clear a buffer takes as long as to prove one of them.
-        self._window = memoryview(bytearray(min(BUFFER_BYTES, max(source.size, HEADER_BYTES))))
-        self._origin = 0
-        self._filled = 0
-        self._zeros_from: int | None = None
         assert runs is None or drain is not None
         self._runs = runs
         self._drain = drain
@@ -237,30 +229,6 @@ class Walk:
         found, _ = self._search(self.position - 1, None, hint=True)
         self.position = self._end if found is None else found
         return found is not None
-
-    def bytes_at(self, position: int, length: int) -> memoryview:
-        at = position - self._origin
-        if at >= 0 and at + length <= self._filled:
-            return self._window[at : at + length]
-        body = memoryview(bytearray(length))
-        return body[: self.source.readinto(position, body)]
-
-    # ---- the window
-
-    def _load(self, position: int, need: int) -> int:
-        """Index of `position` in the window, which holds `need` bytes from there on unless the file has shrunk."""
-        at = position - self._origin
-        if 0 <= at and at + need <= self._filled:
-            return at
-        if need > len(self._window):
-            self._window = memoryview(bytearray(need))
-        elif len(self._window) > BUFFER_BYTES >= need:
-            self._window = memoryview(bytearray(BUFFER_BYTES))
-        self._origin = position
-        self._filled = self.source.readinto(
-            position, self._window[: max(0, min(len(self._window), self._end - position))]
-        )
-        return 0
 
     def _shrink(self, end: int) -> ShrunkFile:
         gone = ShrunkFile(end, self._end - end)
@@ -313,43 +281,6 @@ class Walk:
             computed = self._checksum(position, begin, total, magic < 2)
             kind = _CRC if computed != expected else _MAGIC if magic > 2 else _VALID
         return Frame(kind, total, plausible, offset, _ANY_EPOCH if magic < 2 else epoch, computed)
-
-    def _checksum(self, position: int, begin: int, total: int, legacy: bool) -> int:
-        update = crc.crc32 if legacy else crc.crc32c
-        value, position, end = 0, position + begin, position + total
-        while position < end:
-            at = self._load(position, min(end - position, BUFFER_BYTES))
-            piece = self._window[at : min(self._filled, at + end - position)]
-            if not piece:
-                break
-            value = update(piece, value)
-            position += len(piece)
-        return value
-
-    def _zeros(self, position: int) -> bool:
-        """Whether every byte from `position` to the end is zero."""
-        if self._zeros_from is None:
-            self._zeros_from = self._end
-            piece = memoryview(bytearray(64 << 10))
-            while self._zeros_from > 0:
-                begin = max(0, self._zeros_from - len(piece))
-                n = self.source.readinto(begin, piece[: self._zeros_from - begin])
-                if n == 0 or not is_zero(piece, 0, n):
-                    while n and piece[n - 1] == 0:
-                        n -= 1
-                    self._zeros_from = begin + n
-                    break
-                self._zeros_from = begin
-        return position >= self._zeros_from
-
-    def _all_zero(self, position: int, end: int) -> bool:
-        while position < end:
-            at = self._load(position, 1)
-            stop = min(self._filled, at + end - position)
-            if stop <= at or not is_zero(self._window, at, stop):
-                return False
-            position += stop - at
-        return True
 
     def _tail_like(self, position: int, before: Frame | None = None) -> bool:
         """Whether nothing but the end, zeros or a torn batch stands there; one that can follow the frame `before`."""
