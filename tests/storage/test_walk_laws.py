@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kdump.format.naming import Kind
 from kdump.kernel.scan import SUSPECTS
+from kdump.storage import window
 from kdump.storage.partition import LogFile
 from kdump.storage.source import BytesSource
 from kdump.storage.walk import BatchChunk, ForeignBatch, SearchLimit, Tail, TailContent, Walk
