@@ -11,7 +11,10 @@ _BACKWARDS_BYTES: Final = 64 << 10
 
 
 class SourceWindow:
-    """Reads a source through a buffer, which grows for a batch that is larger. `_end` is the end of the file, which may shrink."""
+    """Reads a source through a buffer, which grows for a batch that is larger.
+
+    `_end` is the end of the file, which may shrink.
+    """
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -46,7 +49,9 @@ class SourceWindow:
         return 0
 
     def _checksum(self, position: int, begin: int, total: int, legacy: bool) -> int:
-        """The checksum of a batch at `position` of `total` bytes, from its byte `begin` on: CRC-32 where `legacy`, else CRC-32C."""
+        """The checksum of a batch at `position` of `total` bytes, from its byte `begin` on: CRC-32 where `legacy`, else
+        CRC-32C.
+        """
         update = crc.crc32 if legacy else crc.crc32c
         value, position, end = 0, position + begin, position + total
         while position < end:
