@@ -1,4 +1,4 @@
-"""Finding partitions: the paths of a command line, files, directories and everything below them, globs, standard input."""
+"""Finding partitions at paths: files, directories and everything below them, globs, standard input."""
 
 import glob
 import os

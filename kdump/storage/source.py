@@ -156,7 +156,7 @@ class PiecesSource(_Closing):
         return self.size
 
     def extents(self) -> Iterator[tuple[int, int, int]]:
-        """(descriptor, origin, end) of each piece: up to `end`, a position is at `origin` + the position in the file."""
+        """(descriptor, origin, end) of each piece: up to `end`, position p is byte `origin` + p of the file."""
         for (source, origin), end in zip(self._pieces, self._ends, strict=True):
             yield source.fileno(), -origin, end
 
