@@ -1,1 +1,4 @@
-"""Bytes ⇄ values: one module per thing on disk, each opened by its byte table. No I/O, no Arrow, no command line."""
+"""Parsing and building the files and records of Kafka: one module per thing on disk, opened by its byte table.
+
+No I/O.
+"""

@@ -8,7 +8,7 @@ Record batch (Kafka's DefaultRecordBatch, KIP-98; delete horizon KIP-534); integ
     0     8    i64  baseOffset             outside the CRC
     8     4    i32  batchLength            bytes after this field, at least 49; outside the CRC
     12    4    i32  partitionLeaderEpoch   -1: unknown; outside the CRC
-    16    1    i8   magic                  2; at this place in every format; outside the CRC
+    16    1    i8   magic                  2; at this position in every format; outside the CRC
     17    4    u32  crc                    CRC-32C of bytes 21 to the end
     21    2    i16  attributes             bits 0-2 codec, 3 LogAppendTime, 4 transactional, 5 control, 6 delete horizon
     23    4    i32  lastOffsetDelta        last offset = baseOffset + this, also when compaction removed the record
@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE: Final = HEADER.size
 LOG_OVERHEAD: Final = 12  # offset and size field, common to every format
-UP_TO_MAGIC: Final = 17  # the bytes that tell what the rest is
+UP_TO_MAGIC: Final = 17  # the bytes up to the magic, which determines the rest
 MINIMUM_SIZE: Final = {0: 14, 1: 22, 2: 49}  # of the size field, by magic
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -45,10 +45,12 @@ TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 
 
 class Batch(NamedTuple):
-    """One batch, or one shallow message of magic 0 or 1, as the kernel's row of integers (`kdump.kernel.scan.BATCH_COLUMNS`).
+    """One batch, or one shallow message of magic 0 or 1, as the kernel's row of integers
+    (`kdump.kernel.scan.BATCH_COLUMNS`).
 
-    Fields that the format does not have are NULL; so are `base_offset` and `count` of a compressed wrapper, which only its inner messages
-    know. `suspect` holds the defects as bits of `kdump.kernel.scan.SUSPECTS`; the fields behind it are what the defects speak of.
+    Fields that the format does not have are NULL; so are `base_offset` and `count` of a compressed wrapper, which only
+    its inner messages show. `suspect` holds the defects as bits of `kdump.kernel.scan.SUSPECTS`; the fields after it
+    describe the defects.
     """
 
     position: int
@@ -88,7 +90,7 @@ class Batch(NamedTuple):
 
     @property
     def codec_name(self) -> str | int:
-        """The codec's name, or its number when there is no such codec."""
+        """The name of the codec; its number when there is no such codec."""
         return CODECS[self.codec] if self.codec < len(CODECS) else self.codec
 
     @property
@@ -125,7 +127,7 @@ class Batch(NamedTuple):
 
     @property
     def log_append_ms(self) -> int | None:
-        """The timestamp that every record takes, or None where records have their own."""
+        """The timestamp of every record in milliseconds; None where records have their own."""
         return self.max_timestamp if self.magic > 0 and self.attributes & LOG_APPEND_TIME else None
 
     @property
@@ -150,7 +152,10 @@ class Batch(NamedTuple):
 
 
 def next_sequence(sequence: int, increment: int) -> int:
-    """The sequence `increment` records on: modulo 2^31, as Kafka's DefaultRecordBatch.incrementSequence; in Java's 32 bits for what no producer writes."""
+    """The sequence `increment` records later, modulo 2^31 (DefaultRecordBatch.incrementSequence).
+
+    Numbers that no producer writes are computed in Java's 32 bits.
+    """
     if sequence >= 0 and 0 <= increment < SEQUENCES:
         return (sequence + increment) % SEQUENCES
     increment = wrapped(increment)
@@ -160,11 +165,11 @@ def next_sequence(sequence: int, increment: int) -> int:
 
 
 def previous_sequence(sequence: int, decrement: int) -> int:
-    """The sequence `decrement` records before: modulo 2^31, as Kafka's DefaultRecordBatch.decrementSequence."""
+    """The sequence `decrement` records before, modulo 2^31 (DefaultRecordBatch.decrementSequence)."""
     return wrapped(sequence - decrement + (SEQUENCES if sequence < decrement else 0))
 
 
 def wrapped(number: int, bits: int = 32) -> int:
-    """The number as a signed one of so many bits: what Java's arithmetic makes of it."""
+    """The number as a signed one of `bits` bits, as Java's arithmetic wraps it."""
     half = 1 << bits - 1
     return (number + half) % (half << 1) - half

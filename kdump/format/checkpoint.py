@@ -29,7 +29,7 @@ MAX_BYTES: Final = 64 << 20
 
 
 class EpochEntry(NamedTuple):
-    """A line of leader-epoch-checkpoint: from `start_offset` on the log was written under this leader epoch."""
+    """A line of leader-epoch-checkpoint: the leader epoch of the log from `start_offset` on."""
 
     epoch: int
     start_offset: int
@@ -44,9 +44,10 @@ class OffsetEntry(NamedTuple):
 
 
 def epoch_entries(data: bytes) -> Iterator[EpochEntry]:
-    """The entries of a leader-epoch-checkpoint. Raises CheckpointError behind the last good one for what CheckpointFile refuses.
+    """The entries of a leader-epoch-checkpoint. Raises CheckpointError after the last right one for what CheckpointFile
+    refuses.
 
-    Negative numbers and a wrong order are not refused here; the epoch cache of a broker does not take them.
+    Negative numbers and a wrong order are returned; the epoch cache of a broker refuses them.
     """
     for number, line in _entry_lines(data):
         fields = split_fields(line)
@@ -56,7 +57,10 @@ def epoch_entries(data: bytes) -> Iterator[EpochEntry]:
 
 
 def offset_entries(data: bytes) -> Iterator[OffsetEntry]:
-    """The entries of an offset checkpoint; of two for one partition a broker takes the later one. Raises as `epoch_entries`."""
+    """The entries of an offset checkpoint.
+
+    Of two for one partition a broker takes the later one. Raises as `epoch_entries`.
+    """
     for number, line in _entry_lines(data):
         fields = split_fields(line)
         if len(fields) != 3:
@@ -85,7 +89,7 @@ def _build(lines: list[str]) -> bytes:
 
 
 def _entry_lines(data: bytes) -> Iterator[tuple[int, str]]:
-    """The lines behind the count, with their numbers from 1; raises at the end when they are not as many as the count says."""
+    """The lines after the count, with their line numbers. Raises CheckpointError at the end when the count is wrong."""
     lines = read_lines(data, MAX_BYTES)
     version = next(lines, None)
     if version is None:

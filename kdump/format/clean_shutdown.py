@@ -1,4 +1,5 @@
-"""The clean-shutdown file .kafka_cleanshutdown of a log directory: a broker closed the logs in order (CleanShutdownFileHandler).
+"""The clean-shutdown file, .kafka_cleanshutdown: the broker of a log directory shut down cleanly
+(CleanShutdownFileHandler).
 
     ===========  =====  ==========================================================================
     content      since  note
@@ -7,7 +8,7 @@
     JSON object  3.7    ``version`` i32, ``brokerEpoch`` i64 (KIP-966)
     ===========  =====  ==========================================================================
 
-Its presence counts. A broker ignores content that it cannot read.
+Its presence is what counts. A broker ignores content that it cannot read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,19 +27,22 @@ from kdump.format.text_files import (
 
 
 class CleanShutdown(NamedTuple):
-    """The content of .kafka_cleanshutdown; both are None in an empty one."""
+    """The content of .kafka_cleanshutdown; both fields are None in an empty file."""
 
     version: int | None
     broker_epoch: int | None
 
 
 def clean_shutdown_properties(data: bytes) -> Iterator[Property]:
-    """The fields of a .kafka_cleanshutdown in its order, none of an empty one; a value that is no text as JSON."""
+    """The fields of a .kafka_cleanshutdown in its order, none of an empty file.
+
+    A value that is no text comes as JSON.
+    """
     return json_properties(_clean_shutdown_object(data))
 
 
 def parse_clean_shutdown(data: bytes) -> CleanShutdown:
-    """Raises CheckpointError where a broker ignores what stands in the marker; the marker itself it takes all the same."""
+    """The content. Raises CheckpointError for content that a broker ignores; the file itself counts all the same."""
     fields = _clean_shutdown_object(data)
     if not data:
         return CleanShutdown(None, None)
@@ -51,11 +55,11 @@ def parse_clean_shutdown(data: bytes) -> CleanShutdown:
     )
 
 
-def build_clean_shutdown(marker: CleanShutdown) -> bytes:
-    """A .kafka_cleanshutdown as a broker writes it; an empty one without a broker epoch."""
-    if marker.broker_epoch is None:
+def build_clean_shutdown(content: CleanShutdown) -> bytes:
+    """A .kafka_cleanshutdown as a broker writes it; empty without a broker epoch."""
+    if content.broker_epoch is None:
         return b""
-    return compact_json({"version": marker.version or 0, "brokerEpoch": marker.broker_epoch}).encode()
+    return compact_json({"version": content.version or 0, "brokerEpoch": content.broker_epoch}).encode()
 
 
 def _clean_shutdown_object(data: bytes) -> Mapping[str, Any]:

@@ -20,16 +20,16 @@ prefix: the first field is the version. `array` is an unsigned varint of count +
 unsigned varint of length + 1 and then UTF-8, `uuid` 16 bytes. Every struct ends in tagged fields: an unsigned varint
 count, then per field an unsigned varint tag, an unsigned varint size and that many bytes (none is defined yet).
 
-| type              | schema                      | fields in order                                                        |
-|-------------------|-----------------------------|------------------------------------------------------------------------|
-| 2 LEADER_CHANGE   | LeaderChangeMessage.json    | version i16, leader id i32, voters array, granting voters array; a     |
-|                   |                             | voter is: voter id i32, directory id uuid (version 1 and above)        |
-| 3 SNAPSHOT_HEADER | SnapshotHeaderRecord.json   | version i16, last contained log timestamp i64                          |
-| 4 SNAPSHOT_FOOTER | SnapshotFooterRecord.json   | version i16                                                            |
-| 5 KRAFT_VERSION   | KRaftVersionRecord.json     | version i16, kraft version i16                                         |
-| 6 KRAFT_VOTERS    | VotersRecord.json           | version i16, voters array; a voter is: voter id i32, directory id      |
-|                   |                             | uuid, endpoints array {name string, host string, port u16}, kraft      |
-|                   |                             | version feature {minimum i16, maximum i16}                             |
+| type              | schema                    | fields in order                                                    |
+|-------------------|---------------------------|--------------------------------------------------------------------|
+| 2 LEADER_CHANGE   | LeaderChangeMessage.json  | version i16, leader id i32, voters array, granting voters array; a |
+|                   |                           | voter is: voter id i32, directory id uuid (version 1 and above)    |
+| 3 SNAPSHOT_HEADER | SnapshotHeaderRecord.json | version i16, last contained log timestamp i64                      |
+| 4 SNAPSHOT_FOOTER | SnapshotFooterRecord.json | version i16                                                        |
+| 5 KRAFT_VERSION   | KRaftVersionRecord.json   | version i16, kraft version i16                                     |
+| 6 KRAFT_VOTERS    | VotersRecord.json         | version i16, voters array; a voter is: voter id i32, directory id  |
+|                   |                           | uuid, endpoints array {name string, host string, port u16}, kraft  |
+|                   |                           | version feature {minimum i16, maximum i16}                         |
 
 The numbers are those of Kafka 3.0 and later. The KRaft previews of 2.7 and 2.8 numbered types 2 and 3 otherwise and
 had no version in front of their messages.
@@ -47,7 +47,7 @@ from kdump.format.schema_fields import I16, I32, I64, Reader
 KEY_SIZE = 4
 MARKER_SIZE = 6
 
-# the newest message version whose fields are known here
+# The highest message version whose fields are known here.
 HIGHEST_LEADER_CHANGE_VERSION = 1
 
 _KEY = struct.Struct(">hh")
@@ -71,7 +71,7 @@ TYPES = frozenset(ControlType)
 
 
 class ControlKey(NamedTuple):
-    """The key of a control record; `type` may be a number that no release of Kafka wrote yet."""
+    """The key of a control record; `type` may be a number that no release of Kafka has written yet."""
 
     version: int
     type: int

@@ -1,4 +1,4 @@
-"""The results that a consumer of the first releases got for a fetch (Kafka's MessageSetSend, MultiMessageSetSend and ErrorMapping, up to 0.7).
+"""The result of a fetch in Kafka 0.7, as a consumer received it (MessageSetSend, MultiMessageSetSend, ErrorMapping).
 
 MessageSetSend, the result of a fetch; integers are big-endian:
 
@@ -33,7 +33,8 @@ Error codes:
     4     invalid-fetch-size      not one message fits
     ====  ======================  ==============================================================================
 
-A result says neither where its messages begin in the log nor of which partition they are: that is what the consumer asked for.
+A result does not say at which offset its messages begin, nor of which partition they are: the consumer had asked for
+both.
 """
 
 import struct
@@ -49,12 +50,12 @@ LENGTH_SIZE: Final = 4  # the total length itself
 MINIMUM_LENGTH: Final = HEADER_SIZE - LENGTH_SIZE
 MAXIMUM_LENGTH: Final = MAX_INT
 LARGEST: Final = MAXIMUM_LENGTH - MINIMUM_LENGTH
-"""The most bytes of messages, or of sets, that a result can have."""
+"""The largest size of the messages, or of the sets, of a result."""
 assert _HEADER.size == HEADER_SIZE
 
 
 class ErrorCode(IntEnum):
-    """What became of a fetch."""
+    """The error codes of a fetch."""
 
     UNKNOWN = -1
     NONE = 0
@@ -69,7 +70,7 @@ WORDS: Final = {code.value: code.name.lower().replace("_", "-") for code in Erro
 
 
 class FetchError(ValueError):
-    """The bytes are no such result: `why`, and at which `position`."""
+    """The bytes are no result of a fetch: `why`, and at which `position`."""
 
     def __init__(self, position: int, why: str) -> None:
         super().__init__(f"byte {position}: {why}")
@@ -81,18 +82,18 @@ class FetchError(ValueError):
 
 
 class Header(NamedTuple):
-    """What both results begin with; `length` counts the bytes behind the field it stands in."""
+    """The header of both results; `length` counts the bytes after itself."""
 
     length: int
     error_code: int
 
     @property
     def size(self) -> int:
-        """Bytes of the whole result, as it claims."""
+        """The size of the result in bytes, as it claims."""
         return LENGTH_SIZE + self.length
 
     def lie(self, room: int) -> str | None:
-        """Why the total length cannot be right where the result has `room` bytes, header included; None where it can."""
+        """Why the total length is wrong in a result of `room` bytes, header included; None where it can be right."""
         if self.length < MINIMUM_LENGTH:
             return f"a total length of {self.length}, and the error code alone has {MINIMUM_LENGTH}"
         if self.size > room:
@@ -105,12 +106,12 @@ def counted(size: int) -> str:
 
 
 def behind(size: int) -> str:
-    """That so many bytes follow the last one that a total length counts."""
+    """A clause: so many bytes follow the end that the total length gives."""
     return f"{counted(size)} behind the end of the result"
 
 
 class MessageSetSend(NamedTuple):
-    """The result of a fetch. `messages` can end with a part of one."""
+    """The result of a fetch. `messages` can end with an incomplete message."""
 
     error_code: int
     messages: bytes | memoryview
@@ -131,7 +132,7 @@ def parse_header(data: bytes | memoryview, position: int = 0) -> Header:
 
 
 def parse_message_set_send(data: bytes | memoryview) -> MessageSetSend:
-    """The result that is all of `data`; its messages are a part of `data`, not a copy of a memoryview. Raises FetchError."""
+    """The result of a fetch that fills `data`. The messages are a slice of `data`. Raises FetchError."""
     header = _whole(data, 0)
     if header.size < len(data):
         raise FetchError(header.size, behind(len(data) - header.size))
@@ -139,7 +140,7 @@ def parse_message_set_send(data: bytes | memoryview) -> MessageSetSend:
 
 
 def parse_multi_message_set_send(data: bytes | memoryview) -> MultiMessageSetSend:
-    """The result that is all of `data`, likewise. Raises FetchError."""
+    """The result of a multifetch that fills `data`, with slices of it. Raises FetchError."""
     header = _whole(data, 0)
     if header.size < len(data):
         raise FetchError(header.size, behind(len(data) - header.size))
@@ -160,7 +161,7 @@ def _whole(data: bytes | memoryview, position: int) -> Header:
 
 
 def build_header(size: int, error_code: int = ErrorCode.NONE) -> bytes:
-    """The header of a result with `size` bytes behind it. Raises ValueError for what does not fit into its fields."""
+    """The header of a result with `size` bytes after it. Raises ValueError for what does not fit into its fields."""
     if not 0 <= size <= LARGEST:
         raise ValueError(f"a result of {size} bytes does not fit: its total length has 31 bits")
     if not -1 << 15 <= error_code < 1 << 15:

@@ -1,4 +1,4 @@
-"""The three indexes that lie beside the log file of a segment; integers are big-endian.
+"""The three indexes of a segment: offset index, time index, transaction index; integers are big-endian.
 
 Offset index, `.index` (Kafka's OffsetIndex):
 
@@ -6,11 +6,11 @@ Offset index, `.index` (Kafka's OffsetIndex):
     at    size type field                  note
     ===== ==== ==== =====================  ================================================================
     0     4    i32  relativeOffset         offset - base offset of the segment; 0 or more, strictly increasing
-    4     4    i32  position               where a batch begins in the log file, strictly increasing
+    4     4    i32  position               of a batch in the log file, strictly increasing
     ===== ==== ==== =====================  ================================================================
 
-The offset is the first of the batch at the position up to Kafka 1.1, since 2.0 the last one of it, or of everything that
-was appended with it. The first batch of a segment has no entry.
+Up to Kafka 1.1 the offset is the first one of the batch at the position. Since 2.0 it is the last one of that batch, or
+of everything that was appended with it. The first batch of a segment has no entry.
 
 Time index, `.timeindex` (TimeIndex, KIP-33, since 0.10.1):
 
@@ -19,8 +19,8 @@ Time index, `.timeindex` (TimeIndex, KIP-33, since 0.10.1):
     8     4    i32  relativeOffset         of a record in the batch that has it
     ===== ==== ==== =====================  ================================================================
 
-Transaction index, `.txnindex` (AbortedTxn, TransactionIndex, KIP-98, since 0.11), one entry for each ABORT marker in the
-segment that ends a transaction with data:
+Transaction index, `.txnindex` (AbortedTxn, TransactionIndex, KIP-98, since 0.11), one entry for each ABORT marker in
+the segment that ends a transaction with data:
 
     ===== ==== ==== =====================  ================================================================
     0     2    i16  version                0; Kafka reads the first byte alone, as an i8, and refuses one above 0
@@ -30,11 +30,11 @@ segment that ends a transaction with data:
     26    8    i64  lastStableOffset       when the transaction was completed
     ===== ==== ==== =====================  ================================================================
 
-A broker takes the room for the first two in advance (10 MiB by default), fills it with zeros and cuts what is left when
-the segment is closed. After a crash the zeros are still there, and Kafka takes them for entries. Here they are padding:
+A broker preallocates the first two (10 MiB by default) with zeros and truncates the rest when the segment is closed.
+After a crash the zeros are still there, and Kafka reads them as entries. Here they are padding:
 
 * The entries end with the last slot that holds a byte other than zero. A slot of zeros before it is an entry.
-* A file of one slot of zeros is an entry, since nothing was taken in advance; in a time index it says that the batch at the
+* A file of one slot of zeros is an entry, since nothing was preallocated. In a time index it says that the batch at the
   base offset has timestamp 0.
 * Bytes at the end that fill no slot are a remainder. The transaction index has no padding.
 """
@@ -50,13 +50,13 @@ TIME_ENTRY: Final = struct.Struct(">qi")
 TRANSACTION_ENTRY: Final = struct.Struct(">bBqqqq")
 
 HIGHEST_RELATIVE_OFFSET: Final = MAX_INT
-"""The offsets of a segment lie at most this far above its base offset."""
+"""The largest difference between an offset of a segment and its base offset."""
 MAX_SEGMENT_BYTES: Final = MAX_INT
-"""The largest log file: an index cannot hold a position beyond it."""
+"""The largest log file: an index holds no larger position."""
 BLOCK_BYTES: Final = 1 << 16
 
 Read = Callable[[int, int], bytes]
-"""`read(position, size)` gives bytes of a file, fewer only at its end."""
+"""`read(position, size)` returns bytes of a file, fewer only at its end."""
 
 
 class OffsetIndexEntry(NamedTuple):
@@ -74,7 +74,10 @@ class TimeIndexEntry(NamedTuple):
 
 
 class AbortedTransaction(NamedTuple):
-    """An entry of a transaction index. `version` is what Kafka reads for it, `unread` the byte behind, which it does not read."""
+    """An entry of a transaction index.
+
+    `version` is the byte that Kafka reads as the version, `unread` the byte after it.
+    """
 
     version: int
     producer_id: int
@@ -85,12 +88,12 @@ class AbortedTransaction(NamedTuple):
 
     @property
     def refused(self) -> bool:
-        """Whether Kafka refuses to read the index, because of the version."""
+        """Whether Kafka refuses to read the index because of the version."""
         return self.version > 0
 
 
 class Extent(NamedTuple):
-    """The parts of an index file, in bytes: entries, behind them padding, behind that less than an entry."""
+    """The parts of an index file in bytes: entries, then padding, then a remainder of less than an entry."""
 
     entries: int
     padding: int
@@ -98,7 +101,7 @@ class Extent(NamedTuple):
 
 
 def measure(read: Read, size: int, entry_size: int) -> Extent:
-    """Where the entries of an offset or time index of `size` bytes end; reads from the end to the last byte that is not zero."""
+    """The parts of an offset or time index of `size` bytes. Reads backwards to the last byte that is not zero."""
     slots = size - size % entry_size
     end = slots
     while end > 0:
@@ -113,7 +116,7 @@ def measure(read: Read, size: int, entry_size: int) -> Extent:
 
 
 def blocks(read: Read, stop: int, entry_size: int) -> Iterator[bytes]:
-    """The slots of an index up to the byte `stop` in pieces of at most 64 KiB; ends early when the file does."""
+    """The slots of an index up to byte `stop`, in pieces of at most 64 KiB. Ends early at the end of the file."""
     step = BLOCK_BYTES - BLOCK_BYTES % entry_size
     for start in range(0, stop, step):
         size = min(step, stop - start)
@@ -122,25 +125,31 @@ def blocks(read: Read, stop: int, entry_size: int) -> Iterator[bytes]:
 
 
 def offset_entries(slots: bytes, base_offset: int) -> Iterator[OffsetIndexEntry]:
-    """The entries of an offset index; `slots` is a multiple of 8 bytes. Any bytes are entries: negative offsets and positions come out as such."""
+    """The entries of an offset index; `slots` is a multiple of 8 bytes. Offsets and positions may be negative."""
     for relative, position in OFFSET_ENTRY.iter_unpack(slots):
         yield OffsetIndexEntry(base_offset + relative, position)
 
 
 def time_entries(slots: bytes, base_offset: int) -> Iterator[TimeIndexEntry]:
-    """The entries of a time index; `slots` is a multiple of 12 bytes. Any bytes are entries."""
+    """The entries of a time index; `slots` is a multiple of 12 bytes."""
     for timestamp, relative in TIME_ENTRY.iter_unpack(slots):
         yield TimeIndexEntry(timestamp, base_offset + relative)
 
 
 def aborted_transactions(slots: bytes) -> Iterator[AbortedTransaction]:
-    """The entries of a transaction index; `slots` is a multiple of 34 bytes. Any bytes are entries, also of versions that Kafka refuses."""
+    """The entries of a transaction index; `slots` is a multiple of 34 bytes.
+
+    Returns versions that Kafka refuses, too.
+    """
     for version, unread, producer_id, first_offset, last_offset, stable_offset in TRANSACTION_ENTRY.iter_unpack(slots):
         yield AbortedTransaction(version, producer_id, first_offset, last_offset, stable_offset, unread)
 
 
 def build_offset_index(entries: Iterable[OffsetIndexEntry], base_offset: int) -> bytes:
-    """An offset index without padding. Raises ValueError for what does not fit: an offset below the base or 2^31 above it, a position of more than 31 bits."""
+    """An offset index without padding.
+
+    Raises ValueError for an offset below the base or 2^31 above it, and for a position of more than 31 bits.
+    """
     return b"".join(
         OFFSET_ENTRY.pack(_relative(offset, base_offset), _position(position)) for offset, position in entries
     )

@@ -1,4 +1,5 @@
-"""The log of Kafka 0.7, files of `.kafka` (its Message, FileMessageSet, ByteBufferMessageSet); integers are big-endian.
+"""The messages of Kafka 0.7, in `.kafka` files (its Message, FileMessageSet, ByteBufferMessageSet); integers are
+big-endian.
 
     ===== ==== ==== ============  ======================================================================================
     at    size type field         note
@@ -10,17 +11,16 @@
     9/10  N-…  …    payload       the message, or with a codec the compressed sequence of such entries
     ===== ==== ==== ============  ======================================================================================
 
-There are no keys, no timestamps and no offset field. The log of a partition is one run of bytes, cut into files that
-are named after the position of their first byte; the offset of a message is the position of its entry in that run,
-and the next offset is the position after it. So a batch here has the offset `number in the file's name + position in
-the file`, and every message inside a compressed one has that of the outermost entry: it is where a fetch has to begin
-to get it. 0.7 told its consumers another number with each message, the one to go on from (`MessageAndOffset.offset`):
-the position after the entry, but the position of the entry itself for all messages of a compressed one except the
-last.
+There are no keys, no timestamps and no offset field. The log of a partition is one run of bytes. It is cut into files
+that are named after the position of their first byte. The offset of a message is the position of its entry in that run.
+So a batch here has the offset `number in the file's name + position in the file`. A message inside a compressed one has
+the offset of the outermost entry, where a fetch has to begin to return it. Consumers of 0.7 received another number
+with each message, the offset of the next fetch (`MessageAndOffset.offset`): the position after the entry, or for all
+but the last message of a compressed one the position of the entry itself.
 
-Compressed entries may hold compressed entries. The reader checks the CRC of every entry on the way, refuses a first
-inner entry that reaches past the end and any with a negative N, and drops what is left at the end without a word. No
-entry at all inside is legal: a producer that sends nothing writes it.
+Compressed entries may hold compressed entries. The reader checks the CRC of every entry that it passes. It refuses a
+first inner entry that reaches past the end, and any with a negative N. It silently drops what remains at the end. A
+compressed entry without inner entries is legal: a producer that sends nothing writes it.
 """
 
 from typing import Final
@@ -28,7 +28,7 @@ from typing import Final
 from kdump.format.batch import CODECS, Batch
 
 LENGTH_SIZE: Final = 4  # the field N itself
-UP_TO_MAGIC: Final = 5  # the bytes that tell what the rest is
+UP_TO_MAGIC: Final = 5  # the bytes up to the magic, which determines the rest
 HEADER_SIZE: Final = {0: 9, 1: 10}  # up to the payload, by magic
 MINIMUM_N: Final = 5
 
@@ -36,11 +36,11 @@ CODEC_MASK: Final = 0x03
 EXISTING_CODECS: Final = CODECS[:3]
 
 MAX_DEPTH: Final = 16
-"""Wrappers inside wrappers that are opened; 0.7 has no bound but its stack. Its producers write one."""
+"""The depth to which nested wrappers are opened. 0.7 is bounded by its stack only; its producers write one level."""
 
 
 class Message(Batch):
-    """The row of one entry: a Batch of magic 0 or 1 whose attributes mean what they meant in 0.7."""
+    """The row of one entry: a Batch of magic 0 or 1 with the attributes of 0.7."""
 
     __slots__ = ()
 

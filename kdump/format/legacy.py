@@ -13,7 +13,8 @@
     …     4    i32  valueLength   negative: null; then the value
     ===== ==== ==== ============  ======================================================================================
 
-A wrapper's value is the compressed sequence of complete entries as above. Inner offsets are absolute in magic 0 and relative in magic 1, where the
-last inner offset stands for the wrapper's own (a wrapper offset of 0 means that they are absolute). A LogAppendTime wrapper gives its timestamp to every
-inner message of magic 1. Bytes at the end that are no whole entry are dropped without a word by Kafka's AbstractLegacyRecordBatch.
+A wrapper's value is the compressed sequence of complete entries as above. Inner offsets are absolute in magic 0. In
+magic 1 they are relative, and the last one stands for the wrapper's own offset; a wrapper offset of 0 means that they
+are absolute. A LogAppendTime wrapper gives its timestamp to every inner message of magic 1. Kafka's
+AbstractLegacyRecordBatch silently drops bytes at the end that are no complete entry.
 """

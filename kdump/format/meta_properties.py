@@ -1,6 +1,8 @@
-r"""The file meta.properties of a log directory: the node and the cluster that it belongs to (MetaProperties, `java.util.Properties`).
+r"""The file meta.properties of a log directory: its node and its cluster (MetaProperties, `java.util.Properties`).
 
-Lines in ISO-8859-1: ``key=value``, or with ``:`` or a blank between them. A line that begins with ``#`` or ``!`` is a comment. A ``\`` at the end of a line joins the next one. ``\t``, ``\n``, ``\r``, ``\f`` and ``\uxxxx`` are escapes; before any other character a ``\`` is dropped.
+Lines in ISO-8859-1: ``key=value``, or with ``:`` or a blank between them. A line that begins with ``#`` or ``!`` is a
+comment. A ``\`` at the end of a line joins the next one. ``\t``, ``\n``, ``\r``, ``\f`` and ``\uxxxx`` are escapes;
+before any other character a ``\`` is dropped.
 
     =============  =========  =========  ===================================================================
     key            version 0  version 1  note
@@ -27,12 +29,12 @@ _PADDING = " \t\f"
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPES = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"} | {char: f"\\{char}" for char in "\\=:#!"}
-# Up to the first separator that no backslash stands before; then one = or : with blanks around it.
+# The key goes to the first separator without a backslash before it; then one = or : with blanks around it.
 _KEY = re.compile(r"((?:[^\\=: \t\f]|\\.)*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
 
 
 class MetaProperties(NamedTuple):
-    """The content of meta.properties; `node_id` is broker.id in version 0. None is what the file does not say."""
+    """The content of meta.properties; `node_id` is broker.id in version 0. A field that the file lacks is None."""
 
     version: int
     cluster_id: str | None
@@ -41,9 +43,9 @@ class MetaProperties(NamedTuple):
 
 
 def properties(data: bytes) -> Iterator[Property]:
-    r"""The properties of a Java properties file in its order; of two with one key Kafka takes the later one.
+    r"""The properties of a Java properties file in its order. Of two with one key Kafka takes the later one.
 
-    Half a surrogate pair comes as U+FFFD. Raises CheckpointError for a `\u` without four hexadecimal digits.
+    Half a surrogate pair becomes U+FFFD. Raises CheckpointError for a `\u` without four hexadecimal digits.
     """
     if len(data) > MAX_PROPERTIES_BYTES:
         raise too_large(data, MAX_PROPERTIES_BYTES)
@@ -54,7 +56,7 @@ def properties(data: bytes) -> Iterator[Property]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines without comments and with their continuations, with the number of their first line."""
+    """Lines with their continuations, without comments, each with the number of its first line."""
     parts: list[str] = []
     first, alone = 0, False
     for number, natural in enumerate(io.StringIO(text, newline=None), 1):
@@ -65,7 +67,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
                 continue
             first = number
         if (len(line) - len(line.rstrip("\\"))) % 2:
-            # A backslash alone begins nothing: the next line can still be a comment.
+            # A single backslash begins no property: the next line can still be a comment.
             if not alone:
                 parts.append(line[:-1])
             continue
@@ -93,7 +95,10 @@ def _unescaped(text: str, number: int) -> str:
 
 
 def build_properties(entries: Iterable[Property], comments: Iterable[str] = ()) -> bytes:
-    """A Java properties file in ASCII, as `java.util.Properties` writes it. Raises ValueError for a comment with a line end."""
+    """A Java properties file in ASCII, as `java.util.Properties` writes it.
+
+    Raises ValueError for a comment with a line end.
+    """
     lines = []
     for comment in comments:
         if not comment.isprintable():
@@ -118,7 +123,7 @@ def _ascii(text: str) -> str:
 
 
 def parse_meta_properties(data: bytes) -> MetaProperties:
-    """Raises CheckpointError for what MetaProperties refuses."""
+    """The content. Raises CheckpointError for what MetaProperties refuses."""
     found = dict(properties(data))
     version_text = found.get("version", "0").strip(_JAVA_TRIMS)
     version = _property_number("version", version_text)

@@ -1,25 +1,25 @@
-"""Names of files and directories (Kafka's LogFileUtils, Snapshots, LocalLog, and each file's own class).
+"""The names of Kafka's files and directories, and what they say (LogFileUtils, Snapshots, LocalLog).
 
 ==========================================  =====================================================================
 name                                        what
 ==========================================  =====================================================================
 <20 digits>.log                             segment; the number is its base offset (any number of digits is read)
-<20 digits>.kafka                           segment of Kafka 0.7; the number is the position of its first byte in the log
+<20 digits>.kafka                           segment of Kafka 0.7; the number is the position of its first byte
 <20 digits>-<10 digits>.checkpoint          KRaft snapshot; end offset and epoch; .checkpoint.part while it is written
 bootstrap.checkpoint                        KRaft bootstrap snapshot
 <20 digits>.index .timeindex .txnindex      indexes of the segment with this base offset
-<20 digits>.snapshot                        producers as they were before this offset
+<20 digits>.snapshot                        producer snapshot: the producers before this offset
 leader-epoch-checkpoint partition.metadata  of the partition whose directory they lie in
 quorum-state                                of a KRaft partition
 remote_log_snapshot                         of a partition with tiered storage (3.0 to 3.6)
 <what>-checkpoint                           in a log directory: an offset of each partition; recovery-point-offset-,
                                             replication-offset-, log-start-offset-, cleaner-offset-checkpoint
-meta.properties .kafka_cleanshutdown        in a log directory: whose it is; that it was closed in order
+meta.properties .kafka_cleanshutdown        in a log directory: its node and cluster; the clean-shutdown file
 .lock                                       in a log directory: locked by the broker that uses it
 remote-log-index-cache/                     in a log directory: indexes of tiered segments
 ….deleted ….cleaned ….swap                  appended to a segment's name: waiting for deletion, being written, complete
 ….tmp                                       appended to a checkpoint's name while it is written
-.kdump-undo .kdump-undo-…                   what kdump recover took away, in a topic-partition and in a log directory
+.kdump-undo .kdump-undo-…                   undo folder of kdump recover, in a topic-partition and in a log directory
 <topic>-<partition>                         directory; the partition follows the last dash
 <topic>_<partition>                         directory of Kafka 0.7, beside the form with a dash
 <topic>-<partition>.<32 hex>-delete         … and -future, -stray: a partition on its way; the topic is cut so that 255
@@ -36,7 +36,10 @@ from kdump.format.java import MAX_INT
 
 
 class Kind(StrEnum):
-    """What a file holds. LOG_KINDS hold a log, FETCH_KINDS what was read from one; the others, its companions, lie beside one, or in the log directory."""
+    """What a file holds: LOG_KINDS a log, FETCH_KINDS the result of a fetch.
+
+    The others are companions or files of a log directory.
+    """
 
     LOG = "log"
     KAFKA07 = "kafka07"
@@ -105,7 +108,7 @@ LOCK = ".lock"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 ROOT_FILES = frozenset((*(name for name, kind in _COMPANION_NAMES.items() if kind in _ROOT_KINDS), LOCK))
-"""What makes a directory a log directory."""
+"""A directory with one of these files is a log directory."""
 OFFSET_CHECKPOINTS = tuple(name for name, kind in _COMPANION_NAMES.items() if kind is Kind.OFFSETS)
 BOOTSTRAP = "bootstrap.checkpoint"
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
@@ -117,10 +120,13 @@ INDEX_SUFFIXES: Final = (*MAPPED_INDEX_SUFFIXES, ".txnindex")
 COMPANION_SUFFIXES: Final = (*INDEX_SUFFIXES, ".snapshot")
 SEGMENT_SUFFIXES: Final = (".log", *COMPANION_SUFFIXES)
 MAX_COMPANION_BYTES: Final = 256 << 20
-"""The largest companion that is read as a whole: a producer snapshot of five million producers. A larger one counts as damaged."""
+"""The largest companion that is read as a whole: a producer snapshot of five million producers.
+
+A larger one counts as damaged.
+"""
 
 _MOVED = re.compile(r"(\S+-\S+)\.[^.\s]+-(delete|future|stray)", re.ASCII)
-# As Java parses them: digits of any script, any count of them that a name has room for.
+# As Java parses them: digits of any script, as many as a name can have.
 _LONG = re.compile(r"[+-]?\d{1,255}")
 _INT = re.compile(r"\+?\d{1,255}")
 
@@ -130,7 +136,7 @@ def _name(path: str) -> str:
 
 
 def plain_name(name: str) -> str:
-    """The name without what was appended to it: .deleted, .cleaned, .swap, .part and the random stem before a .part."""
+    """The name without appended suffixes: .deleted, .cleaned, .swap, .tmp, .part and the random stem before a .part."""
     while (dot := name.rfind(".")) > 0 and name[dot:] in _MARKS:
         name = name[:dot]
         if (inner := name.rfind(".checkpoint")) > 0 and name[inner:] != ".checkpoint":
@@ -139,28 +145,28 @@ def plain_name(name: str) -> str:
 
 
 def is_undo(name: str) -> bool:
-    """Whether a name is one under which kdump recover keeps what it took away. Nothing of it is part of a log."""
+    """Whether a name is that of an undo folder of kdump recover, or of a file of one."""
     return name == UNDO or name.startswith(f"{UNDO}-")
 
 
 def suffix_of(kind: Kind) -> str:
-    """The end of the names of such files."""
+    """The suffix of log files of a kind."""
     return next(suffix for suffix, its in _KINDS.items() if its is kind)
 
 
 def kind_of(path: str) -> Kind | None:
-    """What the name says that the file holds, or None."""
+    """The kind of log file that the name says, or None."""
     return _KINDS.get(splitext(plain_name(_name(path)))[1])
 
 
 def companion_kind_of(path: str) -> Kind | None:
-    """What the name says that a companion holds, or None; also for one that is being written, or on its way out."""
+    """The kind of companion that the name says, or None; also with a suffix such as .tmp or .deleted."""
     name = plain_name(_name(path))
     return _COMPANION_NAMES.get(name) or _COMPANION_SUFFIXES.get(splitext(name)[1])
 
 
 def companion_of(path: str) -> str | None:
-    """What the name says that a file beside a log is, in words, or None."""
+    """The kind of companion that the name says, in words, or None."""
     kind = companion_kind_of(path)
     return None if kind is None else words_of(kind)
 
@@ -171,7 +177,7 @@ def words_of(kind: Kind) -> str:
 
 
 def base_offset_of(path: str) -> int | None:
-    """The number that the name begins with: everything before the first dot, any count of digits; None when it is no number below 2^63."""
+    """The number before the first dot, of any count of digits; None when it is no number below 2^63."""
     stem = _name(path).partition(".")[0]
     if not (stem.isascii() and stem.isdigit()) or len(stem) > 40:
         return None
@@ -180,7 +186,10 @@ def base_offset_of(path: str) -> int | None:
 
 
 def number_of(name: str) -> int | None:
-    """The number before the first dot as a broker reads it, with any sign and any count of digits; None where it fails (LogFileUtils.offsetFromFileName)."""
+    """The number before the first dot as a broker parses it; None where that fails (LogFileUtils.offsetFromFileName).
+
+    It may have a sign and any count of digits.
+    """
     stem, dot, _ = name.partition(".")
     if not dot or _LONG.fullmatch(stem) is None:
         return None
@@ -189,18 +198,18 @@ def number_of(name: str) -> int | None:
 
 
 def file_name(base_offset: int, suffix: str) -> str:
-    """The name of a file of a segment as Kafka builds it: at least 20 digits, and a sign before them (LogFileUtils)."""
+    """The name of a file of a segment, of at least 20 digits, after a sign where negative (LogFileUtils)."""
     return f"{'-' if base_offset < 0 else ''}{abs(base_offset):020d}{suffix}"
 
 
 def state_of(directory: str) -> str:
-    """`delete`, `future` or `stray` where a directory's name says so of its partition, else nothing."""
+    """`delete`, `future` or `stray` from the name of a partition's directory, else the empty string."""
     moved = _MOVED.fullmatch(_name(directory))
     return moved[2] if moved is not None else ""
 
 
 def topic_partition_of(directory: str, *, kafka07: bool = False) -> TopicPartition | None:
-    """Topic and partition that a directory's name says, or None (LocalLog.parseTopicPartitionName)."""
+    """Topic and partition from the name of a directory, or None (LocalLog.parseTopicPartitionName)."""
     name = _name(directory)
     if moved := _MOVED.fullmatch(name):
         name = moved[1]
@@ -212,5 +221,5 @@ def topic_partition_of(directory: str, *, kafka07: bool = False) -> TopicPartiti
 
 
 def topic_partition_of_file(path: str) -> TopicPartition | None:
-    """Topic and partition of the directory that a file lies in."""
+    """Topic and partition of the directory of a file, or None."""
     return topic_partition_of(dirname(abspath(path)), kafka07=kind_of(path) is Kind.KAFKA07)

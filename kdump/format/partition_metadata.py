@@ -1,4 +1,5 @@
-"""The file partition.metadata: the id of the topic that a partition belongs to (PartitionMetadataFile, KIP-516, since 2.8).
+"""The file partition.metadata: the id of the topic that a partition belongs to (PartitionMetadataFile, KIP-516, since
+2.8).
 
     ===========================  ===========================================================================
     line                         note
@@ -39,7 +40,10 @@ class PartitionMetadata(NamedTuple):
 
 
 def partition_metadata_properties(data: bytes) -> Iterator[Property]:
-    """The two lines of a partition.metadata, `version` and `topic_id`. Raises CheckpointError behind the last good one."""
+    """The two lines of a partition.metadata, `version` and `topic_id`.
+
+    Raises CheckpointError after the last right one.
+    """
     lines = read_lines(data, MAX_PROPERTIES_BYTES)
     line, text = _after_colon(lines, 1)
     version = parse_number(text, 32, 1, line)
@@ -54,13 +58,13 @@ def partition_metadata_properties(data: bytes) -> Iterator[Property]:
 
 
 def parse_partition_metadata(data: bytes) -> PartitionMetadata:
-    """Raises CheckpointError for what PartitionMetadataFile refuses."""
+    """The content. Raises CheckpointError for what PartitionMetadataFile refuses."""
     version, topic_id = (value for _, value in partition_metadata_properties(data))
     return PartitionMetadata(int(version), topic_id)
 
 
 def build_partition_metadata(metadata: PartitionMetadata) -> bytes:
-    """A partition.metadata; there is no line end behind the topic id."""
+    """A partition.metadata, without a line end after the topic id."""
     return f"version: {metadata.version}\ntopic_id: {metadata.topic_id}".encode()
 
 

@@ -1,6 +1,6 @@
-"""The file quorum-state of a KRaft partition: the election that the node took part in last (FileQuorumStateStore, `QuorumStateData.json`, KIP-595, KIP-853).
+"""The file quorum-state of a KRaft partition: the last election of the node (FileQuorumStateStore).
 
-One JSON object in the first line:
+The schema is `QuorumStateData.json` (KIP-595, KIP-853). One JSON object in the first line:
 
     ================  ============  ============  ==========================================================
     field             data_version  type          note
@@ -37,7 +37,7 @@ HIGHEST_QUORUM_STATE_VERSION: Final = 1
 
 
 class QuorumState(NamedTuple):
-    """The content of quorum-state; None is what its data_version does not have."""
+    """The content of quorum-state. A field that its data_version does not have is None."""
 
     data_version: int
     cluster_id: str | None
@@ -50,12 +50,12 @@ class QuorumState(NamedTuple):
 
 
 def quorum_state_properties(data: bytes) -> Iterator[Property]:
-    """The fields of a quorum-state in its order, those too that Kafka does not know; a value that is no text as JSON."""
+    """The fields of a quorum-state in its order, also unknown ones. A value that is no text comes as JSON."""
     return json_properties(_quorum_object(data))
 
 
 def parse_quorum_state(data: bytes) -> QuorumState:
-    """Raises CheckpointError for what FileQuorumStateStore refuses."""
+    """The content. Raises CheckpointError for what FileQuorumStateStore refuses."""
     fields = _quorum_object(data)
     if "data_version" not in fields:
         raise CheckpointError("data_version is missing")

@@ -1,4 +1,6 @@
-"""Fields of Kafka's generated messages, as they lie behind one another (clients' `generator`, ByteBufferAccessor, KIP-482).
+"""Reading the fields of messages that Kafka generates from JSON schemas (`generator`, ByteBufferAccessor, KIP-482).
+
+Control records, and the records of internal topics, are such messages. Their fields follow each other without names:
 
 | type                | flexible versions                             | the others                          |
 |---------------------|-----------------------------------------------|-------------------------------------|
@@ -8,7 +10,7 @@
 | end of every struct | tagged fields: uvarint count, then per field  | nothing                             |
 |                     | uvarint tag, uvarint size, that many bytes    |                                     |
 
-A uvarint has at most 5 bytes; what the fifth has above 32 bits is dropped, and the 32 bits are a signed number to Kafka.
+A uvarint has at most 5 bytes. Bits above 32 are dropped, and the 32 bits are a signed number in Kafka.
 """
 
 from __future__ import annotations
@@ -30,9 +32,9 @@ _T = TypeVar("_T")
 
 
 class Reader:
-    """Reads the fields of one message from `at` on; every length is compared with what remains.
+    """Reads the fields of one message from `at` on. Compares every length with what remains.
 
-    Raises ValueError where Kafka's reader throws, with `what` for the name of the field.
+    Raises ValueError where Kafka's reader throws; `what` names the field in the message.
     """
 
     def __init__(self, data: bytes, at: int = 0, *, flexible: bool = True) -> None:
@@ -65,12 +67,12 @@ class Reader:
         raise ValueError(f"{what} is a varint of more than 5 bytes")
 
     def uuid(self, what: str) -> str:
-        """As base64url text without padding."""
+        """A UUID as base64url text without padding."""
         at = self._take(_UUID_SIZE, what)
         return urlsafe_b64encode(self._data[at : at + _UUID_SIZE]).decode("ascii").rstrip("=")
 
     def string(self, what: str) -> str:
-        """A string that must not be null; U+FFFD stands for what is no UTF-8."""
+        """A string that must not be null; what is no UTF-8 becomes U+FFFD."""
         length = self.uvarint(what) - 1 if self._flexible else self.number(I16, what)
         if length < 0:
             raise ValueError(f"{what} is null")
@@ -96,7 +98,7 @@ class Reader:
         return tuple([read() for _ in range(count)])
 
     def tagged_fields(self, known: dict[int, Callable[[], int]] | None = None) -> dict[int, int]:
-        """The `known` fields that are there, by tag; unknown ones are passed over. Nothing in a version that is not flexible."""
+        """The `known` fields that are present, by tag; skips unknown ones. Empty in a version that is not flexible."""
         found: dict[int, int] = {}
         if not self._flexible:
             return found
@@ -104,7 +106,7 @@ class Reader:
             tag = self.uvarint("a tag")
             size = self.uvarint("the size of a tagged field")
             if known is not None and tag in known:
-                # Kafka's reader does not look at the size of a field that it knows.
+                # Kafka's reader ignores the size of a field that it knows.
                 found[tag] = known[tag]()
             else:
                 self._take(size, "a tagged field")

@@ -1,5 +1,7 @@
-"""The producer snapshot, `.snapshot`: what a broker remembers of the producers of a partition (ProducerStateManager,
-`ProducerSnapshot.json`, KIP-98). The number in its name is an exclusive end: batches below it are accounted for.
+"""The producer snapshot, `.snapshot`: the state of the producers of a partition (ProducerStateManager, KIP-98).
+
+The schema is `ProducerSnapshot.json`. The number in the name is an exclusive end: the state covers the batches below
+it.
 
     ===== ==== ==== =====================  ================================================================
     at    size type field                  note
@@ -23,11 +25,12 @@ Entry:
     38    8    i64  currentTxnFirstOffset  of the open transaction; below 0: none is open
     ===== ==== ==== =====================  ================================================================
 
-A broker writes it over a file of the same name without cutting that one. What the longer one had behind the new end stays
-there, and the checksum, which counts to the end of the file, is wrong although every entry is right: a stale tail.
+A broker overwrites a file of the same name without truncating it. When that one was longer, its rest stays after the
+new end: a stale tail. The checksum, which covers all bytes to the end of the file, is then wrong although every entry
+is right.
 
-The entries are in the order of a `java.util.HashMap` by producer id (kdump.format.java). Releases 0.11 and 1.1 kept them in a map of Scala, in
-another order. No reader depends on the order.
+The entries are in the order of a `java.util.HashMap` by producer id (kdump.format.java). Releases 0.11 and 1.1 kept
+them in a map of Scala, in another order. No reader depends on the order.
 """
 
 import struct
@@ -55,7 +58,7 @@ class SnapshotError(ValueError):
 
 
 class ProducerEntry(NamedTuple):
-    """What is remembered of one producer."""
+    """The state of one producer; `timestamp` is in milliseconds."""
 
     producer_id: int
     producer_epoch: int
@@ -68,7 +71,7 @@ class ProducerEntry(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        """Of the last batch."""
+        """The first sequence of the last batch."""
         return previous_sequence(self.last_sequence, self.offset_delta) if self.has_batch else -1
 
     @property
@@ -81,7 +84,7 @@ class ProducerEntry(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """A snapshot as it stands in a file, right or wrong; `computed_crc` is over everything from byte 6 on."""
+    """A snapshot as it is in a file, right or wrong. `computed_crc` is over all bytes from 6 on."""
 
     version: int
     crc: int
@@ -95,24 +98,24 @@ class Snapshot(NamedTuple):
 
     @property
     def whole_entries(self) -> int:
-        """How many of the entries that the header counts are there with all their bytes."""
+        """The number of complete entries, at most the count in the header."""
         return max(0, min(self.count, (len(self.data) - HEADER_SIZE) // ENTRY_SIZE))
 
     @property
     def end(self) -> int:
-        """Where the entries that are there end."""
+        """The position after the complete entries."""
         return HEADER_SIZE + ENTRY_SIZE * self.whole_entries
 
     @property
     def stale_tail(self) -> int:
-        """Bytes behind the entries, when the checksum is right without them and wrong with them; else 0."""
+        """The number of bytes after the entries, where the checksum is right without and wrong with them; else 0."""
         if self.crc_ok or self.count != self.whole_entries or self.end == len(self.data):
             return 0
         return len(self.data) - self.end if crc32c(memoryview(self.data)[CRC_FROM : self.end]) == self.crc else 0
 
     @property
     def problem(self) -> str | None:
-        """Why Kafka's reader refuses the snapshot; None when it takes it."""
+        """Why Kafka's reader refuses the snapshot; None when it accepts it."""
         if self.version != VERSION:
             return f"version {self.version}, expected {VERSION}"
         if self.count < 0:
@@ -126,13 +129,13 @@ class Snapshot(NamedTuple):
         return None
 
     def entries(self) -> Iterator[ProducerEntry]:
-        """The entries that are there, in the order of the file, whether the snapshot is right or not."""
+        """The complete entries in the order of the file, whether the snapshot is right or not."""
         for fields in ENTRY.iter_unpack(memoryview(self.data)[HEADER_SIZE : self.end]):
             yield ProducerEntry._make(fields)
 
 
 def look(data: bytes) -> Snapshot:
-    """Take a snapshot apart without judging it. Raises SnapshotError when there is no whole header."""
+    """The snapshot without a check of its content. Raises SnapshotError when the header is not complete."""
     if len(data) < HEADER_SIZE:
         raise SnapshotError(f"{len(data)} bytes, too few for the header of a snapshot ({HEADER_SIZE})")
     version, crc, count = _HEADER.unpack_from(data)
@@ -142,7 +145,7 @@ def look(data: bytes) -> Snapshot:
 def parse(data: bytes) -> list[ProducerEntry]:
     """The entries in the order of the file. Raises SnapshotError for what Kafka's reader refuses.
 
-    Bytes behind the entries that the checksum covers are ignored, as there.
+    Ignores bytes after the entries that the checksum covers, as that reader does.
     """
     snapshot = look(data)
     if snapshot.problem is not None:
@@ -151,7 +154,9 @@ def parse(data: bytes) -> list[ProducerEntry]:
 
 
 def refusal(data: bytes) -> str | None:
-    """The message with which Kafka's reader refuses the snapshot (ProducerStateManager.readSnapshot of 4.3); None when it takes it."""
+    """The message with which Kafka's reader refuses the snapshot (ProducerStateManager.readSnapshot of 4.3); None when
+    it accepts it.
+    """
     schema = "Snapshot failed schema validation: "
     version = int.from_bytes(data[:2], "big", signed=True)
     if len(data) < 2:
@@ -178,9 +183,9 @@ def refusal(data: bytes) -> str | None:
 
 
 def build(entries: Iterable[ProducerEntry]) -> bytes:
-    """The snapshot of producers that became known in this order; of two entries of one producer the later one counts.
+    """The snapshot of these producers. Of two entries of one producer the later one counts.
 
-    The bytes are those that a broker writes whose map was filled with these producers and never held others.
+    The bytes are those of a broker that got to know the producers in this order, and no others.
     """
     known: dict[int, ProducerEntry] = {}
     for entry in entries:
@@ -189,6 +194,6 @@ def build(entries: Iterable[ProducerEntry]) -> bytes:
 
 
 def enclose(entries: bytes) -> bytes:
-    """The snapshot that has these entries, packed and in its order."""
+    """The snapshot with these entries, packed and in the order of the file."""
     body = _COUNT.pack(len(entries) // ENTRY_SIZE) + entries
     return _VERSION_AND_CRC.pack(VERSION, crc32c(body)) + body

@@ -1,4 +1,4 @@
-"""What the small text files of Kafka share: lines and numbers as Java reads them, JSON as Jackson reads it, and the error for what a reader refuses."""
+"""Reading lines, numbers, UUIDs and JSON as Kafka does, for the modules of its small text files."""
 
 import io
 import re
@@ -17,7 +17,7 @@ _QUOTED_CHARACTERS: Final = 60
 
 
 class CheckpointError(ValueError):
-    """Kafka's reader refuses the file; the message says where and why."""
+    """Kafka's reader refuses the file. The message says where and why."""
 
 
 class Property(NamedTuple):
@@ -28,7 +28,10 @@ class Property(NamedTuple):
 
 
 def read_lines(data: bytes, limit: int) -> Iterator[str]:
-    """The lines as `java.io.BufferedReader` cuts them. Raises CheckpointError behind the last whole line before malformed UTF-8."""
+    """The lines as `java.io.BufferedReader` splits them.
+
+    Raises CheckpointError for more than `limit` bytes, and after the last complete line before malformed UTF-8.
+    """
     if len(data) > limit:
         raise too_large(data, limit)
     try:
@@ -44,7 +47,7 @@ def read_lines(data: bytes, limit: int) -> Iterator[str]:
 
 
 def split_line(blanks: re.Pattern[str], line: str) -> list[str]:
-    """`java.util.regex.Pattern.split`: no empty fields at the end."""
+    """`java.util.regex.Pattern.split`: without empty fields at the end."""
     if blanks.search(line) is None:
         return [line]
     fields = blanks.split(line)
@@ -65,7 +68,7 @@ def parse_number(text: str, bits: int, number: int, line: str) -> int:
 
 
 def parse_uuid(what: str, text: str) -> str:
-    """The 22 characters that Kafka writes for the base64 of a UUID; padding and spare bits, which it ignores, are gone."""
+    """The 22 characters that Kafka writes for a UUID, without padding and spare bits, which it ignores."""
     match = _UUID.fullmatch(text)
     if match is None:
         raise CheckpointError(f"the {what} is no base64url of 16 bytes: {quoted(text)}")
@@ -95,7 +98,7 @@ def _no_constant(name: str) -> Any:
 
 
 def json_object(text: str) -> Mapping[str, Any]:
-    """The JSON object that a text begins with; Jackson does not look at what follows it."""
+    """The JSON object at the beginning of a text. Jackson ignores what follows it."""
     import json  # most files have none
 
     try:
@@ -114,7 +117,7 @@ def json_properties(fields: Mapping[str, Any]) -> Iterator[Property]:
 
 
 def _replaced(text: str) -> str:
-    """The text with U+FFFD for half a surrogate pair, which JSON can escape and UTF-8 cannot hold."""
+    """The text with U+FFFD for half a surrogate pair, which JSON can escape and UTF-8 cannot encode."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

@@ -1,1 +1,1 @@
-"""Files and directories: where logs lie, how a file is read, what a partition consists of, one log file in byte order, its records."""
+"""Files and directories: finding logs, reading files, the layout of a partition, one log file in byte order."""

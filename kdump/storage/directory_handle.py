@@ -1,4 +1,7 @@
-"""The calls that change a disk. Names are relative to a directory that is held open, and symbolic links are never followed."""
+"""Reading and changing the files of one directory, and copying files.
+
+Names are relative to the open directory. Symbolic links are not followed.
+"""
 
 import errno
 import fcntl
@@ -17,14 +20,14 @@ CHUNK: Final = 1 << 20
 _FICLONE: Final = 0x40049409
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
-# Some file systems do not know how to sync a directory, or have no extended attributes.
-_NOT_HERE: Final = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+# Errors of file systems that cannot sync a directory, or have no extended attributes.
+_UNSUPPORTED: Final = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 OnBytes = Callable[[int], object]
 
 
 class FileAttributes(NamedTuple):
-    """What a new file takes over from another one."""
+    """Owner, mode, times and extended attributes that a new file takes from another one."""
 
     uid: int
     gid: int
@@ -35,10 +38,10 @@ class FileAttributes(NamedTuple):
 
 
 class DirectoryHandle:
-    """A directory. Unless it is only looked at, one process at a time works in it."""
+    """An open directory. It is locked against other runs of kdump unless it is only read (`look`)."""
 
     def __init__(self, path: str, *, look: bool = False) -> None:
-        """Raises SourceError, and KdumpError where another process works in it."""
+        """Raises SourceError, and KdumpError where another process has locked it."""
         self.path = path
         try:
             self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -51,7 +54,7 @@ class DirectoryHandle:
             os.close(self._fd)
             raise KdumpError(f"{path}: another kdump works here") from None
         except OSError:
-            pass  # file systems on a network may have no locks for directories
+            pass  # network file systems may have no locks for directories
         status = os.fstat(self._fd)
         self._own = FileAttributes(status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode), 0, 0)
         self._is_copy = False
@@ -62,17 +65,17 @@ class DirectoryHandle:
     def __exit__(self, *_: object) -> None:
         os.close(self._fd)
 
-    # ---- looking
+    # ---- reading
 
     def stat(self, name: str) -> os.stat_result | None:
-        """Of the entry itself, be it a link; None where there is none."""
+        """The status of the entry itself, also of a symbolic link; None without an entry."""
         try:
             return os.stat(name, dir_fd=self._fd, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def stamp(self, name: str) -> Stamp | None:
-        """Of a regular file; None where there is none. Raises KdumpError for anything else."""
+        """The stamp of a regular file; None without an entry. Raises KdumpError for anything else."""
         status = self.stat(name)
         if status is None:
             return None
@@ -82,14 +85,14 @@ class DirectoryHandle:
         return Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
 
     def is_directory(self, name: str) -> bool:
-        """Raises KdumpError where something else has the name."""
+        """Whether the directory exists. Raises KdumpError where something else has the name."""
         status = self.stat(name)
         if status is not None and not stat.S_ISDIR(status.st_mode):
             raise KdumpError(f"{self.at(name)}: not a directory")
         return status is not None
 
     def names(self, name: str = ".") -> list[str]:
-        """What lies in a directory; nothing where there is none."""
+        """The names in a directory in order; none without a directory."""
         if name != "." and not self.is_directory(name):
             return []
         descriptor = os.open(name, _READ | os.O_DIRECTORY, dir_fd=self._fd)
@@ -99,16 +102,20 @@ class DirectoryHandle:
             os.close(descriptor)
 
     def at(self, name: str) -> str:
+        """The path of a name."""
         return os.path.join(self.path, name)
 
     def free(self) -> int:
-        """Bytes that this process may still write."""
+        """The bytes that this process may still write to the file system."""
         space = os.fstatvfs(self._fd)
         return space.f_bavail * space.f_frsize
 
     @contextmanager
     def open(self, name: str, flags: int = os.O_RDONLY) -> Iterator[int]:
-        """A regular file, to be read unless `flags` say more. Raises KdumpError for anything else."""
+        """A descriptor of a regular file, for reading unless `flags` add to that.
+
+        Raises OSError, KdumpError for other files.
+        """
         descriptor = os.open(name, _READ | flags, dir_fd=self._fd)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -118,11 +125,12 @@ class DirectoryHandle:
             os.close(descriptor)
 
     def read(self, name: str) -> bytes:
+        """The content of a regular file. Raises as `open`."""
         with self.open(name) as descriptor, open(descriptor, "rb", closefd=False) as file:
             return file.read()
 
     def checksum(self, name: str, start: int = 0) -> int:
-        """CRC-32C of a file from `start` on."""
+        """The CRC-32C of a file from byte `start` on."""
         with self.open(name) as descriptor:
             crc = 0
             while data := os.pread(descriptor, CHUNK, start):
@@ -130,14 +138,14 @@ class DirectoryHandle:
                 start += len(data)
             return crc
 
-    # ---- changing
+    # ---- writing
 
     def copy_of(self, other: "DirectoryHandle") -> None:
-        """From now on new files, where nothing else is said, look as they would in another directory, and keep the owner that may not be given to them."""
+        """Give new files the owner and mode of `other`, as far as this process may; for the copy of a directory."""
         self._own, self._is_copy = other._own, True
 
     def take_over(self, other: "DirectoryHandle") -> None:
-        """Look like another directory, as far as that is allowed."""
+        """Give this directory the owner and mode of another one, as far as this process may."""
         self._dress(self._fd, other._own)
 
     def _dress(self, descriptor: int, look: FileAttributes) -> None:
@@ -149,7 +157,7 @@ class DirectoryHandle:
             os.fchmod(descriptor, look.mode)
 
     def make_directory(self, name: str) -> None:
-        """A directory of the owner and mode of this one, so that whoever may delete this one may delete that too."""
+        """Create a directory with the owner and mode of this one, so that the same users may delete it."""
         if self.is_directory(name):
             return
         os.mkdir(name, 0o700, dir_fd=self._fd)
@@ -161,7 +169,10 @@ class DirectoryHandle:
 
     @contextmanager
     def create(self, name: str, look: FileAttributes | None = None) -> Iterator[int]:
-        """A new file that looks like another one, to be written; it is on the disk when the block ends."""
+        """A descriptor of a new file with the attributes `look`; the file is synced when the block ends.
+
+        Raises OSError.
+        """
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(name, flags, 0o600, dir_fd=self._fd)
         try:
@@ -180,12 +191,12 @@ class DirectoryHandle:
         os.link(name, to, src_dir_fd=self._fd, dst_dir_fd=self._fd, follow_symlinks=False)
 
     def remove(self, name: str) -> None:
-        """A file; nothing where there is none."""
+        """Delete a file, if there is one."""
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self._fd)
 
     def remove_directory(self, name: str) -> bool:
-        """Whether it is gone; one that is not empty stays."""
+        """Delete an empty directory; False where it is not empty."""
         try:
             os.rmdir(name, dir_fd=self._fd)
         except FileNotFoundError:
@@ -197,24 +208,24 @@ class DirectoryHandle:
         return True
 
     def sync(self, name: str = ".") -> None:
-        """Put the entries of a directory on the disk."""
+        """Sync the entries of a directory, where the file system can."""
         if name != "." and not self.is_directory(name):
             return
         descriptor = os.open(name, _READ | os.O_DIRECTORY, dir_fd=self._fd)
         try:
             os.fsync(descriptor)
         except OSError as error:
-            if error.errno not in _NOT_HERE:
+            if error.errno not in _UNSUPPORTED:
                 raise
         finally:
             os.close(descriptor)
 
 
-# ---- files
+# ---- open files
 
 
 def look_of(descriptor: int) -> FileAttributes:
-    """What of an open file a new one takes over."""
+    """The attributes of an open file."""
     status = os.fstat(descriptor)
     return FileAttributes(
         status.st_uid,
@@ -232,13 +243,13 @@ def _attributes(descriptor: int) -> dict[str, bytes]:
     try:
         return {name: os.getxattr(descriptor, name) for name in os.listxattr(descriptor)}
     except OSError as error:
-        if error.errno in (*_NOT_HERE, errno.ENODATA):
+        if error.errno in (*_UNSUPPORTED, errno.ENODATA):
             return {}
         raise
 
 
 def dress(descriptor: int, look: FileAttributes) -> None:
-    """Give an open file owner, group, mode and extended attributes. Raises OSError where that is not allowed."""
+    """Give an open file owner, group, mode and extended attributes. Raises OSError where the system refuses."""
     status = os.fstat(descriptor)
     if (status.st_uid, status.st_gid) != (look.uid, look.gid):
         os.fchown(descriptor, look.uid, look.gid)
@@ -252,14 +263,17 @@ def dress(descriptor: int, look: FileAttributes) -> None:
 
 
 def write(descriptor: int, data: bytes | memoryview) -> None:
-    """All of it, at the place where the file stands."""
+    """Write all bytes at the current position. Raises OSError."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
 
 
 def copy(source: int, start: int, stop: int, target: int, crc: int = 0, on_bytes: OnBytes | None = None) -> int:
-    """Append bytes of one open file to another one; their CRC-32C, which goes on from `crc`. Raises EOFError when they are not all there."""
+    """Append the bytes [start, stop) of an open file to another one and return their CRC-32C, continued from `crc`.
+
+    Raises EOFError when the file is shorter, OSError.
+    """
     while start < stop:
         data = os.pread(source, min(CHUNK, stop - start), start)
         if not data:
@@ -273,7 +287,7 @@ def copy(source: int, start: int, stop: int, target: int, crc: int = 0, on_bytes
 
 
 def clone(source: int, target: int, on_bytes: OnBytes | None = None) -> None:
-    """Make an empty file what another one is, on the same blocks where the file system can share them."""
+    """Copy a file to an empty one; they share their blocks where the file system can."""
     size = os.fstat(source).st_size
     if sys.platform == "linux":
         try:
@@ -291,7 +305,7 @@ def clone(source: int, target: int, on_bytes: OnBytes | None = None) -> None:
 
 
 def _copy_inside(source: int, target: int, size: int, on_bytes: OnBytes | None) -> int:
-    """Let the kernel copy, as far as it can."""
+    """Let the operating system copy, as far as it can; the number of bytes."""
     done = 0
     while done < size and sys.platform == "linux":
         try:
@@ -311,34 +325,37 @@ def _copy_inside(source: int, target: int, size: int, on_bytes: OnBytes | None) 
 # ---- small files that are written as a whole
 
 
-def replace(place: DirectoryHandle, name: str, data: bytes) -> None:
-    """Put a file in the place of another one, so that after a crash it is one of the two: a checkpoint, as a broker writes it. Raises OSError."""
-    temporary = f"{name}.tmp"
-    place.remove(temporary)
-    with _or_gone(place, temporary):
-        with place.create(temporary) as descriptor:
-            write(descriptor, data)
-        place.rename(temporary, name)
-    place.sync()
+def replace(directory: DirectoryHandle, name: str, data: bytes) -> None:
+    """Replace a file by a rename, as a broker writes checkpoints: after a crash it is the old or the new one.
 
-
-def renew(place: DirectoryHandle, name: str, data: bytes) -> None:
-    """Write a file anew; after a crash it may be missing, or half: a companion, which a start makes again. Raises OSError.
-
-    A broker would never clear away a file under another name.
+    Raises OSError.
     """
-    place.remove(name)
-    with _or_gone(place, name), place.create(name) as descriptor:
+    temporary = f"{name}.tmp"
+    directory.remove(temporary)
+    with _removed_on_error(directory, temporary):
+        with directory.create(temporary) as descriptor:
+            write(descriptor, data)
+        directory.rename(temporary, name)
+    directory.sync()
+
+
+def renew(directory: DirectoryHandle, name: str, data: bytes) -> None:
+    """Delete a file and write it again, for a companion, which a broker's start rebuilds. Raises OSError.
+
+    After a crash the file may be missing or incomplete. A broker would never delete a temporary file.
+    """
+    directory.remove(name)
+    with _removed_on_error(directory, name), directory.create(name) as descriptor:
         write(descriptor, data)
-    place.sync()
+    directory.sync()
 
 
 @contextmanager
-def _or_gone(place: DirectoryHandle, name: str) -> Iterator[None]:
-    """Whoever fails to write a file leaves nothing of it."""
+def _removed_on_error(directory: DirectoryHandle, name: str) -> Iterator[None]:
+    """Delete the file where writing it fails."""
     try:
         yield
     except OSError:
         with suppress(OSError):
-            place.remove(name)
+            directory.remove(name)
         raise

@@ -1,4 +1,4 @@
-"""From paths to partitions: a file as named, a directory and what is below it, a glob, standard input."""
+"""Finding partitions at paths: files, directories and everything below them, globs, standard input."""
 
 import glob
 import os
@@ -28,11 +28,12 @@ _INDEXES = (Kind.INDEX, Kind.TIMEINDEX, Kind.TXNINDEX)
 def discover(
     paths: Iterable[str], kind: Kind | None = None, standard_input: LogFile | SourceError | None = None
 ) -> Iterator[Found]:
-    """The partitions that the paths name, in natural order; a log directory comes before its own. What cannot be read comes as an error in its place.
+    """The partitions at the paths in natural order, a log directory before its own. What cannot be read comes as a
+    SourceError in its place.
 
-    A file named directly is a partition of its own and is read whatever its name; `kind` says what it is when the name does not. Below directories only
-    known names count. Symbolic links are followed, each directory is entered once. A file that was named comes once, and not beside the directory it lies in.
-    `standard_input` is what the path - stands for.
+    A file that is named directly is a partition of its own, whatever its name; `kind` says what it holds when the name
+    does not. Below directories only known names count. Symbolic links are followed, and each directory is entered once.
+    A file comes once, and not again with a directory that is named too. `standard_input` stands for the path -.
     """
     named = list(_named(paths, standard_input))
     directories = {_inode(item.status) for item in named if isinstance(item, _Named) and item.is_directory}
@@ -71,7 +72,9 @@ def files(
     *,
     indexes: bool = False,
 ) -> Iterator[LogFile | SourceError]:
-    """The log files of what `discover` finds, or their offset and time `indexes`, each file once, and the files that are named themselves."""
+    """The log files that `discover` finds, or their offset and time `indexes`, each file once; also the files that are
+    named.
+    """
     walk, highest, seen = _Walk(set()), _Highest(), set[_Inode | None]()
     for item in _named(paths, standard_input):
         if isinstance(item, LogFile | SourceError):
@@ -102,7 +105,7 @@ def _nothing(path: str, wanted: str = "log files") -> SourceError:
     return SourceError(f"{path}: no {wanted} here")
 
 
-# --- what was named ---------------------------------------------------------------------------------------------------
+# --- named paths ------------------------------------------------------------------------------------------------------
 
 
 class _Named(NamedTuple):
@@ -114,10 +117,10 @@ class _Named(NamedTuple):
         return stat.S_ISDIR(self.status.st_mode)
 
     def file(self, kind: Kind | None, highest: "_Highest") -> LogFile:
-        """The file that was named, as what it is."""
+        """The file that was named."""
         kind = kind or naming.companion_kind_of(self.path) or naming.kind_of(self.path) or Kind.LOG
         size = self.status.st_size
-        # The offsets of a snapshot count from 0, whatever its name says.
+        # The offsets in a KRaft snapshot count from 0, whatever its name says.
         if kind is Kind.CHECKPOINT:
             return LogFile(self.path, kind, 0, True, size)
         base = naming.base_offset_of(self.path)
@@ -156,12 +159,12 @@ def _inode(status: os.stat_result) -> _Inode:
 def _inode_of(path: str) -> _Inode | None:
     try:
         return _inode(os.stat(path))
-    except OSError:  # gone; whoever opens it will say so
+    except OSError:  # gone; opening it will report that
         return None
 
 
 class _Highest(dict[tuple[str, Kind], int]):
-    """The highest base offset of a kind of file in a directory; each directory is listed once."""
+    """The highest base offset of the files of a kind in a directory. Each directory is listed once."""
 
     def __missing__(self, place: tuple[str, Kind]) -> int:
         directory, kind = place
@@ -189,7 +192,10 @@ def _alone(file: LogFile) -> Partition:
 
 
 def _companion(item: _Named, *, beside_logs: bool) -> Partition | NotALog:
-    """A companion that was named alone, with the log that it is held against. Beside logs that were named it has come with its own."""
+    """A companion that was named, with the log that it is compared with.
+
+    `beside_logs`: logs of its directory were named too, and it comes with these.
+    """
     kind, path = naming.companion_kind_of(item.path), item.path
     error = NotALog(f"{path}: {naming.companion_of(path)}, not a log file (--type log reads it as one)")
     if beside_logs or naming.plain_name(os.path.basename(path)) != os.path.basename(path):
@@ -214,7 +220,7 @@ def _companion(item: _Named, *, beside_logs: bool) -> Partition | NotALog:
     )
     if same is None or not partition.segments:
         return error
-    # Its path as it was named, and the findings' too.
+    # Findings name the path as it was given.
     return _renamed(partition, same, same._replace(path=path))._replace(only=path)
 
 
@@ -231,7 +237,7 @@ def _renamed(partition: Partition, old: LogFile, new: LogFile) -> Partition:
 
 
 def _beside(file: LogFile) -> Iterator[LogFile | None]:
-    """The indexes of a log file, None for those that are not there."""
+    """The indexes of a log file; None for a missing one."""
     stem = f"{file.base_offset or 0:020}"
     exact = file.kind is Kind.LOG and os.path.basename(file.path) == f"{stem}.log" and file.read_from is None
     for kind in _INDEXES if exact else ():
@@ -242,18 +248,19 @@ def _beside(file: LogFile) -> Iterator[LogFile | None]:
             yield None
 
 
-# --- what lies below --------------------------------------------------------------------------------------------------
+# --- below directories
+# -------------------------------------------------------------------------------------------------
 
 
 class _Walk:
-    """Walks directories, each once; `named` are those that are wanted whole."""
+    """Walks directories, each once. `named` are the directories that the user named."""
 
     def __init__(self, named: set[_Inode]) -> None:
         self._named = named
         self._entered: set[_Inode] = set()
 
     def below(self, path: str) -> Iterator[Found | None]:
-        """What lies in a directory that was named and below it; None where another path led there before."""
+        """The partitions in a named directory and below it; None for a directory that was entered before."""
         left: list[str | Partition] = [path]
         while left:
             here = left.pop()
@@ -274,7 +281,7 @@ class _Walk:
             left += reversed(_in_order(_inside(found), partition if _is_one(partition) else None))
 
     def _enter(self, path: str) -> Generator[Found | None, None, Listing | None]:
-        """The entries of a directory, or what comes in its place."""
+        """The entries of a directory. Yields an error, or None for a directory that was entered before."""
         inode = _inode_of(path)
         if inode in self._entered:
             yield None
@@ -289,9 +296,9 @@ class _Walk:
             return None
 
     def _log_directory(self, found: Listing, whole: bool) -> Generator[Found | None, None, list[str]]:
-        """A log directory and, without anything between them, its partitions; the directories in it that are none of a broker's."""
+        """A log directory, directly followed by its partitions. Returns the other directories in it."""
         directory, errors = log_directory_in(found, whole=whole)
-        # A broker reads no log file here but the snapshot that KRaft starts from.
+        # The only log file that a broker reads here is the snapshot that KRaft starts from.
         loose, more = partition_in(found, None, whole=False, log_directory=directory)
         yield from {str(error): error for error in (*errors, *more)}.values()
         yield directory
@@ -313,7 +320,7 @@ class _Walk:
 
 
 def _inside(found: Listing) -> list[str]:
-    """The directories in a directory that are to be walked."""
+    """The directories in a directory that are walked."""
     return [
         entry.path
         for entry in found.directories
@@ -323,7 +330,7 @@ def _inside(found: Listing) -> list[str]:
 
 
 def _in_order(inside: list[str], partition: Partition | None) -> list[str | Partition]:
-    """Directories in natural order, and a partition where its first log file is among them."""
+    """Directories in natural order, with the partition where its first log file sorts."""
     order: list[tuple[str, str | Partition]] = [(os.path.basename(path), path) for path in inside]
     if partition is not None:
         first = log_files(partition)[0].path if inside and (partition.segments or partition.kraft_snapshots) else ""
@@ -332,7 +339,7 @@ def _in_order(inside: list[str], partition: Partition | None) -> list[str | Part
 
 
 def _is_one(partition: Partition) -> bool:
-    """Whether something in the directory is of a log, or the rest of one where it is wanted whole."""
+    """Whether the directory has log files, or companions and misplaced files of a partition that was named."""
     rest = (*partition.producer_snapshots, partition.epochs, partition.metadata, partition.quorum_state)
     odd = {stray.what for stray in partition.strays} - {"unknown", "directory", "loop"}
     return bool(partition.segments or partition.kraft_snapshots or (partition.whole and (odd or any(rest))))

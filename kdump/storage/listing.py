@@ -1,4 +1,4 @@
-"""The content of one directory, every file in its place: a topic-partition's, a log directory's. One scandir a directory, one stat a file."""
+"""Reading one directory as a topic-partition or as a log directory. One scandir per directory, one stat per file."""
 
 import errno
 import os
@@ -17,7 +17,10 @@ from kdump.storage.undo_folders import is_unfinished, lacks_an_end
 
 
 class Listing(NamedTuple):
-    """The entries of a directory; a symbolic link is what it leads to, and a file where it leads nowhere. `undo` are those that recover keeps."""
+    """The entries of a directory, `undo` those of kdump recover.
+
+    A symbolic link counts as its target, a dangling one as a file.
+    """
 
     path: str
     files: list[os.DirEntry[str]]
@@ -30,7 +33,7 @@ class Listing(NamedTuple):
 
 
 def listing(path: str) -> Listing:
-    """What lies in a directory. Raises SourceError."""
+    """The entries of a directory. Raises SourceError."""
     found = Listing(path, [], [], [])
     try:
         with os.scandir(path) as entries:
@@ -47,19 +50,19 @@ def listing(path: str) -> Listing:
 def _is_directory(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a loop of links, or no permission: the stat of a file will tell
+    except OSError:  # a loop of links, or no permission: the stat of the file reports it
         return False
 
 
 def unreadable(path: str, error: OSError | ValueError) -> SourceError:
-    """The error of a path of which the system does not even tell what it is."""
+    """The error for a path whose status cannot be read."""
     return SourceError(f"{path}: {error.strerror.lower() if isinstance(error, OSError) and error.strerror else error}")
 
 
 def _lost(
     entry: os.DirEntry[str], error: OSError, is_kafkas: bool, errors: list[SourceError], strays: list[MisplacedFile]
 ) -> None:
-    """Note a file that cannot be told of. A link that leads nowhere is somebody else's, unless its name is one of Kafka's."""
+    """Report a file whose status cannot be read. A dangling link is misplaced, unless its name is one of Kafka's."""
     if isinstance(error, FileNotFoundError) and not entry.is_symlink():
         return  # a broker deleted it a moment ago
     if is_kafkas or not entry.is_symlink():
@@ -77,7 +80,7 @@ def leads_back(entry: os.DirEntry[str], path: str) -> bool:
 
 
 def _unfinished(found: Listing) -> list[MisplacedFile]:
-    """What tells that a run of recover did not come to its end."""
+    """The entries that show a run of recover that did not finish."""
     strays = []
     for entry in found.undo:
         names: list[list[str]] = []
@@ -102,9 +105,10 @@ def partition_in(
     whole: bool,
     log_directory: LogDirectory | None = None,
 ) -> tuple[Partition, list[SourceError]]:
-    """The files of a directory as a topic-partition's, and what could not be read of them.
+    """The files of a directory as a topic-partition, and the errors of what could not be read.
 
-    It is `whole` only where a name is one that a broker gives: a folder of files that somebody saved follows no rules.
+    The partition is `whole` only where at least one name is one that a broker gives. A folder of saved files follows no
+    rules.
     """
     files = _Files()
     strays: list[MisplacedFile] = []
@@ -150,14 +154,14 @@ def _in_order(strays: list[MisplacedFile]) -> tuple[MisplacedFile, ...]:
 
 
 def _kind_of(name: str) -> Kind | None:
-    """What the name of a file says that it holds, unless something is appended to it."""
+    """The kind that a file name says; None where a suffix such as .deleted is appended."""
     if naming.plain_name(name) != name:
         return None
     return naming.kind_of(name) or naming.companion_kind_of(name)
 
 
 class _Files:
-    """The files of a topic-partition directory by what their names say; those that Kafka names by a number of 20 digits have their own tables."""
+    """The files of a topic-partition directory by name. Names of 20 digits have tables of their own (`numbered`)."""
 
     def __init__(self) -> None:
         self.logs: list[tuple[int | None, Kind, Place]] = []
@@ -170,7 +174,7 @@ class _Files:
 
     @property
     def are_a_brokers(self) -> bool:
-        """Whether a name here is one that a broker gives."""
+        """Whether at least one name is one that a broker gives."""
         return bool(self.singles) or any(self.numbered.values())
 
     @property
@@ -178,7 +182,7 @@ class _Files:
         return [self.numbered[suffix] for suffix, _ in _INDEXES]
 
     def add(self, entry: os.DirEntry[str], everything: bool) -> None:
-        """Raises OSError; a file that is none of Kafka's is passed over unless `everything` is wanted."""
+        """Add a file. Raises OSError. Skips a file that is not one of Kafka's, unless `everything` is set."""
         name = entry.name
         match = _numbered(name)
         if match is not None and (number := int(match[1])) < 1 << 63:
@@ -211,7 +215,7 @@ class _Files:
             self.highest[kind] = base
 
     def segments(self) -> Iterator[Segment]:
-        """By base offset, those that have none at the end."""
+        """The segments by base offset, those without one at the end."""
         self.logs.sort(key=lambda log: (log[0] is None, log[0] or 0, log[2][0]))
         numbered = self.numbered["log"]
         tables = list(zip(self.indexes, (kind for _, kind in _INDEXES), strict=True))
@@ -234,7 +238,7 @@ class _Files:
 
 
 def log_directory_in(found: Listing, *, whole: bool) -> tuple[LogDirectory, list[SourceError]]:
-    """The files at the root of a log directory, and what could not be read of them."""
+    """The files at the root of a log directory, and the errors of what could not be read."""
     errors: list[SourceError] = []
     strays: list[MisplacedFile] = []
     files: dict[str, LogFile] = {}
@@ -269,7 +273,7 @@ def log_directory_in(found: Listing, *, whole: bool) -> tuple[LogDirectory, list
 
 
 def topic_partition_in(entry: os.DirEntry[str]) -> TopicPartition | None:
-    """What the name of a directory in a log directory says; the form of Kafka 0.7 counts where files of 0.7 lie in it."""
+    """Topic and partition that the name of a directory says. The form of Kafka 0.7 counts where it has files of 0.7."""
     if (topic_partition := naming.topic_partition_of(entry.name)) is not None:
         return topic_partition
     if (topic_partition := naming.topic_partition_of(entry.name, kafka07=True)) is None:
@@ -282,7 +286,7 @@ def topic_partition_in(entry: os.DirEntry[str]) -> TopicPartition | None:
 
 
 def _directories(found: Listing) -> tuple[tuple[TopicPartition, ...], list[MisplacedFile]]:
-    """The topic-partitions that a broker loads from here, and the directories that keep it from starting."""
+    """The topic-partitions that a broker loads from here, and the directories with which it does not start."""
     loaded: dict[tuple[TopicPartition, str], None] = {}
     strays = []
     for entry in sorted(found.directories, key=lambda entry: natural(entry.name)):

@@ -1,4 +1,6 @@
-"""The lock on a log directory: the record lock of POSIX that Java's FileChannel.tryLock takes on .lock, and that a broker holds as long as it runs."""
+"""The lock of a log directory: the POSIX record lock on .lock, which a running broker holds (Java's
+FileChannel.tryLock).
+"""
 
 import fcntl
 import os
@@ -13,14 +15,14 @@ from kdump.format.naming import LOCK
 _FLOCK = "qqihh" if sys.platform == "darwin" else "hhqqi"
 
 _held: Final[set[tuple[int, int]]] = set()
-"""The files that this process has locked. A process that closes any descriptor of such a file loses the lock, so nobody else may open one."""
+"""The files that this process has locked. Closing any descriptor of such a file would release the lock."""
 
 
 class Lock:
-    """Keeps brokers out of a log directory until it is closed. Where there is no .lock, as in a copy, nothing is locked."""
+    """Locks a log directory against brokers until it is closed. Without a .lock, as in a copy, it locks nothing."""
 
     def __init__(self, directory: str) -> None:
-        """Raises KdumpError where another process has the lock, SourceError where it cannot be asked for."""
+        """Raises KdumpError where another process has the lock, SourceError where the lock cannot be requested."""
         path = os.path.join(directory, LOCK)
         self._fd: int | None = None
         self._inode = (0, 0)
@@ -64,15 +66,18 @@ class Lock:
 
 
 def beside(directory: str) -> list[str]:
-    """The log directories that a topic-partition directory may be of: the one that its path names, and, where that is a link, the one that it leads to."""
+    """The log directories that a topic-partition directory may belong to: its parent, and for a link the parent of its
+    target.
+    """
     paths = os.path.abspath(directory), os.path.realpath(directory)
     return list(dict.fromkeys(os.path.dirname(path) for path in paths))
 
 
 def is_locked(path: str) -> bool:
-    """Whether another process holds a lock on the file. Nothing is locked; where the file cannot be opened nobody knows, and it counts as not locked.
+    """Whether another process holds a lock on the file. Takes no lock. A file that cannot be opened counts as not
+    locked.
 
-    Nor does a lock count that this process holds itself, or the one that it was forked from.
+    A lock of this process, or of the process that it was forked from, does not count.
     """
     asked = (0, 0, 0, fcntl.F_WRLCK, os.SEEK_SET) if sys.platform == "darwin" else (fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     try:
@@ -83,9 +88,9 @@ def is_locked(path: str) -> bool:
     except OSError:
         return False
     try:
-        told = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, struct.pack(_FLOCK, *asked)))
+        answer = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, struct.pack(_FLOCK, *asked)))
     except OSError:
         return False
     finally:
         os.close(descriptor)
-    return bool((told[3] if sys.platform == "darwin" else told[0]) != fcntl.F_UNLCK)
+    return bool((answer[3] if sys.platform == "darwin" else answer[0]) != fcntl.F_UNLCK)

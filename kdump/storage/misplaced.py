@@ -1,4 +1,7 @@
-"""What a broker stumbles over, throws away or never looks at: the rules of LogLoader, ProducerStateManager, Snapshots and LogManager of 4.3 about names."""
+"""Finding misplaced files by their names: files that a broker refuses, deletes or ignores.
+
+The rules are those of LogLoader, ProducerStateManager, Snapshots and LogManager of Kafka 4.3.
+"""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -13,21 +16,21 @@ Place = tuple[str, int]
 
 
 class MisplacedFile(NamedTuple):
-    """What does not belong where it lies; `what` is a key of kdump.verify.checks.files.MISPLACED."""
+    """A file or directory that does not belong where it is; `what` is a key of kdump.verify.checks.files.MISPLACED."""
 
     path: str
     size: int
     what: str
 
 
-# Left behind by tiered storage of 3.0 to 3.6.
+# Files of tiered storage of 3.0 to 3.6, which stay.
 _TIERED = "remote_log_snapshot"
 _TIERED_AT_ROOT = "_rlmm_committed_offsets"
 _SNAPSHOT = re.compile(r"([0-9]{20}).([0-9]{10})", re.DOTALL)
 
 
 def orphans(indexes: Sequence[Mapping[int, Place]], logs: Collection[int]) -> Iterator[MisplacedFile]:
-    """Indexes that are not beside one of the `logs`."""
+    """The indexes without a log file; `logs` are the base offsets of the log files."""
     for table in indexes:
         for base, place in table.items():
             if base not in logs:
@@ -37,9 +40,9 @@ def orphans(indexes: Sequence[Mapping[int, Place]], logs: Collection[int]) -> It
 def misnamed(
     files: Sequence[tuple[str, Place]], logs: Collection[int], state: str, *, metadata_log: bool
 ) -> Iterator[MisplacedFile]:
-    """Those of the files of a topic-partition, named by anything but 20 digits, that do not belong there.
+    """The misplaced files of a topic-partition whose names are not 20 digits and a suffix.
 
-    `logs` are the base offsets of its log files; `metadata_log` says that KRaft's own files belong here.
+    `logs` are the base offsets of its log files; `metadata_log` says that the files of KRaft belong here.
     """
     cleaned = [naming.number_of(name) for name, _ in files if name.endswith(".cleaned")]
     # An unfinished split: replacements from here on are not complete.
@@ -53,10 +56,10 @@ def _what(name: str, logs: Collection[int], split: int | None, state: str, metad
     stem, _, suffix = name.rpartition(".")
     match suffix:
         case "deleted":
-            # In a directory that goes as a whole it says nothing; of KRaft snapshots the raft client takes care.
+            # It means nothing in a directory that is deleted as a whole. The raft client deletes KRaft snapshots.
             return None if state == "delete" or stem.endswith(".checkpoint") else "deleted"
         case "checkpoint" | "part" if metadata_log and name.endswith((".checkpoint", ".checkpoint.part")):
-            # The raft client cuts two numbers out of the name without a look at the rest.
+            # The raft client takes two numbers out of the name and ignores the rest.
             cut = _SNAPSHOT.match(name)
             if cut is None or int(cut[1]) >= 1 << 63 or int(cut[2]) > MAX_INT:
                 return "number"
@@ -84,12 +87,14 @@ def _numbered(suffix: str, number: int, logs: Collection[int], split: int | None
             return "swap" if split is None or number < split else "swap-dropped"
         case "snapshot":
             return None
-    # An index of 5.log: kept beside the segment of that number, and not read.
+    # An index of 5.log: a broker keeps it beside the segment of that number and does not read it.
     return "unknown" if number in logs else "index"
 
 
 def at_root(name: str) -> str | None:
-    """What a file at the root of a log directory is that is none of `naming.ROOT_FILES`; None where it belongs."""
+    """The problem of a file at the root of a log directory that is not in `naming.ROOT_FILES`; None where it belongs
+    there.
+    """
     if name in (naming.BOOTSTRAP, _TIERED_AT_ROOT):
         return None
     return "tmp" if name.removesuffix(".tmp") in naming.ROOT_FILES else "unknown"

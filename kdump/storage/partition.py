@@ -1,4 +1,4 @@
-"""The values that a walk over directories gives: log files and their companions, segments, topic-partitions, log directories."""
+"""The values that discovery returns: log files and their companions, segments, topic-partitions, log directories."""
 
 import os
 import re
@@ -11,7 +11,10 @@ from kdump.storage.source import FileSource
 
 
 class LogFile(NamedTuple):
-    """A file to be read: a log file or a companion. `base_offset` is None where the name does not say it; `newest` when no later segment lies beside it."""
+    """A log file or a companion. `base_offset` is None where the name does not say it.
+
+    `newest`: no later segment lies beside it, so that it is of the active segment.
+    """
 
     path: str
     kind: Kind
@@ -19,28 +22,30 @@ class LogFile(NamedTuple):
     newest: bool
     size: int
     read_from: str | None = None
-    """Where the bytes lie, when not at `path`."""
+    """The path of the bytes, where it is not `path`."""
 
     @property
     def preallocated(self) -> bool:
-        """Whether zeros at its end can be room that a broker took in advance: in the newest segment, but never in 0.7."""
+        """Whether zeros at its end can be preallocation: in the active segment, but never in 0.7."""
         return self.newest and self.kind is not Kind.KAFKA07
 
     def open(self) -> FileSource:
-        """The bytes. Raises SourceError."""
+        """The file, opened for reading. Raises SourceError."""
         return FileSource(self.read_from or self.path)
 
 
 class Segment(NamedTuple):
-    """A log file with its indexes. A broker looks for them under the 20-digit name only, and so do we."""
+    """A log file with its indexes. A broker finds them under the name of 20 digits only, and so does kdump."""
 
     log: LogFile
-    index: LogFile | None = None  # type: ignore[assignment]  # hides a method of tuples that nobody calls on this
+    index: LogFile | None = None  # type: ignore[assignment]  # hides a method of tuples that is not used here
     timeindex: LogFile | None = None
     txnindex: LogFile | None = None
 
     def __reduce__(self) -> Any:
-        """As flat values: a log directory has thousands, which go to other processes, and every tuple with names costs a call."""
+        """As flat values: a log directory has thousands, which go to other processes, and each named tuple costs a
+        call.
+        """
         return _segment, tuple(None if file is None else tuple(file) for file in self)
 
 
@@ -53,8 +58,8 @@ def _segment(*files: tuple[Any, ...] | None) -> Segment:
 class LogDirectory(NamedTuple):
     """A directory of topic-partitions with the files at its root.
 
-    `whole`: it was named, so that `strays` are wanted. `locked`: another process holds .lock, as a running broker does.
-    `partitions` are those whose directories a broker loads: neither on their way out nor set aside.
+    `whole`: it was named, so that `strays` are listed. `locked`: another process holds .lock, as a running broker does.
+    `partitions` are those that a broker loads: neither deleted nor stray.
     """
 
     path: str
@@ -69,11 +74,12 @@ class LogDirectory(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """A topic-partition directory; or one log file that was named alone, or standard input, and then `path` is that file.
+    """A topic-partition directory; or one log file that was named alone, or standard input, and then `path` is that
+    file.
 
-    `whole`: the directory was named, or its log directory was, and it is a broker's; every file in it is known, and `strays` are wanted.
+    `whole`: the directory, or its log directory, was named and has a broker's names; `strays` are listed.
     `segments` are in the order of their base offsets. `state` is delete, future, stray or nothing.
-    `only` is the path of a companion that was named alone: what is wanted is what is wrong with it, as far as the log beside it tells.
+    `only` is the path of a companion that was named alone: only findings about it are reported.
     """
 
     path: str
@@ -92,7 +98,7 @@ class Partition(NamedTuple):
 
 
 def without_companions(partition: Partition) -> Partition:
-    """The log files of a partition alone."""
+    """The partition with nothing but its log files."""
     return Partition(
         path=partition.path,
         topic_partition=partition.topic_partition,
@@ -104,7 +110,7 @@ def without_companions(partition: Partition) -> Partition:
 
 
 def has_companions(partition: Partition) -> bool:
-    """Whether anything but log files is known of it; a broker's directory always has some."""
+    """Whether the partition has companions, or was named as a whole."""
     own = (*partition.producer_snapshots, partition.epochs, partition.metadata, partition.quorum_state)
     return partition.whole or any(own) or any(any(segment[1:]) for segment in partition.segments)
 
@@ -124,5 +130,5 @@ def index_files(partition: Partition) -> list[LogFile]:
 
 
 def natural(name: str) -> list[tuple[int, int, str]]:
-    """A sort key that puts topic-2 before topic-10."""
+    """A sort key that orders topic-2 before topic-10."""
     return [(0, int(part), part) if part.isdigit() else (1, 0, part) for part in _NUMBERS.split(name)]

@@ -1,4 +1,4 @@
-"""Ranges of files, and a log that is put together from them."""
+"""A log that is composed of ranges of files."""
 
 import os
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from kdump.storage.source import PiecesSource
 
 
 class Piece(NamedTuple):
-    """The bytes [start, stop) of a file of the directory as it is before."""
+    """The bytes [start, stop) of a file of a directory, before recovery changes it."""
 
     name: str
     start: int
@@ -16,6 +16,6 @@ class Piece(NamedTuple):
 
 
 def opened(directory: str, pieces: Iterable[Piece], name: str) -> PiecesSource:
-    """The bytes of the pieces, one behind the other, as a file of that name. Raises SourceError."""
-    places = [(os.path.join(directory, piece.name), piece.start, piece.stop) for piece in pieces]
-    return PiecesSource(places, os.path.join(directory, name))
+    """The bytes of the pieces in sequence, as a file of that name. Raises SourceError."""
+    ranges = [(os.path.join(directory, piece.name), piece.start, piece.stop) for piece in pieces]
+    return PiecesSource(ranges, os.path.join(directory, name))

@@ -16,7 +16,10 @@ LEAST_BYTES: Final = 4 << 20
 
 
 class SegmentRange(NamedTuple):
-    """The batches of a segment that begin at positions in [start, stop). `stop` is None in the last range of a segment."""
+    """The batches of a segment that begin at positions in [start, stop).
+
+    `stop` is None in the last range of a segment.
+    """
 
     segment: Segment
     start: int = 0
@@ -29,10 +32,11 @@ class SegmentRange(NamedTuple):
 
 
 def ranges(segment: Segment, slots: int, later_bytes: int = 0) -> Iterator[SegmentRange]:
-    """The ranges of a segment in order. One range where `slots` (the number of workers) is 1, and for KRaft snapshots and logs of Kafka 0.7.
+    """The ranges of a segment in order. One range where `slots` (the number of workers) is 1, and for KRaft snapshots
+    and logs of Kafka 0.7.
 
-    `later_bytes` is the size of the segments that are still to do after this one. The less is left, the smaller the ranges, so that all workers
-    finish at about the same time.
+    `later_bytes` is the size of the segments that are still to do after this one. The less is left, the smaller the
+    ranges, so that all workers finish at about the same time.
     """
     start, size = 0, segment.log.size
     while slots > 1 and segment.log.kind is Kind.LOG:

@@ -1,4 +1,4 @@
-"""The records of one batch as values: decompressed, laid out by the kernel, cut into keys and values."""
+"""Decoding the records of one batch: decompress it, let the kernel find its records, return them as values."""
 
 from array import array
 from collections.abc import Iterator
@@ -18,7 +18,8 @@ _WRAPPER = STATUSES.index("wrapper-size")
 class DecodedBatch(NamedTuple):
     """The records of a batch: `rows` and `headers` are int64 rows of kdump.kernel.records' columns over `payload`.
 
-    `problem` is the finding code of what stopped it, None when all records are there; the rows are those before it.
+    `problem` is the finding code of what stopped the decoding, None when all records are there. The rows are the
+    records before it.
     """
 
     payload: bytes | bytearray | memoryview
@@ -28,16 +29,16 @@ class DecodedBatch(NamedTuple):
 
     @property
     def records(self) -> int:
-        """How many there are."""
+        """The number of records."""
         return len(self.rows) // _WIDTH
 
     @property
     def first_offset(self) -> int:
-        """The offset of the first one, NULL without any."""
+        """The offset of the first record, NULL without records."""
         return int(self.rows[_OFFSET]) if self.rows else NULL
 
     def select(self, first: int | None, stop: int | None, limit: int | None) -> "DecodedBatch":
-        """Only records whose offsets lie in [first, stop), and of those the first `limit`."""
+        """The first `limit` records with offsets in [first, stop)."""
         rows = self.rows
         if first is not None or stop is not None:
             low, high = NULL if first is None else first, 1 << 63 if stop is None else stop
@@ -52,11 +53,11 @@ class DecodedBatch(NamedTuple):
 
 _NOTHING = memoryview(b"").cast("q")
 UNOPENED = DecodedBatch(b"", _NOTHING, _NOTHING, None)
-"""In place of the records of a batch that are not to be looked at."""
+"""Stands for the records of a batch that was not opened."""
 
 
 def open_batch(batch: Batch, body: bytes | memoryview, max_bytes: int) -> DecodedBatch:
-    """Decompress and lay out the records of a batch, at most `max_bytes` of them. `body` is the whole batch with its header."""
+    """Decompress a batch, to at most `max_bytes`, and find its records. `body` is the batch with its header."""
     if batch.is_kafka07:
         return _open_07(batch, body, max_bytes)
     if batch.is_legacy:
@@ -64,7 +65,7 @@ def open_batch(batch: Batch, body: bytes | memoryview, max_bytes: int) -> Decode
     payload: bytes | bytearray | memoryview = body[batch.payload_at :]
     if batch.count < 0:
         return DecodedBatch(b"", _NOTHING, _NOTHING, "batch/count")
-    if batch.codec and (batch.count or not payload):  # a consumer begins to decompress even where there is nothing
+    if batch.codec and (batch.count or not payload):  # a consumer begins to decompress even empty data
         try:
             payload, _ = codec.decompress(batch.codec, payload, batch.magic, max_bytes)
         except codec.LimitExceeded:
@@ -87,7 +88,7 @@ def _open_message(batch: Batch, body: bytes | memoryview, max_bytes: int) -> Dec
     fields = memoryview(shell).cast("q")
     if status or not fields:
         return DecodedBatch(b"", _NOTHING, _NOTHING, "record/structure")
-    if batch.codec > 3:  # zstd came with magic 2; Kafka refuses it here before it looks at the data
+    if batch.codec > 3:  # zstd came with magic 2; Kafka refuses it here before it reads the data
         return DecodedBatch(b"", _NOTHING, _NOTHING, "batch/codec")
     at, size = fields[RECORD_COLUMNS.index("value_at")], fields[RECORD_COLUMNS.index("value_size")]
     if size <= 0:
@@ -118,7 +119,7 @@ def _open_07(batch: Batch, body: bytes | memoryview, max_bytes: int) -> DecodedB
 
 
 def records(batch: Batch, opened: DecodedBatch) -> Iterator[Record]:
-    """The records one by one."""
+    """The records as values, one by one."""
     payload, headers, rows = memoryview(opened.payload), opened.headers, opened.rows
     numbered = batch.base_sequence >= 0
     control, transactional = batch.control, batch.transactional

@@ -1,4 +1,4 @@
-"""What a compressed message of Kafka 0.7 holds: its entries, and those of the compressed ones among them, in order."""
+"""Opening a compressed message of Kafka 0.7: its messages in order, also those of nested compressed ones."""
 
 from dataclasses import dataclass, field
 
@@ -19,14 +19,14 @@ _CHUNK = 4096
 
 @dataclass(slots=True)
 class WrapperContent:
-    """The messages inside a compressed one, or what could be read of them.
+    """The messages inside a compressed one, as far as they can be read.
 
-    `problem` is the finding code of what stopped the reading, with its `reason`; a `status` is one of
-    kdump.kernel.records.STATUSES, for the entry at byte `status_at` of the payload. `note` is what a codec has to say
-    (codec.NOTES). `inner_crc` is the index of the first message whose checksum is wrong, -1 without one; a compressed
-    one among them is not opened. `partial` counts the bytes behind the last whole entry. With `keep`, `rows` are
-    int64 rows of kdump.kernel.records.RECORD_COLUMNS over `payload`, which is what the message decompresses to, and
-    behind it what the inner ones decompress to.
+    `problem` is the finding code of what stopped the reading, with its `reason`. `status` is an index into
+    kdump.kernel.records.STATUSES, for the entry at byte `status_at` of the payload. `note` is a key of codec.NOTES.
+    `inner_crc` is the index of the first message whose checksum is wrong, -1 without one; a compressed message with a
+    wrong checksum is not opened. `partial` counts the bytes after the last whole entry. `left` is how many bytes may
+    still be decompressed. With `keep`, `rows` are int64 rows of kdump.kernel.records.RECORD_COLUMNS over `payload`:
+    what the message decompresses to, followed by what the nested ones decompress to.
     """
 
     offset: int
@@ -49,7 +49,7 @@ class WrapperContent:
         return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
 
     def open(self, number: int, data: codec.Data, depth: int) -> bool:
-        """Decompress with the codec of this number and take the entries; whether nothing stopped it."""
+        """Decompress with the codec of this number and add the messages; False when a problem stopped it."""
         if number >= len(EXISTING_CODECS):
             return self._stop("batch/codec", "codec-unknown")
         try:
@@ -75,7 +75,7 @@ class WrapperContent:
 
     def _take(self, rows: bytes, wrappers: int, payload: memoryview, origin: int, depth: int) -> bool:
         cells = memoryview(rows).cast("q")
-        first = 0  # of the rows that are not taken yet
+        first = 0  # of the rows that are not added yet
         for index in range(len(rows) // _ROW_BYTES) if wrappers else ():
             row = cells[index * _WIDTH : (index + 1) * _WIDTH]
             if not row[_ATTRIBUTES] & CODEC_MASK:
@@ -95,7 +95,7 @@ class WrapperContent:
         return True
 
     def _append(self, cells: memoryview, first: int, stop: int) -> None:
-        """Take plain messages."""
+        """Add messages that are not compressed."""
         if first == stop:
             return
         some = cells[first * _WIDTH : stop * _WIDTH]
@@ -121,7 +121,7 @@ class WrapperContent:
 
 
 def unwrap(batch: Batch, body: bytes | memoryview, max_bytes: int, *, keep: bool) -> WrapperContent:
-    """Open a compressed message, whose whole entry is `body`; together its payloads may have `max_bytes`."""
+    """Open a compressed message, whose entry is `body`. All its payloads together may have `max_bytes`."""
     unwrapped = WrapperContent(batch.base_offset, max_bytes, keep)
     unwrapped.open(batch.codec, body[batch.payload_at :], 1)
     return unwrapped

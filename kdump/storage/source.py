@@ -1,4 +1,8 @@
-"""Where bytes come from. A file is read with pread into a buffer of the caller: a mapped file that shrinks would kill the process."""
+"""Sources of bytes: files, bytes in memory, pieces of files.
+
+Files are read with pread into a buffer of the caller. They are not mapped: a mapped file that shrinks would kill the
+process.
+"""
 
 import errno
 import os
@@ -13,22 +17,22 @@ from kdump.errors import SourceError
 
 
 class Source(Protocol):
-    """Bytes at positions. `size` is what it was when the source was opened."""
+    """Bytes at positions. `size` is the size when the source was opened."""
 
     name: str
     size: int
 
     def readinto(self, position: int, buffer: memoryview) -> int:
-        """Fill the buffer from `position` on; fewer bytes only at the end."""
+        """Fill the buffer from `position` on; the number of bytes, fewer only at the end. Raises SourceError."""
 
     def size_now(self) -> int:
-        """The size at this moment; another one than `size` means that somebody writes."""
+        """The size now; it differs from `size` when another process writes."""
 
     def close(self) -> None: ...
 
 
 class _Closing(ABC):
-    """Closed at the end of a `with`."""
+    """A context manager that closes itself."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -43,7 +47,10 @@ class _Closing(ABC):
 
 
 class FileSource(_Closing):
-    """A regular file, opened read-only. Raises SourceError for what cannot be read: missing, no permission, a directory, a device."""
+    """A regular file, opened for reading.
+
+    Raises SourceError where it is missing, not permitted, a directory or a device.
+    """
 
     def __init__(self, path: str) -> None:
         self.name = path
@@ -84,7 +91,7 @@ class FileSource(_Closing):
 
 
 class BytesSource(_Closing):
-    """Bytes at hand: a slice, a test."""
+    """Bytes in memory."""
 
     def __init__(self, data: bytes | memoryview, name: str = "-") -> None:
         self.name = name
@@ -104,7 +111,7 @@ class BytesSource(_Closing):
 
 
 class PiecesSource(_Closing):
-    """Pieces of files, one behind the other: (path, start, stop) each. Raises SourceError as FileSource does."""
+    """Pieces of files in sequence, each (path, start, stop). Raises SourceError as FileSource does."""
 
     def __init__(self, pieces: Sequence[tuple[str, int, int]], name: str) -> None:
         self.name = name
@@ -116,7 +123,7 @@ class PiecesSource(_Closing):
             for path, start, stop in pieces:
                 if path not in self._files:
                     self._files[path] = FileSource(path)
-                # Where the file's first byte would be among the pieces.
+                # The position that the first byte of the file would have.
                 self._pieces.append((self._files[path], self.size - start))
                 self.size += stop - start
                 self._ends.append(self.size)
@@ -139,7 +146,7 @@ class PiecesSource(_Closing):
         return filled
 
     def size_now(self) -> int:
-        """The size, or where the first piece ends that is not all there any more."""
+        """The size, or the end of the first piece whose file has become shorter."""
         begin = 0
         for (source, origin), end in zip(self._pieces, self._ends, strict=True):
             there = source.size_now() + origin
@@ -149,7 +156,7 @@ class PiecesSource(_Closing):
         return self.size
 
     def extents(self) -> Iterator[tuple[int, int, int]]:
-        """(descriptor, origin, end) of each piece: the byte at a position up to `end` is that of the file at `origin` + the position."""
+        """(descriptor, origin, end) of each piece: up to `end`, position p is byte `origin` + p of the file."""
         for (source, origin), end in zip(self._pieces, self._ends, strict=True):
             yield source.fileno(), -origin, end
 
@@ -159,7 +166,7 @@ class PiecesSource(_Closing):
 
 
 def reader(source: Source) -> Callable[[int, int], bytes]:
-    """`read(position, size)` gives bytes of the source, fewer only at its end."""
+    """A function `read(position, size)` that returns bytes of the source, fewer only at its end."""
 
     def read(position: int, size: int) -> bytes:
         buffer = memoryview(bytearray(max(0, min(size, source.size - position))))
@@ -169,14 +176,14 @@ def reader(source: Source) -> Callable[[int, int], bytes]:
 
 
 def whole(source: Source, limit: int) -> bytes:
-    """All bytes of a source, as many as there are when they are read. Raises SourceError for more than `limit` of them."""
+    """All bytes of a source, or fewer if it shrinks meanwhile. Raises SourceError for more than `limit` bytes."""
     if source.size > limit:
         raise SourceError(f"{source.name}: {source.size} bytes, files of its kind have at most {limit}")
     return reader(source)(0, source.size)
 
 
 class ProgressSource:
-    """A source that tells how far it has been read."""
+    """A source that reports how far it has been read: `on_bytes` is called with the number of further bytes."""
 
     def __init__(self, source: Source, on_bytes: Callable[[int], None]) -> None:
         self.name = source.name
@@ -187,7 +194,7 @@ class ProgressSource:
 
     def readinto(self, position: int, buffer: memoryview) -> int:
         count = self._source.readinto(position, buffer)
-        # A piece that is read again, and what a search reads ahead, counts once.
+        # Bytes that are read again count once.
         if position + count > self._reached:
             self._on_bytes(position + count - self._reached)
             self._reached = position + count

@@ -1,4 +1,4 @@
-"""What tells a file from one that was changed since it was seen."""
+"""Detecting that a file has changed: size, modification time and inode."""
 
 import os
 import stat
@@ -8,7 +8,7 @@ from kdump.errors import SourceError, reason
 
 
 class Stamp(NamedTuple):
-    """What tells a file from one that was changed since."""
+    """A file that has another stamp than before has changed."""
 
     size: int
     mtime_ns: int
@@ -16,7 +16,7 @@ class Stamp(NamedTuple):
 
 
 def stamps(directory: str) -> dict[str, Stamp]:
-    """Every regular file of a directory as it is now. Raises SourceError."""
+    """The stamps of the regular files of a directory by name. Raises SourceError."""
     found = {}
     try:
         with os.scandir(directory) as entries:

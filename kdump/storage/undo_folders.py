@@ -1,18 +1,17 @@
-"""The folders in which runs of recover keep what they take away: names, and how far a run has come.
+"""The undo folders, in which runs of kdump recover keep what they remove: their names, and the state of a run.
 
-In a topic-partition directory a run has a directory of its own; at the root of a log directory, where a broker takes every directory for a topic-partition,
-plain files of the same meaning:
+In a topic-partition directory a run has a directory of its own. At the root of a log directory, where a broker takes
+every directory for a topic-partition, it has plain files:
 
-=====================================  ====================================  ====================================================================
-``.kdump-undo/<run>/``                 ``.kdump-undo-<run>-…``               what
-=====================================  ====================================  ====================================================================
-``applying.jsonl``                     ``applying.jsonl``                    the journal; its name says how far the run has come
-``old/<name>``                         ``old-<name>``                        a file that was there
-``cut/<name>``                         ``cut-<name>``                        bytes that were cut off the end of a file
-``new/<name>``                         ``new-<name>``                        a file that is about to be put in place
-``journal.tmp``                        ``journal.tmp``                       a journal that is being written
-=====================================  ====================================  ====================================================================
-
+    ==========================  ============================  ============================================
+    ``.kdump-undo/<run>/``      ``.kdump-undo-<run>-…``       content
+    ==========================  ============================  ============================================
+    ``applying.jsonl``          ``applying.jsonl``            the journal; its name is the state of the run
+    ``old/<name>``              ``old-<name>``                a file that was removed or replaced
+    ``cut/<name>``              ``cut-<name>``                bytes that were truncated from the end of a file
+    ``new/<name>``              ``new-<name>``                a new file, not yet renamed to its name
+    ``journal.tmp``             ``journal.tmp``               a journal that is being written
+    ==========================  ============================  ============================================
 """
 
 import re
@@ -32,7 +31,7 @@ UNDOING: Final = "undoing"
 OVER: Final = "over"
 STATES: Final = (APPLYING, APPLIED, UNDOING, OVER)
 LOST: Final = "lost"
-"""The state of a run whose journal is gone, though it keeps files."""
+"""The state of a run that keeps files but has lost its journal."""
 UNFINISHED: Final = (APPLYING, UNDOING, LOST)
 
 _RUN: Final = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.+-]{0,99}")
@@ -42,7 +41,7 @@ _FLAT: Final = re.compile(
 
 
 class UndoFolder(NamedTuple):
-    """Where a run keeps its files."""
+    """The names under which a run keeps its files; `flat` at the root of a log directory."""
 
     run: str
     flat: bool = False
@@ -59,7 +58,7 @@ class UndoFolder(NamedTuple):
 
     @property
     def directories(self) -> tuple[str, ...]:
-        """Those that have to be there, the outer ones first; `old` is made when the first file comes."""
+        """The directories that a run creates first, outer ones first; `old` is created with its first file."""
         inner = f"{UNDO}/{self.run}"
         return () if self.flat else (UNDO, inner, f"{inner}/new", f"{inner}/cut")
 
@@ -69,14 +68,14 @@ class UndoFolder(NamedTuple):
 
 
 def check_run(run: str) -> str:
-    """The id of a run, if it can be one. Raises KdumpError."""
+    """The id of a run. Raises KdumpError where it cannot be one."""
     if _RUN.fullmatch(run) is None or run_of(UndoFolder(run, flat=True)("old", "x")) != run:
         raise KdumpError(f"{run!r} is no id of a run: letters, digits, and _ . + - inside")
     return run
 
 
 def run_of(name: str) -> str | None:
-    """The run that a file at the root of a log directory belongs to; None where it is none of ours."""
+    """The run that a file at the root of a log directory belongs to; None where it belongs to none."""
     match = _FLAT.fullmatch(name)
     return None if match is None else match[1]
 
@@ -87,73 +86,77 @@ def is_unfinished(name: str) -> bool:
 
 
 def lacks_an_end(names: list[str]) -> bool:
-    """Whether the files in the directory of a run are those of one that is not finished."""
+    """Whether the directory of a run with these files is of a run that is not finished."""
     journals = {name.removesuffix(".jsonl") for name in names if name.endswith(".jsonl")} & {*STATES}
     return bool(journals & {*UNFINISHED}) or (not journals and "old" in names)
 
 
-def state_of(place: "DirectoryHandle", area: UndoFolder) -> str | None:
-    """How far a run has come; None where it has changed nothing yet."""
+def state_of(directory: "DirectoryHandle", folder: UndoFolder) -> str | None:
+    """The state of a run; None where it has changed nothing yet."""
     for state in STATES:
-        if place.stat(area.journal(state)) is not None:
+        if directory.stat(folder.journal(state)) is not None:
             return state
-    if area.old is not None:
-        return LOST if place.stat(area.old) is not None else None
-    return LOST if any(name.startswith(area("old", "")) for name in place.names()) else None
+    if folder.old is not None:
+        return LOST if directory.stat(folder.old) is not None else None
+    return LOST if any(name.startswith(folder("old", "")) for name in directory.names()) else None
 
 
-def discard(place: "DirectoryHandle", area: UndoFolder) -> None:
-    """Remove the files of a run that has nothing to go back to. Raises KdumpError where links stand in place of its directories."""
-    if not all(place.is_directory(name) for name in area.directories[:2]):
+def discard(directory: "DirectoryHandle", folder: UndoFolder) -> None:
+    """Delete the files of a run that cannot be undone any more. Raises KdumpError where its directories are links."""
+    if not all(directory.is_directory(name) for name in folder.directories[:2]):
         return
-    state = state_of(place, area)
+    state = state_of(directory, folder)
     if state is not None:
         if state != OVER:
-            place.rename(area.journal(state), area.journal(OVER))
-        place.sync("." if area.flat else area.directories[1])
-    if area.flat:
-        for name in place.names():
-            if run_of(name) == area.run and name != area.journal(OVER):
-                place.remove(name)
+            directory.rename(folder.journal(state), folder.journal(OVER))
+        directory.sync("." if folder.flat else folder.directories[1])
+    if folder.flat:
+        for name in directory.names():
+            if run_of(name) == folder.run and name != folder.journal(OVER):
+                directory.remove(name)
     else:
-        outer, run, *inner = area.directories
-        for directory in (*inner, f"{run}/old"):
-            for name in place.names(directory):
-                place.remove(f"{directory}/{name}")
-            place.remove_directory(directory)
-        place.remove(area.of_run("journal.tmp"))
-    place.remove(area.journal(OVER))
-    if not area.flat:
-        place.remove_directory(run)
-        place.remove_directory(outer)
-    place.sync()
+        outer, run, *inner = folder.directories
+        for below in (*inner, f"{run}/old"):
+            for name in directory.names(below):
+                directory.remove(f"{below}/{name}")
+            directory.remove_directory(below)
+        directory.remove(folder.of_run("journal.tmp"))
+    directory.remove(folder.journal(OVER))
+    if not folder.flat:
+        directory.remove_directory(run)
+        directory.remove_directory(outer)
+    directory.sync()
 
 
-def areas(place: "DirectoryHandle") -> list[UndoFolder]:
+def areas(directory: "DirectoryHandle") -> list[UndoFolder]:
     """The runs that left files in a directory."""
-    runs = [UndoFolder(run) for run in place.names(naming.UNDO) if is_directory(place, f"{naming.UNDO}/{run}")]
-    flat = {run for name in place.names() if (run := run_of(name)) is not None}
+    runs = [UndoFolder(run) for run in directory.names(naming.UNDO) if is_directory(directory, f"{naming.UNDO}/{run}")]
+    flat = {run for name in directory.names() if (run := run_of(name)) is not None}
     return runs + [UndoFolder(run, flat=True) for run in sorted(flat)]
 
 
 def how_to_go_on(path: str, run: str) -> str:
-    """What to do about a run that is not finished, as a clause."""
-    return f"run {run} is not finished: kdump recover --resume {path} goes on with it, kdump recover --undo {path} takes it back"
+    """A clause that says how to finish a run."""
+    return (
+        f"run {run} is not finished: kdump recover --resume {path} goes on with it, "
+        f"kdump recover --undo {path} takes it back"
+    )
 
 
-def refuse_unfinished(place: "DirectoryHandle") -> None:
+def refuse_unfinished(directory: "DirectoryHandle") -> None:
     """Raises KdumpError where a run in this directory is not finished."""
-    for area in areas(place):
-        state = state_of(place, area)
+    for folder in areas(directory):
+        state = state_of(directory, folder)
         if state == LOST:
             raise KdumpError(
-                f"{place.at(area.of_run(''))}: files that a run of kdump recover took away, without its journal; move them elsewhere"
+                f"{directory.at(folder.of_run(''))}: files that a run of kdump recover took away, without its journal; "
+                "move them elsewhere"
             )
         if state in UNFINISHED:
-            raise KdumpError(f"{place.path}: {how_to_go_on(place.path, area.run)}")
+            raise KdumpError(f"{directory.path}: {how_to_go_on(directory.path, folder.run)}")
 
 
-def is_directory(place: "DirectoryHandle", name: str) -> bool:
+def is_directory(directory: "DirectoryHandle", name: str) -> bool:
     """Whether a name is a directory itself, not a link to one."""
-    status = place.stat(name)
+    status = directory.stat(name)
     return status is not None and stat.S_ISDIR(status.st_mode)

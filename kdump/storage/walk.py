@@ -1,12 +1,13 @@
-"""One log file in byte order: chunks of batches, and what stands between and behind them. Together they tile the file.
+"""Walking over one log file in byte order: chunks of batches, and the gaps and the tail between and after them.
 
-Damage never ends the walk. At bytes that are no valid batch it goes on
+The items cover every byte of the file. Damage never ends the walk. After bytes that are no valid batch it continues
 
-1. with the stored length, where that leads (over further damaged batches, at most STEPS of them) to a valid batch, to the tail or to the end, or over
-   more than STEPS with rising offsets; else
-2. by searching for the next frame. A found frame counts only if its checksum is right, its offset lies above the last good one (above that of the bad frame,
-   where its header is to be believed) and within the segment, its leader epoch does not go back, and a valid frame, the tail or the end follows. Other frames with a right checksum are foreign: a value can
-   contain whole batches. The search gives up when it has checksummed SEARCH_FACTOR times the bytes it passed.
+1. at the stored length, where that leads to a valid batch, to the tail or to the end: directly, over at most STEPS more
+   damaged batches, or over more than STEPS with rising offsets; else
+2. at the next frame that a search finds. It counts only if its checksum is right, its offset lies above the last valid
+   one (above that of the bad frame where its header is plausible) and within the segment, its leader epoch does not go
+   back, and a valid frame, the tail or the end follows. Other frames with a right checksum are foreign: a value can
+   contain whole batches. The search gives up when it has checksummed SEARCH_FACTOR times the bytes that it passed.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +17,6 @@ from typing import ClassVar, NamedTuple
 
 from kdump.format.batch import CONTROL, LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC, Batch
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
-from kdump.kernel import crc
 from kdump.kernel.producers import RUNS_FULL, Runs
 from kdump.kernel.results import Carry
 from kdump.kernel.scan import (
@@ -27,13 +27,12 @@ from kdump.kernel.scan import (
     SCAN_NEED,
     SCAN_STOPPED,
     Scanner,
-    is_zero,
     stored,
 )
 from kdump.kernel.scan07 import Scanner07
 from kdump.storage.source import Source
+from kdump.storage.window import SourceWindow
 
-BUFFER_BYTES = 512 << 10  # stays in the second-level cache from read to proof; larger ones are slower
 MAX_BATCH_BYTES = 1 << 30
 STEPS = 64
 SEARCH_FACTOR = 64
@@ -48,7 +47,7 @@ _ANY_EPOCH = 1 << 31  # messages of magic 0 and 1 carry none
 
 
 class TailContent(StrEnum):
-    """What a tail is made of."""
+    """The content of a tail."""
 
     TORN = "torn"
     ZEROS = "zeros"
@@ -56,7 +55,10 @@ class TailContent(StrEnum):
 
 
 class Gap(NamedTuple):
-    """Bytes between batches that are no batch; `headed` when they begin like a batch, whose length then lies (`claimed` bytes in all)."""
+    """Bytes between batches that are no batch.
+
+    `headed`: they begin with the header of a batch of `claimed` bytes, which is wrong.
+    """
 
     position: int
     length: int
@@ -66,7 +68,7 @@ class Gap(NamedTuple):
 
 
 class ForeignBatch(NamedTuple):
-    """A batch with a right checksum inside a gap or a damaged batch, which is not the log's own."""
+    """A batch with a right checksum inside a gap or a damaged batch, which does not belong to this log."""
 
     position: int
     length: int
@@ -81,7 +83,7 @@ class SearchLimit(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """Bytes behind the last batch; `claimed` is the size that a torn batch would have, 0 when its header is not whole."""
+    """Bytes after the last batch. `claimed` is the size of a torn batch, 0 when its header is not complete."""
 
     position: int
     length: int
@@ -90,14 +92,14 @@ class Tail(NamedTuple):
 
 
 class ShrunkFile(NamedTuple):
-    """The file ended before the size it had when it was opened."""
+    """The file has become shorter since it was opened."""
 
     position: int
     length: int
 
 
 class BatchChunk(NamedTuple):
-    """Batches next to one another, and access to their bytes. Valid until the walk goes on."""
+    """Adjacent batches and access to their bytes. Valid until the walk continues."""
 
     walk: "Walk"
     batches: int
@@ -120,7 +122,7 @@ Item = BatchChunk | Gap | ForeignBatch | SearchLimit | Tail | ShrunkFile
 
 
 class Frame(NamedTuple):
-    """What stands at a position; `kind` is an index into kdump.kernel.scan.FRAMES, `total` the bytes that it claims."""
+    """What begins at a position: `kind` is an index into kdump.kernel.scan.FRAMES, `total` the bytes that it claims."""
 
     kind: int
     total: int
@@ -131,7 +133,7 @@ class Frame(NamedTuple):
 
 
 def _is_run(chain: list[tuple[int, Frame]]) -> bool:
-    """Whether a chain is long enough, and its offsets rise, so that its lengths are to be believed whatever comes behind."""
+    """Whether a chain is so long, with rising offsets, that its lengths count whatever follows it."""
     frames = [frame for _, frame in chain]
     return (
         len(chain) > STEPS
@@ -140,15 +142,18 @@ def _is_run(chain: list[tuple[int, Frame]]) -> bool:
     )
 
 
-class Walk:
+class Walk(SourceWindow):
     """One walk over the batches of a source that begin in [start, stop).
 
-    Iterate over it once. `carry` is the state of the walk that ended at `start`; without it a `start` inside the file has to be found (`sync`). `deep` proves records that need no decompression, `everything` makes a row of every batch; without it the chunks hold only suspect
-    batches and those that have to be opened. `runs` records what producers wrote and `drain` is given its events, the last ones when the iteration ends; `expect` has the entries of the offset
-    index and the time index for Scanner.expect. Afterwards `position` is where the walk ended: the first batch at or after `stop`, or the end.
+    Iterate over it once. `carry` is the state of the walk that ended at `start`. Without it, `sync` has to find the
+    first batch after a `start` inside the file. `deep` checks records that need no decompression. `everything` makes a
+    row of every batch; without it the chunks hold only suspect batches and those that have to be opened. `runs` records
+    what producers wrote, and `drain` gets its events, the last ones when the iteration ends. `expect` has the entries
+    of the offset index and the time index for the scanner. At the end, `position` is the first batch at or after
+    `stop`, or the end of the file.
     """
 
-    # What another format has in their place (kdump.storage.walk07).
+    # Another format has others (kdump.storage.walk07).
     scanner_type: ClassVar[type[Scanner] | type[Scanner07]] = Scanner
     row_type: ClassVar[type[Batch]] = Batch
     up_to_magic: ClassVar[int] = UP_TO_MAGIC
@@ -170,7 +175,7 @@ class Walk:
         drain: Callable[[bytes], None] | None = None,
         expect: tuple[bytes, bytes] | None = None,
     ) -> None:
-        self.source = source
+        super().__init__(source)
         self.scanner: Scanner | Scanner07 = self.scanner_type(
             -1 if base_offset is None else base_offset,
             deep=deep,
@@ -185,14 +190,8 @@ class Walk:
             self.scanner.carry(*carry)
         self.position = start
         self._stop = source.size if stop is None else min(stop, source.size)
-        self._end = source.size
         self._opens = deep or everything
         self._max_batch_bytes = max_batch_bytes
-        # Most segments are small, and to clear a buffer takes as long as to prove one of them.
-        self._window = memoryview(bytearray(min(BUFFER_BYTES, max(source.size, HEADER_BYTES))))
-        self._origin = 0
-        self._filled = 0
-        self._zeros_from: int | None = None
         assert runs is None or drain is not None
         self._runs = runs
         self._drain = drain
@@ -231,36 +230,12 @@ class Walk:
             self._drain(self._runs.take())
 
     def sync(self) -> bool:
-        """Move from any byte to the first batch that this log could have at or after it; False when there is none."""
+        """Move from any byte to the first batch at or after it; False when there is none."""
         if self.position == 0:
             return True
         found, _ = self._search(self.position - 1, None, hint=True)
         self.position = self._end if found is None else found
         return found is not None
-
-    def bytes_at(self, position: int, length: int) -> memoryview:
-        at = position - self._origin
-        if at >= 0 and at + length <= self._filled:
-            return self._window[at : at + length]
-        body = memoryview(bytearray(length))
-        return body[: self.source.readinto(position, body)]
-
-    # ---- the window
-
-    def _load(self, position: int, need: int) -> int:
-        """Index of `position` in the window, which holds `need` bytes from there on unless the file has shrunk."""
-        at = position - self._origin
-        if 0 <= at and at + need <= self._filled:
-            return at
-        if need > len(self._window):
-            self._window = memoryview(bytearray(need))
-        elif len(self._window) > BUFFER_BYTES >= need:
-            self._window = memoryview(bytearray(BUFFER_BYTES))
-        self._origin = position
-        self._filled = self.source.readinto(
-            position, self._window[: max(0, min(len(self._window), self._end - position))]
-        )
-        return 0
 
     def _shrink(self, end: int) -> ShrunkFile:
         gone = ShrunkFile(end, self._end - end)
@@ -270,7 +245,10 @@ class Walk:
         return gone
 
     def _large(self, total: int) -> Iterator[Item]:
-        """A batch larger than the window: its checksum first, piece by piece, so that a length that lies costs no memory."""
+        """A batch larger than the window.
+
+        Its checksum comes first, piece by piece, so that a wrong length costs no memory.
+        """
         frame = self._frame(self.position)
         if frame.kind != _VALID:
             yield from self._damage(frame)
@@ -286,11 +264,11 @@ class Walk:
             self.position += total
 
     def _is_control(self, position: int) -> bool:
-        """Whether the batch there is a control batch, whose records are always looked at."""
+        """Whether the batch is a control batch, whose records are always read."""
         at = self._load(position, HEADER_BYTES)
         return self._window[at + UP_TO_MAGIC - 1] == 2 and bool(self._window[at + 22] & CONTROL)
 
-    # ---- what stands at a position
+    # ---- what begins at a position
 
     def _frame(self, position: int) -> Frame:
         left = self._end - position
@@ -314,45 +292,8 @@ class Walk:
             kind = _CRC if computed != expected else _MAGIC if magic > 2 else _VALID
         return Frame(kind, total, plausible, offset, _ANY_EPOCH if magic < 2 else epoch, computed)
 
-    def _checksum(self, position: int, begin: int, total: int, legacy: bool) -> int:
-        update = crc.crc32 if legacy else crc.crc32c
-        value, position, end = 0, position + begin, position + total
-        while position < end:
-            at = self._load(position, min(end - position, BUFFER_BYTES))
-            piece = self._window[at : min(self._filled, at + end - position)]
-            if not piece:
-                break
-            value = update(piece, value)
-            position += len(piece)
-        return value
-
-    def _zeros(self, position: int) -> bool:
-        """Whether every byte from `position` to the end is zero."""
-        if self._zeros_from is None:
-            self._zeros_from = self._end
-            piece = memoryview(bytearray(64 << 10))
-            while self._zeros_from > 0:
-                begin = max(0, self._zeros_from - len(piece))
-                n = self.source.readinto(begin, piece[: self._zeros_from - begin])
-                if n == 0 or not is_zero(piece, 0, n):
-                    while n and piece[n - 1] == 0:
-                        n -= 1
-                    self._zeros_from = begin + n
-                    break
-                self._zeros_from = begin
-        return position >= self._zeros_from
-
-    def _all_zero(self, position: int, end: int) -> bool:
-        while position < end:
-            at = self._load(position, 1)
-            stop = min(self._filled, at + end - position)
-            if stop <= at or not is_zero(self._window, at, stop):
-                return False
-            position += stop - at
-        return True
-
     def _tail_like(self, position: int, before: Frame | None = None) -> bool:
-        """Whether nothing but the end, zeros or a torn batch stands there; one that can follow the frame `before`."""
+        """Whether the end, zeros or a torn batch that can follow the frame `before` begin there."""
         if self._end - position < self.up_to_magic or self._zeros(position):
             return True
         frame = self._frame(position)
@@ -387,33 +328,34 @@ class Walk:
         fills = first.kind in _FILLS and first.plausible
         end = self._end if found is None else found
         items: list[ForeignBatch | SearchLimit | Gap | Tail] = list(others)
-        behind = start
+        rest = start
         if fills and start + first.total <= end:
-            behind += first.total
+            rest += first.total
             yield self._damaged(start, first)
-        if behind < end:
+        if rest < end:
             if found is None:
-                items.append(self._tail(behind))
+                items.append(self._tail(rest))
             else:
-                headed = behind == start and first.plausible
-                items.append(
-                    Gap(behind, end - behind, headed, first.total if headed else 0, self._all_zero(behind, end))
-                )
+                headed = rest == start and first.plausible
+                items.append(Gap(rest, end - rest, headed, first.total if headed else 0, self._all_zero(rest, end)))
         if found is not None:
             self.scanner.unlink()
         self.position = end
         yield from sorted(items, key=lambda item: item.position)
 
     def _true_end(self, position: int, frame: Frame) -> int | None:
-        """Where a batch whose length lies ends, in a format that can tell."""
+        """The end of a batch with a wrong length, in a format that shows it."""
         return None
 
     def _leads_on(self, first: Frame, frame: Frame, position: int) -> bool:
-        """Whether the log goes on, or ends, with the frame behind damaged ones, the `first` of which is not valid."""
+        """Whether the log continues, or ends, with the `frame` after damaged ones, of which `first` is the first."""
         return (frame.kind == _VALID and self._succeeds(first, frame.offset)) or self._tail_like(position, first)
 
     def _steps_over(self, frame: Frame, position: int) -> bool:
-        """Whether the frame's length can be followed: it fills its bytes, or is only too short for its magic (which one flipped bit can change)."""
+        """Whether the frame's length can be followed.
+
+        The frame fills its bytes, or is only too short for its magic, which one flipped bit can change.
+        """
         if frame.kind == _LENGTH:
             return LOG_OVERHEAD + MINIMUM_SIZE[0] <= frame.total <= self._end - position
         return frame.kind in _FILLS
@@ -427,7 +369,10 @@ class Walk:
         return BatchChunk(self, 1, True)
 
     def _succeeds(self, bad: Frame | None, offset: int) -> bool:
-        """Whether a batch behind a bad frame can have this offset: above the frame's own where that is to be believed, else above the last good one."""
+        """Whether a batch after a bad frame can have this offset.
+
+        It lies above the offset of the frame where its header is plausible, else above the last valid offset.
+        """
         if bad is not None and bad.plausible:
             return bad.offset < offset <= bad.offset + HIGHEST_RELATIVE_OFFSET
         return not self.scanner.has_last or offset > self.scanner.known_last
@@ -435,9 +380,10 @@ class Walk:
     def _search(
         self, start: int, bad: Frame | None, hint: bool = False
     ) -> tuple[int | None, list[ForeignBatch | SearchLimit]]:
-        """The position of the next batch of this log after the bad frame at `start`, and what was passed on the way.
+        """The position of the next batch of this log after the bad frame at `start`, and what was passed before it.
 
-        For a `hint` nobody asks what was passed, and frames are passed over where no header follows, before the checksum of what they claim to be is taken.
+        With `hint`, what was passed is not wanted, and a frame that no header follows is skipped before its checksum is
+        computed.
         """
         known_epoch = self.scanner.known_epoch
         others: list[ForeignBatch | SearchLimit] = []
@@ -454,7 +400,8 @@ class Walk:
             position += found - at
             total, plausible, *_ = self.scanner.look(self._window, found, self._end - position)
             if not plausible:
-                # It can only be foreign. Headers full of zeros look like one every few bytes, so these have a budget of their own.
+                # It can only be foreign. Zeros look like such a header every few bytes, so these have a budget of their
+                # own.
                 foreign = foreign_work <= FOREIGN_FACTOR * (position - start) + SEARCH_ALLOWANCE
                 foreign_work += total
                 if foreign and self._frame(position).kind == _VALID and len(others) < FOREIGN_KEPT:
@@ -489,7 +436,7 @@ class Walk:
         return None, others
 
     def _leads_to_header(self, position: int) -> bool:
-        """Whether what stands there begins like a batch of this log, or is its end."""
+        """Whether a header of this log, or its end, is there."""
         left = self._end - position
         if left < UP_TO_MAGIC:
             return left >= 0

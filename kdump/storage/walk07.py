@@ -1,16 +1,16 @@
-"""The walk over a log file of Kafka 0.7, and the walk for any kind of log file.
+"""Walking over a log file of Kafka 0.7, and choosing the walk for any kind of log file.
 
-The policy after damage is that of kdump.storage.walk, with what the format allows: nothing in an entry says where in the
-log it belongs, so what lies in a payload cannot be told from the log's own by itself. A small message that is
-compressed with snappy holds its inner entries byte for byte.
+The policy after damage is that of kdump.storage.walk, with what the format allows. An entry does not say where in the
+log it belongs, so entries inside a payload look like entries of the log. A small message that is compressed with snappy
+holds its inner entries byte for byte.
 
-* Where the length of a message leads nowhere, its checksum may tell where it ends: the first place up to which it is
-  right, if a valid entry, the tail or the end stands there. Only then is the next entry searched; a found one counts
-  if its checksum is right and a valid entry, the tail or the end follows.
-* A message of ordinary size that reaches past the end of the file, and does not end before it by its checksum, is
-  torn, whatever its payload holds.
-* Four arbitrary bytes often look like a length that reaches past the end. So steps over damaged messages lead to a
-  torn one of any other size only when no message can be found behind it.
+* Where the length of a message leads nowhere, its checksum may show its end: the first byte up to which the checksum is
+  right, if a valid entry, the tail or the end follows. Only then is the next entry searched. A found one counts if its
+  checksum is right and a valid entry, the tail or the end follows.
+* A message of ordinary size that reaches past the end of the file, and does not end before it by its checksum, is torn,
+  whatever its payload holds.
+* Four arbitrary bytes often look like a length that reaches past the end. So steps over damaged messages lead to a torn
+  one of any other size only when no message is found after it.
 """
 
 from typing import Any
@@ -24,15 +24,17 @@ from kdump.storage.walk import FOREIGN_KEPT, SEARCH_ALLOWANCE, SEARCH_FACTOR, Fo
 
 _VALID, _END, _SHORT, _LENGTH, _OVERRUN, _LIMIT, _CRC, _MAGIC = range(len(FRAMES))
 
-# What is no longer an ordinary size: by default 0.7 took messages of up to 1,000,000 bytes (max.message.size). Any
-# four bytes can be a length, and to read all that they claim is dear, so a search only looks at a larger entry when
-# lengths lead on from it, over at most _HOPS others. Each of them counts as work of so many bytes.
+# Above an ordinary size: by default 0.7 took messages of up to 1,000,000 bytes (max.message.size). Any four bytes can
+# be
+# a length, and reading all that they claim is expensive. So a search reads a larger entry only when lengths lead on
+# from
+# it, over at most _HOPS entries. Each of these counts as work of _HOP_BYTES.
 _LARGE = 1 << 20
 _HOPS = 4
 _HOP_BYTES = 4 << 10
 _SEARCH_BYTES = 2 << 20
 
-# Bytes that may be spent on ends by checksum: so many times those that were passed, and some to begin with.
+# The bytes that may be read to find ends by checksum: so many times those that were passed, and an allowance.
 _ENDS_FACTOR = 4
 _ENDS_ALLOWANCE = 16 << 20
 
@@ -72,11 +74,11 @@ class Walk07(Walk):
         elif total > self._max_batch_bytes:
             kind = _LIMIT
         else:
-            kind, computed = self._proved(position, header, total)
+            kind, computed = self._checked(position, header, total)
         return Frame(kind, total, plausible, self._base + position, 0, computed)
 
-    def _proved(self, position: int, header: bytes, total: int) -> tuple[int, int]:
-        """What a frame that fills its bytes is, and its checksum; with a magic that does not exist, under either layout."""
+    def _checked(self, position: int, header: bytes, total: int) -> tuple[int, int]:
+        """The kind of a frame that fills its bytes, and its checksum; for an unknown magic, by either layout."""
         magic = header[UP_TO_MAGIC - 1]
         layouts = (magic,) if magic in HEADER_SIZE else (1, 0)
         checksums = []
@@ -157,7 +159,7 @@ class Walk07(Walk):
         return None, others
 
     def _candidate(self, position: int) -> int | None:
-        """The next place from there on where an entry stands, by its checksum, or a large one could."""
+        """The next position of an entry with a right checksum, or of a possible large entry."""
         search = self._searched = self._searched or Search07(_SEARCH_BYTES)
         while self._end - position >= UP_TO_MAGIC:
             reach = min(position + _LARGE + UP_TO_MAGIC, self._end)
@@ -180,14 +182,16 @@ class Walk07(Walk):
         return LENGTH_SIZE + int.from_bytes(self._window[at : at + LENGTH_SIZE])
 
     def _followed(self, position: int) -> tuple[bool, int]:
-        """Whether a valid entry, a tail or the end stands there, and how many bytes it took to see."""
+        """Whether a valid entry, a tail or the end begins there, and how many bytes were read for it."""
         if self._tail_like(position):
             return True, 0
         frame = self._frame(position)
         return frame.kind == _VALID, frame.total if frame.kind in (_VALID, _CRC, _MAGIC) else 0
 
     def _leads_to_small(self, position: int) -> tuple[bool, int]:
-        """Whether lengths lead from there to the end, to a valid entry of ordinary size, or on and on; and what it cost."""
+        """Whether lengths lead to the end, to a valid entry of ordinary size, or over _HOPS entries; and the work in
+        bytes.
+        """
         header = memoryview(bytearray(UP_TO_MAGIC))
         for hop in range(1, _HOPS + 1):
             cost = hop * _HOP_BYTES
@@ -205,5 +209,5 @@ class Walk07(Walk):
 
 
 def walk_of(kind: Kind, source: Source, **how: Any) -> Walk:
-    """The walk over a log file of this kind; the rest is that of Walk."""
+    """The walk over a log file of this kind; `how` are the arguments of Walk."""
     return (Walk07 if kind is Kind.KAFKA07 else Walk)(source, **how)

@@ -12,6 +12,7 @@ from unittest import mock
 from kdump.format.batch import Batch
 from kdump.format.naming import Kind
 from kdump.storage import walk as segment
+from kdump.storage import window
 from kdump.storage.partition import LogFile
 from kdump.storage.records import open_batch, records
 from kdump.storage.source import BytesSource, FileSource
@@ -47,7 +48,7 @@ class Case(NamedTuple):
     newest: bool = True
     max_batch_bytes: int = LIMIT_BYTES
     cuts: tuple[int, ...] = ()
-    window_bytes: int = segment.BUFFER_BYTES
+    window_bytes: int = window.BUFFER_BYTES
     kind: Kind = Kind.LOG
     tight: bool = False
 
@@ -149,7 +150,7 @@ def check(case: Case) -> None:
     """Raises Difference where kdump and the oracle do not agree on the case."""
     with ExitStack() as stack:
         # a small window makes every batch cross its border
-        stack.enter_context(mock.patch.object(segment, "BUFFER_BYTES", case.window_bytes))
+        stack.enter_context(mock.patch.object(window, "BUFFER_BYTES", case.window_bytes))
         for ours, plain, value in _BOUNDS if case.tight else ():
             stack.enter_context(mock.patch.object(segment, ours, value))
             stack.enter_context(mock.patch.object(oracle, plain, value))

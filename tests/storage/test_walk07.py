@@ -25,8 +25,9 @@ from kdump.storage.partition import LogFile
 from kdump.storage.records import DecodedBatch, open_batch, records
 from kdump.storage.records07 import unwrap
 from kdump.storage.source import BytesSource
-from kdump.storage.walk import BUFFER_BYTES, MAX_BATCH_BYTES, BatchChunk, ForeignBatch, Gap, SearchLimit, Tail
+from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk, ForeignBatch, Gap, SearchLimit, Tail
 from kdump.storage.walk07 import Walk07, walk_of
+from kdump.storage.window import BUFFER_BYTES
 from kdump.verify.checks import framing
 from support import build, oracle
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kdump.format.naming import Kind
 from kdump.kernel.scan import SUSPECTS
-from kdump.storage import walk as segment
+from kdump.storage import window
 from kdump.storage.partition import LogFile
 from kdump.storage.source import BytesSource
 from kdump.storage.walk import BatchChunk, ForeignBatch, SearchLimit, Tail, TailContent, Walk
@@ -111,12 +111,12 @@ def test_no_cutting_into_ranges_changes_the_report(
 def test_the_size_of_the_buffer_changes_nothing(data: bytes, rng: random.Random, times: int) -> None:
     data = broken(data, rng, times)
     expected = verified(data)
-    usual = segment.BUFFER_BYTES
+    usual = window.BUFFER_BYTES
     try:
-        segment.BUFFER_BYTES = 128
+        window.BUFFER_BYTES = 128
         small = verified(data)
     finally:
-        segment.BUFFER_BYTES = usual
+        window.BUFFER_BYTES = usual
     assert small == expected
 
 

@@ -1,11 +1,12 @@
 """Compressed record data: what Kafka's codecs put into a batch, and exactly what Kafka's reader takes out of it.
 
-One module per codec: gzip, snappy (with xerial's framing), lz4, zstd. Each opens with its byte table and is imported with its first data; its library is
-imported with it.
+One module per codec: gzip, snappy (with xerial's framing), lz4, zstd. Each opens with its byte table and is imported
+with its first data; its library is imported with it.
 
-Kafka's reader decides (`org.apache.kafka.common.compress` of kafka-clients 4.3 on Java 17 and 21). What it accepts is accepted here with the same bytes,
-and with a note where the specification of the codec does not allow it. What it refuses is a CodecError. The docstring of each module names where it is not
-Kafka's reader; no known writer makes such data.
+Kafka's reader decides (`org.apache.kafka.common.compress` of kafka-clients 4.3 on Java 17 and 21). What it accepts is
+accepted here with the same bytes, and with a note where the specification of the codec does not allow it. What it
+refuses is a CodecError. The docstring of each module names where it is not Kafka's reader; no known writer makes such
+data.
 """
 
 from collections.abc import Callable
@@ -39,12 +40,13 @@ Decompress = Callable[[Data, int, int], tuple[Data, str | None]]
 def decompress(codec: int, data: Data, magic: int, limit: int) -> tuple[Data, str | None]:
     """The bytes that Kafka's record reader gets out of compressed `data`, and a note (a key of NOTES) or None.
 
-    `data` is what follows a batch's header, or the value of a wrapper of `magic` 0 or 1. The bytes end where a reader of records below 2 KiB first meets the
-    end of the stream. The caller checks whether the records are complete, and refuses zstd in magic 0 and 1, as Kafka does before it reads the data.
+    `data` is what follows a batch's header, or the value of a wrapper of `magic` 0 or 1. The bytes end where a reader
+    of records below 2 KiB first meets the end of the stream. The caller checks whether the records are complete, and
+    refuses zstd in magic 0 and 1, as Kafka does before it reads the data.
 
-    Raises CodecError where Kafka's reader cannot return all records, LimitExceeded for more than `limit` bytes, errors.CodecMissing without the library.
-    Needs no more memory than `limit` and a few MiB, and for zstd the part of the window that was written. Each thread has its own contexts. The result
-    belongs to the caller.
+    Raises CodecError where Kafka's reader cannot return all records, LimitExceeded for more than `limit` bytes,
+    errors.CodecMissing without the library. Needs no more memory than `limit` and a few MiB, and for zstd the part of
+    the window that was written. Each thread has its own contexts. The result belongs to the caller.
     """
     try:
         function = _DECOMPRESS[codec]
@@ -80,8 +82,9 @@ def compress(
 ) -> bytes:
     """Compress `data` in the frame that Kafka's writer of `magic` uses; `level` as in the producer's configuration.
 
-    For snappy, `block_size` is the decompressed size of a chunk (1024 in clients up to 0.10.2), and `raw` makes one block without xerial's framing.
-    Raises ValueError for an unknown codec or level, errors.CodecMissing without the library.
+    For snappy, `block_size` is the decompressed size of a chunk (1024 in clients up to 0.10.2), and `raw` makes one
+    block without xerial's framing. Raises ValueError for an unknown codec or level, errors.CodecMissing without the
+    library.
     """
     if not 0 <= codec < len(CODECS):
         raise ValueError(f"no codec has the number {codec}")

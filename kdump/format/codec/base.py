@@ -1,4 +1,4 @@
-"""What the codecs share: why data is refused, what is remarked about it, the limit of the decompressed size, and how a library is loaded."""
+"""What the codecs share: the reasons of refusal, the notes, the error above a limit, and loading a library."""
 
 from importlib import import_module
 from struct import Struct
@@ -44,14 +44,14 @@ NOTES: Final = {
     "snappy-version": "a xerial header has another version than 1",
     "snappy-header": "a broken xerial header stands between two chunks",
     "snappy-trailing": "up to 3 bytes follow the last snappy chunk",
-    "lz4-header-checksum": "the header checksum of the LZ4 frame is neither right nor the one that magic 0 is known for",
+    "lz4-header-checksum": "the header checksum of the LZ4 frame is neither right nor the known wrong one of magic 0",
     "lz4-empty-block": "an LZ4 block holds nothing, which ends the data for Kafka",
     "lz4-end-mark": "the EndMark of the LZ4 frame has its highest bit set",
     "lz4-content-size": "the content size of the LZ4 frame is wrong",
     "lz4-content-checksum": "the content checksum of the LZ4 frame is wrong",
     "lz4-trailing": "bytes follow the LZ4 frame",
     "zstd-empty": "there is no zstd frame at all",
-    "zstd-truncated": "a zstd frame behind the first one breaks off",
+    "zstd-truncated": "a zstd frame after the first one breaks off",
 }
 """What Kafka's reader accepts although the codec's specification does not: note → a clause for a sentence."""
 
@@ -82,7 +82,10 @@ class LimitExceeded(CodecError):
 
 
 def library(codec: str, module: str, package: str) -> ModuleType:
-    """The module of a codec's library. Raises CodecMissing, with the `package` to install, where it cannot be imported."""
+    """The module of a codec's library.
+
+    Raises CodecMissing, with the `package` to install, where it cannot be imported.
+    """
     try:
         return import_module(module)
     except ImportError as why:

@@ -1,4 +1,5 @@
-"""gzip, codec 1 (RFC 1952; java.util.zip.GZIPInputStream): one or several members in sequence; integers are little-endian.
+"""gzip, codec 1 (RFC 1952; java.util.zip.GZIPInputStream): one or several members in sequence; integers are
+little-endian.
 
     ===== ==== ===== ============== ===================== ==========================================================
     at    size type  field          Kafka's writer        Kafka's reader
@@ -17,8 +18,8 @@
 
 After a member, bytes without a valid header are ignored, and so are up to 18 bytes that the reader has buffered.
 
-Where this is not Kafka's reader: isal takes incomplete Huffman codes, which zlib, and so Kafka, refuses. Java 25 looks for another member even in the last
-18 bytes, and fails over the rest of one.
+Where this is not Kafka's reader: isal takes incomplete Huffman codes, which zlib, and so Kafka, refuses. Java 25 looks
+for another member even in the last 18 bytes, and fails over the rest of one.
 """
 
 import threading
@@ -36,7 +37,7 @@ _DEFLATE_RATIO: Final = 1032  # deflate cannot expand more
 
 
 class _GzipContext(threading.local):
-    """The decompressor's class, its argument and its error, of isal or zlib; each thread has its own after its first call."""
+    """The decompressor of isal or zlib, its argument and its error; set by the first call of each thread."""
 
     library: tuple[Callable[[int], Any], int, type[Exception]]
 
@@ -115,9 +116,9 @@ def _decompress_carefully(data: memoryview, limit: int) -> tuple[Data, str | Non
         if total - at < 8:
             raise CodecError("gzip-truncated")
         member = memoryview(out)[begin:]
-        sound = U32(data, at) == (zlib.crc32(member),) and U32(data, at + 4) == (len(member) & 0xFFFFFFFF,)
+        is_right = U32(data, at) == (zlib.crc32(member),) and U32(data, at + 4) == (len(member) & 0xFFFFFFFF,)
         member.release()
-        if not sound:
+        if not is_right:
             raise CodecError("gzip-trailer")
         filled = min(total, filled_from + -(-(at - filled_from) // _READ) * _READ)
         buffered = filled - at

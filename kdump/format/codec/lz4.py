@@ -1,4 +1,5 @@
-"""lz4, codec 3 (LZ4 frame format 1.5.1; Lz4BlockOutputStream and Lz4BlockInputStream): one frame; integers are little-endian.
+"""lz4, codec 3 (LZ4 frame format 1.5.1; Lz4BlockOutputStream and Lz4BlockInputStream): one frame; integers are
+little-endian.
 
     ===== ==== ===== ============== ===================== ==========================================================
     at    size type  field          Kafka's writer        Kafka's reader
@@ -22,7 +23,8 @@
 
 The reader stops after the frame. A block that holds nothing (one byte, 00 to 0f) ends the data for Kafka's records.
 
-Where this is not Kafka's reader: a record of 2 KiB or more that reaches across such a block is whole for Kafka; here the data ends at the block.
+Where this is not Kafka's reader: a record of 2 KiB or more that reaches across such a block is whole for Kafka; here
+the data ends at the block.
 """
 
 import threading
@@ -47,7 +49,7 @@ _CONTENT_CHECKSUM: Final = 0x04
 
 
 class _Lz4Context(threading.local):
-    """The library's function and its context; each thread has its own after its first call."""
+    """The function of the library and its context; set by the first call of each thread."""
 
     library: tuple[Callable[..., Any], Any]
 
@@ -182,7 +184,9 @@ def _checked_header(data: memoryview, magic: int) -> tuple[_Lz4Header, str | Non
 
 
 def _blocks(data: memoryview, header: _Lz4Header, limit: int) -> tuple[bytearray, int, int | None]:
-    """What the blocks hold, the position after them, and the EndMark; None for it where a block that holds nothing ends the data."""
+    """The content of the blocks, the position after them, and the EndMark; None for it after a block that holds
+    nothing.
+    """
     block = library("lz4", "lz4.block", "lz4")
     out = bytearray()
     total, at = len(data), header.checksum_at + 1
@@ -221,7 +225,9 @@ def _blocks(data: memoryview, header: _Lz4Header, limit: int) -> tuple[bytearray
 
 
 def _is_xxh32(flag: int, data: memoryview, checksum: memoryview) -> bool:
-    """Whether `checksum` is xxh32 of `data`, which liblz4 is given in stored blocks of a frame with that kind of checksum."""
+    """Whether `checksum` is xxh32 of `data`, which liblz4 is given in stored blocks of a frame with that kind of
+    checksum.
+    """
     frame = import_module("lz4.frame")
     context = frame.create_decompression_context()
     whole = flag == _BLOCK_CHECKSUM and len(data) > 65536

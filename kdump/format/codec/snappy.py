@@ -1,4 +1,5 @@
-"""snappy, codec 2 (xerial's SnappyOutputStream and SnappyInputStream): blocks in xerial's framing; integers are big-endian.
+"""snappy, codec 2 (xerial's SnappyOutputStream and SnappyInputStream): blocks in xerial's framing; integers are
+big-endian.
 
     ===== ==== ===== ============== ================================================================================
     at    size type  field          note
@@ -11,11 +12,11 @@
     20    …          block          varint u32 of the decompressed size, then literals and copies
     ===== ==== ===== ============== ================================================================================
 
-Chunks go to the end; fewer than 4 bytes there are ignored. Between chunks a whole header may come again (a further stream; its version must be ≥ 1).
-Clients up to 0.10.2 put 1 KiB into a block, all others 32 KiB.
+Chunks go to the end; fewer than 4 bytes there are ignored. Between chunks a whole header may come again (a further
+stream; its version must be ≥ 1). Clients up to 0.10.2 put 1 KiB into a block, all others 32 KiB.
 
-Where this is not Kafka's reader: a broken xerial header after a multiple of 2 KiB ends the data here, as it does for a reader of small pieces. A record of
-2 KiB or more that reaches across the header is whole for Kafka.
+Where this is not Kafka's reader: a broken xerial header after a multiple of 2 KiB ends the data here, as it does for a
+reader of small pieces. A record of 2 KiB or more that reaches across the header is whole for Kafka.
 """
 
 import threading
@@ -39,7 +40,9 @@ _KEPT_BUFFER_BYTES: Final = 4 << 20  # largest buffer that is kept for the next 
 
 
 class _SnappyContext(threading.local):
-    """The functions and the error of the library, and the buffer of the last call; each thread has its own after its first call."""
+    """The functions and the error of the library, and the buffer of the last call; set by the first call of each
+    thread.
+    """
 
     library: tuple[Callable[..., Any], Callable[..., int], type[Exception]]
     buffer: bytearray
@@ -94,7 +97,7 @@ def decompress(data: Data, magic: int, limit: int) -> tuple[Data, str | None]:
 
 
 def _room(size: int) -> memoryview:
-    """`size` bytes to write to: of the buffer used last time, unless somebody still has a view of it."""
+    """A buffer of `size` bytes: that of the last call, unless there is still a view of it."""
     if size > _KEPT_BUFFER_BYTES:
         return memoryview(bytearray(size))
     try:
@@ -204,7 +207,7 @@ def _decompress_carefully(data: memoryview, limit: int) -> tuple[Data, str | Non
             header = bytes(data[at - 4 : at + 12])
             at += 12
             if header[:8] != _XERIAL_MAGIC:
-                # Tells this read that the data ends here, and goes on behind the header with the next one.
+                # This read returns the end of the data. The next one continues after the header.
                 note = note or "snappy-header"
                 if (len(out) - filled_from) % _READ_BYTES == 0:
                     return out, note

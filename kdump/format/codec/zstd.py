@@ -13,10 +13,12 @@
     …     0/4  u32   checksum       of the content; must be right
     ===== ==== ===== ============== ================================================================================
 
-Kafka's writer streams one frame without checksum and, unless it is empty, without content size. The reader takes pieces of 131075 bytes. A frame that
-breaks off in the piece in which an earlier one ended is no error but the end; the content of its whole blocks is returned.
+Kafka's writer streams one frame without checksum and, unless it is empty, without content size. The reader takes pieces
+of 131075 bytes. A frame that breaks off in the piece in which an earlier one ended is no error but the end; the content
+of its whole blocks is returned.
 
-Where this is not Kafka's reader: Kafka reads frames of before 1.0 (0.4 to 0.7). The library here does not (`zstd-legacy`).
+Where this is not Kafka's reader: Kafka reads frames of before 1.0 (0.4 to 0.7). The library here does not
+(`zstd-legacy`).
 """
 
 import threading
@@ -40,13 +42,16 @@ _FILL: Final = 16 * 1024  # bytes that the record reader takes from ZstdInputStr
 
 
 class _ZstdContext(threading.local):
-    """The library's stream and its error; each thread has its own after its first call."""
+    """The stream class of the library and its error; set by the first call of each thread."""
 
     library: tuple[Callable[..., Any], type[Exception]]
 
 
 class _ZstdHeader(NamedTuple):
-    """What the header of a frame says; `content_size` is -1 where it says none, `checksum_bytes` the length of the checksum after the blocks."""
+    """The header of a frame.
+
+    `content_size` is -1 without one, `checksum_bytes` the length of the checksum after the blocks.
+    """
 
     blocks_at: int
     window: int
@@ -97,7 +102,10 @@ def decompress(data: Data, magic: int, limit: int) -> tuple[Data, str | None]:
 
 
 def _blocks(data: Data, at: int) -> tuple[int, int]:
-    """Where the last block ends or would, and at most how many bytes the blocks hold; StructError when one is missing."""
+    """The end of the last block as its size says, and at most how many bytes the blocks hold.
+
+    Raises StructError when a block is missing.
+    """
     bound = 0
     while True:
         low, high = _BLOCK(data, at)

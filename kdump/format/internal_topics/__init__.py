@@ -1,1 +1,1 @@
-"""Keys and values of Kafka's internal topics."""
+"""Parsing the keys and values of the records in Kafka's internal topics."""

@@ -1,18 +1,18 @@
-"""Records of `__transaction_state`: what a transaction coordinator knows of each transactional id (KIP-98).
+"""The records of `__transaction_state`: the state of each transactional id in its coordinator (KIP-98).
 
 Key (TransactionLog.read, `TransactionLogKey.json`)
 
 | type   | field            | notes                                                                          |
 |--------|------------------|--------------------------------------------------------------------------------|
-| i16    | record type      | 0; a coordinator passes over a record of another one                           |
+| i16    | record type      | 0; a coordinator skips a record of another type                                |
 | string | transactional id | i16 length and UTF-8                                                           |
 
 Value (`TransactionLogValue.json`); null is a tombstone: the transactional id has expired
 
 | type   | field            | notes                                                                          |
 |--------|------------------|--------------------------------------------------------------------------------|
-| i16    | version          | 0, since 3.6 (KIP-915) also 1, which is flexible; a coordinator passes over    |
-|        |                  | a record of another one                                                        |
+| i16    | version          | 0, since 3.6 (KIP-915) also 1, which is flexible; a coordinator skips a record |
+|        |                  | of another one                                                                 |
 | i64    | producer id      |                                                                                |
 | i16    | producer epoch   | that of the markers from PrepareCommit or PrepareAbort on                      |
 | i32    | timeout in ms    | transaction.timeout.ms of the producer                                         |
@@ -25,7 +25,7 @@ Value (`TransactionLogValue.json`); null is a tombstone: the transactional id ha
 |        |                  | transaction version i16 (0), 3 next producer epoch i16 (-1, KIP-939);          |
 |        |                  | absent where they have the value in brackets                                   |
 
-Bytes behind a key or a value are not looked at. How strings, arrays and tagged fields lie is in kdump.format.schema_fields.
+A reader ignores bytes after a key or a value. kdump.format.schema_fields has the encoding of strings, arrays and tags.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ HIGHEST_VERSION: Final = 1
 
 
 class Status(IntEnum):
-    """How far a transactional id is (TransactionState), by the names that Kafka prints."""
+    """The state of a transactional id (TransactionState), by the names that Kafka prints."""
 
     Empty = 0
     Ongoing = 1
@@ -54,7 +54,7 @@ class Status(IntEnum):
 
 
 class UnknownRecord(ValueError):
-    """A record of a type or version that is not known here: written by a later release, and passed over by a coordinator."""
+    """A record of an unknown type or version: a later release wrote it, and a coordinator skips it."""
 
 
 class Key(NamedTuple):
@@ -87,7 +87,7 @@ class Value(NamedTuple):
 
 
 def decode_key(data: bytes | None) -> Key:
-    """Raises UnknownRecord for another record type than 0, ValueError for what is no key at all."""
+    """The key. Raises UnknownRecord for another record type than 0, ValueError for what is no key."""
     if data is None:
         raise ValueError("the key is null")
     reader = Reader(data, flexible=False)
@@ -98,7 +98,7 @@ def decode_key(data: bytes | None) -> Key:
 
 
 def decode_value(data: bytes | None) -> Value | None:
-    """The state that a value holds, None for a tombstone. Raises UnknownRecord for a version above 1, ValueError for what does not parse."""
+    """The value, None for a tombstone. Raises UnknownRecord for a version above 1, ValueError for what is no value."""
     if data is None:
         return None
     version = Reader(data).number(I16, "the version")

@@ -1,0 +1,89 @@
+"""A window of bytes over a source, for readers that look at the same positions several times."""
+
+from typing import Final
+
+from kdump.kernel import crc
+from kdump.kernel.scan import HEADER_BYTES, is_zero
+from kdump.storage.source import Source
+
+BUFFER_BYTES = 512 << 10  # it stays in the second-level cache from the read to the check; a larger one is slower
+_BACKWARDS_BYTES: Final = 64 << 10
+
+
+class SourceWindow:
+    """Reads a source through a buffer, which grows for a batch that is larger.
+
+    `_end` is the end of the file, which may shrink.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._end = source.size
+        # Most segments are small, and to clear a buffer takes as long as to verify one of them.
+        self._window = memoryview(bytearray(min(BUFFER_BYTES, max(source.size, HEADER_BYTES))))
+        self._origin = 0
+        self._filled = 0
+        self._zeros_from: int | None = None
+
+    def bytes_at(self, position: int, length: int) -> memoryview:
+        """The bytes at a position, fewer where the file has shrunk. Valid until the next read."""
+        at = position - self._origin
+        if at >= 0 and at + length <= self._filled:
+            return self._window[at : at + length]
+        body = memoryview(bytearray(length))
+        return body[: self.source.readinto(position, body)]
+
+    def _load(self, position: int, need: int) -> int:
+        """Index of `position` in the window, which holds `need` bytes from there on unless the file has shrunk."""
+        at = position - self._origin
+        if 0 <= at and at + need <= self._filled:
+            return at
+        if need > len(self._window):
+            self._window = memoryview(bytearray(need))
+        elif len(self._window) > BUFFER_BYTES >= need:
+            self._window = memoryview(bytearray(BUFFER_BYTES))
+        self._origin = position
+        self._filled = self.source.readinto(
+            position, self._window[: max(0, min(len(self._window), self._end - position))]
+        )
+        return 0
+
+    def _checksum(self, position: int, begin: int, total: int, legacy: bool) -> int:
+        """The checksum of a batch at `position` of `total` bytes, from its byte `begin` on: CRC-32 where `legacy`, else
+        CRC-32C.
+        """
+        update = crc.crc32 if legacy else crc.crc32c
+        value, position, end = 0, position + begin, position + total
+        while position < end:
+            at = self._load(position, min(end - position, BUFFER_BYTES))
+            piece = self._window[at : min(self._filled, at + end - position)]
+            if not piece:
+                break
+            value = update(piece, value)
+            position += len(piece)
+        return value
+
+    def _zeros(self, position: int) -> bool:
+        """Whether every byte from `position` to the end is zero."""
+        if self._zeros_from is None:
+            self._zeros_from = self._end
+            piece = memoryview(bytearray(_BACKWARDS_BYTES))
+            while self._zeros_from > 0:
+                begin = max(0, self._zeros_from - len(piece))
+                n = self.source.readinto(begin, piece[: self._zeros_from - begin])
+                if n == 0 or not is_zero(piece, 0, n):
+                    while n and piece[n - 1] == 0:
+                        n -= 1
+                    self._zeros_from = begin + n
+                    break
+                self._zeros_from = begin
+        return position >= self._zeros_from
+
+    def _all_zero(self, position: int, end: int) -> bool:
+        while position < end:
+            at = self._load(position, 1)
+            stop = min(self._filled, at + end - position)
+            if stop <= at or not is_zero(self._window, at, stop):
+                return False
+            position += stop - at
+        return True
