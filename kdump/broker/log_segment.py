@@ -126,7 +126,7 @@ class LogSegment:
         return self.records.size
 
     def refuse(self, problem: CorruptRecord | UncaughtReadError) -> None:
-        """Note that its reader throws what nobody catches."""
+        """Note that its reader throws an exception that no caller catches."""
         self._files.refuse_log(problem, self.name, self.content)
 
     def truncate(self, size: int) -> None:
