@@ -31,8 +31,8 @@ def split_overflowed_segment(
     parts = _parts(segment, files.state.index_interval_bytes)
     base, bases, content = segment.base_offset, [part.base_offset for part in parts], segment.content
     if content.origin:
-        earlier = set(files.split.get(content.origin, ()))
-        files.split[content.origin] = tuple(sorted(earlier - {base} | set(bases)))
+        earlier = set(files.split_segments.get(content.origin, ()))
+        files.split_segments[content.origin] = tuple(sorted(earlier - {base} | set(bases)))
     is_loaded = base in segments
     if is_loaded:
         for suffix in (".log", *INDEX_SUFFIXES):

@@ -46,8 +46,8 @@ class LogLoader:
         self.epochs = LeaderEpochFileCache()
         self._snapshots = ProducerSnapshots(self.files, transactions_in)
         self._unsplittable: set[int] = set()
-        self._wiped: set[str] = set()
-        self._recovered: set[str] = set()
+        self._emptied_logs: set[str] = set()
+        self._recovered_logs: set[str] = set()
 
     def close(self) -> None:
         self.files.close()
@@ -85,13 +85,13 @@ class LogLoader:
             log_start,
             log_end,
             tuple(ResultSegment(base, self.segments[base].size) for base in self.segments.order),
-            files.cuts,
-            frozenset(self._wiped),
-            frozenset(files.deleted),
+            files.truncations,
+            frozenset(self._emptied_logs),
+            frozenset(files.deleted_files),
             files.ranges,
-            files.promoted,
-            files.split,
-            frozenset(self._recovered),
+            files.swap_targets,
+            files.split_segments,
+            frozenset(self._recovered_logs),
             frozenset(self._snapshots.written_offsets),
             tuple(self.epochs.entries),
             self.epochs.written,
@@ -236,7 +236,7 @@ class LogLoader:
                 truncated_bytes = self.recover_segment(segment)
             except InvalidOffset:
                 if segment.content.origin:
-                    self._wiped.add(segment.content.origin)
+                    self._emptied_logs.add(segment.content.origin)
                 truncated_bytes = segment.truncate_to_base_offset()
             if truncated_bytes > 0:
                 for later in unflushed[number + 1 :]:
@@ -265,7 +265,7 @@ class LogLoader:
         """LogLoader.recoverSegment; returns the number of truncated bytes. Raises InvalidOffset, SegmentSplit."""
         files, base, valid = self.files, segment.base_offset, segment.valid
         if segment.content.origin:
-            self._recovered.add(segment.content.origin)
+            self._recovered_logs.add(segment.content.origin)
         self.segments.create_indexes(base)
         if file_name(base, ".txnindex") in files.ranges:
             files.ranges[file_name(base, ".txnindex")] = NEW

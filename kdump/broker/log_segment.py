@@ -19,6 +19,7 @@ from kdump.broker.offset_map import OffsetMap
 from kdump.broker.partition_files import PartitionFiles
 from kdump.broker.producer_state_manager import ProducerStateManager, State
 from kdump.broker.result import RefusalReason
+from kdump.broker.transactions import CompletedTxn
 from kdump.format import index
 from kdump.format.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC, wrapped
 from kdump.format.index import MAX_SEGMENT_BYTES
@@ -125,7 +126,7 @@ class LogSegment:
         return self.records.size
 
     def refuse(self, problem: CorruptRecord | UncaughtReadError) -> None:
-        """Note that its reader throws what nobody catches."""
+        """Note that its reader throws an exception that no caller catches."""
         self._files.refuse_log(problem, self.name, self.content)
 
     def truncate(self, size: int) -> None:
@@ -150,15 +151,13 @@ class LogSegment:
         """
         offset_index, records, base = self.offset_index, self.records, self.base_offset
         offset_index.reset()
-        end, buffer, unpack = records.size, records.buffer.data, HEADER.unpack_from
-        interval = self._files.state.index_interval_bytes
-        transaction_index = TransactionIndex(self._files, base)
-        latest_epoch = epochs.latest_epoch
-        position = last_index_entry = 0
-        max_timestamp, offset_of_max_timestamp = -1, base
+        end, buffer, interval = records.size, records.buffer.data, self._files.state.index_interval_bytes
+        unpack, unpack_timestamp = HEADER.unpack_from, TIMESTAMP.unpack_from
+        transaction_index, latest_epoch = TransactionIndex(self._files, base), epochs.latest_epoch
+        append, ongoing = manager.producers.append, manager.producers.transactions.ongoing
+        position, last_index_entry, max_timestamp, offset_of_max_timestamp = 0, 0, -1, base
         while position < end - UP_TO_MAGIC:
-            at = records.load(position, HEADER_SIZE)
-            header = unpack(buffer, at)
+            header = unpack(buffer, records.load(position, HEADER_SIZE))
             offset, size, epoch, magic, stored_crc, _, delta, _, timestamp, producer, _, _, _ = header
             if size < MINIMUM_SIZE[0] or position > end - LOG_OVERHEAD - size:
                 break
@@ -171,8 +170,7 @@ class LogSegment:
                 if records.checksum(position, 16, size, crc.crc32) != epoch & 0xFFFFFFFF:
                     break
                 last = offset
-                at = records.load(position, HEADER_SIZE)
-                timestamp = -1 if magic == 0 else TIMESTAMP.unpack_from(buffer, at + 18)[0]
+                timestamp = -1 if magic == 0 else unpack_timestamp(buffer, records.load(position, HEADER_SIZE) + 18)[0]
             if check_overflow and not fits(last, base):
                 raise LogSegmentOffsetOverflow(position)
             if timestamp > max_timestamp:
@@ -184,40 +182,21 @@ class LogSegment:
             start, position = position, position + size
             if magic < 2:
                 continue
-            if producer >= 0 or epoch > latest_epoch:
-                batch = FileChannelRecordBatch(start, size, offset, magic)
-                if not self._update_state(batch, header, manager, epochs, transaction_index):
-                    break
-                latest_epoch = epochs.latest_epoch
+            try:
+                if epoch > latest_epoch:
+                    epochs.seen(epoch, offset)
+                    latest_epoch = epoch
+                if producer >= 0:
+                    completed = append(records, FileChannelRecordBatch(start, size, offset, magic), header, ongoing)
+                    if completed is not None:
+                        _complete(completed, start, manager, transaction_index)
+            except UncaughtReadError as error:
+                if error.exception == "InvalidRecordException":
+                    break  # LogSegment.recover catches this one. Where the batch is read again, nothing does.
+                self.refuse(UncaughtReadError(error.exception, start, error.reason))
             manager.map_end_offset = last + 1
         self.truncate(position)
         time_index.append(max_timestamp, offset_of_max_timestamp)
-
-    def _update_state(
-        self,
-        batch: FileChannelRecordBatch,
-        header: tuple[int, ...],
-        manager: ProducerStateManager[State],
-        epochs: LeaderEpochFileCache,
-        transaction_index: TransactionIndex,
-    ) -> bool:
-        """Add a batch of magic 2 to epochs and producers. False where Kafka truncates the log after it."""
-        try:
-            epochs.seen(header[2], batch.offset)
-            if header[9] < 0:
-                return True
-            producers = manager.producers
-            completed = producers.append(self.records, batch, header, producers.transactions.ongoing)
-            if completed is not None:
-                if completed.aborted:
-                    transaction_index.append(batch.offset, batch.position)
-                producers.complete(completed, batch.position)
-        except UncaughtReadError as error:
-            # LogSegment.recover catches this one. Where the batch is read again, nothing does.
-            if error.exception == "InvalidRecordException":
-                return False
-            self.refuse(UncaughtReadError(error.exception, batch.position, error.reason))
-        return True
 
     # ---- offsets and positions
 
@@ -296,6 +275,15 @@ class LogSegment:
         if position is not None:
             self.truncate(position)
         return size - self.size
+
+
+def _complete(
+    transaction: CompletedTxn, position: int, manager: ProducerStateManager[State], transaction_index: TransactionIndex
+) -> None:
+    """End a transaction with the marker at `position`. Raises UncaughtReadError."""
+    if transaction.aborted:
+        transaction_index.append(transaction.last_offset, position)
+    manager.producers.complete(transaction, position)
 
 
 class LogSegments(OffsetMap[LogSegment]):

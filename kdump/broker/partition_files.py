@@ -17,17 +17,17 @@ _OPEN_FILES: Final = 8
 class PartitionFiles:
     """The files by name. `close` closes what was opened of the directory.
 
-    `ranges` is the content of every name as it is now. `deleted`, `cuts`, `promoted`, `split` and `refusals` are those
-    of the LoadResult.
+    `ranges` is the content of every name as it is now. `deleted_files`, `truncations` (the position from which on the
+    bytes of a file go), `swap_targets`, `split_segments` and `refusals` are what LoadResult says of the whole start.
     """
 
     def __init__(self, state: DirectoryState) -> None:
         self.state = state
         self.ranges = {name: FileRange(name, 0, size) for name, size in state.files.items()}
-        self.deleted: set[str] = set()
-        self.cuts: dict[str, int] = {}
-        self.promoted: dict[str, str] = {}
-        self.split: dict[str, tuple[int, ...]] = {}
+        self.deleted_files: set[str] = set()
+        self.truncations: dict[str, int] = {}
+        self.swap_targets: dict[str, str] = {}
+        self.split_segments: dict[str, tuple[int, ...]] = {}
         self.refusals: list[Refusal] = []
         self._buffer = ReadBuffer()
         self._sources: dict[str, Source] = {}
@@ -73,20 +73,20 @@ class PartitionFiles:
     def delete(self, name: str) -> None:
         """Delete the file if it is there."""
         content = self.ranges.pop(name, NEW)
-        if content.origin in self.split:
-            self._note_cut(content, 0)
+        if content.origin in self.split_segments:
+            self._note_truncation(content, 0)
         elif content.origin:
-            self.deleted.add(content.origin)
+            self.deleted_files.add(content.origin)
 
     def truncate(self, name: str, content: FileRange, size: int) -> FileRange:
         """Keep `size` bytes of the file, which holds `content`; returns its new content."""
-        self._note_cut(content, size)
+        self._note_truncation(content, size)
         self.ranges[name] = content = content._replace(size=size)
         return content
 
-    def _note_cut(self, content: FileRange, size: int) -> None:
+    def _note_truncation(self, content: FileRange, size: int) -> None:
         position = content.start + size
-        self.cuts[content.origin] = min(position, self.cuts.get(content.origin, position))
+        self.truncations[content.origin] = min(position, self.truncations.get(content.origin, position))
 
     def replace_with_swap(self, name: str) -> None:
         """Rename a .swap file to the name without that suffix."""
@@ -94,7 +94,7 @@ class PartitionFiles:
         self.delete(target)
         self.ranges[target] = content = self.ranges.pop(name)
         if content.origin:
-            self.promoted[content.origin] = target
+            self.swap_targets[content.origin] = target
 
     # ---- refusals
 
@@ -105,7 +105,7 @@ class PartitionFiles:
             self.refusals.append(refusal)
 
     def refuse_log(self, problem: CorruptRecord | UncaughtReadError, name: str, content: FileRange) -> None:
-        """Note that the reader of a log throws what nobody catches."""
+        """Note that the reader of a log throws an exception that no caller catches."""
         if isinstance(problem, CorruptRecord):
             problem = UncaughtReadError("CorruptRecordException", problem.position, RefusalReason.BATCH_SIZE)
         position = None if problem.position is None else problem.position + content.start

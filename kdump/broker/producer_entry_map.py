@@ -114,7 +114,8 @@ class ProducerEntryMap:
             self._event(
                 kernel.DATA, batch, producer, epoch, timestamp, sequence, last, delta, attributes & TRANSACTIONAL
             )
-            self.transactions.append_data(batch, header, started)
+            if attributes & TRANSACTIONAL or producer in self.transactions.first_offsets:
+                self.transactions.append_data(batch, header, started)
             return None
         marker = records.marker(batch, header)
         if marker is None:

@@ -40,7 +40,9 @@ _KEPT_SNAPSHOT_BYTES: Final = 16 << 20
 """So many bytes of rebuilt snapshots stay in memory, to begin with them."""
 _WIDTH: Final = len(BATCH_COLUMNS)
 _SUSPECT: Final = BATCH_COLUMNS.index("suspect")
-_STUMBLES: Final = sum(1 << SUSPECTS.index(code) for code in ("offset/range", "offset/backwards", "control/structure"))
+_SUSPECT_BITS: Final = sum(
+    1 << SUSPECTS.index(code) for code in ("offset/range", "offset/backwards", "control/structure")
+)
 
 
 def make(request: Rebuild, on_bytes: Callable[[int], None] | None = None) -> Iterator[Companion]:
@@ -107,7 +109,7 @@ def scan_segment(
             position = scanner.reached
             if stopped == SCAN_NEED:
                 raise SourceError(f"{source.name}: ends at byte {source.size_now()}, not at {source.size}")
-            if stopped == SCAN_DAMAGED or _stumbles(scanner):
+            if stopped == SCAN_DAMAGED or _has_suspect_batches(scanner):
                 return None
             if runs.count:
                 drain(runs.take())
@@ -131,9 +133,9 @@ def _entries(path: str, entry_size: int, size: int, checksum: int) -> bytes | No
     return data if len(data) == size and crc32c(data) == checksum else None
 
 
-def _stumbles(scanner: Scanner) -> bool:
+def _has_suspect_batches(scanner: Scanner) -> bool:
     rows = scanner.rows
-    return any(rows[cell] & _STUMBLES for cell in range(_SUSPECT, scanner.count * _WIDTH, _WIDTH))
+    return any(rows[cell] & _SUSPECT_BITS for cell in range(_SUSPECT, scanner.count * _WIDTH, _WIDTH))
 
 
 # ---- all companions of a log

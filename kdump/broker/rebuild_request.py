@@ -12,9 +12,9 @@ from kdump.storage.stamps import Stamp
 class PlannedSegment(NamedTuple):
     """A segment as it will be.
 
-    `proved`: a scan found nothing in it that makes a broker stumble. So the kernel may walk it by its headers alone:
-    the scan has just verified the checksums. `walked`: its companions are rebuilt from it. `indexed`: the same scan
-    found that both indexes hold what a rebuild would write.
+    `proved`: a scan found nothing in it that a broker's recovery truncates or refuses. So the kernel may walk it by its
+    headers alone: the scan has just verified the checksums. `walked`: its companions are rebuilt from it. `indexed`:
+    the same scan found that both indexes hold what a rebuild would write.
     """
 
     base_offset: int

@@ -14,7 +14,7 @@ from kdump.broker.result import ValidSegment
 from kdump.broker.transactions import CompletedTxn
 from kdump.broker.unified_log import load_producers_from_records
 from kdump.format import snapshot
-from kdump.format.batch import CONTROL
+from kdump.format.batch import CONTROL, TRANSACTIONAL
 from kdump.format.snapshot import SnapshotError
 
 
@@ -63,8 +63,10 @@ class TransactionMap:
     def append(
         self, records: FileRecords, batch: FileChannelRecordBatch, header: tuple[int, ...], started: dict[int, int]
     ) -> CompletedTxn | None:
-        if not header[5] & CONTROL:
-            self.transactions.append_data(batch, header, started)
+        attributes = header[5]
+        if not attributes & CONTROL:
+            if attributes & TRANSACTIONAL or header[9] in self.transactions.first_offsets:
+                self.transactions.append_data(batch, header, started)
             return None
         marker = records.marker(batch, header)
         first = None if marker is None else self.transactions.first_offsets.pop(header[9], None)
