@@ -1,18 +1,21 @@
 """The record inside a batch of magic 2, and the record of any magic as a value (Kafka's DefaultRecord, KIP-98 and
 KIP-82).
 
-    ===== ================  ===================  =====================================================     order field
-encoding             note     ===== ================  ===================
-=====================================================     1     length            zigzag varint        bytes after this
-field; the fields end exactly there     2     attributes        i8                   unused, any value     3
-timestampDelta    zigzag varlong       added to the batch's base timestamp     4     offsetDelta       zigzag varint
-added to the batch's base offset     5     keyLength, key    zigzag varint, bytes any negative length means null     6
-valueLength, value                     likewise     7     headersCount      zigzag varint        not negative; then so
-many headers:     8     headerKeyLength, headerKey             not negative; UTF-8     9     headerValueLength,
-headerValue         any negative length means null     ===== ================  ===================
-=====================================================
+    ===== ================  ===================  =====================================================
+    order field             encoding             note
+    ===== ================  ===================  =====================================================
+    1     length            zigzag varint        bytes after this field; the fields end exactly there
+    2     attributes        i8                   unused, any value
+    3     timestampDelta    zigzag varlong       added to the batch's base timestamp
+    4     offsetDelta       zigzag varint        added to the batch's base offset
+    5     keyLength, key    zigzag varint, bytes any negative length means null
+    6     valueLength, value                     likewise
+    7     headersCount      zigzag varint        not negative; then so many headers:
+    8     headerKeyLength, headerKey             not negative; UTF-8
+    9     headerValueLength, headerValue         any negative length means null
+    ===== ================  ===================  =====================================================
 
-A varint has at most 5 bytes, a varlong 10. Kafka's ByteUtils accepts longer encodings than needed and drops the bits
+A varint has at most 5 bytes, a varlong 10. Kafka's ByteUtils accepts longer encodings than needed, and drops the bits
 that do not fit.
 """
 
@@ -22,11 +25,11 @@ from typing import NamedTuple
 class Record(NamedTuple):
     """One record of any magic.
 
-    `position` and `size` are those of its bytes in the batch's decompressed payload (of the message, for magic 0 and
-    1).
+    `position` and `size` are those of its bytes in the decompressed payload of the batch; for magic 0 and 1, in that of
+    the message.
 
-    `timestamp` is -1 where there is none; `sequence` is -1 without a producer; `crc` and `crc_ok` are None but for
-    messages of magic 0 and 1. `control` and `transactional` are those of its batch.
+    `timestamp` is in milliseconds, -1 without one. `sequence` is -1 without a producer. `crc` and `crc_ok` are None in
+    magic 2. `control` and `transactional` are those of the batch.
     """
 
     offset: int

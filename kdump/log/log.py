@@ -35,9 +35,11 @@ _BATCHES: Final = (bytes, bytearray, memoryview)
 class Log:
     """The log in a topic-partition directory, or in one log file.
 
-        with Log("/data/kafka/topic-0") as log:         for record in log.records():             print(record.offset,
-    record.value)     with Log("topic-0", write=True) as log:         log.append([NewRecord(b"key", b"value",
-    headers=[("trace", b"1")])])
+        with Log("/data/kafka/topic-0") as log:
+            for record in log.records():
+                print(record.offset, record.value)
+        with Log("topic-0", write=True) as log:
+            log.append([NewRecord(b"key", b"value", headers=[("trace", b"1")])])
 
     A log that is open for reading shows the state at the moment when it was opened. With `write` the log can be
     appended to and segments can be deleted; the directory is created if it does not exist. Readers in other threads see
