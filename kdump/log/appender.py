@@ -20,7 +20,7 @@ from kdump.format.batch import SEQUENCES, Batch
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.format.naming import COMPANION_SUFFIXES, file_name
 from kdump.log import active_segment, startup
-from kdump.log.builder import BatchSettings, Builder, Builder07, NewRecord
+from kdump.log.builder import BatchSettings, Builder, Builder07, NewRecord, group_records
 from kdump.log.directory_lease import DirectoryLease
 from kdump.log.flusher import Flusher
 from kdump.log.log_snapshot import LogSnapshot, SegmentDescription
@@ -33,8 +33,6 @@ from kdump.storage.undo_folders import refuse_unfinished
 
 _BATCH_BYTES: Final = 1 << 20
 """Records go into batches of at most about this size, the default of a broker's max.message.bytes."""
-_BATCH_OVERHEAD: Final = 200  # the header, and what a codec can add to the size
-_RECORD_BYTES: Final = 80  # what a record can need besides its key, value and headers
 _LAST_OFFSET: Final = (1 << 63) - 1
 
 
@@ -197,7 +195,7 @@ class Appender:
             first, batches = self._end, 0
             sequence = settings.pop("base_sequence", -1)
             options = self._options
-            for some in _bundles(new, min(_BATCH_BYTES, options.segment_bytes, options.max_message_bytes)):
+            for some in group_records(new, min(_BATCH_BYTES, options.segment_bytes, options.max_message_bytes)):
                 builder = self._builder(sequence, settings)
                 builder.extend(some)
                 appended = self._append(builder.close(), False, True, -1)
@@ -466,37 +464,3 @@ class Appender:
 
 def _ignore(path: str) -> None:
     """Stands for `before_removal` where nothing reads the log."""
-
-
-def _bundles(new: Iterable[NewRecord], size_bytes: int) -> Iterator[list[NewRecord]]:
-    """Cut records into groups, each for one batch of about `size_bytes`.
-
-    Raises TypeError for what is not a NewRecord.
-    """
-    some: list[NewRecord] = []
-    left = size_bytes - _BATCH_OVERHEAD
-    for record in new:
-        if not isinstance(record, NewRecord):
-            raise TypeError(f"a record is a NewRecord, not {type(record).__name__}")
-        size = _size_of(record)
-        if some and size > left:
-            yield some
-            some, left = [], size_bytes - _BATCH_OVERHEAD
-        some.append(record)
-        left -= size
-    if some:
-        yield some
-
-
-def _size_of(record: NewRecord) -> int:
-    """About how many bytes a record has."""
-    size = _RECORD_BYTES
-    try:
-        size += len(record.key or b"") + len(record.value or b"")
-        for name, value in record.headers:
-            # The size in UTF-8, so that batches are cut alike for strings and bytes.
-            name_size = len(name.encode(errors="surrogatepass")) if isinstance(name, str) else len(name)
-            size += name_size + len(value or b"") + 20
-    except (TypeError, ValueError):
-        pass  # the builder refuses the record, and says why
-    return size

@@ -6,7 +6,7 @@ of Kafka's writers (kdump.format.codec); another version of a codec's library ca
 """
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypedDict
 
 from kdump.format import codec as codecs
@@ -27,6 +27,8 @@ from kdump.kernel.encode import MAX_BYTES, Encoder
 
 _WRAPPER_OVERHEAD: Final = {0: 26, 1: 34}  # the size of a message with a null key, without its value
 _ENTRY07: Final = {0: struct.Struct(">ibI"), 1: struct.Struct(">ibbI")}
+_BATCH_OVERHEAD: Final = 200  # the header, and what a codec can add to the size
+_RECORD_BYTES: Final = 80  # what a record can need besides its key, value and headers
 _MARKERS: Final = (ControlType.ABORT, ControlType.COMMIT)
 _I16, _I32, _I64 = ((1 << bits - 1) - 1 for bits in (16, 32, 64))
 
@@ -310,6 +312,40 @@ class Builder07:
         self._closed = True
         self._entries = bytearray()
         return entries
+
+
+def group_records(new: Iterable[NewRecord], size_bytes: int) -> Iterator[list[NewRecord]]:
+    """Cut records into groups, each for one batch of about `size_bytes`.
+
+    Raises TypeError for what is not a NewRecord.
+    """
+    some: list[NewRecord] = []
+    left = size_bytes - _BATCH_OVERHEAD
+    for record in new:
+        if not isinstance(record, NewRecord):
+            raise TypeError(f"a record is a NewRecord, not {type(record).__name__}")
+        size = _size_of(record)
+        if some and size > left:
+            yield some
+            some, left = [], size_bytes - _BATCH_OVERHEAD
+        some.append(record)
+        left -= size
+    if some:
+        yield some
+
+
+def _size_of(record: NewRecord) -> int:
+    """About how many bytes a record has."""
+    size = _RECORD_BYTES
+    try:
+        size += len(record.key or b"") + len(record.value or b"")
+        for name, value in record.headers:
+            # The size in UTF-8, so that batches are cut alike for strings and bytes.
+            name_size = len(name.encode(errors="surrogatepass")) if isinstance(name, str) else len(name)
+            size += name_size + len(value or b"") + 20
+    except (TypeError, ValueError):
+        pass  # the builder refuses the record, and says why
+    return size
 
 
 def marker(

@@ -35,9 +35,11 @@ _BATCHES: Final = (bytes, bytearray, memoryview)
 class Log:
     """The log in a topic-partition directory, or in one log file.
 
-        with Log("/data/kafka/topic-0") as log:         for record in log.records():             print(record.offset,
-    record.value)     with Log("topic-0", write=True) as log:         log.append([NewRecord(b"key", b"value",
-    headers=[("trace", b"1")])])
+        with Log("/data/kafka/topic-0") as log:
+            for record in log.records():
+                print(record.offset, record.value)
+        with Log("topic-0", write=True) as log:
+            log.append([NewRecord(b"key", b"value", headers=[("trace", b"1")])])
 
     A log that is open for reading shows the state at the moment when it was opened. With `write` the log can be
     appended to and segments can be deleted; the directory is created if it does not exist. Readers in other threads see
@@ -124,13 +126,12 @@ class Log:
     # ---- reading
 
     def read(self, offset: int, max_bytes: int = READ_BYTES) -> FetchDataInfo:
-        """Read whole batches, from the one that holds `offset` on, or from the next one where none does: as many as fit
-        into `max_bytes`.
+        """Read whole batches from `offset` on, as many as fit into `max_bytes`.
 
-        For a larger first batch `max_bytes` is doubled until it fits, up to `max_message_bytes` of the options. The
-        result ends at the end of the segment or before damage; its `damage` lists what was skipped, its `next_offset`
-        is the offset for the next read. A read at `end_offset` returns no batches. Raises OffsetOutOfRange,
-        MessageTooLarge, SourceError.
+        The first one holds the offset, or is the next one where none does. If it is larger, `max_bytes` is doubled
+        until it fits, up to `max_message_bytes` of the options. The result ends at the end of the segment or before
+        damage. Its `damage` lists what was skipped, its `next_offset` is the offset for the next read. A read at
+        `end_offset` returns no batches. Raises OffsetOutOfRange, MessageTooLarge, SourceError.
 
         Source: LocalLog.read of Kafka 4.3.
         """
@@ -143,24 +144,23 @@ class Log:
         control: bool = False,
         on_damage: Callable[[DamagedRange], object] | None = None,
     ) -> Records:
-        """Iterate over the records from `offset` on (None: from `start_offset`) up to `end_offset` at the time of the
-        call.
+        """Iterate over the records from `offset` on, by default from `start_offset`.
 
-        Returns an iterator. Control records are left out unless `control` is true. Damage is skipped: `on_damage` is
-        called with each skipped range; without it the first range gives a DamageWarning. The attribute `damage` of the
-        iterator lists all of them. Segments that are deleted during the iteration are still read. Raises
-        OffsetOutOfRange at once, MessageTooLarge and SourceError during the iteration.
+        Returns an iterator that ends at `end_offset` at the time of the call. Control records are left out unless
+        `control` is true. Damage is skipped: `on_damage` is called with each skipped range; without it the first range
+        gives a DamageWarning. The attribute `damage` of the iterator lists all of them. Segments that are deleted
+        during the iteration are still read. Raises OffsetOutOfRange at once, MessageTooLarge and SourceError during the
+        iteration.
         """
         segments = self._current()
         offset = segments.start_offset if offset is None else offset
         return Records(segments, offset, self.options.max_message_bytes, control=control, on_damage=on_damage)
 
     def at_time(self, timestamp_ms: int) -> OffsetAndTimestamp | None:
-        """The first record in the log whose timestamp is `timestamp_ms` or later, as (offset, timestamp_ms);
+        """Find the first record whose timestamp is `timestamp_ms` or later.
 
-        None without one.
-
-        The time indexes are not used: each segment is scanned once, up to the one with the record. Raises SourceError.
+        Returns (offset, timestamp_ms), None without such a record. The time indexes are not used: each segment is
+        scanned once, up to the one with the record. Raises SourceError.
         """
         return self._current().at_time(timestamp_ms)
 
