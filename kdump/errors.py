@@ -1,8 +1,8 @@
-"""The tool cannot go on. That a file is damaged is never one of these: damage is a finding."""
+"""Why the tool cannot go on. Damage in a file is never an error of this kind: it is a finding."""
 
 
 class KdumpError(Exception):
-    """What stopped the work, as one complete sentence with path and place in it."""
+    """What stopped the work: one complete sentence with the path and the position."""
 
 
 class SourceError(KdumpError):
@@ -10,11 +10,11 @@ class SourceError(KdumpError):
 
 
 class NotALog(SourceError):
-    """A file that lies beside logs, named where a log is wanted."""
+    """A companion of a log, named where a log is expected."""
 
 
 class NotShown(SourceError):
-    """A file at `path` for which the format of Kafka's dump tool has no lines."""
+    """The file at `path` is of a kind that Kafka's dump tool does not show."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path}: not a file that Kafka's dump tool shows")
@@ -27,7 +27,7 @@ class NotShown(SourceError):
 class CodecMissing(KdumpError):
     """The library of a codec cannot be imported.
 
-    `codec` is Kafka's name of the codec, `package` what to install.
+    `codec` is Kafka's name of the codec, `package` is the package to install.
     """
 
     def __init__(self, codec: str, package: str, why: str) -> None:
@@ -41,11 +41,11 @@ class CodecMissing(KdumpError):
 
 
 class OffsetOutOfRange(KdumpError):
-    """An offset that a log does not have: it has those from `start` on up to before `end`, and a read at `end` finds nothing yet."""
+    """The log does not have this offset: it has the offsets from `start` to `end` - 1. A read at `end` finds nothing yet."""
 
     def __init__(self, offset: int, start: int, end: int) -> None:
-        there = "the log is empty" if start == end else f"the log has the offsets {start} to {end - 1}"
-        super().__init__(f"offset {offset} is out of range: {there}, and the next one will be {end}")
+        offsets = "the log is empty" if start == end else f"the log has the offsets {start} to {end - 1}"
+        super().__init__(f"offset {offset} is out of range: {offsets}, and the next one will be {end}")
         self.offset = offset
         self.start = start
         self.end = end
@@ -55,14 +55,14 @@ class OffsetOutOfRange(KdumpError):
 
 
 class MessageTooLarge(KdumpError):
-    """A batch of `size` bytes at `position` of the file at `path`, where at most `limit` bytes are read, or taken.
+    """A batch is larger than the largest that is read or appended: `size` and `limit` are in bytes.
 
-    `path` and `position` are None for one that was to be appended.
+    `path` and `position` say where the batch is; they are None for a batch that was to be appended.
     """
 
     def __init__(self, size: int, limit: int, path: str | None = None, position: int | None = None) -> None:
-        place = "" if path is None else f"{path}: at byte {position}: "
-        super().__init__(f"{place}a batch of {size} bytes, and the largest that is allowed has {limit}")
+        where = "" if path is None else f"{path}: at byte {position}: "
+        super().__init__(f"{where}a batch of {size} bytes, and the largest that is allowed has {limit}")
         self.size = size
         self.limit = limit
         self.path = path
@@ -73,5 +73,5 @@ class MessageTooLarge(KdumpError):
 
 
 def reason(error: OSError) -> str:
-    """Why the system refused, as a clause."""
+    """Why the operating system refused, as a clause."""
     return (error.strerror or str(error)).lower()

@@ -4,20 +4,16 @@ import gc
 import os
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from kdump import __version__
+from kdump.cli.exit_status import BUG, FAILED, INTERRUPTED, PIPE_CLOSED, USAGE
 from kdump.errors import KdumpError
-
-if TYPE_CHECKING:
-    from kdump.verify.findings import Severity
 
 ALLOCATIONS = 50_000
 """Objects between two runs of the cyclic garbage collector: more than the imports of a command allocate."""
-
-FOUND, USAGE, FAILED, GAVE_UP, BUG, INTERRUPTED, PIPE_CLOSED = 1, 2, 3, 4, 70, 130, 141
 
 COMMANDS = {
     "dump": "show what files hold: batches with their records, index entries, snapshots, checkpoints",
@@ -157,17 +153,6 @@ def complain(problem: object) -> None:
     from kdump.render.escaping import printable
 
     sys.stderr.write(f"kdump: {printable(str(problem))}\n")
-
-
-def exit_status(
-    worst: "Severity | None", fail_on: "Severity | None", *, failed: bool = False, interrupted: bool = False
-) -> int:
-    """The exit status of a run with findings up to the severity `worst`. `failed`: something could not be done."""
-    if interrupted:
-        return INTERRUPTED
-    if failed:
-        return FAILED
-    return FOUND if worst is not None and fail_on is not None and worst >= fail_on else 0
 
 
 def _int(status: Any) -> int:

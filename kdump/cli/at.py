@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kdump.cli import FAILED, complain, options
+from kdump.cli import complain, exit_status
+from kdump.cli.exit_status import FAILED
 from kdump.dump.dump import DumpOptions
 from kdump.dump.events import CompanionEntry, DumpFailure, Event
 from kdump.errors import KdumpError
@@ -149,7 +150,7 @@ def write_fetch_result(chosen: dict[str, Any]) -> int:
         sys.stdout.buffer.write(read_at.error_result(error))
         complain(read_at.located(error, chosen["paths"][0]))
         return FAILED
-    return options.status(False, result.severities(), chosen["fail_on"])
+    return exit_status.of_findings(max(result.severities(), default=None), chosen["fail_on"])
 
 
 def _complain_entry(entry: CompanionEntry) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from kdump.cli import INTERRUPTED, at, complain, options
+from kdump.cli import at, complain, exit_status, options
+from kdump.cli.exit_status import INTERRUPTED
 from kdump.dump.dump import DumpOptions, dump
 from kdump.dump.events import CompanionDamage, DumpFailure, DumpSummary, Event, NothingAtOffset
 from kdump.render import BYTES_MODES, FORMATS, Renderer, RenderOptions, renderer
@@ -115,7 +116,7 @@ def command(**chosen: Any) -> int:
         try:
             for message in out.show(events):
                 failed |= _complain(message)
-            status = options.status(failed, met, chosen["fail_on"])
+            status = exit_status.of_findings(max(met, default=None), chosen["fail_on"], failed=failed)
         except KeyboardInterrupt:
             pass  # the summary and the exit status say so
         if chosen["format_name"] == "json" and not chosen["quiet"]:

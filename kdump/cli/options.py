@@ -3,13 +3,12 @@
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import click
 
-from kdump.cli import exit_status
 from kdump.errors import SourceError
 from kdump.format.naming import LOG_KINDS, Kind
 from kdump.storage import discovery
@@ -171,8 +170,3 @@ def _standard_input(chosen: dict[str, Any]) -> Iterator[LogFile | SourceError | 
         shutil.copyfileobj(sys.stdin.buffer, spool, 1 << 20)
         spool.flush()
         yield LogFile("-", chosen["kind"] or Kind.LOG, None, True, spool.tell(), spool.name)
-
-
-def status(failed: bool, met: Iterable[Severity], threshold: Severity | None) -> int:
-    """The exit status of a command that met findings of these severities."""
-    return exit_status(max(met, default=None), threshold, failed=failed)

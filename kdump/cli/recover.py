@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from kdump.cli import FAILED, FOUND, GAVE_UP, INTERRUPTED, complain, options
+from kdump.cli import complain, exit_status, options
 from kdump.errors import KdumpError
 from kdump.format import naming
 from kdump.recover.plan import REINDEX, SALVAGE, STRATEGIES, TRUNCATE, UNDECIDED, WALKS, Plan, RecoverOptions
@@ -211,7 +211,7 @@ def _back(chosen: dict[str, Any]) -> int:
                 for finding in recover.left(one.run.directory) if _is_whole(one) else ():
                     met.add(finding.severity)
                     out.finding(finding)
-        status = options.status(problems.failed, met, Severity.ERROR)
+        status = exit_status.of_findings(max(met, default=None), Severity.ERROR, failed=problems.failed)
         if chosen["format_name"] == "json" and not chosen["quiet"]:
             out.summary({"command": "recover", "exit_status": status, "seconds": round(time.monotonic() - started, 3)})
     return status
@@ -346,11 +346,10 @@ class _RunProgress:
 
     @property
     def status(self) -> int:
-        if self._interrupted:
-            return INTERRUPTED
-        if self._problems.failed:
-            return FAILED
         summary = self._totals.summary()
-        if self._totals.gives_up_records:
-            return GAVE_UP
-        return FOUND if (summary.actions and not self._applies) or summary.has_errors else 0
+        return exit_status.of_recovery(
+            interrupted=self._interrupted,
+            failed=self._problems.failed,
+            gave_up=self._totals.gives_up_records,
+            work_left=bool(summary.actions and not self._applies) or summary.has_errors,
+        )

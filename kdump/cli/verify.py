@@ -172,7 +172,7 @@ def _show(
 def _end(summary: VerifySummary, problems: ProblemLog, chosen: dict[str, Any], out: Renderer) -> int:
     """Print the summary. Returns the exit status."""
     ended = {"failed": problems.failed, "interrupted": summary.interrupted}
-    status = exit_status(summary.worst, chosen["fail_on"], **ended)
+    status = exit_status.of_findings(summary.worst, chosen["fail_on"], **ended)
     if not chosen["quiet"]:
         out.summary({"command": "verify", **summary.fields(), "exit_status": status, "seconds": summary.seconds})
     return status

@@ -1,16 +1,18 @@
-"""Engines map a function over tasks and hand the results back in order: one after another, or on several processes.
+"""The engine that works in several processes of this machine.
 
-The pool of the standard library would do, but its import takes longer than some whole runs (25 ms), and its threads share the time of the process that
-hands out the work. Here workers are forked: what they run need not be pickled, and they take tasks from one pipe themselves:
+Workers are forked, so the function that they run does not have to pickle. They take tasks from one pipe themselves:
 
-    ============  ========================================================================================
+    ============  ====================================================================================
     pipe          bytes
-    ============  ========================================================================================
+    ============  ====================================================================================
     tasks         for each task its number and size, two u64, and the pickled task; the end is the end
-    turn          one byte: who has it reads the next task
-    results       one a worker: for each task its number and size, two u64, and (failed, result) pickled
-    life          none; it ends when this process does, and then a worker ends itself
-    ============  ========================================================================================
+    turn          one byte: the worker that has it reads the next task
+    results       one pipe a worker: for each task its number and size, two u64, and the pickled pair
+                  (failed, result)
+    life          none; it ends when the parent process ends, and then a worker ends itself
+    ============  ====================================================================================
+
+@@POOL@@
 """
 
 import os
@@ -24,20 +26,21 @@ from kdump.engine.protocol import Result, Task
 from kdump.errors import KdumpError
 
 _HEAD: Final = struct.Struct("=QQ")
-_PIPE_BYTES: Final = 1 << 20  # so that nobody waits for room, or for the next task, while this process is busy
-_SIGKILL: Final = 9  # where this is needed at the end of the interpreter, nothing can be imported any more
+# Room in a pipe, so that no worker waits for room or for its next task while the parent is busy.
+_PIPE_BYTES: Final = 1 << 20
+_SIGKILL: Final = 9  # needed at the end of the interpreter, when nothing can be imported
 _LEAD: Final = 4
-"""Tasks a worker that are given out before their results are taken; it keeps memory flat however many there are."""
+"""So many tasks a worker are sent before their results are read. It bounds memory, however many tasks there are."""
 
 
 class Processes:
-    """On `slots` worker processes, which are forked when the first result is asked for, before any thread exists."""
+    """Works in `slots` worker processes. They are forked when the first result is asked for, before any thread exists."""
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
 
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[tuple[Task, Result]]:
-        """See Engine. Raises KdumpError where a worker ends before its time."""
+        """See Engine. Raises KdumpError when a worker is killed."""
         pool = _Pool(self.slots, function)
         sent: deque[Task] = deque()
         given = taken = 0
@@ -61,10 +64,10 @@ class Processes:
 
 
 class _Pool:
-    """Workers, and what goes to them and comes back."""
+    """The workers, and the pipes to them and back."""
 
     def __init__(self, slots: int, function: Callable[[Any], Any]) -> None:
-        import pickle  # noqa: F401  # so that the workers need not
+        import pickle  # noqa: F401  # once, before the workers are forked
         import select
 
         tasks, self._tasks = os.pipe()
@@ -103,7 +106,7 @@ class _Pool:
         self._writable, self._readable = select.POLLOUT, select.POLLIN | select.POLLHUP | select.POLLERR
 
     def give(self, number: int, task: object) -> None:
-        """Put a task into the pipe, as far as it has room now."""
+        """Write a task to the pipe, as far as there is room now."""
         import pickle
 
         data = pickle.dumps(task, pickle.HIGHEST_PROTOCOL)
@@ -112,7 +115,7 @@ class _Pool:
         self._pump(0)
 
     def end(self) -> None:
-        """No task comes any more."""
+        """There are no more tasks."""
         self._ended = True
         self._write()
 
@@ -120,7 +123,7 @@ class _Pool:
         return number in self._results
 
     def take(self, number: int) -> Any:
-        """The result of a task that was given out; waits for it. Raises what the function raised."""
+        """Wait for the result of a task that was sent. Raises what the function raised."""
         while number not in self._results:
             self._pump(None)
         failed, result = self._results.pop(number)
@@ -149,7 +152,7 @@ class _Pool:
                 self._tasks = -1
 
     def _pump(self, timeout_ms: int | None) -> None:
-        """Take what has come, and give what has room; without a time limit at least something."""
+        """Read the results that have come, and write the tasks that have room. Without a time limit, wait for one of them."""
         for descriptor, event in self._poll.poll(timeout_ms):
             if descriptor == self._tasks:
                 self._write()
@@ -160,20 +163,20 @@ class _Pool:
         import pickle
 
         data = os.read(descriptor, _PIPE_BYTES)
-        held = self._in[descriptor]
-        held += data
+        buffer = self._in[descriptor]
+        buffer += data
         at = 0
-        while len(held) - at >= _HEAD.size:
-            number, size = _HEAD.unpack_from(held, at)
-            if len(held) - at - _HEAD.size < size:
+        while len(buffer) - at >= _HEAD.size:
+            number, size = _HEAD.unpack_from(buffer, at)
+            if len(buffer) - at - _HEAD.size < size:
                 break
             at += _HEAD.size
-            self._results[number] = pickle.loads(memoryview(held)[at : at + size])
+            self._results[number] = pickle.loads(memoryview(buffer)[at : at + size])
             at += size
-        del held[:at]
+        del buffer[:at]
         if not data:
-            # A worker ends by itself when there are no more tasks.
-            if not self._ended or held:
+            # A worker ends itself when there are no more tasks.
+            if not self._ended or buffer:
                 _killed()
             self._poll.unregister(descriptor)
             self._reap(descriptor)
@@ -191,7 +194,7 @@ class _Pool:
                 os.kill(process, _SIGKILL)
 
     def close(self) -> None:
-        """Wait until the workers are gone, which have nothing to do any more or were killed."""
+        """Wait for the end of the workers, which have no more tasks or were killed."""
         for descriptor in (self._tasks, self._life, *self._turn):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -204,11 +207,11 @@ class _Pool:
 
 
 def _killed() -> NoReturn:
-    raise KdumpError("a worker process was killed, perhaps for want of memory; --jobs 1 needs the least")
+    raise KdumpError("a worker process was killed, perhaps because memory ran out; --jobs 1 needs the least memory")
 
 
 def _widen(pipe: int) -> None:
-    """Give a pipe more room, where the system has that."""
+    """Give a pipe more room, where the operating system can."""
     import fcntl
 
     with suppress(AttributeError, OSError):
@@ -219,16 +222,17 @@ def _widen(pipe: int) -> None:
 
 
 def _be_worker(function: Callable[[Any], Any], tasks: int, turn: tuple[int, int], life: int, results: int) -> NoReturn:
-    """Work until there are no more tasks; nothing of the parent's is flushed or cleaned up here."""
-    import _signal  # type: ignore[import-not-found]  # signal makes enumerations of it, which takes longer than a small task
+    """Run tasks until there are no more. Nothing of the parent is flushed or cleaned up here."""
+    # The module signal builds enumerations at import, which takes longer than a small task.
+    import _signal  # type: ignore[import-not-found]
     import _thread
 
     status = 1
     try:
-        # The parent is interrupted too and ends its workers.
+        # The parent is interrupted too, and ends its workers.
         _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
         _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)
-        # A parent that is killed ends nobody, and a task can take long.
+        # A parent that is killed does not end its workers, and a task can take long.
         _thread.start_new_thread(_end_with_parent, (life,))
         while (item := _next(tasks, turn)) is not None:
             number, data = item
@@ -258,14 +262,14 @@ def _next(tasks: int, turn: tuple[int, int]) -> tuple[int, bytes] | None:
 
 
 def _exactly(pipe: int, size: int) -> bytes:
-    """So many bytes; none at the end."""
-    held = b""
-    while len(held) < size:
-        piece = os.read(pipe, size - len(held))
+    """Read exactly `size` bytes; return none at the end of the pipe."""
+    data = b""
+    while len(data) < size:
+        piece = os.read(pipe, size - len(data))
         if not piece:
             return b""
-        held = held + piece if held else piece
-    return held
+        data = data + piece if data else piece
+    return data
 
 
 def _outcome(function: Callable[[Any], Any], data: bytes) -> bytes:
@@ -273,7 +277,7 @@ def _outcome(function: Callable[[Any], Any], data: bytes) -> bytes:
 
     try:
         return pickle.dumps((False, function(pickle.loads(data))), pickle.HIGHEST_PROTOCOL)
-    except Exception as error:  # noqa: BLE001  # it goes to the parent as it is
+    except Exception as error:  # noqa: BLE001  # the parent raises it
         import traceback
 
         where = "in a worker process:\n" + "".join(traceback.format_exception(error))
@@ -281,7 +285,7 @@ def _outcome(function: Callable[[Any], Any], data: bytes) -> bytes:
         try:
             data = pickle.dumps((True, error), pickle.HIGHEST_PROTOCOL)
             pickle.loads(data)
-        except Exception:  # noqa: BLE001  # one that cannot travel
+        except Exception:  # noqa: BLE001  # an exception that does not pickle
             return pickle.dumps((True, RuntimeError(where)))
         return data
 

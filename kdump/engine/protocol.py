@@ -1,4 +1,4 @@
-"""What every engine does: it maps a function over an ordered list of tasks, and yields each task with its result, in order."""
+"""What every engine does: map a function over tasks, and yield each task with its result, in order."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
