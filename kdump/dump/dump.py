@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import NamedTuple
 
-from kdump.dump import companion_files, fetch_results
+from kdump.dump import fetch_results
 from kdump.dump.events import (
     BatchEvent,
     CompanionDamage,
@@ -209,6 +209,9 @@ def _open(chunk: BatchChunk, batch: Batch, options: DumpOptions, limit: RecordLi
 def _dump_companion(
     source: Source, file: LogFile, options: DumpOptions, on_damage: OnDamage, limit: RecordLimit
 ) -> Iterator[Event]:
+    # a dump of logs does without the formats of all companions
+    from kdump.dump import companion_files
+
     everything = options.everything
     index_entry = INDEX_ENTRIES.get(file.kind)
     hidden = index_entry is not None and not options.index_entries
