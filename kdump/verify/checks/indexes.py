@@ -26,7 +26,7 @@ _FIELDS = {Kind.INDEX: ("offset", "target"), Kind.TIMEINDEX: ("timestamp", "offs
 
 
 class IndexFile(NamedTuple):
-    """An index without padding and remainder: these are the `behind` bytes after its entries.
+    """An index without padding and remainder: these are the `bytes_after` bytes after its entries.
 
     The first `ordered` entries are in order.
     """
@@ -36,7 +36,7 @@ class IndexFile(NamedTuple):
     base_offset: int
     slots: bytes
     ordered: int
-    behind: int = 0
+    bytes_after: int = 0
 
     @property
     def entry_bytes(self) -> int:
@@ -223,7 +223,7 @@ def check_time_index(log_path: str, index: IndexFile | None, scanned: IndexScan,
         if stale < index.ordered and stale != index.contradicted:
             yield index.finding("stale", stale, end_offset=scanned.end_offset, count=index.ordered - stale)
     # Zeros or half an entry after the entries are reported already.
-    if not (scanned.newest or low) and index.ordered == index.entries and not index.behind:
+    if not (scanned.newest or low) and index.ordered == index.entries and not index.bytes_after:
         yield from _last(index, scanned.max_timestamp, {entry.number for entry in bad})
 
 
