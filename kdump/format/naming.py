@@ -99,7 +99,7 @@ _WORDS = {
     Kind.PARTITION_METADATA: "the metadata of a partition",
     Kind.META_PROPERTIES: "the properties of a log directory",
     Kind.QUORUM_STATE: "a quorum state",
-    Kind.CLEAN_SHUTDOWN: "a marker of a clean shutdown",
+    Kind.CLEAN_SHUTDOWN: "a clean-shutdown file",
     Kind.FETCH: "the result of a fetch",
     Kind.MULTIFETCH: "the result of a multifetch",
 }

@@ -80,9 +80,9 @@ def files(
         if isinstance(item, LogFile | SourceError):
             yield item
         elif not item.is_directory:
-            place: _Inode | None = _inode(item.status)
-            if place not in seen:
-                seen.add(place)
+            inode: _Inode | None = _inode(item.status)
+            if inode not in seen:
+                seen.add(inode)
                 yield item.file(kind, highest)
         else:
             some = False
@@ -93,9 +93,9 @@ def files(
                 wanted = index_files if indexes else log_files
                 for file in wanted(found) if isinstance(found, Partition) else ():
                     some = True
-                    place = _inode_of(file.path)
-                    if place is None or place not in seen:
-                        seen.add(place)
+                    inode = _inode_of(file.path)
+                    if inode is None or inode not in seen:
+                        seen.add(inode)
                         yield file
             if not some:
                 yield _nothing(item.path, "indexes" if indexes else "log files")
@@ -166,28 +166,28 @@ def _inode_of(path: str) -> _Inode | None:
 class _Highest(dict[tuple[str, Kind], int]):
     """The highest base offset of the files of a kind in a directory. Each directory is listed once."""
 
-    def __missing__(self, place: tuple[str, Kind]) -> int:
-        directory, kind = place
+    def __missing__(self, key: tuple[str, Kind]) -> int:
+        directory, kind = key
         try:
             names = os.listdir(directory or ".")
         except OSError:
             names = []
         suffix = naming.suffix_of(kind)
-        self[place] = max((naming.base_offset_of(name) or 0 for name in names if name.endswith(suffix)), default=0)
-        return self[place]
+        self[key] = max((naming.base_offset_of(name) or 0 for name in names if name.endswith(suffix)), default=0)
+        return self[key]
 
 
 def _alone(file: LogFile) -> Partition:
     """A log file as a partition of its own."""
     standard_input = file.read_from is not None
-    place = os.path.dirname(os.path.abspath(file.path))
+    directory = os.path.dirname(os.path.abspath(file.path))
     return Partition(
         path=file.path,
         topic_partition=None if standard_input else naming.topic_partition_of_file(file.path),
         whole=False,
         segments=() if file.kind is Kind.CHECKPOINT else (Segment(file, *_beside(file)),),
         kraft_snapshots=(file,) if file.kind is Kind.CHECKPOINT else (),
-        state="" if standard_input else naming.state_of(place),
+        state="" if standard_input else naming.state_of(directory),
     )
 
 
@@ -210,8 +210,8 @@ def _companion(item: _Named, *, beside_logs: bool) -> Partition | NotALog:
         found = Segment(alone.segments[0].log, *(beside.get(each) for each in _INDEXES))
         return alone._replace(path=path, segments=(found,), only=path) if beside else error
     try:
-        place = listing(_parent(path))
-        partition, _ = partition_in(place, _topic_partition(place), whole=False)
+        content = listing(_parent(path))
+        partition, _ = partition_in(content, _topic_partition(content), whole=False)
     except SourceError:
         return error
     own = (*partition.producer_snapshots, partition.epochs, partition.metadata, partition.quorum_state)

@@ -11,7 +11,7 @@ from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.naming import Kind, TopicPartition
 from kdump.storage.lock import is_locked
-from kdump.storage.misplaced import MisplacedFile, Place, at_root, misnamed, orphans
+from kdump.storage.misplaced import MisplacedFile, PathAndSize, at_root, misnamed, orphans
 from kdump.storage.partition import LogDirectory, LogFile, Partition, Segment, natural
 from kdump.storage.undo_folders import is_unfinished, lacks_an_end
 
@@ -132,7 +132,7 @@ def partition_in(
         segments=tuple(files.segments()),
         kraft_snapshots=tuple(
             LogFile(path, Kind.CHECKPOINT, 0, True, size)
-            for path, size in sorted(files.kraft_snapshots, key=lambda place: natural(place[0]))
+            for path, size in sorted(files.kraft_snapshots, key=lambda file: natural(file[0]))
         ),
         producer_snapshots=tuple(
             LogFile(path, Kind.SNAPSHOT, offset, offset >= files.highest[Kind.LOG], size)
@@ -164,13 +164,13 @@ class _Files:
     """The files of a topic-partition directory by name. Names of 20 digits have tables of their own (`numbered`)."""
 
     def __init__(self) -> None:
-        self.logs: list[tuple[int | None, Kind, Place]] = []
+        self.logs: list[tuple[int | None, Kind, PathAndSize]] = []
         self.highest = {Kind.LOG: 0, Kind.KAFKA07: 0}
-        self.kraft_snapshots: list[Place] = []
-        self.producer_snapshots: list[tuple[int, Place]] = []
+        self.kraft_snapshots: list[PathAndSize] = []
+        self.producer_snapshots: list[tuple[int, PathAndSize]] = []
         self.singles: dict[Kind, LogFile] = {}
-        self.numbered: dict[str, dict[int, Place]] = {"log": {}, "index": {}, "timeindex": {}, "txnindex": {}}
-        self.others: list[tuple[str, Place]] = []
+        self.numbered: dict[str, dict[int, PathAndSize]] = {"log": {}, "index": {}, "timeindex": {}, "txnindex": {}}
+        self.others: list[tuple[str, PathAndSize]] = []
 
     @property
     def are_a_brokers(self) -> bool:
@@ -178,7 +178,7 @@ class _Files:
         return bool(self.singles) or any(self.numbered.values())
 
     @property
-    def indexes(self) -> list[dict[int, Place]]:
+    def indexes(self) -> list[dict[int, PathAndSize]]:
         return [self.numbered[suffix] for suffix, _ in _INDEXES]
 
     def add(self, entry: os.DirEntry[str], everything: bool) -> None:
@@ -186,31 +186,31 @@ class _Files:
         name = entry.name
         match = _numbered(name)
         if match is not None and (number := int(match[1])) < 1 << 63:
-            place = entry.path, entry.stat().st_size
+            file = entry.path, entry.stat().st_size
             if match[2] == "snapshot":
-                self.producer_snapshots.append((number, place))
+                self.producer_snapshots.append((number, file))
                 return
-            self.numbered[match[2]][number] = place
+            self.numbered[match[2]][number] = file
             if match[2] == "log":
-                self._log(number, Kind.LOG, place)
+                self._log(number, Kind.LOG, file)
             return
         kind = _kind_of(name)
         if kind is None and not everything:
             return
-        place = entry.path, entry.stat().st_size
-        self.others.append((name, place))
+        file = entry.path, entry.stat().st_size
+        self.others.append((name, file))
         match kind:
             case Kind.LOG | Kind.KAFKA07:
-                self._log(naming.base_offset_of(name), kind, place)
+                self._log(naming.base_offset_of(name), kind, file)
             case Kind.CHECKPOINT:
-                self.kraft_snapshots.append(place)
+                self.kraft_snapshots.append(file)
             case Kind.SNAPSHOT if (offset := naming.number_of(name)) is not None:
-                self.producer_snapshots.append((offset, place))
+                self.producer_snapshots.append((offset, file))
             case Kind.EPOCHS | Kind.PARTITION_METADATA | Kind.QUORUM_STATE:
-                self.singles[kind] = LogFile(entry.path, kind, None, True, place[1])
+                self.singles[kind] = LogFile(entry.path, kind, None, True, file[1])
 
-    def _log(self, base: int | None, kind: Kind, place: Place) -> None:
-        self.logs.append((base, kind, place))
+    def _log(self, base: int | None, kind: Kind, file: PathAndSize) -> None:
+        self.logs.append((base, kind, file))
         if base is not None and base > self.highest[kind]:
             self.highest[kind] = base
 
@@ -228,7 +228,7 @@ class _Files:
             yield Segment(
                 log,
                 *(
-                    None if (place := table.get(base)) is None else LogFile(place[0], its, base, newest, place[1])
+                    None if (file := table.get(base)) is None else LogFile(file[0], its, base, newest, file[1])
                     for table, its in tables
                 ),
             )

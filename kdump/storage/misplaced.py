@@ -11,7 +11,7 @@ from kdump.format import naming
 from kdump.format.java import MAX_INT
 from kdump.format.naming import Kind
 
-Place = tuple[str, int]
+PathAndSize = tuple[str, int]
 """Path and size of a file."""
 
 
@@ -29,16 +29,16 @@ _TIERED_AT_ROOT = "_rlmm_committed_offsets"
 _SNAPSHOT = re.compile(r"([0-9]{20}).([0-9]{10})", re.DOTALL)
 
 
-def orphans(indexes: Sequence[Mapping[int, Place]], logs: Collection[int]) -> Iterator[MisplacedFile]:
+def orphans(indexes: Sequence[Mapping[int, PathAndSize]], logs: Collection[int]) -> Iterator[MisplacedFile]:
     """The indexes without a log file; `logs` are the base offsets of the log files."""
     for table in indexes:
-        for base, place in table.items():
+        for base, file in table.items():
             if base not in logs:
-                yield MisplacedFile(*place, "index")
+                yield MisplacedFile(*file, "index")
 
 
 def misnamed(
-    files: Sequence[tuple[str, Place]], logs: Collection[int], state: str, *, metadata_log: bool
+    files: Sequence[tuple[str, PathAndSize]], logs: Collection[int], state: str, *, metadata_log: bool
 ) -> Iterator[MisplacedFile]:
     """The misplaced files of a topic-partition whose names are not 20 digits and a suffix.
 
@@ -47,9 +47,9 @@ def misnamed(
     cleaned = [naming.number_of(name) for name, _ in files if name.endswith(".cleaned")]
     # An unfinished split: replacements from here on are not complete.
     split = min((number for number in cleaned if number is not None), default=None)
-    for name, place in files:
+    for name, file in files:
         if (what := _what(name, logs, split, state, metadata_log)) is not None:
-            yield MisplacedFile(*place, what)
+            yield MisplacedFile(*file, what)
 
 
 def _what(name: str, logs: Collection[int], split: int | None, state: str, metadata_log: bool) -> str | None:

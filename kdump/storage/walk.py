@@ -311,11 +311,11 @@ class Walk(SourceWindow):
             position += frame.total
             frame = self._frame(position)
         if chain and (self._leads_on(first, frame, position) or _is_run(chain)):
-            for place, bad in chain:
+            for at, bad in chain:
                 if bad.kind in _FILLS:
-                    yield self._damaged(place, bad)
+                    yield self._damaged(at, bad)
                 else:
-                    yield Gap(place, bad.total, bad.plausible, bad.total, self._all_zero(place, place + bad.total))
+                    yield Gap(at, bad.total, bad.plausible, bad.total, self._all_zero(at, at + bad.total))
             self.scanner.unlink()
             self.position = position
             return

@@ -112,22 +112,22 @@ class Walk07(Walk):
         if self._filled - at < begin:
             return None
         wanted = int.from_bytes(self._window[at + begin - 4 : at + begin])
-        place, value = position + begin, 0
-        stop = min(self._end, place + _LARGE)
+        reached, value = position + begin, 0
+        stop = min(self._end, reached + _LARGE)
         while self._ends_work <= _ENDS_FACTOR * (position + _ENDS_ALLOWANCE):
             if value == wanted:
-                followed, cost = self._followed(place)
+                followed, cost = self._followed(reached)
                 if followed:
-                    return place
+                    return reached
                 self._ends_work += cost
-            if place >= stop:
+            if reached >= stop:
                 break
-            at = self._load(place, 1)
-            end, value = until(self._window, at, min(self._filled, at + stop - place), value, wanted)
+            at = self._load(reached, 1)
+            end, value = until(self._window, at, min(self._filled, at + stop - reached), value, wanted)
             if end == at:  # the file has shrunk
                 break
             self._ends_work += end - at
-            place += end - at
+            reached += end - at
         return None
 
     def _search(

@@ -157,7 +157,7 @@ def _decompress_block(block: memoryview, limit: int) -> Data:
 def _decompress_by_tags(block: memoryview, size: int) -> bytearray:
     """One raw block of `size` decompressed bytes, tag by tag."""
     out = bytearray()
-    at = next(place for place, byte in enumerate(block) if byte < 0x80) + 1
+    at = next(index for index, byte in enumerate(block) if byte < 0x80) + 1
     while at < len(block) and len(out) <= size:
         tag = block[at]
         at += 1
