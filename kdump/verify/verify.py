@@ -39,6 +39,7 @@ LIVE_READS: Final = 4
 """How often a partition is read that a broker is writing and that has findings."""
 LIVE_PAUSE_SECONDS: Final = 0.2
 _Identity = tuple[str, str, int, int | None]
+_Result = tuple[Report, ...] | RangeSummary
 
 
 class _PartitionJob(NamedTuple):
@@ -55,15 +56,33 @@ class _JobGroup(NamedTuple):
     jobs: tuple[_PartitionJob, ...]
 
 
-class _TaskOwner(NamedTuple):
-    """A task that an engine has, and what takes its result.
+class _Task:
+    """Work for an engine, and what takes its result: only `work` goes to another process.
 
-    `verifier` is None for a group. `directories` has an entry for each partition that ends with this task.
+    `verifier` is None for a group. `directories` has an entry for each partition that ends with this task. `before` is
+    what is reported before its result.
     """
 
-    task: "_JobGroup | ScanTask"
-    verifier: PartitionVerifier | None
-    directories: tuple[LogDirectoryVerifier | None, ...]
+    __slots__ = ("before", "directories", "verifier", "work")
+
+    def __init__(
+        self,
+        work: "_JobGroup | ScanTask",
+        verifier: PartitionVerifier | None = None,
+        directories: "tuple[LogDirectoryVerifier | None, ...]" = (),
+        before: "tuple[LogDirectoryVerifier | SourceError, ...]" = (),
+    ) -> None:
+        self.work, self.verifier, self.directories, self.before = work, verifier, directories, before
+
+    def __reduce__(self) -> "tuple[type[_Task], tuple[_JobGroup | ScanTask]]":
+        return _Task, (self.work,)
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of logs that the task reads."""
+        if isinstance(self.work, ScanTask):
+            return self.work.range.size_bytes
+        return sum(size_of(job.partition) for job in self.work.jobs)
 
 
 def verify(
@@ -82,119 +101,126 @@ def verify(
         options = options._replace(now_ms=int(time.time() * 1000))
     engine = engine or Serial()
     inside = on_bytes if engine.slots == 1 else None  # another process cannot call it
-    plan: deque[_TaskOwner | LogDirectoryVerifier | SourceError] = deque()
+    tasks = _Tasks(options, engine.slots)
     pending: list[tuple[ScanTask, RangeSummary]] = []
-    for result in _results(engine.map(TaskRunner(inside), _tasks(found, options, engine.slots, plan)), plan):
-        yield from _reports_before_task(plan)
-        owner = plan.popleft()
-        assert isinstance(owner, _TaskOwner)
+    for task, result in _results(engine.map(TaskRunner(inside), tasks.cut(found)), tasks):
+        yield from _reports(task.before)
         if on_bytes is not None and inside is None:
-            on_bytes(_task_bytes(owner.task))
+            on_bytes(task.size_bytes)
         reports = result if isinstance(result, tuple) else ()
-        if isinstance(owner.task, ScanTask) and isinstance(result, RangeSummary) and owner.verifier is not None:
-            pending.append((owner.task, result))
-            if owner.task.range.stop is None:
-                owner.verifier.replay_segment(owner.task.range.segment, fold(pending))
+        if isinstance(task.work, ScanTask) and isinstance(result, RangeSummary) and task.verifier is not None:
+            pending.append((task.work, result))
+            if task.work.range.stop is None:
+                task.verifier.replay_segment(task.work.range.segment, fold(pending))
                 pending = []
-                if owner.directories:
-                    reports = (owner.verifier.conclude(),)
-        for report, directory in zip(reports, owner.directories, strict=True):
+                if task.directories:
+                    tasks.verifiers.popleft()
+                    reports = (task.verifier.conclude(),)
+        for report, directory in zip(reports, task.directories, strict=True):
             if directory is None:
                 check_own_transactions(report)
             else:
                 directory.add(report)
             yield report
-    yield from _reports_before_task(plan)
+    yield from _reports(tasks.before)
 
 
-def _results(
-    results: "Iterator[tuple[_JobGroup | ScanTask, tuple[Report, ...] | RangeSummary]]",
-    plan: "deque[_TaskOwner | LogDirectoryVerifier | SourceError]",
-) -> "Iterator[tuple[Report, ...] | RangeSummary]":
+def _results(results: "Iterator[tuple[_Task, _Result]]", tasks: "_Tasks") -> "Iterator[tuple[_Task, _Result]]":
     """The results. Raises VerifyInterrupted with the report so far of the partition that an interrupt stops."""
     try:
-        for _, result in results:
-            yield result
+        yield from results
     except KeyboardInterrupt:
-        for owner in plan:
-            if isinstance(owner, _TaskOwner) and owner.verifier is not None:
-                raise VerifyInterrupted(owner.verifier.report_so_far()) from None
+        if tasks.verifiers:
+            raise VerifyInterrupted(tasks.verifiers[0].report_so_far()) from None
         raise
 
 
-def _reports_before_task(plan: "deque[_TaskOwner | LogDirectoryVerifier | SourceError]") -> Iterator[Report]:
-    """The reports that come before the result of the next task."""
-    while plan and isinstance(item := plan[0], LogDirectoryVerifier | SourceError):
-        plan.popleft()
+def _reports(items: Iterable[LogDirectoryVerifier | SourceError]) -> Iterator[Report]:
+    """The reports that need no task."""
+    for item in items:
         yield Report("", errors=[item]) if isinstance(item, SourceError) else item.conclude()
 
 
-def _tasks(
-    found: Iterable[Partition | LogDirectory | SourceError],
-    options: VerifyOptions,
-    slots: int,
-    plan: "deque[_TaskOwner | LogDirectoryVerifier | SourceError]",
-) -> "Iterator[_JobGroup | ScanTask]":
-    """The tasks, in order. Adds to `plan` the owner of each task, and what is reported between tasks."""
-    directory: LogDirectoryVerifier | None = None
-    checkpoints = _CheckpointCache()
-    group: list[tuple[_PartitionJob, LogDirectoryVerifier | None]] = []
+class _Tasks:
+    """Cuts what was found into tasks.
 
-    def flush() -> Iterator[_JobGroup]:
-        if group:
-            task = _JobGroup(tuple(job for job, _ in group))
-            plan.append(_TaskOwner(task, None, tuple(owner for _, owner in group)))
-            group.clear()
-            yield task
+    `verifiers` are those of the partitions that are cut into ranges and not concluded, oldest first. `before` is what is
+    reported before the next task, or at the end.
+    """
 
-    for item in found:
-        if isinstance(item, SourceError):
-            yield from flush()
-            plan.append(item)
-            continue
-        # Logs beside the partitions of a log directory, such as the first KRaft snapshot, do not end the directory.
-        beside = directory is not None and item.path == directory.log_directory.path
-        place = item if isinstance(item, LogDirectory) else item.log_directory
-        if directory is not None and place is not directory.log_directory and not beside:
-            yield from flush()
-            plan.append(directory)
-            directory = None
-        if isinstance(item, LogDirectory):
-            directory = LogDirectoryVerifier(item, options)
-            continue
-        context = checkpoints.context(item) if directory is None else directory.context(item)
+    def __init__(self, options: VerifyOptions, slots: int) -> None:
+        self.verifiers: deque[PartitionVerifier] = deque()
+        self.before: list[LogDirectoryVerifier | SourceError] = []
+        self._options = options
+        self._slots = slots
+        self._checkpoints = _CheckpointCache()
+        self._group: list[tuple[_PartitionJob, LogDirectoryVerifier | None]] = []
+
+    def cut(self, found: Iterable[Partition | LogDirectory | SourceError]) -> Iterator[_Task]:
+        """The tasks, in order."""
+        directory: LogDirectoryVerifier | None = None
+        for item in found:
+            if isinstance(item, SourceError):
+                yield from self._flush()
+                self.before.append(item)
+                continue
+            # Logs beside the partitions of a log directory, such as the first KRaft snapshot, do not end the directory.
+            beside = directory is not None and item.path == directory.log_directory.path
+            log_directory = item if isinstance(item, LogDirectory) else item.log_directory
+            if directory is not None and log_directory is not directory.log_directory and not beside:
+                yield from self._flush()
+                self.before.append(directory)
+                directory = None
+            if isinstance(item, LogDirectory):
+                directory = LogDirectoryVerifier(item, self._options)
+            else:
+                yield from self._partition(item, directory)
+        yield from self._flush()
+        if directory is not None:
+            self.before.append(directory)
+
+    def _partition(self, partition: Partition, directory: LogDirectoryVerifier | None) -> Iterator[_Task]:
+        context = self._checkpoints.context(partition) if directory is None else directory.context(partition)
+        options = self._options._replace(live=self._options.live or _is_written(partition))
         # A log directory has the names of all its partitions. A task must not carry them.
-        how = options._replace(live=options.live or _is_written(item))
-        job = _PartitionJob(item._replace(log_directory=None), context, how)
-        if how.live or slots == 1 or size_of(item) <= SMALL_BYTES:
-            group.append((job, directory))
-            size = sum(size_of(other.partition) for other, _ in group)
-            if how.live or slots == 1 or len(group) == GROUP_PARTITIONS or size > SMALL_BYTES:
-                yield from flush()
-            continue
-        yield from flush()
-        yield from _range_tasks(job, slots, directory, plan)
-    yield from flush()
-    if directory is not None:
-        plan.append(directory)
+        job = _PartitionJob(partition._replace(log_directory=None), context, options)
+        at_once = options.live or self._slots == 1
+        if not at_once and size_of(partition) > SMALL_BYTES:
+            yield from self._flush()
+            yield from self._ranges(job, directory)
+            return
+        self._group.append((job, directory))
+        size = sum(size_of(other.partition) for other, _ in self._group)
+        if at_once or len(self._group) == GROUP_PARTITIONS or size > SMALL_BYTES:
+            yield from self._flush()
 
+    def _ranges(self, job: _PartitionJob, directory: LogDirectoryVerifier | None) -> Iterator[_Task]:
+        verifier = PartitionVerifier(*job)
+        self.verifiers.append(verifier)
+        tasks: list[ScanTask] = []
+        bytes_after = size_of(job.partition)
+        for segment in logs_of(job.partition):
+            bytes_after -= segment.log.size
+            tasks += (ScanTask(part, job.options) for part in ranges(segment, self._slots, bytes_after))
+        for number, task in enumerate(tasks, 1):
+            yield self._task(task, verifier, (directory,) if number == len(tasks) else ())
 
-def _range_tasks(
-    job: _PartitionJob,
-    slots: int,
-    directory: LogDirectoryVerifier | None,
-    plan: "deque[_TaskOwner | LogDirectoryVerifier | SourceError]",
-) -> Iterator[ScanTask]:
-    """The tasks of a partition that is cut into ranges."""
-    verifier = PartitionVerifier(*job)
-    tasks: list[ScanTask] = []
-    bytes_after = size_of(job.partition)
-    for segment in logs_of(job.partition):
-        bytes_after -= segment.log.size
-        tasks += (ScanTask(part, job.options) for part in ranges(segment, slots, bytes_after))
-    for number, task in enumerate(tasks, 1):
-        plan.append(_TaskOwner(task, verifier, (directory,) if number == len(tasks) else ()))
-        yield task
+    def _flush(self) -> Iterator[_Task]:
+        if self._group:
+            work = _JobGroup(tuple(job for job, _ in self._group))
+            owners = tuple(owner for _, owner in self._group)
+            self._group.clear()
+            yield self._task(work, None, owners)
+
+    def _task(
+        self,
+        work: "_JobGroup | ScanTask",
+        verifier: PartitionVerifier | None,
+        directories: tuple[LogDirectoryVerifier | None, ...],
+    ) -> _Task:
+        before = tuple(self.before)
+        self.before.clear()
+        return _Task(work, verifier, directories, before)
 
 
 class _CheckpointCache:
@@ -227,12 +253,6 @@ def size_of(partition: Partition) -> int:
     return sum(one.log.size for one in logs_of(partition))
 
 
-def _task_bytes(task: "_JobGroup | ScanTask") -> int:
-    if isinstance(task, ScanTask):
-        return task.range.size_bytes
-    return sum(size_of(job.partition) for job in task.jobs)
-
-
 class TaskRunner:
     """The function that an engine maps over the tasks. Each worker process has one for all of its tasks."""
 
@@ -240,11 +260,12 @@ class TaskRunner:
         self._on_bytes = on_bytes
         self._cache = IndexCache()
 
-    def __call__(self, task: "_JobGroup | ScanTask") -> tuple[Report, ...] | RangeSummary:
-        if isinstance(task, ScanTask):
-            return scan(task, on_bytes=self._on_bytes, cache=self._cache)
+    def __call__(self, task: _Task) -> "_Result":
+        work = task.work
+        if isinstance(work, ScanTask):
+            return scan(work, on_bytes=self._on_bytes, cache=self._cache)
         return tuple(
-            (_verify_live if job.options.live else _verify_partition)(*job, self._on_bytes) for job in task.jobs
+            (_verify_live if job.options.live else _verify_partition)(*job, self._on_bytes) for job in work.jobs
         )
 
 
