@@ -30,6 +30,7 @@ from kdump.format.batch import wrapped
 from kdump.format.naming import INDEX_SUFFIXES, file_name, number_of
 from kdump.kernel import producers as kernel
 from kdump.kernel.crc import crc32c
+from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.scan import BATCH_COLUMNS, SCAN_DAMAGED, SCAN_NEED, SUSPECTS, Scanner
 from kdump.storage.pieces import opened
 from kdump.storage.source import FileSource, PiecesSource, Source, reader
@@ -96,8 +97,9 @@ def scan_segment(
     if base_offset < 0:
         return None
     runs = kernel.Runs(exact=True)
-    scanner = Scanner(base_offset, runs=runs)
-    scanner.record(limits.index_interval_bytes, limits.segment_index_bytes)
+    indexes = IndexTracker(base_offset, limits.index_interval_bytes)
+    indexes.build(limits.segment_index_bytes)
+    scanner = Scanner(base_offset, runs=runs, indexes=indexes)
     buffer = bytearray(_BUFFER_BYTES)
     position = 0
     for descriptor, origin, end in source.extents():
@@ -113,11 +115,11 @@ def scan_segment(
                 return None
             if runs.count:
                 drain(runs.take())
-    made = scanner.recorded()
-    if runs.odd or made is None:
-        return None
     seen = scanner.state()
-    return SegmentIndexes(*made, scanner.state_end, seen.next_offset(base_offset))
+    built = indexes.built(seen)
+    if runs.odd or built is None:
+        return None
+    return SegmentIndexes(*built, scanner.state_end, seen.next_offset(base_offset))
 
 
 def _entries(path: str, entry_size: int, size: int, checksum: int) -> bytes | None:

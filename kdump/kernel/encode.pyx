@@ -12,6 +12,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 from kdump.kernel.crc cimport crc32_of, crc32c_of
+from kdump.kernel.layout cimport ATTRIBUTES_AT, CRC_AT, HEADER, LOG_OVERHEAD, MAGIC_AT, MESSAGE_CRC_AT, put32, put64
 
 from operator import index
 
@@ -19,9 +20,6 @@ MAX_BYTES = INT32_MAX
 """Sizes are 32 bits wide; so many bytes a batch, and what a compressed one holds, have at most."""
 
 cdef enum:
-    HEADER = 61       # of a batch of magic 2: its size, where its CRC is, and what the CRC covers
-    CRC_AT = 17
-    CRC_FROM = 21
     ROOM = 1 << 12    # bytes to begin with
 
 
@@ -44,18 +42,6 @@ cdef inline uint8_t *put_varint(uint8_t *q, uint64_t number) noexcept nogil:
 
 cdef inline uint64_t zigzag(int64_t number) noexcept nogil:
     return <uint64_t> number << 1 ^ <uint64_t> (number >> 63)
-
-
-cdef inline uint8_t *put32(uint8_t *q, uint32_t number) noexcept nogil:
-    q[0] = number >> 24
-    q[1] = number >> 16 & 0xff
-    q[2] = number >> 8 & 0xff
-    q[3] = number & 0xff
-    return q + 4
-
-
-cdef inline uint8_t *put64(uint8_t *q, uint64_t number) noexcept nogil:
-    return put32(put32(q, <uint32_t> (number >> 32)), <uint32_t> number)
 
 
 # A field: where it is and how long, -1 for null.
@@ -280,7 +266,7 @@ cdef class Encoder:
         size += 4 + (key.size if key.size > 0 else 0) + (value.size if value.size > 0 else 0)
         start = self.reserve(size)
         q = put64(start, <uint64_t> (offset - self.base_offset if self.relative else offset))
-        q = put32(q, <uint32_t> (size - 12)) + 4
+        q = put32(q, <uint32_t> (size - LOG_OVERHEAD)) + 4
         q[0] = self.magic
         q[1] = self.attributes
         q += 2
@@ -288,7 +274,7 @@ cdef class Encoder:
             q = put64(q, <uint64_t> time)
         q = put_wide_field(q, key)
         q = put_wide_field(q, value)
-        put32(start + 12, crc32_of(start + 16, size - 16))
+        put32(start + MESSAGE_CRC_AT, crc32_of(start + MAGIC_AT, size - MAGIC_AT))
         self.filled += size
         return 0
 
@@ -334,5 +320,5 @@ cdef class Encoder:
         finally:
             if payload is not None:
                 PyBuffer_Release(&view)
-        put32(start + CRC_AT, crc32c_of(start + CRC_FROM, HEADER - CRC_FROM + size))
+        put32(start + CRC_AT, crc32c_of(start + ATTRIBUTES_AT, HEADER - ATTRIBUTES_AT + size))
         return batch

@@ -11,6 +11,12 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kdump.kernel.crc cimport crc32_of
+from kdump.kernel.layout cimport (
+    BASE_SEQUENCE_AT, BASE_TIMESTAMP_AT, CODEC_MASK, HEADER, KEY_LENGTH_AT, LENGTH_AT, LOG_APPEND_TIME, LOG_OVERHEAD, MAGIC_AT,
+    MAX_TIMESTAMP_AT, MESSAGE_ATTRIBUTES_AT, MESSAGE_CRC_AT, MINIMUM_LENGTH_0, R_AT, R_ATTRIBUTES, R_COMPUTED_CRC, R_CRC, R_HEADER_AT, R_HEADER_COUNT,
+    R_KEY_AT, R_KEY_SIZE, R_MAGIC, R_OFFSET, R_SIZE, R_TIMESTAMP, R_VALUE_AT, R_VALUE_SIZE, RECORD_WIDTH, RECORDS_COUNT_AT, attributes_of, be16, be32, be64,
+    total_of,
+)
 
 # A status is the place of its word here.
 STATUSES = (
@@ -45,21 +51,8 @@ RECORD_COLUMNS = ("at", "size", "offset", "timestamp", "key_at", "key_size", "va
 HEADER_COLUMNS = ("key_at", "key_size", "value_at", "value_size")
 NULL_FIELD = INT64_MIN  # stands for "this format has no such field"
 cdef enum:
-    WIDTH = 14
     HEADER_WIDTH = 4
-assert len(RECORD_COLUMNS) == WIDTH and len(HEADER_COLUMNS) == HEADER_WIDTH and STATUSES.index("control-type") == CONTROL_TYPE
-
-
-cdef inline int32_t be32(const uint8_t *p) noexcept nogil:
-    return <int32_t> (<uint32_t> p[0] << 24 | <uint32_t> p[1] << 16 | <uint32_t> p[2] << 8 | <uint32_t> p[3])
-
-
-cdef inline int64_t be64(const uint8_t *p) noexcept nogil:
-    return <int64_t> (<uint64_t> <uint32_t> be32(p) << 32 | <uint64_t> <uint32_t> be32(p + 4))
-
-
-cdef inline int32_t be16(const uint8_t *p) noexcept nogil:
-    return <int32_t> <int8_t> p[0] * 256 + p[1]
+assert len(RECORD_COLUMNS) == RECORD_WIDTH and len(HEADER_COLUMNS) == HEADER_WIDTH and STATUSES.index("control-type") == CONTROL_TYPE
 
 
 # Numbers. Each returns the byte after it, or NULL when it does not end in time; `odd` is raised for an encoding that a canonical writer does not make.
@@ -234,7 +227,7 @@ cdef inline const uint8_t *near_varlong(const uint8_t *p, const uint8_t *end, in
     return long_varlong(p, end, value, odd)
 
 
-cdef inline bint is_sound(const uint8_t *p, const uint8_t *end, Fields *f, bint *odd) noexcept nogil:
+cdef inline bint is_valid(const uint8_t *p, const uint8_t *end, Fields *f, bint *odd) noexcept nogil:
     cdef int32_t size = 0, left = 0
     p = near_varlong(p + 1, end, &f.timestamp_delta, odd)
     if p == NULL:
@@ -333,7 +326,7 @@ cdef void validate_batch(const uint8_t *start, const uint8_t *end, int64_t count
             f.at = p
             break
         long_length = odd
-        if end - stop < SLACK or not is_sound(p, stop, &f, &odd):
+        if end - stop < SLACK or not is_valid(p, stop, &f, &odd):
             odd = long_length
             status = walk_record(p, stop, &f, &odd)
             if status:
@@ -382,11 +375,11 @@ cdef void validate_batch(const uint8_t *start, const uint8_t *end, int64_t count
 
 cdef bint parse_message(const uint8_t *entry, int64_t total, Message *m) noexcept nogil:
     """False when the lengths inside the message do not fit its size."""
-    cdef const uint8_t *p = entry + 18
+    cdef const uint8_t *p = entry + KEY_LENGTH_AT
     cdef const uint8_t *end = entry + total
     cdef int64_t size
-    m.magic = <int8_t> entry[16]
-    m.attributes = entry[17]
+    m.magic = <int8_t> entry[MAGIC_AT]
+    m.attributes = entry[MESSAGE_ATTRIBUTES_AT]
     m.timestamp = -1
     m.key_size = m.value_size = -1
     m.key_at = m.value_at = total
@@ -425,7 +418,7 @@ cdef void validate_message(const uint8_t *entry, int64_t total, Verdict *v) noex
     clear(v)
     if not parse_message(entry, total, &m):
         v.status = MESSAGE_FIELDS
-        v.status_at = 18
+        v.status_at = KEY_LENGTH_AT
         v.status_record = 0
         return
     v.records = 1
@@ -440,23 +433,23 @@ cdef void validate_wrapped(const uint8_t *start, const uint8_t *end, int64_t wra
     cdef int64_t total, offset = 0, previous = -1, size, i = 0
     cdef Message m
     clear(v)
-    while end - p >= 12:
-        size = be32(p + 8)
-        if size < 14:
+    while end - p >= LOG_OVERHEAD:
+        size = be32(p + LENGTH_AT)
+        if size < MINIMUM_LENGTH_0:
             v.status = WRAPPER_SIZE
             break
-        total = size + 12
+        total = size + LOG_OVERHEAD
         if total > end - p:
             break
         offset = be64(p)
-        m.magic = <int8_t> p[16]
+        m.magic = <int8_t> p[MAGIC_AT]
         if m.magic != 0 and m.magic != 1:
             v.status = WRAPPER_MAGIC
             break
-        if p[17] & 7:
+        if p[MESSAGE_ATTRIBUTES_AT] & CODEC_MASK:
             v.status = WRAPPER_NESTED
             break
-        if <uint32_t> be32(p + 12) != crc32_of(p + 16, total - 16) and v.inner_crc < 0:
+        if <uint32_t> be32(p + MESSAGE_CRC_AT) != crc32_of(p + MAGIC_AT, total - MAGIC_AT) and v.inner_crc < 0:
             v.inner_crc = i
         if not parse_message(p, total, &m):
             v.status = MESSAGE_FIELDS
@@ -518,7 +511,7 @@ def decode(payload, int64_t count, int64_t base_offset, int64_t base_timestamp, 
         start = p = <const uint8_t *> view.buf
         end = start + view.len
         validate_batch(start, end, count, 2147483647, base_timestamp, PLAIN, &v)
-        rows = _rows(v.records, WIDTH)
+        rows = _rows(v.records, RECORD_WIDTH)
         headers = _rows(v.headers, HEADER_WIDTH)
         row = <int64_t *> PyBytes_AsString(rows)
         cell = <int64_t *> PyBytes_AsString(headers)
@@ -526,21 +519,21 @@ def decode(payload, int64_t count, int64_t base_offset, int64_t base_timestamp, 
             at = p - start
             stop = record_end(&p, end, &status, &odd)
             walk_record(p, stop, &f, &odd)
-            row[13] = p[0]
+            row[R_ATTRIBUTES] = p[0]
             p = stop
-            row[0] = at
-            row[1] = p - start - at
-            row[2] = <int64_t> (<uint64_t> base_offset + <uint64_t> <int64_t> f.offset_delta)
-            row[3] = append_ms if appended else <int64_t> (<uint64_t> base_timestamp + <uint64_t> f.timestamp_delta)
-            row[4] = f.key - start
-            row[5] = f.key_size if f.key_size >= 0 else -1
-            row[6] = f.value - start
-            row[7] = f.value_size if f.value_size >= 0 else -1
-            row[8] = header
-            row[9] = f.header_count
-            row[10] = 2
-            row[11] = row[12] = INT64_MIN
-            row += WIDTH
+            row[R_AT] = at
+            row[R_SIZE] = p - start - at
+            row[R_OFFSET] = <int64_t> (<uint64_t> base_offset + <uint64_t> <int64_t> f.offset_delta)
+            row[R_TIMESTAMP] = append_ms if appended else <int64_t> (<uint64_t> base_timestamp + <uint64_t> f.timestamp_delta)
+            row[R_KEY_AT] = f.key - start
+            row[R_KEY_SIZE] = f.key_size if f.key_size >= 0 else -1
+            row[R_VALUE_AT] = f.value - start
+            row[R_VALUE_SIZE] = f.value_size if f.value_size >= 0 else -1
+            row[R_HEADER_AT] = header
+            row[R_HEADER_COUNT] = f.header_count
+            row[R_MAGIC] = 2
+            row[R_CRC] = row[R_COMPUTED_CRC] = INT64_MIN
+            row += RECORD_WIDTH
             h = f.headers
             for j in range(f.header_count):
                 h = varint(h, stop, &size, &odd)
@@ -574,10 +567,10 @@ def first_record(batch, int64_t least):
     PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
     try:
         head = <const uint8_t *> view.buf
-        if view.len < 61 or head[16] != 2 or head[22] & 7:
+        if view.len < HEADER or head[MAGIC_AT] != 2 or attributes_of(head) & CODEC_MASK:
             return None
-        start = p = head + 61
-        for i in range(be32(head + 57)):
+        start = p = head + HEADER
+        for i in range(be32(head + RECORDS_COUNT_AT)):
             at = p - start
             stop = record_end(&p, head + view.len, &status, &odd)
             if stop == NULL or walk_record(p, stop, &f, &odd):
@@ -588,7 +581,7 @@ def first_record(batch, int64_t least):
                 break
         else:
             return None
-        sequence = be32(head + 53)
+        sequence = be32(head + BASE_SEQUENCE_AT)
         if sequence >= 0 and f.offset_delta < 0:
             return None
         headers = []
@@ -601,7 +594,7 @@ def first_record(batch, int64_t least):
             headers.append((name, None if size < 0 else PyBytes_FromStringAndSize(<const char *> h, size)))
             if size > 0:
                 h += size
-        timestamp = be64(head + 35) if head[22] & 8 else <int64_t> (<uint64_t> be64(head + 27) + <uint64_t> f.timestamp_delta)
+        timestamp = be64(head + MAX_TIMESTAMP_AT) if attributes_of(head) & LOG_APPEND_TIME else <int64_t> (<uint64_t> be64(head + BASE_TIMESTAMP_AT) + <uint64_t> f.timestamp_delta)
         return (
             offset, timestamp, None if f.key_size < 0 else PyBytes_FromStringAndSize(<const char *> f.key, f.key_size),
             None if f.value_size < 0 else PyBytes_FromStringAndSize(<const char *> f.value, f.value_size), tuple(headers),
@@ -627,23 +620,23 @@ def decode_messages(payload, int64_t wrapper_magic=-1, int64_t wrapper_offset=0,
         start = p = <const uint8_t *> view.buf
         end = start + view.len
         # First pass: how many, and the last inner offset that relative ones count back from.
-        while end - p >= 12:
-            total = <int64_t> be32(p + 8) + 12
-            if total > end - p and total >= 26:
+        while end - p >= LOG_OVERHEAD:
+            total = total_of(p)
+            if total > end - p and total >= LOG_OVERHEAD + MINIMUM_LENGTH_0:
                 break
-            if total < 26:
+            if total < LOG_OVERHEAD + MINIMUM_LENGTH_0:
                 if status == 0:
                     status = WRAPPER_SIZE
                     at = p - start
                 if wrapper_magic == 1 and wrapper_offset != 0:
-                    count = 0  # nobody knows the last offset
+                    count = 0  # the last offset is not known
                 break
             last = be64(p)
             if status == 0:
                 at = p - start
-                if p[16] > 1:
+                if p[MAGIC_AT] > 1:
                     status = WRAPPER_MAGIC
-                elif wrapped and p[17] & 7:
+                elif wrapped and p[MESSAGE_ATTRIBUTES_AT] & CODEC_MASK:
                     status = WRAPPER_NESTED
                 elif not parse_message(p, total, &m):
                     status = MESSAGE_FIELDS
@@ -658,26 +651,26 @@ def decode_messages(payload, int64_t wrapper_magic=-1, int64_t wrapper_offset=0,
             if wrapper_offset < last and status == 0:
                 status = WRAPPER_OFFSET
             shift = <int64_t> (<uint64_t> wrapper_offset - <uint64_t> last)
-        rows = _rows(count, WIDTH)
+        rows = _rows(count, RECORD_WIDTH)
         row = <int64_t *> PyBytes_AsString(rows)
         p = start
         for _ in range(count):
-            total = <int64_t> be32(p + 8) + 12
+            total = total_of(p)
             parse_message(p, total, &m)
-            row[0] = p - start
-            row[1] = total
-            row[2] = <int64_t> (<uint64_t> be64(p) + <uint64_t> shift)
-            row[3] = append_ms if appended and m.magic == 1 else m.timestamp
-            row[4] = row[0] + m.key_at
-            row[5] = m.key_size
-            row[6] = row[0] + m.value_at
-            row[7] = m.value_size
-            row[8] = row[9] = 0
-            row[10] = m.magic
-            row[11] = <uint32_t> be32(p + 12)
-            row[12] = crc32_of(p + 16, total - 16)
-            row[13] = m.attributes
-            row += WIDTH
+            row[R_AT] = p - start
+            row[R_SIZE] = total
+            row[R_OFFSET] = <int64_t> (<uint64_t> be64(p) + <uint64_t> shift)
+            row[R_TIMESTAMP] = append_ms if appended and m.magic == 1 else m.timestamp
+            row[R_KEY_AT] = row[R_AT] + m.key_at
+            row[R_KEY_SIZE] = m.key_size
+            row[R_VALUE_AT] = row[R_AT] + m.value_at
+            row[R_VALUE_SIZE] = m.value_size
+            row[R_HEADER_AT] = row[R_HEADER_COUNT] = 0
+            row[R_MAGIC] = m.magic
+            row[R_CRC] = <uint32_t> be32(p + MESSAGE_CRC_AT)
+            row[R_COMPUTED_CRC] = crc32_of(p + MAGIC_AT, total - MAGIC_AT)
+            row[R_ATTRIBUTES] = m.attributes
+            row += RECORD_WIDTH
             p += total
     finally:
         PyBuffer_Release(&view)

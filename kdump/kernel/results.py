@@ -121,10 +121,23 @@ class ScanState(NamedTuple):
         return Carry(self.known_last, self.has_last, self.known_epoch, self.linked, self.max_timestamp, cursor)
 
 
+class FrameHeader(NamedTuple):
+    """The header at a position, of a batch or of something else. `total` is the number of bytes that it claims, which is possible or not (`length_ok`).
+
+    `plausible`: magic and offset could be those of the next batch of this log. 0.7 has neither offset nor epoch (0).
+    """
+
+    total: int
+    plausible: bool
+    offset: int
+    epoch: int
+    length_ok: bool
+
+
 class BadEntry(NamedTuple):
     """An entry of an index that breaks a rule, and the batch that it was checked against.
 
-    `problem` is one of kdump.kernel.scan.ENTRY_PROBLEMS, `number` counts from 0. `index_key` and `index_value` are Kafka's: offset and position in an offset
+    `problem` is one of kdump.kernel.indexes.ENTRY_PROBLEMS, `number` counts from 0. `index_key` and `index_value` are Kafka's: offset and position in an offset
     index, timestamp and offset in a time index. Offsets are absolute. `found` is, for index/position the batch's position; for timeindex/offset its first
     offset; for index/offset the last offset before the batch; for timeindex/misses the largest timestamp before it; for timeindex/wrong the one that includes it.
     """
@@ -137,6 +150,19 @@ class BadEntry(NamedTuple):
     first_offset: int
     last_offset: int
     found: int
+
+
+class BuiltEntries(NamedTuple):
+    """The entries of both indexes that a broker's recovery appends in a range of a segment, after the entry before the range that is there.
+
+    `since` is the position of that entry, 0 without one and -1 where the range has no batch. `due` is the largest timestamp where the first entry came due,
+    NO_VALUE where none did. The time index has the entries that a recovery of these batches alone makes, without the one at its end.
+    """
+
+    since: int
+    due: int
+    offsets: bytearray
+    times: bytearray
 
 
 class ProducerProblem(NamedTuple):

@@ -1,7 +1,8 @@
 from typing_extensions import Buffer
 
+from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.producers import Runs
-from kdump.kernel.results import BadEntry, ScanState
+from kdump.kernel.results import FrameHeader, ScanState
 
 BATCH_COLUMNS: tuple[str, ...]
 SUSPECTS: tuple[str, ...]
@@ -15,16 +16,13 @@ SCAN_NEED: int
 SCAN_FULL: int
 SCAN_STOPPED: int
 SCAN_DAMAGED: int
-ENTRY_PROBLEMS: tuple[str, ...]
-"""The finding codes that `Scanner.entries` has rows of."""
-ENTRIES_KEPT: int
-"""How many index entries of one problem are kept; the counts stay exact."""
 
 class Scanner:
     """The state of one walk over one segment: framing, checksums, and the rules of a header and its neighbours.
 
     `deep` proves records too; `everything` makes a row of every batch, not only of suspect ones. `base_offset` is the segment's, -1 when not known.
-    `runs` is told what producers wrote; at RUNS_FULL events a scan comes back, so that they can be taken.
+    `runs` records what producers wrote; at RUNS_FULL events a scan comes back, so that they can be taken.
+    `indexes` is shown the batches that its entries speak of.
     """
 
     rows: memoryview
@@ -39,7 +37,7 @@ class Scanner:
     reached: int
     """After `headers`: the position of the next batch."""
     state_end: int
-    """After `record`: what follows the last batch of magic 2, the base offset without one (ProducerStateManager.mapEndOffset)."""
+    """The offset after the last batch of magic 2, the base offset without one (ProducerStateManager.mapEndOffset)."""
 
     def __init__(
         self,
@@ -50,33 +48,8 @@ class Scanner:
         max_batch_bytes: int = ...,
         capacity: int = ...,
         runs: Runs | None = None,
+        indexes: IndexTracker | None = None,
     ) -> None: ...
-    def expect(self, offset_slots: Buffer, time_slots: Buffer, interval: int = 4096) -> None:
-        """Hold the batches against the entries of the offset index and the time index, as they stand in the files; before the first scan.
-
-        Both in order (`ordered`). `interval` is the topic's index.interval.bytes. Raises ValueError without a base offset.
-        """
-
-    def record(self, interval: int = 4096, index_bytes: int = ...) -> None:
-        """Make the entries of both indexes as a broker's recovery writes them (LogSegment.recover), at most `index_bytes` of each; before the first scan, in place of `expect`.
-
-        Raises ValueError without a base offset.
-        """
-
-    def recorded(self) -> tuple[bytes, bytes] | None:
-        """The offset index and the time index that were made; None where an index refuses an entry (InvalidOffsetException)."""
-
-    def make(self) -> None:
-        """After `expect`, and before the first scan: make the entries of a broker's recovery as well. Raises ValueError where none are expected."""
-
-    def made(self) -> tuple[int, int, bytearray, bytearray] | None:
-        """After `make`, what a broker's recovery appends to both indexes in this walk, going on from the entry before it that is there.
-
-        (position of that entry, largest timestamp where the first entry came due, entries of the offset index, of the time index): 0 without an entry before, -1 without
-        a batch, -2^63 where no entry came due. The time index has those that a recovery of these batches alone makes, without the one at its end. None where the
-        offset index holds something else, something was no batch, or the index refuses an entry.
-        """
-
     def scan(self, buffer: Buffer, start: int, end: int, position: int, stop: int, file_end: int) -> int:
         """Walk over buffer[start:end], which lies at `position` of a file that ends at `file_end`, up to the first batch at or after `stop`.
 
@@ -126,26 +99,22 @@ class Scanner:
     def state(self) -> ScanState:
         """What the walk has read so far."""
 
-    def entries(self) -> list[BadEntry]:
-        """The entries of both indexes that break a rule, in the order in which they were found."""
+    def offset_bounds(self) -> tuple[int, int]:
+        """The lowest and the highest offset that the next batch of this log can have."""
 
-    def entry_counts(self) -> dict[str, int]:
-        """How many entries have each problem; of what did not occur there is no key."""
+    def look(self, buffer: Buffer, at: int, left: int) -> FrameHeader:
+        """The header at `at`; at least 17 bytes have to be there."""
 
-    def look(self, buffer: Buffer, at: int, left: int) -> tuple[int, bool, int, int, bool]:
-        """(total bytes, whether magic and offset are plausible here, offset field, leader epoch, whether the length is possible) of the frame at `at`."""
+def find(
+    buffer: Buffer, start: int, end: int, left: int, lowest: int, highest: int, largest: int, foreign: bool
+) -> int:
+    """The first place in buffer[start:end] whose header could begin a batch within the `left` bytes from `start` on, or -1. The checksum is not read.
 
-    def find(self, buffer: Buffer, start: int, end: int, left: int, foreign: bool) -> int:
-        """The first place whose header could begin a batch within the `left` bytes from `start` on, or -1; the checksum is not looked at.
-
-        With `foreign` also headers that cannot be this log's, up to 1 MiB of length.
-        """
+    The batch has an offset in [lowest, highest] (`offset_bounds`) and at most `largest` bytes. `foreign` takes any other offset, too, for up to 1 MiB.
+    """
 
 def stored(buffer: Buffer, at: int) -> tuple[int, int]:
     """(stored checksum, where in the batch the bytes it covers begin) of the batch at `at`."""
 
 def is_zero(buffer: Buffer, start: int, end: int) -> bool:
     """Whether every byte of the range is zero."""
-
-def ordered(slots: Buffer, entry_size: int) -> int:
-    """How many entries at the beginning of an offset index (8 bytes an entry) or a time index (12) are in order."""

@@ -15,7 +15,8 @@ from libc.errno cimport EINTR, errno
 from libc.stdlib cimport free, realloc
 from posix.unistd cimport pread
 
-from kdump.kernel.crc cimport crc32_of, crc32c_of
+from kdump.kernel.indexes cimport Due, IndexTracker
+from kdump.kernel.layout cimport *
 from kdump.kernel.producers cimport (
     FLAG_TRANSACTIONAL, FULL_RUNS, KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_EMPTY, KIND_ODD, Event, Recorder, extend, find_slot, record, record_gap,
     recorder_of,
@@ -23,8 +24,9 @@ from kdump.kernel.producers cimport (
 from kdump.kernel.records cimport (
     CONTROL, CONTROL_OF_PRODUCER, PLAIN, Message, Verdict, parse_message, validate_batch, validate_message, validate_wrapped,
 )
+from kdump.kernel.state cimport State
 from kdump.kernel.records import STATUSES
-from kdump.kernel.results import BadEntry, IndexDifference, ScanState
+from kdump.kernel.results import NO_VALUE, FrameHeader, ScanState
 
 import os
 
@@ -34,12 +36,7 @@ BATCH_COLUMNS = (
     "status", "status_at", "status_record", "payload_at", "payload_size", "varint_record", "delta_record", "delta_offset", "found_timestamp",
     "inner_crc_record", "partial_bytes", "trailing_record",
 )
-cdef enum:
-    POSITION, SIZE, MAGIC, BASE_OFFSET, LAST_OFFSET, COUNT, EPOCH, CRC, COMPUTED_CRC, ATTRIBUTES, BASE_TIMESTAMP, MAX_TIMESTAMP
-    PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE, SUSPECT, PREVIOUS_OFFSET, PREVIOUS_EPOCH, STATUS, STATUS_AT, STATUS_RECORD
-    PAYLOAD_AT, PAYLOAD_SIZE, VARINT_RECORD, DELTA_RECORD, DELTA_OFFSET, FOUND_TIMESTAMP, INNER_CRC, PARTIAL, TRAILING
-    WIDTH
-assert len(BATCH_COLUMNS) == WIDTH
+assert len(BATCH_COLUMNS) == BATCH_WIDTH
 
 # Bit n of `suspect` is the code at place n.
 SUSPECTS = (
@@ -47,90 +44,30 @@ SUSPECTS = (
     "record/structure", "record/varint", "record/delta", "time/max", "legacy/wrapper", "legacy/inner-crc", "legacy/partial", "legacy/trailing",
     "batch/crc", "batch/magic", "batch/limit",
 )
-cdef enum:
-    S_ATTRIBUTES = 1 << 0
-    S_CODEC = 1 << 1
-    S_COUNT = 1 << 2
-    S_RANGE = 1 << 3
-    S_BACKWARDS = 1 << 4
-    S_EPOCH = 1 << 5
-    S_CONTROL = 1 << 6
-    S_STRUCTURE = 1 << 7
-    S_VARINT = 1 << 8
-    S_DELTA = 1 << 9
-    S_TIME = 1 << 10
-    S_WRAPPER = 1 << 11
-    S_INNER_CRC = 1 << 12
-    S_PARTIAL = 1 << 13
-    S_TRAILING = 1 << 14
-    S_CRC = 1 << 15
-    S_MAGIC = 1 << 16
-    S_LIMIT = 1 << 17
-    S_OPEN = 1 << 30  # no defect: the records are compressed and have to be opened by the caller
 OPEN = S_OPEN
 
 # What stands at a position; the first is a batch, the last three fill the bytes that their length claims.
 FRAMES = ("valid", "end", "short", "length", "overrun", "limit", "crc", "magic")
-cdef enum:
-    VALID, END, SHORT, LENGTH, OVERRUN, LIMIT, BAD_CRC, BAD_MAGIC
-
 # Why a scan came back.
-cdef enum:
-    NEED, FULL, STOPPED, DAMAGED
 SCAN_NEED, SCAN_FULL, SCAN_STOPPED, SCAN_DAMAGED = NEED, FULL, STOPPED, DAMAGED
 
-# What an entry of an index can have against it.
-ENTRY_PROBLEMS = ("index/position", "index/offset", "timeindex/misses", "timeindex/wrong", "timeindex/offset")
+HEADER_BYTES = HEADER
 cdef enum:
-    INDEX_POSITION, INDEX_OFFSET, TIME_MISSES, TIME_WRONG, TIME_OFFSET
-    ENTRY_PROBLEM_COUNT
-assert len(ENTRY_PROBLEMS) == ENTRY_PROBLEM_COUNT
-ENTRIES_KEPT = 1000
-
-HEADER_BYTES = 61
-cdef enum:
-    HEADER = 61
-    UP_TO_MAGIC = 17
     PAGE = 4096
-    A_MARKER = 128    # bytes in which a marker has room
+    MARKER_BYTES = 128   # an uncompressed marker fits into so many
     FOREIGN_LIMIT = 1 << 20
-    INDEX_ENTRY = 8   # relative offset i32, position i32 (kdump.format.index)
-    TIME_ENTRY = 12   # timestamp i64, relative offset i32
-    MOST_ENTRIES_KEPT = 1000
     MOST_EPOCHS = 65536
 cdef int64_t WEEK = 604_800_000
-cdef int64_t OFFSET_SPAN = 2147483647  # offsets of a segment are at most this far above its base
+cdef int64_t OFFSET_SPAN = INT32_MAX  # offsets of a segment are at most this far above its base
 cdef int CONTROL_STATUS = STATUSES.index("control-key")
 cdef int WRAPPER_STATUS = STATUSES.index("wrapper-size")
 cdef int EMPTY_STATUS = STATUSES.index("wrapper-empty")
-
-
-cdef inline int32_t be32(const uint8_t *p) noexcept nogil:
-    return <int32_t> (<uint32_t> p[0] << 24 | <uint32_t> p[1] << 16 | <uint32_t> p[2] << 8 | <uint32_t> p[3])
-
-
-cdef inline int64_t be64(const uint8_t *p) noexcept nogil:
-    return <int64_t> (<uint64_t> <uint32_t> be32(p) << 32 | <uint64_t> <uint32_t> be32(p + 4))
-
-
-cdef inline void put32(uint8_t *p, int64_t value) noexcept nogil:
-    cdef int i
-    for i in range(4):
-        p[i] = <uint8_t> (<uint64_t> value >> 8 * (3 - i))
-
-
-cdef inline int64_t minimum(uint8_t magic) noexcept nogil:
-    return 14 if magic == 0 else 22 if magic == 1 else 49
-
-
-cdef inline uint32_t checksum(const uint8_t *p, int64_t total) noexcept nogil:
-    if p[16] < 2:
-        return crc32_of(p + 16, total - 16)
-    return crc32c_of(p + 21, total - 21)
-
-
-cdef inline uint32_t stored_crc(const uint8_t *p) noexcept nogil:
-    return <uint32_t> be32(p + 12 if p[16] < 2 else p + 17)
+cdef int FIELDS_STATUS = STATUSES.index("message-fields")
+assert FIELDS_STATUS == FIELDS_STATUS
+_NO_INDEXES = {
+    "index_begin": -1, "index_cursor": -1, "time_begin": -1, "time_cursor": -1, "first_index_offset": NO_VALUE, "first_time_entry": NO_VALUE,
+    "index_differs": None,
+}
 
 
 cdef inline bint all_zero(const uint8_t *p, int64_t n) noexcept nogil:
@@ -142,99 +79,8 @@ cdef inline bint all_zero(const uint8_t *p, int64_t n) noexcept nogil:
 
 
 cdef inline int control_of(int64_t attributes, int64_t producer_id) noexcept nogil:
-    return PLAIN if attributes & 0x20 == 0 else CONTROL_OF_PRODUCER if producer_id >= 0 else CONTROL
+    return PLAIN if attributes & CONTROL_FLAG == 0 else CONTROL_OF_PRODUCER if producer_id >= 0 else CONTROL
 
-
-cdef struct State:
-    int64_t segment_base     # -1: not known
-    int64_t known_last       # last offset of the last valid batch
-    int64_t known_epoch
-    int64_t broken           # times that bytes were no valid batch
-    bint has_last
-    bint linked              # the batch before was valid, so offsets and epochs can be compared
-    bint deep
-    bint everything          # a row for every batch
-    int64_t max_batch_bytes
-    # what was seen
-    int64_t batches
-    int64_t records
-    int64_t unopened         # batches whose number of records needs opening
-    int64_t valid_bytes
-    int64_t first_position   # of the first valid batch, -1: none
-    int64_t first_offset
-    int64_t first_epoch      # INT64_MIN: a message of magic 0 or 1
-    bint first_spans         # its first offset is known, that is: no wrapper
-    int64_t last_position
-    int64_t last_offset
-    int64_t max_timestamp
-    int64_t max_timestamp_offset    # last offset of the first batch that has it; as in LogSegment.recover, the base without one
-    int64_t max_timestamp_position
-    int64_t first_timestamp  # max timestamp of the first valid batch, -1: none
-    int64_t last_timestamp
-    int64_t backs            # batches whose max timestamp is more than a week below that of the batch before
-    int64_t back_position
-    int64_t back_offset
-    int64_t back_largest
-    bint compacted
-    int64_t gaps
-    int64_t gap_position
-    int64_t gap_first
-    int64_t gap_previous
-    int64_t gap_largest
-    int64_t gap_offsets
-    int64_t inner_magic
-    int64_t inner_magic_position
-    int64_t control
-    int64_t transactional
-    int64_t produced         # batches of a producer
-    int64_t codecs[8]
-    int64_t magics[3]
-
-
-# The entries of the indexes, and the next of each that a batch may have to answer for.
-cdef struct Expected:
-    bint begun               # the walk began
-    bint from_zero           # ... at the first byte of the file
-    bint expecting
-    bint recording           # the entries are not held against batches, but made from them
-    bint making              # entries are made; while expecting, as long as the offset index is right and nothing is damaged
-    bint fresh               # no valid batch since the beginning, or since damage
-    const uint8_t *index
-    const uint8_t *time
-    int64_t interval
-    int64_t position         # a batch that ends behind it has to look at the offset index
-    int64_t offset           # a batch that ends there or behind it has to look at the time index
-    int64_t last_entry       # where a rebuild that goes on from the entries that are there would have counted bytes from
-    int64_t last_made        # where one does that goes on from the entries that were made
-    int64_t made_since       # ... before the first of them, -1 without a batch
-    int64_t first_due        # the largest timestamp where the first of them was made, INT64_MIN without one
-    int64_t index_count
-    int64_t index_begin
-    int64_t index_cursor
-    int64_t first_index_offset
-    int64_t time_count
-    int64_t time_begin
-    int64_t time_cursor
-    int64_t carried_cursor   # where a time index goes on, -1: to be looked for
-    int64_t first_time_entry
-    bint differs
-    int64_t difference[5]
-
-# The entries that a rebuild writes.
-cdef struct Made:
-    uint8_t *entries
-    int64_t size
-    int64_t capacity
-    int64_t limit            # bytes
-
-cdef struct EntryProblem:
-    int64_t problem
-    int64_t entry
-    int64_t stored[2]
-    int64_t position
-    int64_t first
-    int64_t last
-    int64_t found
 
 cdef struct EpochStart:
     int64_t epoch
@@ -242,7 +88,7 @@ cdef struct EpochStart:
     int64_t position
 
 
-cdef inline void give(int64_t *row, Verdict *v) noexcept nogil:
+cdef inline void copy_verdict(int64_t *row, Verdict *v) noexcept nogil:
     row[STATUS] = v.status
     row[STATUS_AT] = v.status_at
     row[STATUS_RECORD] = v.status_record
@@ -255,7 +101,7 @@ cdef inline void give(int64_t *row, Verdict *v) noexcept nogil:
     row[TRAILING] = v.trailing
 
 
-cdef inline int64_t judge_batch(Verdict *v, int64_t count, int64_t max_timestamp, bint create_time) noexcept nogil:
+cdef inline int64_t batch_bits(Verdict *v, int64_t count, int64_t max_timestamp, bint create_time) noexcept nogil:
     """The suspect bits that the records of a batch of magic 2 earn."""
     if v.status and v.status < CONTROL_STATUS:
         return S_STRUCTURE
@@ -265,7 +111,7 @@ cdef inline int64_t judge_batch(Verdict *v, int64_t count, int64_t max_timestamp
             | (S_TIME if create_time and v.max_timestamp != max_timestamp else 0))
 
 
-cdef inline int64_t judge_messages(Verdict *v, int64_t timestamp, bint timed) noexcept nogil:
+cdef inline int64_t message_bits(Verdict *v, int64_t timestamp, bint timed) noexcept nogil:
     """The suspect bits of a message, or of the messages inside a wrapper."""
     cdef int64_t bits = 0
     if v.status:
@@ -314,30 +160,22 @@ cdef class Scanner:
     cdef object _runs
     cdef Recorder *_recorder  # of _runs, NULL without
     cdef int64_t _end         # of the last valid batch
-    cdef Expected x
-    cdef bytes _index
-    cdef bytes _time
-    cdef EntryProblem *_bad
-    cdef Py_ssize_t _bad_count
-    cdef Py_ssize_t _bad_capacity
-    cdef int64_t _entry_counts[ENTRY_PROBLEM_COUNT]
+    cdef IndexTracker _indexes
+    cdef Due *_due            # of _indexes, or _never without
+    cdef Due _never
     cdef int32_t _listed_epoch
     cdef EpochStart *_epochs
     cdef Py_ssize_t _epoch_count
     cdef Py_ssize_t _epoch_capacity
-    cdef Made _made_index
-    cdef Made _made_time
-    cdef int64_t _made_offset     # of the last entry of the offset index
-    cdef int64_t _made_timestamp  # of the last entry of the time index
     cdef readonly int64_t state_end
     cdef readonly int64_t reached
     cdef list _listed         # of _epochs, so many as were asked for
     cdef bint _failed         # out of memory
 
     def __init__(self, int64_t base_offset=-1, *, bint deep=False, bint everything=False, int64_t max_batch_bytes=1 << 30, Py_ssize_t capacity=256,
-                 runs=None):
+                 runs=None, IndexTracker indexes=None):
         self._capacity = capacity
-        self._storage = bytearray(capacity * WIDTH * 8)
+        self._storage = bytearray(capacity * BATCH_WIDTH * 8)
         self._row = <int64_t *> PyByteArray_AsString(self._storage)
         self.rows = memoryview(self._storage).cast("q")
         self.s.segment_base = base_offset
@@ -352,79 +190,15 @@ cdef class Scanner:
         self._runs = runs
         if runs is not None:
             self._recorder = recorder_of(runs)
-        self.x.position = self.x.offset = INT64_MAX
-        self.x.index_begin = self.x.time_begin = self.x.index_cursor = self.x.time_cursor = self.x.carried_cursor = -1
-        self.x.made_since = -1
-        self.x.first_index_offset = self.x.first_time_entry = self.x.first_due = INT64_MIN
+        self._never.position = self._never.offset = INT64_MAX
+        self._indexes = indexes
+        self._due = &self._never if indexes is None else &indexes.due
+        self.state_end = base_offset
         self._listed_epoch = -1
         self._listed = []
 
     def __dealloc__(self):
-        free(self._bad)
         free(self._epochs)
-        free(self._made_index.entries)
-        free(self._made_time.entries)
-
-    def expect(self, offset_slots, time_slots, int64_t interval=4096):
-        if self.s.segment_base < 0:
-            raise ValueError("the entries of an index are relative to a base offset")
-        self._index = bytes(offset_slots)
-        self._time = bytes(time_slots)
-        self.x.index = <const uint8_t *> PyBytes_AsString(self._index)
-        self.x.time = <const uint8_t *> PyBytes_AsString(self._time)
-        self.x.index_count = len(self._index) // INDEX_ENTRY
-        self.x.time_count = len(self._time) // TIME_ENTRY
-        self.x.interval = max(0, min(interval, INT32_MAX))
-        self.x.expecting = self.x.fresh = True
-        self.x.position = INT64_MIN
-
-    def make(self):
-        if not self.x.expecting:
-            raise ValueError("no entries are expected")
-        self.begin_making(INT32_MAX)
-
-    def record(self, int64_t interval=4096, int64_t index_bytes=INT32_MAX):
-        if self.s.segment_base < 0:
-            raise ValueError("the entries of an index are relative to a base offset")
-        self.state_end = self.s.segment_base
-        self.x.interval = max(0, min(interval, INT32_MAX))
-        self.x.recording = True
-        self.x.position = self.x.interval
-        self.begin_making(max(0, min(index_bytes, INT32_MAX)))
-
-    cdef void begin_making(self, int64_t index_bytes) noexcept:
-        self._made_index.limit = index_bytes - index_bytes % INDEX_ENTRY
-        self._made_time.limit = index_bytes - index_bytes % TIME_ENTRY
-        self._made_offset = self._made_timestamp = -1
-        self.x.making = True
-
-    def recorded(self):
-        cdef int64_t size = self._made_time.size, timestamp = self._made_timestamp
-        cdef bytes index
-        if self._failed:
-            raise MemoryError
-        if not (self.x.recording and self.x.making):
-            return None
-        index = (<char *> self._made_index.entries)[:self._made_index.size] if self._made_index.size else b""
-        if self.s.max_timestamp > timestamp:
-            self.made_time(self.s.max_timestamp, self.s.max_timestamp_offset, self._made_time.limit)
-        if self._failed:
-            raise MemoryError
-        time = (<char *> self._made_time.entries)[:self._made_time.size] if self._made_time.size else b""
-        self._made_time.size = size
-        self._made_timestamp = timestamp
-        return index, time
-
-    def made(self):
-        if self._failed:
-            raise MemoryError
-        if not (self.x.expecting and self.x.making):
-            return None
-        return (
-            self.x.made_since, self.x.first_due,
-            PyByteArray_FromStringAndSize(<char *> self._made_index.entries, self._made_index.size),
-            PyByteArray_FromStringAndSize(<char *> self._made_time.entries, self._made_time.size),
-        )
 
     # ---- the walk
 
@@ -436,9 +210,8 @@ cdef class Scanner:
             if start < 0 or end > view.len or start > end:
                 raise ValueError("the range lies outside the buffer")
             self.count = 0
-            if not self.x.begun:
-                self.x.begun = True
-                self.x.from_zero = position == 0
+            if self._indexes is not None:
+                self._indexes.begin(position)
             with nogil:
                 reason = self.walk(<const uint8_t *> view.buf, start, end, position, stop, file_end)
         finally:
@@ -465,12 +238,12 @@ cdef class Scanner:
                 self.need = HEADER if left > HEADER else left
                 return NEED
             p = base + at
-            size = be32(p + 8)
-            magic = p[16]
+            size = be32(p + LENGTH_AT)
+            magic = p[MAGIC_AT]
             if size < minimum(magic):
                 self.frame = LENGTH
                 return DAMAGED
-            total = size + 12
+            total = size + LOG_OVERHEAD
             if total > left:
                 self.frame = OVERRUN
                 return DAMAGED
@@ -503,14 +276,14 @@ cdef class Scanner:
                 raise ValueError("the buffer is too small, or the position lies outside the file")
             self.count = 0
             with nogil:
-                reason = self.leap(fd, origin, <uint8_t *> view.buf, view.len, position, stop)
+                reason = self.walk_headers(fd, origin, <uint8_t *> view.buf, view.len, position, stop)
         finally:
             PyBuffer_Release(&view)
         if reason < 0:
             raise OSError(-reason, os.strerror(-reason))
         return reason
 
-    cdef int leap(self, int fd, int64_t origin, uint8_t *buffer, int64_t room, int64_t position, int64_t stop) noexcept nogil:
+    cdef int walk_headers(self, int fd, int64_t origin, uint8_t *buffer, int64_t room, int64_t position, int64_t stop) noexcept nogil:
         """Why it came back, or an errno below zero. Of large batches only the headers are read, of small ones many at once."""
         cdef const uint8_t *p
         cdef int64_t begin = position, filled = 0, usual = 0, total, left
@@ -527,16 +300,16 @@ cdef class Scanner:
                 return DAMAGED
             if position + min(left, HEADER) > begin + filled:
                 begin = position
-                filled = fill(fd, origin + position, buffer, min(left, HEADER), min(left, A_MARKER if usual >= PAGE else room))
+                filled = fill(fd, origin + position, buffer, min(left, HEADER), min(left, MARKER_BYTES if usual >= PAGE else room))
                 if filled < min(left, HEADER):
                     return <int> filled if filled < 0 else NEED
             p = buffer + (position - begin)
-            total = <int64_t> be32(p + 8) + 12
-            if total - 12 < minimum(p[16]) or total > left or p[16] > 2:
+            total = total_of(p)
+            if total - LOG_OVERHEAD < minimum(p[MAGIC_AT]) or total > left or p[MAGIC_AT] > 2:
                 self.frame = LENGTH
                 return DAMAGED
             # The marker in an uncompressed control batch is looked at.
-            control = p[16] == 2 and p[22] & 0x27 == 0x20
+            control = p[MAGIC_AT] == 2 and p[ATTRIBUTES_AT + 1] & (CONTROL_FLAG | CODEC_MASK) == CONTROL_FLAG
             if control and position + total > begin + filled:
                 if total > room:
                     self.frame = LIMIT
@@ -546,7 +319,7 @@ cdef class Scanner:
                 if filled < total:
                     return <int> filled if filled < 0 else NEED
                 p = buffer
-            if p[16] == 2:
+            if p[MAGIC_AT] == 2:
                 self.batch(p, total, position, 0, control)
             else:
                 self.message(p, total, position, 0, False)
@@ -564,8 +337,8 @@ cdef class Scanner:
                 raise ValueError("the header lies outside the buffer")
             self.count = 0
             p = <const uint8_t *> view.buf + at
-            total = <int64_t> be32(p + 8) + 12
-            if p[16] == 2:
+            total = total_of(p)
+            if p[MAGIC_AT] == 2:
                 self.batch(p, total, position, computed, False)
             else:
                 self.message(p, total, position, computed, False)
@@ -579,20 +352,17 @@ cdef class Scanner:
         cdef int64_t *row = self._row
         PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
         try:
-            if at < 0 or view.len - at < 26:
+            if at < 0 or view.len - at < LARGEST_MESSAGE_HEADER:
                 raise ValueError("the header lies outside the buffer")
             p = <const uint8_t *> view.buf + at
-            if p[16] < 2:
-                self.message_row(row, p, <int64_t> be32(p + 8) + 12, position, computed)
-            else:
-                if view.len - at < HEADER:
-                    raise ValueError("the header lies outside the buffer")
-                self.batch_row(row, p, <int64_t> be32(p + 8) + 12, position, computed)
+            if p[MAGIC_AT] >= 2 and view.len - at < HEADER:
+                raise ValueError("the header lies outside the buffer")
+            self.fill_row(row, p, total_of(p), position, computed)
             row[SUSPECT] = S_LIMIT if frame == LIMIT else S_MAGIC if frame == BAD_MAGIC else S_CRC
             if frame == LIMIT:
                 row[STATUS_AT] = self.s.max_batch_bytes
             self.count = 1
-            self.pass_over(position)
+            self.pass_damage(position)
         finally:
             PyBuffer_Release(&view)
 
@@ -603,80 +373,37 @@ cdef class Scanner:
         self.s.known_epoch = known_epoch
         self.s.linked = linked
         self.s.max_timestamp = max_timestamp
-        self.x.carried_cursor = time_cursor
+        if self._indexes is not None:
+            self._indexes.carried_cursor = time_cursor
 
     def unlink(self):
         """After bytes that are no batch: the next one has no neighbour."""
-        self.pass_over(self._end)
+        self.pass_damage(self._end)
 
-    cdef void pass_over(self, int64_t position) noexcept nogil:
+    cdef void pass_damage(self, int64_t position) noexcept nogil:
         """Something that is no valid batch."""
         self.s.linked = False
         self.s.broken += 1
         if self._recorder != NULL:
             record_gap(self._recorder, position)
-        if self.x.expecting:
-            self.x.fresh = True
-            self.x.position = INT64_MIN
-            self.x.making = False
+        if self._due != &self._never:
+            self._indexes.pass_damage()
 
-    cdef void batch_row(self, int64_t *row, const uint8_t *p, int64_t total, int64_t position, uint32_t computed) noexcept nogil:
-        cdef int i
-        cdef int64_t base = be64(p)
-        cdef int32_t delta = be32(p + 23)
-        row[POSITION] = position
-        row[SIZE] = total
-        row[MAGIC] = p[16]
-        row[BASE_OFFSET] = base
-        row[LAST_OFFSET] = <int64_t> (<uint64_t> base + <uint64_t> <int64_t> delta)
-        row[COUNT] = be32(p + 57)
-        row[EPOCH] = be32(p + 12)
-        row[CRC] = stored_crc(p)
-        row[COMPUTED_CRC] = computed
-        row[ATTRIBUTES] = p[21] << 8 | p[22]
-        row[BASE_TIMESTAMP] = be64(p + 27)
-        row[MAX_TIMESTAMP] = be64(p + 35)
-        row[PRODUCER_ID] = be64(p + 43)
-        row[PRODUCER_EPOCH] = <int8_t> p[51] * 256 + p[52]
-        row[BASE_SEQUENCE] = be32(p + 53)
-        self.context(row)
-        row[PAYLOAD_AT] = HEADER
-        row[PAYLOAD_SIZE] = total - HEADER
-
-    cdef void context(self, int64_t *row) noexcept nogil:
-        cdef int i
-        row[SUSPECT] = 0
-        row[PREVIOUS_OFFSET] = self.s.known_last if self.s.linked else INT64_MIN
+    cdef void fill_row(self, int64_t *row, const uint8_t *p, int64_t total, int64_t position, uint32_t computed) noexcept nogil:
+        """The row of a batch or message, with the neighbour that it has now."""
+        header_row(row, p, total, position, computed)
+        if self.s.linked:
+            row[PREVIOUS_OFFSET] = self.s.known_last
         row[PREVIOUS_EPOCH] = self.s.known_epoch
-        row[STATUS] = row[STATUS_AT] = row[DELTA_OFFSET] = row[PARTIAL] = 0
-        row[STATUS_RECORD] = row[VARINT_RECORD] = row[DELTA_RECORD] = row[INNER_CRC] = row[TRAILING] = -1
-        row[FOUND_TIMESTAMP] = INT64_MIN
 
-    cdef void message_row(self, int64_t *row, const uint8_t *p, int64_t total, int64_t position, uint32_t computed) noexcept nogil:
-        cdef bint wrapper = p[17] & 7 != 0
-        row[POSITION] = position
-        row[SIZE] = total
-        row[MAGIC] = p[16]
-        row[LAST_OFFSET] = be64(p)
-        row[BASE_OFFSET] = INT64_MIN if wrapper else row[LAST_OFFSET]
-        row[COUNT] = INT64_MIN if wrapper else 1
-        row[EPOCH] = INT64_MIN
-        row[CRC] = stored_crc(p)
-        row[COMPUTED_CRC] = computed
-        row[ATTRIBUTES] = p[17]
-        row[BASE_TIMESTAMP] = row[MAX_TIMESTAMP] = be64(p + 18) if p[16] == 1 else -1
-        row[PRODUCER_ID] = row[PRODUCER_EPOCH] = row[BASE_SEQUENCE] = -1
-        self.context(row)
-        row[PAYLOAD_AT] = row[PAYLOAD_SIZE] = INT64_MIN
-
-    cdef inline int64_t place(self, int magic, int64_t first, int64_t last, int64_t position, int64_t total, bint spans, int64_t epoch,
+    cdef inline int64_t check_offsets(self, int magic, int64_t first, int64_t last, int64_t position, int64_t total, bint spans, int64_t epoch,
                               int64_t timestamp) noexcept nogil:
         """The rules of an offset range and its left neighbour; `spans` is false for a wrapper, whose first offset is not known."""
         cdef int64_t bits = 0
         cdef uint64_t missing
         cdef State *s = &self.s
-        if position + total > self.x.position or last >= self.x.offset:
-            self.answer(magic, first, last, position, total, spans, timestamp)
+        if position + total > self._due.position or last >= self._due.offset:
+            self._indexes.batch(s, magic, first, last, position, total, spans, timestamp)
         if timestamp > s.max_timestamp:
             s.max_timestamp = timestamp
             s.max_timestamp_offset = last
@@ -724,19 +451,19 @@ cdef class Scanner:
     cdef void batch(self, const uint8_t *p, int64_t total, int64_t position, uint32_t computed, bint body) noexcept nogil:
         cdef State *s = &self.s
         cdef int64_t first = be64(p)
-        cdef int64_t delta = be32(p + 23)
+        cdef int64_t delta = be32(p + LAST_OFFSET_DELTA_AT)
         cdef int64_t last = <int64_t> (<uint64_t> first + <uint64_t> delta)
-        cdef int64_t count = be32(p + 57)
-        cdef int64_t max_timestamp = be64(p + 35)
-        cdef int32_t epoch = be32(p + 12)
-        cdef int attributes = p[21] << 8 | p[22]
-        cdef int codec = attributes & 7
+        cdef int64_t count = be32(p + RECORDS_COUNT_AT)
+        cdef int64_t max_timestamp = be64(p + MAX_TIMESTAMP_AT)
+        cdef int32_t epoch = be32(p + LEADER_EPOCH_AT)
+        cdef int attributes = attributes_of(p)
+        cdef int codec = attributes & CODEC_MASK
         cdef int64_t bits = 0
         cdef Verdict v
-        cdef int64_t *row = self._row + self.count * WIDTH
-        cdef bint proved = False
+        cdef int64_t *row = self._row + self.count * BATCH_WIDTH
+        cdef bint checked = False
         if s.everything:
-            self.batch_row(row, p, total, position, computed)
+            self.fill_row(row, p, total, position, computed)
         cdef int64_t previous_offset = s.known_last if s.linked else INT64_MIN
         cdef int64_t previous_epoch = s.known_epoch
         if attributes & 0xff80:
@@ -748,18 +475,18 @@ cdef class Scanner:
                 s.known_epoch = epoch
                 if epoch != self._listed_epoch:
                     self.list_epoch(epoch, first, position)
-        bits |= self.place(2, first, last, position, total, True, epoch, max_timestamp)
+        bits |= self.check_offsets(2, first, last, position, total, True, epoch, max_timestamp)
         if count > delta + 1:
             bits |= S_COUNT
         elif count < delta + 1:
             s.compacted = True
         if count <= 0 and (count < 0 or total > HEADER):
             bits |= S_COUNT
-        if attributes & 0x40:
+        if attributes & DELETE_HORIZON_FLAG:
             s.compacted = True
-        if attributes & 0x10:
+        if attributes & TRANSACTIONAL_FLAG:
             s.transactional += 1
-        if attributes & 0x20:
+        if attributes & CONTROL_FLAG:
             s.control += 1
         s.codecs[codec] += 1
         s.magics[2] += 1
@@ -770,23 +497,23 @@ cdef class Scanner:
             bits |= S_CODEC
         elif codec:
             # A consumer begins to decompress even where there is nothing.
-            if (s.deep or attributes & 0x20) and body and (count > 0 or (count == 0 and total == HEADER)):
+            if (s.deep or attributes & CONTROL_FLAG) and body and (count > 0 or (count == 0 and total == HEADER)):
                 bits |= S_OPEN
-        elif (s.deep or attributes & 0x20) and count >= 0 and body:
-            validate_batch(p + HEADER, p + total, count, delta, be64(p + 27), control_of(attributes, be64(p + 43)), &v)
-            bits |= judge_batch(&v, count, max_timestamp, attributes & 8 == 0)
-            proved = True
-        if p[43] < 128:
+        elif (s.deep or attributes & CONTROL_FLAG) and count >= 0 and body:
+            validate_batch(p + HEADER, p + total, count, delta, be64(p + BASE_TIMESTAMP_AT), control_of(attributes, be64(p + PRODUCER_ID_AT)), &v)
+            bits |= batch_bits(&v, count, max_timestamp, attributes & LOG_APPEND_TIME == 0)
+            checked = True
+        if p[PRODUCER_ID_AT] < 128:
             s.produced += 1
             if self._recorder != NULL:
-                self.produced(p, total, position, last, &v if proved else NULL)
+                self.record_producer(p, total, position, last, &v if checked else NULL)
         if bits or s.everything:
             if not s.everything:
-                self.batch_row(row, p, total, position, computed)
+                self.fill_row(row, p, total, position, computed)
             row[PREVIOUS_OFFSET] = previous_offset
             row[PREVIOUS_EPOCH] = previous_epoch
-            if proved:
-                give(row, &v)
+            if checked:
+                copy_verdict(row, &v)
             row[SUSPECT] = bits
             self.count += 1
         s.batches += 1
@@ -795,25 +522,25 @@ cdef class Scanner:
     cdef void message(self, const uint8_t *p, int64_t total, int64_t position, uint32_t computed, bint body) noexcept nogil:
         cdef State *s = &self.s
         cdef int64_t offset = be64(p)
-        cdef int codec = p[17] & 7
+        cdef int codec = p[MESSAGE_ATTRIBUTES_AT] & CODEC_MASK
         cdef int64_t bits = 0
-        cdef int64_t timestamp = be64(p + 18) if p[16] == 1 else -1
+        cdef int64_t timestamp = be64(p + MESSAGE_TIMESTAMP_AT) if p[MAGIC_AT] == 1 else -1
         cdef Verdict v
         cdef Message m
-        cdef bint fits = True, proved = False
-        cdef int64_t *row = self._row + self.count * WIDTH
+        cdef bint fits = True, checked = False
+        cdef int64_t *row = self._row + self.count * BATCH_WIDTH
         cdef int64_t previous_offset = s.known_last if s.linked else INT64_MIN
-        if p[17] & (0xf8 if p[16] == 0 else 0xf0):
+        if p[MESSAGE_ATTRIBUTES_AT] & (0xf8 if p[MAGIC_AT] == 0 else 0xf0):
             bits |= S_ATTRIBUTES
-        bits |= self.place(p[16], offset, offset, position, total, codec == 0, INT64_MIN, timestamp)
+        bits |= self.check_offsets(p[MAGIC_AT], offset, offset, position, total, codec == 0, INT64_MIN, timestamp)
         s.codecs[codec] += 1
-        s.magics[p[16]] += 1
+        s.magics[p[MAGIC_AT]] += 1
         if codec == 0:
             s.records += 1
             if s.deep and body:
                 validate_message(p, total, &v)
-                bits |= judge_messages(&v, timestamp, False)
-                proved = True
+                bits |= message_bits(&v, timestamp, False)
+                checked = True
         elif codec > 3:
             bits |= S_CODEC
             s.unopened += 1
@@ -826,10 +553,10 @@ cdef class Scanner:
                     if fits and m.trailing:
                         bits |= S_TRAILING
         if bits or s.everything:
-            self.message_row(row, p, total, position, computed)
+            self.fill_row(row, p, total, position, computed)
             row[PREVIOUS_OFFSET] = previous_offset
-            if proved:
-                give(row, &v)
+            if checked:
+                copy_verdict(row, &v)
             elif codec and body and (s.deep or s.everything):
                 if fits:
                     row[PAYLOAD_AT] = m.value_at
@@ -840,8 +567,8 @@ cdef class Scanner:
                         row[STATUS] = EMPTY_STATUS
                         row[STATUS_RECORD] = 0
                 else:
-                    row[STATUS] = CONTROL_STATUS + 2
-                    row[STATUS_AT] = 18
+                    row[STATUS] = FIELDS_STATUS
+                    row[STATUS_AT] = KEY_LENGTH_AT
                     row[STATUS_RECORD] = 0
             row[SUSPECT] = bits
             self.count += 1
@@ -856,7 +583,7 @@ cdef class Scanner:
         cdef int64_t bits
         if index < 0 or index >= self.count:
             raise IndexError("no such row")
-        row = self._row + index * WIDTH
+        row = self._row + index * BATCH_WIDTH
         bits = row[SUSPECT] & ~<int64_t> S_OPEN
         PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
         try:
@@ -864,14 +591,14 @@ cdef class Scanner:
                 validate_batch(<const uint8_t *> view.buf, <const uint8_t *> view.buf + view.len, row[COUNT],
                                <int64_t> (<uint64_t> row[LAST_OFFSET] - <uint64_t> row[BASE_OFFSET]), row[BASE_TIMESTAMP],
                                control_of(row[ATTRIBUTES], row[PRODUCER_ID]), &v)
-                bits |= judge_batch(&v, row[COUNT], row[MAX_TIMESTAMP], row[ATTRIBUTES] & 8 == 0)
-                give(row, &v)
+                bits |= batch_bits(&v, row[COUNT], row[MAX_TIMESTAMP], row[ATTRIBUTES] & LOG_APPEND_TIME == 0)
+                copy_verdict(row, &v)
             else:
                 validate_wrapped(<const uint8_t *> view.buf, <const uint8_t *> view.buf + view.len, row[MAGIC], row[LAST_OFFSET], &v)
                 if v.trailing < 0:
                     v.trailing = row[TRAILING]  # of the wrapper itself
-                bits |= judge_messages(&v, row[MAX_TIMESTAMP], row[MAGIC] == 1 and row[ATTRIBUTES] & 8 == 0)
-                give(row, &v)
+                bits |= message_bits(&v, row[MAX_TIMESTAMP], row[MAGIC] == 1 and row[ATTRIBUTES] & LOG_APPEND_TIME == 0)
+                copy_verdict(row, &v)
                 self.s.records += v.records
                 self.s.unopened -= 1
                 if v.holes and not v.status:
@@ -910,9 +637,7 @@ cdef class Scanner:
         fields["codecs"] = tuple(fields["codecs"])
         fields["magics"] = tuple(fields["magics"])
         return ScanState(
-            epochs=tuple(self._listed), index_begin=self.x.index_begin, index_cursor=self.x.index_cursor, time_begin=self.x.time_begin,
-            time_cursor=self.x.time_cursor, first_index_offset=self.x.first_index_offset, first_time_entry=self.x.first_time_entry,
-            index_differs=IndexDifference(*self.x.difference) if self.x.differs else None, **fields,
+            epochs=tuple(self._listed), **fields, **(_NO_INDEXES if self._indexes is None else self._indexes.state_fields()),
         )
 
     cdef void list_epoch(self, int32_t epoch, int64_t first, int64_t position) noexcept nogil:
@@ -932,28 +657,28 @@ cdef class Scanner:
         self._epochs[self._epoch_count].position = position
         self._epoch_count += 1
 
-    cdef void produced(self, const uint8_t *p, int64_t total, int64_t position, int64_t last, const Verdict *v) noexcept nogil:
+    cdef void record_producer(self, const uint8_t *p, int64_t total, int64_t position, int64_t last, const Verdict *v) noexcept nogil:
         """Tell the runs of a batch that has a producer; `v` is what was found in its records, when they were looked at."""
         cdef Event event
-        cdef int64_t producer_id = be64(p + 43)
+        cdef int64_t producer_id = be64(p + PRODUCER_ID_AT)
         cdef int64_t slot = find_slot(self._recorder, producer_id)
-        cdef int64_t first = be64(p), timestamp = be64(p + 35)
-        cdef int32_t delta = be32(p + 23), first_sequence = be32(p + 53), last_sequence = -1
-        cdef int epoch = <int8_t> p[51] * 256 + p[52], flags = FLAG_TRANSACTIONAL if p[22] & 0x10 else 0
-        cdef bint control = p[22] & 0x20 != 0
+        cdef int64_t first = be64(p), timestamp = be64(p + MAX_TIMESTAMP_AT)
+        cdef int32_t delta = be32(p + LAST_OFFSET_DELTA_AT), first_sequence = be32(p + BASE_SEQUENCE_AT), last_sequence = -1
+        cdef int epoch = be16(p + PRODUCER_EPOCH_AT), flags = FLAG_TRANSACTIONAL if p[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG else 0
+        cdef bint control = p[ATTRIBUTES_AT + 1] & CONTROL_FLAG != 0
         if control:
             event.kind = KIND_ODD
             first_sequence = -1
-            if be32(p + 57) == 0:
+            if be32(p + RECORDS_COUNT_AT) == 0:
                 if not self._recorder.exact:
                     return  # the cleaner took the marker out
                 event.kind = KIND_EMPTY
             elif v != NULL and (v.marker == 0 or v.marker == 1):
                 event.kind = KIND_COMMIT if v.marker else KIND_ABORT
                 first_sequence = v.coordinator_epoch
-                if self._recorder.exact and p[22] & 8 == 0:
+                if self._recorder.exact and p[ATTRIBUTES_AT + 1] & LOG_APPEND_TIME == 0:
                     timestamp = v.max_timestamp
-            if event.kind == KIND_ODD or be32(p + 57) > 1:
+            if event.kind == KIND_ODD or be32(p + RECORDS_COUNT_AT) > 1:
                 self._recorder.odd = True
         else:
             if first_sequence < -1 or delta < 0:
@@ -977,224 +702,34 @@ cdef class Scanner:
         event.batches = 1
         record(self._recorder, &event, slot)
 
-    # ---- the entries of the indexes
-
-    cdef inline int64_t index_offset(self, int64_t entry) noexcept nogil:
-        return <int64_t> (<uint64_t> self.s.segment_base + <uint64_t> <int64_t> be32(self.x.index + INDEX_ENTRY * entry))
-
-    cdef inline int64_t index_position(self, int64_t entry) noexcept nogil:
-        return be32(self.x.index + INDEX_ENTRY * entry + 4)
-
-    cdef inline int64_t time_offset(self, int64_t entry) noexcept nogil:
-        return <int64_t> (<uint64_t> self.s.segment_base + <uint64_t> <int64_t> be32(self.x.time + TIME_ENTRY * entry + 8))
-
-    cdef void answer(self, int magic, int64_t first, int64_t last, int64_t position, int64_t total, bint spans,
-                     int64_t timestamp) noexcept nogil:
-        """Hold a valid batch against the entries that speak of it. The state is that before the batch."""
-        cdef Expected *x = &self.x
-        cdef int64_t target, running
-        if x.fresh:
-            self.seek(first, position)
-        if x.making and position - x.last_made > x.interval:
-            self.make_entries(last, position, timestamp)
-        if not x.expecting:
-            x.position = x.last_made + x.interval if x.making else INT64_MAX
-            return
-        if not x.differs:
-            self.rebuild(last, position)
-        while x.index_cursor < x.index_count:
-            target = self.index_position(x.index_cursor)
-            if target >= position + total:
-                break
-            if target > position:
-                self.bad_index_entry(INDEX_POSITION, first, last, position, position)
-            elif target == position and self.s.has_last and self.index_offset(x.index_cursor) <= self.s.known_last:
-                self.bad_index_entry(INDEX_OFFSET, first, last, position, self.s.known_last)
-            x.last_entry = target
-            x.index_cursor += 1
-        running = max(self.s.max_timestamp, timestamp)
-        while x.time_cursor < x.time_count and self.time_offset(x.time_cursor) <= last:
-            self.time_entry(magic, first, last, position, spans, running)
-            x.time_cursor += 1
-        x.position = self.index_position(x.index_cursor) if x.index_cursor < x.index_count else INT64_MAX
-        if not x.differs:
-            x.position = min(x.position, x.last_entry + x.interval)
-        if x.making:
-            x.position = min(x.position, x.last_made + x.interval)
-        x.offset = self.time_offset(x.time_cursor) if x.time_cursor < x.time_count else INT64_MAX
-
-    cdef void seek(self, int64_t first, int64_t position) noexcept nogil:
-        """Pass the entries before the first batch of a walk, or before one behind damage."""
-        cdef Expected *x = &self.x
-        cdef bint begins = x.index_begin < 0
-        cdef int64_t low = max(x.index_cursor, 0), high = x.index_count, middle
-        x.fresh = False
-        while low < high:
-            middle = low + (high - low) // 2
-            if self.index_position(middle) < position:
-                low = middle + 1
-            else:
-                high = middle
-        x.index_cursor = low
-        x.last_entry = self.index_position(low - 1) if low > 0 else 0
-        if not begins:
-            return
-        x.index_begin = low
-        x.made_since = x.last_made = x.last_entry
-        if low < x.index_count and not self.s.has_last and self.index_position(low) == position:
-            x.first_index_offset = self.index_offset(low)
-        low, high = 0, x.time_count
-        if x.carried_cursor >= 0:
-            low = high = min(x.carried_cursor, high)
-        elif x.from_zero and not self.s.has_last:
-            high = 0
-        while low < high:
-            middle = low + (high - low) // 2
-            if self.time_offset(middle) < first if not self.s.has_last else self.time_offset(middle) <= self.s.known_last:
-                low = middle + 1
-            else:
-                high = middle
-        x.time_begin = x.time_cursor = low
-
-    cdef void make_entries(self, int64_t last, int64_t position, int64_t timestamp) noexcept nogil:
-        """What LogSegment.recover writes at this batch."""
-        cdef uint8_t *p
-        cdef int64_t relative = last - self.s.segment_base
-        cdef bint later = timestamp > self.s.max_timestamp
-        if relative < 0 or relative > OFFSET_SPAN or (self._made_index.size and last <= self._made_offset):
-            self.x.making = False
-            return
-        self._made_offset = last
-        self.x.last_made = position
-        if self._made_index.size < self._made_index.limit and self.fits(&self._made_index, INDEX_ENTRY):
-            p = self._made_index.entries + self._made_index.size
-            put32(p, relative)
-            put32(p + 4, position)
-            self._made_index.size += INDEX_ENTRY
-        if self.x.first_due == INT64_MIN:
-            self.x.first_due = timestamp if later else self.s.max_timestamp
-        if (timestamp if later else self.s.max_timestamp) > self._made_timestamp:
-            # The last slot is kept for the entry at the end.
-            self.made_time(timestamp if later else self.s.max_timestamp, last if later else self.s.max_timestamp_offset,
-                           self._made_time.limit - TIME_ENTRY)
-
-    cdef void made_time(self, int64_t timestamp, int64_t offset, int64_t limit) noexcept nogil:
-        cdef uint8_t *p
-        if self._made_time.size >= limit or not self.fits(&self._made_time, TIME_ENTRY):
-            return
-        p = self._made_time.entries + self._made_time.size
-        put32(p, timestamp >> 32)
-        put32(p + 4, timestamp)
-        put32(p + 8, offset - self.s.segment_base)
-        self._made_time.size += TIME_ENTRY
-        self._made_timestamp = timestamp
-
-    cdef bint fits(self, Made *made, int64_t size) noexcept nogil:
-        """Room for so many bytes more."""
-        cdef uint8_t *entries
-        if made.size + size > made.capacity:
-            entries = <uint8_t *> realloc(made.entries, 2 * made.capacity + 4096)
-            if entries == NULL:
-                self._failed = True
-                return False
-            made.entries = entries
-            made.capacity = 2 * made.capacity + 4096
-        return True
-
-    cdef void rebuild(self, int64_t last, int64_t position) noexcept nogil:
-        """What LogSegment.recover would write at this batch, against the entry that is there."""
-        cdef Expected *x = &self.x
-        cdef bint left = x.index_cursor < x.index_count
-        cdef bint stands = left and self.index_position(x.index_cursor) == position
-        cdef bint due = position - x.last_entry > x.interval
-        if due != stands or (due and self.index_offset(x.index_cursor) != last):
-            x.differs = True
-            x.making = False
-            x.difference[0] = x.index_cursor
-            x.difference[1] = self.index_offset(x.index_cursor) if left else -1
-            x.difference[2] = self.index_position(x.index_cursor) if left else -1
-            x.difference[3] = last if due else -1
-            x.difference[4] = position if due else -1
-
-    cdef void time_entry(self, int magic, int64_t first, int64_t last, int64_t position, bint spans, int64_t running) noexcept nogil:
-        """Hold the next time index entry against the first batch that reaches its offset."""
-        cdef bint outside
-        cdef int64_t offset = self.time_offset(self.x.time_cursor)
-        cdef int64_t timestamp = be64(self.x.time + TIME_ENTRY * self.x.time_cursor)
-        outside = spans and offset < first
-        if self.x.first_time_entry == INT64_MIN:
-            self.x.first_time_entry = timestamp
-        if self.s.max_timestamp > timestamp:
-            self.bad_entry(TIME_MISSES, self.x.time_cursor, timestamp, offset, first, last, position, self.s.max_timestamp)
-        elif timestamp != running and magic > 0 and (self.s.linked or not outside):
-            # Of a magic without timestamps a broker may know better. Behind damage, the entry can speak of a batch that is lost.
-            self.bad_entry(TIME_WRONG, self.x.time_cursor, timestamp, offset, first, last, position, running)
-        if outside and self.s.linked:
-            self.bad_entry(TIME_OFFSET, self.x.time_cursor, timestamp, offset, first, last, position, first)
-
-    cdef void bad_index_entry(self, int problem, int64_t first, int64_t last, int64_t position, int64_t found) noexcept nogil:
-        cdef int64_t entry = self.x.index_cursor
-        self.bad_entry(problem, entry, self.index_offset(entry), self.index_position(entry), first, last, position, found)
-
-    cdef void bad_entry(self, int problem, int64_t entry, int64_t one, int64_t other, int64_t first, int64_t last, int64_t position,
-                        int64_t found) noexcept nogil:
-        cdef EntryProblem *bad
-        self._entry_counts[problem] += 1
-        if self._entry_counts[problem] > MOST_ENTRIES_KEPT:
-            return
-        if self._bad_count == self._bad_capacity:
-            bad = <EntryProblem *> realloc(self._bad, (2 * self._bad_capacity + 8) * sizeof(EntryProblem))
-            if bad == NULL:
-                self._failed = True
-                return
-            self._bad = bad
-            self._bad_capacity = 2 * self._bad_capacity + 8
-        bad = self._bad + self._bad_count
-        self._bad_count += 1
-        bad.problem = problem
-        bad.entry = entry
-        bad.stored[0] = one
-        bad.stored[1] = other
-        bad.position = position
-        bad.first = first
-        bad.last = last
-        bad.found = found
-
-    def entries(self):
-        """The index entries that have something against them."""
-        cdef Py_ssize_t i
-        cdef EntryProblem *bad
-        cdef list found = []
-        if self._failed:
-            raise MemoryError
-        for i in range(self._bad_count):
-            bad = self._bad + i
-            found.append(BadEntry(ENTRY_PROBLEMS[bad.problem], bad.entry, bad.stored[0], bad.stored[1], bad.position, bad.first, bad.last, bad.found))
-        return found
-
-    def entry_counts(self):
-        """How many index entries have each problem."""
-        cdef int problem
-        cdef dict counts = {}
-        for problem in range(ENTRY_PROBLEM_COUNT):
-            if self._entry_counts[problem]:
-                counts[ENTRY_PROBLEMS[problem]] = self._entry_counts[problem]
-        return counts
-
     # ---- bytes that are no batch
+
+    cdef inline void find_bounds(self, int64_t *lowest, int64_t *highest) noexcept nogil:
+        """The offsets that this segment's next batch can have."""
+        cdef State *s = &self.s
+        cdef int64_t start = s.segment_base if s.segment_base >= 0 else s.known_last
+        lowest[0] = max(0, s.segment_base)
+        highest[0] = INT64_MAX
+        if s.segment_base >= 0 or s.has_last:
+            highest[0] = start + OFFSET_SPAN if start <= INT64_MAX - OFFSET_SPAN else INT64_MAX
+        if s.has_last:
+            if s.known_last == INT64_MAX:
+                highest[0] = -1
+            else:
+                lowest[0] = max(lowest[0], s.known_last + 1)
+
+    def offset_bounds(self):
+        cdef int64_t lowest, highest
+        self.find_bounds(&lowest, &highest)
+        return lowest, highest
 
     cdef inline bint plausible(self, const uint8_t *p) noexcept nogil:
         """Magic and offset could be those of this segment's next batch. The length is for the caller."""
-        cdef State *s = &self.s
-        cdef int64_t offset = be64(p)
-        if p[16] > 2 or offset < 0 or (s.has_last and offset <= s.known_last):
-            return False
-        if s.segment_base >= 0:
-            return s.segment_base <= offset and offset - s.segment_base <= OFFSET_SPAN
-        return not s.has_last or <uint64_t> offset - <uint64_t> s.known_last <= <uint64_t> OFFSET_SPAN
+        cdef int64_t lowest, highest
+        self.find_bounds(&lowest, &highest)
+        return p[MAGIC_AT] <= 2 and lowest <= be64(p) <= highest
 
     def look(self, buffer, Py_ssize_t at, int64_t left):
-        """(total, plausible, offset, epoch, length_ok) of the frame at `at`; the buffer holds at least its first 17 bytes."""
         cdef Py_buffer view
         cdef const uint8_t *p
         PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
@@ -1202,35 +737,35 @@ cdef class Scanner:
             if at < 0 or view.len - at < UP_TO_MAGIC:
                 raise ValueError("the header lies outside the buffer")
             p = <const uint8_t *> view.buf + at
-            return <int64_t> be32(p + 8) + 12, self.plausible(p), be64(p), be32(p + 12), be32(p + 8) >= minimum(p[16])
+            return FrameHeader(total_of(p), self.plausible(p), be64(p), be32(p + LEADER_EPOCH_AT), be32(p + LENGTH_AT) >= minimum(p[MAGIC_AT]))
         finally:
             PyBuffer_Release(&view)
 
-    def find(self, buffer, Py_ssize_t start, Py_ssize_t end, int64_t left, bint foreign):
-        """The first place in [start, end) whose 17 bytes could begin a batch that fits in the `left` bytes after `start`, or -1."""
-        cdef Py_buffer view
-        cdef const uint8_t *base
-        cdef const uint8_t *p
-        cdef int64_t at, size, found = -1
-        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
-        try:
-            if start < 0 or end > view.len:
-                raise ValueError("the range lies outside the buffer")
-            base = <const uint8_t *> view.buf
-            with nogil:
-                for at in range(start, end - UP_TO_MAGIC + 1):
-                    p = base + at
-                    if p[16] > 2:
-                        continue
-                    size = be32(p + 8)
-                    if size < minimum(p[16]) or size + 12 > left - (at - start) or size + 12 > self.s.max_batch_bytes or p[0] > 127:
-                        continue
-                    if (foreign and size + 12 <= FOREIGN_LIMIT) or self.plausible(p):
-                        found = at
-                        break
-        finally:
-            PyBuffer_Release(&view)
-        return found
+
+def find(buffer, Py_ssize_t start, Py_ssize_t end, int64_t left, int64_t lowest, int64_t highest, int64_t largest, bint foreign):
+    cdef Py_buffer view
+    cdef const uint8_t *base
+    cdef const uint8_t *p
+    cdef int64_t at, total, found = -1
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        if start < 0 or end > view.len:
+            raise ValueError("the range lies outside the buffer")
+        base = <const uint8_t *> view.buf
+        with nogil:
+            for at in range(start, end - UP_TO_MAGIC + 1):
+                p = base + at
+                if p[MAGIC_AT] > 2:
+                    continue
+                total = total_of(p)
+                if total - LOG_OVERHEAD < minimum(p[MAGIC_AT]) or total > left - (at - start) or total > largest or p[0] > 127:
+                    continue
+                if (foreign and total <= FOREIGN_LIMIT) or lowest <= be64(p) <= highest:
+                    found = at
+                    break
+    finally:
+        PyBuffer_Release(&view)
+    return found
 
 
 def stored(buffer, Py_ssize_t at):
@@ -1239,10 +774,10 @@ def stored(buffer, Py_ssize_t at):
     cdef const uint8_t *p
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
-        if at < 0 or view.len - at < 21:
+        if at < 0 or view.len - at < CRC_AT + 4:
             raise ValueError("the header lies outside the buffer")
         p = <const uint8_t *> view.buf + at
-        return stored_crc(p), 16 if p[16] < 2 else 21
+        return stored_crc(p), MAGIC_AT if p[MAGIC_AT] < 2 else ATTRIBUTES_AT
     finally:
         PyBuffer_Release(&view)
 
@@ -1261,32 +796,3 @@ def is_zero(buffer, Py_ssize_t start, Py_ssize_t end):
         PyBuffer_Release(&view)
     return zero
 
-
-def ordered(slots, int entry_size):
-    """How many leading entries of an index are in order."""
-    cdef Py_buffer view
-    cdef const uint8_t *p
-    cdef int64_t count, i = 0, timestamp = 0
-    cdef int32_t offset = -1, target = -1
-    if entry_size != INDEX_ENTRY and entry_size != TIME_ENTRY:
-        raise ValueError("no index has entries of that size")
-    PyObject_GetBuffer(slots, &view, PyBUF_SIMPLE)
-    try:
-        p = <const uint8_t *> view.buf
-        count = view.len // entry_size
-        with nogil:
-            if entry_size == INDEX_ENTRY:
-                while i < count and be32(p) > offset and be32(p + 4) > target:
-                    offset = be32(p)
-                    target = be32(p + 4)
-                    i += 1
-                    p += INDEX_ENTRY
-            else:
-                while i < count and be32(p + 8) >= offset and be32(p + 8) >= 0 and (i == 0 or be64(p) > timestamp):
-                    timestamp = be64(p)
-                    offset = be32(p + 8)
-                    i += 1
-                    p += TIME_ENTRY
-    finally:
-        PyBuffer_Release(&view)
-    return i

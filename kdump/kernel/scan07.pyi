@@ -1,14 +1,15 @@
 from typing_extensions import Buffer
 
+from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.producers import Runs
-from kdump.kernel.results import ScanState
+from kdump.kernel.results import FrameHeader, ScanState
 
 HEADER_BYTES: int
 
 class Scanner07:
     """The state of one walk over one file of the log of Kafka 0.7, with the interface, rows and bits of `Scanner`.
 
-    It has no `find`: in a log without offsets Search07 looks for entries. `deep` marks
+    `deep` marks
     compressed messages with OPEN. `base_offset` is the position of the file's first byte in the log, -1 when not known.
     """
 
@@ -27,8 +28,9 @@ class Scanner07:
         max_batch_bytes: int = ...,
         capacity: int = ...,
         runs: Runs | None = None,
+        indexes: IndexTracker | None = None,
     ) -> None:
-        """No message has a producer, so `runs` stays empty."""
+        """No message has a producer and no segment an index, so that `runs` and `indexes` stay empty."""
 
     def scan(self, buffer: Buffer, start: int, end: int, position: int, stop: int, file_end: int) -> int:
         """Walk over buffer[start:end] as `Scanner.scan` does."""
@@ -67,11 +69,11 @@ class Scanner07:
     def state(self) -> ScanState:
         """As `Scanner.state`, with the fields of which 0.7 knows nothing as they are before a walk."""
 
-    def look(self, buffer: Buffer, at: int, left: int) -> tuple[int, bool, int, int, bool]:
-        """(total bytes, whether the header is plausible, 0, 0, whether the length is possible) of the entry at `at`.
+    def offset_bounds(self) -> tuple[int, int]:
+        """Any offset: an entry has none."""
 
-        Offset and epoch, which `Scanner.look` gives, do not exist here.
-        """
+    def look(self, buffer: Buffer, at: int, left: int) -> FrameHeader:
+        """The header of the entry at `at`; at least 5 bytes have to be there."""
 
 class Search07:
     """Bytes in which entries are looked for. Every span of them can be checksummed in a time that hardly depends on its length."""

@@ -10,44 +10,22 @@ from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kdump.kernel.crc cimport crc32_of
+from kdump.kernel.layout cimport (
+    ATTRIBUTES, ATTRIBUTES_AT_07, BAD_CRC, BAD_MAGIC, BASE_OFFSET, BASE_TIMESTAMP, BATCH_WIDTH, CODEC_MASK_07, COMPUTED_CRC, COUNT, CRC, DAMAGED, EPOCH,
+    FULL, HEADER_07, INNER_CRC, LAST_OFFSET, LENGTH, LENGTH_07, LIMIT, MAGIC, MAGIC_AT_07, MAX_TIMESTAMP, NEED, OVERRUN, PARTIAL, PAYLOAD_AT, PAYLOAD_SIZE,
+    POSITION, PREVIOUS_OFFSET, PRODUCER_EPOCH, PRODUCER_ID, R_AT, R_ATTRIBUTES, R_COMPUTED_CRC, R_CRC, R_HEADER_AT, R_HEADER_COUNT, R_KEY_AT, R_KEY_SIZE,
+    R_MAGIC, R_OFFSET, R_SIZE, R_TIMESTAMP, R_VALUE_AT, R_VALUE_SIZE, RECORD_WIDTH, S_ATTRIBUTES, S_CODEC, S_CRC, S_INNER_CRC, S_LIMIT, S_MAGIC, S_OPEN,
+    S_PARTIAL, S_RANGE, S_WRAPPER, SHORT, SIZE, STATUS, STATUS_AT, STATUS_RECORD, STOPPED, SUSPECT, UP_TO_MAGIC_07, BASE_SEQUENCE, be32, clear_diagnosis,
+)
 
 from kdump.kernel import scan as _scan
-from kdump.kernel.records import RECORD_COLUMNS, STATUSES
+from kdump.kernel.records import STATUSES
+from kdump.kernel.results import FrameHeader
 
-cdef enum:
-    NEED, FULL, STOPPED, DAMAGED
-assert (_scan.SCAN_NEED, _scan.SCAN_FULL, _scan.SCAN_STOPPED, _scan.SCAN_DAMAGED) == (NEED, FULL, STOPPED, DAMAGED)
-cdef enum:
-    VALID, END, SHORT, LENGTH, OVERRUN, LIMIT, BAD_CRC, BAD_MAGIC
-assert _scan.FRAMES == ("valid", "end", "short", "length", "overrun", "limit", "crc", "magic")
-cdef enum:
-    POSITION, SIZE, MAGIC, BASE_OFFSET, LAST_OFFSET, COUNT, EPOCH, CRC, COMPUTED_CRC, ATTRIBUTES, BASE_TIMESTAMP, MAX_TIMESTAMP
-    PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE, SUSPECT, PREVIOUS_OFFSET, PREVIOUS_EPOCH, STATUS, STATUS_AT, STATUS_RECORD
-    PAYLOAD_AT, PAYLOAD_SIZE, VARINT_RECORD, DELTA_RECORD, DELTA_OFFSET, FOUND_TIMESTAMP, INNER_CRC, PARTIAL, TRAILING
-    WIDTH
-assert len(_scan.BATCH_COLUMNS) == WIDTH and _scan.BATCH_COLUMNS[PAYLOAD_AT:] == (
-    "payload_at", "payload_size", "varint_record", "delta_record", "delta_offset", "found_timestamp", "inner_crc_record", "partial_bytes", "trailing_record")
-cdef enum:
-    RECORD_WIDTH = 14
-assert len(RECORD_COLUMNS) == RECORD_WIDTH
-
-cdef int64_t S_ATTRIBUTES = 1 << _scan.SUSPECTS.index("batch/attributes")
-cdef int64_t S_CODEC = 1 << _scan.SUSPECTS.index("batch/codec")
-cdef int64_t S_RANGE = 1 << _scan.SUSPECTS.index("offset/range")
-cdef int64_t S_WRAPPER = 1 << _scan.SUSPECTS.index("legacy/wrapper")
-cdef int64_t S_INNER_CRC = 1 << _scan.SUSPECTS.index("legacy/inner-crc")
-cdef int64_t S_PARTIAL = 1 << _scan.SUSPECTS.index("legacy/partial")
-cdef int64_t S_CRC = 1 << _scan.SUSPECTS.index("batch/crc")
-cdef int64_t S_MAGIC = 1 << _scan.SUSPECTS.index("batch/magic")
-cdef int64_t S_LIMIT = 1 << _scan.SUSPECTS.index("batch/limit")
-cdef int64_t S_OPEN = _scan.OPEN
 cdef int WRAPPER_SIZE = STATUSES.index("wrapper-size")
 cdef int WRAPPER_MAGIC = STATUSES.index("wrapper-magic")
 
-HEADER_BYTES = 10
-cdef enum:
-    HEADER = 10
-    UP_TO_MAGIC = 5
+HEADER_BYTES = HEADER_07
 
 cdef enum:
     SPANS = 31
@@ -90,16 +68,12 @@ fill_tables()
 _NOTHING = _scan.Scanner(-1, capacity=1).state()
 
 
-cdef inline int32_t be32(const uint8_t *p) noexcept nogil:
-    return <int32_t> (<uint32_t> p[0] << 24 | <uint32_t> p[1] << 16 | <uint32_t> p[2] << 8 | <uint32_t> p[3])
-
-
 cdef inline int64_t minimum(uint8_t magic) noexcept nogil:
     return 6 if magic == 1 else 5
 
 
 cdef inline Py_ssize_t payload_at(uint8_t magic) noexcept nogil:
-    return 9 if magic == 0 else 10
+    return HEADER_07 - 1 if magic == 0 else HEADER_07
 
 
 cdef class Scanner07:
@@ -131,9 +105,9 @@ cdef class Scanner07:
     cdef readonly int frame
 
     def __init__(self, int64_t base_offset=-1, *, bint deep=False, bint everything=False, int64_t max_batch_bytes=1 << 30, Py_ssize_t capacity=256,
-                 runs=None):
+                 runs=None, indexes=None):
         self._capacity = capacity
-        self._storage = bytearray(capacity * WIDTH * 8)
+        self._storage = bytearray(capacity * BATCH_WIDTH * 8)
         self._row = <int64_t *> PyByteArray_AsString(self._storage)
         self.rows = memoryview(self._storage).cast("q")
         # Without a number in its name a file is taken for the beginning of a log.
@@ -172,16 +146,16 @@ cdef class Scanner07:
             if self.count >= self._capacity:
                 return FULL
             left = file_end - position
-            if left < UP_TO_MAGIC:
+            if left < UP_TO_MAGIC_07:
                 self.frame = SHORT
                 return DAMAGED
-            if end - at < UP_TO_MAGIC:
-                self.need = HEADER if left > HEADER else left
+            if end - at < UP_TO_MAGIC_07:
+                self.need = HEADER_07 if left > HEADER_07 else left
                 return NEED
             p = base + at
             size = be32(p)
-            total = size + 4
-            if size < minimum(p[4]):
+            total = size + LENGTH_07
+            if size < minimum(p[MAGIC_AT_07]):
                 self.frame = LENGTH
                 return DAMAGED
             if total > left:
@@ -193,8 +167,8 @@ cdef class Scanner07:
             if total > end - at:
                 self.need = total
                 return NEED
-            head = payload_at(p[4])
-            if p[4] > 1:  # which of the two layouts it has is decided by who looks closer
+            head = payload_at(p[MAGIC_AT_07])
+            if p[MAGIC_AT_07] > 1:  # which of the two layouts it has is decided by who looks closer
                 self.frame = BAD_MAGIC
                 return DAMAGED
             computed = crc32_of(p + head, total - head)
@@ -206,27 +180,27 @@ cdef class Scanner07:
             position += total
 
     cdef void message(self, const uint8_t *p, int64_t total, int64_t position, uint32_t computed, bint body) noexcept nogil:
-        cdef int attributes = p[5] if p[4] == 1 else 0
-        cdef int codec = attributes & 3
+        cdef int attributes = p[ATTRIBUTES_AT_07] if p[MAGIC_AT_07] == 1 else 0
+        cdef int codec = attributes & CODEC_MASK_07
         cdef int64_t bits = 0
         cdef int64_t *row
-        if attributes & 0xfc:
+        if attributes & ~CODEC_MASK_07:
             bits |= S_ATTRIBUTES
         if position + total > INT64_MAX - self._base:
             bits |= S_RANGE
         self._codecs[codec] += 1
-        self._magics[p[4]] += 1
+        self._magics[p[MAGIC_AT_07]] += 1
         if codec == 0:
             self._records += 1
         else:
             self._unopened += 1
-            if codec == 3:
+            if codec == CODEC_MASK_07:
                 bits |= S_CODEC
             elif self._deep and body:
                 bits |= S_OPEN
         if bits or self._everything:
-            row = self._row + self.count * WIDTH
-            self.fill(row, p, total, position, computed, payload_at(p[4]))
+            row = self._row + self.count * BATCH_WIDTH
+            self.fill(row, p, total, position, computed, payload_at(p[MAGIC_AT_07]))
             row[SUSPECT] = bits
             self.count += 1
         if self._first_position < 0:
@@ -238,24 +212,21 @@ cdef class Scanner07:
         self._valid_bytes += total
 
     cdef void fill(self, int64_t *row, const uint8_t *p, int64_t total, int64_t position, uint32_t computed, Py_ssize_t head) noexcept nogil:
-        cdef int64_t attributes = p[5] if head == 10 else 0
+        cdef int64_t attributes = p[ATTRIBUTES_AT_07] if head == HEADER_07 else 0
         row[POSITION] = position
         row[SIZE] = total
-        row[MAGIC] = p[4]
+        row[MAGIC] = p[MAGIC_AT_07]
         row[BASE_OFFSET] = row[LAST_OFFSET] = <int64_t> (<uint64_t> self._base + <uint64_t> position)
-        row[COUNT] = INT64_MIN if attributes & 3 else 1
+        row[COUNT] = INT64_MIN if attributes & CODEC_MASK_07 else 1
         row[EPOCH] = INT64_MIN
         row[CRC] = <uint32_t> be32(p + head - 4)
         row[COMPUTED_CRC] = computed
         row[ATTRIBUTES] = attributes
         row[BASE_TIMESTAMP] = row[MAX_TIMESTAMP] = -1
         row[PRODUCER_ID] = row[PRODUCER_EPOCH] = row[BASE_SEQUENCE] = -1
-        row[SUSPECT] = 0
-        row[PREVIOUS_OFFSET] = self._known_last if self._linked else INT64_MIN
-        row[PREVIOUS_EPOCH] = -1
-        row[STATUS] = row[STATUS_AT] = row[DELTA_OFFSET] = row[PARTIAL] = 0
-        row[STATUS_RECORD] = row[VARINT_RECORD] = row[DELTA_RECORD] = row[INNER_CRC] = row[TRAILING] = -1
-        row[FOUND_TIMESTAMP] = INT64_MIN
+        clear_diagnosis(row)
+        if self._linked:
+            row[PREVIOUS_OFFSET] = self._known_last
         row[PAYLOAD_AT] = head
         row[PAYLOAD_SIZE] = total - head
 
@@ -264,13 +235,13 @@ cdef class Scanner07:
         cdef const uint8_t *p
         PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
         try:
-            if at < 0 or view.len - at < HEADER:
+            if at < 0 or view.len - at < HEADER_07:
                 raise ValueError("the header lies outside the buffer")
             self.count = 0
             p = <const uint8_t *> view.buf + at
-            if p[4] > 1:
+            if p[MAGIC_AT_07] > 1:
                 raise ValueError("no such magic")
-            self.message(p, <int64_t> be32(p) + 4, position, computed, False)
+            self.message(p, <int64_t> be32(p) + LENGTH_07, position, computed, False)
         finally:
             PyBuffer_Release(&view)
 
@@ -282,13 +253,13 @@ cdef class Scanner07:
         cdef Py_ssize_t head
         PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
         try:
-            if at < 0 or view.len - at < HEADER:
+            if at < 0 or view.len - at < HEADER_07:
                 raise ValueError("the header lies outside the buffer")
             p = <const uint8_t *> view.buf + at
-            total = <int64_t> be32(p) + 4
-            head = payload_at(p[4])
-            if total < HEADER or (frame == BAD_MAGIC and computed != <uint32_t> be32(p + 6)):
-                head = 9
+            total = <int64_t> be32(p) + LENGTH_07
+            head = payload_at(p[MAGIC_AT_07])
+            if total < HEADER_07 or (frame == BAD_MAGIC and computed != <uint32_t> be32(p + HEADER_07 - 4)):
+                head = HEADER_07 - 1
             self.fill(row, p, total, position, computed, head)
             row[SUSPECT] = S_LIMIT if frame == LIMIT else S_MAGIC if frame == BAD_MAGIC else S_CRC
             if frame == LIMIT:
@@ -312,7 +283,7 @@ cdef class Scanner07:
         cdef int64_t bits
         if index < 0 or index >= self.count:
             raise IndexError("no such row")
-        row = self._row + index * WIDTH
+        row = self._row + index * BATCH_WIDTH
         bits = row[SUSPECT] & ~S_OPEN
         if status:
             bits |= S_WRAPPER
@@ -343,6 +314,9 @@ cdef class Scanner07:
     def known_epoch(self):
         return -1
 
+    def offset_bounds(self):
+        return 0, INT64_MAX
+
     def state(self):
         cdef int i
         first = self._base + self._first_position if self._first_position >= 0 else -1
@@ -361,11 +335,11 @@ cdef class Scanner07:
         cdef const uint8_t *p
         PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
         try:
-            if at < 0 or view.len - at < UP_TO_MAGIC:
+            if at < 0 or view.len - at < UP_TO_MAGIC_07:
                 raise ValueError("the header lies outside the buffer")
             p = <const uint8_t *> view.buf + at
             # Zeros are no header, though magic 0 looks like them.
-            return <int64_t> be32(p) + 4, p[4] <= 1 and be32(p) != 0, 0, 0, be32(p) >= minimum(p[4])
+            return FrameHeader(<int64_t> be32(p) + LENGTH_07, p[MAGIC_AT_07] <= 1 and be32(p) != 0, 0, 0, be32(p) >= minimum(p[MAGIC_AT_07]))
         finally:
             PyBuffer_Release(&view)
 
@@ -406,17 +380,17 @@ cdef class Search07:
         if start < 0:
             raise ValueError("the range lies outside the buffer")
         with nogil:
-            for at in range(start, min(stop, self._filled - UP_TO_MAGIC + 1)):
+            for at in range(start, min(stop, self._filled - UP_TO_MAGIC_07 + 1)):
                 p = self._bytes + at
-                if p[4] > 1 or p[0] > 127:
+                if p[MAGIC_AT_07] > 1 or p[0] > 127:
                     continue
-                total = <int64_t> be32(p) + 4
-                if total - 4 < minimum(p[4]) or total > left - (at - start) or total > largest:
+                total = <int64_t> be32(p) + LENGTH_07
+                if total - LENGTH_07 < minimum(p[MAGIC_AT_07]) or total > left - (at - start) or total > largest:
                     continue
                 if total <= proved:
                     if total > self._filled - at:
                         continue
-                    head = payload_at(p[4])
+                    head = payload_at(p[MAGIC_AT_07])
                     crc = ~(self._prefix[at + total] ^ shift(~self._prefix[at + head], total - head))
                     if crc != <uint32_t> be32(p + head - 4):
                         continue
@@ -473,36 +447,36 @@ def layout(payload, Py_ssize_t start, int64_t offset, int64_t origin, Py_ssize_t
                 break
             if size > view.len - at - 4:
                 break
-            if size < 5 or (p[4] == 1 and size < 6):
+            if size < 5 or (p[MAGIC_AT_07] == 1 and size < 6):
                 status = WRAPPER_SIZE
                 break
-            if p[4] > 1:
+            if p[MAGIC_AT_07] > 1:
                 status = WRAPPER_MAGIC
                 break
-            if p[4] == 1 and p[5] & 3:
+            if p[MAGIC_AT_07] == 1 and p[ATTRIBUTES_AT_07] & CODEC_MASK_07:
                 wrappers += 1
             count += 1
-            at += size + 4
+            at += size + LENGTH_07
         rows = PyBytes_FromStringAndSize(NULL, count * RECORD_WIDTH * 8)
         row = <int64_t *> PyBytes_AsString(rows)
         p = base + start
         with nogil:
             for i in range(count):
                 size = be32(p)
-                head = payload_at(p[4])
-                row[0] = origin + (p - base)
-                row[1] = size + 4
-                row[2] = offset
-                row[3] = row[5] = -1
-                row[4] = row[8] = row[9] = 0
-                row[6] = row[0] + head
-                row[7] = size + 4 - head
-                row[10] = p[4]
-                row[11] = <uint32_t> be32(p + head - 4)
-                row[12] = crc32_of(p + head, size + 4 - head)
-                row[13] = p[5] if head == 10 else 0
+                head = payload_at(p[MAGIC_AT_07])
+                row[R_AT] = origin + (p - base)
+                row[R_SIZE] = size + LENGTH_07
+                row[R_OFFSET] = offset
+                row[R_TIMESTAMP] = row[R_KEY_SIZE] = -1
+                row[R_KEY_AT] = row[R_HEADER_AT] = row[R_HEADER_COUNT] = 0
+                row[R_VALUE_AT] = row[R_AT] + head
+                row[R_VALUE_SIZE] = size + LENGTH_07 - head
+                row[R_MAGIC] = p[MAGIC_AT_07]
+                row[R_CRC] = <uint32_t> be32(p + head - 4)
+                row[R_COMPUTED_CRC] = crc32_of(p + head, size + LENGTH_07 - head)
+                row[R_ATTRIBUTES] = p[ATTRIBUTES_AT_07] if head == HEADER_07 else 0
                 row += RECORD_WIDTH
-                p += size + 4
+                p += size + LENGTH_07
         left = 0 if more or status else view.len - at
     finally:
         PyBuffer_Release(&view)

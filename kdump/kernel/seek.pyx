@@ -8,11 +8,16 @@ kdump.storage.walk.
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AsString
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_New, PyTuple_SetItem
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from posix.unistd cimport pread
 
-from kdump.kernel.crc cimport crc32_of, crc32c_of
+from kdump.kernel.layout cimport (
+    BATCH_WIDTH, CODEC_MASK, HEADER, INDEX_ENTRY, INDEX_POSITION_AT, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, MESSAGE_ATTRIBUTES_AT, MESSAGE_TIMESTAMP_AT, UP_TO_MAGIC,
+    be32, be64, checksum, header_row, last_offset_of, minimum, stored_crc,
+)
 
 import os
 
@@ -22,27 +27,12 @@ cdef enum:
 SEEK_FOUND, SEEK_ENDED, SEEK_DAMAGED, SEEK_LARGE, SEEK_SHRUNK, SEEK_UNPROVED = FOUND, ENDED, DAMAGED, LARGE, SHRUNK, UNPROVED
 
 cdef enum:
-    HEADER = 61
-    UP_TO_MAGIC = 17
-    INDEX_ENTRY = 8   # relative offset i32, position i32
     LEAST = 4096      # bytes that are read at once, when there are so many
     PIECE = 262144    # ... of many batches
     ROOM = 1052672    # for the largest batch that a broker takes unless it is told otherwise
     SHIFT = 21
 WINDOW_BYTES = 1 << SHIFT
 TAKE_BYTES = ROOM
-
-
-cdef inline int32_t be32(const uint8_t *p) noexcept nogil:
-    return <int32_t> (<uint32_t> p[0] << 24 | <uint32_t> p[1] << 16 | <uint32_t> p[2] << 8 | <uint32_t> p[3])
-
-
-cdef inline int64_t be64(const uint8_t *p) noexcept nogil:
-    return <int64_t> (<uint64_t> <uint32_t> be32(p) << 32 | <uint64_t> <uint32_t> be32(p + 4))
-
-
-cdef inline int64_t minimum(uint8_t magic) noexcept nogil:
-    return 14 if magic == 0 else 22 if magic == 1 else 49
 
 
 cdef inline bint is_proved(const Py_buffer *windows, int64_t position) noexcept nogil:
@@ -61,26 +51,24 @@ cdef inline bint fields(const uint8_t *p, int64_t total, Frame *frame) noexcept 
     frame.size = total
     frame.first = be64(p)
     frame.last = frame.first
-    if p[16] == 2:
-        frame.last = <int64_t> (<uint64_t> frame.first + <uint64_t> <int64_t> be32(p + 23))
+    if p[MAGIC_AT] == 2:
+        frame.last = last_offset_of(p)
         return frame.first >= 0 and frame.last >= frame.first
-    if p[17] & 7:
+    if p[MESSAGE_ATTRIBUTES_AT] & CODEC_MASK:
         frame.first = INT64_MIN
     return frame.last >= 0
 
 
 cdef inline int64_t length(const uint8_t *p, int64_t left, int64_t largest) noexcept nogil:
     """What a batch says that it takes, 0 where that cannot be."""
-    cdef int64_t size = be32(p + 8)
-    if p[16] > 2 or size < minimum(p[16]) or size + 12 > left or size + 12 > largest:
+    cdef int64_t size = be32(p + LENGTH_AT)
+    if p[MAGIC_AT] > 2 or size < minimum(p[MAGIC_AT]) or size + LOG_OVERHEAD > left or size + LOG_OVERHEAD > largest:
         return 0
-    return size + 12
+    return size + LOG_OVERHEAD
 
 
-cdef inline bint sound(const uint8_t *p, int64_t total) noexcept nogil:
-    if p[16] < 2:
-        return crc32_of(p + 16, total - 16) == <uint32_t> be32(p + 12)
-    return crc32c_of(p + 21, total - 21) == <uint32_t> be32(p + 17)
+cdef inline bint has_right_crc(const uint8_t *p, int64_t total) noexcept nogil:
+    return checksum(p, total) == stored_crc(p)
 
 
 @cython.final
@@ -137,7 +125,7 @@ cdef class Seeker:
         p = self.load(fd, position, total, min(left, ahead))
         if p == NULL:
             return SHRUNK
-        return FOUND if sound(p, total) and fields(p, total, frame) else DAMAGED
+        return FOUND if has_right_crc(p, total) and fields(p, total, frame) else DAMAGED
 
     def seek(self, int fd, slots, Py_ssize_t entries, proved, int64_t base, int64_t target, int64_t end):
         cdef Py_buffer view
@@ -163,17 +151,17 @@ cdef class Seeker:
                     PyObject_GetBuffer(proved, &windows, PyBUF_SIMPLE)
                 if low > 0:
                     offset = base + be32(index + INDEX_ENTRY * (low - 1))
-                    begin = be32(index + INDEX_ENTRY * (low - 1) + 4)
+                    begin = be32(index + INDEX_ENTRY * (low - 1) + INDEX_POSITION_AT)
                     if proved is not None and not is_proved(&windows, begin):
                         status = UNPROVED
                 if low < entries:
-                    following = be32(index + INDEX_ENTRY * low + 4)
+                    following = be32(index + INDEX_ENTRY * low + INDEX_POSITION_AT)
                     if proved is not None and not is_proved(&windows, following):
                         following = -1
                 if proved is not None:
                     PyBuffer_Release(&windows)
                 if low + 1 < entries:
-                    ahead = max(LEAST, be32(index + INDEX_ENTRY * (low + 1) + 4) - begin)
+                    ahead = max(LEAST, be32(index + INDEX_ENTRY * (low + 1) + INDEX_POSITION_AT) - begin)
         finally:
             PyBuffer_Release(&view)
         position = begin
@@ -218,7 +206,7 @@ cdef class Seeker:
             # With the GIL: the buffer is one for all threads.
             while first < stop:
                 p = <const uint8_t *> view.buf + INDEX_ENTRY * first
-                target = be32(p + 4)
+                target = be32(p + INDEX_POSITION_AT)
                 if position > target or self.look(fd, position, end, PIECE, &frame) != FOUND:
                     borne_out = False
                     break
@@ -259,7 +247,7 @@ cdef int64_t run(const uint8_t *buffer, int64_t at, int64_t stop, int64_t *last)
     cdef int64_t total
     while stop - at >= UP_TO_MAGIC:
         total = length(buffer + at, stop - at, stop - at)
-        if total == 0 or not sound(buffer + at, total) or not fields(buffer + at, total, &frame):
+        if total == 0 or not has_right_crc(buffer + at, total) or not fields(buffer + at, total, &frame):
             break
         if frame.last <= last[0] or (frame.first != INT64_MIN and frame.first <= last[0]):
             break
@@ -303,22 +291,23 @@ def row(body, int64_t position):
     """See seek.pyi."""
     cdef Py_buffer view
     cdef const uint8_t *p
-    cdef Frame frame
+    cdef int64_t cells[BATCH_WIDTH]
+    cdef Py_ssize_t i
+    cdef object fields = PyTuple_New(BATCH_WIDTH), cell
     PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
     try:
         p = <const uint8_t *> view.buf
-        if view.len < UP_TO_MAGIC + 5 or (p[16] > 1 and view.len < HEADER) or (p[16] == 1 and view.len < UP_TO_MAGIC + 9):
+        if (view.len < MESSAGE_TIMESTAMP_AT + 4 or (p[MAGIC_AT] > 1 and view.len < HEADER)
+                or (p[MAGIC_AT] == 1 and view.len < MESSAGE_TIMESTAMP_AT + 8)):
             raise ValueError("no batch is so short")
-        fields(p, view.len, &frame)
-        if p[16] > 1:
-            return (position, view.len, p[16], frame.first, frame.last, be32(p + 57), be32(p + 12), <uint32_t> be32(p + 17), <uint32_t> be32(p + 17),
-                    p[21] << 8 | p[22], be64(p + 27), be64(p + 35), be64(p + 43), <int8_t> p[51] * 256 + p[52], be32(p + 53), 0, INT64_MIN, -1, 0, 0, -1,
-                    HEADER, view.len - HEADER, -1, -1, 0, INT64_MIN, -1, 0, -1)
-        return (position, view.len, p[16], frame.first, frame.last, INT64_MIN if p[17] & 7 else 1, INT64_MIN, <uint32_t> be32(p + 12), <uint32_t> be32(p + 12),
-                p[17], be64(p + 18) if p[16] else -1, be64(p + 18) if p[16] else -1, -1, -1, -1, 0, INT64_MIN, -1, 0, 0, -1,
-                INT64_MIN, INT64_MIN, -1, -1, 0, INT64_MIN, -1, 0, -1)
+        header_row(cells, p, view.len, position, stored_crc(p))
     finally:
         PyBuffer_Release(&view)
+    for i in range(BATCH_WIDTH):
+        cell = cells[i]
+        Py_INCREF(cell)
+        PyTuple_SetItem(fields, i, cell)
+    return fields
 
 
 def positions(slots, Py_ssize_t entries, int64_t position):
@@ -331,7 +320,7 @@ def positions(slots, Py_ssize_t entries, int64_t position):
             raise ValueError("no such entries")
         while low < high:
             middle = low + (high - low) // 2
-            if be32(<const uint8_t *> view.buf + INDEX_ENTRY * middle + 4) < position:
+            if be32(<const uint8_t *> view.buf + INDEX_ENTRY * middle + INDEX_POSITION_AT) < position:
                 low = middle + 1
             else:
                 high = middle

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from kdump.errors import SourceError, reason
 from kdump.format.index import OFFSET_ENTRY, OffsetIndexEntry, measure
-from kdump.kernel.scan import ordered
+from kdump.kernel.indexes import ordered
 from kdump.kernel.seek import WINDOW_BYTES, Seeker, positions
 from kdump.log.segment_file import SegmentFile
 from kdump.storage.source import FileSource, reader

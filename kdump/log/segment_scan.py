@@ -8,6 +8,7 @@ same segment continues where the earlier one ended.
 from typing import Final, NamedTuple
 
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY
+from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.scan import SUSPECTS, Scanner
 from kdump.log.batch_location import shrunk
 from kdump.log.search_index import SearchIndex
@@ -33,6 +34,7 @@ class SegmentScan(NamedTuple):
     last_offset: int | None
     regular: bool
     scanner: Scanner | None
+    indexes: IndexTracker
     size: int
 
     def first_time_entry(self, timestamp_ms: int) -> int | None:
@@ -52,14 +54,12 @@ class SegmentScan(NamedTuple):
 def scan_segment(segment: SegmentFile, size: int, before: SegmentScan | None) -> SegmentScan:
     """Scan the first `size` bytes, from where the scan `before` ended if it can continue. Raises SourceError."""
     if before is None or before.scanner is None or before.size > size:
-        walk = Walk(segment.source(size), base_offset=segment.base_offset)
-        assert isinstance(walk.scanner, Scanner)
-        scanner, regular = walk.scanner, True
-        scanner.record(SCAN_INTERVAL_BYTES)
+        indexes = IndexTracker(segment.base_offset, SCAN_INTERVAL_BYTES)
+        indexes.build()
+        scanner, start, regular = Scanner(segment.base_offset, indexes=indexes), 0, True
     else:
-        walk = Walk(segment.source(size), base_offset=segment.base_offset, start=before.size)
-        walk.scanner = scanner = before.scanner
-        regular = before.regular
+        scanner, indexes, start, regular = before.scanner, before.indexes, before.size, before.regular
+    walk = Walk(segment.source(size), base_offset=segment.base_offset, start=start, scanner=scanner)
     whole = True
     for item in walk:
         if isinstance(item, BatchChunk):
@@ -68,9 +68,9 @@ def scan_segment(segment: SegmentFile, size: int, before: SegmentScan | None) ->
             whole = False
         elif isinstance(item, ShrunkFile):
             raise shrunk(segment.path, item.position, size)
-    built = scanner.recorded() if regular else None
-    slots, times = built or (b"", b"")
     seen = scanner.state()
+    built = indexes.built(seen) if regular else None
+    slots, times = built or (b"", b"")
     return SegmentScan(
         SearchIndex(slots, len(slots) // OFFSET_ENTRY.size, None, size),
         times,
@@ -78,5 +78,6 @@ def scan_segment(segment: SegmentFile, size: int, before: SegmentScan | None) ->
         seen.known_last if seen.has_last else None,
         built is not None,
         scanner if whole else None,
+        indexes,
         size,
     )

@@ -27,8 +27,9 @@ from kdump.format.checkpoint import CheckpointError, EpochEntry, build_epochs, e
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY
 from kdump.format.naming import INDEX_SUFFIXES, ROOT_FILES, Kind, file_name, number_of, state_of, topic_partition_of
 from kdump.format.snapshot import HEADER_SIZE, SnapshotError
+from kdump.kernel.indexes import IndexTracker, ordered
 from kdump.kernel.producers import unexpired
-from kdump.kernel.scan import SUSPECTS, Scanner, ordered
+from kdump.kernel.scan import SUSPECTS
 from kdump.log.log_files import checkpointed_start_offset
 from kdump.log.log_snapshot import SegmentDescription
 from kdump.log.options import KAFKA07, LogOptions
@@ -184,10 +185,14 @@ def _check_active_segment(directory: DirectoryHandle, base: int, options: LogOpt
     is_07 = options.magic == KAFKA07
     path = directory.at(file_name(base, ".kafka" if is_07 else ".log"))
     indexes = None if is_07 else _indexes(directory, base)
+    tracker = None
+    if indexes is not None:
+        tracker = IndexTracker(base)
+        tracker.check(*indexes)
     walk_type = Walk07 if is_07 else Walk
     with FileSource(path) as source:
         walk = walk_type(
-            source, base_offset=base, expect=indexes, max_batch_bytes=max(options.max_message_bytes, 1 << 30)
+            source, base_offset=base, indexes=tracker, max_batch_bytes=max(options.max_message_bytes, 1 << 30)
         )
         for item in walk:
             if not isinstance(item, BatchChunk):
@@ -195,19 +200,17 @@ def _check_active_segment(directory: DirectoryHandle, base: int, options: LogOpt
             for row in item.rows():
                 if item.damaged or row.suspect & _CUTS:
                     raise _needs_recovery(directory, f"{path}: the batch at byte {row.position} is damaged")
-        scanner = walk.scanner
-        seen = scanner.state()
+        seen = walk.scanner.state()
         size = source.size
     if is_07:
         return _ActiveSegmentState(base + size, (), True)
     end = seen.next_offset(base)
-    indexes_valid = indexes is not None
-    if indexes is not None:
+    indexes_valid = False
+    if indexes is not None and tracker is not None:
         counts = len(indexes[0]) // OFFSET_ENTRY.size, len(indexes[1]) // TIME_ENTRY.size
         last = TIME_ENTRY.unpack(indexes[1][-TIME_ENTRY.size :])[0] if indexes[1] else -1
         used = seen.index_cursor, seen.time_cursor
-        assert isinstance(scanner, Scanner)
-        indexes_valid = not scanner.entry_counts() and (used == counts if seen.has_last else counts == (0, 0))
+        indexes_valid = not tracker.bad_entry_counts() and (used == counts if seen.has_last else counts == (0, 0))
         indexes_valid = indexes_valid and seen.max_timestamp <= last
     return _ActiveSegmentState(end, seen.epochs, indexes_valid)
 

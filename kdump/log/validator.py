@@ -22,6 +22,7 @@ from kdump.format.kafka07 import Message
 from kdump.kernel.admit import Admission
 from kdump.kernel.scan import BATCH_COLUMNS, FRAMES, OPEN, SCAN_FULL, SCAN_STOPPED, SUSPECTS, Scanner
 from kdump.kernel.scan07 import Scanner07
+from kdump.kernel.scanner import BatchScanner
 from kdump.log.builder import Builder, NewRecord
 from kdump.log.options import KAFKA07, LogOptions
 from kdump.storage.records import open_batch, records
@@ -70,8 +71,12 @@ class LogValidator:
         self._is_07 = options.magic == KAFKA07
         self._max_bytes = options.max_message_bytes
         self.assign_plain = Admission(self._max_bytes).admit
-        kind = Scanner07 if self._is_07 else Scanner
-        self._scanner = kind(everything=True, max_batch_bytes=self._max_bytes)
+        self._scanner: BatchScanner
+        if self._is_07:
+            self._scanner = Scanner07(everything=True, max_batch_bytes=self._max_bytes)
+        else:
+            self._scanner = scanner = Scanner(everything=True, max_batch_bytes=self._max_bytes)
+            self._open = scanner.open  # of control batches, which 0.7 does not have
 
     def assign_offsets(self, data: Data, end_offset: int, epoch: int) -> tuple[Data, list[Batch]]:
         """Assign offsets from the log end offset on, and the leader epoch to batches of magic 2.
@@ -121,11 +126,11 @@ class LogValidator:
 
     def _check(self, batch: Batch, row: int, data: Data, refused: int) -> None:
         suspect = batch.suspect
-        if suspect & OPEN and batch.control and isinstance(self._scanner, Scanner):
+        if suspect & OPEN and batch.control:
             opened = open_batch(batch, body(batch, data), self._max_bytes)
             if opened.problem is not None:
                 raise _refusal(batch, f"is a control batch that cannot be opened: {opened.problem}")
-            suspect = self._scanner.open(row, opened.payload)
+            suspect = self._open(row, opened.payload)
         if suspect & refused:
             raise _refusal(
                 batch, next(_REFUSED[code] for bit, code in enumerate(SUSPECTS) if suspect & refused & 1 << bit)

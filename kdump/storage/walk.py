@@ -13,10 +13,12 @@ The items cover every byte of the file. Damage never ends the walk. After bytes 
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from itertools import pairwise
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from kdump.format.batch import CONTROL, LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC, Batch
+from kdump.format.batch import CODEC_MASK, CONTROL, LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC, Batch
+from kdump.format.codec import decompress
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
+from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.producers import RUNS_FULL, Runs
 from kdump.kernel.results import Carry
 from kdump.kernel.scan import (
@@ -27,9 +29,10 @@ from kdump.kernel.scan import (
     SCAN_NEED,
     SCAN_STOPPED,
     Scanner,
+    find,
     stored,
 )
-from kdump.kernel.scan07 import Scanner07
+from kdump.kernel.scanner import BatchScanner
 from kdump.storage.source import Source
 from kdump.storage.window import SourceWindow
 
@@ -43,6 +46,10 @@ FOREIGN_KEPT = 1000
 _VALID, _END, _SHORT, _LENGTH, _OVERRUN, _LIMIT, _CRC, _MAGIC = range(len(FRAMES))
 _FILLS = frozenset((_LIMIT, _CRC, _MAGIC))
 _WIDTH = len(BATCH_COLUMNS)
+_MAGIC_CELL, _ATTRIBUTES, _PAYLOAD_AT, _PAYLOAD_SIZE = (
+    BATCH_COLUMNS.index(name) for name in ("magic", "attributes", "payload_at", "payload_size")
+)
+assert BATCH_COLUMNS[0] == "position"
 _ANY_EPOCH = 1 << 31  # messages of magic 0 and 1 carry none
 
 
@@ -148,13 +155,12 @@ class Walk(SourceWindow):
     Iterate over it once. `carry` is the state of the walk that ended at `start`. Without it, `sync` has to find the
     first batch after a `start` inside the file. `deep` checks records that need no decompression. `everything` makes a
     row of every batch; without it the chunks hold only suspect batches and those that have to be opened. `runs` records
-    what producers wrote, and `drain` gets its events, the last ones when the iteration ends. `expect` has the entries
-    of the offset index and the time index for the scanner. At the end, `position` is the first batch at or after
+    what producers wrote, and `drain` gets its events, the last ones when the iteration ends. `indexes` checks or builds
+    index entries. `scanner` continues a walk that ended at `start`, in place of `carry`. At the end, `position` is the first batch at or after
     `stop`, or the end of the file.
     """
 
     # Another format has others (kdump.storage.walk07).
-    scanner_type: ClassVar[type[Scanner] | type[Scanner07]] = Scanner
     row_type: ClassVar[type[Batch]] = Batch
     up_to_magic: ClassVar[int] = UP_TO_MAGIC
     header_bytes: ClassVar[int] = HEADER_BYTES
@@ -173,19 +179,19 @@ class Walk(SourceWindow):
         rows: int = 256,
         runs: Runs | None = None,
         drain: Callable[[bytes], None] | None = None,
-        expect: tuple[bytes, bytes] | None = None,
+        indexes: IndexTracker | None = None,
+        scanner: Scanner | None = None,
     ) -> None:
         super().__init__(source)
-        self.scanner: Scanner | Scanner07 = self.scanner_type(
+        self.scanner: BatchScanner = scanner or self._new_scanner(
             -1 if base_offset is None else base_offset,
             deep=deep,
             everything=everything,
             max_batch_bytes=max_batch_bytes,
             capacity=rows,
             runs=runs,
+            indexes=indexes,
         )
-        if expect is not None and isinstance(self.scanner, Scanner):
-            self.scanner.expect(*expect)
         if carry is not None:
             self.scanner.carry(*carry)
         self.position = start
@@ -195,6 +201,22 @@ class Walk(SourceWindow):
         assert runs is None or drain is not None
         self._runs = runs
         self._drain = drain
+
+    def _new_scanner(self, base_offset: int, **how: Any) -> BatchScanner:
+        scanner = Scanner(base_offset, **how)
+        self._open = scanner.open
+        return scanner
+
+    def open(self, index: int, max_bytes: int) -> tuple[int, str | None]:
+        """Open the compressed records of the batch in row `index` of a deep walk.
+
+        Returns its suspect bits and the codec's note. Raises CodecError, LimitExceeded for more than `max_bytes`.
+        """
+        rows, cell = self.scanner.rows, index * _WIDTH
+        # Cells instead of a Batch: building one takes microseconds, which would show in the speed.
+        payload = self.bytes_at(rows[cell] + rows[cell + _PAYLOAD_AT], rows[cell + _PAYLOAD_SIZE])
+        data, note = decompress(rows[cell + _ATTRIBUTES] & CODEC_MASK, payload, rows[cell + _MAGIC_CELL], max_bytes)
+        return self._open(index, data), note
 
     def __iter__(self) -> Iterator[Item]:
         try:
@@ -385,15 +407,15 @@ class Walk(SourceWindow):
         With `hint`, what was passed is not wanted, and a frame that no header follows is skipped before its checksum is
         computed.
         """
-        known_epoch = self.scanner.known_epoch
+        known_epoch, bounds = self.scanner.known_epoch, self.scanner.offset_bounds()
         others: list[ForeignBatch | SearchLimit] = []
         work, foreign_work, foreign, position = 0, 0, True, start + 1
         while self._end - position >= UP_TO_MAGIC:
             at = self._load(position, UP_TO_MAGIC)
             if self._filled - at < UP_TO_MAGIC:
                 return None, others
-            assert isinstance(self.scanner, Scanner)
-            found = self.scanner.find(self._window, at, self._filled, self._end - position, foreign and not hint)
+            left, any_offset = self._end - position, foreign and not hint
+            found = find(self._window, at, self._filled, left, *bounds, self._max_batch_bytes, any_offset)
             if found < 0:
                 position += self._filled - at - UP_TO_MAGIC + 1
                 continue

@@ -15,12 +15,23 @@ holds its inner entries byte for byte.
 
 from typing import Any
 
+from kdump.format.codec import CodecError, LimitExceeded
 from kdump.format.kafka07 import HEADER_SIZE, LENGTH_SIZE, MINIMUM_N, UP_TO_MAGIC, Message
 from kdump.format.naming import Kind
 from kdump.kernel.scan import FRAMES
 from kdump.kernel.scan07 import HEADER_BYTES, Scanner07, Search07, until
+from kdump.kernel.scanner import BatchScanner
 from kdump.storage.source import Source
-from kdump.storage.walk import FOREIGN_KEPT, SEARCH_ALLOWANCE, SEARCH_FACTOR, ForeignBatch, Frame, SearchLimit, Walk
+from kdump.storage.walk import (
+    FOREIGN_KEPT,
+    SEARCH_ALLOWANCE,
+    SEARCH_FACTOR,
+    BatchChunk,
+    ForeignBatch,
+    Frame,
+    SearchLimit,
+    Walk,
+)
 
 _VALID, _END, _SHORT, _LENGTH, _OVERRUN, _LIMIT, _CRC, _MAGIC = range(len(FRAMES))
 
@@ -42,7 +53,6 @@ _ENDS_ALLOWANCE = 16 << 20
 class Walk07(Walk):
     """One walk over the messages of a `.kafka` file; a BatchChunk holds rows of kdump.format.kafka07.Message."""
 
-    scanner_type = Scanner07
     row_type = Message
     up_to_magic = UP_TO_MAGIC
     header_bytes = HEADER_BYTES
@@ -53,6 +63,26 @@ class Walk07(Walk):
         self._ends_work = 0
         self._searched: Search07 | None = None
         self._searched_from = self._searched_to = 0
+
+    def _new_scanner(self, base_offset: int, **how: Any) -> BatchScanner:
+        scanner = Scanner07(base_offset, **how)
+        self._opened = scanner.opened
+        return scanner
+
+    def open(self, index: int, max_bytes: int) -> tuple[int, str | None]:
+        from kdump.storage.records07 import unwrap
+
+        chunk = BatchChunk(self, index + 1, False)
+        batch = chunk.row(index)
+        inside = unwrap(batch, chunk.body(batch), max_bytes, keep=False)
+        if inside.problem == "batch/limit":
+            raise LimitExceeded
+        if inside.problem == "batch/codec":
+            raise CodecError(inside.reason)
+        suspect = self._opened(
+            index, inside.messages, inside.status, inside.status_at, inside.inner_crc, inside.partial
+        )
+        return suspect, inside.note
 
     def _is_control(self, position: int) -> bool:
         return False

@@ -5,17 +5,16 @@ the whole partition.
 """
 
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from kdump.errors import SourceError
-from kdump.format import codec
-from kdump.format.batch import CODEC_MASK
+from kdump.format.codec import CodecError, LimitExceeded
 from kdump.format.naming import Kind
+from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.producers import Runs
 from kdump.kernel.results import Carry
-from kdump.kernel.scan import BATCH_COLUMNS, OPEN, Scanner
-from kdump.kernel.scan07 import Scanner07
+from kdump.kernel.scan import BATCH_COLUMNS, OPEN
 from kdump.storage.partition import LogFile, Segment
 from kdump.storage.ranges import SegmentRange
 from kdump.storage.source import ProgressSource, Source
@@ -37,10 +36,7 @@ from kdump.verify.checks.indexes import check_structure
 from kdump.verify.findings import Finding
 from kdump.verify.range_summary import IndexEntries, RangeSummary
 
-_SUSPECT, _MAGIC, _ATTRIBUTES, _PAYLOAD_AT, _PAYLOAD_SIZE = (
-    BATCH_COLUMNS.index(name) for name in ("suspect", "magic", "attributes", "payload_at", "payload_size")
-)
-assert BATCH_COLUMNS[0] == "position"
+_SUSPECT = BATCH_COLUMNS.index("suspect")
 _WIDTH: Final = len(BATCH_COLUMNS)
 
 
@@ -120,6 +116,12 @@ def scan_source(
     file = segment.log
     summary = RangeSummary(None, start, None)
     prefixes = _read_indexes(task, summary, IndexCache() if cache is None else cache)
+    tracker = None
+    if prefixes and file.base_offset is not None:
+        tracker = IndexTracker(file.base_offset)
+        tracker.check(prefixes.get(Kind.INDEX, b""), prefixes.get(Kind.TIMEINDEX, b""))
+        if options.proofs:
+            tracker.build()
     walk = walk_of(
         file.kind,
         source,
@@ -131,10 +133,8 @@ def scan_source(
         max_batch_bytes=options.max_batch_bytes,
         runs=Runs() if file.kind is Kind.LOG else None,
         drain=summary.events.append if drain is None else drain,
-        expect=(prefixes.get(Kind.INDEX, b""), prefixes.get(Kind.TIMEINDEX, b"")) if prefixes else None,
+        indexes=tracker,
     )
-    if options.proofs and prefixes and isinstance(walk.scanner, Scanner):
-        walk.scanner.make()
     try:
         if carry is not None or walk.sync():
             _walk_range(walk, task, summary)
@@ -143,10 +143,10 @@ def scan_source(
         summary.error = error
     summary.end = walk.position
     summary.state = walk.scanner.state()
-    if isinstance(walk.scanner, Scanner) and prefixes:
-        summary.entries = walk.scanner.entries()
-        summary.entry_counts.update(walk.scanner.entry_counts())
-        made = walk.scanner.made()
+    if tracker is not None:
+        summary.entries = tracker.bad_entries()
+        summary.entry_counts.update(tracker.bad_entry_counts())
+        made = tracker.built_range()
         summary.rebuilt = None if made is None else IndexEntries(*made)
     if summary.error is None:
         _check_end(source, task, summary)
@@ -227,45 +227,18 @@ def _add_damage(summary: RangeSummary, item: Gap | ForeignBatch | SearchLimit | 
 
 def _check_chunk(walk: Walk, chunk: BatchChunk, segment: Segment, options: VerifyOptions) -> Iterator[Finding]:
     """The findings of the batches of a chunk. Opens those that have to be opened."""
-    scanner, rows, decompress, file = walk.scanner, walk.scanner.rows, codec.decompress, segment.log
+    rows, file, limit = walk.scanner.rows, segment.log, options.max_batch_bytes
     for index in range(chunk.batches):
         bits = rows[index * _WIDTH + _SUSPECT]
-        if bits & OPEN and isinstance(scanner, Scanner07):
-            bits = yield from _open_07(scanner, index, chunk, file.path, options)
-        elif bits & OPEN and isinstance(scanner, Scanner):
-            # Cells instead of a Batch: building one takes microseconds, which would show in the speed.
-            cell = index * _WIDTH
-            payload = walk.bytes_at(rows[cell] + rows[cell + _PAYLOAD_AT], rows[cell + _PAYLOAD_SIZE])
+        if bits & OPEN:
             try:
-                opened, note = decompress(
-                    rows[cell + _ATTRIBUTES] & CODEC_MASK, payload, rows[cell + _MAGIC], options.max_batch_bytes
-                )
-            except codec.LimitExceeded:
-                yield framing.limit(file.path, chunk.row(index), options.max_batch_bytes, decompressed=True)
-            except codec.CodecError as error:
+                bits, note = walk.open(index, limit)
+            except LimitExceeded:
+                yield framing.limit(file.path, chunk.row(index), limit, decompressed=True)
+            except CodecError as error:
                 yield framing.codec("batch/codec", file.path, chunk.row(index), error.reason)
             else:
-                bits = scanner.open(index, opened)
                 if note is not None:
                     yield framing.codec("batch/codec-odd", file.path, chunk.row(index), note)
         if bits & ~OPEN:
             yield from checks.explain(file.path, chunk.row(index), file.base_offset)
-
-
-def _open_07(
-    scanner: Scanner07, index: int, chunk: BatchChunk, path: str, options: VerifyOptions
-) -> Generator[Finding, None, int]:
-    """Open a compressed message of Kafka 0.7. Returns its suspect bits."""
-    from kdump.storage.records07 import unwrap
-
-    batch = chunk.row(index)
-    inside = unwrap(batch, chunk.body(batch), options.max_batch_bytes, keep=False)
-    if inside.problem == "batch/limit":
-        yield framing.limit(path, batch, options.max_batch_bytes, decompressed=True)
-    elif inside.problem == "batch/codec":
-        yield framing.codec("batch/codec", path, batch, inside.reason)
-    else:
-        if inside.note is not None:
-            yield framing.codec("batch/codec-odd", path, batch, inside.note)
-        return scanner.opened(index, inside.messages, inside.status, inside.status_at, inside.inner_crc, inside.partial)
-    return batch.suspect

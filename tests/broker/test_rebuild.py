@@ -19,6 +19,7 @@ from kdump.format import snapshot
 from kdump.format.naming import file_name
 from kdump.format.snapshot import ProducerEntry
 from kdump.kernel import producers as kernel
+from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.scan import Scanner
 from kdump.recover.plan import FileContent, Plan, RecoverOptions, view
 from kdump.storage.pieces import Piece
@@ -422,8 +423,8 @@ def test_it_tells_how_far_it_is(tmp_path: Path) -> None:
 
 def test_entries_need_a_base_offset() -> None:
     with pytest.raises(ValueError, match="base offset"):
-        Scanner(-1).record()
-    assert Scanner(0).recorded() is None
+        IndexTracker(-1)
+    assert IndexTracker(0).built(Scanner(0).state()) is None
 
 
 # ------------------------------------------------------------------------------------------------------- packed entries

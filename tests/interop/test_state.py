@@ -22,8 +22,8 @@ import pytest
 
 from kdump.format import snapshot
 from kdump.format.naming import base_offset_of
+from kdump.kernel.indexes import ordered
 from kdump.kernel.producers import Producers
-from kdump.kernel.scan import ordered
 from support import build, damage, oracle_partition
 from support.build import PartSegment
 from support.segment_scans import scanned

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kdump.format.snapshot import ENTRY_SIZE, ProducerEntry
+from kdump.kernel.indexes import ENTRIES_KEPT, IndexTracker, ordered
 from kdump.kernel.producers import (
     ABORT,
     COMMIT,
@@ -27,13 +28,11 @@ from kdump.kernel.records import STATUSES
 from kdump.kernel.results import ScanState
 from kdump.kernel.scan import (
     BATCH_COLUMNS,
-    ENTRIES_KEPT,
     SCAN_DAMAGED,
     SCAN_FULL,
     SCAN_STOPPED,
     SUSPECTS,
     Scanner,
-    ordered,
 )
 from support import build, oracle
 
@@ -580,15 +579,26 @@ def seen(*parts: bytes, **how: Any) -> ScanState:
     return scanned(*parts, **how).state()
 
 
-def scanned(
-    *parts: bytes, index: bytes = b"", time: bytes | None = None, base: int = 0, interval: int = 4096
-) -> Scanner:
+def scanned(*parts: bytes, base: int = 0, indexes: IndexTracker | None = None) -> Scanner:
     log = b"".join(parts)
-    scanner = Scanner(base)
-    if index or time is not None:
-        scanner.expect(index, time or b"", interval)
+    scanner = Scanner(base, indexes=indexes)
     assert scanner.scan(log, 0, len(log), 0, len(log), len(log)) == SCAN_STOPPED
     return scanner
+
+
+def tracker(index: bytes, time: bytes, *, base: int = 0, interval: int = 4096) -> IndexTracker:
+    """What checks these entries."""
+    indexes = IndexTracker(base, interval)
+    indexes.check(index, time)
+    return indexes
+
+
+def checked(
+    *parts: bytes, index: bytes = b"", time: bytes = b"", base: int = 0, interval: int = 4096
+) -> tuple[IndexTracker, ScanState]:
+    """What a scan of these batches found in the entries."""
+    indexes = tracker(index, time, base=base, interval=interval)
+    return indexes, scanned(*parts, base=base, indexes=indexes).state()
 
 
 def test_changes_of_the_leader_epoch() -> None:
@@ -642,18 +652,17 @@ LOG = [batch(offset, timestamp=NOW + offset) for offset in range(10)]
 def test_entries_of_the_offset_index(
     entries: list[tuple[int, int]], problems: list[str], differs: tuple[int, ...] | None
 ) -> None:
-    scanner = scanned(*LOG, index=build.offset_index(*entries), interval=2 * SIZE)
-    assert [row[0] for row in scanner.entries()] == problems
-    assert scanner.entry_counts() == {problem: problems.count(problem) for problem in problems}
-    state = scanner.state()
+    indexes, state = checked(*LOG, index=build.offset_index(*entries), interval=2 * SIZE)
+    assert [entry.problem for entry in indexes.bad_entries()] == problems
+    assert indexes.bad_entry_counts() == {problem: problems.count(problem) for problem in problems}
     assert state.index_differs == differs
     assert (state.index_begin, state.index_cursor) == (0, min(len(entries), 3))
 
 
 def test_a_bad_entry_is_told_with_its_batch() -> None:
     based = [batch(100 + offset) for offset in range(4)]
-    scanner = scanned(*based, index=build.offset_index((1, 2 * SIZE), (9, 3 * SIZE + 5)), base=100)
-    assert scanner.entries() == [
+    indexes, _ = checked(*based, index=build.offset_index((1, 2 * SIZE), (9, 3 * SIZE + 5)), base=100)
+    assert indexes.bad_entries() == [
         ("index/offset", 0, 101, 2 * SIZE, 2 * SIZE, 102, 102, 101),
         ("index/position", 1, 109, 3 * SIZE + 5, 3 * SIZE, 103, 103, 3 * SIZE),
     ]
@@ -670,25 +679,25 @@ def test_a_bad_entry_is_told_with_its_batch() -> None:
     ],
 )
 def test_entries_of_the_time_index(entry: tuple[int, int], problems: list[str]) -> None:
-    scanner = scanned(*LOG, time=build.time_index(entry))
-    assert [row[0] for row in scanner.entries()] == problems
+    indexes, _ = checked(*LOG, time=build.time_index(entry))
+    assert [entry.problem for entry in indexes.bad_entries()] == problems
 
 
 def test_an_entry_of_the_time_index_between_two_batches() -> None:
-    scanner = scanned(batch(0, timestamp=5), batch(10, timestamp=9), time=build.time_index((9, 7)))
-    assert scanner.entries() == [("timeindex/offset", 0, 9, 7, SIZE, 10, 10, 10)]
-    assert scanner.state().first_time_entry == 9
+    indexes, state = checked(batch(0, timestamp=5), batch(10, timestamp=9), time=build.time_index((9, 7)))
+    assert indexes.bad_entries() == [("timeindex/offset", 0, 9, 7, SIZE, 10, 10, 10)]
+    assert state.first_time_entry == 9
 
 
 def test_behind_damage_entries_speak_of_what_is_lost() -> None:
     index, time = build.offset_index((2, 2 * SIZE), (5, 5 * SIZE)), build.time_index((NOW + 2, 2), (NOW + 5, 5))
-    scanner = Scanner(0)
-    scanner.expect(index, time, 2 * SIZE)
+    indexes = tracker(index, time, interval=2 * SIZE)
+    scanner = Scanner(0, indexes=indexes)
     scanner.scan(LOG[0], 0, SIZE, 0, SIZE, 1000)
     scanner.unlink()
     rest = b"".join(LOG[4:])
     assert scanner.scan(rest, 0, len(rest), 4 * SIZE, 10 * SIZE, 10 * SIZE) == SCAN_STOPPED
-    assert scanner.entries() == []
+    assert indexes.bad_entries() == []
     state = scanner.state()
     assert state.index_differs == (2, -1, -1, 8, 8 * SIZE)
     assert (state.index_cursor, state.time_cursor) == (2, 2)
@@ -698,15 +707,15 @@ def test_behind_damage_entries_speak_of_what_is_lost() -> None:
 def test_a_walk_that_goes_on_begins_where_the_other_one_ended() -> None:
     index = build.offset_index((3, 3 * SIZE), (6, 6 * SIZE), (9, 9 * SIZE))
     time = build.time_index(*((NOW + offset, offset) for offset in (3, 6, 9)))
-    left, right, alone = (Scanner(0) for _ in range(3))
+    trackers = [tracker(index, time, interval=2 * SIZE) for _ in range(3)]
+    left, right, alone = (Scanner(0, indexes=indexes) for indexes in trackers)
     whole = b"".join(LOG)
     for scanner, start, stop in ((left, 0, 6), (right, 6, 10), (alone, 6, 10)):
-        scanner.expect(index, time, 2 * SIZE)
         if scanner is right:
             scanner.carry(*left.state().carry._replace(time_cursor=-1))
         assert scanner.scan(whole, start * SIZE, len(whole), start * SIZE, stop * SIZE, len(whole)) == SCAN_STOPPED
-        assert scanner.entries() == []
         assert scanner.state().index_differs is None
+    assert all(indexes.bad_entries() == [] for indexes in trackers)
     ends = [(scanner.state().index_begin, scanner.state().index_cursor) for scanner in (left, right, alone)]
     assert ends == [(0, 1), (1, 3), (1, 3)]
     assert left.state().time_cursor == right.state().time_begin == alone.state().time_begin == 1
@@ -717,8 +726,7 @@ def test_a_walk_that_goes_on_begins_where_the_other_one_ended() -> None:
 def test_a_carried_cursor_says_where_the_time_index_goes_on() -> None:
     time = build.time_index(*((NOW + offset, offset) for offset in (3, 6, 9)))
     for carried, begin in ((-1, 1), (0, 0), (2, 2), (99, 3)):
-        scanner = Scanner(0)
-        scanner.expect(b"", time)
+        scanner = Scanner(0, indexes=tracker(b"", time))
         scanner.carry(5, True, 0, True, NOW + 5, carried)
         scanner.scan(LOG[6], 0, SIZE, 6 * SIZE, 7 * SIZE, 7 * SIZE)
         assert scanner.state().time_begin == begin
@@ -726,16 +734,16 @@ def test_a_carried_cursor_says_where_the_time_index_goes_on() -> None:
 
 def test_entries_need_a_base_offset() -> None:
     with pytest.raises(ValueError):
-        Scanner(-1).expect(b"", b"")
+        IndexTracker(-1)
 
 
 def test_so_many_bad_entries_are_kept() -> None:
     count = ENTRIES_KEPT + 7
     log = [batch(count, count=1)]
     time = build.time_index(*((-(10**6) + number, number) for number in range(count)))
-    scanner = scanned(batch(0), *log, time=time)
-    assert scanner.entry_counts() == {"timeindex/misses": count, "timeindex/offset": count - 1}
-    assert len(scanner.entries()) == 2 * ENTRIES_KEPT
+    indexes, _ = checked(batch(0), *log, time=time)
+    assert indexes.bad_entry_counts() == {"timeindex/misses": count, "timeindex/offset": count - 1}
+    assert len(indexes.bad_entries()) == 2 * ENTRIES_KEPT
 
 
 def test_entries_in_order() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.producers import Runs
 from kdump.kernel.results import BadEntry, Carry, ScanState
 from kdump.kernel.scan import Scanner
@@ -40,14 +41,14 @@ def scanned(
     interval: int = 4096,
 ) -> Scanned:
     """One walk over the batches that begin in [start, stop)."""
-    walk = Walk(BytesSource(segment.data), base_offset=segment.base_offset, start=start, stop=stop)
-    runs = Runs()
-    scanner = walk.scanner = Scanner(segment.base_offset, runs=runs)
+    runs, indexes = Runs(), IndexTracker(segment.base_offset, interval)
+    if slots is not None:
+        indexes.check(*slots)
+    scanner = Scanner(segment.base_offset, runs=runs, indexes=indexes)
+    walk = Walk(BytesSource(segment.data), base_offset=segment.base_offset, start=start, stop=stop, scanner=scanner)
     if carry is not None:
         scanner.carry(*carry)
-    if slots is not None:
-        scanner.expect(*slots, interval)
     tail = False
     for item in walk:
         tail = tail or isinstance(item, Tail)
-    return Scanned(runs.take(), scanner.state(), scanner.entries(), walk.position, tail, carry)
+    return Scanned(runs.take(), scanner.state(), indexes.bad_entries(), walk.position, tail, carry)

@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from kdump.broker import rebuild
 from kdump.broker.result import IndexChecksums
 from kdump.format.naming import Kind, file_name
 from kdump.kernel.crc import crc32c
+from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.scan import Scanner
 from kdump.recover.plan import REINDEX, Plan
 from kdump.recover.plan import RecoverOptions as Recovering
@@ -81,15 +83,7 @@ def plain_segment(
 
 def with_interval(patch: pytest.MonkeyPatch, interval: int) -> None:
     """Have verify expect the indexes of a broker with this index.interval.bytes."""
-    walk_of = scan_module.walk_of
-
-    def made(*args: Any, expect: tuple[bytes, bytes] | None = None, **how: Any) -> Any:
-        walk = walk_of(*args, expect=expect, **how)
-        if expect is not None:
-            walk.scanner.expect(*expect, interval)
-        return walk
-
-    patch.setattr(scan_module, "walk_of", made)
+    patch.setattr(scan_module, "IndexTracker", partial(IndexTracker, interval=interval))
 
 
 def cut(segment: Any, cuts: list[int]) -> RangeSummary:
@@ -116,15 +110,16 @@ def entries_of(summary: RangeSummary, base_offset: int) -> tuple[bytes, bytes] |
 
 def recorded(segment: PartSegment, interval: int) -> tuple[bytes, bytes] | None:
     """What a rebuild makes."""
-    scanner = Scanner(segment.base_offset)
-    scanner.record(interval)
+    indexes = IndexTracker(segment.base_offset, interval)
+    indexes.build()
+    scanner = Scanner(segment.base_offset, indexes=indexes)
     data, at = segment.data, 0
     while at < len(data):
         scanner.scan(data, at, len(data), at, len(data), len(data))
         if scanner.stop == at:
             break
         at = scanner.stop
-    return scanner.recorded()
+    return indexes.built(scanner.state())
 
 
 def any_segment(rng: random.Random, draw: st.DataObject) -> PartSegment:

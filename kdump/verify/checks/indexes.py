@@ -14,8 +14,8 @@ from kdump.broker.defaults import INDEX_INTERVAL_BYTES
 from kdump.errors import SourceError
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY, measure
 from kdump.format.naming import MAX_COMPANION_BYTES, Kind
+from kdump.kernel.indexes import ordered
 from kdump.kernel.results import BadEntry, IndexDifference
-from kdump.kernel.scan import ordered
 from kdump.storage.partition import LogFile
 from kdump.storage.source import Source, reader
 from kdump.verify.findings import Finding, Severity, found

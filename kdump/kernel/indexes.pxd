@@ -1,0 +1,86 @@
+from libc.stdint cimport int64_t, uint8_t
+
+from kdump.kernel.state cimport State
+
+cdef enum:
+    INDEX_POSITION, INDEX_OFFSET, TIME_MISSES, TIME_WRONG, TIME_OFFSET
+    ENTRY_PROBLEM_COUNT
+
+# When a batch has to be shown to the tracker: it ends after `position`, or at or after `offset`.
+cdef struct Due:
+    int64_t position
+    int64_t offset
+
+# The entries of one index that a rebuild writes.
+cdef struct Entries:
+    uint8_t *data
+    int64_t size
+    int64_t capacity
+    int64_t limit            # bytes
+
+cdef struct EntryProblem:
+    int64_t problem
+    int64_t entry
+    int64_t stored[2]
+    int64_t position
+    int64_t first
+    int64_t last
+    int64_t found
+
+cdef class IndexTracker:
+    cdef Due due
+    cdef int64_t carried_cursor   # where a time index goes on, -1: to be searched
+
+    cdef int64_t base
+    cdef int64_t interval
+    cdef bint begun               # the walk began
+    cdef bint from_zero           # ... at the first byte of the file
+    cdef bint checking
+    cdef bint building            # while checking, as long as the offset index is right and nothing is damaged
+    cdef bint fresh               # no valid batch since the beginning, or since damage
+    cdef bytes offset_slots
+    cdef bytes time_slots
+    cdef const uint8_t *index
+    cdef const uint8_t *time
+    cdef int64_t last_entry       # position of the entry from which a rebuild that continues the checked entries counts bytes
+    cdef int64_t last_built       # ... of one that continues the built entries
+    cdef int64_t built_after      # ... before the first built entry, -1 without a batch
+    cdef int64_t first_due        # the largest timestamp where the first entry was built, INT64_MIN without one
+    cdef int64_t index_count
+    cdef int64_t index_begin
+    cdef int64_t index_cursor
+    cdef int64_t first_index_offset
+    cdef int64_t time_count
+    cdef int64_t time_begin
+    cdef int64_t time_cursor
+    cdef int64_t first_time_entry
+    cdef bint differs
+    cdef int64_t difference[5]
+    cdef Entries built_index
+    cdef Entries built_time
+    cdef int64_t built_offset     # of the last entry of the offset index
+    cdef int64_t built_timestamp  # of the last entry of the time index
+    cdef EntryProblem *problems
+    cdef Py_ssize_t problem_count
+    cdef Py_ssize_t problem_capacity
+    cdef int64_t counts[ENTRY_PROBLEM_COUNT]
+    cdef bint failed              # out of memory
+
+    cdef void batch(self, const State *s, int magic, int64_t first, int64_t last, int64_t position, int64_t total, bint spans,
+                    int64_t timestamp) noexcept nogil
+    cdef void pass_damage(self) noexcept nogil
+    cdef void begin(self, int64_t position) noexcept
+    cdef bytes closed_times(self, int64_t timestamp, int64_t offset)
+    cdef int64_t index_offset(self, int64_t entry) noexcept nogil
+    cdef int64_t index_position(self, int64_t entry) noexcept nogil
+    cdef int64_t time_offset(self, int64_t entry) noexcept nogil
+    cdef void find_entries(self, const State *s, int64_t first, int64_t position) noexcept nogil
+    cdef void build_entries(self, const State *s, int64_t last, int64_t position, int64_t timestamp) noexcept nogil
+    cdef void build_time_entry(self, int64_t timestamp, int64_t offset, int64_t limit) noexcept nogil
+    cdef bint fits(self, Entries *built, int64_t size) noexcept nogil
+    cdef void compare(self, int64_t last, int64_t position) noexcept nogil
+    cdef void check_time_entry(self, const State *s, int magic, int64_t first, int64_t last, int64_t position, bint spans,
+                               int64_t running) noexcept nogil
+    cdef void bad_index_entry(self, int problem, int64_t first, int64_t last, int64_t position, int64_t found) noexcept nogil
+    cdef void bad_entry(self, int problem, int64_t entry, int64_t one, int64_t other, int64_t first, int64_t last, int64_t position,
+                        int64_t found) noexcept nogil

@@ -1,0 +1,244 @@
+# The bytes and rows that all of the kernel reads: big-endian numbers, byte positions of the fields of a batch, the columns of a row.
+# The byte tables stand in kdump.format.batch, kdump.format.legacy, kdump.format.index and kdump.format.kafka07; a test compares them.
+
+from libc.stdint cimport INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from kdump.kernel.crc cimport crc32_of, crc32c_of
+
+cdef enum:
+    # Common to magic 0, 1 and 2.
+    BASE_OFFSET_AT = 0
+    LENGTH_AT = 8
+    LOG_OVERHEAD = 12          # the bytes that the length does not count
+    MAGIC_AT = 16
+    UP_TO_MAGIC = 17
+
+    # Magic 2 (kdump.format.batch).
+    LEADER_EPOCH_AT = 12
+    CRC_AT = 17
+    ATTRIBUTES_AT = 21         # the CRC covers the bytes from here on
+    LAST_OFFSET_DELTA_AT = 23
+    BASE_TIMESTAMP_AT = 27
+    MAX_TIMESTAMP_AT = 35
+    PRODUCER_ID_AT = 43
+    PRODUCER_EPOCH_AT = 51
+    BASE_SEQUENCE_AT = 53
+    RECORDS_COUNT_AT = 57
+    HEADER = 61
+    MINIMUM_LENGTH = 49
+
+    # Magic 0 and 1 (kdump.format.legacy).
+    MESSAGE_CRC_AT = 12        # the CRC covers the bytes from the magic on
+    MESSAGE_ATTRIBUTES_AT = 17
+    MESSAGE_TIMESTAMP_AT = 18  # magic 1
+    KEY_LENGTH_AT = 18         # magic 0; 8 bytes later in magic 1
+    LARGEST_MESSAGE_HEADER = 26
+    MINIMUM_LENGTH_0 = 14
+    MINIMUM_LENGTH_1 = 22
+
+    # Kafka 0.7 (kdump.format.kafka07).
+    LENGTH_07 = 4              # bytes of the length, which does not count itself
+    MAGIC_AT_07 = 4
+    UP_TO_MAGIC_07 = 5
+    ATTRIBUTES_AT_07 = 5       # magic 1
+    HEADER_07 = 10             # the CRC, 4 bytes, ends the header; without attributes it has 9 bytes
+    CODEC_MASK_07 = 3
+
+    # Attributes.
+    CODEC_MASK = 0x07
+    LOG_APPEND_TIME = 0x08
+    TRANSACTIONAL_FLAG = 0x10
+    CONTROL_FLAG = 0x20
+    DELETE_HORIZON_FLAG = 0x40
+
+    # An entry of an offset index is (relative offset i32, position i32), one of a time index (timestamp i64, relative offset i32).
+    INDEX_ENTRY = 8
+    INDEX_POSITION_AT = 4
+    TIME_ENTRY = 12
+    TIME_OFFSET_AT = 8
+
+    # A row of a batch; kdump.kernel.scan.BATCH_COLUMNS names the columns in this order.
+    POSITION = 0
+    SIZE
+    MAGIC
+    BASE_OFFSET
+    LAST_OFFSET
+    COUNT
+    EPOCH
+    CRC
+    COMPUTED_CRC
+    ATTRIBUTES
+    BASE_TIMESTAMP
+    MAX_TIMESTAMP
+    PRODUCER_ID
+    PRODUCER_EPOCH
+    BASE_SEQUENCE
+    SUSPECT
+    PREVIOUS_OFFSET
+    PREVIOUS_EPOCH
+    STATUS
+    STATUS_AT
+    STATUS_RECORD
+    PAYLOAD_AT
+    PAYLOAD_SIZE
+    VARINT_RECORD
+    DELTA_RECORD
+    DELTA_OFFSET
+    FOUND_TIMESTAMP
+    INNER_CRC
+    PARTIAL
+    TRAILING
+    BATCH_WIDTH
+
+    # A row of a record; kdump.kernel.records.RECORD_COLUMNS names the columns in this order.
+    R_AT = 0
+    R_SIZE
+    R_OFFSET
+    R_TIMESTAMP
+    R_KEY_AT
+    R_KEY_SIZE
+    R_VALUE_AT
+    R_VALUE_SIZE
+    R_HEADER_AT
+    R_HEADER_COUNT
+    R_MAGIC
+    R_CRC
+    R_COMPUTED_CRC
+    R_ATTRIBUTES
+    RECORD_WIDTH
+
+    # The bits of SUSPECT; bit n is the code at place n of kdump.kernel.scan.SUSPECTS.
+    S_ATTRIBUTES = 1 << 0
+    S_CODEC = 1 << 1
+    S_COUNT = 1 << 2
+    S_RANGE = 1 << 3
+    S_BACKWARDS = 1 << 4
+    S_EPOCH = 1 << 5
+    S_CONTROL = 1 << 6
+    S_STRUCTURE = 1 << 7
+    S_VARINT = 1 << 8
+    S_DELTA = 1 << 9
+    S_TIME = 1 << 10
+    S_WRAPPER = 1 << 11
+    S_INNER_CRC = 1 << 12
+    S_PARTIAL = 1 << 13
+    S_TRAILING = 1 << 14
+    S_CRC = 1 << 15
+    S_MAGIC = 1 << 16
+    S_LIMIT = 1 << 17
+    S_OPEN = 1 << 30  # no defect: the records are compressed and the caller has to open them
+
+    # What is at a position (kdump.kernel.scan.FRAMES). The first is a batch, the last three fill the bytes that their length claims.
+    VALID = 0
+    END
+    SHORT
+    LENGTH
+    OVERRUN
+    LIMIT
+    BAD_CRC
+    BAD_MAGIC
+
+    # Why a scan came back (kdump.kernel.scan.SCAN_NEED and so on).
+    NEED = 0
+    FULL
+    STOPPED
+    DAMAGED
+
+
+cdef inline int32_t be16(const uint8_t *p) noexcept nogil:
+    return <int32_t> <int8_t> p[0] * 256 + p[1]
+
+
+cdef inline int32_t be32(const uint8_t *p) noexcept nogil:
+    return <int32_t> (<uint32_t> p[0] << 24 | <uint32_t> p[1] << 16 | <uint32_t> p[2] << 8 | <uint32_t> p[3])
+
+
+cdef inline int64_t be64(const uint8_t *p) noexcept nogil:
+    return <int64_t> (<uint64_t> <uint32_t> be32(p) << 32 | <uint64_t> <uint32_t> be32(p + 4))
+
+
+# Writers return the byte after what they wrote.
+cdef inline uint8_t *put32(uint8_t *q, uint32_t number) noexcept nogil:
+    q[0] = number >> 24
+    q[1] = number >> 16 & 0xff
+    q[2] = number >> 8 & 0xff
+    q[3] = number & 0xff
+    return q + 4
+
+
+cdef inline uint8_t *put64(uint8_t *q, uint64_t number) noexcept nogil:
+    return put32(put32(q, <uint32_t> (number >> 32)), <uint32_t> number)
+
+
+cdef inline int attributes_of(const uint8_t *p) noexcept nogil:
+    """The attributes of a batch of magic 2."""
+    return p[ATTRIBUTES_AT] << 8 | p[ATTRIBUTES_AT + 1]
+
+
+cdef inline int64_t total_of(const uint8_t *p) noexcept nogil:
+    """The bytes that a batch or message claims, with offset and length field."""
+    return <int64_t> be32(p + LENGTH_AT) + LOG_OVERHEAD
+
+
+cdef inline int64_t last_offset_of(const uint8_t *p) noexcept nogil:
+    """The last offset of a batch of magic 2."""
+    return <int64_t> (<uint64_t> be64(p) + <uint64_t> <int64_t> be32(p + LAST_OFFSET_DELTA_AT))
+
+
+cdef inline int64_t minimum(uint8_t magic) noexcept nogil:
+    """The smallest length that a batch or message can have."""
+    return MINIMUM_LENGTH_0 if magic == 0 else MINIMUM_LENGTH_1 if magic == 1 else MINIMUM_LENGTH
+
+
+cdef inline uint32_t checksum(const uint8_t *p, int64_t total) noexcept nogil:
+    if p[MAGIC_AT] < 2:
+        return crc32_of(p + MAGIC_AT, total - MAGIC_AT)
+    return crc32c_of(p + ATTRIBUTES_AT, total - ATTRIBUTES_AT)
+
+
+cdef inline uint32_t stored_crc(const uint8_t *p) noexcept nogil:
+    return <uint32_t> be32(p + MESSAGE_CRC_AT if p[MAGIC_AT] < 2 else p + CRC_AT)
+
+
+cdef inline void clear_diagnosis(int64_t *row) noexcept nogil:
+    """Nothing is wrong with the batch, and it has no neighbour."""
+    row[SUSPECT] = 0
+    row[PREVIOUS_OFFSET] = INT64_MIN
+    row[PREVIOUS_EPOCH] = -1
+    row[STATUS] = row[STATUS_AT] = row[DELTA_OFFSET] = row[PARTIAL] = 0
+    row[STATUS_RECORD] = row[VARINT_RECORD] = row[DELTA_RECORD] = row[INNER_CRC] = row[TRAILING] = -1
+    row[FOUND_TIMESTAMP] = INT64_MIN
+
+
+cdef inline void header_row(int64_t *row, const uint8_t *p, int64_t total, int64_t position, uint32_t computed) noexcept nogil:
+    """The row of a batch or message, with what its header says."""
+    cdef bint wrapper
+    row[POSITION] = position
+    row[SIZE] = total
+    row[MAGIC] = p[MAGIC_AT]
+    row[CRC] = stored_crc(p)
+    row[COMPUTED_CRC] = computed
+    clear_diagnosis(row)
+    if p[MAGIC_AT] >= 2:
+        row[BASE_OFFSET] = be64(p)
+        row[LAST_OFFSET] = last_offset_of(p)
+        row[COUNT] = be32(p + RECORDS_COUNT_AT)
+        row[EPOCH] = be32(p + LEADER_EPOCH_AT)
+        row[ATTRIBUTES] = attributes_of(p)
+        row[BASE_TIMESTAMP] = be64(p + BASE_TIMESTAMP_AT)
+        row[MAX_TIMESTAMP] = be64(p + MAX_TIMESTAMP_AT)
+        row[PRODUCER_ID] = be64(p + PRODUCER_ID_AT)
+        row[PRODUCER_EPOCH] = be16(p + PRODUCER_EPOCH_AT)
+        row[BASE_SEQUENCE] = be32(p + BASE_SEQUENCE_AT)
+        row[PAYLOAD_AT] = HEADER
+        row[PAYLOAD_SIZE] = total - HEADER
+    else:
+        wrapper = p[MESSAGE_ATTRIBUTES_AT] & CODEC_MASK != 0
+        row[LAST_OFFSET] = be64(p)
+        row[BASE_OFFSET] = INT64_MIN if wrapper else row[LAST_OFFSET]
+        row[COUNT] = INT64_MIN if wrapper else 1
+        row[EPOCH] = INT64_MIN
+        row[ATTRIBUTES] = p[MESSAGE_ATTRIBUTES_AT]
+        row[BASE_TIMESTAMP] = row[MAX_TIMESTAMP] = be64(p + MESSAGE_TIMESTAMP_AT) if p[MAGIC_AT] == 1 else -1
+        row[PRODUCER_ID] = row[PRODUCER_EPOCH] = row[BASE_SEQUENCE] = -1
+        row[PAYLOAD_AT] = row[PAYLOAD_SIZE] = INT64_MIN
