@@ -96,7 +96,7 @@ def test_a_plan_says_what_is_lost_and_what_it_needs() -> None:
         " --salvage --dry-run shows what of it can be kept"
     )
     assert said["afterwards"] == "offsets 0 to 15 in 2 segments; the recovery point becomes 15"
-    assert said["space"] == "18904 bytes are written before anything goes away"
+    assert said["space"] == "18904 bytes are written before anything is removed"
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_what_contradicts_and_what_is_undecided() -> None:
 
 def test_one_segment_of_several() -> None:
     made = plan(alone=True)
-    assert labels(RecoveryResult(made))["mind"].endswith("it can only become a copy: --output DIR")
+    assert labels(RecoveryResult(made))["mind"].endswith("this one can only become a copy: --output DIR")
     assert "mind" not in labels(RecoveryResult(made, True))
 
 
@@ -168,7 +168,7 @@ def test_failed_and_refused() -> None:
     said = list(recovery.sentences(result))
     assert said[:2] == [
         ("failed", f"{DIRECTORY}: no space left"),
-        ("refused", "a broker does not start on this as it is: KafkaException (x-0)"),
+        ("refused", "a broker does not start on it as it is: KafkaException (x-0)"),
     ]
     assert "verified" not in labels(result)
     assert "undo" not in labels(result)
