@@ -350,7 +350,10 @@ def test_meta_properties_round_trip(meta: MetaProperties) -> None:
 
 # --- quorum-state -----------------------------------------------------------------------------------------------------
 
-VERSION_0 = b'{"clusterId":"","leaderId":1,"leaderEpoch":2,"votedId":-1,"appliedOffset":0,"currentVoters":[{"voterId":1},{"voterId":2}],"data_version":0}'
+VERSION_0 = (
+    b'{"clusterId":"","leaderId":1,"leaderEpoch":2,"votedId":-1,"appliedOffset":0,'
+    b'"currentVoters":[{"voterId":1},{"voterId":2}],"data_version":0}'
+)
 VERSION_1 = b'{"leaderId":-1,"leaderEpoch":2,"votedId":1,"votedDirectoryId":"J8aAPcfLQt2bqs1JT_rMgQ","data_version":1}'
 
 

@@ -340,7 +340,8 @@ def test_bombs_stay_below_the_limit() -> None:
 
 def test_importing_brings_no_codec_library() -> None:
     program = (
-        f"import sys; sys.path[:0] = {[*filter(None, sys.path)]!r}; before = set(sys.modules); import kdump.format.codec;"
+        f"import sys; sys.path[:0] = {[*filter(None, sys.path)]!r}; before = set(sys.modules);"
+        "import kdump.format.codec;"
         "print(sorted(name for name in set(sys.modules) - before"
         " if name.partition('.')[0] in ('cramjam', 'isal', 'lz4', 'snappy', 'zstandard', 'zlib')))"
     )
@@ -472,7 +473,10 @@ def test_data_ends_for_small_records(note: str) -> None:
 
 
 def test_importing_brings_no_codec_module() -> None:
-    program = "import sys, kdump.format.codec; print(sorted(name for name in sys.modules if name.startswith('kdump.format.codec.')))"
+    program = (
+        "import kdump.format.codec;"
+        "print(sorted(name for name in sys.modules if name.startswith('kdump.format.codec.')))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path[:0] = {[*filter(None, sys.path)]!r}; {program}"],
         capture_output=True,

@@ -49,7 +49,9 @@ def test_vectors() -> None:
 
 
 def test_as_kafka_wrote_them() -> None:
-    """`header.putInt(size + 2); header.putShort(errorCode)` of MessageSetSend, and a multifetch with sets of their own sizes."""
+    """`header.putInt(size + 2); header.putShort(errorCode)` of MessageSetSend, and a multifetch with sets of their own
+    sizes.
+    """
     one = struct.pack(">ih", len(MESSAGES) + 2, 0) + MESSAGES
     assert fetch.build_message_set_send(MESSAGES) == one
     assert fetch.build_multi_message_set_send([MessageSetSend(0, MESSAGES)] * 2) == (

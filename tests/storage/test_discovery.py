@@ -150,7 +150,7 @@ def test_a_folder_of_saved_files_follows_no_rules(tmp_path: Path) -> None:
 
 
 def test_a_partition_without_segments(tmp_path: Path, logs: Path) -> None:
-    """A broker makes the first segment of an empty directory; only below a log directory is it known to be one of its."""
+    """A broker creates the first segment of an empty directory. Only a log directory tells that it is a partition."""
     (logs / "empty-0").mkdir()
     assert [item.path for item in partitions(logs) if not item.segments] == [str(logs / "empty-0")]
     (tmp_path / "empty-0").mkdir()
@@ -312,7 +312,10 @@ def test_a_lock_that_somebody_holds(logs: Path, place: str) -> None:
         [
             sys.executable,
             "-c",
-            "import fcntl, sys; held = open(sys.argv[1], 'r+'); fcntl.lockf(held, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()",
+            (
+                "import fcntl, sys; held = open(sys.argv[1], 'r+'); fcntl.lockf(held, fcntl.LOCK_EX); print(flush=True);"
+                "sys.stdin.read()"
+            ),
             str(logs / place),
         ],
         stdin=subprocess.PIPE,

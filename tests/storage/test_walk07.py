@@ -1,4 +1,6 @@
-"""The log of Kafka 0.7: the walk against a plain one, its messages against oracle.entries07, and the commands on a directory of it."""
+"""The log of Kafka 0.7: the walk against a plain one, its messages against oracle.entries07, and the commands on a
+directory of it.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ def sealed(entries: bytes, codec: str = "gzip") -> bytes:
     return build.message07(build.compress(codec, entries, magic=0), codec=codec)
 
 
-# ------------------------------------------------------------------------------------------------------- reading with kdump
+# ------------------------------------------------------------------------------------------------------- reading with
+# kdump
 
 
 class Read:
@@ -93,7 +96,8 @@ def bit(code: str) -> int:
     return 1 << SUSPECTS.index(code)
 
 
-# ------------------------------------------------------------------------------------------------------------ the plain walk
+# ------------------------------------------------------------------------------------------------------------ the plain
+# walk
 
 
 class Plain:
@@ -232,7 +236,8 @@ def same(data: bytes) -> Read:
     return read
 
 
-# ------------------------------------------------------------------------------------------------------------------- made
+# -------------------------------------------------------------------------------------------------------------------
+# made
 
 payloads = st.binary(max_size=30) | st.sampled_from(
     [b"", b"\0" * 9, HELLO_0, HELLO_1, HELLO_1 * 2, b"\0\0\0\5\0\0\0\0\0"]
@@ -281,7 +286,8 @@ def some_log(seed: int = 7, messages: int = 40) -> bytes:
     )
 
 
-# ------------------------------------------------------------------------------------------------------- what is in a message
+# ------------------------------------------------------------------------------------------------------- what is in a
+# message
 
 
 @pytest.mark.parametrize(("data", "magic"), [(HELLO_0, 0), (HELLO_1, 1)])
@@ -346,7 +352,8 @@ def test_positions_of_records_are_those_in_what_it_decompresses_to() -> None:
     assert [(record.position, record.size) for record in records(batch, opened)] == [(0, 11), (11, 12)]
 
 
-# ---------------------------------------------------------------------------------------------------------------- damage
+# ----------------------------------------------------------------------------------------------------------------
+# damage
 
 
 @EXAMPLES
@@ -400,7 +407,9 @@ def test_a_magic_that_does_not_exist(message: bytes, prove: Prove) -> None:
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("behind", [HELLO_0 * 5, b"", b"\0" * 30, HELLO_1[:-1], HELLO_1[:3]])
 def test_a_length_that_lies_is_seen_through(size: int, magic: int, behind: bytes, prove: Prove) -> None:
-    """Whole messages in the payload, and bytes that look like a torn one where the length leads, are not taken for the log's own."""
+    """Whole messages in the payload, and bytes that look like a torn one where the length leads, are not taken for the
+    log's own.
+    """
     payload = (HELLO_1 * 2 + b"\0\1\0\0\0" * 3 + HELLO_0) * 4
     lost = build.message07(payload, magic=magic, size=size)
     data = HELLO_1 + lost + behind
@@ -412,7 +421,9 @@ def test_a_length_that_lies_is_seen_through(size: int, magic: int, behind: bytes
 
 
 def test_a_length_and_a_payload_that_are_lost(prove: Prove) -> None:
-    """The bytes where the length leads look like a message that reaches past the end, by far; the log goes on all the same."""
+    """The bytes where the length leads look like a message that reaches past the end, by far; the log goes on all the
+    same.
+    """
     lost = build.message07(b"\x7f\0\1\0\0\x7f\0\1" * 30, size=30, crc=1)
     data = HELLO_1 + lost + HELLO_1 * 5
     assert Plain(data).tail_like(len(HELLO_1) + 34)
@@ -497,14 +508,16 @@ class LargestRead(BytesSource):
 
 
 def test_a_large_message_is_no_control_batch() -> None:
-    """A control batch of magic 2 is read as a whole, for its records; a message of 0.7 whose payload looks like one is not."""
+    """A control batch of magic 2 is read as a whole, for its records; a message of 0.7 whose payload looks like one is
+    not.
+    """
     payload = bytearray(3 * BUFFER_BYTES)
     payload[16 - 10] = 2  # where a record batch has its magic
     payload[22 - 10] = CONTROL  # and its attributes
     source = LargestRead(build.message07(b"first") + build.message07(bytes(payload)) + build.message07(b"last"))
     walk = walk_of(Kind.KAFKA07, source, base_offset=0)
     assert list(walk) == []  # without a suspect row
-    assert walk.scanner.state()["batches"] == 3
+    assert walk.scanner.state().batches == 3
     assert 0 < source.largest <= BUFFER_BYTES
 
 
@@ -547,7 +560,8 @@ def test_a_search_gives_up(prove: Prove) -> None:
     assert [finding.code for finding in report.findings] == ["tail/garbage", "gap/unsearched"]
 
 
-# ----------------------------------------------------------------------------------------------------------------- rules
+# -----------------------------------------------------------------------------------------------------------------
+# rules
 
 
 def found(prove: Prove, data: bytes, **how: Any) -> list[str]:
@@ -723,7 +737,8 @@ def test_what_the_scanner_is_given_has_to_be_there() -> None:
         scanner.opened(0, 0, 0, 0, -1, 0)
 
 
-# -------------------------------------------------------------------------------------------------------- files and commands
+# -------------------------------------------------------------------------------------------------------- files and
+# commands
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
-"""Laws of reading and verifying that hold for every log: tiling, cuts, flipped bits, and that no cutting into ranges changes the report."""
+"""Laws of reading and verifying that hold for every log: tiling, cuts, flipped bits, and that no cutting into ranges
+changes the report.
+"""
 
 import random
 from collections import Counter
