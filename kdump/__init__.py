@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from kdump.dump.dump import DumpOptions as DumpOptions
-    from kdump.dump.dump import dump as dump_files
+    from kdump.dump.dump import dump_logs as dump_files
     from kdump.errors import MessageTooLarge, OffsetOutOfRange
     from kdump.log.builder import Builder, Builder07, NewRecord
     from kdump.log.fetch_data_info import FetchDataInfo
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from kdump.recover.plan import Plan
     from kdump.recover.plan import RecoverOptions as RecoverOptions
     from kdump.recover.recover import ApplyOptions as RecoverHow
-    from kdump.recover.recover import plans as plan_recoveries
-    from kdump.recover.recover import resume as resume_recovery
-    from kdump.recover.recover import run as run_recoveries
-    from kdump.recover.recover import take_back as undo_recovery
-    from kdump.storage.discovery import discover, files
+    from kdump.recover.recover import plan_recovery as plan_recoveries
+    from kdump.recover.recover import recover_logs as run_recoveries
+    from kdump.recover.recover import resume_recovery as resume_recovery
+    from kdump.recover.recover import undo_recovery as undo_recovery
+    from kdump.storage.discovery import discover, log_files
     from kdump.storage.partition import LogDirectory, LogFile, Partition
     from kdump.verify.findings import CATALOGUE, Finding, Severity
     from kdump.verify.verify import FileReport
     from kdump.verify.verify import VerifyOptions as VerifyOptions
-    from kdump.verify.verify import verify as verify_files
+    from kdump.verify.verify import verify_logs as verify_files
 
 _HOMES = {
     "Builder": ("kdump.log.builder", "Builder"),

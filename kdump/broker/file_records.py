@@ -130,7 +130,7 @@ class FileRecords:
             at = self.load(position, UP_TO_MAGIC)
             head = bytes(self.buffer.data[at : at + UP_TO_MAGIC])
             try:
-                size = frame_size(head, position, end)
+                size = next_batch_size(head, position, end)
             except ValueError:
                 raise CorruptRecord(position) from None
             if size is None:
@@ -246,7 +246,7 @@ def fits(offset: int, base_offset: int) -> bool:
 # ---- beside the batches that kdump finds
 
 
-def frame_size(header: bytes, position: int, end: int) -> int | None:
+def next_batch_size(header: bytes, position: int, end: int) -> int | None:
     """The size in bytes of the batch at `position`: 12 + its size field; None where Kafka's readers end.
 
     `header` holds the 17 bytes at `position`, fewer where the file ends. `end` is the end of the file, or --max-bytes
@@ -282,7 +282,7 @@ class FileLogInputStream:
         """The batches that Kafka's readers see before `position`. Where they throw, the walk goes on at `position`."""
         while not self.ended and self.position < position:
             try:
-                size = frame_size(self._read(self.position, UP_TO_MAGIC), self.position, self._end)
+                size = next_batch_size(self._read(self.position, UP_TO_MAGIC), self.position, self._end)
             except ValueError:
                 if self.raised_at is None:
                     self.raised_at = self.position
@@ -308,10 +308,10 @@ class FileLogInputStream:
 
     def _batch(self, size: int) -> Batch:
         header = self._read(self.position, HEADER_SIZE).ljust(HEADER_SIZE, b"\0")
-        return header_batch(header, self.position, size, checksum(self._read, self.position, size, header))
+        return batch_from_header(header, self.position, size, batch_checksum(self._read, self.position, size, header))
 
 
-def checksum(read: Read, position: int, size: int, header: bytes) -> int:
+def batch_checksum(read: Read, position: int, size: int, header: bytes) -> int:
     """The checksum of a batch, computed as the magic in its header says; NULL where the file has shrunk."""
     legacy = header[16] < 2
     update = crc32 if legacy else crc32c
@@ -326,7 +326,7 @@ def checksum(read: Read, position: int, size: int, header: bytes) -> int:
     return computed
 
 
-def header_batch(header: bytes, position: int, size: int, computed_crc: int) -> Batch:
+def batch_from_header(header: bytes, position: int, size: int, computed_crc: int) -> Batch:
     """The 61 bytes of `header` as a batch, whatever they hold, for a batch that only Kafka's readers see."""
     fields = HEADER.unpack_from(header)
     base_offset, _, epoch, _, crc, attributes, delta, base_ms, max_ms, producer, producer_epoch, sequence, count = (

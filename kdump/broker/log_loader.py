@@ -25,8 +25,8 @@ from kdump.format import checkpoint, index, partition_metadata, text_files
 from kdump.format.checkpoint import CheckpointError
 from kdump.format.naming import INDEX_SUFFIXES, file_name, number_of
 
-EPOCHS: Final = "leader-epoch-checkpoint"
-METADATA: Final = "partition.metadata"
+LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
 
 
 class SegmentSplit(Exception):
@@ -72,7 +72,7 @@ class LogLoader:
         log_start = max(state.log_start_offset, segments.order[0])
         self.epochs.truncate(state.log_start_offset, log_end)
         if self.epochs.written:
-            self.files.delete(f"{EPOCHS}.tmp")
+            self.files.delete(f"{LEADER_EPOCH_CHECKPOINT}.tmp")
         self._snapshots.remove_stray(segments.order)
         rebuild_producer_state(self._producer_state_manager(), segments, log_start, log_end, _load_producers)
         self._check_metadata()
@@ -101,29 +101,31 @@ class LogLoader:
 
     def _load_epochs(self) -> None:
         """LeaderEpochCheckpointFile.read."""
-        if EPOCHS not in self.files.ranges:
-            self.files.create(EPOCHS)
+        if LEADER_EPOCH_CHECKPOINT not in self.files.ranges:
+            self.files.create(LEADER_EPOCH_CHECKPOINT)
             return
         try:
-            entries = list(checkpoint.epoch_entries(self.files.read(EPOCHS, checkpoint.MAX_BYTES)))
+            entries = list(
+                checkpoint.epoch_entries(self.files.read(LEADER_EPOCH_CHECKPOINT, checkpoint.MAX_CHECKPOINT_BYTES))
+            )
         except CheckpointError:
-            self.files.refuse("KafkaStorageException", EPOCHS, None, RefusalReason.LEADER_EPOCHS)
+            self.files.refuse("KafkaStorageException", LEADER_EPOCH_CHECKPOINT, None, RefusalReason.LEADER_EPOCHS)
             return
         for entry in entries:
             try:
                 self.epochs.assign(entry.epoch, entry.start_offset)
             except UncaughtReadError as error:
-                self.files.refuse(error.exception, EPOCHS, None, error.reason)
+                self.files.refuse(error.exception, LEADER_EPOCH_CHECKPOINT, None, error.reason)
 
     def _check_metadata(self) -> None:
         """PartitionMetadataFile.read."""
-        if METADATA in self.files.ranges:
-            data = self.files.read(METADATA, text_files.MAX_PROPERTIES_BYTES)
+        if PARTITION_METADATA in self.files.ranges:
+            data = self.files.read(PARTITION_METADATA, text_files.MAX_PROPERTIES_BYTES)
             try:
                 partition_metadata.parse_partition_metadata(data)
             except CheckpointError:
                 exception = "KafkaStorageException" if data else "NullPointerException"
-                self.files.refuse(exception, METADATA, None, RefusalReason.PARTITION_METADATA)
+                self.files.refuse(exception, PARTITION_METADATA, None, RefusalReason.PARTITION_METADATA)
 
     # ---- files of an interrupted run
 

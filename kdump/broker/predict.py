@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-def start_at(
+def directory_state(
     directory: str,
     proved: Mapping[str, ValidSegment] | None = None,
     *,

@@ -25,7 +25,7 @@ _EVENT: Final = struct.Struct(kernel.EVENT)
 def entries_in(data: bytes) -> bytes | None:
     """The packed entries of a producer snapshot; None where Kafka's reader refuses it."""
     try:
-        found = snapshot.look(data)
+        found = snapshot.read_snapshot(data)
     except snapshot.SnapshotError:
         return None
     return None if found.problem is not None else data[HEADER_SIZE : found.end]

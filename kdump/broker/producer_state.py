@@ -70,7 +70,7 @@ class _ProducerStateEntry:
         )
 
 
-class ProducerStateChanges(NamedTuple):
+class ProducerAppendInfo(NamedTuple):
     """What an append changes: its producers, the transactions that it starts (producer by first offset) and ends."""
 
     producers: dict[int, _ProducerStateEntry]
@@ -78,10 +78,10 @@ class ProducerStateChanges(NamedTuple):
     completed: list[CompletedTxn]
 
 
-NO_CHANGES: Final = ProducerStateChanges({}, {}, [])
+NO_CHANGES: Final = ProducerAppendInfo({}, {}, [])
 
 
-class ProducerState:
+class AppendProducerState:
     """The producers of a partition. `entries` are the packed entries of the producer snapshot to begin with.
 
     `sequences` is False for the topics that the brokers write themselves: there no sequence is checked.
@@ -111,12 +111,12 @@ class ProducerState:
 
     def check(
         self, batches: Iterable[Batch], marker_of: Callable[[Batch], TransactionMarker | None], *, leader: bool
-    ) -> ProducerStateChanges:
+    ) -> ProducerAppendInfo:
         """What the batches of one append change. `marker_of` gives the marker in a control batch, None in an empty one.
 
         Raises ValueError for what a leader, or else a follower, refuses.
         """
-        changes = ProducerStateChanges({}, {}, [])
+        changes = ProducerAppendInfo({}, {}, [])
         for batch in batches:
             if batch.producer_id < 0:
                 continue
@@ -139,7 +139,7 @@ class ProducerState:
                 _append(batch, now, changes)
         return changes
 
-    def aborted(self, changes: ProducerStateChanges) -> list[AbortedTransaction]:
+    def aborted(self, changes: ProducerAppendInfo) -> list[AbortedTransaction]:
         """The transactions that the append aborts, in order, for the transaction index."""
         ongoing = {**self._ongoing, **changes.started} if changes.completed else {}
         found = []
@@ -150,7 +150,7 @@ class ProducerState:
             ongoing.pop(one.first_offset, None)
         return found
 
-    def commit(self, changes: ProducerStateChanges) -> None:
+    def commit(self, changes: ProducerAppendInfo) -> None:
         """Apply the changes of an append that was written."""
         producers = changes.producers
         # Kafka collects the producers of an append in a HashMap of its own, whose buckets begin with the last key.
@@ -205,7 +205,7 @@ def _check_sequence(batch: Batch, before: _ProducerStateEntry | None, now: _Prod
         raise ValueError(f"producer {batch.producer_id} continues with sequence {first}, {expected}")
 
 
-def _append(batch: Batch, now: _ProducerStateEntry, changes: ProducerStateChanges) -> None:
+def _append(batch: Batch, now: _ProducerStateEntry, changes: ProducerAppendInfo) -> None:
     now.begin_epoch(batch.producer_epoch)
     delta, last = batch.last_offset - batch.base_offset, batch.last_sequence
     now.add([_BatchMetadata(previous_sequence(last, delta) if last >= 0 else -1, last, batch.last_offset, delta)])
@@ -219,7 +219,7 @@ def _append(batch: Batch, now: _ProducerStateEntry, changes: ProducerStateChange
 
 
 def _end(
-    batch: Batch, now: _ProducerStateEntry, marker: TransactionMarker, changes: ProducerStateChanges, leader: bool
+    batch: Batch, now: _ProducerStateEntry, marker: TransactionMarker, changes: ProducerAppendInfo, leader: bool
 ) -> None:
     if leader:
         _check_epoch(batch, now.epoch)

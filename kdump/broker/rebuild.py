@@ -21,7 +21,7 @@ from kdump.broker.log_segment import InvalidOffset, LogSegment, LogSegmentOffset
 from kdump.broker.partition_files import PartitionFiles
 from kdump.broker.producer_entry_map import ProducerEntryMap, entries_in, snapshot_of
 from kdump.broker.producer_state_manager import ProducerSnapshots, ProducerStateManager
-from kdump.broker.rebuild_request import PlannedSegment, Rebuild
+from kdump.broker.rebuild_request import PlannedSegment, RebuildRequest
 from kdump.broker.result import DirectoryState, FileRange
 from kdump.broker.unified_log import load_producers_from_segment, rebuild_producer_state
 from kdump.errors import SourceError, reason
@@ -32,8 +32,8 @@ from kdump.kernel import producers as kernel
 from kdump.kernel.crc import crc32c
 from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.scan import BATCH_COLUMNS, SCAN_DAMAGED, SCAN_NEED, SUSPECTS, Scanner
-from kdump.storage.pieces import opened
-from kdump.storage.source import FileSource, PiecesSource, Source, reader
+from kdump.storage.pieces import open_pieces
+from kdump.storage.source import FileSource, PiecesSource, Source, reader_of
 
 Companion = tuple[str, bytes | None]
 _BUFFER_BYTES: Final = 256 << 10
@@ -46,7 +46,7 @@ _SUSPECT_BITS: Final = sum(
 )
 
 
-def make(request: Rebuild, on_bytes: Callable[[int], None] | None = None) -> Iterator[Companion]:
+def rebuild_companions(request: RebuildRequest, on_bytes: Callable[[int], None] | None = None) -> Iterator[Companion]:
     """Name and bytes of every file that is wanted, in log order; None for a file that must not be there.
 
     That is a transaction index without aborted transactions, unless there was one before: then it becomes empty, as a
@@ -126,8 +126,8 @@ def _entries(path: str, entry_size: int, size: int, checksum: int) -> bytes | No
     """The entries of an index on disk; None where they do not have this size in bytes and this CRC-32C."""
     try:
         with FileSource(path) as source:
-            read = reader(source)
-            if index.measure(read, source.size, entry_size).entries != size:
+            read = reader_of(source)
+            if index.index_extent(read, source.size, entry_size).entries != size:
                 return None
             data = read(0, size)
     except SourceError:
@@ -146,7 +146,7 @@ def _has_suspect_batches(scanner: Scanner) -> bool:
 class _CompanionBuilder:
     """A load of the segments as they will be, with the companions that it writes."""
 
-    def __init__(self, request: Rebuild, on_bytes: Callable[[int], None]) -> None:
+    def __init__(self, request: RebuildRequest, on_bytes: Callable[[int], None]) -> None:
         self._request = request
         self._on_bytes = on_bytes
         self._limits = IndexLimits(request.index_interval_bytes, request.segment_index_bytes)
@@ -188,7 +188,7 @@ class _CompanionBuilder:
 
     def _open(self, name: str) -> Source:
         log, path = self._logs.get(name), self._request.path
-        return FileSource(os.path.join(path, name)) if log is None else opened(path, log.pieces, name)
+        return FileSource(os.path.join(path, name)) if log is None else open_pieces(path, log.pieces, name)
 
     def _usable_snapshots(self) -> Iterator[str]:
         """The snapshots that a broker may begin with: those that stay, and those below all that is walked."""
@@ -202,7 +202,7 @@ class _CompanionBuilder:
     # ---- the flow
 
     def companions(self, wanted: Set[str]) -> Iterator[Companion]:
-        """See `make`."""
+        """See `rebuild_companions`."""
         missing = {
             number: name for name in wanted if name.endswith(".snapshot") and (number := number_of(name)) is not None
         }

@@ -28,7 +28,7 @@ class PlannedSegment(NamedTuple):
         return sum(piece.stop - piece.start for piece in self.pieces)
 
 
-class Rebuild(NamedTuple):
+class RebuildRequest(NamedTuple):
     """The companions that are wanted of the log in the directory `path`, as it will be.
 
     `files` are the regular files of the directory now. `after` are the names that change, and whether there is a file

@@ -35,7 +35,7 @@ class TransactionSnapshot(NamedTuple):
 def transactions_in(data: bytes) -> TransactionSnapshot | None:
     """The open transactions of a producer snapshot; None where Kafka's reader refuses it."""
     try:
-        entries = snapshot.parse(data)
+        entries = snapshot.parse_entries(data)
     except SnapshotError:
         return None
     return TransactionSnapshot(

@@ -10,7 +10,7 @@ import click
 
 from kdump.cli import at, complain, exit_status, options
 from kdump.cli.exit_status import INTERRUPTED
-from kdump.dump.dump import DumpOptions, dump
+from kdump.dump.dump import DumpOptions, dump_logs
 from kdump.dump.events import CompanionDamage, DumpFailure, DumpSummary, Event, NothingAtOffset
 from kdump.render import BYTES_MODES, FORMATS, Renderer, RenderOptions, renderer
 from kdump.render.base import StderrLine
@@ -137,9 +137,9 @@ def _events(chosen: dict[str, Any], on_damage: Callable[[Severity], None]) -> It
         if kafka:
             from kdump.dump.kafka_tool.dump_log_segments import tool_files
 
-            yield _tool_events(dump(tool_files(files), wanted, on_damage), wanted)
+            yield _tool_events(dump_logs(tool_files(files), wanted, on_damage), wanted)
         else:
-            yield dump(files, wanted, on_damage)
+            yield dump_logs(files, wanted, on_damage)
 
 
 def _tool_events(events: Iterator[Event], wanted: DumpOptions) -> Iterator[Event]:

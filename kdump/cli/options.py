@@ -151,7 +151,7 @@ def partitions(
 def files(chosen: dict[str, Any], *, indexes: bool = False) -> Iterator[Iterator[LogFile | SourceError]]:
     """The log files that the paths name or that lie below them, and the companions that they name; with `indexes`, those of the log files below them."""
     with _standard_input(chosen) as standard_input:
-        yield discovery.files(chosen["paths"], chosen["kind"], standard_input, indexes=indexes)
+        yield discovery.log_files(chosen["paths"], chosen["kind"], standard_input, indexes=indexes)
 
 
 @contextmanager

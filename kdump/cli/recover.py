@@ -166,7 +166,9 @@ def _results(
     with work(lambda: discover(chosen["paths"]), chosen) as (engine, on_bytes, _), ExitStack() as locks:
         kept = locks if _applies(chosen) else None
         # Listed again once the lock is held.
-        found: Iterable[Plan | Report] = recover.plans(discover(chosen["paths"]), wanted, engine, on_bytes, kept)
+        found: Iterable[Plan | Report] = recover.plan_recovery(
+            discover(chosen["paths"]), wanted, engine, on_bytes, kept
+        )
         if saved is not None:
             found = saved.check(found)
         if _applies(chosen):
@@ -197,7 +199,7 @@ def _back(chosen: dict[str, Any]) -> int:
     with renderer(chosen["format_name"], sys.stdout, Look(color=options.use_color(chosen["color"]))) as out:
         for path in chosen["paths"]:
             directory = _directory(path)
-            how = partial(recover.take_back, force=chosen["force"]) if chosen["undo"] else recover.resume
+            how = partial(recover.undo_recovery, force=chosen["force"]) if chosen["undo"] else recover.resume_recovery
             try:
                 done = how(directory, chosen["run"])
             except undo.UndoFailure as error:
@@ -220,7 +222,7 @@ def _back(chosen: dict[str, Any]) -> int:
 def _is_whole(done: "RunResult") -> bool:
     """Whether a partition is as a recovery leaves it, so that it has to be verified."""
     applied = done.error is None and done.run.state == "applied"
-    return applied and os.path.basename(os.path.dirname(done.run.undo)) == naming.UNDO
+    return applied and os.path.basename(os.path.dirname(done.run.undo)) == naming.UNDO_FOLDER
 
 
 def _directory(path: str) -> str:

@@ -150,7 +150,7 @@ def _reports(found: Callable[[], Iterator[Found]], chosen: dict[str, Any]) -> It
     compacted = {"yes": True, "no": False}.get(chosen["compacted"])
     what = verify.VerifyOptions(chosen["deep"], compacted, chosen["max_batch_bytes"], chosen["live"])
     with work(found, chosen) as (engine, on_bytes, items):
-        yield from verify.verify(items, what, engine, on_bytes)
+        yield from verify.verify_logs(items, what, engine, on_bytes)
 
 
 def _show(

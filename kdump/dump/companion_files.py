@@ -35,7 +35,7 @@ from kdump.format import (
 from kdump.format.checkpoint import CheckpointError
 from kdump.format.naming import MAX_COMPANION_BYTES, Kind
 from kdump.format.snapshot import SnapshotError
-from kdump.storage.source import Source, reader, whole
+from kdump.storage.source import Source, read_whole, reader_of
 from kdump.storage.walk import Tail, TailContent
 from kdump.verify.findings import Severity
 
@@ -58,7 +58,7 @@ def contents(
         case Kind.TXNINDEX:
             yield from _transactions(path, source)
         case Kind.SNAPSHOT:
-            yield from _snapshot(path, whole(source, MAX_COMPANION_BYTES))
+            yield from _snapshot(path, read_whole(source, MAX_COMPANION_BYTES))
         case _:
             yield from _text(path, source, kind)
 
@@ -79,15 +79,15 @@ def severity(item: Tail | CompanionDamage, active: bool) -> Severity:
 def _index(
     path: str, source: Source, entry_size: int, entries: Callable[[bytes], Iterator[CompanionEntry]]
 ) -> Iterator[CompanionEntry | Tail | CompanionDamage]:
-    read = reader(source)
-    extent = index.measure(read, source.size, entry_size)
+    read = reader_of(source)
+    extent = index.index_extent(read, source.size, entry_size)
     yield from _slots(path, read, extent.entries, entry_size, entries)
     yield from _tail(extent, source.size, entry_size)
 
 
 def index_tail(source: Source, entry_size: int) -> Iterator[Tail]:
     """What comes after the entries of an offset or time index: padding, a remainder."""
-    yield from _tail(index.measure(reader(source), source.size, entry_size), source.size, entry_size)
+    yield from _tail(index.index_extent(reader_of(source), source.size, entry_size), source.size, entry_size)
 
 
 def _tail(extent: index.Extent, size: int, entry_size: int) -> Iterator[Tail]:
@@ -119,7 +119,7 @@ def _times(slots: bytes, base_offset: int) -> Iterator[CompanionEntry]:
 
 
 def _transactions(path: str, source: Source) -> Iterator[CompanionEntry | Tail | CompanionDamage]:
-    read, entry_size = reader(source), index.TRANSACTION_ENTRY.size
+    read, entry_size = reader_of(source), index.TRANSACTION_ENTRY.size
     remainder = source.size % entry_size
     stop = source.size - remainder
     for slots in index.blocks(read, stop, entry_size):
@@ -146,12 +146,12 @@ def _aborted(slots: bytes) -> Iterator[CompanionEntry]:
 
 def _snapshot(path: str, data: bytes) -> Iterator[CompanionEntry | Tail | CompanionDamage]:
     try:
-        found = snapshot.look(data)
+        found = snapshot.read_snapshot(data)
     except SnapshotError as error:
-        yield CompanionDamage(path, Severity.ERROR, str(error), snapshot.refusal(data))
+        yield CompanionDamage(path, Severity.ERROR, str(error), snapshot.refusal_message(data))
         return
     if found.problem is not None:
-        yield CompanionDamage(path, Severity.ERROR, found.problem, snapshot.refusal(data))
+        yield CompanionDamage(path, Severity.ERROR, found.problem, snapshot.refusal_message(data))
         if found.version != snapshot.VERSION:
             return
     for entry in found.entries():
@@ -173,8 +173,8 @@ class _TextFormat(NamedTuple):
 
 
 _TEXT_FORMATS = {
-    Kind.EPOCHS: _TextFormat("epoch", checkpoint.MAX_BYTES, checkpoint.epoch_entries),
-    Kind.OFFSETS: _TextFormat("checkpoint_entry", checkpoint.MAX_BYTES, checkpoint.offset_entries),
+    Kind.EPOCHS: _TextFormat("epoch", checkpoint.MAX_CHECKPOINT_BYTES, checkpoint.epoch_entries),
+    Kind.OFFSETS: _TextFormat("checkpoint_entry", checkpoint.MAX_CHECKPOINT_BYTES, checkpoint.offset_entries),
     Kind.PARTITION_METADATA: _TextFormat(
         "property", text_files.MAX_PROPERTIES_BYTES, partition_metadata.partition_metadata_properties
     ),
@@ -200,7 +200,7 @@ _TEXT_FORMATS = {
 
 def _text(path: str, source: Source, kind: Kind) -> Iterator[CompanionEntry | CompanionDamage]:
     text_format = _TEXT_FORMATS[kind]
-    data = whole(source, text_format.limit)
+    data = read_whole(source, text_format.limit)
     try:
         for entry in text_format.entries(data):
             yield CompanionEntry(text_format.kind, entry._asdict())

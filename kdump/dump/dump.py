@@ -21,7 +21,7 @@ from kdump.format.batch import NULL, Batch
 from kdump.kernel.scan import SUSPECTS
 from kdump.storage.partition import LogFile
 from kdump.storage.records import UNOPENED, open_batch
-from kdump.storage.source import Source, reader
+from kdump.storage.source import Source, reader_of
 from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk, Tail, TailContent
 from kdump.storage.walk07 import walk_of
 from kdump.verify import checks
@@ -90,7 +90,7 @@ class RecordLimit:
         return self.remaining is not None and self.remaining <= 0
 
 
-def dump(files: Iterable[LogFile | SourceError], options: DumpOptions, on_damage: OnDamage) -> Iterator[Event]:
+def dump_logs(files: Iterable[LogFile | SourceError], options: DumpOptions, on_damage: OnDamage) -> Iterator[Event]:
     """The content of the files. What cannot be read becomes a `DumpFailure`; the dump goes on with the next file."""
     limit = RecordLimit(options.limit)
     for file in files:
@@ -117,7 +117,7 @@ def dump(files: Iterable[LogFile | SourceError], options: DumpOptions, on_damage
 def _dump_log(
     source: Source, file: LogFile, options: DumpOptions, on_damage: OnDamage, limit: RecordLimit
 ) -> Iterator[Event]:
-    read = reader(source) if options.everything else None
+    read = reader_of(source) if options.everything else None
     yield FileBegin(file, naming.topic_partition_of_file(file.path), read)
     messages = MessageRange(0, file.kind, file.base_offset, source)
     whole = yield from dump_messages(messages, file, options, on_damage, limit)
@@ -167,7 +167,7 @@ def dump_messages(
             if file.kind in naming.FETCH_KINDS and isinstance(item, Tail) and fetch_results.is_cut_off(item, kind):
                 item = item._replace(reason=TailContent.TORN)
             else:
-                on_damage(framing.other(file.path, item, file.preallocated).severity)
+                on_damage(framing.not_a_batch(file.path, item, file.preallocated).severity)
             if everything:
                 yield item._replace(position=start + item.position)
             continue

@@ -15,7 +15,7 @@ from kdump.format.naming import Kind
 from kdump.kernel import crc
 from kdump.kernel.scan import HEADER_BYTES, stored
 from kdump.storage.partition import LogFile
-from kdump.storage.source import Source, reader
+from kdump.storage.source import Source, reader_of
 from kdump.storage.walk import Tail, TailContent
 from kdump.verify.findings import Severity
 
@@ -91,7 +91,7 @@ class _FetchResult:
         self._path = file.path
         self._base_offset = file.base_offset or 0
         self._source = source
-        self._read = reader(source)
+        self._read = reader_of(source)
         self._kind = Kind.LOG
 
     def damage(self, position: int, why: str, severity: Severity = Severity.ERROR) -> CompanionDamage:
@@ -143,7 +143,7 @@ class _FetchResult:
 
 def _kind_of(messages: SourceRange) -> Kind | None:
     """The kind of log that the first message is from; None where the message does not show it."""
-    head = reader(messages)(0, UP_TO_MAGIC)
+    head = reader_of(messages)(0, UP_TO_MAGIC)
     possible: dict[Kind, int] = {}
     if len(head) == UP_TO_MAGIC:
         offset, size = struct.unpack_from(">qi", head)
@@ -163,11 +163,11 @@ def _is_valid(messages: SourceRange, kind: Kind, head: bytes, total: int) -> boo
     """Whether the checksum of the first message, which has `total` bytes, is right."""
     if kind is Kind.KAFKA07:
         begin = kafka07.HEADER_SIZE[head[kafka07.UP_TO_MAGIC - 1]]
-        expected, update = int.from_bytes(reader(messages)(begin - 4, 4)), crc.crc32
+        expected, update = int.from_bytes(reader_of(messages)(begin - 4, 4)), crc.crc32
     else:
-        expected, begin = stored(reader(messages)(0, HEADER_BYTES).ljust(HEADER_BYTES, b"\0"), 0)
+        expected, begin = stored(reader_of(messages)(0, HEADER_BYTES).ljust(HEADER_BYTES, b"\0"), 0)
         update = crc.crc32c if head[-1] == 2 else crc.crc32
-    value, read = 0, reader(messages)
+    value, read = 0, reader_of(messages)
     for position in range(begin, total, _PIECE_BYTES):
         value = update(read(position, min(_PIECE_BYTES, total - position)), value)
     return value == expected

@@ -81,7 +81,7 @@ def open_log(path: str, max_batch_bytes: int) -> Log:
 
     Raises SeveralLogs, NotALog and SourceError.
     """
-    largest = min(max_batch_bytes, fetch.LARGEST)
+    largest = min(max_batch_bytes, fetch.MAX_PAYLOAD_BYTES)
     return Log(_log_path(path), options=LogOptions(max_message_bytes=largest))
 
 
@@ -108,7 +108,7 @@ def read(log: Log, start: StartOffset, max_bytes: int = READ_BYTES) -> ReadResul
 
     Raises OffsetOutOfRange, NoSuchTime, MessageTooLarge and SourceError.
     """
-    max_bytes = min(max_bytes, fetch.LARGEST)
+    max_bytes = min(max_bytes, fetch.MAX_PAYLOAD_BYTES)
     timestamp_ms = None
     match start:
         case TimeQuery(ms):

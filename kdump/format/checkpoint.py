@@ -24,7 +24,7 @@ from kdump.format.text_files import BLANKS, malformed, parse_number, read_lines,
 from kdump.format.text_files import CheckpointError as CheckpointError  # what these functions raise
 
 VERSION: Final = 0
-MAX_BYTES: Final = 64 << 20
+MAX_CHECKPOINT_BYTES: Final = 64 << 20
 """The largest checkpoint that is read; a million partitions take less."""
 
 
@@ -90,7 +90,7 @@ def _build(lines: list[str]) -> bytes:
 
 def _entry_lines(data: bytes) -> Iterator[tuple[int, str]]:
     """The lines after the count, with their line numbers. Raises CheckpointError at the end when the count is wrong."""
-    lines = read_lines(data, MAX_BYTES)
+    lines = read_lines(data, MAX_CHECKPOINT_BYTES)
     version = next(lines, None)
     if version is None:
         return

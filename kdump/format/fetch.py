@@ -49,7 +49,7 @@ HEADER_SIZE: Final = 6
 LENGTH_SIZE: Final = 4  # the total length itself
 MINIMUM_LENGTH: Final = HEADER_SIZE - LENGTH_SIZE
 MAXIMUM_LENGTH: Final = MAX_INT
-LARGEST: Final = MAXIMUM_LENGTH - MINIMUM_LENGTH
+MAX_PAYLOAD_BYTES: Final = MAXIMUM_LENGTH - MINIMUM_LENGTH
 """The largest size of the messages, or of the sets, of a result."""
 assert _HEADER.size == HEADER_SIZE
 
@@ -162,7 +162,7 @@ def _whole(data: bytes | memoryview, position: int) -> Header:
 
 def build_header(size: int, error_code: int = ErrorCode.NONE) -> bytes:
     """The header of a result with `size` bytes after it. Raises ValueError for what does not fit into its fields."""
-    if not 0 <= size <= LARGEST:
+    if not 0 <= size <= MAX_PAYLOAD_BYTES:
         raise ValueError(f"a result of {size} bytes does not fit: its total length has 31 bits")
     if not -1 << 15 <= error_code < 1 << 15:
         raise ValueError(f"the error code {error_code} does not fit into 16 bits")

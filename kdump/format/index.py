@@ -100,7 +100,7 @@ class Extent(NamedTuple):
     remainder: int
 
 
-def measure(read: Read, size: int, entry_size: int) -> Extent:
+def index_extent(read: Read, size: int, entry_size: int) -> Extent:
     """The parts of an offset or time index of `size` bytes. Reads backwards to the last byte that is not zero."""
     slots = size - size % entry_size
     end = slots

@@ -104,16 +104,16 @@ _WORDS = {
     Kind.MULTIFETCH: "the result of a multifetch",
 }
 _ROOT_KINDS = (Kind.OFFSETS, Kind.META_PROPERTIES, Kind.CLEAN_SHUTDOWN)
-LOCK = ".lock"
+LOCK_FILE = ".lock"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-ROOT_FILES = frozenset((*(name for name, kind in _COMPANION_NAMES.items() if kind in _ROOT_KINDS), LOCK))
+ROOT_FILES = frozenset((*(name for name, kind in _COMPANION_NAMES.items() if kind in _ROOT_KINDS), LOCK_FILE))
 """A directory with one of these files is a log directory."""
 OFFSET_CHECKPOINTS = tuple(name for name, kind in _COMPANION_NAMES.items() if kind is Kind.OFFSETS)
-BOOTSTRAP = "bootstrap.checkpoint"
+BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
 METADATA_TOPIC = "__cluster_metadata"
-UNDO = ".kdump-undo"
+UNDO_FOLDER = ".kdump-undo"
 MAPPED_INDEX_SUFFIXES: Final = (".index", ".timeindex")
 """The indexes that a broker maps into memory and preallocates (Kafka's AbstractIndex)."""
 INDEX_SUFFIXES: Final = (*MAPPED_INDEX_SUFFIXES, ".txnindex")
@@ -146,7 +146,7 @@ def plain_name(name: str) -> str:
 
 def is_undo(name: str) -> bool:
     """Whether a name is that of an undo folder of kdump recover, or of a file of one."""
-    return name == UNDO or name.startswith(f"{UNDO}-")
+    return name == UNDO_FOLDER or name.startswith(f"{UNDO_FOLDER}-")
 
 
 def suffix_of(kind: Kind) -> str:

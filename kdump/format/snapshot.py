@@ -134,7 +134,7 @@ class Snapshot(NamedTuple):
             yield ProducerEntry._make(fields)
 
 
-def look(data: bytes) -> Snapshot:
+def read_snapshot(data: bytes) -> Snapshot:
     """The snapshot without a check of its content. Raises SnapshotError when the header is not complete."""
     if len(data) < HEADER_SIZE:
         raise SnapshotError(f"{len(data)} bytes, too few for the header of a snapshot ({HEADER_SIZE})")
@@ -142,18 +142,18 @@ def look(data: bytes) -> Snapshot:
     return Snapshot(version, crc, crc32c(memoryview(data)[CRC_FROM:]), count, data)
 
 
-def parse(data: bytes) -> list[ProducerEntry]:
+def parse_entries(data: bytes) -> list[ProducerEntry]:
     """The entries in the order of the file. Raises SnapshotError for what Kafka's reader refuses.
 
     Ignores bytes after the entries that the checksum covers, as that reader does.
     """
-    snapshot = look(data)
+    snapshot = read_snapshot(data)
     if snapshot.problem is not None:
         raise SnapshotError(snapshot.problem)
     return list(snapshot.entries())
 
 
-def refusal(data: bytes) -> str | None:
+def refusal_message(data: bytes) -> str | None:
     """The message with which Kafka's reader refuses the snapshot (ProducerStateManager.readSnapshot of 4.3); None when
     it accepts it.
     """
@@ -165,7 +165,7 @@ def refusal(data: bytes) -> str | None:
         return f"{schema}Snapshot contained an unknown file version {version}"
     if len(data) < HEADER_SIZE:
         return f"{schema}null"
-    found = look(data)
+    found = read_snapshot(data)
     if found.count < 0:
         return f"{schema}non-nullable field producerEntries was serialized as null"
     left = len(data) - HEADER_SIZE

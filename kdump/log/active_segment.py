@@ -21,7 +21,7 @@ from kdump.format.index import (
 )
 from kdump.format.naming import MAPPED_INDEX_SUFFIXES, file_name
 from kdump.log.options import KAFKA07, LogOptions
-from kdump.storage.directory_handle import DirectoryHandle, write
+from kdump.storage.directory_handle import DirectoryHandle, write_all
 
 _WAITING_BYTES: Final = 512
 """Index entries are written when this many bytes of an index wait."""
@@ -95,7 +95,7 @@ class ActiveSegment:
         """Write bytes after the last batch. They do not count before `commit`."""
         written = os.write(self._log, data)
         if written < len(data):
-            write(self._log, memoryview(data)[written:])
+            write_all(self._log, memoryview(data)[written:])
 
     def write_aborted(self, transactions: Sequence[AbortedTransaction]) -> None:
         """Append entries to the transaction index, which is created with the first one."""
@@ -108,7 +108,7 @@ class ActiveSegment:
             self._txn = self._open(name)
         end = os.lseek(self._txn, 0, os.SEEK_END)
         try:
-            write(self._txn, build_transaction_index(transactions))
+            write_all(self._txn, build_transaction_index(transactions))
         except OSError:
             os.ftruncate(self._txn, end)
             raise
@@ -197,7 +197,7 @@ class _IndexWriter:
     def write(self) -> None:
         if self.waiting:
             try:
-                write(self.descriptor, bytes(self.waiting))
+                write_all(self.descriptor, bytes(self.waiting))
             except OSError:
                 os.ftruncate(self.descriptor, self.size - len(self.waiting))
                 os.lseek(self.descriptor, 0, os.SEEK_END)

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from threading import RLock
 from typing import Any, Final, NamedTuple, Self, Unpack
 
-from kdump.broker.producer_state import NO_CHANGES, ProducerStateChanges
+from kdump.broker.producer_state import NO_CHANGES, ProducerAppendInfo
 from kdump.errors import KdumpError, MessageTooLarge, reason
 from kdump.format.batch import SEQUENCES, Batch
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
@@ -28,7 +28,7 @@ from kdump.log.options import KAFKA07, LogOptions, check, check_bound
 from kdump.log.retention import Policy, deletable
 from kdump.log.startup import now_ms, write_epochs
 from kdump.log.validator import Data, LogValidator
-from kdump.storage.directory_handle import DirectoryHandle, renew
+from kdump.storage.directory_handle import DirectoryHandle, rewrite_file
 from kdump.storage.undo_folders import refuse_unfinished
 
 _BATCH_BYTES: Final = 1 << 20
@@ -271,7 +271,7 @@ class Appender:
     def _write_producer_snapshot(self, end: int) -> None:
         """Write the producer snapshot for this log end offset, if there is none."""
         if end > self._snapshot_end:
-            renew(self._directory, file_name(end, ".snapshot"), self._producers.snapshot())
+            rewrite_file(self._directory, file_name(end, ".snapshot"), self._producers.snapshot())
             self._snapshot_end = end
 
     def _assign_epochs(self, batches: list[Batch]) -> None:
@@ -295,7 +295,7 @@ class Appender:
             self._set_leader_epoch()
 
     def _write(
-        self, data: Data, rows: Sequence[tuple[int, int, int]], end: int, changes: ProducerStateChanges = NO_CHANGES
+        self, data: Data, rows: Sequence[tuple[int, int, int]], end: int, changes: ProducerAppendInfo = NO_CHANGES
     ) -> None:
         segment = self._segment
         aborted = self._producers.aborted(changes) if changes.completed else None

@@ -12,11 +12,11 @@ from threading import Lock as Mutex
 from typing import Final, Self
 
 from kdump.format import naming
-from kdump.format.checkpoint import MAX_BYTES, CheckpointError, OffsetEntry, build_offsets, offset_entries
+from kdump.format.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointError, OffsetEntry, build_offsets, offset_entries
 from kdump.format.naming import RECOVERY_POINTS, TopicPartition
-from kdump.storage.directory_handle import DirectoryHandle, replace
-from kdump.storage.lock import Lock, beside
-from kdump.storage.source import FileSource, whole
+from kdump.storage.directory_handle import DirectoryHandle, replace_file
+from kdump.storage.lock import Lock, possible_log_directories
+from kdump.storage.source import FileSource, read_whole
 
 _shared: Final[dict[tuple[int, int], "_LockedDirectory"]] = {}
 _mutex: Final = Mutex()
@@ -24,7 +24,7 @@ _mutex: Final = Mutex()
 
 def _entries(directory: str, name: str) -> list[OffsetEntry]:
     with FileSource(os.path.join(directory, name)) as source:
-        return list(offset_entries(whole(source, MAX_BYTES)))
+        return list(offset_entries(read_whole(source, MAX_CHECKPOINT_BYTES)))
 
 
 class _LockedDirectory:
@@ -68,7 +68,7 @@ class _LockedDirectory:
             before = {(TopicPartition(one.topic, one.partition), one.offset) for one in entries}
             if points.items() != before:
                 advanced = [OffsetEntry(*key, offset) for key, offset in points.items()]
-                replace(directory, RECOVERY_POINTS, build_offsets(advanced))
+                replace_file(directory, RECOVERY_POINTS, build_offsets(advanced))
 
     def close(self) -> None:
         """Write the clean-shutdown file again, if there was one and all logs were closed in order.
@@ -78,7 +78,7 @@ class _LockedDirectory:
         try:
             if self.is_clean and self._clean_shutdown is not None:
                 with DirectoryHandle(self.path, look=True) as directory:
-                    replace(directory, naming.CLEAN_SHUTDOWN, self._clean_shutdown)
+                    replace_file(directory, naming.CLEAN_SHUTDOWN, self._clean_shutdown)
         finally:
             self._lock.close()
 
@@ -94,7 +94,7 @@ class DirectoryLease:
         self._keys: list[tuple[int, int]] = []
         with _mutex, ExitStack() as undo:
             undo.callback(self._leave)
-            for directory in beside(partition):
+            for directory in possible_log_directories(partition):
                 self._enter(directory)
             undo.pop_all()
 

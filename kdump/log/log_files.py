@@ -8,9 +8,9 @@ from kdump.errors import SourceError
 from kdump.format.batch import NULL
 from kdump.format.naming import Kind, topic_partition_of
 from kdump.storage.discovery import discover
-from kdump.storage.listing import listing, partition_in
-from kdump.storage.lock import beside
-from kdump.storage.offset_checkpoints import checkpoints_of
+from kdump.storage.listing import list_directory, partition_of_listing
+from kdump.storage.lock import possible_log_directories
+from kdump.storage.offset_checkpoints import read_offset_checkpoints
 from kdump.storage.partition import LogFile, Partition, Segment
 from kdump.storage.records import open_batch
 from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk
@@ -33,9 +33,9 @@ def log_files_at(path: str) -> LogFiles:
             if isinstance(found, Partition) and found.segments and found.only is None:
                 return LogFiles([found.segments[0].log], 0)
         raise SourceError(f"{path}: not a log")
-    directory = listing(path)
+    directory = list_directory(path)
     absolute = os.path.abspath(path)
-    partition, errors = partition_in(directory, topic_partition_of(absolute), whole=False)
+    partition, errors = partition_of_listing(directory, topic_partition_of(absolute), whole=False)
     files = _of_one_kind(partition.segments)
     if errors:
         raise errors[0]
@@ -46,7 +46,9 @@ def log_files_at(path: str) -> LogFiles:
 
 def checkpointed_start_offset(partition: Partition, path: str) -> int:
     """The log start offset that a checkpoint of the log directory has for the partition, 0 without one."""
-    starts = [checkpoints_of(above).context(partition).log_start_offset for above in beside(path)]
+    starts = [
+        read_offset_checkpoints(above).context(partition).log_start_offset for above in possible_log_directories(path)
+    ]
     return max((start for start in starts if start is not None), default=0)
 
 

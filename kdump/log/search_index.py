@@ -11,11 +11,11 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from kdump.errors import SourceError, reason
-from kdump.format.index import OFFSET_ENTRY, OffsetIndexEntry, measure
+from kdump.format.index import OFFSET_ENTRY, OffsetIndexEntry, index_extent
 from kdump.kernel.indexes import ordered
 from kdump.kernel.seek import WINDOW_BYTES, Seeker, positions
 from kdump.log.segment_file import SegmentFile
-from kdump.storage.source import FileSource, reader
+from kdump.storage.source import FileSource, reader_of
 
 STALE_BYTES: Final = 2 << 20
 """An index whose last entry lies further before the end is older than the log file."""
@@ -65,8 +65,8 @@ def read_search_index(segment: SegmentFile, size: int, before: SearchIndex | Non
         path = f"{segment.path.removesuffix('.log')}.index"
         with suppress(SourceError), FileSource(path) as source:
             if source.size <= MAX_INDEX_BYTES:
-                read = reader(source)
-                slots = read(0, measure(read, source.size, OFFSET_ENTRY.size).entries)
+                read = reader_of(source)
+                slots = read(0, index_extent(read, source.size, OFFSET_ENTRY.size).entries)
     entries = len(slots) // OFFSET_ENTRY.size
     if ordered(slots, OFFSET_ENTRY.size) < entries:
         return NO_INDEX

@@ -12,7 +12,7 @@ from typing import Final
 
 from kdump.errors import SourceError, reason
 from kdump.format.batch import NULL
-from kdump.format.index import TIME_ENTRY, measure
+from kdump.format.index import TIME_ENTRY, index_extent
 from kdump.format.naming import Kind
 from kdump.kernel.seek import (
     SEEK_DAMAGED,
@@ -35,7 +35,7 @@ from kdump.log.search_index import NO_INDEX, SearchIndex, read_search_index, ver
 from kdump.log.segment_file import SegmentCache, SegmentFile
 from kdump.log.segment_scan import SegmentScan, scan_segment
 from kdump.storage.records import open_batch, records
-from kdump.storage.source import FileSource, reader
+from kdump.storage.source import FileSource, reader_of
 from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk, Item, ShrunkFile, Walk
 from kdump.storage.walk07 import walk_of
 
@@ -205,8 +205,8 @@ class SegmentReader(SegmentFile):
         if self.path.endswith(f"{self.base_offset:020}.log"):
             path = f"{self.path.removesuffix('.log')}.timeindex"
             with suppress(SourceError), FileSource(path) as source:
-                read = reader(source)
-                stop = measure(read, source.size, TIME_ENTRY.size).entries
+                read = reader_of(source)
+                stop = index_extent(read, source.size, TIME_ENTRY.size).entries
                 if stop:
                     return int(TIME_ENTRY.unpack(read(stop - TIME_ENTRY.size, TIME_ENTRY.size))[0])
         return -1

@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 
 from kdump.broker.defaults import PRODUCER_ID_EXPIRATION_MS
 from kdump.broker.leader_epoch_file_cache import LeaderEpochFileCache
-from kdump.broker.log_loader import EPOCHS
-from kdump.broker.producer_state import ProducerState
-from kdump.broker.rebuild import make
-from kdump.broker.rebuild_request import PlannedSegment, Rebuild
+from kdump.broker.log_loader import LEADER_EPOCH_CHECKPOINT
+from kdump.broker.producer_state import AppendProducerState
+from kdump.broker.rebuild import rebuild_companions
+from kdump.broker.rebuild_request import PlannedSegment, RebuildRequest
 from kdump.errors import KdumpError
 from kdump.format import index, snapshot
 from kdump.format.checkpoint import CheckpointError, EpochEntry, build_epochs, epoch_entries
@@ -35,18 +35,18 @@ from kdump.log.log_snapshot import SegmentDescription
 from kdump.log.options import KAFKA07, LogOptions
 from kdump.log.segment_file import SegmentCache
 from kdump.log.segment_reader07 import segment_reader
-from kdump.storage.directory_handle import DirectoryHandle, renew, replace
-from kdump.storage.listing import listing, partition_in
+from kdump.storage.directory_handle import DirectoryHandle, replace_file, rewrite_file
+from kdump.storage.listing import list_directory, partition_of_listing
 from kdump.storage.partition import LogFile, Partition
 from kdump.storage.pieces import Piece
 from kdump.storage.source import FileSource
-from kdump.storage.stamps import stamps
+from kdump.storage.stamps import read_stamps
 from kdump.storage.walk import BatchChunk, Walk
 from kdump.storage.walk07 import Walk07
 from kdump.verify.partition import COORDINATORS
-from kdump.verify.reaction import CUTS
+from kdump.verify.reaction import TRUNCATION_CODES
 
-_CUTS: Final = sum(1 << bit for bit, code in enumerate(SUSPECTS) if code in CUTS)
+_CUTS: Final = sum(1 << bit for bit, code in enumerate(SUSPECTS) if code in TRUNCATION_CODES)
 _REFUSED_FILES: Final = {
     "swap": "a segment that was replacing others",
     "swap-dropped": "a part of a segment that was being split",
@@ -70,7 +70,7 @@ class StartupState(NamedTuple):
     start_offset: int
     end_offset: int
     epochs: LeaderEpochFileCache
-    producers: ProducerState
+    producers: AppendProducerState
     snapshot_end: int
 
 
@@ -100,7 +100,7 @@ def load_log(directory: DirectoryHandle, options: LogOptions, before_first_chang
     path = os.path.abspath(directory.path)
     kind = Kind.KAFKA07 if options.magic == KAFKA07 else Kind.LOG
     name = topic_partition_of(path, kafka07=kind is Kind.KAFKA07)
-    partition, errors = partition_in(listing(directory.path), name, whole=True)
+    partition, errors = partition_of_listing(list_directory(directory.path), name, whole=True)
     for error in errors:
         raise error
     removable = _removable_files(directory, partition)
@@ -123,11 +123,11 @@ def load_log(directory: DirectoryHandle, options: LogOptions, before_first_chang
     first = max(log_start, base_offsets[0] if base_offsets else options.base_offset)
     if kind is Kind.KAFKA07:
         end, base_offset = (first, None) if active is None else (active.end_offset, base_offsets[-1])
-        return StartupState(closed, base_offset, first, end, LeaderEpochFileCache(), ProducerState(), end)
+        return StartupState(closed, base_offset, first, end, LeaderEpochFileCache(), AppendProducerState(), end)
     sequences = name is None or name.topic not in COORDINATORS
     if active is None:
         epochs = _epochs(directory, options, stored, (), log_start, first)
-        return StartupState((), None, first, first, epochs, ProducerState(sequences=sequences), first)
+        return StartupState((), None, first, first, epochs, AppendProducerState(sequences=sequences), first)
     end = active.end_offset
     entries = _producers(directory, base_offsets, end, first) if active.indexes_valid else None
     epochs = _epochs(directory, options, stored, active.epochs if entries is None else (), log_start, end)
@@ -135,7 +135,7 @@ def load_log(directory: DirectoryHandle, options: LogOptions, before_first_chang
         entries = _rebuild(directory, base_offsets, end, first, options)
     snapshot_end = _remove_snapshots(directory, base_offsets, end, first)
     kept = unexpired(entries, now_ms(options), PRODUCER_ID_EXPIRATION_MS)
-    producers = ProducerState(kept, sequences=sequences)
+    producers = AppendProducerState(kept, sequences=sequences)
     return StartupState(closed, base_offsets[-1], first, end, epochs, producers, snapshot_end)
 
 
@@ -227,7 +227,7 @@ def _indexes(directory: DirectoryHandle, base: int) -> tuple[bytes, bytes] | Non
         if directory.stamp(name) is None:
             return None
         data = directory.read(name)
-        extent = index.measure(partial(_slice, data), len(data), entry.size)
+        extent = index.index_extent(partial(_slice, data), len(data), entry.size)
         if extent.padding or extent.remainder or ordered(data, entry.size) * entry.size != len(data):
             return None
         found.append(data)
@@ -262,7 +262,7 @@ def _producers(directory: DirectoryHandle, base_offsets: list[int], end: int, lo
         return b"" if end == base_offsets[0] == log_start and not found else None
     data = directory.read(found[end])
     try:
-        seen = snapshot.look(data)
+        seen = snapshot.read_snapshot(data)
     except SnapshotError:
         return None
     return None if seen.problem is not None else data[HEADER_SIZE : seen.end]
@@ -277,9 +277,9 @@ def _rebuild(
     """
     snapshot_name = file_name(end, ".snapshot")
     names = [file_name(base_offsets[-1], suffix) for suffix in INDEX_SUFFIXES]
-    files = stamps(directory.path)
+    files = read_stamps(directory.path)
     logs = [(base, file_name(base, ".log")) for base in base_offsets]
-    request = Rebuild(
+    request = RebuildRequest(
         directory.path,
         files,
         tuple(
@@ -297,14 +297,14 @@ def _rebuild(
         now_ms=now_ms(options),
     )
     entries = b""
-    for name, data in make(request):
+    for name, data in rebuild_companions(request):
         if name == snapshot_name:
             assert data is not None
             entries = data[HEADER_SIZE:]
         if data is None:
             directory.remove(name)
         else:
-            renew(directory, name, data)
+            rewrite_file(directory, name, data)
     return entries
 
 
@@ -335,14 +335,14 @@ def _stored_epochs(directory: DirectoryHandle) -> list[EpochEntry] | None:
 
     Raises KdumpError where a broker could not read it.
     """
-    if directory.stamp(EPOCHS) is None:
+    if directory.stamp(LEADER_EPOCH_CHECKPOINT) is None:
         return None
     try:
-        stored = list(epoch_entries(directory.read(EPOCHS)))
+        stored = list(epoch_entries(directory.read(LEADER_EPOCH_CHECKPOINT)))
     except CheckpointError as error:
-        raise _needs_recovery(directory, f"{directory.at(EPOCHS)}: {error}") from None
+        raise _needs_recovery(directory, f"{directory.at(LEADER_EPOCH_CHECKPOINT)}: {error}") from None
     if any(number < 0 for entry in stored for number in entry):
-        raise _needs_recovery(directory, f"{directory.at(EPOCHS)}: an epoch or an offset is negative")
+        raise _needs_recovery(directory, f"{directory.at(LEADER_EPOCH_CHECKPOINT)}: an epoch or an offset is negative")
     return stored
 
 
@@ -368,11 +368,11 @@ def _epochs(
     if [EpochEntry(*entry) for entry in epochs.entries] != (stored or []):
         write_epochs(directory, epochs)
     elif stored is None and options.magic == 2:
-        with directory.create(EPOCHS):
+        with directory.create(LEADER_EPOCH_CHECKPOINT):
             pass
     return epochs
 
 
 def write_epochs(directory: DirectoryHandle, epochs: LeaderEpochFileCache) -> None:
     """Write the leader epoch checkpoint. Raises OSError."""
-    replace(directory, EPOCHS, build_epochs([EpochEntry(*entry) for entry in epochs.entries]))
+    replace_file(directory, LEADER_EPOCH_CHECKPOINT, build_epochs([EpochEntry(*entry) for entry in epochs.entries]))

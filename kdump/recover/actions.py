@@ -9,7 +9,7 @@ from kdump.recover.losses import ValidBatches
 from kdump.recover.plan import Action, FileContent
 from kdump.recover.plan_builder import PlanBuilder, Segments
 from kdump.storage.pieces import Piece
-from kdump.verify.reaction import CUTS
+from kdump.verify.reaction import TRUNCATION_CODES
 
 
 def actions_of(builder: PlanBuilder, segments: Segments) -> tuple[Action, ...]:
@@ -86,7 +86,7 @@ class _ActionList:
         if gap.name.endswith(".swap"):
             return "file/leftover"
         found = self._given.findings_of(gap.name)
-        cuts = [one for one in found if one.position + max(1, one.length) > gap.start and one.code in CUTS]
+        cuts = [one for one in found if one.position + max(1, one.length) > gap.start and one.code in TRUNCATION_CODES]
         if cuts:
             return min(cuts, key=lambda finding: finding.position).code
         return next((finding.code for finding in found), None)

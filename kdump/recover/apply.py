@@ -24,7 +24,15 @@ from kdump.recover.journal import Journal, Step
 from kdump.recover.plan import FileContent, Plan
 from kdump.recover.second_opinion import check_snapshots
 from kdump.recover.steps import RunExecutor, is_a_logs, load
-from kdump.storage.directory_handle import DirectoryHandle, FileAttributes, OnBytes, clone, copy, look_of, write
+from kdump.storage.directory_handle import (
+    DirectoryHandle,
+    FileAttributes,
+    OnBytes,
+    append_range,
+    attributes_of,
+    clone_file,
+    write_all,
+)
 from kdump.storage.pieces import Piece
 from kdump.storage.stamps import Stamp
 from kdump.storage.undo_folders import (
@@ -32,13 +40,13 @@ from kdump.storage.undo_folders import (
     OVER,
     UNDOING,
     UndoFolder,
-    areas,
     check_run,
     discard,
-    how_to_go_on,
     is_directory,
     refuse_unfinished,
-    state_of,
+    resume_hint,
+    run_state,
+    undo_folders_in,
 )
 
 Make = Callable[[Plan], Iterable[tuple[str, bytes | None]]]
@@ -100,7 +108,7 @@ def in_place(
         return ApplyResult(plan.path, None, None)
     # A broker does not start on a log directory that has a directory of another name.
     area = UndoFolder(run, flat=any(name in naming.ROOT_FILES for name in place.names()))
-    if state_of(place, area) is not None:
+    if run_state(place, area) is not None:
         raise KdumpError(f"{plan.path}: there is a run {run} already; {NOTHING}")
     try:
         for name in area.directories:
@@ -118,8 +126,8 @@ def in_place(
     except (OSError, EOFError, KdumpError, KeyboardInterrupt) as error:
         # No step was done, even if the journal exists and only the sync after it failed.
         _clear(place, area)
-        left = state_of(place, area) not in (None, OVER)
-        raise sentence(plan.path, error, f"{NOTHING}; {how_to_go_on(plan.path, run)}" if left else NOTHING) from None
+        left = run_state(place, area) not in (None, OVER)
+        raise sentence(plan.path, error, f"{NOTHING}; {resume_hint(plan.path, run)}" if left else NOTHING) from None
     carry_out(work)
     undo = place.at(area.directories[1] if area.directories else area.journal(APPLIED)) if keep else None
     written = {step.name: step.after_crc32c for step in todo if step.after_crc32c is not None}
@@ -139,7 +147,7 @@ def carry_out(work: RunExecutor) -> None:
             work.enter(OVER)
         except (OSError, EOFError, KdumpError, KeyboardInterrupt) as second:
             first = sentence(place.path, error, "it could not be taken back")
-            raise KdumpError(f"{first} ({_why(second)}); {how_to_go_on(place.path, work.journal.run)}") from None
+            raise KdumpError(f"{first} ({_why(second)}); {resume_hint(place.path, work.journal.run)}") from None
         _clear(place, work.area)
         raise sentence(place.path, error, "what was done was taken back") from None
     if not work.journal.keep:
@@ -170,13 +178,13 @@ def _why(error: BaseException) -> str:
 def sweep(place: DirectoryHandle) -> None:
     """Remove what is left of runs that changed nothing, or that are finished. Raises KdumpError."""
     try:
-        for area in areas(place):
-            state = state_of(place, area)
+        for area in undo_folders_in(place):
+            state = run_state(place, area)
             applied = load(place, area) if state == APPLIED else None
             if state in (None, OVER) or (applied is not None and not applied[1].keep):
                 discard(place, area)
-        if place.is_directory(naming.UNDO) and not place.names(naming.UNDO):
-            place.remove_directory(naming.UNDO)
+        if place.is_directory(naming.UNDO_FOLDER) and not place.names(naming.UNDO_FOLDER):
+            place.remove_directory(naming.UNDO_FOLDER)
     except OSError as error:
         raise sentence(place.path, error, NOTHING) from None
 
@@ -351,7 +359,7 @@ class _FileWriter:
             if model in self.plan.files:
                 if model not in self._attributes:
                     with self.place.open(model) as descriptor:
-                        self._attributes[model] = look_of(descriptor)
+                        self._attributes[model] = attributes_of(descriptor)
                 return self._attributes[model]
         return None
 
@@ -363,20 +371,20 @@ class _FileWriter:
             crc = 0
             for piece in content.pieces:
                 with self.place.open(piece.name) as source:
-                    crc = copy(source, piece.start, piece.stop, target, crc, self._on_bytes)
+                    crc = append_range(source, piece.start, piece.stop, target, crc, self._on_bytes)
             return crc
 
     def _write_data(self, name: str, data: bytes, to: str) -> int:
         with self.target.create(to, self._attributes_of(name, None)) as target:
-            write(target, data)
+            write_all(target, data)
         if self._on_bytes is not None:
             self._on_bytes(len(data))
         return crc32c(data)
 
     def clone(self, name: str, to: str) -> None:
         """Copy a file; it shares its blocks with the copy where the file system can do that."""
-        with self.place.open(name) as source, self.target.create(to, look_of(source)) as copied:
-            clone(source, copied, self._on_bytes)
+        with self.place.open(name) as source, self.target.create(to, attributes_of(source)) as copied:
+            clone_file(source, copied, self._on_bytes)
 
     def write_rebuilt(self, names: Collection[str], to: Callable[[str], str]) -> dict[str, int | None]:
         """Write the files that are rebuilt; their CRC-32C, None for a file that does not exist afterwards.

@@ -8,18 +8,18 @@ broker leaves.
 import os
 from typing import Final
 
-from kdump.broker.log_loader import EPOCHS, METADATA
+from kdump.broker.log_loader import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.broker.result import DirectoryState
 from kdump.errors import SourceError
-from kdump.format.checkpoint import MAX_BYTES, CheckpointError, EpochEntry, build_epochs, epoch_entries
+from kdump.format.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointError, EpochEntry, build_epochs, epoch_entries
 from kdump.format.naming import INDEX_SUFFIXES, file_name, number_of
 from kdump.recover.completion import complete
 from kdump.recover.plan import FileContent, Plan
 from kdump.recover.plan_builder import PlanBuilder, Segments
 from kdump.recover.plan_input import PlanInput
 from kdump.recover.refusals import LoadableLog, LogView
-from kdump.storage.source import FileSource, whole
+from kdump.storage.source import FileSource, read_whole
 
 _EPOCH_CODES: Final = frozenset({"epoch/format", "epoch/order", "epoch/checkpoint", "epoch/missing", "epoch/stale"})
 
@@ -82,9 +82,9 @@ def complete_start(builder: PlanBuilder, log: LoadableLog, segments: Segments) -
     if not given.alone:
         _plan_epochs(builder, log)
     lacking = given.report.whole and not given.report.has_metadata
-    if (METADATA in builder.reasons or lacking) and given.metadata is not None:
-        builder.reasons.setdefault(METADATA, "metadata/missing")
-        builder.after[METADATA] = FileContent(data=given.metadata)
+    if (PARTITION_METADATA in builder.reasons or lacking) and given.metadata is not None:
+        builder.reasons.setdefault(PARTITION_METADATA, "metadata/missing")
+        builder.after[PARTITION_METADATA] = FileContent(data=given.metadata)
     for name in given.sizes:
         if name not in log.result.files and not name.endswith(".snapshot"):
             builder.after.setdefault(name, None)
@@ -130,30 +130,32 @@ def _plan_snapshots(builder: PlanBuilder, log: LoadableLog, segments: Segments) 
 
 def _plan_epochs(builder: PlanBuilder, log: LoadableLog) -> None:
     result, given = log.result, builder.given
-    exists = EPOCHS in given.sizes
-    codes = {finding.code for finding in given.findings_of(EPOCHS)}
+    exists = LEADER_EPOCH_CHECKPOINT in given.sizes
+    codes = {finding.code for finding in given.findings_of(LEADER_EPOCH_CHECKPOINT)}
     changed = any(name.endswith(given.suffix) for name in builder.after)
     entries = result.epochs
     if given.options.rebuild_all:
         if not exists and not result.epochs_written:
-            builder.after[EPOCHS] = FileContent(data=b"")
+            builder.after[LEADER_EPOCH_CHECKPOINT] = FileContent(data=b"")
         same = not result.epochs_written and not log.epochs_are_lost
     else:
         if log.epochs_are_lost or not codes.isdisjoint(_EPOCH_CODES):
             # The batches say what the file should hold. A broker looks only at those that it walks.
-            log.view.remove(EPOCHS, min(codes, default="epoch/format"))
+            log.view.remove(LEADER_EPOCH_CHECKPOINT, min(codes, default="epoch/format"))
             entries = log.predict(0).epochs
         elif not changed:
             return
         same = not (exists or entries) or (exists and _current_epochs(given) == entries)
     if not same:
-        builder.after[EPOCHS] = FileContent(data=build_epochs([EpochEntry(*entry) for entry in entries]))
+        builder.after[LEADER_EPOCH_CHECKPOINT] = FileContent(
+            data=build_epochs([EpochEntry(*entry) for entry in entries])
+        )
 
 
 def _current_epochs(given: PlanInput) -> tuple[tuple[int, int], ...] | None:
     try:
-        with FileSource(os.path.join(given.directory, EPOCHS)) as source:
-            data = whole(source, MAX_BYTES)
+        with FileSource(os.path.join(given.directory, LEADER_EPOCH_CHECKPOINT)) as source:
+            data = read_whole(source, MAX_CHECKPOINT_BYTES)
         return tuple((entry.epoch, entry.start_offset) for entry in epoch_entries(data))
     except (SourceError, CheckpointError):
         return None

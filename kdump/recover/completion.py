@@ -11,7 +11,7 @@ from kdump.recover.plan import FileContent, Plan
 from kdump.recover.plan_builder import PlanBuilder, Segments
 from kdump.recover.plan_input import PlanInput
 from kdump.storage.pieces import Piece
-from kdump.storage.source import FileSource, whole
+from kdump.storage.source import FileSource, read_whole
 from kdump.verify.findings import Finding, Severity
 
 _DEPEND_ON_PRODUCERS: Final = (".snapshot", ".txnindex")
@@ -85,7 +85,7 @@ def _holds(builder: PlanBuilder, name: str, data: bytes) -> bool:
     if builder.given.sizes[name] != len(data):
         return False
     with FileSource(os.path.join(builder.given.directory, name)) as source:
-        return whole(source, len(data)) == data
+        return read_whole(source, len(data)) == data
 
 
 # ---- what goes

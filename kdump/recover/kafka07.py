@@ -7,7 +7,7 @@ from kdump.recover.completion import complete
 from kdump.recover.plan import FileContent, Plan
 from kdump.recover.plan_builder import PlanBuilder, Segments
 from kdump.storage.pieces import Piece
-from kdump.verify.reaction import CUTS
+from kdump.verify.reaction import TRUNCATION_CODES
 
 
 def segments_after_start(builder: PlanBuilder) -> Segments:
@@ -23,7 +23,7 @@ def segments_after_start(builder: PlanBuilder) -> Segments:
             continue
         stop = given.sizes.get(name, 0)
         if file.file.newest:
-            stop = min([stop, *(one.position for one in given.findings_of(name) if one.code in CUTS)])
+            stop = min([stop, *(one.position for one in given.findings_of(name) if one.code in TRUNCATION_CODES)])
         segments[name] = PlannedSegment(base, (Piece(name, 0, stop),) if stop else (), proved=False, walked=False)
     return segments
 

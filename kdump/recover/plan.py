@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from kdump.broker.defaults import INDEX_INTERVAL_BYTES, PRODUCER_ID_EXPIRATION_MS, SEGMENT_INDEX_BYTES
-from kdump.broker.rebuild_request import PlannedSegment, Rebuild
+from kdump.broker.rebuild_request import PlannedSegment, RebuildRequest
 from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.naming import TopicPartition, file_name
 from kdump.recover.rebuild_cache import RebuildCache
-from kdump.storage.pieces import Piece, opened
+from kdump.storage.pieces import Piece, open_pieces
 from kdump.storage.source import BytesSource, FileSource, Source
 from kdump.storage.stamps import Stamp
 from kdump.verify.findings import Finding
@@ -154,10 +154,10 @@ class Plan(NamedTuple):
         """Whether it is about the files at the root of a log directory."""
         return not self.segments and any(name in naming.ROOT_FILES for name in self.files)
 
-    def rebuild_request(self) -> Rebuild:
+    def rebuild_request(self) -> RebuildRequest:
         """The request for kdump.broker.rebuild to build the files that `after` leaves to it."""
         options = self.options
-        return Rebuild(
+        return RebuildRequest(
             self.path,
             self.files,
             self.segments,
@@ -176,10 +176,10 @@ def view(plan: Plan, name: str) -> Source:
     """The bytes that a file will have. Raises SourceError, also for a file that is rebuilt."""
     for log in plan.segments:
         if name == file_name(log.base_offset, ".log"):
-            return opened(plan.path, log.pieces, name)
+            return open_pieces(plan.path, log.pieces, name)
     if name not in plan.after:
         return FileSource(os.path.join(plan.path, name))
     content = plan.after[name]
     if content is None or content.rebuilt:
         raise SourceError(f"{os.path.join(plan.path, name)}: no such file")
-    return opened(plan.path, content.pieces, name) if content.data is None else BytesSource(content.data, name)
+    return open_pieces(plan.path, content.pieces, name) if content.data is None else BytesSource(content.data, name)

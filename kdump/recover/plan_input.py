@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property, lru_cache
 
-from kdump.broker.log_loader import METADATA
+from kdump.broker.log_loader import PARTITION_METADATA
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.errors import SourceError
 from kdump.format import naming
@@ -16,8 +16,8 @@ from kdump.format.partition_metadata import build_partition_metadata, parse_part
 from kdump.format.text_files import MAX_PROPERTIES_BYTES
 from kdump.recover.plan import RecoverOptions
 from kdump.storage.pieces import Piece
-from kdump.storage.source import FileSource, whole
-from kdump.storage.stamps import Stamp, stamps
+from kdump.storage.source import FileSource, read_whole
+from kdump.storage.stamps import Stamp, read_stamps
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.reaction import is_valid_log
 from kdump.verify.report import Report
@@ -42,7 +42,7 @@ class PlanInput:
     @cached_property
     def files(self) -> Mapping[str, Stamp]:
         """The regular files of the directory; of a segment alone, those that belong to it. Raises SourceError."""
-        found = stamps(self.directory)
+        found = read_stamps(self.directory)
         if not self.alone:
             return found
         number = number_of(os.path.basename(self.report.path))
@@ -129,7 +129,7 @@ def _metadata_of(directory: str, topic: str) -> bytes | None:
     found = set()
     try:
         with FileSource(os.path.join(directory, "meta.properties")) as source:
-            if parse_meta_properties(whole(source, MAX_PROPERTIES_BYTES)).version != 1:
+            if parse_meta_properties(read_whole(source, MAX_PROPERTIES_BYTES)).version != 1:
                 return None
         with os.scandir(directory) as entries:
             siblings = [entry.path for entry in entries if entry.name.startswith(f"{topic}-")]
@@ -138,6 +138,6 @@ def _metadata_of(directory: str, topic: str) -> bytes | None:
     for path in siblings:
         other = naming.topic_partition_of(path)
         if other is not None and other.topic == topic:
-            with suppress(SourceError, CheckpointError), FileSource(os.path.join(path, METADATA)) as source:
-                found.add(parse_partition_metadata(whole(source, MAX_PROPERTIES_BYTES)))
+            with suppress(SourceError, CheckpointError), FileSource(os.path.join(path, PARTITION_METADATA)) as source:
+                found.add(parse_partition_metadata(read_whole(source, MAX_PROPERTIES_BYTES)))
     return build_partition_metadata(found.pop()) if len(found) == 1 else None

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from kdump.broker.rebuild_request import Rebuild
+from kdump.broker.rebuild_request import RebuildRequest
 
 MOST_BYTES: Final = 64 << 20
 """All plans of one run keep so many bytes; what is above is rebuilt when it is applied."""
@@ -35,7 +35,7 @@ class RebuildCache:
 
     __slots__ = ("_files", "_request")
 
-    def __init__(self, request: Rebuild | None = None, files: Mapping[str, bytes | None] | None = None) -> None:
+    def __init__(self, request: RebuildRequest | None = None, files: Mapping[str, bytes | None] | None = None) -> None:
         self._request = request
         self._files = files or {}
 
@@ -48,7 +48,7 @@ class RebuildCache:
     def __repr__(self) -> str:
         return f"RebuildCache({sorted(self._files)})"
 
-    def rebuild(self, request: Rebuild) -> Iterable[tuple[str, bytes | None]]:
+    def rebuild(self, request: RebuildRequest) -> Iterable[tuple[str, bytes | None]]:
         """Name and bytes of every file that the request wants: those that are kept, else rebuilt. Raises SourceError.
 
         The request has the stamps of the directory's files, which applying compares with the files before it asks.
@@ -57,7 +57,7 @@ class RebuildCache:
             return self._files.items()
         from kdump.broker import rebuild  # which a plan that is only printed does not load
 
-        return rebuild.make(request)
+        return rebuild.rebuild_companions(request)
 
 
 class RebuildRecorder:
@@ -65,17 +65,17 @@ class RebuildRecorder:
 
     def __init__(self, budget: RebuildBudget | None) -> None:
         self._budget = RebuildBudget(0) if budget is None else budget
-        self._request: Rebuild | None = None
+        self._request: RebuildRequest | None = None
         self._files: dict[str, bytes | None] = {}
         self._size = 0
 
-    def rebuild(self, request: Rebuild) -> Iterator[tuple[str, bytes | None]]:
+    def rebuild(self, request: RebuildRequest) -> Iterator[tuple[str, bytes | None]]:
         """Name and bytes of every file that the request wants. Raises SourceError."""
         from kdump.broker import rebuild
 
         self._drop()
         self._request = request
-        for name, data in rebuild.make(request):
+        for name, data in rebuild.rebuild_companions(request):
             size = len(data or b"")
             if self._request is not None and self._budget.take(size):
                 self._files[name] = data
@@ -84,7 +84,7 @@ class RebuildRecorder:
                 self._drop()
             yield name, data
 
-    def cache_for(self, request: Rebuild) -> RebuildCache:
+    def cache_for(self, request: RebuildRequest) -> RebuildCache:
         """What was kept, where this is the request that was rebuilt."""
         if request != self._request:
             self._drop()

@@ -13,12 +13,12 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Final, NamedTuple
 
-from kdump.broker.log_loader import METADATA
+from kdump.broker.log_loader import PARTITION_METADATA
 from kdump.engine.protocol import Engine
 from kdump.engine.serial import Serial
 from kdump.errors import KdumpError, SourceError
 from kdump.format import naming
-from kdump.format.checkpoint import MAX_BYTES, CheckpointError, build_offsets, offset_entries
+from kdump.format.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointError, build_offsets, offset_entries
 from kdump.format.naming import RECOVERY_POINTS, TopicPartition, topic_partition_of
 from kdump.recover import apply as applying
 from kdump.recover import undo
@@ -29,15 +29,15 @@ from kdump.recover.selection import Found, PlanItem, RecoverySelection
 from kdump.recover.truncate import truncate
 from kdump.storage.directory_handle import DirectoryHandle
 from kdump.storage.discovery import discover
-from kdump.storage.lock import Lock, beside
+from kdump.storage.lock import Lock, possible_log_directories
 from kdump.storage.partition import LogDirectory, Partition
-from kdump.storage.source import FileSource, whole
-from kdump.storage.stamps import stamps
-from kdump.storage.undo_folders import areas, how_to_go_on
+from kdump.storage.source import FileSource, read_whole
+from kdump.storage.stamps import read_stamps
+from kdump.storage.undo_folders import resume_hint, undo_folders_in
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.report import Report
 from kdump.verify.scan import VerifyOptions
-from kdump.verify.verify import verify
+from kdump.verify.verify import verify_logs
 
 AGAIN_BYTES: Final = 256 << 20
 """Up to so many bytes of logs everything is verified again after a recovery."""
@@ -74,7 +74,7 @@ class RecoveryResult(NamedTuple):
 # ---- plans
 
 
-def plans(
+def plan_recovery(
     found: Iterable[Found],
     options: RecoverOptions,
     engine: Engine | None = None,
@@ -94,7 +94,9 @@ def plans(
     made: list[Plan] = []
     budget = RebuildBudget()
     directories: dict[str, Report] = {}
-    for report in verify(_kept(RecoverySelection(locks).items(found), partitions), verify_options, engine, on_bytes):
+    for report in verify_logs(
+        _kept(RecoverySelection(locks).items(found), partitions), verify_options, engine, on_bytes
+    ):
         item = partitions.pop(report.path, None)
         if report.errors:
             yield report
@@ -115,7 +117,7 @@ def plans(
             yield Report(directory, errors=[error])
             continue
         if directory in directories:
-            written = {plan.path for plan in made if METADATA in plan.after}
+            written = {plan.path for plan in made if PARTITION_METADATA in plan.after}
             plan = plan._replace(not_covered=tuple(_left_alone(directories[directory], plan, written)))
         if not plan.empty or plan.not_covered:
             yield plan
@@ -125,7 +127,7 @@ def _plan(report: Report, item: PlanItem, options: RecoverOptions, budget: Rebui
     options = options if item.walk is None else options._replace(walk=item.walk)
     if any(finding.code == "undo/unfinished" for finding in report.findings):
         run = next((one.run for one in undo.runs(report.path) if not one.finished), "")
-        raise SourceError(f"{report.path}: {how_to_go_on(report.path, run)}")
+        raise SourceError(f"{report.path}: {resume_hint(report.path, run)}")
     if options.strategy == SALVAGE:
         from kdump.recover.salvage.plan import salvage  # the other strategies do without
 
@@ -164,13 +166,13 @@ def _points_of(plans: Iterable[Plan]) -> dict[str, dict[TopicPartition, int]]:
 
 def root(directory: str, points: Points, options: RecoverOptions) -> Plan:
     """The plan for a log directory whose recovery points are above the ends of truncated logs. Raises SourceError."""
-    plan = Plan(directory, None, options, files=stamps(directory))
+    plan = Plan(directory, None, options, files=read_stamps(directory))
     if not points or RECOVERY_POINTS not in plan.files:
         return plan
     path = os.path.join(directory, RECOVERY_POINTS)
     try:
         with FileSource(path) as source:
-            entries = list(offset_entries(whole(source, MAX_BYTES)))
+            entries = list(offset_entries(read_whole(source, MAX_CHECKPOINT_BYTES)))
     except CheckpointError as error:
         raise SourceError(f"{path}: {error}") from None
     lowered = [
@@ -208,7 +210,7 @@ def _without_marker(plan: Plan) -> Plan:
 # ---- applying
 
 
-def run(
+def recover_logs(
     found: Iterable[Found],
     options: RecoverOptions,
     how: ApplyOptions,
@@ -220,7 +222,7 @@ def run(
     A Report stands for what cannot be read. Raises KdumpError before anything is written.
     """
     with ExitStack() as locks:
-        yield from apply_all(plans(found, options, engine, on_bytes, locks), options, how, engine)
+        yield from apply_all(plan_recovery(found, options, engine, on_bytes, locks), options, how, engine)
 
 
 def apply_all(
@@ -286,7 +288,7 @@ def carry_out(plan: Plan, how: ApplyOptions) -> RecoveryResult:
     try:
         if how.output is not None:
             # Where nothing is to be done, the plan looked at no file.
-            path = applying.output(plan if plan.files else plan._replace(files=stamps(plan.path)), how.output)
+            path = applying.output(plan if plan.files else plan._replace(files=read_stamps(plan.path)), how.output)
         elif plan.empty:
             return RecoveryResult(plan)
         elif plan.alone:
@@ -327,7 +329,7 @@ def _reads_back(directory: str, written: Mapping[str, int]) -> bool:
 def left(path: str) -> tuple[Finding, ...]:
     """The errors and warnings of a verify of a directory. Raises SourceError where it cannot be read."""
     found: list[Finding] = []
-    for report in verify(item for item in discover([path]) if isinstance(item, Partition | SourceError)):
+    for report in verify_logs(item for item in discover([path]) if isinstance(item, Partition | SourceError)):
         for error in report.errors:
             raise error
         found += (finding for finding in report.findings if finding.severity >= Severity.WARNING)
@@ -349,13 +351,13 @@ def _next(plan: Plan, path: str, found: tuple[Finding, ...]) -> str:
 # ---- back, and on
 
 
-def take_back(path: str, name: str | None = None, force: bool = False) -> list[undo.RunResult]:
+def undo_recovery(path: str, name: str | None = None, force: bool = False) -> list[undo.RunResult]:
     """Undo a run (kdump.recover.undo.undo), with the log directories locked against brokers."""
     with _locked(path):
         return undo.undo(path, name, force)
 
 
-def resume(path: str, name: str | None = None) -> list[undo.RunResult]:
+def resume_recovery(path: str, name: str | None = None) -> list[undo.RunResult]:
     """Finish runs that were interrupted (kdump.recover.undo.resume), then correct the checkpoints of log directories.
 
     The log directories are locked against brokers.
@@ -375,7 +377,7 @@ def _locked(path: str) -> Iterator[None]:
     """Locks the log directories above and below a path. Raises KdumpError where a broker uses one."""
     with ExitStack() as locks:
         for directory in dict.fromkeys([path, *(run.directory for run in undo.runs(path))]):
-            for above in (directory, *beside(directory)):
+            for above in (directory, *possible_log_directories(directory)):
                 locks.enter_context(Lock(above))
         yield
 
@@ -386,10 +388,13 @@ def _lower(done: Sequence[undo.RunResult]) -> None:
     When the run was interrupted, their log directory was not corrected, or not for them.
     """
     right = [one.run for one in done if one.error is None]
-    cut = ((run.directory, topic_partition_of(run.directory), run.recovery_point) for run in right)
+    cut = (
+        (run.directory, topic_partition_of(run.directory), run.recovery_point)
+        for run in right
+    )
     for directory, points in _points(cut).items():
         plan = root(directory, points, RecoverOptions())
         with DirectoryHandle(directory, look=True) as place:
-            taken = {area.run for area in areas(place)}
+            taken = {area.run for area in undo_folders_in(place)}
         if not plan.empty:
             applying.apply(plan, right[0].run if right[0].run not in taken else f"{right[0].run}-resumed")

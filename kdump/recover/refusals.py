@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from kdump.broker.file_records import CorruptRecord, FileRecords, ReadBuffer, UncaughtReadError
-from kdump.broker.log_loader import EPOCHS, METADATA
+from kdump.broker.log_loader import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from kdump.broker.predict import predict_start, recover_segment
 from kdump.broker.result import DirectoryState, LoadResult, Refusal, ValidSegment
 from kdump.errors import SourceError
 from kdump.format.index import MAX_SEGMENT_BYTES
 from kdump.format.naming import COMPANION_SUFFIXES, SEGMENT_SUFFIXES, Kind, file_name, number_of
 from kdump.storage.partition import LogFile, Segment
-from kdump.storage.pieces import Piece, opened
+from kdump.storage.pieces import Piece, open_pieces
 from kdump.storage.ranges import SegmentRange
 from kdump.storage.source import PiecesSource
 from kdump.verify.findings import Finding, Severity
@@ -60,7 +60,7 @@ class LogView:
 
     def open(self, name: str) -> PiecesSource:
         """Raises SourceError."""
-        return opened(self.directory, self.pieces[name], name)
+        return open_pieces(self.directory, self.pieces[name], name)
 
     def part(self, name: str, start: int, size: int) -> tuple[Piece, ...]:
         """The pieces of [start, start + size) of a file."""
@@ -160,9 +160,9 @@ class LoadableLog:
                     self.view.remove(refusal.name, code)
                 case "epochs":
                     self.epochs_are_lost = True
-                    self.view.remove(EPOCHS, code)
+                    self.view.remove(LEADER_EPOCH_CHECKPOINT, code)
                 case "metadata":
-                    self.view.remove(METADATA, code)
+                    self.view.remove(PARTITION_METADATA, code)
                 case _:
                     first = first or refusal
         if first is not None and first.name in self.view.pieces:

@@ -1,7 +1,7 @@
 """The reindex strategy: companions that are wrong, or all of them, are rebuilt from the log, and no log changes."""
 
-from kdump.broker.log_loader import EPOCHS
-from kdump.broker.predict import predict_start, start_at
+from kdump.broker.log_loader import LEADER_EPOCH_CHECKPOINT
+from kdump.broker.predict import directory_state, predict_start
 from kdump.format.checkpoint import EpochEntry, build_epochs
 from kdump.format.naming import INDEX_SUFFIXES, file_name, number_of
 from kdump.recover.completion import complete, unchanged
@@ -62,8 +62,12 @@ def _plan_snapshots(builder: PlanBuilder, segments: Segments) -> None:
 
 def _plan_epochs(builder: PlanBuilder) -> None:
     given = builder.given
-    if given.findings_of(EPOCHS) or (given.options.rebuild_all and EPOCHS in given.sizes):
-        start = start_at(given.directory, given.report.proved)
-        files = {name: size for name, size in start.files.items() if name != EPOCHS}
+    if given.findings_of(LEADER_EPOCH_CHECKPOINT) or (
+        given.options.rebuild_all and LEADER_EPOCH_CHECKPOINT in given.sizes
+    ):
+        start = directory_state(given.directory, given.report.proved)
+        files = {name: size for name, size in start.files.items() if name != LEADER_EPOCH_CHECKPOINT}
         entries = predict_start(start._replace(files=files)).epochs
-        builder.after[EPOCHS] = FileContent(data=build_epochs([EpochEntry(*entry) for entry in entries]))
+        builder.after[LEADER_EPOCH_CHECKPOINT] = FileContent(
+            data=build_epochs([EpochEntry(*entry) for entry in entries])
+        )

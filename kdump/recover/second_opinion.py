@@ -7,7 +7,7 @@ copy of bytes from before, or has no checksum.
 from collections.abc import Mapping
 
 from kdump.errors import KdumpError
-from kdump.format.snapshot import CRC_FROM, SnapshotError, look
+from kdump.format.snapshot import CRC_FROM, SnapshotError, read_snapshot
 from kdump.storage.directory_handle import DirectoryHandle
 
 
@@ -25,7 +25,7 @@ def check_snapshots(directory: DirectoryHandle, written: Mapping[str, str]) -> N
     for name, path in snapshots.items():
         data = directory.read(path)
         try:
-            stored = look(data).crc
+            stored = read_snapshot(data).crc
         except SnapshotError:
             stored = None
         if stored is None or stored != crc32c.crc32c(memoryview(data)[CRC_FROM:]):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kdump.errors import KdumpError, SourceError
 from kdump.format import naming
 from kdump.storage.discovery import discover
-from kdump.storage.lock import Lock, beside, is_locked
+from kdump.storage.lock import Lock, is_locked, possible_log_directories
 from kdump.storage.partition import LogDirectory, Partition
 
 Found = Partition | LogDirectory | SourceError
@@ -64,7 +64,7 @@ class RecoverySelection:
                 self._locks.enter_context(Lock(directory))
             except KdumpError as error:
                 raise SourceError(str(error)) from None
-        elif is_locked(path := os.path.join(directory, naming.LOCK)):
+        elif is_locked(path := os.path.join(directory, naming.LOCK_FILE)):
             raise SourceError(f"{path}: another process holds the lock, probably a running broker; stop it first")
 
     def _of(self, partition: Partition) -> Iterator[PlanItem | SourceError]:
@@ -108,7 +108,7 @@ class RecoverySelection:
 def _above(partition: Partition) -> list[str]:
     """The directories that may be the log directory of a partition."""
     path = partition.path if os.path.isdir(partition.path) else os.path.dirname(os.path.abspath(partition.path))
-    places = beside(path)
+    places = possible_log_directories(path)
     if partition.log_directory is not None:
         places[0] = partition.log_directory.path
     return places

@@ -13,9 +13,9 @@ from typing import Final
 from kdump.errors import KdumpError
 from kdump.format import naming
 from kdump.recover.journal import Journal, Step, from_bytes, to_bytes
-from kdump.storage.directory_handle import CHUNK, DirectoryHandle, copy, look_of, write
+from kdump.storage.directory_handle import COPY_BYTES, DirectoryHandle, append_range, attributes_of, write_all
 from kdump.storage.stamps import Stamp
-from kdump.storage.undo_folders import APPLIED, APPLYING, LOST, OVER, UNDOING, UndoFolder, state_of
+from kdump.storage.undo_folders import APPLIED, APPLYING, JOURNAL_LOST, OVER, UNDOING, UndoFolder, run_state
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
 _Known = list[tuple[Stamp, int | None]]
@@ -39,7 +39,7 @@ class RunExecutor:
         """Write the journal. From now on the run has to be finished or undone, and all that it needs is on the disk."""
         self.place.remove(self.area.of_run("journal.tmp"))
         with self.place.create(self.area.of_run("journal.tmp")) as target:
-            write(target, to_bytes(self.journal))
+            write_all(target, to_bytes(self.journal))
         for name in (*reversed(self.area.directories), "."):
             self.place.sync(name)
         self.place.rename(self.area.of_run("journal.tmp"), self.area.journal(APPLYING))
@@ -47,7 +47,7 @@ class RunExecutor:
 
     def enter(self, state: str) -> None:
         """Rename the journal to a new state."""
-        now = state_of(self.place, self.area)
+        now = run_state(self.place, self.area)
         if now != state and now is not None:
             self.place.rename(self.area.journal(now), self.area.journal(state))
         self._sync()
@@ -169,13 +169,13 @@ class RunExecutor:
                 self._rebuild_linked(step, descriptor, kept)
                 return
             at = 0
-            while data := os.pread(kept, CHUNK, at):
+            while data := os.pread(kept, COPY_BYTES, at):
                 # An earlier attempt, or another process, wrote what is already there.
                 there = os.pread(descriptor, len(data), step.position + at)
                 if not data.startswith(there):
                     raise self._changed(step.name)
                 os.lseek(descriptor, step.position + at + len(there), os.SEEK_SET)
-                write(descriptor, memoryview(data)[len(there) :])
+                write_all(descriptor, memoryview(data)[len(there) :])
                 at += len(data)
             os.fsync(descriptor)
             os.utime(descriptor, ns=(status.st_atime_ns, step.before.mtime_ns))
@@ -187,9 +187,9 @@ class RunExecutor:
         assert step.position is not None
         new = self.area("new", step.name)
         self.place.remove(new)
-        with self.place.create(new, look_of(rest)._replace(mtime_ns=step.before.mtime_ns)) as target:
-            copy(rest, 0, step.position, target)
-            copy(kept, 0, step.before.size - step.position, target)
+        with self.place.create(new, attributes_of(rest)._replace(mtime_ns=step.before.mtime_ns)) as target:
+            append_range(rest, 0, step.position, target)
+            append_range(kept, 0, step.before.size - step.position, target)
         self.place.rename(new, step.name)
 
     # ---- which file has which name
@@ -356,8 +356,8 @@ _STEPS: Final[Mapping[str, tuple[Callable[[RunExecutor, Step], None], Callable[[
 
 def load(place: DirectoryHandle, area: UndoFolder) -> tuple[str, Journal] | None:
     """State and journal of a run. None where it changed nothing yet, or is over. Raises KdumpError."""
-    state = state_of(place, area)
-    if state is None or state in (OVER, LOST):
+    state = run_state(place, area)
+    if state is None or state in (OVER, JOURNAL_LOST):
         return None
     name = area.journal(state)
     return state, from_bytes(place.read(name), place.at(name))

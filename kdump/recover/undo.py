@@ -23,10 +23,10 @@ from kdump.storage.undo_folders import (
     UNDOING,
     UNFINISHED,
     UndoFolder,
-    areas,
     discard,
-    how_to_go_on,
-    state_of,
+    resume_hint,
+    run_state,
+    undo_folders_in,
 )
 
 SAVED: Final = "undo"
@@ -50,7 +50,7 @@ class Run(NamedTuple):
     @property
     def flat(self) -> bool:
         """Whether it is at the root of a log directory."""
-        return not self.undo.startswith(os.path.join(self.directory, naming.UNDO, ""))
+        return not self.undo.startswith(os.path.join(self.directory, naming.UNDO_FOLDER, ""))
 
     @property
     def finished(self) -> bool:
@@ -116,8 +116,8 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
 
 
 def _in(place: DirectoryHandle) -> Iterator[Run]:
-    for area in areas(place):
-        state = state_of(place, area)
+    for area in undo_folders_in(place):
+        state = run_state(place, area)
         if state is None or state == OVER:
             continue
         undo = place.at(area.directories[1] if area.directories else area.journal(state))
@@ -232,8 +232,8 @@ def _back(work: RunExecutor, gone: Mapping[str, str] = MappingProxyType({})) -> 
         else:
             work.enter(OVER)
     except (OSError, EOFError, FileChanged) as error:
-        raise sentence(place.path, error, how_to_go_on(place.path, work.journal.run)) from None
-    if state_of(place, area) == OVER:
+        raise sentence(place.path, error, resume_hint(place.path, work.journal.run)) from None
+    if run_state(place, area) == OVER:
         with suppress(OSError):  # the next run removes it
             discard(place, area)
     if gone:

@@ -16,7 +16,7 @@ from kdump.errors import KdumpError, SourceError, reason
 from kdump.kernel.crc import crc32c
 from kdump.storage.stamps import Stamp
 
-CHUNK: Final = 1 << 20
+COPY_BYTES: Final = 1 << 20
 _FICLONE: Final = 0x40049409
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
@@ -133,7 +133,7 @@ class DirectoryHandle:
         """The CRC-32C of a file from byte `start` on."""
         with self.open(name) as descriptor:
             crc = 0
-            while data := os.pread(descriptor, CHUNK, start):
+            while data := os.pread(descriptor, COPY_BYTES, start):
                 crc = crc32c(data, crc)
                 start += len(data)
             return crc
@@ -150,7 +150,7 @@ class DirectoryHandle:
 
     def _dress(self, descriptor: int, look: FileAttributes) -> None:
         try:
-            dress(descriptor, look)
+            set_attributes(descriptor, look)
         except PermissionError:
             if not self._is_copy:
                 raise
@@ -163,7 +163,7 @@ class DirectoryHandle:
         os.mkdir(name, 0o700, dir_fd=self._fd)
         descriptor = os.open(name, _READ | os.O_DIRECTORY, dir_fd=self._fd)
         try:
-            dress(descriptor, self._own)
+            set_attributes(descriptor, self._own)
         finally:
             os.close(descriptor)
 
@@ -224,7 +224,7 @@ class DirectoryHandle:
 # ---- open files
 
 
-def look_of(descriptor: int) -> FileAttributes:
+def attributes_of(descriptor: int) -> FileAttributes:
     """The attributes of an open file."""
     status = os.fstat(descriptor)
     return FileAttributes(
@@ -248,7 +248,7 @@ def _attributes(descriptor: int) -> dict[str, bytes]:
         raise
 
 
-def dress(descriptor: int, look: FileAttributes) -> None:
+def set_attributes(descriptor: int, look: FileAttributes) -> None:
     """Give an open file owner, group, mode and extended attributes. Raises OSError where the system refuses."""
     status = os.fstat(descriptor)
     if (status.st_uid, status.st_gid) != (look.uid, look.gid):
@@ -262,23 +262,23 @@ def dress(descriptor: int, look: FileAttributes) -> None:
                 os.setxattr(descriptor, name, value)
 
 
-def write(descriptor: int, data: bytes | memoryview) -> None:
+def write_all(descriptor: int, data: bytes | memoryview) -> None:
     """Write all bytes at the current position. Raises OSError."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def copy(source: int, start: int, stop: int, target: int, crc: int = 0, on_bytes: OnBytes | None = None) -> int:
+def append_range(source: int, start: int, stop: int, target: int, crc: int = 0, on_bytes: OnBytes | None = None) -> int:
     """Append the bytes [start, stop) of an open file to another one and return their CRC-32C, continued from `crc`.
 
     Raises EOFError when the file is shorter, OSError.
     """
     while start < stop:
-        data = os.pread(source, min(CHUNK, stop - start), start)
+        data = os.pread(source, min(COPY_BYTES, stop - start), start)
         if not data:
             raise EOFError
-        write(target, data)
+        write_all(target, data)
         crc = crc32c(data, crc)
         start += len(data)
         if on_bytes is not None:
@@ -286,7 +286,7 @@ def copy(source: int, start: int, stop: int, target: int, crc: int = 0, on_bytes
     return crc
 
 
-def clone(source: int, target: int, on_bytes: OnBytes | None = None) -> None:
+def clone_file(source: int, target: int, on_bytes: OnBytes | None = None) -> None:
     """Copy a file to an empty one; they share their blocks where the file system can."""
     size = os.fstat(source).st_size
     if sys.platform == "linux":
@@ -301,7 +301,7 @@ def clone(source: int, target: int, on_bytes: OnBytes | None = None) -> None:
     else:
         done = 0
     os.lseek(target, done, os.SEEK_SET)
-    copy(source, done, size, target, on_bytes=on_bytes)
+    append_range(source, done, size, target, on_bytes=on_bytes)
 
 
 def _copy_inside(source: int, target: int, size: int, on_bytes: OnBytes | None) -> int:
@@ -309,7 +309,7 @@ def _copy_inside(source: int, target: int, size: int, on_bytes: OnBytes | None) 
     done = 0
     while done < size and sys.platform == "linux":
         try:
-            count = os.copy_file_range(source, target, min(size - done, CHUNK << 6), done, done)
+            count = os.copy_file_range(source, target, min(size - done, COPY_BYTES << 6), done, done)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
                 raise
@@ -325,7 +325,7 @@ def _copy_inside(source: int, target: int, size: int, on_bytes: OnBytes | None) 
 # ---- small files that are written as a whole
 
 
-def replace(directory: DirectoryHandle, name: str, data: bytes) -> None:
+def replace_file(directory: DirectoryHandle, name: str, data: bytes) -> None:
     """Replace a file by a rename, as a broker writes checkpoints: after a crash it is the old or the new one.
 
     Raises OSError.
@@ -334,19 +334,19 @@ def replace(directory: DirectoryHandle, name: str, data: bytes) -> None:
     directory.remove(temporary)
     with _removed_on_error(directory, temporary):
         with directory.create(temporary) as descriptor:
-            write(descriptor, data)
+            write_all(descriptor, data)
         directory.rename(temporary, name)
     directory.sync()
 
 
-def renew(directory: DirectoryHandle, name: str, data: bytes) -> None:
+def rewrite_file(directory: DirectoryHandle, name: str, data: bytes) -> None:
     """Delete a file and write it again, for a companion, which a broker's start rebuilds. Raises OSError.
 
     After a crash the file may be missing or incomplete. A broker would never delete a temporary file.
     """
     directory.remove(name)
     with _removed_on_error(directory, name), directory.create(name) as descriptor:
-        write(descriptor, data)
+        write_all(descriptor, data)
     directory.sync()
 
 

@@ -12,13 +12,13 @@ from kdump.format.naming import Kind
 from kdump.storage.listing import (
     Listing,
     leads_back,
-    listing,
-    log_directory_in,
-    partition_in,
+    list_directory,
+    log_directory_of_listing,
+    partition_of_listing,
     topic_partition_in,
     unreadable,
 )
-from kdump.storage.partition import LogDirectory, LogFile, Partition, Segment, index_files, log_files, natural
+from kdump.storage.partition import LogDirectory, LogFile, Partition, Segment, index_files, logs_of_partition, natural
 
 Found = Partition | LogDirectory | SourceError
 _Inode = tuple[int, int]
@@ -52,7 +52,7 @@ def discover(
             for found in walk.below(item.path):
                 some = True
                 if isinstance(found, Partition) and single:
-                    seen.update(_inode_of(file.path) for file in log_files(found))
+                    seen.update(_inode_of(file.path) for file in logs_of_partition(found))
                 if found is not None:
                     yield found
             if not some:
@@ -65,7 +65,7 @@ def discover(
             yield _alone(item.file(kind, highest))
 
 
-def files(
+def log_files(
     paths: Iterable[str],
     kind: Kind | None = None,
     standard_input: LogFile | SourceError | None = None,
@@ -90,7 +90,7 @@ def files(
                 some = some or not isinstance(found, LogDirectory | Partition)
                 if isinstance(found, SourceError):
                     yield found
-                wanted = index_files if indexes else log_files
+                wanted = index_files if indexes else logs_of_partition
                 for file in wanted(found) if isinstance(found, Partition) else ():
                     some = True
                     inode = _inode_of(file.path)
@@ -210,8 +210,8 @@ def _companion(item: _Named, *, beside_logs: bool) -> Partition | NotALog:
         found = Segment(alone.segments[0].log, *(beside.get(each) for each in _INDEXES))
         return alone._replace(path=path, segments=(found,), only=path) if beside else error
     try:
-        content = listing(_parent(path))
-        partition, _ = partition_in(content, _topic_partition(content), whole=False)
+        content = list_directory(_parent(path))
+        partition, _ = partition_of_listing(content, _topic_partition(content), whole=False)
     except SourceError:
         return error
     own = (*partition.producer_snapshots, partition.epochs, partition.metadata, partition.quorum_state)
@@ -276,7 +276,7 @@ class _Walk:
                 odd.sort(key=natural, reverse=True)
                 left += odd
                 continue
-            partition, errors = partition_in(found, _topic_partition(found), whole=whole)
+            partition, errors = partition_of_listing(found, _topic_partition(found), whole=whole)
             yield from errors
             left += reversed(_in_order(_inside(found), partition if _is_one(partition) else None))
 
@@ -289,7 +289,7 @@ class _Walk:
         if inode is not None:
             self._entered.add(inode)
         try:
-            return listing(path)
+            return list_directory(path)
         except SourceError as error:
             # A broker renames and deletes directories while they are listed.
             yield error if os.path.lexists(path) else None
@@ -297,22 +297,22 @@ class _Walk:
 
     def _log_directory(self, found: Listing, whole: bool) -> Generator[Found | None, None, list[str]]:
         """A log directory, directly followed by its partitions. Returns the other directories in it."""
-        directory, errors = log_directory_in(found, whole=whole)
+        directory, errors = log_directory_of_listing(found, whole=whole)
         # The only log file that a broker reads here is the snapshot that KRaft starts from.
-        loose, more = partition_in(found, None, whole=False, log_directory=directory)
+        loose, more = partition_of_listing(found, None, whole=False, log_directory=directory)
         yield from {str(error): error for error in (*errors, *more)}.values()
         yield directory
         own = {entry.path: name for entry in found.directories if (name := topic_partition_in(entry)) is not None}
         inside = _inside(found)
         odd = [path for path in inside if path not in own]
-        for here in _in_order([path for path in inside if path in own], loose if log_files(loose) else None):
+        for here in _in_order([path for path in inside if path in own], loose if logs_of_partition(loose) else None):
             if isinstance(here, Partition):
                 yield here
                 continue
             content = yield from self._enter(here)
             if content is not None:
                 named = whole or _inode_of(here) in self._named
-                partition, errors = partition_in(content, own[here], whole=named, log_directory=directory)
+                partition, errors = partition_of_listing(content, own[here], whole=named, log_directory=directory)
                 yield from errors
                 yield partition
                 odd += _inside(content)
@@ -333,7 +333,7 @@ def _in_order(inside: list[str], partition: Partition | None) -> list[str | Part
     """Directories in natural order, with the partition where its first log file sorts."""
     order: list[tuple[str, str | Partition]] = [(os.path.basename(path), path) for path in inside]
     if partition is not None:
-        first = log_files(partition)[0].path if inside and (partition.segments or partition.kraft_snapshots) else ""
+        first = logs_of_partition(partition)[0].path if inside and (partition.segments or partition.kraft_snapshots) else ""
         order.append((os.path.basename(first), partition))
     return [item for _, item in sorted(order, key=lambda item: natural(item[0]))]
 

@@ -32,7 +32,7 @@ class Listing(NamedTuple):
         return any(entry.name in naming.ROOT_FILES for entry in self.files)
 
 
-def listing(path: str) -> Listing:
+def list_directory(path: str) -> Listing:
     """The entries of a directory. Raises SourceError."""
     found = Listing(path, [], [], [])
     try:
@@ -98,7 +98,7 @@ _numbered = re.compile(r"([0-9]{20})\.(log|index|timeindex|txnindex|snapshot)").
 _INDEXES = (("index", Kind.INDEX), ("timeindex", Kind.TIMEINDEX), ("txnindex", Kind.TXNINDEX))
 
 
-def partition_in(
+def partition_of_listing(
     found: Listing,
     topic_partition: TopicPartition | None,
     *,
@@ -237,7 +237,7 @@ class _Files:
 # --- a log directory --------------------------------------------------------------------------------------------------
 
 
-def log_directory_in(found: Listing, *, whole: bool) -> tuple[LogDirectory, list[SourceError]]:
+def log_directory_of_listing(found: Listing, *, whole: bool) -> tuple[LogDirectory, list[SourceError]]:
     """The files at the root of a log directory, and the errors of what could not be read."""
     errors: list[SourceError] = []
     strays: list[MisplacedFile] = []
@@ -245,7 +245,7 @@ def log_directory_in(found: Listing, *, whole: bool) -> tuple[LogDirectory, list
     lock = None
     for entry in found.files:
         kind = naming.companion_kind_of(entry.name) if entry.name in naming.ROOT_FILES else None
-        if entry.name == naming.LOCK:
+        if entry.name == naming.LOCK_FILE:
             lock = entry.path
         elif kind is not None or whole:
             try:

@@ -9,7 +9,7 @@ import sys
 from typing import Final, Self
 
 from kdump.errors import KdumpError, SourceError, reason
-from kdump.format.naming import LOCK
+from kdump.format.naming import LOCK_FILE
 
 # The layout of struct flock: the type of lock, whence, start, length and owner.
 _FLOCK = "qqihh" if sys.platform == "darwin" else "hhqqi"
@@ -23,7 +23,7 @@ class Lock:
 
     def __init__(self, directory: str) -> None:
         """Raises KdumpError where another process has the lock, SourceError where the lock cannot be requested."""
-        path = os.path.join(directory, LOCK)
+        path = os.path.join(directory, LOCK_FILE)
         self._fd: int | None = None
         self._inode = (0, 0)
         try:
@@ -65,7 +65,7 @@ class Lock:
         self.close()
 
 
-def beside(directory: str) -> list[str]:
+def possible_log_directories(directory: str) -> list[str]:
     """The log directories that a topic-partition directory may belong to: its parent, and for a link the parent of its
     target.
     """

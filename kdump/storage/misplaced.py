@@ -95,6 +95,6 @@ def at_root(name: str) -> str | None:
     """The problem of a file at the root of a log directory that is not in `naming.ROOT_FILES`; None where it belongs
     there.
     """
-    if name in (naming.BOOTSTRAP, _TIERED_AT_ROOT):
+    if name in (naming.BOOTSTRAP_CHECKPOINT, _TIERED_AT_ROOT):
         return None
     return "tmp" if name.removesuffix(".tmp") in naming.ROOT_FILES else "unknown"

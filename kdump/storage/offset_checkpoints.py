@@ -10,7 +10,7 @@ from kdump.format import naming
 from kdump.format.checkpoint import CheckpointError, offset_entries
 from kdump.format.naming import MAX_COMPANION_BYTES, TopicPartition
 from kdump.storage.partition import Partition
-from kdump.storage.source import FileSource, whole
+from kdump.storage.source import FileSource, read_whole
 
 
 class CheckpointContext(NamedTuple):
@@ -61,10 +61,10 @@ class CheckpointOffsets:
         )
 
 
-def checkpoints_of(directory: str) -> CheckpointOffsets:
+def read_offset_checkpoints(directory: str) -> CheckpointOffsets:
     """The offset checkpoints in a directory. A file that is missing or cannot be read counts as empty."""
     contents = {}
     for name in naming.OFFSET_CHECKPOINTS:
         with suppress(SourceError), FileSource(os.path.join(directory, name)) as source:
-            contents[name] = whole(source, MAX_COMPANION_BYTES)
+            contents[name] = read_whole(source, MAX_COMPANION_BYTES)
     return CheckpointOffsets(contents, closed=os.path.lexists(os.path.join(directory, naming.CLEAN_SHUTDOWN)))

@@ -115,7 +115,7 @@ def has_companions(partition: Partition) -> bool:
     return partition.whole or any(own) or any(any(segment[1:]) for segment in partition.segments)
 
 
-def log_files(partition: Partition) -> list[LogFile]:
+def logs_of_partition(partition: Partition) -> list[LogFile]:
     """The log files of a partition in natural order of their names."""
     files = [*(segment.log for segment in partition.segments), *partition.kraft_snapshots]
     return sorted(files, key=lambda file: natural(os.path.basename(file.path)))

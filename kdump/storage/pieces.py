@@ -15,7 +15,7 @@ class Piece(NamedTuple):
     stop: int
 
 
-def opened(directory: str, pieces: Iterable[Piece], name: str) -> PiecesSource:
+def open_pieces(directory: str, pieces: Iterable[Piece], name: str) -> PiecesSource:
     """The bytes of the pieces in sequence, as a file of that name. Raises SourceError."""
     ranges = [(os.path.join(directory, piece.name), piece.start, piece.stop) for piece in pieces]
     return PiecesSource(ranges, os.path.join(directory, name))

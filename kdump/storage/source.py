@@ -165,7 +165,7 @@ class PiecesSource(_Closing):
             source.close()
 
 
-def reader(source: Source) -> Callable[[int, int], bytes]:
+def reader_of(source: Source) -> Callable[[int, int], bytes]:
     """A function `read(position, size)` that returns bytes of the source, fewer only at its end."""
 
     def read(position: int, size: int) -> bytes:
@@ -175,11 +175,11 @@ def reader(source: Source) -> Callable[[int, int], bytes]:
     return read
 
 
-def whole(source: Source, limit: int) -> bytes:
+def read_whole(source: Source, limit: int) -> bytes:
     """All bytes of a source, or fewer if it shrinks meanwhile. Raises SourceError for more than `limit` bytes."""
     if source.size > limit:
         raise SourceError(f"{source.name}: {source.size} bytes, files of its kind have at most {limit}")
-    return reader(source)(0, source.size)
+    return reader_of(source)(0, source.size)
 
 
 class ProgressSource:

@@ -15,7 +15,7 @@ class Stamp(NamedTuple):
     inode: int
 
 
-def stamps(directory: str) -> dict[str, Stamp]:
+def read_stamps(directory: str) -> dict[str, Stamp]:
     """The stamps of the regular files of a directory by name. Raises SourceError."""
     found = {}
     try:

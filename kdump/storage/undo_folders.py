@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.errors import KdumpError
 from kdump.format import naming
-from kdump.format.naming import UNDO
+from kdump.format.naming import UNDO_FOLDER
 
 if TYPE_CHECKING:
     from kdump.storage.directory_handle import DirectoryHandle
@@ -30,13 +30,14 @@ APPLIED: Final = "applied"
 UNDOING: Final = "undoing"
 OVER: Final = "over"
 STATES: Final = (APPLYING, APPLIED, UNDOING, OVER)
-LOST: Final = "lost"
+JOURNAL_LOST: Final = "lost"
 """The state of a run that keeps files but has lost its journal."""
-UNFINISHED: Final = (APPLYING, UNDOING, LOST)
+UNFINISHED: Final = (APPLYING, UNDOING, JOURNAL_LOST)
 
 _RUN: Final = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.+-]{0,99}")
 _FLAT: Final = re.compile(
-    re.escape(UNDO) + r"-(.+?)-(?:(?:old|cut|new)-.+|journal\.tmp|(?:" + "|".join(STATES) + r")\.jsonl)", re.DOTALL
+    re.escape(UNDO_FOLDER) + r"-(.+?)-(?:(?:old|cut|new)-.+|journal\.tmp|(?:" + "|".join(STATES) + r")\.jsonl)",
+    re.DOTALL,
 )
 
 
@@ -48,10 +49,10 @@ class UndoFolder(NamedTuple):
 
     def __call__(self, kind: str, name: str) -> str:
         """The name of a file of the kind old, cut or new."""
-        return f"{UNDO}-{self.run}-{kind}-{name}" if self.flat else f"{UNDO}/{self.run}/{kind}/{name}"
+        return f"{UNDO_FOLDER}-{self.run}-{kind}-{name}" if self.flat else f"{UNDO_FOLDER}/{self.run}/{kind}/{name}"
 
     def of_run(self, name: str) -> str:
-        return f"{UNDO}-{self.run}-{name}" if self.flat else f"{UNDO}/{self.run}/{name}"
+        return f"{UNDO_FOLDER}-{self.run}-{name}" if self.flat else f"{UNDO_FOLDER}/{self.run}/{name}"
 
     def journal(self, state: str) -> str:
         return self.of_run(f"{state}.jsonl")
@@ -59,12 +60,12 @@ class UndoFolder(NamedTuple):
     @property
     def directories(self) -> tuple[str, ...]:
         """The directories that a run creates first, outer ones first; `old` is created with its first file."""
-        inner = f"{UNDO}/{self.run}"
-        return () if self.flat else (UNDO, inner, f"{inner}/new", f"{inner}/cut")
+        inner = f"{UNDO_FOLDER}/{self.run}"
+        return () if self.flat else (UNDO_FOLDER, inner, f"{inner}/new", f"{inner}/cut")
 
     @property
     def old(self) -> str | None:
-        return None if self.flat else f"{UNDO}/{self.run}/old"
+        return None if self.flat else f"{UNDO_FOLDER}/{self.run}/old"
 
 
 def check_run(run: str) -> str:
@@ -91,21 +92,21 @@ def lacks_an_end(names: list[str]) -> bool:
     return bool(journals & {*UNFINISHED}) or (not journals and "old" in names)
 
 
-def state_of(directory: "DirectoryHandle", folder: UndoFolder) -> str | None:
+def run_state(directory: "DirectoryHandle", folder: UndoFolder) -> str | None:
     """The state of a run; None where it has changed nothing yet."""
     for state in STATES:
         if directory.stat(folder.journal(state)) is not None:
             return state
     if folder.old is not None:
-        return LOST if directory.stat(folder.old) is not None else None
-    return LOST if any(name.startswith(folder("old", "")) for name in directory.names()) else None
+        return JOURNAL_LOST if directory.stat(folder.old) is not None else None
+    return JOURNAL_LOST if any(name.startswith(folder("old", "")) for name in directory.names()) else None
 
 
 def discard(directory: "DirectoryHandle", folder: UndoFolder) -> None:
     """Delete the files of a run that cannot be undone any more. Raises KdumpError where its directories are links."""
     if not all(directory.is_directory(name) for name in folder.directories[:2]):
         return
-    state = state_of(directory, folder)
+    state = run_state(directory, folder)
     if state is not None:
         if state != OVER:
             directory.rename(folder.journal(state), folder.journal(OVER))
@@ -128,14 +129,18 @@ def discard(directory: "DirectoryHandle", folder: UndoFolder) -> None:
     directory.sync()
 
 
-def areas(directory: "DirectoryHandle") -> list[UndoFolder]:
+def undo_folders_in(directory: "DirectoryHandle") -> list[UndoFolder]:
     """The runs that left files in a directory."""
-    runs = [UndoFolder(run) for run in directory.names(naming.UNDO) if is_directory(directory, f"{naming.UNDO}/{run}")]
+    runs = [
+        UndoFolder(run)
+        for run in directory.names(naming.UNDO_FOLDER)
+        if is_directory(directory, f"{naming.UNDO_FOLDER}/{run}")
+    ]
     flat = {run for name in directory.names() if (run := run_of(name)) is not None}
     return runs + [UndoFolder(run, flat=True) for run in sorted(flat)]
 
 
-def how_to_go_on(path: str, run: str) -> str:
+def resume_hint(path: str, run: str) -> str:
     """A clause that says how to finish a run."""
     return (
         f"run {run} is not finished: kdump recover --resume {path} goes on with it, "
@@ -145,15 +150,15 @@ def how_to_go_on(path: str, run: str) -> str:
 
 def refuse_unfinished(directory: "DirectoryHandle") -> None:
     """Raises KdumpError where a run in this directory is not finished."""
-    for folder in areas(directory):
-        state = state_of(directory, folder)
-        if state == LOST:
+    for folder in undo_folders_in(directory):
+        state = run_state(directory, folder)
+        if state == JOURNAL_LOST:
             raise KdumpError(
                 f"{directory.at(folder.of_run(''))}: files that a run of kdump recover took away, without its journal; "
                 "move them elsewhere"
             )
         if state in UNFINISHED:
-            raise KdumpError(f"{directory.path}: {how_to_go_on(directory.path, folder.run)}")
+            raise KdumpError(f"{directory.path}: {resume_hint(directory.path, folder.run)}")
 
 
 def is_directory(directory: "DirectoryHandle", name: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 from kdump.errors import SourceError
 from kdump.format.naming import MAX_COMPANION_BYTES, Kind
 from kdump.storage.partition import LogFile, Partition, Segment
-from kdump.storage.source import whole
+from kdump.storage.source import read_whole
 from kdump.verify.checks import indexes, transaction_indexes
 from kdump.verify.checks.transaction_indexes import Aborted
 from kdump.verify.findings import KEPT, Finding, Severity
@@ -39,7 +39,7 @@ class CompanionReader:
         """The bytes of a file, None where it cannot be read."""
         try:
             with file.open() as source:
-                return whole(source, MAX_COMPANION_BYTES)
+                return read_whole(source, MAX_COMPANION_BYTES)
         except SourceError as error:
             if not gone(file, self._options):
                 self._report.errors.append(error)

@@ -8,7 +8,7 @@ from kdump.errors import SourceError
 from kdump.format.naming import MAX_COMPANION_BYTES, TopicPartition
 from kdump.storage.offset_checkpoints import CheckpointOffsets
 from kdump.storage.partition import LogDirectory, LogFile
-from kdump.storage.source import whole
+from kdump.storage.source import read_whole
 from kdump.verify.checks import checkpoints, files
 from kdump.verify.checks.checkpoints import PartitionOffsets
 from kdump.verify.findings import found
@@ -57,7 +57,7 @@ class LogDirectoryVerifier:
     def _read(self, file: LogFile) -> bytes | None:
         try:
             with file.open() as source:
-                return whole(source, MAX_COMPANION_BYTES)
+                return read_whole(source, MAX_COMPANION_BYTES)
         except SourceError as error:
             self._report.errors.append(error)
             return None

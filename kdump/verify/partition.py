@@ -256,7 +256,7 @@ class PartitionVerifier:
 
         try:
             report.outcome = predict.predict_start(
-                predict.start_at(
+                predict.directory_state(
                     partition.path,
                     self._valid,
                     recovery_point=self._context.recovery_point or 0,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from kdump.broker.log_loader import EPOCHS
+from kdump.broker.log_loader import LEADER_EPOCH_CHECKPOINT
 from kdump.broker.result import LoadResult, Refusal, RefusalReason
 from kdump.format.naming import number_of
 from kdump.verify.findings import Finding, Severity
@@ -21,7 +21,7 @@ _STOPS_RECOVERY: Final = frozenset(
     }
 )
 _TAILS: Final = frozenset({"tail/torn", "tail/zeros", "tail/garbage"})
-CUTS: Final = _STOPS_RECOVERY | _TAILS
+TRUNCATION_CODES: Final = _STOPS_RECOVERY | _TAILS
 """The codes of damage in a log at which a broker's recovery can truncate it."""
 
 
@@ -118,7 +118,7 @@ def reaction_to(finding: Finding, outcome: LoadResult | None) -> str:
         return "rebuilds" if name.rpartition(".")[0] + ".log" in outcome.recovered else "ignores"
     if code == "snapshot/missing":
         return "rebuilds" if any(offset >= (finding.offset or 0) for offset in outcome.snapshots) else "ignores"
-    if name == EPOCHS:
+    if name == LEADER_EPOCH_CHECKPOINT:
         return _epoch_reaction(finding, outcome)
     if name.endswith(".checkpoint"):
         return "refuses" if finding.severity is Severity.ERROR else "ignores"

@@ -195,7 +195,7 @@ def _walk_range(walk: Walk, task: ScanTask, summary: RangeSummary) -> None:
                 summary.damages += 1
                 summary.damaged_at = item.row(item.batches - 1).position
         else:
-            summary.add(framing.other(file.path, item, file.preallocated))
+            summary.add(framing.not_a_batch(file.path, item, file.preallocated))
             _add_damage(summary, item)
 
 

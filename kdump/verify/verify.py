@@ -18,7 +18,7 @@ from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.storage.discovery import discover
 from kdump.storage.lock import is_locked
-from kdump.storage.offset_checkpoints import CheckpointContext, CheckpointOffsets, checkpoints_of
+from kdump.storage.offset_checkpoints import CheckpointContext, CheckpointOffsets, read_offset_checkpoints
 from kdump.storage.partition import LogDirectory, Partition, has_companions, without_companions
 from kdump.storage.ranges import SegmentRange, ranges
 from kdump.verify.findings import Finding, Severity
@@ -85,7 +85,7 @@ class _Task:
         return sum(size_of(job.partition) for job in self.work.jobs)
 
 
-def verify(
+def verify_logs(
     found: Iterable[Partition | LogDirectory | SourceError],
     options: VerifyOptions | None = None,
     engine: Engine | None = None,
@@ -236,7 +236,7 @@ class _CheckpointCache:
             return CheckpointContext()
         directory = os.path.dirname(os.path.abspath(partition.path))
         if self._offsets is None or directory != self._directory:
-            self._directory, self._offsets = directory, checkpoints_of(directory)
+            self._directory, self._offsets = directory, read_offset_checkpoints(directory)
         return self._offsets.context(partition)
 
 
@@ -245,7 +245,7 @@ def _is_written(partition: Partition) -> bool:
     if partition.log_directory is not None:
         return partition.log_directory.locked
     directory = partition.path if partition.whole else os.path.dirname(partition.path)
-    return is_locked(os.path.join(os.path.dirname(os.path.abspath(directory)), naming.LOCK))
+    return is_locked(os.path.join(os.path.dirname(os.path.abspath(directory)), naming.LOCK_FILE))
 
 
 def size_of(partition: Partition) -> int:

@@ -16,7 +16,7 @@ from kdump.storage.discovery import discover
 from kdump.storage.source import BytesSource
 from kdump.verify import reaction
 from kdump.verify.findings import Finding, found
-from kdump.verify.verify import VerifyOptions, verify
+from kdump.verify.verify import VerifyOptions, verify_logs
 from support import build, damage_partition
 from support.damage import NotApplicable
 
@@ -494,8 +494,8 @@ def test_what_verify_proved_need_not_be_read_again(partition: str, tmp_path: Pat
             damage_partition.apply(name, directory, rng)
         except NotApplicable:
             continue
-        outcome = broker.predict_start(broker.start_at(str(directory)))
-        (report, *_) = verify(discover([str(directory)]), VerifyOptions(deep=True))
+        outcome = broker.predict_start(broker.directory_state(str(directory)))
+        (report, *_) = verify_logs(discover([str(directory)]), VerifyOptions(deep=True))
         if report.outcome is None:
             assert (outcome.refusals, outcome.cuts, outcome.wiped) == ((), {}, frozenset()), name
             continue
@@ -513,7 +513,7 @@ def test_the_checkpoints_beside_a_partition_count(point: int, tmp_path: Path) ->
     (tmp_path / "recovery-point-offset-checkpoint").write_bytes(build.checkpoint(f"topic 0 {point}"))
     for name, data in (healthy() | {f"{FIRST}.log": ONE[:-5]}).items():
         (tmp_path / "topic-0" / name).write_bytes(data)
-    (report,) = verify(discover([str(tmp_path / "topic-0")]))
+    (report,) = verify_logs(discover([str(tmp_path / "topic-0")]))
     (torn,) = [finding for finding in report.findings if finding.code == "tail/torn"]
     assert torn.broker == ("ignores" if point else "truncates")
     assert report.context.recovery_point == point

@@ -95,7 +95,7 @@ def plan_of(
 
 def made(plan: Plan) -> dict[str, bytes | None]:
     found: dict[str, bytes | None] = {}
-    for name, data in rebuild.make(plan.rebuild_request()):
+    for name, data in rebuild.rebuild_companions(plan.rebuild_request()):
         assert name not in found
         found[name] = data
     assert found.keys() == {name for name, content in plan.after.items() if content == REBUILT}
@@ -109,7 +109,7 @@ def slowly(plan: Plan) -> Plan:
 def entries(data: bytes | None) -> list[tuple[int, ...]]:
     """Those of a snapshot, by producer."""
     assert data is not None
-    return sorted(tuple(entry) for entry in snapshot.parse(data))
+    return sorted(tuple(entry) for entry in snapshot.parse_entries(data))
 
 
 def partition(number: int) -> tuple[random.Random, list[PartSegment]]:
@@ -259,7 +259,7 @@ def data_batch(offset: int, count: int = 1, *, timestamp: int = T, **fields: int
 
 def test_nothing_is_asked_for(tmp_path: Path) -> None:
     plan = plan_of(put(tmp_path, logs_of([PartSegment(0, b"")])), [PartSegment(0, b"")], rebuilt=[])
-    assert list(rebuild.make(plan.rebuild_request())) == []
+    assert list(rebuild.rebuild_companions(plan.rebuild_request())) == []
 
 
 def test_an_empty_log(tmp_path: Path) -> None:
@@ -417,7 +417,7 @@ def test_it_tells_how_far_it_is(tmp_path: Path) -> None:
     _, segments = partition(1)
     told: list[int] = []
     plan = plan_of(put(tmp_path, logs_of(segments)), segments)
-    assert list(rebuild.make(plan.rebuild_request(), told.append))
+    assert list(rebuild.rebuild_companions(plan.rebuild_request(), told.append))
     assert sum(told) == sum(len(segment.data) for segment in segments)
 
 

@@ -87,7 +87,16 @@ def test_every_code(code: str) -> None:
 
 
 def test_every_exit_status() -> None:
-    statuses = {0, exit_status.FOUND, exit_status.USAGE, exit_status.FAILED, exit_status.GAVE_UP, exit_status.BUG, exit_status.INTERRUPTED, exit_status.PIPE_CLOSED}
+    statuses = {
+        0,
+        exit_status.FOUND,
+        exit_status.USAGE,
+        exit_status.FAILED,
+        exit_status.GAVE_UP,
+        exit_status.BUG,
+        exit_status.INTERRUPTED,
+        exit_status.PIPE_CLOSED,
+    }
     assert {int(status) for status in manual_text.EXIT_STATUS["kdump"]} == statuses
     for text in manual.pages().values():
         for status in statuses:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kdump.storage.discovery import discover, files
+from kdump.storage.discovery import discover, log_files
 from kdump.storage.partition import LogFile, Partition
 from support import build
 
@@ -199,7 +199,7 @@ def test_directories_deeper_than_calls_can_nest(tmp_path: Path, monkeypatch: pyt
     Path("0.log").write_bytes(CLEAN)
     os.chdir(tmp_path)
     try:
-        (found,) = files(["."])
+        (found,) = log_files(["."])
         assert isinstance(found, LogFile)
         assert found.path.count("/") == depth + 1
         (partition,) = discover(["."])
@@ -228,7 +228,7 @@ def test_a_directory_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(os, name, noted)
     for paths in ([str(tmp_path)], [str(tmp_path / "*.log")]):
         listed.clear()
-        found = [file for file in files(paths) if isinstance(file, LogFile)]
+        found = [file for file in log_files(paths) if isinstance(file, LogFile)]
         assert [file.base_offset for file in found] == list(range(50))
         assert [file.base_offset for file in found if file.newest] == [49]
         assert len(listed) <= 2

@@ -74,7 +74,7 @@ class Library:
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Library:
     made = Library()
-    monkeypatch.setattr(kdump.recover.recover, "plans", made.planned)
+    monkeypatch.setattr(kdump.recover.recover, "plan_recovery", made.planned)
     monkeypatch.setattr(kdump.recover.recover, "apply_all", made.apply_all)
     return made
 

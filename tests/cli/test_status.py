@@ -268,7 +268,7 @@ def test_a_bug(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
     def broken(*arguments: object) -> None:
         raise RuntimeError("what nobody thought of")
 
-    monkeypatch.setattr(kdump.verify.verify, "verify", broken)
+    monkeypatch.setattr(kdump.verify.verify, "verify_logs", broken)
     assert kdump.cli.run(["verify", str(logs / "clean.log")]) == 70
     told = capsys.readouterr().err
     assert "Traceback" in told
@@ -280,7 +280,7 @@ def test_no_memory(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtur
     def broken(*arguments: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(kdump.verify.verify, "verify", broken)
+    monkeypatch.setattr(kdump.verify.verify, "verify_logs", broken)
     assert kdump.cli.run(["verify", str(logs / "clean.log")]) == 3
     assert "--max-batch-bytes" in capsys.readouterr().err
 

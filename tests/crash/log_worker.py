@@ -28,7 +28,7 @@ from kdump.recover.plan import RecoverOptions
 from kdump.storage.discovery import discover
 from kdump.storage.partition import LogDirectory, Partition
 from kdump.verify.findings import Finding, Severity
-from kdump.verify.verify import verify
+from kdump.verify.verify import verify_logs
 from support import build, oracle
 
 NOW = 1_600_000_100_000
@@ -162,7 +162,9 @@ class Trial:
 
     def findings(self) -> list[Finding]:
         found: list[Finding] = []
-        for report in verify(item for item in discover([str(self.root)]) if isinstance(item, Partition | LogDirectory)):
+        for report in verify_logs(
+            item for item in discover([str(self.root)]) if isinstance(item, Partition | LogDirectory)
+        ):
             assert not report.errors
             found += report.findings
         # A broker that is killed leaves a half checkpoint, too, and writes it anew another time.
@@ -204,7 +206,9 @@ class Trial:
         return end, ""
 
     def recover(self) -> None:
-        for result in recover.run(discover([str(self.root)]), RecoverOptions(now_ms=NOW), recover.ApplyOptions("1")):
+        for result in recover.recover_logs(
+            discover([str(self.root)]), RecoverOptions(now_ms=NOW), recover.ApplyOptions("1")
+        ):
             assert isinstance(result, recover.RecoveryResult), result
             assert result.error is None, result.error
 

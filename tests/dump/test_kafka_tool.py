@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdump.broker.file_records import frame_size
+from kdump.broker.file_records import next_batch_size
 from kdump.dump.events import IndexReport, ReportKind, SanityCheckPassed
 from kdump.dump.kafka_tool import log_reader
 from kdump.dump.kafka_tool.index_check import check_index
@@ -413,7 +413,7 @@ def test_control_characters_in_a_name_do_not_reach_a_terminal(kdump: Any, segmen
 
 def frames(data: bytes, position: int) -> Iterator[tuple[int, int]]:
     """Position and last offset of what Kafka's readers see from there on."""
-    while (size := frame_size(data[position : position + 17], position, len(data))) is not None:
+    while (size := next_batch_size(data[position : position + 17], position, len(data))) is not None:
         last = int.from_bytes(data[position : position + 8], "big", signed=True)
         if data[position + 16] in range(2, 128):
             if len(data) - position < HEADER_SIZE:
@@ -506,7 +506,7 @@ def test_overlapping_batches_are_not_read_for_ever(tmp_path: Path) -> None:
     entries = b"".join(struct.pack(">ii", 1 + at, at) for at in range(0, size - 100, 17))
     file = LogFile(str(tmp_path / "0.index"), Kind.INDEX, 0, True, len(entries))
     read = 0
-    real = log_reader.checksum
+    real = log_reader.batch_checksum
 
     def counted(reader: Any, position: int, length: int, header: bytes) -> int:
         nonlocal read

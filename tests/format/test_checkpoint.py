@@ -142,7 +142,7 @@ def test_refused_offsets(line: str, reason: str) -> None:
 
 
 def test_checkpoints_have_a_largest_size() -> None:
-    data = b"0\n1\n3 4\n" + b" " * checkpoint.MAX_BYTES
+    data = b"0\n1\n3 4\n" + b" " * checkpoint.MAX_CHECKPOINT_BYTES
     assert until_refused(checkpoint.epoch_entries(data)) == (
         [],
         f"{len(data)} bytes, more than the 67108864 that such a file can have",

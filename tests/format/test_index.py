@@ -29,7 +29,7 @@ def reader(data: bytes) -> Callable[[int, int], bytes]:
 
 
 def measured(data: bytes, entry_size: int) -> Extent:
-    return index.measure(reader(data), len(data), entry_size)
+    return index.index_extent(reader(data), len(data), entry_size)
 
 
 def slots(data: bytes, entry_size: int, *, padded: bool = True) -> bytes:
@@ -127,7 +127,7 @@ def test_padding_of_ten_mebibytes_is_read_in_pieces(size: int) -> None:
         largest = max(largest, wanted)
         return data[position : position + wanted]
 
-    assert index.measure(read, length, size) == Extent(7 * size, length - 7 * size, 0)
+    assert index.index_extent(read, length, size) == Extent(7 * size, length - 7 * size, 0)
     assert sum(len(block) for block in index.blocks(read, length, size)) == length
     assert largest <= index.BLOCK_BYTES
 
@@ -148,7 +148,7 @@ def test_a_file_that_shrinks_gives_fewer_slots() -> None:
     data = build.offset_index(*((number, number) for number in range(1, 20)))
     short = reader(data[:29])
     assert b"".join(index.blocks(short, len(data), OFFSET)) == data[:24]
-    assert index.measure(short, len(data), OFFSET).remainder == 0
+    assert index.index_extent(short, len(data), OFFSET).remainder == 0
 
 
 # --- round trips ------------------------------------------------------------------------------------------------------

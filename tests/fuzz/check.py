@@ -99,7 +99,7 @@ def tiles(walk: Walk | Walk07) -> Iterator[tuple[str, int, int, Batch | None, by
                 for batch in item.rows():
                     yield "damaged" if item.damaged else "", batch.position, batch.size, batch, bytes(item.body(batch))
             case Gap() | Tail():
-                yield framing.other("", item, True).code, item.position, item.length, None, b""
+                yield framing.not_a_batch("", item, True).code, item.position, item.length, None, b""
             case ForeignBatch() | SearchLimit():
                 pass
 

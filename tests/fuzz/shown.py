@@ -7,7 +7,7 @@ import json
 import re
 
 from fuzz.check import Case, Difference, log_file
-from kdump.dump.dump import DumpOptions, dump
+from kdump.dump.dump import DumpOptions, dump_logs
 from kdump.dump.events import DumpFailure
 from kdump.dump.kafka_tool.dump_log_segments import tool_events
 from kdump.render import RenderOptions, renderer
@@ -28,7 +28,7 @@ def lines(case: Case, name: str) -> bytes:
     stream = io.BytesIO()
     met: set[Severity] = set()
     wanted = DumpOptions(force=True, max_batch_bytes=case.max_batch_bytes)
-    events = dump([log_file(case)], wanted, met.add)
+    events = dump_logs([log_file(case)], wanted, met.add)
     if name == "kafka":
         events = tool_events(events, records=True, max_bytes=None)
     with renderer(name, stream, EVERYTHING[name]) as to:

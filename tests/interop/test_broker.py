@@ -13,7 +13,7 @@ from interop.damaged_partitions import MUTATED, SEEDS, Case, damaged, load, muta
 from kdump.broker import predict as broker
 from kdump.broker.result import NEW
 from kdump.storage.discovery import discover
-from kdump.verify.verify import VerifyOptions, verify
+from kdump.verify.verify import VerifyOptions, verify_logs
 from support import damage_partition
 
 __all__ = ["room"]
@@ -30,7 +30,7 @@ SEVERAL = {
 
 
 def foreseen(case: Case) -> broker.LoadResult:
-    start = broker.start_at(
+    start = broker.directory_state(
         str(case.directory), recovery_point=case.recovery_point, log_start_offset=case.log_start_offset
     )
     return broker.predict_start(start)
@@ -89,7 +89,7 @@ def verified(case: Case) -> tuple[broker.LoadResult | None, bool]:
     # A recovery point and a log start offset come from a log directory, which there is none; and without a log there is nothing to verify.
     if case.recovery_point or case.log_start_offset or not damage_partition.logs(case.directory):
         return None, False
-    (report, *_) = verify(discover([str(case.directory)]), VerifyOptions(deep=True))
+    (report, *_) = verify_logs(discover([str(case.directory)]), VerifyOptions(deep=True))
     return report.outcome, not (report.findings or report.errors)
 
 

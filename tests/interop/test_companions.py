@@ -96,7 +96,7 @@ def clean(data: bytes) -> str:
 
 def producers(data: bytes) -> str:
     text = ""
-    for entry in snapshot.parse(data):
+    for entry in snapshot.parse_entries(data):
         transaction = (
             f"OptionalLong[{entry.current_txn_first_offset}]" if entry.has_transaction else "OptionalLong.empty"
         )
@@ -260,7 +260,7 @@ def test_snapshots_are_written_alike(kafka: ModuleType) -> None:
         data = struct.pack(">i", len(known)) + body
         made.append(struct.pack(">hI", 1, crc32c.crc32c(data)) + data)
     theirs = [b64decode(answer) for answer in asked(kafka, "rewrite", made)]
-    assert [snapshot.build(snapshot.parse(data)) for data in made] == theirs
+    assert [snapshot.build(snapshot.parse_entries(data)) for data in made] == theirs
     assert any(ours != data for ours, data in zip(theirs, made, strict=True))
 
 

@@ -14,7 +14,7 @@ from kdump.recover.apply import apply
 from kdump.recover.plan import REINDEX, SALVAGE, TRUNCATE
 from kdump.storage.directory_handle import DirectoryHandle
 from kdump.storage.discovery import discover
-from kdump.verify.verify import VerifyOptions, verify
+from kdump.verify.verify import VerifyOptions, verify_logs
 from support import oracle, recovery_plans
 from support.directories import NOW_MS, Files, stem
 from support.recovery_plans import B, C
@@ -103,7 +103,7 @@ def test_a_broker_starts_in_the_middle(kafka: ModuleType, tmp_path: Path, case: 
         assert batches(place) <= before
         wrong = {
             finding.code
-            for report in verify(discover([str(place)]), VerifyOptions(now_ms=NOW_MS))
+            for report in verify_logs(discover([str(place)]), VerifyOptions(now_ms=NOW_MS))
             for finding in report.findings
             if finding.code.startswith(("index/", "timeindex/")) and finding.severity > 0
         }

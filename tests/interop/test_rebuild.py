@@ -80,7 +80,7 @@ class Watched(LogLoader):
 
 def planned(case: Case, *, proved: bool) -> tuple[Plan, LogLoader]:
     """What a broker would do with the directory, as a plan; and what it says beside that."""
-    start = broker.start_at(
+    start = broker.directory_state(
         str(case.directory), recovery_point=case.recovery_point, log_start_offset=case.log_start_offset
     )._replace(index_interval_bytes=case.interval)
     loader = Watched(start)
@@ -116,7 +116,7 @@ def planned(case: Case, *, proved: bool) -> tuple[Plan, LogLoader]:
 
 def made(plan: Plan) -> dict[str, bytes | None]:
     found: dict[str, bytes | None] = {}
-    for name, data in rebuild.make(plan.rebuild_request()):
+    for name, data in rebuild.rebuild_companions(plan.rebuild_request()):
         assert name not in found, f"{name} twice"
         found[name] = data
     wanted = {name for name, content in plan.after.items() if content == REBUILT}
@@ -170,7 +170,7 @@ def differences(kafka: ModuleType, cases: Sequence[Case], *, refused: float = 0.
 
 def impossible(data: bytes | None) -> bool:
     """Whether a producer's last offset is below zero, which a broker forgets only when it reads the snapshot again."""
-    return data is not None and any(entry.last_offset < -1 for entry in snapshot.look(data).entries())
+    return data is not None and any(entry.last_offset < -1 for entry in snapshot.read_snapshot(data).entries())
 
 
 def shown(name: str, data: bytes | None) -> str:

@@ -40,7 +40,9 @@ def compared(kafka: ModuleType, room: Path, cases: list[Case]) -> Iterator[str]:
     promoted = []
     for case in cases:
         promoted.append(
-            broker.predict_start(broker.start_at(str(case.directory), log_start_offset=case.log_start_offset)).promoted
+            broker.predict_start(
+                broker.directory_state(str(case.directory), log_start_offset=case.log_start_offset)
+            ).promoted
         )
         plan = planned(case.directory, AS_A_BROKER, log_start_offset=case.log_start_offset)
         mine.append((plan, left_by(plan)))

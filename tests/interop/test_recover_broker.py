@@ -158,7 +158,8 @@ def damage(logs: Path, what: Damage, seed: str) -> None:
             "": True,
             "newest": is_newest,
             "older": not is_newest,
-            "refused": what.where == "refused" and loading.predict_start(loading.start_at(str(directory))).refuses,
+            "refused": what.where == "refused"
+            and loading.predict_start(loading.directory_state(str(directory))).refuses,
         }
         if fits[what.where]:
             shutil.rmtree(before)
@@ -371,7 +372,7 @@ def test_a_broker_refuses_before_and_again_after_an_undo(place: Place, what: Dam
     status, lines, complaints = recover("--truncate", place.logs)
     assert (status in (0, 4), complaints) == (True, ""), lines
     assert recovery_plans.tree(place.logs) != damaged
-    assert not loading.predict_start(loading.start_at(str(place.logs / what.partition))).refuses
+    assert not loading.predict_start(loading.directory_state(str(place.logs / what.partition))).refuses
     status, _, complaints = recover("--undo", place.logs)
     assert (status, complaints) == (0, "")
     assert recovery_plans.tree(place.logs, undo=True) == damaged

@@ -106,7 +106,7 @@ def differences(case: Case, directory: Path, answer: dict[str, Any]) -> Iterator
 
 def states(producers: Producers, data: bytes, *, exact: bool) -> Iterator[str]:
     """What differs between the state and a snapshot taken here; exactly, or as far as kdump says it to users."""
-    found = snapshot.look(data)
+    found = snapshot.read_snapshot(data)
     if found.problem is not None:
         yield found.problem
         return

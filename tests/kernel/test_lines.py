@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kdump.dump.dump import DumpOptions as What
-from kdump.dump.dump import dump
+from kdump.dump.dump import dump_logs
 from kdump.dump.events import BatchEvent
 from kdump.format.batch import NULL, Batch
 from kdump.format.record import Record
@@ -67,8 +67,8 @@ def compare(batch: Batch, opened: DecodedBatch) -> None:
 
 
 def shown(path: Path, **what: object) -> Iterator[BatchEvent]:
-    files = [file for file in discovery.files([str(path)]) if isinstance(file, LogFile)]
-    yield from (event for event in dump(files, What(**what), lambda _: None) if isinstance(event, BatchEvent))  # type: ignore[arg-type]
+    files = [file for file in discovery.log_files([str(path)]) if isinstance(file, LogFile)]
+    yield from (event for event in dump_logs(files, What(**what), lambda _: None) if isinstance(event, BatchEvent))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: path.relative_to(FIXTURES).as_posix())

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kdump.broker import rebuild
-from kdump.broker.predict import predict_start, start_at
+from kdump.broker.predict import directory_state, predict_start
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.errors import KdumpError, MessageTooLarge
 from kdump.format import snapshot
@@ -35,7 +35,7 @@ from kdump.recover.plan import FileContent, Plan, RecoverOptions
 from kdump.recover.recover import left
 from kdump.storage import directory_handle as disk
 from kdump.storage.pieces import Piece
-from kdump.storage.stamps import stamps
+from kdump.storage.stamps import read_stamps
 from support import build, oracle
 
 T = 1_600_000_000_000
@@ -82,7 +82,7 @@ def rebuilt(directory: Path, made: LogOptions) -> dict[str, bytes | None]:
             index_interval_bytes=made.index_interval_bytes, segment_index_bytes=made.segment_index_bytes, now_ms=0
         ),
         after=dict.fromkeys(names, FileContent()),
-        files=stamps(str(directory)),
+        files=read_stamps(str(directory)),
         segments=tuple(
             PlannedSegment(
                 base, (Piece(file_name(base, ".log"), 0, len(there[base])),) if there[base] else (), True, True
@@ -92,7 +92,7 @@ def rebuilt(directory: Path, made: LogOptions) -> dict[str, bytes | None]:
         log_start_offset=bases[0],
         log_end_offset=end,
     )
-    return dict(rebuild.make(plan.rebuild_request()))
+    return dict(rebuild.rebuild_companions(plan.rebuild_request()))
 
 
 def oracle_end(base: int, data: bytes) -> int:
@@ -164,14 +164,14 @@ def test_several_lives_and_chunks(number: int, tmp_path: Path) -> None:
     for name, expected in rebuilt(directory, made).items():
         if name.endswith(".snapshot") and name in now:
             assert snapshot_of(now[name]) == snapshot_of(expected), name
-    outcome = predict_start(start_at(str(directory)))
+    outcome = predict_start(directory_state(str(directory)))
     assert not outcome.refusals
     assert not outcome.cuts
 
 
 def snapshot_of(data: bytes | None) -> list[Any]:
     assert data is not None
-    return sorted(snapshot.parse(data))
+    return sorted(snapshot.parse_entries(data))
 
 
 @settings(deadline=None, max_examples=150)

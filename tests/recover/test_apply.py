@@ -105,7 +105,7 @@ def test_a_copy_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(disk, "write", full)
+    monkeypatch.setattr(disk, "write_all", full)
     with pytest.raises(KdumpError, match="no space left on device"):
         output(plan, str(tmp_path / "out"), make=make)
     assert os.listdir(tmp_path / "out") == []

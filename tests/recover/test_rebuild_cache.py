@@ -33,7 +33,7 @@ def damaged(tmp_path: Path) -> Path:
 
 
 def planned(directory: Path, strategy: str = "reindex", **how: Any) -> Plan:
-    (plan,) = recover.plans(discover([str(directory)]), RecoverOptions(strategy, now_ms=NOW_MS, **how))
+    (plan,) = recover.plan_recovery(discover([str(directory)]), RecoverOptions(strategy, now_ms=NOW_MS, **how))
     assert isinstance(plan, Plan)
     return plan
 
@@ -43,8 +43,8 @@ class Counted:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls = 0
-        self._make = rebuild.make
-        monkeypatch.setattr(rebuild, "make", self.make)
+        self._make = rebuild.rebuild_companions
+        monkeypatch.setattr(rebuild, "rebuild_companions", self.make)
 
     def make(self, *request: Any) -> Iterator[tuple[str, bytes | None]]:
         self.calls += 1
@@ -83,7 +83,7 @@ def test_plans_that_keep_other_bytes_are_equal(damaged: Path) -> None:
 
 def test_no_more_than_the_budget_is_kept(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     request = planned(damaged).rebuild_request()
-    sizes = [len(data or b"") for _, data in rebuild.make(request)]
+    sizes = [len(data or b"") for _, data in rebuild.rebuild_companions(request)]
     for most, kept in ((sum(sizes), True), (sum(sizes) - 1, False)):
         recorder = RebuildRecorder(RebuildBudget(most))
         found = dict(recorder.rebuild(request))
@@ -94,7 +94,7 @@ def test_no_more_than_the_budget_is_kept(damaged: Path, monkeypatch: pytest.Monk
 
 def test_what_is_not_kept_is_given_back(damaged: Path) -> None:
     request = planned(damaged).rebuild_request()
-    size = sum(len(data or b"") for _, data in rebuild.make(request))
+    size = sum(len(data or b"") for _, data in rebuild.rebuild_companions(request))
     budget = RebuildBudget(size)
     for _ in range(2):
         recorder = RebuildRecorder(budget)
@@ -105,13 +105,13 @@ def test_what_is_not_kept_is_given_back(damaged: Path) -> None:
 
 def test_a_wrong_checksum_changes_nothing(damaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = planned(damaged, "truncate", walk="all", rebuild_all=True)
-    make = rebuild.make
+    make = rebuild.rebuild_companions
 
     def broken(*request: Any) -> Iterator[tuple[str, bytes | None]]:
         for name, data in make(*request):
             yield name, data[:-1] + b"x" if data and name.endswith(".snapshot") else data
 
-    monkeypatch.setattr(rebuild, "make", broken)
+    monkeypatch.setattr(rebuild, "rebuild_companions", broken)
     before = recovery_plans.tree(damaged, undo=True)
     why = r"\.snapshot: the producer snapshot that kdump rebuilt has a wrong checksum; this is a bug in kdump"
     with pytest.raises(KdumpError, match=why + "; nothing was changed"):

@@ -46,7 +46,7 @@ def points(directory: Path) -> dict[tuple[str, int], int]:
 
 
 def planned(*paths: Path, options: RecoverOptions | None = None) -> list[Plan]:
-    found = list(recover.plans(discover([str(path) for path in paths]), options or RecoverOptions()))
+    found = list(recover.plan_recovery(discover([str(path) for path in paths]), options or RecoverOptions()))
     assert not [item for item in found if isinstance(item, Report)]
     return [item for item in found if isinstance(item, Plan)]
 
@@ -55,7 +55,7 @@ def test_the_recovery_point_of_a_log_that_is_cut_is_lowered_at_the_end(directory
     before = points(directory)
     plans = [plan for plan in planned(directory) if not plan.empty]
     assert [Path(plan.path).name for plan in plans] == ["transfers-0", "logs"]
-    results = list(recover.run(discover([str(directory)]), RecoverOptions(), recover.ApplyOptions("one")))
+    results = list(recover.recover_logs(discover([str(directory)]), RecoverOptions(), recover.ApplyOptions("one")))
     assert not [result for result in results if isinstance(result, Report) or result.error is not None]
     cut = plans[0].log_end_offset
     assert cut is not None
@@ -65,7 +65,9 @@ def test_the_recovery_point_of_a_log_that_is_cut_is_lowered_at_the_end(directory
 
 
 def test_a_partition_named_alone_lowers_its_line_too(directory: Path) -> None:
-    list(recover.run(discover([str(directory / "transfers-0")]), RecoverOptions(), recover.ApplyOptions("one")))
+    list(
+        recover.recover_logs(discover([str(directory / "transfers-0")]), RecoverOptions(), recover.ApplyOptions("one"))
+    )
     assert points(directory)["transfers", 0] == 66
 
 
@@ -81,12 +83,12 @@ def test_a_run_that_was_killed_before_the_checkpoint_is_finished_with_it(directo
     apply.apply(plan, "one")
     journal = directory / "transfers-0" / ".kdump-undo" / "one" / "applied.jsonl"
     journal.rename(journal.with_name("applying.jsonl"))
-    found = list(recover.plans(discover([str(directory)]), RecoverOptions()))
+    found = list(recover.plan_recovery(discover([str(directory)]), RecoverOptions()))
     (refused,) = [item for item in found if isinstance(item, Report)]
     assert "--resume" in str(refused.errors[0])
     assert "--undo" in str(refused.errors[0])
     assert points(directory)["transfers", 0] == 70
-    recover.resume(str(directory))
+    recover.resume_recovery(str(directory))
     assert points(directory)["transfers", 0] == plan.log_end_offset
 
 
@@ -96,14 +98,14 @@ def test_the_checkpoint_is_lowered_once_for_all_that_is_finished(directory: Path
     points_file.write_text(points_file.read_text().replace("retained 0 56", "retained 0 64"))
     log = directory / "retained-0" / f"{56:020d}.log"
     log.write_bytes(log.read_bytes()[:-5])
-    list(recover.run(discover([str(directory)]), RecoverOptions(), recover.ApplyOptions("one")))
+    list(recover.recover_logs(discover([str(directory)]), RecoverOptions(), recover.ApplyOptions("one")))
     after = points(directory)
     points_file.write_text(points_file.read_text().replace("transfers 0 66", "transfers 0 70"))
     points_file.write_text(points_file.read_text().replace(f"retained 0 {after['retained', 0]}", "retained 0 64"))
     for name in ("transfers-0", "retained-0"):
         journal = directory / name / ".kdump-undo" / "one" / "applied.jsonl"
         journal.rename(journal.with_name("applying.jsonl"))
-    recover.resume(str(directory))
+    recover.resume_recovery(str(directory))
     assert points(directory) == after
 
 
@@ -141,7 +143,7 @@ def test_metadata_that_cannot_be_read_is_written_as_in_another_partition(directo
     metadata = directory / "transfers-1" / "partition.metadata"
     before = metadata.read_bytes()
     metadata.write_bytes(b"version: 0\ntopic")
-    list(recover.run(discover([str(metadata.parent)]), RecoverOptions(), recover.ApplyOptions("one")))
+    list(recover.recover_logs(discover([str(metadata.parent)]), RecoverOptions(), recover.ApplyOptions("one")))
     assert metadata.read_bytes() == (directory / "transfers-0" / "partition.metadata").read_bytes() == before
 
 
@@ -243,7 +245,7 @@ def test_a_salvage_keeps_what_the_transaction_index_alone_knows(tmp_path: Path) 
     before = index.read_bytes()
     for number, strategy in enumerate((SALVAGE, SALVAGE, TRUNCATE, REINDEX)):
         options = RecoverOptions(strategy=strategy, walk="all")
-        list(recover.run(discover([str(partition)]), options, recover.ApplyOptions(f"run{number}")))
+        list(recover.recover_logs(discover([str(partition)]), options, recover.ApplyOptions(f"run{number}")))
         assert index.read_bytes() == before
 
 
@@ -279,7 +281,7 @@ def test_a_second_name_of_a_log_needs_its_space(directory: Path) -> None:
 
 
 def test_a_run_that_is_interrupted_lowers_the_recovery_points_of_what_it_did(directory: Path) -> None:
-    results = recover.run(discover([str(directory)]), RecoverOptions(), recover.ApplyOptions("one"))
+    results = recover.recover_logs(discover([str(directory)]), RecoverOptions(), recover.ApplyOptions("one"))
     for result in results:
         if isinstance(result, recover.RecoveryResult) and result.applied:
             break
@@ -326,7 +328,7 @@ def test_new_files_of_a_copy_without_a_log_can_be_read_like_those_beside_them(tm
 def test_no_copy_in_a_log_directory(directory: Path) -> None:
     how = recover.ApplyOptions(output=str(directory / "copy"))
     with pytest.raises(KdumpError, match="keep the broker from starting"):
-        list(recover.run(discover([str(directory)]), RecoverOptions(), how))
+        list(recover.recover_logs(discover([str(directory)]), RecoverOptions(), how))
     assert not (directory / "copy").exists()
 
 
@@ -348,7 +350,7 @@ def test_metadata_that_is_missing_is_written_where_a_broker_would_set_the_partit
     metadata.unlink()
     if not kraft:
         (directory / "meta.properties").write_text("version=0\nbroker.id=1\n")
-    list(recover.run(discover([str(metadata.parent)]), RecoverOptions(), recover.ApplyOptions("one")))
+    list(recover.recover_logs(discover([str(metadata.parent)]), RecoverOptions(), recover.ApplyOptions("one")))
     assert metadata.exists() == kraft
     assert not kraft or metadata.read_bytes() == before
 
@@ -356,7 +358,7 @@ def test_metadata_that_is_missing_is_written_where_a_broker_would_set_the_partit
 def test_what_cannot_be_read_afterwards_is_not_called_clean(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was applied, which the result has to say, and the other partitions are still done."""
     (directory / "transfers-1" / "leader-epoch-checkpoint").write_text("garbage")
-    verify = recover.verify
+    verify = recover.verify_logs
 
     def failing(found: Any, *rest: Any) -> Any:
         for report in verify(found, *rest):
@@ -364,10 +366,10 @@ def test_what_cannot_be_read_afterwards_is_not_called_clean(directory: Path, mon
                 report.errors.append(SourceError("the disk is gone"))
             yield report
 
-    monkeypatch.setattr(recover, "verify", failing)
+    monkeypatch.setattr(recover, "verify_logs", failing)
     results = [
         one
-        for one in recover.run(discover([str(directory)]), RecoverOptions(), recover.ApplyOptions("one"))
+        for one in recover.recover_logs(discover([str(directory)]), RecoverOptions(), recover.ApplyOptions("one"))
         if isinstance(one, recover.RecoveryResult)
     ]
     errors = {Path(one.plan.path).name: str(one.error) for one in results if one.error is not None}
@@ -381,7 +383,9 @@ def test_what_cannot_be_read_afterwards_is_not_called_clean(directory: Path, mon
 def test_nothing_is_taken_back_or_finished_under_a_broker(directory: Path, how: str) -> None:
     """From Python as from the command line."""
     (directory / ".lock").touch()
-    list(recover.run(discover([str(directory / "transfers-0")]), RecoverOptions(), recover.ApplyOptions("one")))
+    list(
+        recover.recover_logs(discover([str(directory / "transfers-0")]), RecoverOptions(), recover.ApplyOptions("one"))
+    )
     if how == "resume":
         journal = directory / "transfers-0" / ".kdump-undo" / "one" / "applied.jsonl"
         journal.rename(journal.with_name("applying.jsonl"))

@@ -97,7 +97,7 @@ def test_what_a_recovery_leaves(name: str, how: str, tmp_path: Path) -> None:
 def loads(plan: Plan, repaired: Path, recovery_point: int, where: str) -> None:
     if plan.options.strategy == REINDEX:
         return
-    outcome = broker.predict_start(broker.start_at(str(repaired), recovery_point=recovery_point))
+    outcome = broker.predict_start(broker.directory_state(str(repaired), recovery_point=recovery_point))
     assert not outcome.refusals, where
     assert not outcome.cuts, where
     assert (outcome.log_start_offset, outcome.log_end_offset) == (plan.log_start_offset, plan.log_end_offset), where

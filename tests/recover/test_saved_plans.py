@@ -71,7 +71,7 @@ def damaged(tmp_path: Path) -> Path:
 
 
 def plans(directory: Path) -> list[Plan]:
-    found = list(recover.plans(discover([str(directory)]), OPTIONS))
+    found = list(recover.plan_recovery(discover([str(directory)]), OPTIONS))
     assert all(isinstance(one, Plan) for one in found)
     return [one for one in found if isinstance(one, Plan)]
 

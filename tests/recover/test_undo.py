@@ -24,7 +24,7 @@ from kdump.storage.discovery import discover
 from kdump.storage.partition import Partition
 from kdump.storage.undo_folders import UndoFolder
 from kdump.verify.findings import Severity
-from kdump.verify.verify import verify
+from kdump.verify.verify import verify_logs
 from support import directories, recovery_plans
 from support.directories import changed, stem
 from support.recovery_plans import CASES, END, PARTITION, REBUILT, A, B, C, Tree, contents, make, plan_of, stamps, tree
@@ -423,7 +423,7 @@ def test_leftovers_of_a_run_that_changed_nothing_are_cleared_away(tmp_path: Path
 
 
 def codes(directory: Path) -> set[str]:
-    return {finding.code for report in verify(discover([str(directory)])) for finding in report.findings}
+    return {finding.code for report in verify_logs(discover([str(directory)])) for finding in report.findings}
 
 
 @pytest.mark.parametrize("at", [2, 5, 9, 14])
@@ -443,7 +443,7 @@ def test_it_is_found_and_brought_to_an_end(tmp_path: Path, at: int, how: Callabl
 
 def test_its_finding(tmp_path: Path) -> None:
     directory, _ = unfinished(tmp_path)
-    (report,) = verify(discover([str(directory)]))
+    (report,) = verify_logs(discover([str(directory)]))
     (finding,) = (finding for finding in report.findings if finding.code == "undo/unfinished")
     assert finding.severity is Severity.ERROR
     assert finding.path == str(directory / ".kdump-undo")

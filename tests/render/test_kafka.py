@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdump.broker.file_records import FileLogInputStream, frame_size, header_batch
-from kdump.dump.dump import DumpOptions, dump
+from kdump.broker.file_records import FileLogInputStream, batch_from_header, next_batch_size
+from kdump.dump.dump import DumpOptions, dump_logs
 from kdump.dump.events import DumpFailure
 from kdump.dump.kafka_tool.dump_log_segments import tool_events
 from kdump.format.batch import NULL, Batch
@@ -45,8 +45,8 @@ def dumped(files: list[Path], options: RenderOptions, max_bytes: int | None = No
     stream = io.BytesIO()
     records = options.deep_iteration or options.print_data_log
     wanted = DumpOptions(records=records, force=True, max_bytes=max_bytes)
-    named = [file for file in discovery.files(map(str, files)) if isinstance(file, LogFile)]
-    events = tool_events(dump(named, wanted, lambda _: None), records=records, max_bytes=max_bytes)
+    named = [file for file in discovery.log_files(map(str, files)) if isinstance(file, LogFile)]
+    events = tool_events(dump_logs(named, wanted, lambda _: None), records=records, max_bytes=max_bytes)
     with renderer("kafka", stream, options) as to:
         assert not [message for message in to.show(events) if isinstance(message, DumpFailure)]
     return stream.getvalue()
@@ -111,13 +111,13 @@ def header(size: int) -> bytes:
     ],
 )
 def test_frames(size: int, position: int, end: int, found: int | None) -> None:
-    assert frame_size(header(size), position, end) == found
+    assert next_batch_size(header(size), position, end) == found
 
 
 @pytest.mark.parametrize("size", [13, 0, -1, -(2**31)])
 def test_a_size_below_the_smallest_message_raises(size: int) -> None:
     with pytest.raises(ValueError, match=f"Found record size {size} smaller than minimum record overhead"):
-        frame_size(header(size), 0, 18)
+        next_batch_size(header(size), 0, 18)
 
 
 def sound(base_offset: int, value: bytes = b"") -> bytes:
@@ -234,14 +234,14 @@ def test_the_walk_is_that_of_the_bytes_alone(data: bytes, cut: int) -> None:
 
 def test_a_header_of_any_magic() -> None:
     data = sound(5, b"v")
-    batch = header_batch(data[:61], 100, len(data), 0)
+    batch = batch_from_header(data[:61], 100, len(data), 0)
     assert (batch.position, batch.size, batch.magic, batch.base_offset, batch.last_offset) == (100, len(data), 2, 5, 5)
     assert (batch.count, batch.crc, batch.max_timestamp, batch.producer_id) == (1, crc32c(data[21:]), 1000, -1)
     message = struct.pack(">qiIbbq", 9, 22, 77, 1, 8, 1234).ljust(61, b"\0")
-    legacy = header_batch(message, 0, 34, 77)
+    legacy = batch_from_header(message, 0, 34, 77)
     assert (legacy.magic, legacy.last_offset, legacy.base_offset, legacy.count, legacy.crc) == (1, 9, 9, 1, 77)
     assert (legacy.max_timestamp, legacy.timestamp_type, legacy.partition_leader_epoch) == (1234, "LogAppendTime", NULL)
-    wrapper = header_batch(message[:17] + b"\1" + message[18:], 0, 34, 77)
+    wrapper = batch_from_header(message[:17] + b"\1" + message[18:], 0, 34, 77)
     assert (wrapper.base_offset, wrapper.count, wrapper.codec_name) == (NULL, NULL, "gzip")
 
 

@@ -17,8 +17,8 @@ from kdump.errors import NotALog, SourceError
 from kdump.format.naming import Kind, TopicPartition
 from kdump.storage import discovery
 from kdump.storage import listing as directory
-from kdump.storage.discovery import discover, files
-from kdump.storage.partition import LogDirectory, LogFile, Partition, Segment, log_files, without_companions
+from kdump.storage.discovery import discover, log_files
+from kdump.storage.partition import LogDirectory, LogFile, Partition, Segment, logs_of_partition, without_companions
 from kdump.verify.findings import Severity
 from kdump.verify.report import FileReport
 from support import build
@@ -160,7 +160,7 @@ def test_a_partition_without_segments(tmp_path: Path, logs: Path) -> None:
     segments(tmp_path / "empty-0", 5, suffixes=("index", "snapshot"))
     (partition,) = partitions(tmp_path / "empty-0")
     assert (partition.segments, [stray.what for stray in partition.strays]) == ((), ["index"])
-    (error,) = files([str(tmp_path / "empty-0")])
+    (error,) = log_files([str(tmp_path / "empty-0")])
     assert isinstance(error, SourceError)
     assert len(found(tmp_path)) == 5  # the log directory and its four
 
@@ -384,7 +384,7 @@ def test_other_kinds_alone(tmp_path: Path) -> None:
         assert item.segments[0].log.kind is kind
     (error,) = found(tmp_path / "0.index")
     assert isinstance(error, NotALog)
-    (item,) = files([str(tmp_path / "0.index")])
+    (item,) = log_files([str(tmp_path / "0.index")])
     assert isinstance(item, LogFile)
     assert (item.kind, item.newest) == (Kind.INDEX, True)
 
@@ -407,12 +407,12 @@ def test_standard_input() -> None:
     assert isinstance(partition, Partition)
     assert (partition.path, partition.topic_partition, partition.whole) == ("-", None, False)
     assert partition.segments == ((given, None, None, None),)
-    assert list(files(["-"], None, given)) == [given]
+    assert list(log_files(["-"], None, given)) == [given]
     (partition,) = discover(["-"], None, given._replace(kind=Kind.CHECKPOINT))
     assert isinstance(partition, Partition)
     assert (partition.segments, len(partition.kraft_snapshots)) == ((), 1)
     closed = SourceError("-: standard input is closed")
-    assert list(discover(["-"], None, closed)) == list(files(["-"], None, closed)) == [closed]
+    assert list(discover(["-"], None, closed)) == list(log_files(["-"], None, closed)) == [closed]
 
 
 # ---- links, and what cannot be read
@@ -456,7 +456,7 @@ def test_links_that_lead_nowhere(logs: Path) -> None:
         ("round", "loop"),
     ]
     # only log files matter to who walks by
-    assert len([item for item in files([str(logs)]) if isinstance(item, SourceError)]) == 3
+    assert len([item for item in log_files([str(logs)]) if isinstance(item, SourceError)]) == 3
 
 
 def test_a_directory_that_cannot_be_listed(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -477,7 +477,7 @@ def test_files_that_go_while_the_directory_is_listed(logs: Path, monkeypatch: py
     """A running broker deletes segments; one that is gone was never there."""
     put(logs / "t-2", "00000000000000000000.log.deleted")
     gone = list(logs.glob("t-2/*00.*"))
-    listed = directory.listing
+    listed = directory.list_directory
 
     def late(path: str) -> directory.Listing:
         found = listed(path)
@@ -486,7 +486,7 @@ def test_files_that_go_while_the_directory_is_listed(logs: Path, monkeypatch: py
                 file.unlink()
         return found
 
-    monkeypatch.setattr(discovery, "listing", late)
+    monkeypatch.setattr(discovery, "list_directory", late)
     (partition,) = partitions(logs / "t-2")
     assert [segment.log.base_offset for segment in partition.segments] == [5]
     assert (len(partition.producer_snapshots), partition.strays) == (1, ())

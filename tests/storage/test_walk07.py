@@ -67,7 +67,7 @@ class Read:
                             self.tiles.append(("batch", batch.position, batch.size))
                             self.opened.append((batch, open_batch(batch, body, MAX_BATCH_BYTES)))
                 case Gap() | Tail():
-                    self.tiles.append((framing.other("", item, True).code, item.position, item.length))
+                    self.tiles.append((framing.not_a_batch("", item, True).code, item.position, item.length))
                 case ForeignBatch() | SearchLimit():
                     self.beside.append(item)
 
@@ -755,7 +755,7 @@ def topic(tmp_path: Path) -> Path:
 
 
 def test_discovery(topic: Path) -> None:
-    files = [file for file in discovery.files([str(topic)]) if isinstance(file, LogFile)]
+    files = [file for file in discovery.log_files([str(topic)]) if isinstance(file, LogFile)]
     first = files[0].size
     assert [(file.kind, file.base_offset, file.newest, file.preallocated) for file in files] == [
         (Kind.KAFKA07, 0, False, False),

@@ -15,14 +15,14 @@ from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import Partition
 from kdump.verify.report import Report
 from kdump.verify.scan import VerifyOptions as Proving
-from kdump.verify.verify import verify
+from kdump.verify.verify import verify_logs
 
 NOW_MS = 1_900_000_000_000
 
 
 def report_of(directory: Path, **context: int) -> Report:
     """A verify of one topic-partition directory, with what its log directory's checkpoints would say."""
-    (report,) = verify(discover([str(directory)]), Proving(proofs=True, now_ms=NOW_MS))
+    (report,) = verify_logs(discover([str(directory)]), Proving(proofs=True, now_ms=NOW_MS))
     if context:
         report.context = CheckpointContext(**context)
     return report
@@ -52,7 +52,7 @@ def left_by(plan: Plan) -> dict[str, bytes]:
             for piece in content.pieces:
                 after[name] += before[piece.name][piece.start : piece.stop]
     made: Mapping[str, bytes | None] = (
-        dict(rebuild.make(plan.rebuild_request()))
+        dict(rebuild.rebuild_companions(plan.rebuild_request()))
         if any(content is not None and content.rebuilt for content in plan.after.values())
         else {}
     )

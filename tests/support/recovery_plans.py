@@ -111,9 +111,9 @@ def planned(case: Case, directory: Path) -> tuple[Plan, Make]:
     if case.strategy is None:
         return plan_of(directory, case.after(stamps(directory))), make
     options = RecoverOptions(case.strategy, walk="all", rebuild_all=True, now_ms=directories.NOW_MS)
-    (plan,) = recover.plans(discover([str(directory)]), options)
+    (plan,) = recover.plan_recovery(discover([str(directory)]), options)
     assert isinstance(plan, Plan)
-    return plan, lambda plan: rebuild.make(plan.rebuild_request())
+    return plan, lambda plan: rebuild.rebuild_companions(plan.rebuild_request())
 
 
 def write(case: Case, place: Path) -> Path:

@@ -14,8 +14,8 @@ from kdump.recover.salvage.keep import keep
 from kdump.recover.salvage.result import SalvageResult
 from kdump.storage.discovery import discover
 from kdump.storage.partition import Partition
-from kdump.storage.pieces import opened
-from kdump.storage.source import BytesSource, whole
+from kdump.storage.pieces import open_pieces
+from kdump.storage.source import BytesSource, read_whole
 from support import oracle
 
 SPAN = 2**31 - 1
@@ -52,8 +52,8 @@ def salvaged(directory: Path, **how: object) -> SalvageResult:
 
 
 def content(directory: Path, log: PlannedSegment) -> bytes:
-    with opened(str(directory), log.pieces, "") as source:
-        return whole(source, 2**31)
+    with open_pieces(str(directory), log.pieces, "") as source:
+        return read_whole(source, 2**31)
 
 
 def results(directory: Path, found: SalvageResult) -> dict[str, bytes]:

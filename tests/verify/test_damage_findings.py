@@ -11,7 +11,7 @@ import pytest
 
 from kdump.storage.discovery import discover
 from kdump.verify.findings import Finding
-from kdump.verify.verify import VerifyOptions, verify
+from kdump.verify.verify import VerifyOptions, verify_logs
 from support import damage_partition
 from support.damage import NotApplicable
 
@@ -58,7 +58,7 @@ SOMETIMES = {
 
 
 def told(directory: Path) -> tuple[list[Finding], int]:
-    reports = list(verify(discover([str(directory)]), VerifyOptions(deep=True)))
+    reports = list(verify_logs(discover([str(directory)]), VerifyOptions(deep=True)))
     findings = [finding for report in reports for finding in report.findings]
     return findings, sum(len(report.errors) for report in reports)
 

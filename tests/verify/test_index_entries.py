@@ -31,7 +31,7 @@ from kdump.verify.fold import fold
 from kdump.verify.range_summary import IndexEntries, RangeSummary
 from kdump.verify.scan import ScanTask, VerifyOptions, scan
 from kdump.verify.valid_segments import _index_checksums
-from kdump.verify.verify import verify
+from kdump.verify.verify import verify_logs
 from support import build, oracle, oracle_partition
 from support.build import PartSegment
 from support.cuttings import Ranges, borders
@@ -276,7 +276,7 @@ def planned(directory: Path, options: Recovering = OPTIONS, engine: Any = None) 
     from kdump.recover.reindex import reindex
     from kdump.recover.truncate import truncate
 
-    (report,) = verify(discover([str(directory)]), VerifyOptions(proofs=True, now_ms=NOW_MS), engine)
+    (report,) = verify_logs(discover([str(directory)]), VerifyOptions(proofs=True, now_ms=NOW_MS), engine)
     assert not report.errors
     return reindex(report, options) if options.strategy == REINDEX else truncate(report, options)
 
@@ -360,7 +360,7 @@ def test_what_is_there_is_not_walked_again(tmp_path: Path, walks: list[int]) -> 
     assert walks == []
     assert {name: after[name] for name in before} == before
     told: list[int] = []
-    assert list(rebuild.make(plan.rebuild_request(), told.append))
+    assert list(rebuild.rebuild_companions(plan.rebuild_request(), told.append))
     assert told == [len(made.data)]
     assert left_by(forgetful(plan)) == after
     assert walks == [made.base_offset]
@@ -380,7 +380,9 @@ def test_the_snapshot_at_the_end_needs_no_walk(tmp_path: Path, walks: list[int])
     only = plan._replace(
         after={end: plan.after[end]}, segments=tuple(log._replace(walked=False) for log in plan.segments)
     )
-    assert dict(rebuild.make(only.rebuild_request())) == dict(rebuild.make(forgetful(only).rebuild_request()))
+    assert dict(rebuild.rebuild_companions(only.rebuild_request())) == dict(
+        rebuild.rebuild_companions(forgetful(only).rebuild_request())
+    )
     assert walks == [made.base_offset]
 
 
@@ -407,7 +409,7 @@ def test_an_index_that_changed_since_is_made_anew(tmp_path: Path, walks: list[in
     made = small(tmp_path / "t-0")
     plan = planned(tmp_path / "t-0")
     OF_INDEXES[what](tmp_path / "t-0" / file_name(made.base_offset, suffix))
-    found = dict(rebuild.make(plan.rebuild_request()))
+    found = dict(rebuild.rebuild_companions(plan.rebuild_request()))
     assert walks == [made.base_offset]
     for suffix, data in zip((".index", ".timeindex"), true_indexes(made, 4096), strict=True):
         assert found[file_name(made.base_offset, suffix)] == data
@@ -423,7 +425,9 @@ def test_a_log_that_changed_since_is_walked(tmp_path: Path, walks: list[int], wh
     if what == "longer":
         log = log._replace(indexed=log.indexed._replace(size=last.position) if log.indexed else None)
     plan = plan._replace(segments=(log._replace(pieces=(piece,)),))
-    assert dict(rebuild.make(plan.rebuild_request())) == dict(rebuild.make(forgetful(plan).rebuild_request()))
+    assert dict(rebuild.rebuild_companions(plan.rebuild_request())) == dict(
+        rebuild.rebuild_companions(forgetful(plan).rebuild_request())
+    )
     assert walks == [made.base_offset] * 2
 
 
@@ -440,7 +444,9 @@ def test_a_log_that_changed_since_is_walked(tmp_path: Path, walks: list[int], wh
 def test_indexes_of_other_options_are_made_anew(tmp_path: Path, options: dict[str, int], walks: list[int]) -> None:
     made = small(tmp_path / "t-0")
     plan = planned(tmp_path / "t-0", OPTIONS._replace(**options))
-    assert dict(rebuild.make(plan.rebuild_request())) == dict(rebuild.make(forgetful(plan).rebuild_request()))
+    assert dict(rebuild.rebuild_companions(plan.rebuild_request())) == dict(
+        rebuild.rebuild_companions(forgetful(plan).rebuild_request())
+    )
     sizes = [len(each) for each in true_indexes(made, 4096)]
     fits = options.get("segment_index_bytes", 0) >= max(sizes)
     assert walks == [made.base_offset] * (1 if fits else 2)
@@ -451,7 +457,9 @@ def test_an_index_that_is_nearly_full(tmp_path: Path, spare: int) -> None:
     made = small(tmp_path / "t-0")
     sizes = [len(each) for each in true_indexes(made, 4096)]
     plan = planned(tmp_path / "t-0", OPTIONS._replace(segment_index_bytes=max(sizes) + spare))
-    assert dict(rebuild.make(plan.rebuild_request())) == dict(rebuild.make(forgetful(plan).rebuild_request()))
+    assert dict(rebuild.rebuild_companions(plan.rebuild_request())) == dict(
+        rebuild.rebuild_companions(forgetful(plan).rebuild_request())
+    )
 
 
 def test_a_segment_that_is_cut_is_walked(tmp_path: Path, walks: list[int]) -> None:
@@ -495,7 +503,7 @@ def test_what_brokers_wrote(tmp_path: Path, name: str) -> None:
         with pytest.MonkeyPatch.context() as patch:
             borders(patch, random.Random(name))
             options = VerifyOptions(proofs=True, now_ms=NOW_MS)
-            (report,) = verify(discover([str(directory)]), options, Ranges())
+            (report,) = verify_logs(discover([str(directory)]), options, Ranges())
         for log in sorted(directory.glob("*.log")):
             proved = report.proved.get(log.name)
             if proved is not None:

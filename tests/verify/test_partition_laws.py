@@ -19,7 +19,7 @@ from kdump.engine.serial import Serial
 from kdump.storage.discovery import discover
 from kdump.verify.catalogue import logs
 from kdump.verify.findings import Finding, Severity
-from kdump.verify.verify import Report, VerifyOptions, verify
+from kdump.verify.verify import Report, VerifyOptions, verify_logs
 from support import damage, damage_partition, directories, finding_rules
 from support.cuttings import Ranges, borders
 
@@ -49,7 +49,7 @@ FEW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthChec
 
 
 def verified(place: Path, *, deep: bool = False, engine: Any = None) -> list[Report]:
-    return list(verify(discover([str(place)]), VerifyOptions(deep, now_ms=NOW_MS), engine or Serial()))
+    return list(verify_logs(discover([str(place)]), VerifyOptions(deep, now_ms=NOW_MS), engine or Serial()))
 
 
 def shown(place: Path, *, deep: bool = False) -> list[Finding]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from kdump.storage.discovery import discover
 from kdump.verify.findings import Severity
 from kdump.verify.summary import FindingFilter, VerifyTotals, summarize_file, summarize_partition
-from kdump.verify.verify import verify
+from kdump.verify.verify import verify_logs
 from support import build
 
 
@@ -22,7 +22,7 @@ def damaged(root: Path) -> str:
 
 def test_totals_are_those_of_the_reports(tmp_path: Path) -> None:
     totals = VerifyTotals()
-    kept = [finding for report in verify(discover([damaged(tmp_path)])) for finding in totals.add(report)]
+    kept = [finding for report in verify_logs(discover([damaged(tmp_path)])) for finding in totals.add(report)]
     summary = totals.summary()
     assert (summary.files, summary.segments, summary.interrupted) == (1, 1, False)
     assert (summary.worst, summary.counts["batch/crc", Severity.ERROR]) == (Severity.ERROR, 1)
@@ -38,7 +38,7 @@ def test_a_filter_takes_codes_and_families(tmp_path: Path) -> None:
         "tail/zeros",
     ]
     totals = VerifyTotals(wanted)
-    [report] = verify(discover([damaged(tmp_path)]))
+    [report] = verify_logs(discover([damaged(tmp_path)]))
     assert {finding.code for finding in totals.add(report)} == {"tail/zeros"}
     assert totals.summary().worst == Severity.WARNING
     [file] = report.files

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Final
 
 from kdump.dump.events import CompanionDamage, SanityCheckPassed
-from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY, measure
+from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY, index_extent
 from kdump.format.naming import Kind
 from kdump.storage.partition import LogFile
-from kdump.storage.source import Source, reader
+from kdump.storage.source import Source, reader_of
 from kdump.verify.findings import Severity
 
 INDEX_ENTRIES: Final = {Kind.INDEX: OFFSET_ENTRY, Kind.TIMEINDEX: TIME_ENTRY}
@@ -26,11 +26,11 @@ def check_index(file: LogFile, source: Source) -> SanityCheckPassed | CompanionD
     entry = INDEX_ENTRIES[file.kind]
     if file.kind is Kind.INDEX and source.size < entry.size:
         return None
-    read = reader(source)
+    read = reader_of(source)
     reason = _refusal(read, source.size, file.kind)
     if reason is None:
         return SanityCheckPassed(file.path)
-    extent = measure(read, source.size, entry.size)
+    extent = index_extent(read, source.size, entry.size)
     severity = Severity.ERROR
     if extent.padding and not extent.remainder and _refusal(read, extent.entries, file.kind) is None:
         severity = Severity.INFO if file.newest else Severity.WARNING

@@ -29,7 +29,7 @@ from kdump.errors import SourceError
 from kdump.format.index import TIME_ENTRY, blocks
 from kdump.format.naming import Kind
 from kdump.storage.partition import LogFile
-from kdump.storage.source import FileSource, Source, reader
+from kdump.storage.source import FileSource, Source, reader_of
 from kdump.verify.findings import Severity
 
 _Item = TypeVar("_Item")
@@ -76,7 +76,7 @@ def _entries(file: LogFile, source: Source) -> Iterator[tuple[int, int]]:
     entry = INDEX_ENTRIES[file.kind]
     relative = 0 if file.kind is Kind.INDEX else 1
     first = True
-    for slots in blocks(reader(source), source.size - source.size % entry.size, entry.size):
+    for slots in blocks(reader_of(source), source.size - source.size % entry.size, entry.size):
         for pair in entry.iter_unpack(slots):
             if pair[relative] == 0 and not first:
                 return

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
-from kdump.broker.file_records import checksum, frame_size, header_batch
+from kdump.broker.file_records import batch_checksum, batch_from_header, next_batch_size
 from kdump.format.batch import CODEC_MASK, HEADER_SIZE, NULL, Batch, wrapped
 from kdump.format.index import OFFSET_ENTRY
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.storage.records import open_batch
-from kdump.storage.source import Source, reader, whole
+from kdump.storage.source import Source, read_whole, reader_of
 from kdump.verify.findings import Severity
 
 MAX_INDEX_BYTES: Final = 64 << 20
@@ -45,7 +45,7 @@ class FramedBatch(NamedTuple):
     @property
     def header_fields(self) -> Batch:
         """The header as a batch, without a computed CRC."""
-        return header_batch(self.header.ljust(HEADER_SIZE, b"\0"), self.position, self.size, NULL)
+        return batch_from_header(self.header.ljust(HEADER_SIZE, b"\0"), self.position, self.size, NULL)
 
 
 UNREADABLE: Final = FramedBatch(NULL, 0, b"", NULL)
@@ -66,7 +66,7 @@ class LogReader:
     def __init__(self, source: Source, max_batch_bytes: int) -> None:
         self.size = source.size
         self._source = source
-        self._read = reader(source)
+        self._read = reader_of(source)
         self._max_batch_bytes = max_batch_bytes
         self._window = memoryview(bytearray(min(_WINDOW_BYTES, source.size)))
         self._origin = self._filled = 0
@@ -84,7 +84,7 @@ class LogReader:
             self._filled = self._source.readinto(position, self._window[: self.size - position])
             self._origin, at = position, 0
         header = bytes(self._window[at : min(at + HEADER_SIZE, self._filled)])
-        size = frame_size(header, position, self.size)
+        size = next_batch_size(header, position, self.size)
         if size is None:
             return None
         offset = int.from_bytes(header[:8], "big", signed=True)
@@ -151,7 +151,7 @@ class LogReader:
         if not self._spend(batch.size):
             return severity
         fields = batch.header_fields
-        if checksum(self._read, batch.position, batch.size, batch.header) != fields.crc:
+        if batch_checksum(self._read, batch.position, batch.size, batch.header) != fields.crc:
             return severity
         return Severity.INFO if batch.magic < 2 or offset >= fields.base_offset else severity
 
@@ -188,7 +188,7 @@ class OffsetLookup:
     def __init__(self, source: Source | None) -> None:
         numbers: array[int] = array("i")
         if source is not None:
-            data = whole(source, MAX_INDEX_BYTES)
+            data = read_whole(source, MAX_INDEX_BYTES)
             numbers.frombytes(data[: len(data) - len(data) % OFFSET_ENTRY.size])
             if sys.byteorder == "little":
                 numbers.byteswap()

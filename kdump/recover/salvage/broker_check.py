@@ -14,7 +14,7 @@ from kdump.recover.salvage.lost_markers import UNENDED
 from kdump.recover.salvage.offset_order import BatchSpan
 from kdump.recover.salvage.producer_replay import SalvageReplay
 from kdump.recover.salvage.segments import SegmentLayout
-from kdump.storage.pieces import opened
+from kdump.storage.pieces import open_pieces
 
 BatchKey = tuple[int, int]
 """The number of a file and the position of a batch in it."""
@@ -73,7 +73,7 @@ def _refused_at_start(
     valid = {file_name(segment.base_offset, ".log"): found for segment, found in _valid_segments(files, layout, replay)}
     state = DirectoryState(
         {file_name(segment.base_offset, ".log"): segment.size for segment in layout.segments},
-        lambda name: opened(directory, pieces[name], name),
+        lambda name: open_pieces(directory, pieces[name], name),
         valid,
         index_interval_bytes=index_interval_bytes,
     )

@@ -15,7 +15,7 @@ from kdump.recover.plan import RecoverOptions
 from kdump.recover.salvage.file_batches import BatchFile, DamageRange
 from kdump.recover.salvage.offset_order import BatchSpan
 from kdump.recover.salvage.result import RemovedBytes, SalvageResult, loss_of, removed_bytes
-from kdump.storage.pieces import Piece, opened
+from kdump.storage.pieces import Piece, open_pieces
 
 
 def keep_kafka07(directory: str, files: Sequence[BatchFile], options: RecoverOptions) -> SalvageResult:
@@ -64,7 +64,7 @@ def _split(directory: str, one: BatchFile, piece: Piece, options: RecoverOptions
     starts, damages = {batch.position for batch in one.batches}, one.damages
     if (piece.start, piece.stop) != (0, one.log.size):
         part = BatchFile(0, one.segment)
-        with opened(directory, (piece,), piece.name) as source:
+        with open_pieces(directory, (piece,), piece.name) as source:
             part.walk(source, one.base + piece.start, options)
         starts = {batch.position + piece.start for batch in part.batches}
         damages = [DamageRange(start + piece.start, stop + piece.start, code) for start, stop, code in part.damages]

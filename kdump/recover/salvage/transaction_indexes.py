@@ -11,7 +11,7 @@ from kdump.format.naming import MAX_COMPANION_BYTES, file_name
 from kdump.recover.salvage.file_batches import BatchFile
 from kdump.recover.salvage.lost_markers import NO_END, TransactionReplay
 from kdump.recover.salvage.offset_order import BatchSpan
-from kdump.storage.source import whole
+from kdump.storage.source import read_whole
 
 
 class TransactionIndexes(NamedTuple):
@@ -107,4 +107,4 @@ def _index_of(one: BatchFile) -> bytes | None:
     if one.segment.txnindex is None:
         return None
     with one.segment.txnindex.open() as source:
-        return whole(source, MAX_COMPANION_BYTES)
+        return read_whole(source, MAX_COMPANION_BYTES)

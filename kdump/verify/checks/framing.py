@@ -80,7 +80,7 @@ def limit(path: str, batch: Batch, limit_bytes: int, *, decompressed: bool = Fal
     return found("batch/limit", path, batch.position, batch.size, decompressed=decompressed, limit=limit_bytes)
 
 
-def other(path: str, item: Gap | ForeignBatch | SearchLimit | Tail | ShrunkFile, newest: bool) -> Finding:
+def not_a_batch(path: str, item: Gap | ForeignBatch | SearchLimit | Tail | ShrunkFile, newest: bool) -> Finding:
     """The finding for bytes that are not a batch. `newest`: the file is the active segment of its partition."""
     match item:
         case Gap(position, length, True):

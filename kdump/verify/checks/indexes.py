@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 from kdump.broker.defaults import INDEX_INTERVAL_BYTES
 from kdump.errors import SourceError
-from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY, measure
+from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY, index_extent
 from kdump.format.naming import MAX_COMPANION_BYTES, Kind
 from kdump.kernel.indexes import ordered
 from kdump.kernel.results import BadEntry, IndexDifference
 from kdump.storage.partition import LogFile
-from kdump.storage.source import Source, reader
+from kdump.storage.source import Source, reader_of
 from kdump.verify.findings import Finding, Severity, found
 
 _NAMES = {Kind.INDEX: "index", Kind.TIMEINDEX: "timeindex"}
@@ -102,8 +102,8 @@ def check_structure(file: LogFile, source: Source, newest: bool) -> tuple[IndexF
     """
     name, entry_bytes = _NAMES[file.kind], _STRUCTS[file.kind].size
 
-    read = reader(source)
-    extent = measure(read, source.size, entry_bytes)
+    read = reader_of(source)
+    extent = index_extent(read, source.size, entry_bytes)
     if extent.entries > MAX_COMPANION_BYTES:
         raise SourceError(f"{file.path}: {extent.entries} bytes of entries, at most {MAX_COMPANION_BYTES} are read")
     slots = read(0, extent.entries)

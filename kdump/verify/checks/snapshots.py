@@ -11,7 +11,7 @@ from kdump.format.snapshot import (
     ProducerEntry,
     Snapshot,
     SnapshotError,
-    look,
+    read_snapshot,
 )
 from kdump.storage.partition import LogFile
 from kdump.verify.findings import Finding, Severity, found
@@ -31,7 +31,7 @@ def check_structure(path: str, data: bytes) -> tuple[Snapshot | None, list[Findi
     The entries before a stale tail can be used.
     """
     try:
-        snapshot = look(data)
+        snapshot = read_snapshot(data)
     except SnapshotError as error:
         return None, [found("snapshot/format", path, 0, len(data), problem=str(error))]
     if snapshot.version != VERSION or snapshot.count != snapshot.whole_entries:

@@ -21,7 +21,7 @@ from kdump.render import renderer
 from kdump.storage.discovery import discover
 from kdump.verify.catalogue import companions, partitions
 from kdump.verify.findings import CATALOGUE, KEPT, Finding, Severity
-from kdump.verify.verify import Report, VerifyOptions, verify
+from kdump.verify.verify import Report, VerifyOptions, verify_logs
 from support import build, finding_rules
 from support.directories import (
     NOW_MS,
@@ -374,7 +374,7 @@ class Shown:
     """What verify says of a directory, over all its reports."""
 
     def __init__(self, directory: Path, deep: bool = False) -> None:
-        self.reports: list[Report] = list(verify(discover([str(directory)]), VerifyOptions(deep, now_ms=NOW_MS)))
+        self.reports: list[Report] = list(verify_logs(discover([str(directory)]), VerifyOptions(deep, now_ms=NOW_MS)))
         self.findings: list[Finding] = [finding for report in self.reports for finding in report.findings]
         self.errors = [error for report in self.reports for error in report.errors]
         self.counts = sum((report.counts for report in self.reports), Counter[tuple[str, Severity]]())
@@ -592,7 +592,7 @@ def test_more_entries_than_are_kept_are_counted_as_what_they_are(
     # Too low by more than a step, so that the batch before is above it.
     entries = [(10_000 + 10 * number + (5 if by > 0 else -15), 2 + number) for number in range(1, count)]
     directory = write(tmp_path / "t-0", {f"{A}.log": b"".join(batches), f"{A}.timeindex": build.time_index(*entries)})
-    (report,) = verify(discover([str(directory / f"{A}.log")]))
+    (report,) = verify_logs(discover([str(directory / f"{A}.log")]))
     counted = {key: number for key, number in report.counts.items() if key[0] == "timeindex/timestamp"}
     quiet = compacted and severity is Severity.ERROR
     assert counted == ({} if quiet else {("timeindex/timestamp", severity): count - 1})
