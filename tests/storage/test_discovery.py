@@ -103,7 +103,7 @@ def test_a_partition(logs: Path) -> None:
     assert partition.metadata is not None
     assert (partition.quorum_state, partition.kraft_snapshots, partition.strays) == (None, (), ())
     bare = without_companions(partition)
-    assert log_files(bare) == log_files(partition) == [first.log, last.log]
+    assert logs_of_partition(bare) == logs_of_partition(partition) == [first.log, last.log]
     assert [segment[1:] for segment in bare.segments] == [(None, None, None)] * 2
     assert (bare.producer_snapshots, bare.epochs, bare.metadata, bare.whole) == ((), None, None, False)
 
@@ -172,7 +172,7 @@ def test_log_files_at_the_root_of_a_log_directory(logs: Path) -> None:
     assert [os.path.basename(stray.path) for stray in directory.strays] == ["0.log"]
     (loose,) = [item for item in rest if isinstance(item, Partition) and item.path == str(logs)]
     assert (loose.topic_partition, loose.whole, loose.log_directory) == (None, False, directory)
-    assert names(log_files(loose)) == ["0.log", "bootstrap.checkpoint"]
+    assert names(logs_of_partition(loose)) == ["0.log", "bootstrap.checkpoint"]
     (checkpoint,) = loose.kraft_snapshots
     assert (checkpoint.kind, checkpoint.base_offset, checkpoint.newest) == (Kind.CHECKPOINT, 0, True)
 
@@ -204,7 +204,7 @@ def test_the_metadata_log(tmp_path: Path) -> None:
         "00134-0000000001",
     ]
     assert partition.strays == ()
-    assert [name[15:] for name in names(log_files(partition))] == [
+    assert [name[15:] for name in names(logs_of_partition(partition))] == [
         "00000-0000000000.checkpoint",
         "00000.log",
         "00090-0000000001.checkpoint",
