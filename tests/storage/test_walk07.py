@@ -504,7 +504,7 @@ def test_a_large_message_is_no_control_batch() -> None:
     source = LargestRead(build.message07(b"first") + build.message07(bytes(payload)) + build.message07(b"last"))
     walk = walk_of(Kind.KAFKA07, source, base_offset=0)
     assert list(walk) == []  # without a suspect row
-    assert walk.scanner.state()["batches"] == 3
+    assert walk.scanner.state().batches == 3
     assert 0 < source.largest <= BUFFER_BYTES
 
 
