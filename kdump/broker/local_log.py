@@ -6,6 +6,7 @@ Source: LocalLog.splitOverflowedSegment of Kafka 4.3.
 from typing import NamedTuple
 
 from kdump.broker.file_records import CorruptRecord, FileRecords, UncaughtReadError, fits
+from kdump.broker.index_interval import append_entry_is_due
 from kdump.broker.log_segment import InvalidOffset, LogSegment, LogSegments, TimeIndex
 from kdump.broker.partition_files import PartitionFiles
 from kdump.broker.producer_state_manager import ProducerSnapshots, State
@@ -87,7 +88,7 @@ def _append_from_file(records: FileRecords, base: int, start: int, index_interva
             timestamp = records.max_timestamp_ms(batch)
             if timestamp > max_timestamp:
                 max_timestamp, offset_of_max_timestamp = timestamp, last
-            if bytes_since_last_entry > index_interval_bytes:
+            if append_entry_is_due(bytes_since_last_entry, index_interval_bytes):
                 if last_indexed is not None and last <= last_indexed:
                     raise InvalidOffset
                 time_index.append(max_timestamp, offset_of_max_timestamp)

@@ -14,6 +14,7 @@ from kdump.broker.file_records import (
     UncaughtReadError,
     fits,
 )
+from kdump.broker.index_interval import recovery_entry_is_due
 from kdump.broker.leader_epoch_file_cache import LeaderEpochFileCache
 from kdump.broker.offset_map import OffsetMap
 from kdump.broker.partition_files import PartitionFiles
@@ -175,7 +176,7 @@ class LogSegment:
                 raise LogSegmentOffsetOverflow(position)
             if timestamp > max_timestamp:
                 max_timestamp, offset_of_max_timestamp = timestamp, last
-            if position - last_index_entry > interval:
+            if recovery_entry_is_due(position, last_index_entry, interval):
                 offset_index.append(last, position)
                 time_index.append(max_timestamp, offset_of_max_timestamp)
                 last_index_entry = position
@@ -216,7 +217,7 @@ class LogSegment:
         self.offset_index.reset()
         last_index_entry = 0
         for batch in self.records.batches(0, self.size):
-            if batch.position - last_index_entry > self._files.state.index_interval_bytes:
+            if recovery_entry_is_due(batch.position, last_index_entry, self._files.state.index_interval_bytes):
                 self.offset_index.offsets.append(self.records.last_offset(batch))
                 self.offset_index.positions.append(batch.position)
                 last_index_entry = batch.position

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Final
 
+from kdump.broker.index_interval import append_entry_is_due
 from kdump.format.index import (
     HIGHEST_RELATIVE_OFFSET,
     MAX_SEGMENT_BYTES,
@@ -135,7 +136,7 @@ class ActiveSegment:
         self.size = position + size
         if timestamp > self.largest:
             self.largest, self._largest_offset = timestamp, last
-        if self._since > self._interval:
+        if append_entry_is_due(self._since, self._interval):
             index = self._index
             index.waiting += OFFSET_ENTRY.pack(last - self.base_offset, position)
             index.size += OFFSET_ENTRY.size
