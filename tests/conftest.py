@@ -21,7 +21,7 @@ from kdump import cli
 from kdump.format.naming import Kind
 from kdump.storage.partition import LogFile
 from kdump.storage.source import BytesSource
-from kdump.verify.scan import VerifyOptions
+from kdump.verify.scan import ScanOptions
 from support import file_reports
 
 KDUMP = Path(sys.executable).with_name("kdump")
@@ -46,7 +46,7 @@ def prove_source(
 ) -> file_reports.Proved:
     """The report on a source; the words are those of `oracle.verify`."""
     file = LogFile("00000000000000000000.log", kind, base_offset, newest, source.size)
-    return file_reports.prove_file(file, VerifyOptions(deep, compacted, max_batch_bytes), source=source)
+    return file_reports.prove_file(file, ScanOptions(deep, compacted, max_batch_bytes), source=source)
 
 
 @pytest.fixture(scope="session")

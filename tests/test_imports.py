@@ -142,10 +142,25 @@ def test_public_names() -> None:
 
 
 def test_public_names_are_typed() -> None:
-    text = (ROOT / "kdump" / "__init__.py").read_text(encoding="utf-8")
-    for name in kdump.__all__:
-        assert len(re.findall(rf"\b{name}\b", text)) >= 2, name
+    """The stub names the same things in the same homes as the table."""
+    stub = (ROOT / "kdump" / "__init__.pyi").read_text(encoding="utf-8")
+    imports = re.findall(r"^from ([\w.]+) import (\w+) as (\w+)$", stub, re.MULTILINE)
+    assert {name: module for module, name, _ in imports} == kdump._HOMES
+    assert all(name == alias for _, name, alias in imports)
+    assert sorted(kdump.__all__) == sorted([*kdump._HOMES, "__version__"])
+    assert set(kdump.__all__) <= set(dir(kdump))
     assert (Path(kdump.__file__).parent / "py.typed").exists()
+
+
+def test_no_public_name_is_that_of_a_room() -> None:
+    """Importing a room sets that attribute of the package."""
+    rooms = {path.parent.name for path in (ROOT / "kdump").glob("*/__init__.py")}
+    assert not rooms & set(kdump.__all__)
+
+
+def test_help_shows_the_public_names() -> None:
+    shown = child("-c", "import kdump; help(kdump)").stdout
+    assert {name for name in kdump._HOMES if name not in shown} == set()
 
 
 def test_columns_of_a_batch_are_its_fields() -> None:

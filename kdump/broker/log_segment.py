@@ -119,7 +119,7 @@ class LogSegment:
         if self.content.size > MAX_SEGMENT_BYTES:
             files.refuse("KafkaException", self.content.origin, None, RefusalReason.FILE_SIZE)
         self.records = files.records(self.content)
-        self.valid = files.state.proved.get(name) if files.is_unchanged(name) else None
+        self.valid = files.state.valid_segments.get(name) if files.is_unchanged(name) else None
         self.offset_index = OffsetIndex()
 
     @property

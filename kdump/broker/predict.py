@@ -34,18 +34,18 @@ __all__ = [
     "ValidSegment",
     "predict_start",
     "recover_segment",
-    "start_at",
+    "directory_state",
 ]
 
 
 def directory_state(
     directory: str,
-    proved: Mapping[str, ValidSegment] | None = None,
+    valid_segments: Mapping[str, ValidSegment] | None = None,
     *,
     recovery_point: int = 0,
     log_start_offset: int = 0,
 ) -> DirectoryState:
-    """The directory as it is on disk; `proved` are its valid segments. Raises SourceError."""
+    """The directory as it is on disk; `valid_segments` are its valid segments. Raises SourceError."""
     files = {}
     try:
         with os.scandir(directory) as entries:
@@ -59,7 +59,7 @@ def directory_state(
     return DirectoryState(
         files,
         lambda name: FileSource(os.path.join(directory, name)),
-        proved or {},
+        valid_segments or {},
         recovery_point,
         log_start_offset,
         directory.rstrip("/").endswith("-delete"),
@@ -80,9 +80,13 @@ class SegmentRecovery(NamedTuple):
     refusals: tuple[Refusal, ...]
 
 
-def predict_start(start: DirectoryState) -> LoadResult:
-    """What the start would leave. Reads the companions, and the logs without a ValidSegment. Raises SourceError."""
-    loader = LogLoader(start)
+def predict_start(start: DirectoryState | str) -> LoadResult:
+    """What the next unclean start of Kafka 4.3 would leave of a topic-partition directory.
+
+    `start` is its path, or its state where a recovery point or valid segments are known. Reads the companions, and the
+    logs without a ValidSegment. Raises SourceError. Source: LogLoader.load.
+    """
+    loader = LogLoader(directory_state(start) if isinstance(start, str) else start)
     try:
         return loader.load()
     finally:

@@ -333,7 +333,7 @@ class _CompanionBuilder:
 
     def _scan(self, segment: LogSegment, drain: Callable[[bytes], None]) -> SegmentIndexes | None:
         source = self._files.source(segment.name)
-        if not self._logs[segment.name].proved or not isinstance(source, PiecesSource):
+        if not self._logs[segment.name].valid or not isinstance(source, PiecesSource):
             return None
         on_disk = self._indexes_on_disk(segment, source)
         return on_disk or scan_segment(source, segment.base_offset, self._limits, drain)

@@ -12,14 +12,14 @@ from kdump.storage.stamps import Stamp
 class PlannedSegment(NamedTuple):
     """A segment as it will be.
 
-    `proved`: a scan found nothing in it that a broker's recovery truncates or refuses. So the kernel may walk it by its
+    `valid`: a scan found nothing in it that a broker's recovery truncates or refuses. So the kernel may walk it by its
     headers alone: the scan has just verified the checksums. `walked`: its companions are rebuilt from it. `indexed`:
     the same scan found that both indexes hold what a rebuild would write.
     """
 
     base_offset: int
     pieces: tuple[Piece, ...]
-    proved: bool
+    valid: bool
     walked: bool
     indexed: IndexChecksums | None = None
 

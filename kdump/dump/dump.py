@@ -231,7 +231,7 @@ def _dump_companion(
                 yield FileEnd(file, source.size, False)
                 return
             continue
-        on_damage(companion_files.severity(item, file.newest))
+        on_damage(companion_files.severity(item, file.active))
         if everything or isinstance(item, CompanionDamage):
             yield item
     yield FileEnd(file, source.size, everything and not hidden)

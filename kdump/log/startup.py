@@ -159,10 +159,10 @@ def _removable_files(directory: DirectoryHandle, partition: Partition) -> list[s
     """
     if state_of(directory.path):
         raise KdumpError(f"{directory.path}: a log that a broker moves or deletes, it cannot be appended to")
-    for misplaced in partition.strays:
+    for misplaced in partition.misplaced_files:
         if misplaced.what in _REFUSED_FILES:
             raise _needs_recovery(directory, f"{misplaced.path}: {_REFUSED_FILES[misplaced.what]}")
-    return [os.path.basename(each.path) for each in partition.strays if each.what in _IGNORED_FILES]
+    return [os.path.basename(each.path) for each in partition.misplaced_files if each.what in _IGNORED_FILES]
 
 
 def _closed(logs: Iterable[LogFile]) -> tuple[SegmentDescription, ...]:
@@ -316,10 +316,10 @@ def _remove_snapshots(directory: DirectoryHandle, base_offsets: list[int], end: 
     Source: ProducerStateManager.removeStraySnapshots and truncateAndReload of Kafka 4.3.
     """
     found = _snapshots(directory)
-    strays = sorted(found.keys() - set(base_offsets))
-    kept = strays[-1:] if strays and strays[-1] > base_offsets[-1] else []
+    stray_snapshots = sorted(found.keys() - set(base_offsets))
+    kept = stray_snapshots[-1:] if stray_snapshots and stray_snapshots[-1] > base_offsets[-1] else []
     removed = {
-        *(offset for offset in strays if offset not in kept),
+        *(offset for offset in stray_snapshots if offset not in kept),
         *(offset for offset in found if offset > end or offset <= log_start),
     }
     for offset in sorted(removed):

@@ -34,7 +34,7 @@ def loadable(given: PlanInput, view: LogView, recovery_point: int) -> LoadableLo
         given.report.context.log_start_offset or 0,
         index_interval_bytes=given.options.index_interval_bytes,
     )
-    return LoadableLog(view, given.report.proved, given.report.findings, state)
+    return LoadableLog(view, given.report.valid_segments, given.report.findings, state)
 
 
 def plan_segments(builder: PlanBuilder, log: LoadableLog) -> Segments:
@@ -68,7 +68,7 @@ def plan_indexes(builder: PlanBuilder, log: LoadableLog, segments: Segments) -> 
             wrong = bool(given.findings_of(companion)) or companion in builder.reasons
             missing = any(finding.code == f"{suffix[1:]}/missing" for finding in given.findings_of(name))
             again = changed or (segment.walked and everything)
-            if again or ((wrong or missing) and (segment.walked or segment.proved)):
+            if again or ((wrong or missing) and (segment.walked or segment.valid)):
                 builder.after[companion] = FileContent()
 
 

@@ -64,7 +64,7 @@ def _may_be_right(builder: PlanBuilder, name: str, segments: Segments) -> bool:
     if builder.given.options.rebuild_all:
         return False
     log = segments.get(name.partition(".")[0] + builder.given.suffix)
-    if log is not None and not log.proved:
+    if log is not None and not log.valid:
         return True
     return any(finding.code == "snapshot/state" for finding in builder.given.findings_of(name))
 

@@ -22,9 +22,9 @@ def segments_after_start(builder: PlanBuilder) -> Segments:
         if base is None:
             continue
         stop = given.sizes.get(name, 0)
-        if file.file.newest:
+        if file.file.active:
             stop = min([stop, *(one.position for one in given.findings_of(name) if one.code in TRUNCATION_CODES)])
-        segments[name] = PlannedSegment(base, (Piece(name, 0, stop),) if stop else (), proved=False, walked=False)
+        segments[name] = PlannedSegment(base, (Piece(name, 0, stop),) if stop else (), valid=False, walked=False)
     return segments
 
 

@@ -15,7 +15,7 @@ from kdump.storage.pieces import Piece
 from kdump.storage.ranges import SegmentRange
 from kdump.storage.walk import BatchChunk
 from kdump.storage.walk07 import walk_of
-from kdump.verify.scan import ScanTask, VerifyOptions, scan
+from kdump.verify.scan import ScanOptions, ScanTask, scan
 
 _EVENT: Final = struct.Struct(EVENT)
 _AFRESH: Final = Carry(-1, False, -1, False, -1, 0)
@@ -45,7 +45,7 @@ def within(directory: str, piece: Piece, size: int, max_batch_bytes: int) -> Val
     path = os.path.join(directory, piece.name)
     log = LogFile(path, kind_of(piece.name) or Kind.LOG, number_of(piece.name), False, size)
     stop = None if piece.stop >= size else piece.stop
-    task = ScanTask(SegmentRange(Segment(log), piece.start, stop), VerifyOptions(max_batch_bytes=max_batch_bytes))
+    task = ScanTask(SegmentRange(Segment(log), piece.start, stop), ScanOptions(max_batch_bytes=max_batch_bytes))
     summary = scan(task, _AFRESH)
     seen = summary.state
     if seen is None or not seen.batches:

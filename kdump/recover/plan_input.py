@@ -24,7 +24,7 @@ from kdump.verify.report import Report
 
 
 class PlanInput:
-    """The report, which has to come from a verify with proofs, the options, and the files.
+    """The report, which has to come from a verify that reports valid segments, the options, and the files.
 
     `alone` says that the report is about one segment, which was given by its path; `directory` is that of the segment.
     """
@@ -82,8 +82,8 @@ class PlanInput:
 
     def segment(self, name: str, base_offset: int, pieces: tuple[Piece, ...], walked: bool) -> PlannedSegment:
         """The segment that these bytes will be; `walked` says that its companions are rebuilt from it."""
-        proved = self.report.proved.get(name) if pieces == self.whole_file(name) else None
-        indexed = None if proved is None else proved.indexed
+        valid = self.report.valid_segments.get(name) if pieces == self.whole_file(name) else None
+        indexed = None if valid is None else valid.indexed
         return PlannedSegment(base_offset, pieces, self._is_valid(pieces), walked, indexed)
 
     def _is_valid(self, pieces: tuple[Piece, ...]) -> bool:
@@ -104,7 +104,7 @@ class PlanInput:
         Verify does not open compressed messages of magic 0 and 1; a broker opens the last ones of a log.
         """
         report = self.report
-        wrappers = any(proved.wrappers for proved in report.proved.values())
+        wrappers = any(valid.wrappers for valid in report.valid_segments.values())
         start, end = report.context.log_start_offset, report.log_end_offset
         emptied = start is not None and end is not None and end < start
         gone = report.state in ("delete", "stray")

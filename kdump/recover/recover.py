@@ -36,7 +36,7 @@ from kdump.storage.stamps import read_stamps
 from kdump.storage.undo_folders import resume_hint, undo_folders_in
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.report import Report
-from kdump.verify.scan import VerifyOptions
+from kdump.verify.scan import ScanOptions
 from kdump.verify.verify import verify_logs
 
 AGAIN_BYTES: Final = 256 << 20
@@ -89,7 +89,7 @@ def plan_recovery(
     """
     if options.now_ms is None:
         options = options._replace(now_ms=int(time.time() * 1000))
-    verify_options = VerifyOptions(max_batch_bytes=options.max_batch_bytes, now_ms=options.now_ms, proofs=True)
+    verify_options = ScanOptions(max_batch_bytes=options.max_batch_bytes, now_ms=options.now_ms, valid_segments=True)
     partitions: dict[str, PlanItem] = {}
     made: list[Plan] = []
     budget = RebuildBudget()
@@ -388,10 +388,7 @@ def _lower(done: Sequence[undo.RunResult]) -> None:
     When the run was interrupted, their log directory was not corrected, or not for them.
     """
     right = [one.run for one in done if one.error is None]
-    cut = (
-        (run.directory, topic_partition_of(run.directory), run.recovery_point)
-        for run in right
-    )
+    cut = ((run.directory, topic_partition_of(run.directory), run.recovery_point) for run in right)
     for directory, points in _points(cut).items():
         plan = root(directory, points, RecoverOptions())
         with DirectoryHandle(directory, look=True) as place:

@@ -21,7 +21,7 @@ from kdump.storage.ranges import SegmentRange
 from kdump.storage.source import PiecesSource
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.reaction import is_valid_log
-from kdump.verify.scan import ScanTask, VerifyOptions, scan
+from kdump.verify.scan import ScanOptions, ScanTask, scan
 
 _MOST_ATTEMPTS: Final = 10_000
 
@@ -93,11 +93,15 @@ class LoadableLog:
     """A view that a broker loads, and the `result` of its start; `refusals` are those of the directory as it is."""
 
     def __init__(
-        self, view: LogView, proved: Mapping[str, ValidSegment], findings: Iterable[Finding], start: DirectoryState
+        self,
+        view: LogView,
+        valid_segments: Mapping[str, ValidSegment],
+        findings: Iterable[Finding],
+        start: DirectoryState,
     ) -> None:
         self.view = view
         self._sizes = start.files
-        self._proved = proved
+        self._valid_segments = valid_segments
         self._findings = [finding for finding in findings if finding.severity >= Severity.WARNING]
         self._start = start
         self.epochs_are_lost = False
@@ -114,8 +118,10 @@ class LoadableLog:
             self._start._replace(
                 files={name: view.size(name) for name in view.pieces},
                 open=view.open,
-                proved={
-                    name: proved for name, proved in self._proved.items() if view.untouched(name, self._sizes[name])
+                valid_segments={
+                    name: valid
+                    for name, valid in self._valid_segments.items()
+                    if view.untouched(name, self._sizes[name])
                 },
                 recovery_point=recovery_point,
             )
@@ -144,7 +150,7 @@ class LoadableLog:
             if not name.endswith(".log.swap") or number is None or file_name(number, ".log") not in self._sizes:
                 continue
             log = LogFile(os.path.join(self.view.directory, name), Kind.LOG, number, False, self._sizes[name])
-            summary = scan(ScanTask(SegmentRange(Segment(log)), VerifyOptions()))
+            summary = scan(ScanTask(SegmentRange(Segment(log)), ScanOptions()))
             if summary.error is not None or not is_valid_log(code for code, _ in summary.counts):
                 for other in list(self.view.pieces):
                     if other.endswith(".swap") and number_of(other) == number:
@@ -238,8 +244,8 @@ class LoadableLog:
     def _end_of(self, base: int) -> int:
         """The next offset after the last batch of a segment."""
         name = file_name(base, ".log")
-        proved = self._proved.get(name)
-        if proved is not None:
-            return proved.next_offset
+        valid = self._valid_segments.get(name)
+        if valid is not None:
+            return valid.next_offset
         with self.view.open(name) as source:
             return recover_segment(source, base).next_offset

@@ -13,7 +13,7 @@ from kdump.verify.report import Report
 
 
 def reindex(report: Report, options: RecoverOptions, budget: RebuildBudget | None = None) -> Plan:
-    """The plan for the directory of a report that has its proofs. Raises SourceError.
+    """The plan for the directory of a report that has its valid segments. Raises SourceError.
 
     The indexes of a damaged log reach as far as a broker would read it. Snapshots and leader epochs come from batches,
     so they are rebuilt only where the log before them is not damaged.
@@ -29,7 +29,7 @@ def reindex(report: Report, options: RecoverOptions, budget: RebuildBudget | Non
             segments[name] = given.segment(name, base, given.whole_file(name), walked=True)
     _plan_indexes(builder, segments)
     _plan_snapshots(builder, segments)
-    if all(segment.proved for segment in segments.values()):
+    if all(segment.valid for segment in segments.values()):
         _plan_epochs(builder)
     return complete(builder, segments, report.log_start_offset, report.log_end_offset)
 
@@ -40,7 +40,7 @@ def _plan_indexes(builder: PlanBuilder, segments: Segments) -> None:
         for suffix in INDEX_SUFFIXES:
             companion = file_name(segment.base_offset, suffix)
             missing = any(finding.code == f"{suffix[1:]}/missing" for finding in given.findings_of(name))
-            if (given.options.rebuild_all and segment.proved) or missing or given.findings_of(companion):
+            if (given.options.rebuild_all and segment.valid) or missing or given.findings_of(companion):
                 builder.after[companion] = FileContent()
 
 
@@ -54,7 +54,7 @@ def _plan_snapshots(builder: PlanBuilder, segments: Segments) -> None:
         wrong = bool(given.findings_of(name))
         if wrong or given.options.rebuild_all:
             before = [segment for segment in segments.values() if segment.base_offset < offset]
-            if offset in borders and all(segment.proved for segment in before):
+            if offset in borders and all(segment.valid for segment in before):
                 builder.after[name] = FileContent()
             elif wrong:
                 builder.after[name] = None  # as a broker does, which then goes back to an older one
@@ -65,7 +65,7 @@ def _plan_epochs(builder: PlanBuilder) -> None:
     if given.findings_of(LEADER_EPOCH_CHECKPOINT) or (
         given.options.rebuild_all and LEADER_EPOCH_CHECKPOINT in given.sizes
     ):
-        start = directory_state(given.directory, given.report.proved)
+        start = directory_state(given.directory, given.report.valid_segments)
         files = {name: size for name, size in start.files.items() if name != LEADER_EPOCH_CHECKPOINT}
         entries = predict_start(start._replace(files=files)).epochs
         builder.after[LEADER_EPOCH_CHECKPOINT] = FileContent(

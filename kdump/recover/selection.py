@@ -90,7 +90,7 @@ class RecoverySelection:
         log = partition.segments[0].log
         if naming.number_of(os.path.basename(log.path)) is None:
             yield SourceError(f"{log.path}: no name that a broker gives to a segment: 20 digits and .log")
-        elif not log.newest:
+        elif not log.active:
             self._older.append(partition)
         else:
             directory = os.path.dirname(log.path) or "."

@@ -20,7 +20,7 @@ ACTIVE_SEGMENT: Final = (1 << 63) - 1
 
 
 def truncate(report: Report, options: RecoverOptions, budget: RebuildBudget | None = None) -> Plan:
-    """The plan for the directory of a report that has its proofs. Raises SourceError."""
+    """The plan for the directory of a report that has its valid segments. Raises SourceError."""
     given = PlanInput(report, options)
     if given.has_nothing_to_do:
         return unchanged(given)

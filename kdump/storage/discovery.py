@@ -243,7 +243,7 @@ def _beside(file: LogFile) -> Iterator[LogFile | None]:
     for kind in _INDEXES if exact else ():
         path = os.path.join(os.path.dirname(file.path), f"{stem}.{kind.value}")
         try:
-            yield LogFile(path, kind, file.base_offset, file.newest, os.stat(path).st_size)
+            yield LogFile(path, kind, file.base_offset, file.active, os.stat(path).st_size)
         except OSError:
             yield None
 
@@ -333,7 +333,9 @@ def _in_order(inside: list[str], partition: Partition | None) -> list[str | Part
     """Directories in natural order, with the partition where its first log file sorts."""
     order: list[tuple[str, str | Partition]] = [(os.path.basename(path), path) for path in inside]
     if partition is not None:
-        first = logs_of_partition(partition)[0].path if inside and (partition.segments or partition.kraft_snapshots) else ""
+        first = (
+            logs_of_partition(partition)[0].path if inside and (partition.segments or partition.kraft_snapshots) else ""
+        )
         order.append((os.path.basename(first), partition))
     return [item for _, item in sorted(order, key=lambda item: natural(item[0]))]
 
@@ -341,7 +343,7 @@ def _in_order(inside: list[str], partition: Partition | None) -> list[str | Part
 def _is_one(partition: Partition) -> bool:
     """Whether the directory has log files, or companions and misplaced files of a partition that was named."""
     rest = (*partition.producer_snapshots, partition.epochs, partition.metadata, partition.quorum_state)
-    odd = {stray.what for stray in partition.strays} - {"unknown", "directory", "loop"}
+    odd = {file.what for file in partition.misplaced_files} - {"unknown", "directory", "loop"}
     return bool(partition.segments or partition.kraft_snapshots or (partition.whole and (odd or any(rest))))
 
 

@@ -60,7 +60,7 @@ def unreadable(path: str, error: OSError | ValueError) -> SourceError:
 
 
 def _lost(
-    entry: os.DirEntry[str], error: OSError, is_kafkas: bool, errors: list[SourceError], strays: list[MisplacedFile]
+    entry: os.DirEntry[str], error: OSError, is_kafkas: bool, errors: list[SourceError], misplaced: list[MisplacedFile]
 ) -> None:
     """Report a file whose status cannot be read. A dangling link is misplaced, unless its name is one of Kafka's."""
     if isinstance(error, FileNotFoundError) and not entry.is_symlink():
@@ -68,7 +68,7 @@ def _lost(
     if is_kafkas or not entry.is_symlink():
         errors.append(unreadable(entry.path, error))
     else:
-        strays.append(MisplacedFile(entry.path, 0, "loop" if error.errno == errno.ELOOP else "unknown"))
+        misplaced.append(MisplacedFile(entry.path, 0, "loop" if error.errno == errno.ELOOP else "unknown"))
 
 
 def leads_back(entry: os.DirEntry[str], path: str) -> bool:
@@ -81,15 +81,15 @@ def leads_back(entry: os.DirEntry[str], path: str) -> bool:
 
 def _unfinished(found: Listing) -> list[MisplacedFile]:
     """The entries that show a run of recover that did not finish."""
-    strays = []
+    misplaced = []
     for entry in found.undo:
         names: list[list[str]] = []
         if entry.is_dir(follow_symlinks=False):
             with suppress(OSError):
                 names += [os.listdir(os.path.join(entry.path, run)) for run in os.listdir(entry.path)]
         if is_unfinished(entry.name) or any(map(lacks_an_end, names)):
-            strays.append(MisplacedFile(entry.path, 0, "unfinished"))
-    return strays
+            misplaced.append(MisplacedFile(entry.path, 0, "unfinished"))
+    return misplaced
 
 
 # --- a topic-partition ------------------------------------------------------------------------------------------------
@@ -111,20 +111,20 @@ def partition_of_listing(
     rules.
     """
     files = _Files()
-    strays: list[MisplacedFile] = []
+    misplaced: list[MisplacedFile] = []
     errors: list[SourceError] = []
     for entry in found.files:
         try:
             files.add(entry, whole)
         except OSError as error:
-            _lost(entry, error, _kind_of(entry.name) is not None, errors, strays)
+            _lost(entry, error, _kind_of(entry.name) is not None, errors, misplaced)
     state = naming.state_of(found.path)
     metadata_log = topic_partition is not None and topic_partition.topic == naming.METADATA_TOPIC
     if whole := whole and (topic_partition is not None or files.are_a_brokers):
-        strays += orphans(files.indexes, files.numbered["log"])
-        strays += misnamed(files.others, files.numbered["log"], state, metadata_log=metadata_log)
+        misplaced += orphans(files.indexes, files.numbered["log"])
+        misplaced += misnamed(files.others, files.numbered["log"], state, metadata_log=metadata_log)
         for entry in found.directories:
-            strays.append(MisplacedFile(entry.path, 0, "loop" if leads_back(entry, found.path) else "directory"))
+            misplaced.append(MisplacedFile(entry.path, 0, "loop" if leads_back(entry, found.path) else "directory"))
     partition = Partition(
         path=found.path,
         topic_partition=topic_partition,
@@ -142,15 +142,15 @@ def partition_of_listing(
         epochs=files.singles.get(Kind.EPOCHS),
         metadata=files.singles.get(Kind.PARTITION_METADATA),
         quorum_state=files.singles.get(Kind.QUORUM_STATE),
-        strays=_in_order((strays if whole else []) + _unfinished(found)),
+        misplaced_files=_in_order((misplaced if whole else []) + _unfinished(found)),
         state=state,
         log_directory=log_directory,
     )
     return partition, sorted(errors, key=lambda error: natural(str(error)))
 
 
-def _in_order(strays: list[MisplacedFile]) -> tuple[MisplacedFile, ...]:
-    return tuple(sorted(strays, key=lambda stray: natural(stray.path)))
+def _in_order(misplaced: list[MisplacedFile]) -> tuple[MisplacedFile, ...]:
+    return tuple(sorted(misplaced, key=lambda file: natural(file.path)))
 
 
 def _kind_of(name: str) -> Kind | None:
@@ -220,15 +220,15 @@ class _Files:
         numbered = self.numbered["log"]
         tables = list(zip(self.indexes, (kind for _, kind in _INDEXES), strict=True))
         for base, kind, (path, size) in self.logs:
-            newest = base is None or base >= self.highest[kind]
-            log = LogFile(path, kind, base, newest, size)
+            active = base is None or base >= self.highest[kind]
+            log = LogFile(path, kind, base, active, size)
             if base is None or numbered.get(base, ("",))[0] != path:
                 yield Segment(log)
                 continue
             yield Segment(
                 log,
                 *(
-                    None if (file := table.get(base)) is None else LogFile(file[0], its, base, newest, file[1])
+                    None if (file := table.get(base)) is None else LogFile(file[0], its, base, active, file[1])
                     for table, its in tables
                 ),
             )
@@ -240,7 +240,7 @@ class _Files:
 def log_directory_of_listing(found: Listing, *, whole: bool) -> tuple[LogDirectory, list[SourceError]]:
     """The files at the root of a log directory, and the errors of what could not be read."""
     errors: list[SourceError] = []
-    strays: list[MisplacedFile] = []
+    misplaced: list[MisplacedFile] = []
     files: dict[str, LogFile] = {}
     lock = None
     for entry in found.files:
@@ -251,12 +251,12 @@ def log_directory_of_listing(found: Listing, *, whole: bool) -> tuple[LogDirecto
             try:
                 size = entry.stat().st_size
             except OSError as error:
-                _lost(entry, error, kind is not None, errors, strays)
+                _lost(entry, error, kind is not None, errors, misplaced)
                 continue
             if kind is not None:
                 files[entry.name] = LogFile(entry.path, kind, None, True, size)
             elif (what := at_root(entry.name)) is not None:
-                strays.append(MisplacedFile(entry.path, size, what))
+                misplaced.append(MisplacedFile(entry.path, size, what))
     names, odd = _directories(found)
     directory = LogDirectory(
         path=found.path,
@@ -267,7 +267,7 @@ def log_directory_of_listing(found: Listing, *, whole: bool) -> tuple[LogDirecto
         has_lock_file=lock is not None,
         locked=lock is not None and is_locked(lock),
         partitions=names,
-        strays=_in_order((strays + odd if whole else []) + _unfinished(found)),
+        misplaced_files=_in_order((misplaced + odd if whole else []) + _unfinished(found)),
     )
     return directory, sorted(errors, key=lambda error: natural(str(error)))
 
@@ -288,18 +288,18 @@ def topic_partition_in(entry: os.DirEntry[str]) -> TopicPartition | None:
 def _directories(found: Listing) -> tuple[tuple[TopicPartition, ...], list[MisplacedFile]]:
     """The topic-partitions that a broker loads from here, and the directories with which it does not start."""
     loaded: dict[tuple[TopicPartition, str], None] = {}
-    strays = []
+    misplaced = []
     for entry in sorted(found.directories, key=lambda entry: natural(entry.name)):
         topic_partition = topic_partition_in(entry)
         state = naming.state_of(entry.name)
         if leads_back(entry, found.path):
-            strays.append(MisplacedFile(entry.path, 0, "loop"))
+            misplaced.append(MisplacedFile(entry.path, 0, "loop"))
         elif entry.name == naming.REMOTE_INDEX_CACHE:
             continue
         elif topic_partition is None:
-            strays.append(MisplacedFile(entry.path, 0, "partition"))
+            misplaced.append(MisplacedFile(entry.path, 0, "partition"))
         elif (topic_partition, state) in loaded:
-            strays.append(MisplacedFile(entry.path, 0, "duplicate"))
+            misplaced.append(MisplacedFile(entry.path, 0, "duplicate"))
         elif state in ("", "future"):
             loaded[topic_partition, state] = None
-    return tuple(dict.fromkeys(topic_partition for topic_partition, _ in loaded)), strays
+    return tuple(dict.fromkeys(topic_partition for topic_partition, _ in loaded)), misplaced

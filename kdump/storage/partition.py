@@ -13,13 +13,13 @@ from kdump.storage.source import FileSource
 class LogFile(NamedTuple):
     """A log file or a companion. `base_offset` is None where the name does not say it.
 
-    `newest`: no later segment lies beside it, so that it is of the active segment.
+    `active`: no later segment lies beside it, so that it is of the active segment.
     """
 
     path: str
     kind: Kind
     base_offset: int | None
-    newest: bool
+    active: bool
     size: int
     read_from: str | None = None
     """The path of the bytes, where it is not `path`."""
@@ -27,7 +27,7 @@ class LogFile(NamedTuple):
     @property
     def preallocated(self) -> bool:
         """Whether zeros at its end can be preallocation: in the active segment, but never in 0.7."""
-        return self.newest and self.kind is not Kind.KAFKA07
+        return self.active and self.kind is not Kind.KAFKA07
 
     def open(self) -> FileSource:
         """The file, opened for reading. Raises SourceError."""
@@ -58,7 +58,7 @@ def _segment(*files: tuple[Any, ...] | None) -> Segment:
 class LogDirectory(NamedTuple):
     """A directory of topic-partitions with the files at its root.
 
-    `whole`: it was named, so that `strays` are listed. `locked`: another process holds .lock, as a running broker does.
+    `whole`: it was named, so that `misplaced_files` are listed. `locked`: another process holds .lock, as a running broker does.
     `partitions` are those that a broker loads: neither deleted nor stray.
     """
 
@@ -70,14 +70,14 @@ class LogDirectory(NamedTuple):
     has_lock_file: bool
     locked: bool
     partitions: tuple[TopicPartition, ...]
-    strays: tuple[MisplacedFile, ...]
+    misplaced_files: tuple[MisplacedFile, ...]
 
 
 class Partition(NamedTuple):
     """A topic-partition directory; or one log file that was named alone, or standard input, and then `path` is that
     file.
 
-    `whole`: the directory, or its log directory, was named and has a broker's names; `strays` are listed.
+    `whole`: the directory, or its log directory, was named and has a broker's names; `misplaced_files` are listed.
     `segments` are in the order of their base offsets. `state` is delete, future, stray or nothing.
     `only` is the path of a companion that was named alone: only findings about it are reported.
     """
@@ -91,7 +91,7 @@ class Partition(NamedTuple):
     epochs: LogFile | None = None
     metadata: LogFile | None = None
     quorum_state: LogFile | None = None
-    strays: tuple[MisplacedFile, ...] = ()
+    misplaced_files: tuple[MisplacedFile, ...] = ()
     state: str = ""
     log_directory: LogDirectory | None = None
     only: str | None = None

@@ -15,7 +15,7 @@ from kdump.verify.findings import KEPT, Finding, Severity
 from kdump.verify.log_state import LogState
 from kdump.verify.range_summary import RangeSummary
 from kdump.verify.report import Report
-from kdump.verify.scan import VerifyOptions, gone
+from kdump.verify.scan import ScanOptions, gone
 
 _WRONG_OFFSETS: Final = frozenset(("offset/backwards", "offset/range"))
 _ENTRY_FINDINGS: Final[Mapping[str, tuple[str, Severity]]] = {
@@ -31,7 +31,7 @@ _ENTRY_FINDINGS: Final[Mapping[str, tuple[str, Severity]]] = {
 class CompanionReader:
     """Reads companions as a whole. Errors go into the report."""
 
-    def __init__(self, report: Report, options: VerifyOptions) -> None:
+    def __init__(self, report: Report, options: ScanOptions) -> None:
         self._report = report
         self._options = options
 
@@ -73,7 +73,7 @@ class IndexVerifier:
             scanned.max_timestamp,
             scanned.magics,
             summary.damages > 0 or wrong_offsets,
-            log.newest,
+            log.active,
             entries,
             scanned.index_differs,
             bool(scanned.compacted),

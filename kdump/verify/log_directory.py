@@ -13,7 +13,7 @@ from kdump.verify.checks import checkpoints, files
 from kdump.verify.checks.checkpoints import PartitionOffsets
 from kdump.verify.findings import found
 from kdump.verify.report import Report
-from kdump.verify.scan import VerifyOptions
+from kdump.verify.scan import ScanOptions
 
 if TYPE_CHECKING:
     from kdump.verify.checks.hanging import OpenTransaction
@@ -42,7 +42,7 @@ class LogDirectoryVerifier:
     Reads the checkpoints before the partitions: a running broker writes both, and the logs only grow.
     """
 
-    def __init__(self, log_directory: LogDirectory, options: VerifyOptions) -> None:
+    def __init__(self, log_directory: LogDirectory, options: ScanOptions) -> None:
         self.log_directory = log_directory
         self._live = options.live or log_directory.locked
         self._now_ms = options.now_ms

@@ -72,7 +72,7 @@ class LogState:
         for change in scanned.epochs:
             if not self.epochs or self.epochs[-1][0] != change[0]:
                 self.epochs.append(change)
-        if not log.size and not log.newest and log.base_offset is not None:
+        if not log.size and not log.active and log.base_offset is not None:
             self.empty.append(log.path)
         epoch = scanned.known_epoch if scanned.linked else -1
         last = scanned.last_position, scanned.last_offset

@@ -20,7 +20,7 @@ from kdump.verify.log_state import LogState, PreviousSegment
 from kdump.verify.producers import COORDINATORS, ProducerVerifier
 from kdump.verify.range_summary import RangeSummary
 from kdump.verify.report import FileReport, Report
-from kdump.verify.scan import VerifyOptions
+from kdump.verify.scan import ScanOptions
 from kdump.verify.valid_segments import valid_segment
 
 __all__ = ["COORDINATORS", "PartitionVerifier", "logs_of"]
@@ -36,9 +36,9 @@ class PartitionVerifier:
     once as `replay_segment`.
     """
 
-    def __init__(self, partition: Partition, context: CheckpointContext, options: VerifyOptions) -> None:
+    def __init__(self, partition: Partition, context: CheckpointContext, options: ScanOptions) -> None:
         # A broker ignores a log whose name does not have 20 digits, so it is no neighbour of the others.
-        misplaced = {file.path for file in partition.strays}
+        misplaced = {file.path for file in partition.misplaced_files}
         self._misnamed = {one.log.path for one in partition.segments if one.log.path in misplaced}
         partition = partition._replace(
             segments=tuple(one for one in partition.segments if one.log.path not in self._misnamed)
@@ -193,7 +193,7 @@ class PartitionVerifier:
             report.log_end_offset = end
         self._check_segments()
         self._producers.check_end(self._state)
-        if end is not None and partition.segments[-1].log.newest:
+        if end is not None and partition.segments[-1].log.active:
             report.open += self._producers.open_transactions()
         self._check_small_files(end)
         report.add(files.check_partition(partition, live=self._options.live))
@@ -201,7 +201,7 @@ class PartitionVerifier:
             report.filter(lambda finding: finding.path == partition.only)
             report.open = []
         report.sort()
-        report.proved = self._valid if self._options.proofs else {}
+        report.valid_segments = self._valid if self._options.valid_segments else {}
         self._add_reactions()
         return report
 

@@ -115,11 +115,11 @@ class ProducerVerifier:
         mismatches = self._producers.compare(snapshots.entry_bytes(found))
         if mismatches:
             # A broker uses its clock to forget a silent producer, and writes the others.
-            newest = max(self._report.max_timestamp, _changed_ms(file))
+            latest = max(self._report.max_timestamp, _changed_ms(file))
             known = self._producers.entries()
             incomplete = state.compacted or state.broken
             self._report.add(
-                snapshots.check_state(file.path, found, mismatches, known, newest, incomplete, self._log_start)
+                snapshots.check_state(file.path, found, mismatches, known, latest, incomplete, self._log_start)
             )
 
 

@@ -45,7 +45,7 @@ class VerifyOptions(NamedTuple):
 
     `deep` opens every batch. `compacted` says whether the log cleaner went over the log; None where each segment shows
     it. `max_batch_bytes` bounds a batch and its decompressed records. `live`: a broker is writing. `now_ms` is the time
-    of the clock, for timestamps in the future. `proofs` asks for the segments that a recovery leaves as they are.
+    of the clock, for timestamps in the future; None for that of the machine.
     """
 
     deep: bool = False
@@ -53,14 +53,27 @@ class VerifyOptions(NamedTuple):
     max_batch_bytes: int = MAX_BATCH_BYTES
     live: bool = False
     now_ms: int | None = None
-    proofs: bool = False
+
+
+class ScanOptions(NamedTuple):
+    """VerifyOptions, with one more that only a recovery sets.
+
+    `valid_segments`: report the segments that a broker's recovery leaves as they are.
+    """
+
+    deep: bool = False
+    compacted: bool | None = None
+    max_batch_bytes: int = MAX_BATCH_BYTES
+    live: bool = False
+    now_ms: int | None = None
+    valid_segments: bool = False
 
 
 class ScanTask(NamedTuple):
     """A range of a segment to verify, and how."""
 
     range: SegmentRange
-    options: VerifyOptions
+    options: ScanOptions
 
 
 class IndexCache:
@@ -120,7 +133,7 @@ def scan_source(
     if prefixes and file.base_offset is not None:
         tracker = IndexTracker(file.base_offset)
         tracker.check(prefixes.get(Kind.INDEX, b""), prefixes.get(Kind.TIMEINDEX, b""))
-        if options.proofs:
+        if options.valid_segments:
             tracker.build()
     walk = walk_of(
         file.kind,
@@ -167,7 +180,7 @@ def _read_indexes(task: ScanTask, summary: RangeSummary, cache: IndexCache) -> d
                 if known is not None:
                     prefixes[companion.kind] = known
                     continue
-                index, found = check_structure(companion, entries, segment.log.newest)
+                index, found = check_structure(companion, entries, segment.log.active)
         except SourceError as error:
             if start == 0 and not gone(companion, options):
                 summary.errors.append(error)
@@ -211,7 +224,7 @@ def _check_end(source: Source, task: ScanTask, summary: RangeSummary) -> None:
         summary.add(framing.grown(file.path, source.size, grown))
 
 
-def gone(file: LogFile, options: VerifyOptions) -> bool:
+def gone(file: LogFile, options: ScanOptions) -> bool:
     """Whether a running broker deleted the file."""
     return options.live and not os.path.lexists(file.path)
 
@@ -225,7 +238,7 @@ def _add_damage(summary: RangeSummary, item: Gap | ForeignBatch | SearchLimit | 
         summary.damaged_at = item.position
 
 
-def _check_chunk(walk: Walk, chunk: BatchChunk, segment: Segment, options: VerifyOptions) -> Iterator[Finding]:
+def _check_chunk(walk: Walk, chunk: BatchChunk, segment: Segment, options: ScanOptions) -> Iterator[Finding]:
     """The findings of the batches of a chunk. Opens those that have to be opened."""
     rows, file, limit = walk.scanner.rows, segment.log, options.max_batch_bytes
     for index in range(chunk.batches):

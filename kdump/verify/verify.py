@@ -27,9 +27,9 @@ from kdump.verify.log_directory import LogDirectoryVerifier, check_own_transacti
 from kdump.verify.partition import PartitionVerifier, logs_of
 from kdump.verify.range_summary import RangeSummary
 from kdump.verify.report import FileReport, Report, VerifyInterrupted
-from kdump.verify.scan import IndexCache, ScanTask, VerifyOptions, scan
+from kdump.verify.scan import IndexCache, ScanOptions, ScanTask, VerifyOptions, scan
 
-__all__ = ["FileReport", "Report", "VerifyInterrupted", "VerifyOptions", "size_of", "verify"]
+__all__ = ["FileReport", "Report", "VerifyInterrupted", "VerifyOptions", "size_of", "verify_logs"]
 
 SMALL_BYTES: Final = 8 << 20
 """The largest partition, in bytes of its logs, that is not cut into ranges."""
@@ -47,7 +47,7 @@ class _PartitionJob(NamedTuple):
 
     partition: Partition
     context: CheckpointContext
-    options: VerifyOptions
+    options: ScanOptions
 
 
 class _JobGroup(NamedTuple):
@@ -87,7 +87,7 @@ class _Task:
 
 def verify_logs(
     found: Iterable[Partition | LogDirectory | SourceError],
-    options: VerifyOptions | None = None,
+    options: VerifyOptions | ScanOptions | None = None,
     engine: Engine | None = None,
     on_bytes: Callable[[int], None] | None = None,
 ) -> Iterator[Report]:
@@ -96,12 +96,12 @@ def verify_logs(
     A path that cannot be read yields a report with nothing but errors. `on_bytes` is called with the number of bytes
     of logs that were read since the last call. Raises VerifyInterrupted for a KeyboardInterrupt inside a partition.
     """
-    options = options or VerifyOptions()
-    if options.now_ms is None:
-        options = options._replace(now_ms=int(time.time() * 1000))
+    chosen = ScanOptions(*(options or ()))
+    if chosen.now_ms is None:
+        chosen = chosen._replace(now_ms=int(time.time() * 1000))
     engine = engine or Serial()
     inside = on_bytes if engine.slots == 1 else None  # another process cannot call it
-    tasks = _Tasks(options, engine.slots)
+    tasks = _Tasks(chosen, engine.slots)
     pending: list[tuple[ScanTask, RangeSummary]] = []
     for task, result in _results(engine.map(TaskRunner(inside), tasks.cut(found)), tasks):
         yield from _reports(task.before)
@@ -148,7 +148,7 @@ class _Tasks:
     reported before the next task, or at the end.
     """
 
-    def __init__(self, options: VerifyOptions, slots: int) -> None:
+    def __init__(self, options: ScanOptions, slots: int) -> None:
         self.verifiers: deque[PartitionVerifier] = deque()
         self.before: list[LogDirectoryVerifier | SourceError] = []
         self._options = options
@@ -272,7 +272,7 @@ class TaskRunner:
 def _verify_partition(
     partition: Partition,
     context: CheckpointContext,
-    options: VerifyOptions,
+    options: ScanOptions,
     on_bytes: Callable[[int], None] | None = None,
 ) -> Report:
     """The report of one partition, in this process."""
@@ -291,7 +291,7 @@ def _verify_partition(
 
 
 def _verify_live(
-    partition: Partition, context: CheckpointContext, options: VerifyOptions, on_bytes: Callable[[int], None] | None
+    partition: Partition, context: CheckpointContext, options: ScanOptions, on_bytes: Callable[[int], None] | None
 ) -> Report:
     """The report of a partition that a broker is writing: findings that are still there when it is read again.
 

@@ -103,7 +103,7 @@ def made(plan: Plan) -> dict[str, bytes | None]:
 
 
 def slowly(plan: Plan) -> Plan:
-    return plan._replace(segments=tuple(log._replace(proved=False) for log in plan.segments))
+    return plan._replace(segments=tuple(log._replace(valid=False) for log in plan.segments))
 
 
 def entries(data: bytes | None) -> list[tuple[int, ...]]:

@@ -26,7 +26,7 @@ from kdump.format.naming import Kind
 from kdump.storage.partition import LogFile
 from kdump.storage.source import BytesSource
 from kdump.storage.walk import BatchChunk, Walk
-from kdump.verify.scan import VerifyOptions
+from kdump.verify.scan import ScanOptions
 from support import build, oracle
 from support.file_reports import Proved, prove_file
 
@@ -648,7 +648,7 @@ def test_a_real_file_that_is_cut(tmp_path: Path) -> None:
     file = LogFile(str(path), Kind.LOG, 0, True, len(LONG))
     with file.open() as source:
         os.truncate(path, 1_000_000)
-        report = prove_file(file, VerifyOptions(deep=True), source=source)
+        report = prove_file(file, ScanOptions(deep=True), source=source)
     codes = {finding.code for finding in report.findings}
     assert "file/shrunk" in codes
     assert codes <= {"file/shrunk", "tail/torn"}
@@ -691,7 +691,7 @@ def test_a_file_that_grows(tmp_path: Path) -> None:
     with file.open() as source:
         with path.open("ab") as more:
             more.write(one(8))
-        report = prove_file(file, VerifyOptions(), source=source)
+        report = prove_file(file, ScanOptions(), source=source)
     (finding,) = report.findings
     assert (finding.code, finding.severity.word, finding.position, finding.length) == (
         "file/grown",
@@ -707,5 +707,5 @@ def test_a_file_that_goes_away(kdump: Any, tmp_path: Path) -> None:
     file = LogFile(str(path), Kind.LOG, 0, True, len(SMALL))
     with file.open() as source:
         path.unlink()
-        report = prove_file(file, VerifyOptions(), source=source)
+        report = prove_file(file, ScanOptions(), source=source)
     assert report.findings == []

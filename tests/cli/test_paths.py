@@ -230,7 +230,7 @@ def test_a_directory_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         listed.clear()
         found = [file for file in log_files(paths) if isinstance(file, LogFile)]
         assert [file.base_offset for file in found] == list(range(50))
-        assert [file.base_offset for file in found if file.newest] == [49]
+        assert [file.base_offset for file in found if file.active] == [49]
         assert len(listed) <= 2
 
 

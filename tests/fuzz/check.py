@@ -20,7 +20,7 @@ from kdump.storage.walk import BatchChunk, ForeignBatch, Gap, SearchLimit, Tail,
 from kdump.storage.walk07 import Walk07, walk_of
 from kdump.verify.checks import framing
 from kdump.verify.findings import KEPT
-from kdump.verify.scan import VerifyOptions
+from kdump.verify.scan import ScanOptions
 from support import file_reports, oracle
 from support.file_reports import Proved
 
@@ -65,7 +65,7 @@ def log_file(case: Case) -> LogFile:
 
 def report(case: Case, deep: bool) -> Proved:
     """What kdump's verify says; the file is cut into ranges at `cuts`."""
-    options = VerifyOptions(deep=deep, max_batch_bytes=case.max_batch_bytes)
+    options = ScanOptions(deep=deep, max_batch_bytes=case.max_batch_bytes)
     return file_reports.prove_file(log_file(case), options, cuts=case.cuts)
 
 

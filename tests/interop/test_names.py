@@ -86,7 +86,7 @@ def load(kafka: ModuleType, directories: list[Path]) -> list[dict[str, Any]]:
 def stray(directory: Path, name: str) -> str | None:
     (partition,) = discover([str(directory)])
     assert isinstance(partition, Partition)
-    return next((stray.what for stray in partition.strays if stray.path == str(directory / name)), None)
+    return next((stray.what for stray in partition.misplaced_files if stray.path == str(directory / name)), None)
 
 
 def fits(name: str, what: str | None, loaded: dict[str, Any]) -> bool:

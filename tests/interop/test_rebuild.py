@@ -142,7 +142,7 @@ def differences(kafka: ModuleType, cases: Sequence[Case], *, refused: float = 0.
         # What is recovered twice leaves out producers that expired in between; of that a plan that does not walk all says nothing.
         if loader.early and case.recovery_point > plan.segments[0].base_offset:
             early.add(case.name)
-        slow = plan._replace(segments=tuple(log._replace(proved=False) for log in plan.segments))
+        slow = plan._replace(segments=tuple(log._replace(valid=False) for log in plan.segments))
         answers.append([made(plan), made(slow)])
     lines = "".join(
         f"{case.directory}\t{case.recovery_point}\t{case.log_start_offset}\t{case.now_ms}\t{case.interval}\n"

@@ -13,7 +13,7 @@ from kdump.storage.partition import LogFile
 from kdump.storage.records import open_batch, records
 from kdump.storage.source import BytesSource
 from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk, Walk
-from kdump.verify.scan import VerifyOptions
+from kdump.verify.scan import ScanOptions
 from support import build, damage, file_reports, oracle
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -24,7 +24,7 @@ Said = Counter[tuple[str, str, int]]
 
 def kdump_says(data: bytes, *, deep: bool, base_offset: int | None, checkpoint: bool = False) -> Said:
     file = LogFile("x", Kind.CHECKPOINT if checkpoint else Kind.LOG, base_offset, True, len(data))
-    report = file_reports.prove_file(file, VerifyOptions(deep=deep), source=BytesSource(data))
+    report = file_reports.prove_file(file, ScanOptions(deep=deep), source=BytesSource(data))
     return Counter(
         (found.code, found.severity.word, found.position) for found in report.findings if found.code not in CODEC_ONLY
     )

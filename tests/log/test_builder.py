@@ -22,7 +22,7 @@ from kdump.storage.partition import LogFile
 from kdump.storage.records import open_batch, records
 from kdump.storage.source import BytesSource
 from kdump.storage.walk import BatchChunk, Walk
-from kdump.verify.scan import VerifyOptions
+from kdump.verify.scan import ScanOptions
 from support import build, file_reports, oracle
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -122,7 +122,7 @@ def test_a_proof_finds_nothing_wrong(
     items, ours, _ = made
     data = built(Builder(**ours, codec=codec), new(items))
     file = LogFile("x", Kind.LOG, ours["base_offset"], True, len(data))
-    report = file_reports.prove_file(file, VerifyOptions(deep=True), source=BytesSource(data))
+    report = file_reports.prove_file(file, ScanOptions(deep=True), source=BytesSource(data))
     assert {found.code for found in report.findings} <= {"txn/open", "offset/gap"}
     assert (report.batches, report.records, report.valid_bytes) == (1, len(items), len(data))
 

@@ -75,12 +75,12 @@ def test_a_log_directory_comes_before_its_partitions(logs: Path) -> None:
     assert list(directory.offset_checkpoints) == ["recovery-point-offset-checkpoint"]
     assert directory.meta is not None
     assert directory.clean_shutdown is not None
-    assert (directory.has_lock_file, directory.locked, directory.strays) == (False, False, ())
+    assert (directory.has_lock_file, directory.locked, directory.misplaced_files) == (False, False, ())
     assert [item.path for item in rest if isinstance(item, Partition)] == [str(logs / f"t-{n}") for n in (0, 2, 10)]
     for item in rest:
         assert isinstance(item, Partition)
         assert item.log_directory is directory
-        assert (item.whole, item.state, item.strays) == (True, "", ())
+        assert (item.whole, item.state, item.misplaced_files) == (True, "", ())
 
 
 def test_a_partition(logs: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_partition(logs: Path) -> None:
     assert (partition.path, partition.topic_partition) == (str(logs / "t-2"), TopicPartition("t", 2))
     assert partition.log_directory is None
     first, last = partition.segments
-    assert [(file.base_offset, file.newest) for file in (first.log, last.log)] == [(0, False), (5, True)]
+    assert [(file.base_offset, file.active) for file in (first.log, last.log)] == [(0, False), (5, True)]
     for base, segment in ((0, first), (5, last)):
         assert segment.txnindex is None
         for suffix, file in (("log", segment.log), ("index", segment.index), ("timeindex", segment.timeindex)):
@@ -101,7 +101,7 @@ def test_a_partition(logs: Path) -> None:
     ]
     assert partition.epochs is not None
     assert partition.metadata is not None
-    assert (partition.quorum_state, partition.kraft_snapshots, partition.strays) == (None, (), ())
+    assert (partition.quorum_state, partition.kraft_snapshots, partition.misplaced_files) == (None, (), ())
     bare = without_companions(partition)
     assert logs_of_partition(bare) == logs_of_partition(partition) == [first.log, last.log]
     assert [segment[1:] for segment in bare.segments] == [(None, None, None)] * 2
@@ -116,10 +116,10 @@ def test_what_lies_above_is_walked_and_not_whole(logs: Path) -> None:
     (logs / "odd").mkdir()
     directory, *rest = found(logs.parent)
     assert isinstance(directory, LogDirectory)
-    assert (directory.whole, directory.strays) == (False, ())
+    assert (directory.whole, directory.misplaced_files) == (False, ())
     for item in rest:
         assert isinstance(item, Partition)
-        assert (item.whole, item.strays, len(item.segments)) == (False, (), 2)
+        assert (item.whole, item.misplaced_files, len(item.segments)) == (False, (), 2)
     # and named as well, it is
     whole = [item.whole for item in found(logs.parent, logs) if not isinstance(item, SourceError)]
     assert whole == [True] * 4
@@ -141,12 +141,12 @@ def test_each_directory_is_entered_once(logs: Path) -> None:
 def test_a_folder_of_saved_files_follows_no_rules(tmp_path: Path) -> None:
     put(tmp_path / "saved", "0.log", "server.log", "notes.txt")
     (partition,) = partitions(tmp_path / "saved")
-    assert (partition.whole, partition.strays, partition.topic_partition) == (False, (), None)
+    assert (partition.whole, partition.misplaced_files, partition.topic_partition) == (False, (), None)
     assert [segment.log.base_offset for segment in partition.segments] == [0, None]
     segments(tmp_path / "saved", 7)
     (partition,) = partitions(tmp_path / "saved")
     assert partition.whole
-    assert {stray.what for stray in partition.strays} == {"short", "number", "unknown"}
+    assert {stray.what for stray in partition.misplaced_files} == {"short", "number", "unknown"}
 
 
 def test_a_partition_without_segments(tmp_path: Path, logs: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_partition_without_segments(tmp_path: Path, logs: Path) -> None:
     # what is left of a partition is looked at where it was named
     segments(tmp_path / "empty-0", 5, suffixes=("index", "snapshot"))
     (partition,) = partitions(tmp_path / "empty-0")
-    assert (partition.segments, [stray.what for stray in partition.strays]) == ((), ["index"])
+    assert (partition.segments, [stray.what for stray in partition.misplaced_files]) == ((), ["index"])
     (error,) = log_files([str(tmp_path / "empty-0")])
     assert isinstance(error, SourceError)
     assert len(found(tmp_path)) == 5  # the log directory and its four
@@ -169,12 +169,12 @@ def test_log_files_at_the_root_of_a_log_directory(logs: Path) -> None:
     put(logs, "bootstrap.checkpoint", "0.log")
     directory, *rest = found(logs)
     assert isinstance(directory, LogDirectory)
-    assert [os.path.basename(stray.path) for stray in directory.strays] == ["0.log"]
+    assert [os.path.basename(stray.path) for stray in directory.misplaced_files] == ["0.log"]
     (loose,) = [item for item in rest if isinstance(item, Partition) and item.path == str(logs)]
     assert (loose.topic_partition, loose.whole, loose.log_directory) == (None, False, directory)
     assert names(logs_of_partition(loose)) == ["0.log", "bootstrap.checkpoint"]
     (checkpoint,) = loose.kraft_snapshots
-    assert (checkpoint.kind, checkpoint.base_offset, checkpoint.newest) == (Kind.CHECKPOINT, 0, True)
+    assert (checkpoint.kind, checkpoint.base_offset, checkpoint.active) == (Kind.CHECKPOINT, 0, True)
 
 
 def test_nothing_comes_between_the_partitions_of_a_log_directory(logs: Path) -> None:
@@ -203,7 +203,7 @@ def test_the_metadata_log(tmp_path: Path) -> None:
         "00090-0000000001",
         "00134-0000000001",
     ]
-    assert partition.strays == ()
+    assert partition.misplaced_files == ()
     assert [name[15:] for name in names(logs_of_partition(partition))] == [
         "00000-0000000000.checkpoint",
         "00000.log",
@@ -220,12 +220,12 @@ def test_the_log_of_kafka_07(tmp_path: Path) -> None:
     directory, *rest = found(tmp_path / "logs")
     assert isinstance(directory, LogDirectory)
     assert directory.partitions == (TopicPartition("t", 0),)
-    assert [(os.path.basename(stray.path), stray.what) for stray in directory.strays] == [("u_0", "partition")]
+    assert [(os.path.basename(stray.path), stray.what) for stray in directory.misplaced_files] == [("u_0", "partition")]
     old, new = rest
     assert isinstance(old, Partition)
     assert isinstance(new, Partition)
-    assert (old.topic_partition, old.log_directory, old.strays) == (TopicPartition("t", 0), directory, ())
-    assert [(s.log.base_offset, s.log.kind, s.log.newest) for s in old.segments] == [
+    assert (old.topic_partition, old.log_directory, old.misplaced_files) == (TopicPartition("t", 0), directory, ())
+    assert [(s.log.base_offset, s.log.kind, s.log.active) for s in old.segments] == [
         (0, Kind.KAFKA07, False),
         (100, Kind.KAFKA07, True),
     ]
@@ -254,7 +254,7 @@ def test_names_of_partitions(logs: Path, name: str, topic: str, partition: int, 
     assert isinstance(directory, LogDirectory)
     (item,) = [item for item in rest if isinstance(item, Partition) and item.path == str(logs / name)]
     assert (item.topic_partition, item.state) == (TopicPartition(topic, partition), state)
-    assert directory.strays == ()
+    assert directory.misplaced_files == ()
     # what is on its way out is not loaded
     assert (item.topic_partition in directory.partitions) == (state in ("", "future") or topic == "t")
 
@@ -266,7 +266,7 @@ def test_names_that_are_none(logs: Path, name: str) -> None:
     segments(logs / name, 0)
     directory, *rest = found(logs)
     assert isinstance(directory, LogDirectory)
-    assert directory.strays == ((str(logs / name), 0, "partition"),)
+    assert directory.misplaced_files == ((str(logs / name), 0, "partition"),)
     # its logs are read for all that
     (item,) = [item for item in rest if isinstance(item, Partition) and item.path == str(logs / name)]
     assert (item.topic_partition, item.log_directory, item.whole) == (None, None, False)
@@ -277,13 +277,13 @@ def test_two_directories_of_one_partition(logs: Path, tmp_path: Path) -> None:
         segments(logs / name, 0)
     (directory, *_) = found(logs)
     assert isinstance(directory, LogDirectory)
-    assert directory.strays == ()
+    assert directory.misplaced_files == ()
     assert directory.partitions.count(TopicPartition("t", 0)) == 1
     segments(logs / "t-00", 0)
     segments(logs / f"t-0.{HEX[::-1]}-future", 0)
     (directory, *_) = found(logs)
     assert isinstance(directory, LogDirectory)
-    assert [stray.what for stray in directory.strays] == ["duplicate", "duplicate"]
+    assert [stray.what for stray in directory.misplaced_files] == ["duplicate", "duplicate"]
     # in another log directory it is another broker's, or on its way
     put(tmp_path / "other", *ROOT)
     segments(tmp_path / "other" / "t-0", 0)
@@ -291,7 +291,7 @@ def test_two_directories_of_one_partition(logs: Path, tmp_path: Path) -> None:
         stray
         for item in found(logs / "t-2", tmp_path / "other")
         if isinstance(item, LogDirectory)
-        for stray in item.strays
+        for stray in item.misplaced_files
     ]
 
 
@@ -299,7 +299,7 @@ def test_the_cache_of_remote_indexes_is_no_partition(logs: Path) -> None:
     put(logs / "remote-log-index-cache", f"0_{HEX}.index")
     directory, *rest = found(logs)
     assert isinstance(directory, LogDirectory)
-    assert directory.strays == ()
+    assert directory.misplaced_files == ()
     assert len(rest) == 3
 
 
@@ -328,7 +328,7 @@ def test_a_lock_that_somebody_holds(logs: Path, place: str) -> None:
         assert isinstance(directory, LogDirectory)
         assert (directory.has_lock_file, directory.locked) == (True, place == ".lock")
         assert isinstance(first, Partition)
-        assert [stray.what for stray in first.strays] == ["unknown"]
+        assert [stray.what for stray in first.misplaced_files] == ["unknown"]
         holder.communicate(timeout=10)
     (directory, *_) = found(logs)
     assert isinstance(directory, LogDirectory)
@@ -346,7 +346,7 @@ def test_a_file_alone(logs: Path) -> None:
     (partition,) = partitions(path)
     assert (partition.path, partition.whole) == (str(path), False)
     assert partition.topic_partition == TopicPartition("t", 0)
-    assert (partition.producer_snapshots, partition.epochs, partition.metadata, partition.strays) == (
+    assert (partition.producer_snapshots, partition.epochs, partition.metadata, partition.misplaced_files) == (
         (),
         None,
         None,
@@ -354,15 +354,15 @@ def test_a_file_alone(logs: Path) -> None:
     )
     (segment,) = partition.segments
     assert [file is not None and file.kind for file in segment] == [Kind.LOG, Kind.INDEX, Kind.TIMEINDEX, Kind.TXNINDEX]
-    assert not segment.log.newest
+    assert not segment.log.active
     assert segment.index is not None
-    assert (segment.index.base_offset, segment.index.size, segment.index.newest) == (5, 26, False)
+    assert (segment.index.base_offset, segment.index.size, segment.index.active) == (5, 26, False)
     (partition,) = partitions(logs / "t-0" / "00000000000000000000.log")
     assert partition.segments[0].txnindex is None
     for name, base in (("7.log", 7), ("x.log.deleted", None)):
         (partition,) = partitions(logs / "t-0" / name)
         assert partition.segments[0][1:] == (None, None, None)
-        assert (partition.segments[0].log.base_offset, partition.segments[0].log.newest) == (base, True)
+        assert (partition.segments[0].log.base_offset, partition.segments[0].log.active) == (base, True)
 
 
 def test_a_file_in_a_directory_on_its_way(logs: Path) -> None:
@@ -386,7 +386,7 @@ def test_other_kinds_alone(tmp_path: Path) -> None:
     assert isinstance(error, NotALog)
     (item,) = log_files([str(tmp_path / "0.index")])
     assert isinstance(item, LogFile)
-    assert (item.kind, item.newest) == (Kind.INDEX, True)
+    assert (item.kind, item.active) == (Kind.INDEX, True)
 
 
 def test_a_file_does_not_come_beside_its_directory(logs: Path, tmp_path: Path) -> None:
@@ -424,7 +424,7 @@ def test_links_that_lead_back(logs: Path) -> None:
     (logs / "loop-0").symlink_to(".")
     directory, *rest = found(logs)
     assert isinstance(directory, LogDirectory)
-    assert directory.strays == ((str(logs / "loop-0"), 0, "loop"),)
+    assert directory.misplaced_files == ((str(logs / "loop-0"), 0, "loop"),)
     assert TopicPartition("loop", 0) not in directory.partitions
     assert len(rest) == 3
     assert isinstance(rest[0], Partition)
@@ -449,7 +449,7 @@ def test_links_that_lead_nowhere(logs: Path) -> None:
         str(logs / "t-0" / "00000000000000000009.log"),
     ]
     assert all(line.endswith(": no such file or directory") for line in told)
-    strays = [stray for item in items if isinstance(item, Partition | LogDirectory) for stray in item.strays]
+    strays = [stray for item in items if isinstance(item, Partition | LogDirectory) for stray in item.misplaced_files]
     assert [(os.path.basename(stray.path), stray.what) for stray in strays] == [
         ("lost", "unknown"),
         ("lost", "unknown"),
@@ -489,7 +489,7 @@ def test_files_that_go_while_the_directory_is_listed(logs: Path, monkeypatch: py
     monkeypatch.setattr(discovery, "list_directory", late)
     (partition,) = partitions(logs / "t-2")
     assert [segment.log.base_offset for segment in partition.segments] == [5]
-    assert (len(partition.producer_snapshots), partition.strays) == (1, ())
+    assert (len(partition.producer_snapshots), partition.misplaced_files) == (1, ())
 
 
 def test_missing_paths(tmp_path: Path) -> None:
@@ -506,8 +506,8 @@ def test_names_that_no_terminal_should_see(logs: Path) -> None:
     raw = os.fsencode(logs / "t-0") + b"/\xff\x1b[2J\n.log"
     Path(os.fsdecode(raw)).write_bytes(b"")
     (partition,) = partitions(logs / "t-0")
-    assert [stray.what for stray in partition.strays] == ["number"]
-    assert os.fsencode(partition.strays[0].path) == raw
+    assert [stray.what for stray in partition.misplaced_files] == ["number"]
+    assert os.fsencode(partition.misplaced_files[0].path) == raw
 
 
 def test_one_listing_a_directory_and_one_stat_a_file(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -757,7 +757,7 @@ def topic(tmp_path: Path) -> Path:
 def test_discovery(topic: Path) -> None:
     files = [file for file in discovery.log_files([str(topic)]) if isinstance(file, LogFile)]
     first = files[0].size
-    assert [(file.kind, file.base_offset, file.newest, file.preallocated) for file in files] == [
+    assert [(file.kind, file.base_offset, file.active, file.preallocated) for file in files] == [
         (Kind.KAFKA07, 0, False, False),
         (Kind.KAFKA07, first, True, False),
     ]

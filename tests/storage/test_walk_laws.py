@@ -18,7 +18,7 @@ from kdump.storage.partition import LogFile
 from kdump.storage.source import BytesSource
 from kdump.storage.walk import BatchChunk, ForeignBatch, SearchLimit, Tail, TailContent, Walk
 from kdump.verify.findings import Severity
-from kdump.verify.scan import VerifyOptions
+from kdump.verify.scan import ScanOptions
 from support import build, damage, file_reports
 
 LAW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -26,7 +26,7 @@ LAW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthChec
 
 def verified(data: bytes, *, deep: bool = True, base_offset: int | None = 0) -> file_reports.Proved:
     file = LogFile("x.log", Kind.LOG, base_offset, True, len(data))
-    return file_reports.prove_file(file, VerifyOptions(deep=deep), source=BytesSource(data))
+    return file_reports.prove_file(file, ScanOptions(deep=deep), source=BytesSource(data))
 
 
 def tiles(data: bytes, base_offset: int | None = 0) -> Iterator[tuple[str, int, int]]:
@@ -102,7 +102,7 @@ def test_no_cutting_into_ranges_changes_the_report(
     base_offset = draw.draw(st.sampled_from((None, 0)))
     path = tmp_path / "x.log"
     path.write_bytes(data)
-    options = VerifyOptions(deep=draw.draw(st.booleans()))
+    options = ScanOptions(deep=draw.draw(st.booleans()))
     file = LogFile(str(path), Kind.LOG, base_offset, True, len(data))
     cuts = draw.draw(st.lists(st.integers(1, max(1, len(data))), max_size=6))
     assert file_reports.prove_file(file, options, cuts=cuts) == file_reports.prove_file(file, options)

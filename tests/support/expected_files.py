@@ -14,7 +14,7 @@ from kdump.storage.discovery import discover
 from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import Partition
 from kdump.verify.report import Report
-from kdump.verify.scan import VerifyOptions as Proving
+from kdump.verify.scan import ScanOptions as Proving
 from kdump.verify.verify import verify_logs
 
 NOW_MS = 1_900_000_000_000
@@ -22,7 +22,7 @@ NOW_MS = 1_900_000_000_000
 
 def report_of(directory: Path, **context: int) -> Report:
     """A verify of one topic-partition directory, with what its log directory's checkpoints would say."""
-    (report,) = verify_logs(discover([str(directory)]), Proving(proofs=True, now_ms=NOW_MS))
+    (report,) = verify_logs(discover([str(directory)]), Proving(valid_segments=True, now_ms=NOW_MS))
     if context:
         report.context = CheckpointContext(**context)
     return report

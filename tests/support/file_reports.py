@@ -16,7 +16,7 @@ from kdump.verify.findings import Finding, Severity
 from kdump.verify.fold import fold
 from kdump.verify.partition import PartitionVerifier
 from kdump.verify.report import Report
-from kdump.verify.scan import ScanTask, VerifyOptions, scan, scan_source
+from kdump.verify.scan import ScanOptions, ScanTask, scan, scan_source
 
 OF_A_LOG = frozenset(entry.code for entry in logs.ENTRIES)
 
@@ -56,10 +56,10 @@ def partition_of(file: LogFile) -> Partition:
 
 
 def prove_file(
-    file: LogFile, options: VerifyOptions | None = None, *, source: Any = None, cuts: Iterable[int] = ()
+    file: LogFile, options: ScanOptions | None = None, *, source: Any = None, cuts: Iterable[int] = ()
 ) -> Proved:
     """Scan the file, or an open source in its place, whole or cut at `cuts`, and conclude."""
-    options = options or VerifyOptions()
+    options = options or ScanOptions()
     segment = Segment(file)
     proof = PartitionVerifier(partition_of(file), CheckpointContext(), options)
     if source is not None:

@@ -29,7 +29,7 @@ from kdump.storage.source import PiecesSource
 from kdump.verify.checks.indexes import IndexFile
 from kdump.verify.fold import fold
 from kdump.verify.range_summary import IndexEntries, RangeSummary
-from kdump.verify.scan import ScanTask, VerifyOptions, scan
+from kdump.verify.scan import ScanOptions, ScanTask, scan
 from kdump.verify.valid_segments import _index_checksums
 from kdump.verify.verify import verify_logs
 from support import build, oracle, oracle_partition
@@ -89,7 +89,7 @@ def with_interval(patch: pytest.MonkeyPatch, interval: int) -> None:
 def cut(segment: Any, cuts: list[int]) -> RangeSummary:
     """The fold over the pieces of a segment."""
     stops = [*sorted({each for each in cuts if 0 < each < segment.log.size}), None]
-    options = VerifyOptions(proofs=True)
+    options = ScanOptions(valid_segments=True)
     tasks = [
         ScanTask(SegmentRange(segment, start or 0, stop), options)
         for start, stop in zip([0, *stops], stops, strict=False)
@@ -203,8 +203,8 @@ def test_a_range_that_went_on_from_another_entry_counts_for_nothing(tmp_path: Pa
 def test_nothing_is_made_where_nobody_asked_for_proofs(tmp_path: Path) -> None:
     made = plain_segment(random.Random(1), "rising")
     segment = written(tmp_path, made, *true_indexes(made, 4096))
-    assert scan(ScanTask(SegmentRange(segment), VerifyOptions())).rebuilt is None
-    assert scan(ScanTask(SegmentRange(segment), VerifyOptions(proofs=True))).rebuilt is not None
+    assert scan(ScanTask(SegmentRange(segment), ScanOptions())).rebuilt is None
+    assert scan(ScanTask(SegmentRange(segment), ScanOptions(valid_segments=True))).rebuilt is not None
 
 
 def test_a_range_without_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,7 +276,7 @@ def planned(directory: Path, options: Recovering = OPTIONS, engine: Any = None) 
     from kdump.recover.reindex import reindex
     from kdump.recover.truncate import truncate
 
-    (report,) = verify_logs(discover([str(directory)]), VerifyOptions(proofs=True, now_ms=NOW_MS), engine)
+    (report,) = verify_logs(discover([str(directory)]), ScanOptions(valid_segments=True, now_ms=NOW_MS), engine)
     assert not report.errors
     return reindex(report, options) if options.strategy == REINDEX else truncate(report, options)
 
@@ -502,10 +502,10 @@ def test_what_brokers_wrote(tmp_path: Path, name: str) -> None:
         directory = Path(shutil.copytree(original, tmp_path / str(number) / original.name))
         with pytest.MonkeyPatch.context() as patch:
             borders(patch, random.Random(name))
-            options = VerifyOptions(proofs=True, now_ms=NOW_MS)
+            options = ScanOptions(valid_segments=True, now_ms=NOW_MS)
             (report,) = verify_logs(discover([str(directory)]), options, Ranges())
         for log in sorted(directory.glob("*.log")):
-            proved = report.proved.get(log.name)
+            proved = report.valid_segments.get(log.name)
             if proved is not None:
                 assert (proved.indexed is not None) == is_as_recovered(log), log
 

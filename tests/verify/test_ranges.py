@@ -22,7 +22,7 @@ from kdump.storage.source import BytesSource
 from kdump.storage.walk import Walk
 from kdump.verify.fold import fold
 from kdump.verify.range_summary import RangeSummary
-from kdump.verify.scan import IndexCache, ScanTask, VerifyOptions, scan
+from kdump.verify.scan import IndexCache, ScanOptions, ScanTask, scan
 from kdump.verify.verify import TaskRunner
 from support import build
 from support.build import PartSegment
@@ -39,7 +39,7 @@ def cut(segment: Segment, cuts: list[int]) -> RangeSummary:
     """The fold over the pieces of a segment."""
     borders = [0, *sorted({each for each in cuts if 0 < each < segment.log.size})]
     tasks = [
-        ScanTask(SegmentRange(segment, start, stop), VerifyOptions())
+        ScanTask(SegmentRange(segment, start, stop), ScanOptions())
         for start, stop in zip(borders, [*borders[1:], None], strict=True)
     ]
     return fold([(task, scan(task)) for task in tasks])
@@ -123,13 +123,13 @@ def test_ranges_of_one_segment_read_its_indexes_once(tmp_path: Path, monkeypatch
     monkeypatch.setattr(scan_module, "check_structure", structure)
     cache = IndexCache()
     for part in ((0, 100), (100, 200), (200, 300), (300, None)):
-        scan(ScanTask(SegmentRange(segment, *part), VerifyOptions()), cache=cache)
+        scan(ScanTask(SegmentRange(segment, *part), ScanOptions()), cache=cache)
     assert sorted(reads) == [".index", ".timeindex"]
     assert segment.index is not None
     # Another file of the same name is read.
     Path(segment.index.path).unlink()
     Path(segment.index.path).write_bytes(b"")
-    scan(ScanTask(SegmentRange(segment, 100), VerifyOptions()), cache=cache)
+    scan(ScanTask(SegmentRange(segment, 100), ScanOptions()), cache=cache)
     assert sorted(reads) == [".index", ".index", ".timeindex"]
 
 
@@ -139,7 +139,7 @@ def test_a_worker_keeps_the_indexes_of_its_segment(tmp_path: Path, monkeypatch: 
     reads: list[str] = []
     check = scan_module.check_structure
     monkeypatch.setattr(scan_module, "check_structure", lambda *given: reads.append(given[0].path) or check(*given))
-    tasks = [ScanTask(SegmentRange(segment, *part), VerifyOptions()) for part in ((0, 100), (100, 200), (200, None))]
+    tasks = [ScanTask(SegmentRange(segment, *part), ScanOptions()) for part in ((0, 100), (100, 200), (200, None))]
     assert len(list(Serial().map(TaskRunner(), tasks))) == 3
     assert len(reads) == 2
 

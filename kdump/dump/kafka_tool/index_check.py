@@ -33,7 +33,7 @@ def check_index(file: LogFile, source: Source) -> SanityCheckPassed | CompanionD
     extent = index_extent(read, source.size, entry.size)
     severity = Severity.ERROR
     if extent.padding and not extent.remainder and _refusal(read, extent.entries, file.kind) is None:
-        severity = Severity.INFO if file.newest else Severity.WARNING
+        severity = Severity.INFO if file.active else Severity.WARNING
         reason += f"; the last {extent.padding} bytes are zeros, preallocated for later entries"
     return CompanionDamage(file.path, severity, f"fails the sanity check: {reason}")
 

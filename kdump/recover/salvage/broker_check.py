@@ -87,7 +87,7 @@ def _valid_segments(
     certain = UNENDED not in replay.removed.values()  # else what was open may be gone
     for segment, own in zip(layout.segments, layout.batches, strict=True):
         legacy = sum(1 for batch in own if batch.magic < 2)
-        if not segment.proved or 0 < legacy < len(own):
+        if not segment.valid or 0 < legacy < len(own):
             continue
         known = own and certain and len(own) == len(layout.kept[own[0].file])
         open_ = replay.open_after.get(own[0].file) if known else None

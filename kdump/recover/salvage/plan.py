@@ -23,7 +23,7 @@ from kdump.verify.report import Report
 
 
 def salvage(report: Report, partition: Partition, options: RecoverOptions, budget: RebuildBudget | None = None) -> Plan:
-    """The plan for the directory of a report that has its proofs. Raises SourceError."""
+    """The plan for the directory of a report that has its valid segments. Raises SourceError."""
     given = PlanInput(report, options)
     if given.has_nothing_to_do:
         return unchanged(given)

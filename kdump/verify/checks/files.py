@@ -33,16 +33,16 @@ def check_partition(of: Partition, *, live: bool = False) -> Iterator[Finding]:
 
     `live`: a broker is running. Files that it is about to delete or to rename are then info.
     """
-    return _findings(of.strays, Severity.INFO if live else None)
+    return _findings(of.misplaced_files, Severity.INFO if live else None)
 
 
 def check_log_directory(of: LogDirectory, *, live: bool = False) -> Iterator[Finding]:
     """The misplaced files in a log directory itself. `live` as in `check_partition`."""
-    return _findings(of.strays, Severity.INFO if live else None)
+    return _findings(of.misplaced_files, Severity.INFO if live else None)
 
 
-def _findings(strays: Iterable[MisplacedFile], leftover: Severity | None = None) -> Iterator[Finding]:
-    for stray in strays:
-        code, data = MISPLACED[stray.what]
+def _findings(files: Iterable[MisplacedFile], leftover: Severity | None = None) -> Iterator[Finding]:
+    for file in files:
+        code, data = MISPLACED[file.what]
         severity = leftover if code == "file/leftover" else None
-        yield found(code, stray.path, 0, stray.size, severity=severity, **data)
+        yield found(code, file.path, 0, file.size, severity=severity, **data)

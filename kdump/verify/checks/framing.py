@@ -80,8 +80,8 @@ def limit(path: str, batch: Batch, limit_bytes: int, *, decompressed: bool = Fal
     return found("batch/limit", path, batch.position, batch.size, decompressed=decompressed, limit=limit_bytes)
 
 
-def not_a_batch(path: str, item: Gap | ForeignBatch | SearchLimit | Tail | ShrunkFile, newest: bool) -> Finding:
-    """The finding for bytes that are not a batch. `newest`: the file is the active segment of its partition."""
+def not_a_batch(path: str, item: Gap | ForeignBatch | SearchLimit | Tail | ShrunkFile, active: bool) -> Finding:
+    """The finding for bytes that are not a batch. `active`: the file is the active segment of its partition."""
     match item:
         case Gap(position, length, True):
             return found("batch/length", path, position, length, claimed=item.claimed)
@@ -95,7 +95,7 @@ def not_a_batch(path: str, item: Gap | ForeignBatch | SearchLimit | Tail | Shrun
             return found("file/shrunk", path, position, length)
         case Tail(position, length, TailContent.ZEROS):
             # A broker truncates a tail that is shorter than a header up to the magic like a torn batch.
-            severity = Severity.WARNING if newest and length > UP_TO_MAGIC else Severity.ERROR
+            severity = Severity.WARNING if active and length > UP_TO_MAGIC else Severity.ERROR
             return found("tail/zeros", path, position, length, severity=severity)
         case Tail(position, length, TailContent.TORN):
             return found("tail/torn", path, position, length, claimed=item.claimed or None)

@@ -146,40 +146,40 @@ def read_transaction_states(
     # Nothing shows whether partitions above the highest number are missing.
     complete = bool(partitions) and sorted(partitions) == list(range(len(partitions)))
     for files in partitions.values():
-        newest: dict[str, Value] = {}
+        latest: dict[str, Value] = {}
         for file in files:
             try:
-                readable = _read_segment(file, newest, max_batch_bytes)
+                readable = _read_segment(file, latest, max_batch_bytes)
             except SourceError:
-                newest.clear()
+                latest.clear()
                 readable = False
             complete = complete and readable
-        for value in newest.values():
+        for value in latest.values():
             by_producer[value.producer_id] = value
             if value.previous_producer_id >= 0:
                 by_producer.setdefault(value.previous_producer_id, value)
     return TransactionStates(by_producer, complete)
 
 
-def _read_segment(file: LogFile, newest: dict[str, Value], max_batch_bytes: int) -> bool:
-    """Update `newest`, the last state of each transactional id. Returns False where a part could not be read."""
+def _read_segment(file: LogFile, latest: dict[str, Value], max_batch_bytes: int) -> bool:
+    """Update `latest`, the last state of each transactional id. Returns False where a part could not be read."""
     readable = True
     with file.open() as source:
         for item in Walk(source, base_offset=file.base_offset, everything=True, max_batch_bytes=max_batch_bytes):
             match item:
                 case BatchChunk(_, _, False):
                     for batch in item.rows():
-                        readable &= batch.control or _read_batch(batch, item.body(batch), newest, max_batch_bytes)
+                        readable &= batch.control or _read_batch(batch, item.body(batch), latest, max_batch_bytes)
                 case Tail(_, _, TailContent.ZEROS) if file.preallocated:
                     pass
                 case _:
-                    newest.clear()
+                    latest.clear()
                     readable = False
     return readable
 
 
-def _read_batch(batch: Batch, body: memoryview, newest: dict[str, Value], max_batch_bytes: int) -> bool:
-    """Update `newest` with the records of a batch. Returns False where a record could not be read."""
+def _read_batch(batch: Batch, body: memoryview, latest: dict[str, Value], max_batch_bytes: int) -> bool:
+    """Update `latest` with the records of a batch. Returns False where a record could not be read."""
     from kdump.storage.records import open_batch, records  # imports the codecs, which a plain verify does not need
 
     whole = True
@@ -192,15 +192,15 @@ def _read_batch(batch: Batch, body: memoryview, newest: dict[str, Value], max_ba
         except ValueError:
             whole = False
             continue
-        newest.pop(transactional_id, None)
+        latest.pop(transactional_id, None)
         try:
             value = decode_value(record.value)
         except ValueError:
             whole = False
             continue
         if value is not None:
-            newest[transactional_id] = value
+            latest[transactional_id] = value
     if opened.problem is not None:
-        newest.clear()
+        latest.clear()
         whole = False
     return whole

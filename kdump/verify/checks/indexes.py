@@ -85,7 +85,7 @@ class IndexScan(NamedTuple):
     max_timestamp: int
     magics: Sequence[int]
     broken: bool
-    newest: bool
+    active: bool
     bad: Sequence[BadEntry] = ()
     differs: IndexDifference | None = None
     compacted: bool = False
@@ -94,10 +94,10 @@ class IndexScan(NamedTuple):
 # ---- before the scan
 
 
-def check_structure(file: LogFile, source: Source, newest: bool) -> tuple[IndexFile, list[Finding]]:
+def check_structure(file: LogFile, source: Source, active: bool) -> tuple[IndexFile, list[Finding]]:
     """Read an index. Returns its entries, and the findings about its own structure.
 
-    `newest`: the index belongs to the active segment, which has padding while a broker runs. Raises SourceError where
+    `active`: the index belongs to the active segment, which has padding while a broker runs. Raises SourceError where
     it cannot be read or has more than MAX_COMPANION_BYTES of entries.
     """
     name, entry_bytes = _NAMES[file.kind], _STRUCTS[file.kind].size
@@ -113,7 +113,7 @@ def check_structure(file: LogFile, source: Source, newest: bool) -> tuple[IndexF
     )
     findings = list(_order(index))
     if extent.padding:
-        severity = Severity.INFO if newest else Severity.WARNING
+        severity = Severity.INFO if active else Severity.WARNING
         findings.append(found(f"{name}/padding", file.path, extent.entries, extent.padding, severity=severity))
     if extent.remainder:
         at = source.size - extent.remainder
@@ -162,7 +162,7 @@ def check_offset_index(log_path: str, index: IndexFile | None, scanned: IndexSca
 
 def _lazy(scanned: IndexScan) -> Severity | None:
     """Info for a small active segment: a broker creates an index when it is first used (LazyIndex)."""
-    return Severity.INFO if scanned.newest and scanned.end <= INDEX_INTERVAL_BYTES else None
+    return Severity.INFO if scanned.active and scanned.end <= INDEX_INTERVAL_BYTES else None
 
 
 def _at_or_above(index: IndexFile, offset: int) -> int:
@@ -223,7 +223,7 @@ def check_time_index(log_path: str, index: IndexFile | None, scanned: IndexScan,
         if stale < index.ordered and stale != index.contradicted:
             yield index.finding("stale", stale, end_offset=scanned.end_offset, count=index.ordered - stale)
     # Zeros or half an entry after the entries are reported already.
-    if not (scanned.newest or low) and index.ordered == index.entries and not index.bytes_after:
+    if not (scanned.active or low) and index.ordered == index.entries and not index.bytes_after:
         yield from _last(index, scanned.max_timestamp, {entry.number for entry in bad})
 
 

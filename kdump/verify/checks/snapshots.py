@@ -155,11 +155,11 @@ def check_names(files: Sequence[LogFile], bases: Collection[int], end_offset: in
     """
     others = [file for file in files if file.base_offset is not None and file.base_offset not in bases]
     offsets = [file.base_offset or 0 for file in others]
-    newest = max((offset for offset in offsets if end_offset is None or offset <= end_offset), default=0)
+    latest = max((offset for offset in offsets if end_offset is None or offset <= end_offset), default=0)
     for file, offset in zip(others, offsets, strict=True):
         beyond = end_offset is not None and offset > end_offset
         # A clean shutdown leaves one at the end of the log.
-        if beyond or offset < newest or offset < max(bases, default=0):
+        if beyond or offset < latest or offset < max(bases, default=0):
             yield found("snapshot/name", file.path, 0, 0, offset=offset, beyond=end_offset if beyond else None)
 
 
