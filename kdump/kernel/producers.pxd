@@ -36,6 +36,30 @@ cdef struct Recorder:
     bint exact          # every producer that a broker would remember is to be told
     bint odd            # there was a batch of which the events do not tell all that a broker remembers
 
+# A problem that a replay found, and what is only counted (kdump.kernel.results).
+cdef struct ProblemRow:
+    int64_t problem
+    int64_t position
+    int64_t size
+    int64_t offset
+    int64_t producer_id
+    int64_t epoch
+    int64_t sequence
+    int64_t previous_sequence
+    int64_t previous_epoch
+    int64_t txn_first
+    bint marker
+
+cdef struct Count:
+    int64_t count
+    int64_t position
+    int64_t size
+    int64_t offset
+    int64_t producer_id
+    int64_t epoch
+    int64_t value
+    int64_t previous
+
 cdef Recorder *recorder_of(object runs) except NULL
 cdef void record(Recorder *recorder, const Event *event, int64_t slot) noexcept nogil
 cdef void record_gap(Recorder *recorder, int64_t position) noexcept nogil

@@ -198,29 +198,6 @@ cdef struct Node:
     int32_t previous
     int32_t next
 
-cdef struct ProblemRow:
-    int64_t problem
-    int64_t position
-    int64_t size
-    int64_t offset
-    int64_t producer_id
-    int64_t epoch
-    int64_t sequence
-    int64_t previous_sequence
-    int64_t previous_epoch
-    int64_t txn_first
-    bint marker
-
-cdef struct Count:
-    int64_t count
-    int64_t position
-    int64_t size
-    int64_t offset
-    int64_t producer_id
-    int64_t epoch
-    int64_t value
-    int64_t previous
-
 cdef struct Aborted:
     int64_t producer_id
     int64_t first_offset

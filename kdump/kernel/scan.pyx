@@ -402,7 +402,8 @@ cdef class Scanner:
         cdef int64_t bits = 0
         cdef uint64_t missing
         cdef State *s = &self.s
-        if position + total > self._due.position or last >= self._due.offset:
+        # The last offset of all is never below that of an entry, not even without a tracker.
+        if (position + total > self._due.position or last >= self._due.offset) and self._due != &self._never:
             self._indexes.batch(s, magic, first, last, position, total, spans, timestamp)
         if timestamp > s.max_timestamp:
             s.max_timestamp = timestamp

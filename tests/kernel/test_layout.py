@@ -14,10 +14,22 @@ from kdump.kernel.scan import BATCH_COLUMNS, SUSPECTS
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNEL = ROOT / "kdump" / "kernel"
-FIELDS = (
-    "BASE_OFFSET_AT LENGTH_AT LEADER_EPOCH_AT MAGIC_AT CRC_AT ATTRIBUTES_AT LAST_OFFSET_DELTA_AT BASE_TIMESTAMP_AT "
-    "MAX_TIMESTAMP_AT PRODUCER_ID_AT PRODUCER_EPOCH_AT BASE_SEQUENCE_AT RECORDS_COUNT_AT HEADER"
-).split()
+FIELDS = [
+    "BASE_OFFSET_AT",
+    "LENGTH_AT",
+    "LEADER_EPOCH_AT",
+    "MAGIC_AT",
+    "CRC_AT",
+    "ATTRIBUTES_AT",
+    "LAST_OFFSET_DELTA_AT",
+    "BASE_TIMESTAMP_AT",
+    "MAX_TIMESTAMP_AT",
+    "PRODUCER_ID_AT",
+    "PRODUCER_EPOCH_AT",
+    "BASE_SEQUENCE_AT",
+    "RECORDS_COUNT_AT",
+    "HEADER",
+]
 
 
 def layout() -> dict[str, int]:
@@ -25,7 +37,9 @@ def layout() -> dict[str, int]:
     constants: dict[str, int] = {}
     value = -1
     text = (KERNEL / "layout.pxd").read_text()
-    for name, assigned in re.findall(r"^    ([A-Z][A-Z_0-9]*)(?: = (.*?))?\s*(?:#.*)?$", text.split("\n\n\n")[0], re.M):
+    for name, assigned in re.findall(
+        r"^    ([A-Z][A-Z_0-9]*)(?: = (.*?))?\s*(?:#.*)?$", text.split("\n\n\n")[0], re.MULTILINE
+    ):
         value = eval(assigned) if assigned else value + 1
         constants[name] = value
     return constants
@@ -93,7 +107,6 @@ def test_each_module_of_the_kernel_is_compiled() -> None:
                 continue
             if path.suffix == ".pxd":
                 wanted.add(str(path.relative_to(ROOT)))
-            for name in re.findall(r"^from kdump\.kernel\.(\w+) cimport", path.read_text(), re.M):
-                if (other := f"kdump/kernel/{name}.pxd") not in wanted:
-                    left.append(other)
+            names = re.findall(r"^from kdump\.kernel\.(\w+) cimport", path.read_text(), re.MULTILINE)
+            left.extend({f"kdump/kernel/{name}.pxd" for name in names} - wanted)
         assert wanted <= set(each.get("depends", ())), each["name"]

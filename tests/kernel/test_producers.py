@@ -732,6 +732,10 @@ def test_a_carried_cursor_says_where_the_time_index_goes_on() -> None:
         assert scanner.state().time_begin == begin
 
 
+def test_the_last_offset_of_all_without_entries() -> None:
+    assert scanned(batch(2**63 - 1), base=2**63 - 10).state().last_offset == 2**63 - 1
+
+
 def test_entries_need_a_base_offset() -> None:
     with pytest.raises(ValueError):
         IndexTracker(-1)
