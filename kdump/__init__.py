@@ -8,7 +8,7 @@
     for result in kdump.recover_logs(found, options, how): ...   it is done; undo_recovery undoes it
     kdump.predict_start("/data/kafka/topic-0")               what the next start of a broker would leave
     with kdump.Log("/data/kafka/topic-0") as log: ...        read(1000), at_time(ms), records()
-    with kdump.Log("topic-0", write=True) as log: ...        append([NewRecord(b"key", b"value")]), flush(), delete(by_age(ms))
+    with kdump.Log("topic-0", write=True) as log: ...        append([NewRecord(b"key")]), flush(), delete(policy)
 
 Everything that a command does is here as values. A name is imported on first use, so importing kdump costs nothing.
 """
@@ -50,7 +50,9 @@ _MODULES = {
     "kdump.log.records": "DamageWarning Records",
     "kdump.log.retention": "before by_age by_size",
     "kdump.dump.dump": "DumpOptions dump_logs",
-    "kdump.dump.events": "BatchEvent CompanionDamage CompanionEntry DumpFailure DumpSummary FileBegin FileEnd NothingAtOffset",
+    "kdump.dump.events": (
+        "BatchEvent CompanionDamage CompanionEntry DumpFailure DumpSummary FileBegin FileEnd NothingAtOffset"
+    ),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 __all__ = [*sorted(_HOMES), "__version__"]  # noqa: PLE0604  # all are strings

@@ -41,7 +41,7 @@ class CodecMissing(KdumpError):
 
 
 class OffsetOutOfRange(KdumpError):
-    """The log does not have this offset: it has the offsets from `start` to `end` - 1. A read at `end` finds nothing yet."""
+    """The log does not have this offset: it has those from `start` to `end` - 1. A read at `end` finds nothing yet."""
 
     def __init__(self, offset: int, start: int, end: int) -> None:
         offsets = "the log is empty" if start == end else f"the log has the offsets {start} to {end - 1}"

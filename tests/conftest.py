@@ -28,7 +28,8 @@ KDUMP = Path(sys.executable).with_name("kdump")
 TIMEOUT_SECONDS = 60
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # So it is in a script that a shell started in the background; the commands that the tests interrupt would inherit it.
+    # So it is in a script that a shell started in the background; the commands that the tests interrupt would inherit
+    # it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 Prove = Callable[..., file_reports.Proved]

@@ -1,7 +1,7 @@
 """When Kafka adds an entry to the offset index: the rule of an append, and the other one of a recovery.
 
-The compiled kernel has the recovery's rule for itself (kdump.kernel.indexes): it lies below the broker model and applies
-the rule to each batch that it scans.
+The compiled kernel has the recovery's rule for itself (kdump.kernel.indexes): it lies below the broker model and
+applies the rule to each batch that it scans.
 """
 
 

@@ -32,9 +32,9 @@ __all__ = [
     "ResultSegment",
     "SegmentRecovery",
     "ValidSegment",
+    "directory_state",
     "predict_start",
     "recover_segment",
-    "directory_state",
 ]
 
 

@@ -47,9 +47,9 @@ class ValidSegment(NamedTuple):
 class DirectoryState(NamedTuple):
     """A topic-partition directory before the start: name and size of every regular file in it, and how to open one.
 
-    `valid_segments` are the valid segments by the name of their .log. `recovery_point` and `log_start_offset` come from the
-    checkpoints of the log directory, 0 without a line. `deleting`: the directory is named …-delete. Kafka loads such a
-    directory without recovery.
+    `valid_segments` are the valid segments by the name of their .log. `recovery_point` and `log_start_offset` come from
+    the checkpoints of the log directory, 0 without a line. `deleting`: the directory is named …-delete. Kafka loads
+    such a directory without recovery.
     """
 
     files: Mapping[str, int]

@@ -1,4 +1,4 @@
-"""Options that several commands share, each once, and the values they become."""
+"""The options that several commands share, and the values that they become."""
 
 import os
 import re
@@ -21,7 +21,7 @@ _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 class SizeParam(click.ParamType[int]):
-    """Bytes, with k, m or g for KiB, MiB, GiB."""
+    """A size in bytes; k, m or g may follow, for KiB, MiB, GiB."""
 
     name = "size"
 
@@ -35,7 +35,7 @@ class SizeParam(click.ParamType[int]):
 
 
 class OffsetRangeParam(click.ParamType[tuple[int | None, int | None]]):
-    """A:B, half open; either side may be left out; N alone is N:N+1."""
+    """A range of offsets A:B, half open. Either side may be left out. N alone is N:N+1."""
 
     name = "a:b"
 
@@ -58,7 +58,7 @@ def _severity(ctx: click.Context, param: click.Parameter, value: str) -> Severit
 
 
 def file_type(*kinds: Kind) -> Callable[[Command], Command]:
-    """--type with these kinds of files."""
+    """The option --type with these kinds of files."""
     return click.option(
         "--type",
         "kind",
@@ -85,7 +85,7 @@ max_batch_bytes = click.option(
     default="1g",
     show_default=True,
     metavar="SIZE",
-    help="Largest batch, and largest decompressed batch, that is held in memory.",
+    help="Largest batch, and largest decompressed batch, that is read into memory.",
 )
 fail_on = click.option(
     "--fail-on",
@@ -110,7 +110,7 @@ jobs = click.option(
 
 
 def output_format(*names: str, note: str = "") -> Callable[[Command], Command]:
-    """--format with these formats; without it terminal on a terminal, text elsewhere."""
+    """The option --format with these formats. Its default is terminal on a terminal, text elsewhere."""
 
     def chosen(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
         return value or ("terminal" if sys.stdout.isatty() else "text")
@@ -126,7 +126,7 @@ def output_format(*names: str, note: str = "") -> Callable[[Command], Command]:
 
 
 def use_color(value: str) -> bool | None:
-    """--color as a renderer takes it: None where the terminal decides."""
+    """The value of --color for a renderer: None where the terminal decides."""
     return {"always": True, "never": False}.get(value)
 
 
@@ -134,7 +134,7 @@ def use_color(value: str) -> bool | None:
 def partitions(
     chosen: dict[str, Any], *, companions: bool = True
 ) -> Iterator[Callable[[], Iterator[Partition | LogDirectory | SourceError]]]:
-    """What the paths name, to be gone through as often as is wanted; without `companions` the log files alone."""
+    """Give a function that discovers what the paths name; without `companions` the log files alone."""
     with _standard_input(chosen) as standard_input:
 
         def found() -> Iterator[Partition | LogDirectory | SourceError]:
@@ -149,14 +149,17 @@ def partitions(
 
 @contextmanager
 def files(chosen: dict[str, Any], *, indexes: bool = False) -> Iterator[Iterator[LogFile | SourceError]]:
-    """The log files that the paths name or that lie below them, and the companions that they name; with `indexes`, those of the log files below them."""
+    """Give the log files that the paths name or that are below them, and the companions that the paths name.
+
+    With `indexes`, give the indexes of the log files instead.
+    """
     with _standard_input(chosen) as standard_input:
         yield discovery.log_files(chosen["paths"], chosen["kind"], standard_input, indexes=indexes)
 
 
 @contextmanager
 def _standard_input(chosen: dict[str, Any]) -> Iterator[LogFile | SourceError | None]:
-    """What the path - stands for: standard input, kept in a temporary file while it is read."""
+    """Give what the path - stands for: standard input, copied to a temporary file."""
     if "-" not in chosen["paths"]:
         yield None
         return

@@ -5,28 +5,28 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
-LINE_SECONDS = 5  # between two lines where no bar can be drawn
+LINE_SECONDS = 5  # between two lines where there is no bar
 
 
 class Progress:
-    """A bar over `size` bytes, or lines where standard error is no terminal; nothing unless it is one or `wanted` is true."""
+    """Draws a bar over `size` bytes on a terminal; elsewhere prints lines, if `wanted` is true."""
 
     def __init__(self, size: int, wanted: bool | None) -> None:
         self._bar: Any = None
         self._size = size
         self._done = 0
-        self._began = self._told = time.monotonic()
+        self._began = self._line_at = time.monotonic()
         terminal = sys.stderr.isatty()
         self._shown = terminal and wanted is not False
         self._lines = bool(wanted) and not terminal
 
     @property
     def wanted(self) -> bool:
-        """Whether anything is shown, so that the size has to be known."""
+        """Whether progress is shown, so that the size is needed."""
         return self._shown or self._lines
 
     def over(self, size: int) -> Self:
-        """The same over so many bytes."""
+        """Set the size in bytes."""
         self._size = size
         return self
 
@@ -34,7 +34,7 @@ class Progress:
         return self
 
     def advance(self, count: int) -> None:
-        """So many bytes more are done. The bar begins with the first, when worker processes exist: its thread must not be there before them."""
+        """Add `count` bytes. The first call starts the bar and its thread, because workers are forked before."""
         self._done += count
         if self._lines:
             self._line()
@@ -57,9 +57,9 @@ class Progress:
 
     def _line(self) -> None:
         now = time.monotonic()
-        if now - self._told < LINE_SECONDS and self._done < self._size:
+        if now - self._line_at < LINE_SECONDS and self._done < self._size:
             return
-        self._told = now
+        self._line_at = now
         percent = 100 * self._done // self._size if self._size else 100
         speed = self._done / max(now - self._began, 1e-3) / (1 << 20)
         sys.stderr.write(f"kdump: {self._done} of {self._size} bytes, {percent} %, {speed:.0f} MiB/s\n")

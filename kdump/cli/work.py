@@ -1,4 +1,4 @@
-"""What commands that go through partitions share: where the work is done, what is told meanwhile, and what could not be read."""
+"""What the commands that read partitions share: the engine, progress, and the problems on standard error."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from kdump.errors import KdumpError, NotALog, SourceError
 from kdump.storage.partition import LogDirectory, Partition
 from kdump.verify.verify import size_of
 
-SMALL_BYTES = 8 << 20  # below it, starting processes takes longer than the work
+SMALL_BYTES = 8 << 20  # for less, starting processes takes longer than the work
 SMALL_PARTITIONS = 100  # companions are work too
 Found = Partition | LogDirectory | SourceError
 
@@ -23,18 +23,18 @@ Found = Partition | LogDirectory | SourceError
 def work(
     found: Callable[[], Iterator[Found]], chosen: dict[str, Any]
 ) -> Iterator[tuple[Engine, Callable[[int], None], Iterator[Found]]]:
-    """The engine for what was found, by --jobs, what is to be told of bytes that are done, by --progress, and what was found, to be gone through once."""
+    """Give the engine (--jobs), the function that counts bytes (--progress), and what `found` yields, once."""
     progress = Progress(0, chosen["progress"])
     size = sum(size_of(item) for item in found() if isinstance(item, Partition)) if progress.wanted else 0
     rest = found()
-    seen = list(_until_much(rest)) if chosen["jobs"] > 1 else []
-    many = _is_much(seen)
+    seen = list(_until_enough(rest)) if chosen["jobs"] > 1 else []
+    many = _is_enough(seen)
     with progress.over(size):
         yield Processes(chosen["jobs"]) if many else Serial(), progress.advance, chain(seen, rest)
 
 
-def _until_much(found: Iterator[Found]) -> Iterator[Found]:
-    """What was found, up to where it is enough for several processes."""
+def _until_enough(found: Iterator[Found]) -> Iterator[Found]:
+    """What was found, until it is enough work for several processes."""
     size, partitions = 0, 0
     for item in found:
         yield item
@@ -45,28 +45,31 @@ def _until_much(found: Iterator[Found]) -> Iterator[Found]:
             return
 
 
-def _is_much(found: Sequence[Found]) -> bool:
+def _is_enough(found: Sequence[Found]) -> bool:
     partitions = [item for item in found if isinstance(item, Partition)]
     return len(partitions) > SMALL_PARTITIONS or sum(map(size_of, partitions)) > SMALL_BYTES
 
 
 class ProblemLog:
-    """What could not be done, said on standard error as it comes. A shell's * names the indexes beside the logs too; that is no failure unless there is nothing else."""
+    """Prints on standard error what could not be read or done.
+
+    A file that is not a log is a failure only where there is nothing else: the * of a shell names indexes too.
+    """
 
     def __init__(self) -> None:
         self.failed = False
-        self._passed_over: list[NotALog] = []
+        self._not_logs: list[NotALog] = []
 
     def take(self, errors: Iterable[KdumpError]) -> None:
         for error in errors:
             if isinstance(error, NotALog):
-                self._passed_over.append(error)
+                self._not_logs.append(error)
             else:
                 self._say(error)
 
     def end(self, *, some: bool) -> None:
-        """Complain of what was passed over, unless there was `some` work."""
-        for error in () if some else self._passed_over:
+        """Print the files that are not logs, unless there was `some` work."""
+        for error in () if some else self._not_logs:
             self._say(error)
 
     def _say(self, error: KdumpError) -> None:

@@ -34,7 +34,7 @@ _LEAD: Final = 4
 
 
 class Processes:
-    """Works in `slots` worker processes. They are forked when the first result is asked for, before any thread exists."""
+    """Works in `slots` worker processes, forked when the first result is asked for and before any thread exists."""
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
@@ -152,7 +152,7 @@ class _Pool:
                 self._tasks = -1
 
     def _pump(self, timeout_ms: int | None) -> None:
-        """Read the results that have come, and write the tasks that have room. Without a time limit, wait for one of them."""
+        """Read results that have come and write tasks that have room; without a time limit, wait for one of both."""
         for descriptor, event in self._poll.poll(timeout_ms):
             if descriptor == self._tasks:
                 self._write()

@@ -58,7 +58,8 @@ def _segment(*files: tuple[Any, ...] | None) -> Segment:
 class LogDirectory(NamedTuple):
     """A directory of topic-partitions with the files at its root.
 
-    `whole`: it was named, so that `misplaced_files` are listed. `locked`: another process holds .lock, as a running broker does.
+    `whole`: it was named, so that `misplaced_files` are listed. `locked`: another process holds .lock, as a running
+    broker does.
     `partitions` are those that a broker loads: neither deleted nor stray.
     """
 

@@ -156,8 +156,8 @@ class Walk(SourceWindow):
     first batch after a `start` inside the file. `deep` checks records that need no decompression. `everything` makes a
     row of every batch; without it the chunks hold only suspect batches and those that have to be opened. `runs` records
     what producers wrote, and `drain` gets its events, the last ones when the iteration ends. `indexes` checks or builds
-    index entries. `scanner` continues a walk that ended at `start`, in place of `carry`. At the end, `position` is the first batch at or after
-    `stop`, or the end of the file.
+    index entries. `scanner` continues a walk that ended at `start`, in place of `carry`. At the end, `position` is the
+    first batch at or after `stop`, or the end of the file.
     """
 
     # Another format has others (kdump.storage.walk07).

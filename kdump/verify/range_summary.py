@@ -57,7 +57,8 @@ class RangeSummary:
     `events` are the batches of producers, for the replay (kdump.kernel.producers).
     `entries` are the index entries that contradict the batches, `entry_counts` their exact number by problem.
     `indexes` are the indexes as the range at the start of the file read them, `errors` why one could not be read.
-    `rebuilt` are the entries that a recovery would write, None where VerifyOptions.valid_segments is False or they differ.
+    `rebuilt` are the entries that a recovery would write, None where VerifyOptions.valid_segments is False or they
+    differ.
     `damages` counts damaged places without padding, the last of them at `damaged_at`. A tail begins at `tail`.
     """
 

@@ -51,8 +51,8 @@ class Report:
     `log_end_offset` is the offset after the last batch, None where damaged batches hide it. `end_is_known` is False
     where a tail may have held more offsets.
     `outcome` is what a broker's next start would leave of the partition, None without findings or a directory.
-    `context` is what the checkpoints of the log directory say about the partition. `valid_segments` are the segments, by
-    file name, that a broker's recovery leaves as they are, where VerifyOptions asks for them.
+    `context` is what the checkpoints of the log directory say about the partition. `valid_segments` are the segments,
+    by file name, that a broker's recovery leaves as they are, where VerifyOptions asks for them.
     """
 
     path: str

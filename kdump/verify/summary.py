@@ -6,7 +6,7 @@
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kdump.broker.result import LoadResult
 from kdump.format.naming import TopicPartition
@@ -65,7 +65,7 @@ class FileSummary(NamedTuple):
     valid_bytes: int
     findings: int
 
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, object]:
         return self._asdict()
 
 
@@ -89,7 +89,7 @@ class PartitionSummary(NamedTuple):
     counts: Counts
     outcome: LoadResult | None
 
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, object]:
         name = self.topic_partition
         return {
             "topic": None if name is None else name.topic,
@@ -125,7 +125,7 @@ def summarize_partition(report: Report, wanted: FindingFilter) -> PartitionSumma
     )
 
 
-def _outcome_fields(outcome: LoadResult) -> dict[str, Any]:
+def _outcome_fields(outcome: LoadResult) -> dict[str, object]:
     """What a broker's next start would leave of a partition."""
     return {
         "refuses": [refusal.exception for refusal in outcome.refusals],
@@ -160,7 +160,7 @@ class VerifySummary(NamedTuple):
         """The highest severity of the findings, None without findings. The exit status depends on it."""
         return max((severity for (_, severity), count in self.counts.items() if count), default=None)
 
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, object]:
         """The fields of the JSON line, without the command, its exit status and the seconds."""
         return {
             "files": self.files,

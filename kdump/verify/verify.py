@@ -144,8 +144,8 @@ def _reports(items: Iterable[LogDirectoryVerifier | SourceError]) -> Iterator[Re
 class _Tasks:
     """Cuts what was found into tasks.
 
-    `verifiers` are those of the partitions that are cut into ranges and not concluded, oldest first. `before` is what is
-    reported before the next task, or at the end.
+    `verifiers` are those of the partitions that are cut into ranges and not concluded, oldest first. `before` is what
+    is reported before the next task, or at the end.
     """
 
     def __init__(self, options: ScanOptions, slots: int) -> None:

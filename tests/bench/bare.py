@@ -27,7 +27,8 @@ def zstd() -> Callable[[memoryview], int]:
 
 
 def lz4() -> Callable[[memoryview], int]:
-    """One context, which resets itself after each frame; a bound on the output, for which it need not grow its buffer."""
+    """One context, which resets itself after each frame; a bound on the output, for which it need not grow its
+    buffer."""
     from lz4 import frame
 
     context = frame.create_decompression_context()

@@ -86,7 +86,8 @@ class SegmentWriter:
 
 
 def write_partition(directory: Path, stream: Stream, *, segments: int, segment_bytes: int) -> list[Segment]:
-    """Fill `directory` (named topic-partition) with segments of about `segment_bytes`, measured decompressed, and say so beside it."""
+    """Fill `directory` (named topic-partition) with segments of about `segment_bytes`, measured decompressed, and say
+    so beside it."""
     written = _fill(directory, stream, segments, segment_bytes)
     _write_manifest(directory.parent, written)
     return written
@@ -95,7 +96,8 @@ def write_partition(directory: Path, stream: Stream, *, segments: int, segment_b
 def write_log_directory(
     home: Path, stream: Callable[[int], Stream], *, partitions: int, segments: int, segment_bytes: int
 ) -> list[Segment]:
-    """A broker's log directory below `home`, after a clean stop, with that many partitions of one topic, a few of them different."""
+    """A broker's log directory below `home`, after a clean stop, with that many partitions of one topic, a few of them
+    different."""
     directory = home / "log-directory-0"
     written: list[Segment] = []
     ends: list[int] = []

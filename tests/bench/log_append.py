@@ -1,7 +1,8 @@
-"""Appends ready batches to a new log, or writes the same bytes to a bare file: `python -m tests.bench.log_append HOW FILE SIZE`.
+"""Appends ready batches to a new log, or writes the same bytes to a bare file: `python -m tests.bench.log_append HOW
+FILE SIZE`.
 
-HOW is `log` or `write`, SIZE is in bytes, FILE is a segment whose first batches are appended again and again. The time is
-that from opening the log or file to closing it after a sync. What is written is deleted.
+HOW is `log` or `write`, SIZE is in bytes, FILE is a segment whose first batches are appended again and again. The time
+is that from opening the log or file to closing it after a sync. What is written is deleted.
 """
 
 from __future__ import annotations

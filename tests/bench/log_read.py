@@ -1,4 +1,5 @@
-"""Reads records of a log at random: `python -m tests.bench.log_read DIRECTORY COUNT` prints one JSON line, {"records"}."""
+"""Reads records of a log at random: `python -m tests.bench.log_read DIRECTORY COUNT` prints one JSON line,
+{"records"}."""
 
 from __future__ import annotations
 

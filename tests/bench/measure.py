@@ -30,7 +30,8 @@ class CommandError(Exception):
 class Command:
     """One process, started in the repository's root.
 
-    `expect`: numbers that its last line of output, a JSON object, must have. `timed`: that line also has the `seconds` that count, those of a part of the process.
+    `expect`: numbers that its last line of output, a JSON object, must have. `timed`: that line also has the `seconds`
+    that count, those of a part of the process.
     """
 
     argv: tuple[str, ...]

@@ -107,7 +107,8 @@ def jobs() -> Iterator[Row]:
 
 
 def scale() -> Iterator[Row]:
-    """A log directory of 2,000 partitions with 10 small segments each: the work a segment, the first line, two processes."""
+    """A log directory of 2,000 partitions with 10 small segments each: the work a segment, the first line, two
+    processes."""
     one, two = _verify_directory(1), _verify_directory(2)
     yield Row("many-segment", "many", Kind.PER_SEGMENT, 1, one, allowance=_help)
     yield Row("many-segment-deep", "many", Kind.PER_SEGMENT, 1, _verify_directory(1, "--deep"), allowance=_help)
@@ -169,7 +170,8 @@ def dumps() -> Iterator[Row]:
 
 
 def recover() -> Iterator[Row]:
-    """A plan against a verify of the same directory; everything made anew, against the log loader of a broker in a fresh JVM."""
+    """A plan against a verify of the same directory; everything made anew, against the log loader of a broker in a
+    fresh JVM."""
     yield Row("recover-plan", "plain", Kind.AT_MOST, 1.15, _recover_plan, _verify_directory(1))
     yield Row("recover-plan-many", "many", Kind.AT_MOST, 1.15, _recover_plan, _verify_directory(1))
     for name, data, target in (

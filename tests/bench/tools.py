@@ -60,7 +60,8 @@ class Tools:
         return Command((sys.executable, *arguments))
 
     def module(self, name: str, *arguments: str) -> Command:
-        """A module of the bench with the interpreter that lies beside kdump, whose package counts and not the source folder."""
+        """A module of the bench with the interpreter that lies beside kdump, whose package counts and not the source
+        folder."""
         begin = "import sys, runpy; sys.path.append(sys.argv.pop(1)); name = sys.argv[1]; del sys.argv[1]; "
         run = 'runpy.run_module(name, run_name="__main__", alter_sys=True)'
         python = self._kdump.with_name("python")

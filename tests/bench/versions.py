@@ -1,7 +1,7 @@
 """Two installed versions of kdump in turn on the same data: `python -m tests.bench.versions OLD NEW --pairs 15`.
 
-OLD and NEW are the executables. A line a row: medians, the ratio of the medians (new ÷ old), and its 95 % interval from resampled
-pairs. A row fails when the whole interval lies above --most.
+OLD and NEW are the executables. A line a row: medians, the ratio of the medians (new ÷ old), and its 95 % interval from
+resampled pairs. A row fails when the whole interval lies above --most.
 """
 
 from __future__ import annotations

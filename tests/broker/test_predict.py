@@ -1,4 +1,5 @@
-"""What a broker's next start leaves, by rule: small directories with one thing in them each. tests/interop/test_broker.py asks the broker's own loader."""
+"""What a broker's next start leaves, by rule: small directories with one thing in them each.
+tests/interop/test_broker.py asks the broker's own loader."""
 
 from __future__ import annotations
 
@@ -77,7 +78,8 @@ def refuses(outcome: broker.LoadResult, exception: str, word: str, name: str) ->
     return first
 
 
-# ------------------------------------------------------------------------------------------------------------------- cuts
+# -------------------------------------------------------------------------------------------------------------------
+# cuts
 
 
 def test_nothing_happens_to_a_sound_log() -> None:
@@ -182,7 +184,8 @@ def test_a_tail_that_verify_found() -> None:
     assert not reaction.is_valid_log(["tail/torn", "offset/gap"])
 
 
-# ---------------------------------------------------------------------------------------------------------------- offsets
+# ----------------------------------------------------------------------------------------------------------------
+# offsets
 
 
 def moved(data: bytes, number: int, offset: int) -> bytes:
@@ -226,7 +229,8 @@ def test_an_offset_above_what_a_segment_can_hold() -> None:
     assert outcome.split == {f"{SECOND}.log": (10, far + 4)}
 
 
-# ------------------------------------------------------------------------------------------------- producers and control records
+# ------------------------------------------------------------------------------------------------- producers and
+# control records
 
 
 def transactional(base: int, producer: int = 7, **how: bool) -> bytes:
@@ -295,7 +299,8 @@ def test_two_transactions_that_begin_at_one_offset() -> None:
     refuses(foresee({f"{FIRST}.log": log}), "IllegalArgumentException", "marker", f"{FIRST}.log")
 
 
-# ------------------------------------------------------------------------------------------------------------- companions
+# -------------------------------------------------------------------------------------------------------------
+# companions
 
 
 def test_transaction_indexes() -> None:
@@ -368,7 +373,8 @@ def test_snapshots() -> None:
     assert not foresee(files, recovery_point=10).refuses
 
 
-# ------------------------------------------------------------------------------------------------------------------ names
+# ------------------------------------------------------------------------------------------------------------------
+# names
 
 
 def test_leftovers() -> None:
@@ -414,7 +420,8 @@ def test_orphans() -> None:
     assert {f"{7:020d}.index", f"{7:020d}.txnindex"} <= foresee(files).deleted
 
 
-# ------------------------------------------------------------------------------------------------------------ one segment
+# ------------------------------------------------------------------------------------------------------------ one
+# segment
 
 
 def test_replay() -> None:
@@ -426,7 +433,8 @@ def test_replay() -> None:
     assert not broker.recover_segment(BytesSource(moved(ONE, 9, 2)), 0).wiped
 
 
-# ------------------------------------------------------------------------------------------------------------------- words
+# -------------------------------------------------------------------------------------------------------------------
+# words
 
 
 def at(code: str, name: str, position: int = 0, length: int = 1, **data: Any) -> Finding:
@@ -478,14 +486,16 @@ def test_words_of_refusals() -> None:
     assert reaction.reaction_to(at("offset/range", f"{SECOND}.log", 4 * BATCH, BATCH), outcome) == "refuses"
 
 
-# ------------------------------------------------------------------------------------------------------- together with verify
+# ------------------------------------------------------------------------------------------------------- together with
+# verify
 
 
 @pytest.mark.parametrize(
     "partition", ["segments/segments-0", "v2-transactions-0.11.0.3/transactions-0", "mixed-through-2.8.2/mixed-0"]
 )
 def test_what_verify_proved_need_not_be_read_again(partition: str, tmp_path: Path) -> None:
-    """The same outcome with what verify hands over as without; and where the start does something, a finding says so."""
+    """The same outcome with what verify hands over as without; and where the start does something, a finding says
+    so."""
     for name in damage_partition.DAMAGES:
         rng = random.Random(name)
         directory = tmp_path / name / Path(partition).name

@@ -18,10 +18,11 @@ import click
 import pytest
 
 from kdump import cli
-from kdump.cli import exit_status, recover
+from kdump.cli import exit_status
 from kdump.format import fetch
 from kdump.recover.plan import RecoverOptions
 from kdump.recover.recover import RecoveryResult
+from kdump.recover.summary import RecoveryTotals
 from kdump.recover.undo import Run, RunResult
 from kdump.render import renderer
 from kdump.verify.findings import CATALOGUE
@@ -136,7 +137,8 @@ def fields_of_recover() -> dict[str, list[str]]:
         out.plan({**RecoverOptions()._asdict(), "paths": ("topic-0",)})
         out.recovery(RecoveryResult(recovery_results.plan(), True, "run", None, (recovery_results.OLD,)))
         out.run(RunResult(Run("run", "over", "/data/orders-3", "/data/orders-3/.kdump-undo/run")))
-        out.summary(recover.RecoverTotals(RecoverOptions(), ("topic-0",), None, applies=True).fields())
+        totals = RecoveryTotals(RecoverOptions(), ("topic-0",), applies=True).summary()
+        out.summary({"command": "recover", **totals._asdict(), "exit_status": 0, "seconds": 0.0})
     return {
         line["type"]: [*line][1:] if "path" not in line else [*line][2:]
         for line in map(json.loads, stream.getvalue().splitlines())

@@ -581,7 +581,10 @@ def test_resume_of_nothing(kdump: Any, cut: Path) -> None:
 def test_undo_is_refused_while_a_broker_runs(kdump: Any, cut: Path) -> None:
     lock = cut.parent.parent / ".lock"
     lock.touch()
-    holder = "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
+    holder = (
+        "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); "
+        "sys.stdin.read()"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", holder, lock], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as broker:

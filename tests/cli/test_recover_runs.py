@@ -174,7 +174,10 @@ def test_a_plan_that_was_saved(changing: Any, tmp_path: Path) -> None:
 def test_a_running_broker_keeps_its_log_directory(changing: Any, tmp_path: Path) -> None:
     write(tmp_path / "d", changed(flipped(f"t-0/{C}.log", 4000), {".lock": b""}))
     before = tree(tmp_path / "d")
-    holder = "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
+    holder = (
+        "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); "
+        "sys.stdin.read()"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", holder, tmp_path / "d/.lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as broker:
@@ -226,7 +229,10 @@ def test_a_link_does_not_lead_around_a_running_broker(changing: Any, tmp_path: P
     (tmp_path / "link-0").symlink_to(tmp_path / "a" / "d" / "t-0")
     assert changing.inside("recover", "--truncate", "a/d").status == 4
     before = tree(tmp_path / "a")
-    holder = "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
+    holder = (
+        "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); "
+        "sys.stdin.read()"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", holder, tmp_path / "a/d/.lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as broker:

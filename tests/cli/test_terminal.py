@@ -57,7 +57,7 @@ def test_findings_worst_first(kdump: Any, logs: Path) -> None:
     shown = plain(kdump.terminal("verify", "noted.log", "warned.log", "damaged.log", stderr=False).out)
     titles = re.findall(r"^(error|warning|info) (\S+) ", shown, re.MULTILINE)
     assert titles == [("error", "batch/crc"), ("warning", "offset/gap"), ("info", "offset/gap")]
-    assert "Checksum of a batch is wrong" in shown
+    assert "Batch checksum is wrong" in shown
     assert re.search(r"^ *damaged\.log +\d+ +the batch of \d+ bytes has checksum 0x[0-9a-f]{8}", shown, re.MULTILINE)
     assert re.search(r"^3 files, 6 batches, .*: 1 error, 1 warning, 1 info$", shown, re.MULTILINE)
 

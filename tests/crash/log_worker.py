@@ -1,4 +1,5 @@
-"""Ends or troubles a log that is written to at every call that changes something, takes away what was not on the disk, and looks at what is left. To be run with the shim preloaded:
+"""Ends or troubles a log that is written to at every call that changes something, takes away what was not on the disk,
+and looks at what is left. To be run with the shim preloaded:
 
 LD_PRELOAD=shim.so python log_worker.py MODE
 """
@@ -37,7 +38,8 @@ MARKER = b'{"version":0,"brokerEpoch":7}'
 KEPT_FROM = 3  # what is deleted lies below this offset
 BEFORE, BATCHES = 9, 26
 
-# What the process told before it ended: whether the log was opened, the offsets behind what was appended and flushed, whether it was closed;
+# What the process told before it ended: whether the log was opened, the offsets behind what was appended and flushed,
+# whether it was closed;
 # and of the segment that was synced last its base offset and size.
 _told = mmap.mmap(-1, mmap.PAGESIZE)
 _TOLD = struct.Struct("<6q")
@@ -77,7 +79,8 @@ os.fsync = synced  # type: ignore[assignment]
 
 
 def batch(offset: int) -> bytes:
-    """The batch of one record that has this offset: of nobody, of a producer, of a transaction, or the marker at its end."""
+    """The batch of one record that has this offset: of nobody, of a producer, of a transaction, or the marker at its
+    end."""
     value, stamp = b"%d " % offset * 12, NOW - 1000 + offset
     if offset % 8 == 7:
         return build.marker("ABORT" if offset % 16 == 7 else "COMMIT", producer_id=5, timestamp=stamp)
@@ -186,7 +189,8 @@ class Trial:
         return found
 
     def check(self) -> None:
-        """It is a log without anything wrong, and holds all that was flushed, and nothing else but what was appended after it."""
+        """It is a log without anything wrong, and holds all that was flushed, and nothing else but what was appended
+        after it."""
         assert not self.findings(), self.findings()
         found = self.values()
         start, end = found[0][0], found[-1][0] + 1

@@ -1,7 +1,9 @@
-"""Recover is ended at every call that changes something, and every such call fails: what it leaves is old, new, or can be brought to its end and taken back.
+"""Recover is ended at every call that changes something, and every such call fails: what it leaves is old, new, or can
+be brought to its end and taken back.
 
-A library that is loaded before the C library counts the calls (shim.c), a process for each trial has the trouble (worker.py). With KDUMP_CRASH=all in the
-environment every case meets every error, and far more of the kills during a resume or an undo are tried upon every kill before.
+A library that is loaded before the C library counts the calls (shim.c), a process for each trial has the trouble
+(worker.py). With KDUMP_CRASH=all in the environment every case meets every error, and far more of the kills during a
+resume or an undo are tried upon every kill before.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Ends or troubles recover at every call that changes something, and looks at what it leaves. To be run with the shim preloaded:
+"""Ends or troubles recover at every call that changes something, and looks at what it leaves. To be run with the shim
+preloaded:
 
 LD_PRELOAD=shim.so python worker.py CASE MODE OPERATION
 """
@@ -143,7 +144,8 @@ class Trial:
         assert not left, left
 
     def is_safe(self) -> None:
-        """No log was cut or replaced while its old index lies beside it, none is half, and what was linked has its bytes."""
+        """No log was cut or replaced while its old index lies beside it, none is half, and what was linked has its
+        bytes."""
         now = contents(tree(self.directory))
         for name, data in now.items():
             if name.endswith(".log"):
@@ -324,7 +326,8 @@ SINCE = b"written since"
 
 
 def each_force(case: Case, mode: Mode, place: Path) -> Iterator[tuple[int, str]]:
-    """Trouble at every call of an undo that is forced upon what a broker wrote since: what it wrote stays somewhere, and the rest comes back."""
+    """Trouble at every call of an undo that is forced upon what a broker wrote since: what it wrote stays somewhere,
+    and the rest comes back."""
 
     def start() -> Trial:
         trial = applied(case, place)

@@ -514,7 +514,7 @@ def test_overlapping_batches_are_not_read_for_ever(tmp_path: Path) -> None:
         return real(reader, position, length, header)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log_reader, "checksum", counted)
+        patch.setattr(log_reader, "batch_checksum", counted)
         told = list(compare_index(file, BytesSource(entries), 1 << 20))
     assert [item.severity for item in told] == [Severity.ERROR]
     assert read <= 8 * size + (1 << 20)

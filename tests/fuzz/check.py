@@ -1,4 +1,5 @@
-"""What has to hold for any bytes at all: the compiled kernel and the reader say what the plain decoder of oracle.py says."""
+"""What has to hold for any bytes at all: the compiled kernel and the reader say what the plain decoder of oracle.py
+says."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ class _Bytes(LogFile):
 
 
 class Case(NamedTuple):
-    """Bytes, and what is said about them; `tight`: the bounds of steps and searches are so small that these bytes reach them."""
+    """Bytes, and what is said about them; `tight`: the bounds of steps and searches are so small that these bytes reach
+    them."""
 
     data: bytes
     base_offset: int | None

@@ -44,7 +44,8 @@ INTERESTING = (
 LONGS = (*INTERESTING, 2**31, 2**32, 2**62, 2**63 - 1, 2**63 - 2, -(2**63), -(2**63) + 1)
 
 
-# ----------------------------------------------------------------------------------------------------------- built segments
+# ----------------------------------------------------------------------------------------------------------- built
+# segments
 
 
 def text(rng: random.Random) -> bytes | None:
@@ -171,7 +172,8 @@ def built(
     return b"".join(parts), base
 
 
-# ------------------------------------------------------------------------------------------------------------ real segments
+# ------------------------------------------------------------------------------------------------------------ real
+# segments
 
 
 @cache
@@ -187,7 +189,8 @@ def fixtures() -> tuple[tuple[str, bytes, int], ...]:
 
 @cache
 def small_pieces() -> tuple[tuple[bytes, int], ...]:
-    """Runs of whole batches of the fixtures, at most SMALL_BYTES long (or one batch), each with a base offset that fits."""
+    """Runs of whole batches of the fixtures, at most SMALL_BYTES long (or one batch), each with a base offset that
+    fits."""
     pieces = []
     for _, data, base in fixtures():
         positions = [item.position for item in oracle.walk(data, base_offset=base)] + [len(data)]
@@ -200,7 +203,8 @@ def small_pieces() -> tuple[tuple[bytes, int], ...]:
     return tuple(dict.fromkeys(piece for piece in pieces if 0 < len(piece[0]) <= 3 * SMALL_BYTES))
 
 
-# ---------------------------------------------------------------------------------------------------------------- mutations
+# ----------------------------------------------------------------------------------------------------------------
+# mutations
 
 
 def _flip(data: bytearray, rng: random.Random) -> None:
@@ -266,7 +270,8 @@ def edited(data: bytes, rng: random.Random) -> bytes:
 
 
 def resealed(data: bytes) -> bytes:
-    """Every frame that the stored lengths lead to, with the checksum that it should have: what is wrong is then sealed under it."""
+    """Every frame that the stored lengths lead to, with the checksum that it should have: what is wrong is then sealed
+    under it."""
     out = bytearray(data)
     position = 0
     while len(data) - position >= 26:
@@ -402,7 +407,8 @@ def mutated(rng: random.Random) -> tuple[bytes, int]:
     return data, base
 
 
-# ------------------------------------------------------------------------------------------------------------ logs of 0.7
+# ------------------------------------------------------------------------------------------------------------ logs of
+# 0.7
 
 
 def _nested(rng: random.Random, depth: int) -> list[build.Nested]:

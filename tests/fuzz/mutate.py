@@ -1,8 +1,9 @@
 """Mutated segments, one after another, until they are enough: `python tests/fuzz/mutate.py --count 3000 --seed 1`.
 
-Each case is made from the seed and its number alone. The compiled kernel and the reader have to say what the plain decoder
-says, and a dump has to be lines that can be read, without an exception, within a time limit and within a memory limit. The last
-line sums up; the status is 1 when a case failed. `--only N` runs case N again, `--save DIRECTORY` writes the bytes of what failed.
+Each case is made from the seed and its number alone. The compiled kernel and the reader have to say what the plain
+decoder says, and a dump has to be lines that can be read, without an exception, within a time limit and within a memory
+limit. The last line sums up; the status is 1 when a case failed. `--only N` runs case N again, `--save DIRECTORY`
+writes the bytes of what failed.
 """
 
 from __future__ import annotations
@@ -123,7 +124,10 @@ def run(seed: int, first: int, count: int, jobs: int, seconds: float, memory: bo
         process.join()
         if at.value >= 0:
             found.append(
-                f"case {at.value}: the process ended with {process.exitcode} (a signal when negative, 1 after {HANG_S} s in about 20 cases)"
+
+                    f"case {at.value}: the process ended with {process.exitcode} (a signal when negative, 1 after "
+                    f"{HANG_S} s in about 20 cases)"
+
             )
     return sum(done.value for _, _, done in workers), found
 
@@ -157,7 +161,10 @@ def main() -> int:
         if given.save:
             _save(given.save, given.seed, int(problem.split(":")[0].split()[1]))
     print(
-        f"mutate: seed {given.seed}, {ran} cases from {given.first}, {len(found)} failed, {time.monotonic() - started:.0f} s"
+
+            f"mutate: seed {given.seed}, {ran} cases from {given.first}, {len(found)} failed, "
+            f"{time.monotonic() - started:.0f} s"
+
     )
     return 1 if found or not ran else 0
 

@@ -1,7 +1,8 @@
-"""Coverage-guided fuzzing with atheris: `python tests/fuzz/target.py --seeds DIRECTORY`, then `python tests/fuzz/target.py DIRECTORY -max_total_time=60`.
+"""Coverage-guided fuzzing with atheris: `python tests/fuzz/target.py --seeds DIRECTORY`, then `python
+tests/fuzz/target.py DIRECTORY -max_total_time=60`.
 
-The first byte of an input chooses what is known about the segment, the rest are its bytes. The oracle is instrumented as well as the package: its branches
-are those of the compiled kernel, which has no counters of its own.
+The first byte of an input chooses what is known about the segment, the rest are its bytes. The oracle is instrumented
+as well as the package: its branches are those of the compiled kernel, which has no counters of its own.
 """
 
 from __future__ import annotations

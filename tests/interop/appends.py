@@ -21,7 +21,8 @@ NEVER = "segment.ms=9000000000000000"
 
 
 class Step(NamedTuple):
-    """One append: by a leader for a producer or for the coordinator, who give the offsets, or by a follower, who keeps them.
+    """One append: by a leader for a producer or for the coordinator, who give the offsets, or by a follower, who keeps
+    them.
 
     With `delete` the first segments go, `epoch` of them.
     """
@@ -32,7 +33,8 @@ class Step(NamedTuple):
 
 
 class Case(NamedTuple):
-    """A log: what is appended between each opening and closing, its settings as a topic has them, its first offset, and how many days pass between its lives."""
+    """A log: what is appended between each opening and closing, its settings as a topic has them, its first offset, and
+    how many days pass between its lives."""
 
     lives: Sequence[Sequence[Step]]
     settings: str = SIZES
@@ -95,7 +97,8 @@ def produced(
     first_id: int = 0,
     now_ms: int = NOW_MS,
 ) -> list[Step]:
-    """Idempotent producers and transactions, committed and aborted; with the chance `odd` something that a broker refuses, or has already."""
+    """Idempotent producers and transactions, committed and aborted; with the chance `odd` something that a broker
+    refuses, or has already."""
     ids = [first_id + rng.choice((rng.randrange(3000), rng.getrandbits(40))) for _ in range(producers)]
     writers = [_Producer(producer_id) for producer_id in dict.fromkeys(ids)]
     found = []
@@ -117,7 +120,8 @@ def _step(rng: random.Random, writer: _Producer, now: int) -> tuple[str, bytes]:
         kind = rng.choice(("COMMIT", "ABORT"))
         return "coordinator", _marker(writer, kind, now)
     if not writer.open and rng.random() < 0.05:
-        # A marker without a transaction is nothing unusual: it is sent again, and a transaction may have no records here.
+        # A marker without a transaction is nothing unusual: it is sent again, and a transaction may have no records
+        # here.
         return "coordinator", _marker(writer, "ABORT", now)
     writer.open = writer.open or rng.random() < 0.5
     return "leader", _data(rng, writer, now)

@@ -1,6 +1,8 @@
-"""Topic-partition directories that brokers wrote, damaged by name or at random, and what the log loader of a broker does with them.
+"""Topic-partition directories that brokers wrote, damaged by name or at random, and what the log loader of a broker
+does with them.
 
-KDUMP_BROKER_SEEDS chooses how often each damage is done to each directory, KDUMP_BROKER_MUTATED how many directories have bytes changed at random.
+KDUMP_BROKER_SEEDS chooses how often each damage is done to each directory, KDUMP_BROKER_MUTATED how many directories
+have bytes changed at random.
 """
 
 from __future__ import annotations
@@ -76,7 +78,8 @@ def copied(room: Path, partition: str, number: int) -> Path:
 
 
 def damaged(room: Path, seeds: int) -> Iterator[Case]:
-    """Every damage on every directory, every second time another one on top; at times with a recovery point and a log start offset."""
+    """Every damage on every directory, every second time another one on top; at times with a recovery point and a log
+    start offset."""
     number = 0
     for partition in PARTITIONS:
         for name in ["none", *damage_partition.DAMAGES]:
@@ -101,7 +104,8 @@ def damaged(room: Path, seeds: int) -> Iterator[Case]:
 
 
 def mutated(room: Path, count: int) -> Iterator[Case]:
-    """Bytes of any file changed at random, most of them in headers of batches, and often with the checksum made right."""
+    """Bytes of any file changed at random, most of them in headers of batches, and often with the checksum made
+    right."""
     for number in range(count):
         rng = random.Random(f"mutated:{number}")
         partition = rng.choice(PARTITIONS)

@@ -1,7 +1,7 @@
 """What kdump says of a log file beside what Kafka's own reader makes of it (Judge.java).
 
-Kafka's reader walks by the stored lengths alone and ends at the first one that lies, so it is started again behind every place where kdump found no
-batch. Of what both see they have to say the same:
+Kafka's reader walks by the stored lengths alone and ends at the first one that lies, so it is started again behind
+every place where kdump found no batch. Of what both see they have to say the same:
 
 * a batch that Kafka reads completely has no error finding but READABLE ones, and the same records;
 * a batch without an error finding (but READABLE ones) is read completely by Kafka;
@@ -10,12 +10,15 @@ batch. Of what both see they have to say the same:
 
 What differs, and should:
 
-* READABLE: a reader does not look at offsets, counts more records than offsets without a word, and parses control records
-  only where it acts on them (Judge.java does, and that has to agree with control/structure).
-* Kafka takes a frame of magic 3 to 127 for magic 2 and finds its checksum right: kdump says batch/magic, or passes over it.
-* What kdump passes over in its search for the next batch Kafka may read, when its walk leads there: a frame that is not of
-  this log (gap/foreign-batch) or with an offset below 0, or one of magic 1 too short to hold its fields, which Kafka throws on.
-* Where a count of 0 hides bytes (batch/count), Kafka reads as much of them as the constructor of the codec's stream does.
+* READABLE: a reader does not look at offsets, counts more records than offsets without a word, and parses control
+  records only where it acts on them (Judge.java does, and that has to agree with control/structure).
+* Kafka takes a frame of magic 3 to 127 for magic 2 and finds its checksum right: kdump says batch/magic, or passes over
+  it.
+* What kdump passes over in its search for the next batch Kafka may read, when its walk leads there: a frame that is not
+  of this log (gap/foreign-batch) or with an offset below 0, or one of magic 1 too short to hold its fields, which Kafka
+  throws on.
+* Where a count of 0 hides bytes (batch/count), Kafka reads as much of them as the constructor of the codec's stream
+  does.
 * Kafka allocates what the size of a partial inner message claims (legacy/partial), and may have no memory for it.
 """
 
@@ -40,7 +43,8 @@ READABLE = frozenset({"offset/range", "offset/backwards", "batch/count", "contro
 LIMIT_BYTES = 64 << 20
 
 
-# ------------------------------------------------------------------------------------------------------------- Kafka's side
+# ------------------------------------------------------------------------------------------------------------- Kafka's
+# side
 
 
 class Seen(NamedTuple):
@@ -105,7 +109,8 @@ def parse(lines: Iterable[str]) -> Iterator[Judged]:
         yield Judged(batches, tuple(walks))
 
 
-# ------------------------------------------------------------------------------------------------------------- kdump's side
+# ------------------------------------------------------------------------------------------------------------- kdump's
+# side
 
 
 class Tile(NamedTuple):
@@ -184,7 +189,8 @@ def header(batch: Batch) -> str:
     return ",".join(map(_java, fields))
 
 
-# --------------------------------------------------------------------------------------------------------------- the verdict
+# --------------------------------------------------------------------------------------------------------------- the
+# verdict
 
 
 def disagreements(proved: Proved, judged: Judged, size: int) -> Iterator[str]:
@@ -245,7 +251,10 @@ def _batch(tile: Tile, batch: Batch, seen: Seen, codes: set[str]) -> Iterator[st
         elif seen.records != tile.records and not serious:
             yield f"records {tile.records}, to Kafka {seen.records}"
     elif not serious and not hidden and not (seen.read == "OutOfMemoryError" and "legacy/partial" in codes):
-        yield f"kdump finds nothing, Kafka throws {seen.read} after {len(seen.records)} records, {seen.refused} of them refused"
+        yield (
+            f"kdump finds nothing, Kafka throws {seen.read} after {len(seen.records)} records, {seen.refused} of "
+            "them refused"
+        )
     both = min(len(seen.records), len(tile.records))
     if seen.records[:both] != tile.records[:both]:
         yield f"records {tile.records[:both]}, to Kafka {seen.records[:both]}"

@@ -1,4 +1,5 @@
-"""kdump's foresight and the log loader of a broker, on the same damaged topic-partition directories that brokers wrote."""
+"""kdump's foresight and the log loader of a broker, on the same damaged topic-partition directories that brokers
+wrote."""
 
 from __future__ import annotations
 
@@ -59,13 +60,18 @@ def disagreements(outcome: broker.LoadResult, loaded: dict[str, Any], *, deletin
         yield f"segments {loaded['segments']}, foreseen {segments}"
     if [list(entry) for entry in outcome.epochs] != loaded["epochs"]:
         yield f"epochs {loaded['epochs']}, foreseen {outcome.epochs}"
-    # Of a directory on its way out, whether the loader, or the deletion that follows, opens an index is nobody's concern.
+    # Of a directory on its way out, whether the loader, or the deletion that follows, opens an index is nobody's
+    # concern.
     if outcome.files.keys() ^ set(loaded["files"]) and not deleting:
-        yield f"files {sorted(set(loaded['files']) - outcome.files)}, foreseen {sorted(outcome.files - set(loaded['files']))}"
+        yield (
+            f"files {sorted(set(loaded['files']) - outcome.files)}, foreseen "
+            f"{sorted(outcome.files - set(loaded['files']))}"
+        )
 
 
 class Told(NamedTuple):
-    """What became of a case: foreseen from the directory alone, foreseen by a verify (None where it found nothing, or was not asked), the fact.
+    """What became of a case: foreseen from the directory alone, foreseen by a verify (None where it found nothing, or
+    was not asked), the fact.
 
     `silent`: a verify was asked and had nothing to say.
     """
@@ -86,7 +92,8 @@ def told(kafka: ModuleType, room: Path) -> list[Told]:
 
 
 def verified(case: Case) -> tuple[broker.LoadResult | None, bool]:
-    # A recovery point and a log start offset come from a log directory, which there is none; and without a log there is nothing to verify.
+    # A recovery point and a log start offset come from a log directory, which there is none; and without a log there is
+    # nothing to verify.
     if case.recovery_point or case.log_start_offset or not damage_partition.logs(case.directory):
         return None, False
     (report, *_) = verify_logs(discover([str(case.directory)]), VerifyOptions(deep=True))
@@ -115,7 +122,8 @@ def test_any_bytes(kafka: ModuleType, room: Path) -> None:
 
 
 def test_verify_says_so(told: list[Told]) -> None:
-    """With what a verify hands over, segments that it proved are not read again. The names of all files are then not known."""
+    """With what a verify hands over, segments that it proved are not read again. The names of all files are then not
+    known."""
     wrong = []
     for case, _, outcome, silent, fact in told:
         if outcome is not None:

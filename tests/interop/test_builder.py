@@ -1,4 +1,5 @@
-"""kdump.log.builder beside Kafka's MemoryRecordsBuilder (4.3.1, through BatchBuilder.java): the same bytes, the same records, the same refusals."""
+"""kdump.log.builder beside Kafka's MemoryRecordsBuilder (4.3.1, through BatchBuilder.java): the same bytes, the same
+records, the same refusals."""
 
 from __future__ import annotations
 
@@ -124,7 +125,8 @@ def expected(batch: Batch) -> bytes:
     return out
 
 
-# --------------------------------------------------------------------------------------------------------------- batches
+# ---------------------------------------------------------------------------------------------------------------
+# batches
 
 
 def content(choose: random.Random) -> bytes | None:
@@ -218,7 +220,8 @@ def spoiled(choose: random.Random) -> Batch:
     return Batch(words, records)
 
 
-# ----------------------------------------------------------------------------------------------------------------- tests
+# -----------------------------------------------------------------------------------------------------------------
+# tests
 
 
 def test_uncompressed(ask: Ask) -> None:

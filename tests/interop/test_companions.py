@@ -172,7 +172,7 @@ LINES = (
     b"0\n1\n 5 6\n",
     b"0\n2\na 1 2\nb\t3\t4\n",
 )
-OLD_QUORUM = b'{"clusterId":"","leaderId":1,"leaderEpoch":2,"votedId":1,"appliedOffset":0,"currentVoters":[{"voterId":1}],"data_version":0}'
+OLD_QUORUM = b'{"clusterId":"","leaderId":1,"leaderEpoch":2,"votedId":1,"appliedOffset":0,"currentVoters":[{"voterId":1}],"data_version":0}'  # noqa: E501
 ODD_PROPERTIES = b" a\\ b : c\\\n   d\\u0041\n!x\nk\n=v\n\\\n#q=1\nz=\\\n\ny\\==3\\\\\nq \\t=\\q\n\\\n"
 
 KINDS = {

@@ -1,11 +1,12 @@
-"""`kdump dump --format kafka` and Kafka's dump tool, run now, on sound and damaged logs with every combination of options.
+"""`kdump dump --format kafka` and Kafka's dump tool, run now, on sound and damaged logs with every combination of
+options.
 
-The output has to be the same byte for byte, up to where the tool ends with an exception. Two differences are meant, both in
-messages of magic 0 and 1 that are wrong in themselves:
+The output has to be the same byte for byte, up to where the tool ends with an exception. Two differences are meant,
+both in messages of magic 0 and 1 that are wrong in themselves:
 
 * the tool prints whatever negative length stands for null, kdump -1;
-* where a length does not fit its message, or an entry does not fit its wrapper, the tool prints what stands there until it
-  meets bytes that it cannot reach; kdump shows no more records of it. The outputs are compared up to there.
+* where a length does not fit its message, or an entry does not fit its wrapper, the tool prints what stands there until
+  it meets bytes that it cannot reach; kdump shows no more records of it. The outputs are compared up to there.
 
 KDUMP_DUMP_TOOL_CASES and KDUMP_DUMP_TOOL_SEED choose how many damaged logs, and which.
 """
@@ -121,4 +122,7 @@ def _where(mine: bytes, tool: bytes) -> str:
     for number, (ours, theirs) in enumerate(zip(mine.splitlines(), tool.splitlines(), strict=False)):
         if ours != theirs:
             return f"  line {number + 1}\n  kdump: {ours[:300]!r}\n  tool:  {theirs[:300]!r}"
-    return f"  {len(mine)} bytes, the tool {len(tool)}; kdump goes on {mine[len(tool) :][:200]!r}, the tool {tool[len(mine) :][:200]!r}"
+    return (
+        f"  {len(mine)} bytes, the tool {len(tool)}; kdump goes on {mine[len(tool) :][:200]!r}, the tool "
+        f"{tool[len(mine) :][:200]!r}"
+    )

@@ -1,7 +1,9 @@
-"""`kdump dump --format kafka` and Kafka's dump tool on segments with their companions: both outputs, whole and damaged files, one and several of them.
+"""`kdump dump --format kafka` and Kafka's dump tool on segments with their companions: both outputs, whole and damaged
+files, one and several of them.
 
-Standard output has to be the same up to where the tool ends with an exception. Where it does not, standard error has to be the same too: the
-reports on indexes and on offsets, and what the tool says of a producer snapshot. A log with a message of magic 0 and 1 that is wrong in itself is left out (tests/interop/test_dump_tool.py).
+Standard output has to be the same up to where the tool ends with an exception. Where it does not, standard error has to
+be the same too: the reports on indexes and on offsets, and what the tool says of a producer snapshot. A log with a
+message of magic 0 and 1 that is wrong in itself is left out (tests/interop/test_dump_tool.py).
 
 KDUMP_INDEX_CASES and KDUMP_INDEX_SEED choose how many damaged directories, and which.
 """
@@ -164,7 +166,8 @@ def is_wrong_in_itself(path: Path) -> bool:
 
 
 def must_speak(job: Job, said: bytes) -> bool:
-    """Whether kdump has something to say where the tool ended with an exception: not where it could do what was asked for all the same."""
+    """Whether kdump has something to say where the tool ended with an exception: not where it could do what was asked
+    for all the same."""
     if b"dumpIndex" in said:
         return "--index-sanity-check" not in job.options and all(path.stat().st_size >= 8 for path in job.files)
     # a time index needs no more of the log than the batches that it leads to, and perhaps no offset index

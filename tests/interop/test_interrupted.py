@@ -1,4 +1,5 @@
-"""A broker that starts in the middle of a recovery, after a clean stop or without one, and over what recover keeps: it loads, and trusts no index of another log."""
+"""A broker that starts in the middle of a recovery, after a clean stop or without one, and over what recover keeps: it
+loads, and trusts no index of another log."""
 
 from __future__ import annotations
 
@@ -107,7 +108,8 @@ def test_a_broker_starts_in_the_middle(kafka: ModuleType, tmp_path: Path, case: 
             for finding in report.findings
             if finding.code.startswith(("index/", "timeindex/")) and finding.severity > 0
         }
-        # A broker that makes indexes anew leaves the room that it took for them, and one that refuses leaves all as it is.
+        # A broker that makes indexes anew leaves the room that it took for them, and one that refuses leaves all as it
+        # is.
         if answer["loaded"] and "index/padding" not in wrong:
             assert not wrong, (number, wrong)
     assert answers[-1]["loaded"]

@@ -1,4 +1,5 @@
-"""kdump and the reader of Kafka's own clients on the same bytes: real, built and damaged. `judged` says what has to agree.
+"""kdump and the reader of Kafka's own clients on the same bytes: real, built and damaged. `judged` says what has to
+agree.
 
 KDUMP_INTEROP_CASES and KDUMP_INTEROP_SEED choose how many mutated segments, and which.
 """

@@ -1,7 +1,8 @@
-"""The log directory of a broker that writes, rolls, cleans and deletes is proved again and again: nothing is wrong in it.
+"""The log directory of a broker that writes, rolls, cleans and deletes is proved again and again: nothing is wrong in
+it.
 
-The broker is a released one, on the loopback, with segments of a few KiB. What `verify` says while it runs, after it was
-killed, and after it has recovered and stopped cleanly, is explained by that history alone.
+The broker is a released one, on the loopback, with segments of a few KiB. What `verify` says while it runs, after it
+was killed, and after it has recovered and stopped cleanly, is explained by that history alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The same batches, appended by a broker's own log and by kdump's: the same are refused, and every file that is left is the same.
+"""The same batches, appended by a broker's own log and by kdump's: the same are refused, and every file that is left is
+the same.
 
 KDUMP_LOG_SEED chooses what is appended.
 """

@@ -1,5 +1,5 @@
-"""Logs that kdump writes, in a broker: it loads them without a recovery, serves every record to a consumer and to a bare fetch, and appends to them;
-and kdump appends to what the broker wrote.
+"""Logs that kdump writes, in a broker: it loads them without a recovery, serves every record to a consumer and to a
+bare fetch, and appends to them; and kdump appends to what the broker wrote.
 """
 
 from __future__ import annotations
@@ -162,7 +162,8 @@ class Place:
 
 
 class Held(NamedTuple):
-    """The records of a log, by the plain decoder: all, and those that were not aborted, up to the first transaction that is open, and where such begin."""
+    """The records of a log, by the plain decoder: all, and those that were not aborted, up to the first transaction
+    that is open, and where such begin."""
 
     all: list[Row]
     committed: list[Row]
@@ -237,7 +238,8 @@ def test_a_broker_serves_what_kdump_appends(kafka: ModuleType, tmp_path: Path) -
 
 
 def killed(broker: Any) -> int:
-    """A process that appends is killed: the next start of the broker recovers. Returns what follows the last offset that it told of."""
+    """A process that appends is killed: the next start of the broker recovers. Returns what follows the last offset
+    that it told of."""
     how = f"{HERE.parent}", str(broker.partition("codecs-0"))
     with subprocess.Popen([sys.executable, "-P", "-c", APPENDS, *how], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -255,7 +257,8 @@ def check_sound(logs: Path) -> None:
 
 
 def go_on(place: Place) -> None:
-    """The broker knows the transactions that are open, aborts them when it is told to, and takes what its own producers write."""
+    """The broker knows the transactions that are open, aborts them when it is told to, and takes what its own producers
+    write."""
     logs = {name: held(place.broker.partition(name)) for name in PARTITIONS}
     hanging = [f"{name} {start}" for name, one in logs.items() for start in one.open]
     assert hanging
@@ -293,7 +296,8 @@ def check(place: Place) -> None:
 
 
 def compare(wire: Wire, log: Log, name: str, sizes: Sequence[int]) -> None:
-    """Some offsets of the log, and one on each side: what the broker sends, but for what is cut, is what the log reads."""
+    """Some offsets of the log, and one on each side: what the broker sends, but for what is cut, is what the log
+    reads."""
     start, end = log.start_offset, log.end_offset
     step = max(1, (end - start) // OFFSETS)
     for offset in sorted({start - 1, start, end - 1, end, end + 1, *range(start, end, step)}):

@@ -1,4 +1,5 @@
-"""Message sets that kdump writes, in the brokers of their time: loaded without a recovery, served to that time's consumer and to a bare fetch, appended to."""
+"""Message sets that kdump writes, in the brokers of their time: loaded without a recovery, served to that time's
+consumer and to a bare fetch, appended to."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Reads of every offset, and searches for every timestamp: what a broker's own log finds in the same files, kdump's log finds.
+"""Reads of every offset, and searches for every timestamp: what a broker's own log finds in the same files, kdump's log
+finds.
 
-KDUMP_LOG_SEED chooses what is in the logs that kdump writes; the others are those of the fixtures, to every second of which it appends.
+KDUMP_LOG_SEED chooses what is in the logs that kdump writes; the others are those of the fixtures, to every second of
+which it appends.
 """
 
 from __future__ import annotations
@@ -115,11 +117,13 @@ def looked_up(log: Log, read: Read) -> tuple[int, int, int] | str:
 
 
 def test_every_time_is_where_a_broker_finds_it(asked: Asked) -> None:
-    """A broker looks into one segment only, and finds nothing where the record is gone that was as late as the segment."""
+    """A broker looks into one segment only, and finds nothing where the record is gone that was as late as the
+    segment."""
     found = Counter[bool]()
     for directory, times in asked.times.items():
         if directory.parent.name.startswith("mixed-"):
-            continue  # batches without times stand beside others, and a broker looks behind the first record that is late enough
+            # batches without times stand beside others, and a broker looks behind the first record that is late enough
+            continue
         with Log(directory) as log:
             known = [(record.offset, record.timestamp) for record in log.records()]
             for time, theirs in times:

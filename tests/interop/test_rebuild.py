@@ -1,7 +1,7 @@
 """Companions as kdump makes them anew, beside those that the loader of a broker leaves: every byte.
 
-KDUMP_REBUILD_SEEDS chooses how often each damage is done to each directory, KDUMP_REBUILD_MUTATED how many directories have bytes changed at random,
-KDUMP_REBUILD_GENERATED how many generated partitions there are.
+KDUMP_REBUILD_SEEDS chooses how often each damage is done to each directory, KDUMP_REBUILD_MUTATED how many directories
+have bytes changed at random, KDUMP_REBUILD_GENERATED how many generated partitions there are.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ def room() -> Iterator[Path]:
 
 
 class Watched(LogLoader):
-    """Remembers which segments are recovered, and whether that was so as soon as they were met, because of a companion."""
+    """Remembers which segments are recovered, and whether that was so as soon as they were met, because of a
+    companion."""
 
     def __init__(self, start: broker.DirectoryState) -> None:
         super().__init__(start)
@@ -139,7 +140,8 @@ def differences(kafka: ModuleType, cases: Sequence[Case], *, refused: float = 0.
         if loader.files.refusals or made_up:
             answers.append(None)
             continue
-        # What is recovered twice leaves out producers that expired in between; of that a plan that does not walk all says nothing.
+        # What is recovered twice leaves out producers that expired in between; of that a plan that does not walk all
+        # says nothing.
         if loader.early and case.recovery_point > plan.segments[0].base_offset:
             early.add(case.name)
         slow = plan._replace(segments=tuple(log._replace(valid=False) for log in plan.segments))
@@ -164,7 +166,9 @@ def differences(kafka: ModuleType, cases: Sequence[Case], *, refused: float = 0.
                     continue
                 compared += 1
                 if data != theirs:
-                    yield f"{case.name}: {name} {how}: {shown(name, data)}, by the broker {shown(name, theirs)} ({case})"
+                    yield (
+                        f"{case.name}: {name} {how}: {shown(name, data)}, by the broker {shown(name, theirs)} ({case})"
+                    )
     print(f"{compared} files compared")
 
 

@@ -1,6 +1,7 @@
 """kdump recover and the log loader of a broker, on the same damaged topic-partition directories that brokers wrote.
 
-KDUMP_RECOVER_SEEDS chooses how often each damage is done to each directory, KDUMP_RECOVER_MUTATED how many directories have bytes changed at random.
+KDUMP_RECOVER_SEEDS chooses how often each damage is done to each directory, KDUMP_RECOVER_MUTATED how many directories
+have bytes changed at random.
 """
 
 from __future__ import annotations
@@ -62,13 +63,17 @@ def compared(kafka: ModuleType, room: Path, cases: list[Case]) -> Iterator[str]:
         if not fact["loaded"]:
             yield f"{case.name}: still refused with {fact['exception']} {fact['message'][:100]} after {plan.actions}"
         elif (fact["log_start_offset"], fact["log_end_offset"]) != (plan.log_start_offset, plan.log_end_offset):
-            yield f"{case.name}: {fact['log_start_offset']}-{fact['log_end_offset']}, promised {plan.log_start_offset}-{plan.log_end_offset}"
+            yield (
+                f"{case.name}: {fact['log_start_offset']}-{fact['log_end_offset']}, promised "
+                f"{plan.log_start_offset}-{plan.log_end_offset}"
+            )
 
 
 def deliberate(plan: Plan, promoted: Collection[str]) -> bool:
     """What kdump does otherwise than a broker that loads the log.
 
-    That one puts a damaged replacement in the place of sound segments, and then cuts it; and of `5.log`, which it does not read, it makes an empty segment.
+    That one puts a damaged replacement in the place of sound segments, and then cuts it; and of `5.log`, which it does
+    not read, it makes an empty segment.
     """
     deleted = {Path(action.path).name for action in plan.actions if action.action == "delete"}
     return any(name in promoted or re.fullmatch(r"-.*\.log|.{1,19}\.log", name) for name in deleted)

@@ -1,4 +1,5 @@
-"""A broker on log directories that it crashed in, that were damaged, and that kdump recover truncated: it starts, serves every record that was left, and takes new ones.
+"""A broker on log directories that it crashed in, that were damaged, and that kdump recover truncated: it starts,
+serves every record that was left, and takes new ones.
 
 KDUMP_RECOVER_BROKER_SEED chooses where the damages are done.
 """
@@ -110,7 +111,8 @@ FROM_THE_FIRST = (
 
 
 class Life(NamedTuple):
-    """The options of a recovery, what is damaged before, and how the broker ended: one that stopped trusts what it finds."""
+    """The options of a recovery, what is damaged before, and how the broker ended: one that stopped trusts what it
+    finds."""
 
     options: tuple[str, ...]
     damages: Sequence[Damage]
@@ -173,7 +175,8 @@ def damage(logs: Path, what: Damage, seed: str) -> None:
 
 
 class Held(NamedTuple):
-    """The values of a log by offset: all of them, and those that were not aborted, as if what is open were aborted; and where open transactions begin."""
+    """The values of a log by offset: all of them, and those that were not aborted, as if what is open were aborted; and
+    where open transactions begin."""
 
     all: dict[int, str]
     committed: dict[int, str]

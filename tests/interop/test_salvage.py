@@ -1,6 +1,8 @@
-"""A broker's log loader on salvaged directories; and a broker and its consumers on logs that lost ABORT markers: no aborted record is read, and every other one that survived is.
+"""A broker's log loader on salvaged directories; and a broker and its consumers on logs that lost ABORT markers: no
+aborted record is read, and every other one that survived is.
 
-KDUMP_SALVAGE_SEEDS chooses how often each damage is done to each directory, KDUMP_SALVAGE_MUTATED how many directories have bytes changed at random.
+KDUMP_SALVAGE_SEEDS chooses how often each damage is done to each directory, KDUMP_SALVAGE_MUTATED how many directories
+have bytes changed at random.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Producers, transactions and indexes as kdump replays them, beside what the loader of a broker rebuilds from the same segments.
+"""Producers, transactions and indexes as kdump replays them, beside what the loader of a broker rebuilds from the same
+segments.
 
-Loader.java opens the segments alone, as after an unclean stop: it writes every index, every producer snapshot and every transaction
-index anew. Its clock stands at 0, so that no producer has expired.
+Loader.java opens the segments alone, as after an unclean stop: it writes every index, every producer snapshot and every
+transaction index anew. Its clock stands at 0, so that no producer has expired.
 KDUMP_STATE_CASES and KDUMP_STATE_SEED choose how many generated partitions, and which.
 """
 
@@ -127,7 +128,8 @@ def existing(path: Path) -> bytes:
     return path.read_bytes() if path.exists() else b""
 
 
-# ----------------------------------------------------------------------------------------------------------------- fixtures
+# -----------------------------------------------------------------------------------------------------------------
+# fixtures
 
 
 def broker_made() -> Iterator[Case]:
@@ -222,7 +224,8 @@ def entries(slots: bytes, size: int) -> bytes:
     return slots
 
 
-# ---------------------------------------------------------------------------------------------------------------- generated
+# ----------------------------------------------------------------------------------------------------------------
+# generated
 
 
 def generated() -> Iterator[Case]:
@@ -242,7 +245,8 @@ LOADED_STEPS = tuple(step for step in build.ODD_STEPS if step not in ("malformed
 
 
 def refusable(case: Case) -> bool:
-    """Whether there is a batch that a loader does not take: no marker where one has to be, or a transaction left alone."""
+    """Whether there is a batch that a loader does not take: no marker where one has to be, or a transaction left
+    alone."""
     plain = oracle_partition.Producers(complete=True)
     odd = False
     for segment in case.segments:

@@ -1,4 +1,5 @@
-"""A broker's own log, written and read by its own class (Log.java): many logs in one process, told what to do in advance."""
+"""A broker's own log, written and read by its own class (Log.java): many logs in one process, told what to do in
+advance."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ QUIET = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=off",)
 
 
 class Read(NamedTuple):
-    """What a read of at most so many bytes comes to: `segment`, `position` and `size` of whole batches, or why there is nothing."""
+    """What a read of at most so many bytes comes to: `segment`, `position` and `size` of whole batches, or why there is
+    nothing."""
 
     offset: int
     max_bytes: int

@@ -26,7 +26,8 @@ class Served(NamedTuple):
 
 
 class Wire:
-    """A connection to a broker, which speaks the `fetch` version of its release: 1 of 0.9, 2 of 0.10, 4 of 0.11 to 4.3."""
+    """A connection to a broker, which speaks the `fetch` version of its release: 1 of 0.9, 2 of 0.10, 4 of 0.11 to
+    4.3."""
 
     def __init__(self, port: int, fetch: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S)
@@ -62,7 +63,8 @@ class Wire:
         return Served(error, high_watermark, answer[at + 4 : at + 4 + max(size, 0)])
 
     def at_time(self, partition: str, timestamp_ms: int) -> tuple[int, int] | None:
-        """Offset and timestamp of the first record that is not earlier (0.10.1 and later); -1 and -2: the log's end and start."""
+        """Offset and timestamp of the first record that is not earlier (0.10.1 and later); -1 and -2: the log's end and
+        start."""
         topic, number = _split(partition)
         body = struct.pack(">i", -1) + _array(_string(topic) + _array(struct.pack(">iq", number, timestamp_ms)))
         answer = self._ask(LIST_OFFSETS, 1, body)

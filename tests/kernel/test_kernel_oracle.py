@@ -1,4 +1,5 @@
-"""The compiled kernel and the reader against the plain decoder of oracle.py: on built, broker-made and damaged bytes they say the same."""
+"""The compiled kernel and the reader against the plain decoder of oracle.py: on built, broker-made and damaged bytes
+they say the same."""
 
 import random
 from collections import Counter

@@ -1,4 +1,5 @@
-"""The byte positions and row columns of the compiled kernel (layout.pxd) against the byte tables of kdump.format, and its list of extensions."""
+"""The byte positions and row columns of the compiled kernel (layout.pxd) against the byte tables of kdump.format, and
+its list of extensions."""
 
 import re
 import struct

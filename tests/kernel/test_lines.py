@@ -1,4 +1,5 @@
-"""The compiled lines of records against the plain ones, on batches that brokers wrote and on whatever bytes there can be."""
+"""The compiled lines of records against the plain ones, on batches that brokers wrote and on whatever bytes there can
+be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the compiled kernel says of producers, leader epochs, time and index entries against the plain rules of oracle_partition.py."""
+"""What the compiled kernel says of producers, leader epochs, time and index entries against the plain rules of
+oracle_partition.py."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ from support.segment_scans import Scanned, scanned
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 LAW = settings(max_examples=150, deadline=None)
 
-# --------------------------------------------------------------------------------------------------------------- partitions
+# ---------------------------------------------------------------------------------------------------------------
+# partitions
 
 
 def agree(segments: Sequence[PartSegment], *, sequences: bool, complete: bool, before: bytes | None = None) -> int:
@@ -160,13 +162,15 @@ def broker_made(directory: Path) -> Iterator[PartSegment]:
         yield PartSegment(base_offset, path.read_bytes())
 
 
-# ---------------------------------------------------------------------------------------------------------------- snapshots
+# ----------------------------------------------------------------------------------------------------------------
+# snapshots
 
 
 @LAW
 @given(RANDOMS, st.booleans(), st.integers(0, 2))
 def test_snapshots(rng: random.Random, complete: bool, times: int) -> None:
-    """A snapshot that was taken here, with entries changed, dropped and added, against the state; and a start from one."""
+    """A snapshot that was taken here, with entries changed, dropped and added, against the state; and a start from
+    one."""
     segments = broken(build.partition(rng, batches=40, odd=rng.choice((0, 0.3))), rng, times)
     kernel, plain = Producers(True, complete), oracle_partition.Producers(True, complete)
     for segment in segments:
@@ -195,7 +199,8 @@ def _changed(entries: Iterable[bytes], rng: random.Random) -> Iterator[bytes]:
         yield build.producer(producer_id, epoch=rng.choice((-1, 0)), timestamp=rng.choice((-1, 5)))
 
 
-# ------------------------------------------------------------------------------------------------------- epochs, time, indexes
+# ------------------------------------------------------------------------------------------------------- epochs, time,
+# indexes
 
 _NOT_ALONE = ("max_timestamp", "first_timestamp", "last_timestamp")
 FACTS = ("backs", "back_position", "back_offset", "back_largest", "max_timestamp_offset")
@@ -251,7 +256,8 @@ def test_indexes_of_any_batches(rng: random.Random, draw: st.DataObject, times: 
 
 
 def any_indexes(before: PartSegment, segment: PartSegment, rng: random.Random, interval: int) -> None:
-    """Nothing is wrong with the indexes of a sound segment; of those on the damaged one, and of others there, both say the same."""
+    """Nothing is wrong with the indexes of a sound segment; of those on the damaged one, and of others there, both say
+    the same."""
     own = true_indexes(before, interval)
     found = same_entries(before, *own, interval)
     assert found.entries == []
@@ -261,7 +267,8 @@ def any_indexes(before: PartSegment, segment: PartSegment, rng: random.Random, i
     same_entries(segment, *changed_indexes(segment, *own, rng), interval)
 
 
-# -------------------------------------------------------------------------------------------------------------------- ranges
+# --------------------------------------------------------------------------------------------------------------------
+# ranges
 
 
 @LAW
@@ -269,7 +276,8 @@ def any_indexes(before: PartSegment, segment: PartSegment, rng: random.Random, i
 def test_no_cutting_into_ranges_changes_what_producers_did(
     rng: random.Random, carried: bool, times: int, draw: st.DataObject
 ) -> None:
-    """Walks that begin where another ended, knowing of it or (in a sound log) not, record other events, which replay to the same."""
+    """Walks that begin where another ended, knowing of it or (in a sound log) not, record other events, which replay to
+    the same."""
     segments = broken(build.partition(rng, batches=40, odd=rng.choice((0, 0.3))), rng, times if carried else 0)
     whole, pieces = Producers(True, True), Producers(True, True)
     for segment in segments:
@@ -333,7 +341,8 @@ def test_events_replay_the_same_in_any_portions(rng: random.Random, draw: st.Dat
     assert pieces.entries() == whole.entries()
 
 
-# ------------------------------------------------------------------------------------------------------------------ bad input
+# ------------------------------------------------------------------------------------------------------------------ bad
+# input
 
 
 def test_what_is_no_event_is_refused() -> None:
@@ -387,7 +396,8 @@ def test_the_marker_is_the_first_record() -> None:
         agree([PartSegment(0, begin + bad)], sequences=True, complete=True)
 
 
-# --------------------------------------------------------------------------------------------------------------- known answers
+# --------------------------------------------------------------------------------------------------------------- known
+# answers
 
 
 KNOWN: dict[str, tuple[bytes, list[str], dict[str, int]]] = {

@@ -1,4 +1,5 @@
-"""Batches out of records: the bytes of tests/support/build.py and of the brokers' fixtures, what the plain decoder reads back, and everything that is refused."""
+"""Batches out of records: the bytes of tests/support/build.py and of the brokers' fixtures, what the plain decoder
+reads back, and everything that is refused."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ def opened(data: bytes) -> list[tuple[Batch, memoryview, bytes]]:
     return found
 
 
-# ------------------------------------------------------------------------------------------------------------- what is made
+# ------------------------------------------------------------------------------------------------------------- what is
+# made
 
 
 @st.composite
@@ -257,7 +259,8 @@ def test_kraft_control_records() -> None:
     assert made == build.control_batch(items, base_offset=6)
 
 
-# ------------------------------------------------------------------------------------------------------ what brokers wrote
+# ------------------------------------------------------------------------------------------------------ what brokers
+# wrote
 
 
 def again(batch: Batch, some: list[NewRecord]) -> bytes:
@@ -285,8 +288,8 @@ def again(batch: Batch, some: list[NewRecord]) -> bytes:
 def test_what_brokers_wrote_comes_out_again() -> None:
     """Uncompressed, the very bytes; compressed, the very bytes inside, and the header but for length and checksum.
 
-    Not of batches that a cleaner took records from, where the offsets on disk are not those of a builder, and not where the
-    records' own timestamps do not show, because that of the append counts.
+    Not of batches that a cleaner took records from, where the offsets on disk are not those of a builder, and not where
+    the records' own timestamps do not show, because that of the append counts.
     """
     same: Counter[tuple[int, int]] = Counter()
     left = 0
@@ -338,7 +341,8 @@ def test_what_brokers_wrote_comes_out_again() -> None:
     assert left < sum(same.values()) // 10, (same, left)
 
 
-# ------------------------------------------------------------------------------------------------------- how it is counted
+# ------------------------------------------------------------------------------------------------------- how it is
+# counted
 
 
 @given(made=batches())
@@ -441,7 +445,8 @@ def test_magic_0_keeps_the_wrong_checksum_of_its_lz4_frames() -> None:
         assert data[data.index(b"\x04\x22\x4d\x18") + 6] == checksum
 
 
-# ---------------------------------------------------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------------------------------------------------- what is
+# refused
 
 
 @pytest.mark.parametrize(
@@ -691,7 +696,8 @@ def test_messages_that_07_does_not_have(record: NewRecord, sentence: str) -> Non
     assert builder.close() == build.kafka07([b""])
 
 
-# ------------------------------------------------------------------------------------------------------------- the encoder
+# ------------------------------------------------------------------------------------------------------------- the
+# encoder
 
 
 def test_the_encoder_alone() -> None:

@@ -1,4 +1,5 @@
-"""A log of Kafka 0.7, of which there is no broker any more, written and read: by the documented format, as `oracle` decodes it."""
+"""A log of Kafka 0.7, of which there is no broker any more, written and read: by the documented format, as `oracle`
+decodes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Logs are read by offset: what the class gives is what a plain scan of the same bytes gives, whatever the indexes say."""
+"""Logs are read by offset: what the class gives is what a plain scan of the same bytes gives, whatever the indexes
+say."""
 
 from __future__ import annotations
 
@@ -104,7 +105,8 @@ def widths(plain: PlainLog, offset: int) -> list[int]:
     return sorted(width for width in borders if width > 0)
 
 
-# --- fixtures -----------------------------------------------------------------------------------------------------------
+# --- fixtures
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_every_offset_of_every_fixture(partition: Path) -> None:
@@ -198,7 +200,8 @@ def test_records_without_a_timestamp(time: int, tmp_path: Path) -> None:
         assert log.at_time(time) == ((0, -1) if time < 0 else (4, 3))
 
 
-# --- indexes that lie ---------------------------------------------------------------------------------------------------
+# --- indexes that lie
+# ---------------------------------------------------------------------------------------------------
 
 Entries = list[tuple[int, int]]
 Lie = Callable[[Entries, bytes, random.Random], bytes]
@@ -328,11 +331,13 @@ def test_an_index_that_lies_costs_no_more_than_a_walk(how: str | None, tmp_path:
                 agree(log.read(offset, 3000), plain.read(offset, 3000), plain.end)
 
 
-# --- values that hold batches -------------------------------------------------------------------------------------------
+# --- values that hold batches
+# -------------------------------------------------------------------------------------------
 
 
 def smuggled(base: int, inner: bytes) -> bytes:
-    """A batch of one record whose value is `inner` but for its last byte, a zero, which is the record's number of headers: so `inner` ends where the batch does."""
+    """A batch of one record whose value is `inner` but for its last byte, a zero, which is the record's number of
+    headers: so `inner` ends where the batch does."""
     assert inner.endswith(b"\0")
     made = build.batch([build.Record(value=inner[:-1])], base_offset=base)
     assert made.endswith(inner)
@@ -400,11 +405,13 @@ def test_batches_in_large_values_are_never_the_logs_own(tmp_path: Path) -> None:
                 assert log.read(offset, len(made)).data == made
 
 
-# --- a log of several windows -------------------------------------------------------------------------------------------
+# --- a log of several windows
+# -------------------------------------------------------------------------------------------
 
 
 class Large:
-    """Batches of about 16 KiB with a record each, of which nothing but the base offset differs, and an index with an entry for each but the first."""
+    """Batches of about 16 KiB with a record each, of which nothing but the base offset differs, and an index with an
+    entry for each but the first."""
 
     def __init__(self, count: int) -> None:
         made = build.batch([build.Record(value=bytes(16_000)), build.Record(value=b"second")])
@@ -490,7 +497,8 @@ def test_without_an_index_one_walk_is_enough(large: Large, tmp_path: Path, monke
     assert len(walks) == 1
 
 
-# --- damage -------------------------------------------------------------------------------------------------------------
+# --- damage
+# -------------------------------------------------------------------------------------------------------------
 
 
 def damaged(directory: Path, rng: random.Random, times: int) -> None:
@@ -592,7 +600,8 @@ def test_records_that_cannot_be_opened_are_told_of(tmp_path: Path) -> None:
         assert fetched.data == b"".join(data)
 
 
-# --- buffers ------------------------------------------------------------------------------------------------------------
+# --- buffers
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_the_buffer_doubles_up_to_the_largest_message(tmp_path: Path) -> None:
@@ -623,7 +632,8 @@ def test_the_buffer_doubles_up_to_the_largest_message(tmp_path: Path) -> None:
         log.read(0, 0)
 
 
-# --- Kafka 0.7 ----------------------------------------------------------------------------------------------------------
+# --- Kafka 0.7
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_offsets_of_kafka_07_are_positions(tmp_path: Path) -> None:
@@ -659,7 +669,8 @@ def test_offsets_of_kafka_07_are_positions(tmp_path: Path) -> None:
         assert log.at_time(0) is None
 
 
-# --- the kernel ---------------------------------------------------------------------------------------------------------
+# --- the kernel
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_kernel_looks_at_no_byte_that_is_not_there(tmp_path: Path) -> None:
@@ -694,7 +705,8 @@ def test_the_kernel_looks_at_no_byte_that_is_not_there(tmp_path: Path) -> None:
             seeker.seek(1 << 20, b"", 0, None, 0, 0, len(made))
 
 
-# --- files ----------------------------------------------------------------------------------------------------------------
+# --- files
+# ----------------------------------------------------------------------------------------------------------------
 
 
 def test_more_segments_than_files_may_be_open(tmp_path: Path) -> None:
@@ -774,7 +786,8 @@ def test_one_file_is_a_log_of_its_own(tmp_path: Path) -> None:
                 assert log.read(batch.last).position == batch.position
 
 
-# --- while it is written to ---------------------------------------------------------------------------------------------
+# --- while it is written to
+# ---------------------------------------------------------------------------------------------
 
 
 def numbered(offset: int) -> bytes:

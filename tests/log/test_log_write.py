@@ -1,4 +1,5 @@
-"""A log that is appended to: what it leaves beside the batches is what a recovery of them makes, and what it refuses leaves nothing."""
+"""A log that is appended to: what it leaves beside the batches is what a recovery of them makes, and what it refuses
+leaves nothing."""
 
 from __future__ import annotations
 
@@ -107,7 +108,8 @@ def check_companions(directory: Path, made: LogOptions) -> None:
     assert expected <= rebuilt(directory, made).keys()
 
 
-# ------------------------------------------------------------------------------------------------------------------- laws
+# -------------------------------------------------------------------------------------------------------------------
+# laws
 
 
 @pytest.mark.parametrize("number", range(40))
@@ -215,7 +217,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Appender]:
     assert not found
 
 
-# ------------------------------------------------------------------------------------------------------------ by a leader
+# ------------------------------------------------------------------------------------------------------------ by a
+# leader
 
 
 def test_offsets_and_epochs_are_given(tmp_path: Path) -> None:
@@ -328,7 +331,8 @@ def all_records(data: bytes) -> Iterator[oracle.Record]:
         at += len(one)
 
 
-# ---------------------------------------------------------------------------------------------------------------- refused
+# ----------------------------------------------------------------------------------------------------------------
+# refused
 
 
 def producer(sequence: int, *, epoch: int = 0, transactional: bool = False, count: int = 1, **how: Any) -> bytes:
@@ -454,7 +458,8 @@ def test_records_go_into_batches_that_are_not_too_large(tmp_path: Path) -> None:
         assert done.batches > 4
 
 
-# ------------------------------------------------------------------------------------------------------------------- roll
+# -------------------------------------------------------------------------------------------------------------------
+# roll
 
 
 def test_offsets_far_apart_roll(tmp_path: Path) -> None:
@@ -536,7 +541,8 @@ def test_index_entries_wait_in_memory_only_for_a_while(tmp_path: Path) -> None:
         assert index.stat().st_size == 8 * 199
 
 
-# -------------------------------------------------------------------------------------------------------------- Kafka 0.7
+# -------------------------------------------------------------------------------------------------------------- Kafka
+# 0.7
 
 
 def test_kafka_07(tmp_path: Path) -> None:
@@ -565,7 +571,8 @@ def test_kafka_07(tmp_path: Path) -> None:
         Appender(str(directory), options())
 
 
-# ------------------------------------------------------------------------------------------------------------------ flush
+# ------------------------------------------------------------------------------------------------------------------
+# flush
 
 
 class Syncs:
@@ -759,7 +766,8 @@ def test_an_interrupt(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not left(str(directory))
 
 
-# ---------------------------------------------------------------------------------------------------------------- opening
+# ----------------------------------------------------------------------------------------------------------------
+# opening
 
 
 def made_log(directory: Path, count: int = 30) -> dict[str, bytes]:
@@ -889,7 +897,8 @@ def test_the_producers_are_those_of_before(tmp_path: Path) -> None:
     assert list(found.values()) == [build.transaction_index((9, 0, 7, 8))]
 
 
-# ---------------------------------------------------------------------------------------------------------- beside others
+# ---------------------------------------------------------------------------------------------------------- beside
+# others
 
 
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
@@ -904,7 +913,10 @@ def test_a_running_broker(tmp_path: Path) -> None:
     (tmp_path / ".lock").touch()
     (tmp_path / ".kafka_cleanshutdown").touch()
     directory = tmp_path / "t-0"
-    code = "import fcntl, sys; file = open(sys.argv[1], 'r+'); fcntl.lockf(file, fcntl.LOCK_EX); print(flush=True); input()"
+    code = (
+        "import fcntl, sys; file = open(sys.argv[1], 'r+'); fcntl.lockf(file, fcntl.LOCK_EX); print(flush=True); "
+        "input()"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", code, tmp_path / ".lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as broker:

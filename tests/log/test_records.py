@@ -1,4 +1,5 @@
-"""Iterating over the records of a log: skipped damage is reported, control records are left out, and each record says what it is."""
+"""Iterating over the records of a log: skipped damage is reported, control records are left out, and each record says
+what it is."""
 
 from __future__ import annotations
 

@@ -99,7 +99,8 @@ def test_any_policy(segments: list[SegmentDescription], chance: st.DataObject) -
     assert bases(policy, segments) == model(segments, lambda segment, _: segment.base_offset in chosen)
 
 
-# ------------------------------------------------------------------------------------------------------------- from a log
+# ------------------------------------------------------------------------------------------------------------- from a
+# log
 
 
 class Clock:

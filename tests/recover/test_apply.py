@@ -1,4 +1,5 @@
-"""Plans are carried out: every file holds what the plan says, looks like the log beside it, and what was there is kept."""
+"""Plans are carried out: every file holds what the plan says, looks like the log beside it, and what was there is
+kept."""
 
 from __future__ import annotations
 
@@ -454,8 +455,10 @@ def test_the_commit_is_on_the_disk(tmp_path: Path) -> None:
         pytest.skip("no strace")
     directory, _ = prepared("truncate", tmp_path)
     program = (
-        "import sys; sys.path.insert(0, sys.argv[2]); from support import recovery_plans; from pathlib import Path; from kdump.recover.apply import apply; d = Path(sys.argv[1]);"
-        "apply(recovery_plans.plan_of(d, recovery_plans.truncated(recovery_plans.stamps(d))), '1', make=recovery_plans.make)"
+        "import sys; sys.path.insert(0, sys.argv[2]); from support import recovery_plans; from pathlib import Path; "
+        "from kdump.recover.apply import apply; d = Path(sys.argv[1]);"
+        "apply(recovery_plans.plan_of(d, recovery_plans.truncated(recovery_plans.stamps(d))), '1', "
+        "make=recovery_plans.make)"
     )
     log = tmp_path / "log"
     subprocess.run(

@@ -1,4 +1,5 @@
-"""Planning and applying over directories: what is chosen, what a log directory's checkpoints say afterwards, what is done about runs that were killed."""
+"""Planning and applying over directories: what is chosen, what a log directory's checkpoints say afterwards, what is
+done about runs that were killed."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """The log directory of a broker that was killed, with a flipped bit in the newest segment of transfers-0, and a recovery point behind it."""
+    """The log directory of a broker that was killed, with a flipped bit in the newest segment of transfers-0, and a
+    recovery point behind it."""
     target = tmp_path / "logs"
     shutil.copytree(FIXTURES / "killed", target, ignore=shutil.ignore_patterns("expected", "case.toml"))
     log = target / "transfers-0" / f"{64:020d}.log"
@@ -379,17 +381,20 @@ def test_what_cannot_be_read_afterwards_is_not_called_clean(directory: Path, mon
     assert points(directory)["transfers", 0] == 66
 
 
-@pytest.mark.parametrize("how", ["take_back", "resume"])
+@pytest.mark.parametrize("how", ["undo_recovery", "resume_recovery"])
 def test_nothing_is_taken_back_or_finished_under_a_broker(directory: Path, how: str) -> None:
     """From Python as from the command line."""
     (directory / ".lock").touch()
     list(
         recover.recover_logs(discover([str(directory / "transfers-0")]), RecoverOptions(), recover.ApplyOptions("one"))
     )
-    if how == "resume":
+    if how == "resume_recovery":
         journal = directory / "transfers-0" / ".kdump-undo" / "one" / "applied.jsonl"
         journal.rename(journal.with_name("applying.jsonl"))
-    program = "import fcntl, sys; file = open(sys.argv[1], 'r+'); fcntl.lockf(file, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
+    program = (
+        "import fcntl, sys; file = open(sys.argv[1], 'r+'); fcntl.lockf(file, fcntl.LOCK_EX); "
+        "print(flush=True); sys.stdin.read()"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", program, directory / ".lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as broker:

@@ -1,4 +1,5 @@
-"""What every recovery keeps: it ends in a directory that a broker loads as promised, of which nothing is left to be done, and nothing is wrong that the plan did not list."""
+"""What every recovery keeps: it ends in a directory that a broker loads as promised, of which nothing is left to be
+done, and nothing is wrong that the plan did not list."""
 
 from __future__ import annotations
 
@@ -40,7 +41,10 @@ POINTS = {"newest": ACTIVE_SEGMENT}
 NEW = {
     "segment/missing": "offsets that were missing inside a segment are missing between the ones that it was split into",
     "epoch/backwards": "as with missing offsets, where the segment in front of it was another one",
-    "txnindex/range": "offsets that go back give entries that do, too: the index is what the log makes of it, but the finding names another file",
+    "txnindex/range": (
+        "offsets that go back give entries that do, too: the index is what the log makes of it, but "
+        "the finding names another file"
+    ),
 }
 NEW_BY_STRATEGY = {
     SALVAGE: {"offset/gap", "producer/gap", "timeindex/missing", *NEW},
@@ -48,7 +52,8 @@ NEW_BY_STRATEGY = {
 }
 # As a broker: its recovery leaves the epochs file wrong where a stale epoch hides the true ones (EpochEntry.assign).
 AGAIN = {("as a broker", name) for name in ("epochs-far-epoch", "epochs-far-epoch-alone", "epochs-disordered")}
-# Here the transaction index has offsets from before the batches got others, which a salvage takes for those of lost markers.
+# Here the transaction index has offsets from before the batches got others, which a salvage takes for those of lost
+# markers.
 AGAIN |= {("salvage", "overflow-tail")}
 
 

@@ -1,4 +1,5 @@
-"""What a salvage keeps: laws over damages of directories that brokers wrote and of made ones, and what becomes of transactions that lose their markers."""
+"""What a salvage keeps: laws over damages of directories that brokers wrote and of made ones, and what becomes of
+transactions that lose their markers."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ def broker_made() -> list[Path]:
     return sorted(place for place in found if sum(path.stat().st_size for path in place.glob("*.log")) < SMALL)
 
 
-# -------------------------------------------------------------------------------------------------------------------- laws
+# --------------------------------------------------------------------------------------------------------------------
+# laws
 
 
 def broken_laws(directory: Path, room: Path) -> Iterator[str]:
@@ -64,7 +66,10 @@ def broken_laws(directory: Path, room: Path) -> Iterator[str]:
     harmful = sum(one.batches for one in found.dropped if one.because in HARMFUL)
     lost = [own for own in certain(logs) if own.data not in have]
     if len(lost) > harmful:
-        yield f"{len(lost)} batches lost, of which {harmful} are harmful: {[(own.file, own.batch.position) for own in lost[:3]]}"
+        yield (
+            f"{len(lost)} batches lost, of which {harmful} are harmful: "
+            f"{[(own.file, own.batch.position) for own in lost[:3]]}"
+        )
     by_epoch = any(clash.by == "epoch" for clash in found.clashes)
     if len(kept) + harmful < most_in_order([own for own in valid(logs) if inside(own, logs)]) and not by_epoch:
         yield f"{len(kept)} batches kept, more would do"
@@ -234,7 +239,8 @@ def test_a_sound_partition_stays_as_it_is() -> None:
     assert runs > 100
 
 
-# ------------------------------------------------------------------------------------------------------------------- places
+# -------------------------------------------------------------------------------------------------------------------
+# places
 
 
 def run(first: int, count: int, *, epoch: int = 0, value: bytes = b"v", **how: object) -> bytes:
@@ -383,7 +389,8 @@ def test_a_batch_inside_a_value_is_never_taken(tmp_path: Path) -> None:
     assert 6 in offsets(after)[0] or found.dropped
 
 
-# ------------------------------------------------------------------------------------------------------------ transactions
+# ------------------------------------------------------------------------------------------------------------
+# transactions
 
 
 class Spoilt(NamedTuple):
@@ -424,7 +431,8 @@ def histories(rng: random.Random) -> Writer:
 
 
 def spoil(directory: Path, writer: Writer, picks: Callable[[Own], bool], *, index: bool = True) -> Spoilt:
-    """The directory of the history with the batches that `picks` chooses spoilt; without its transaction indexes where they are not wanted."""
+    """The directory of the history with the batches that `picks` chooses spoilt; without its transaction indexes where
+    they are not wanted."""
     made = directories.partition(writer.logs)
     logs = {name: data for name, data in made.items() if name.endswith(".log") and isinstance(data, bytes)}
     fates: dict[int, list[bytes]] = {}
@@ -483,7 +491,8 @@ def replayed(after: dict[str, bytes]) -> tuple[list[tuple[int, int, int, int]], 
 def consumed(
     after: dict[str, bytes], entries: Sequence[tuple[int, int, int, int]], stable: int, *, at_once: int
 ) -> set[bytes]:
-    """The batches that a consumer of committed records is given, `at_once` batches a fetch (CompletedFetch.nextFetchedRecord)."""
+    """The batches that a consumer of committed records is given, `at_once` batches a fetch
+    (CompletedFetch.nextFetchedRecord)."""
     batches = [own for own in valid(after) if own.first < stable]
     given = set()
     for start in range(0, len(batches), at_once):
@@ -507,7 +516,8 @@ def consumed(
 
 
 def indexed(directory: Path, found: SalvageResult, after: dict[str, bytes]) -> list[tuple[int, int, int, int]]:
-    """The entries of the transaction indexes afterwards: those that are told, those that stay, those made from the log."""
+    """The entries of the transaction indexes afterwards: those that are told, those that stay, those made from the
+    log."""
     made, _ = replayed(after)
     bases = [log.base_offset for log in found.segments]
     entries = []
@@ -540,7 +550,8 @@ def markers_by(rng: random.Random, chance: float) -> Callable[[Own], bool]:
 
 @pytest.mark.parametrize("undecided", ["keep", "drop"])
 def test_no_aborted_record_is_ever_read(tmp_path: Path, undecided: str) -> None:
-    """Whatever markers are lost, by the transaction indexes as they are left and as a broker makes them anew; and what is committed for sure is read."""
+    """Whatever markers are lost, by the transaction indexes as they are left and as a broker makes them anew; and what
+    is committed for sure is read."""
     lost = hanging = 0
     for seed in range(150):
         rng = random.Random(seed)
@@ -618,7 +629,8 @@ def test_an_aborted_transaction_that_hangs(tmp_path: Path) -> None:
     )
     (said,) = found.sentences
     assert said == (
-        "producer 1, epoch 0: the transaction from offset 0 to 1 was aborted, as its transaction index says, and its marker at offset 2 is lost: "
+        "producer 1, epoch 0: the transaction from offset 0 to 1 was aborted, as its transaction index says, and "
+        "its marker at offset 2 is lost: "
         "consumers that read committed records only stop before it until "
         "kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic topic --partition 7 --start-offset 0"
     )
@@ -688,7 +700,8 @@ def test_a_lost_batch_of_records_hides_no_marker(tmp_path: Path) -> None:
 
 
 def test_a_lost_marker_before_a_marker_is_none(tmp_path: Path) -> None:
-    """One record is lost between data and marker: if that had been a marker, the next one would have had nothing to end."""
+    """One record is lost between data and marker: if that had been a marker, the next one would have had nothing to
+    end."""
     spoilt = spoil(tmp_path / "p-0", transactions((1, "data"), (1, "data"), (1, "ABORT")), at(1))
     found = salvaged(spoilt.directory, undecided="drop")
     assert left_offsets(spoilt, found) == [0, 2]
@@ -718,7 +731,7 @@ def test_what_a_broker_refuses_goes(tmp_path: Path) -> None:
     assert [(one.because, one.batches) for one in found.dropped] == [("txn/state", 1)]
     for key, value in build.MALFORMED_MARKERS:
         bad = build.batch(
-            [build.control_record(1, value, key=key)], base_offset=1, control=True, transactional=True, producer_id=1, producer_epoch=0
+            [build.control_record(1, value, key=key)], base_offset=1, control=True, transactional=True, producer_id=1, producer_epoch=0  # noqa: E501
         )  # fmt: skip
         found, after = kept(tmp_path / "p-0", (0, run(0, 1) + bad + run(2, 1)))
         assert offsets(after) == [[0, 2]]
@@ -726,7 +739,8 @@ def test_what_a_broker_refuses_goes(tmp_path: Path) -> None:
         assert not foreseen(after).refusals
 
 
-# ------------------------------------------------------------------------------------------------------- before Kafka 0.8
+# ------------------------------------------------------------------------------------------------------- before Kafka
+# 0.8
 
 
 def kept07(directory: Path, *segments: tuple[int, bytes]) -> tuple[SalvageResult, dict[str, bytes]]:
@@ -736,7 +750,8 @@ def kept07(directory: Path, *segments: tuple[int, bytes]) -> tuple[SalvageResult
 
 
 def messages07(logs: dict[str, bytes]) -> dict[int, bytes]:
-    """What a 0.7 consumer finds that steps from message to message, at each position where one with a right checksum stands, from the first byte of each file on."""
+    """What a 0.7 consumer finds that steps from message to message, at each position where one with a right checksum
+    stands, from the first byte of each file on."""
     found = {}
     for name, data in logs.items():
         at = 0

@@ -1,4 +1,5 @@
-"""A run is taken back to the last byte, or not at all; what was written since is never lost; one that was stopped is found by everybody."""
+"""A run is taken back to the last byte, or not at all; what was written since is never lost; one that was stopped is
+found by everybody."""
 
 from __future__ import annotations
 

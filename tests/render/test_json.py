@@ -16,7 +16,8 @@ from kdump.render.json import ENCODERS, json_path, json_string, json_text, json_
 
 BATCH = (
     "type path position size magic base_offset last_offset count partition_leader_epoch crc crc_ok codec "
-    "timestamp_type base_timestamp max_timestamp delete_horizon_ms producer_id producer_epoch base_sequence last_sequence "
+    "timestamp_type base_timestamp max_timestamp delete_horizon_ms producer_id producer_epoch base_sequence "
+    "last_sequence "
     "transactional control"
 )
 RECORD = (

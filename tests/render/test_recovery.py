@@ -54,14 +54,23 @@ def test_a_line_for_every_action() -> None:
         if line.startswith(f"{DIRECTORY}/")
     ]
     assert lines[:5] == [
-        "00000000000000000010.log: truncate 7865-15730 batch/crc: remove the bytes up to the end of the file (7865 bytes, 4 batches, 4 records, offsets 15..19)",
+        (
+            "00000000000000000010.log: truncate 7865-15730 batch/crc: remove the bytes up to the end of the file (7865 "
+            "bytes, 4 batches, 4 records, offsets 15..19)"
+        ),
         "00000000000000000010.index: rebuild batch/crc: rebuild the file from the log",
-        "00000000000000000020.log: delete 0-11011 batch/crc: delete the file (11011 bytes, 8 batches, 10 records, offsets 20..29)",
+        (
+            "00000000000000000020.log: delete 0-11011 batch/crc: delete the file (11011 bytes, 8 batches, 10 records, "
+            "offsets 20..29)"
+        ),
         "00000000000000000020.index: delete batch/crc: delete the file (16 bytes)",
         "leader-epoch-checkpoint: write epoch/checkpoint: write the file with the right content (12 bytes)",
     ]
     assert lines[5:] == [
-        f"00000000000000000000.log:130: not covered: error batch/crc: {OLD.message}; a broker's next start does nothing about it"
+        (
+            f"00000000000000000000.log:130: not covered: error batch/crc: {OLD.message}; a broker's next start does "
+            "nothing about it"
+        )
     ]
 
 
@@ -69,9 +78,8 @@ def test_a_line_for_every_action() -> None:
 def test_every_action_has_words(action: str) -> None:
     made = Action(action, f"{FIRST}.log", "segment/overlap", 10, 20, f"{SECOND}.log", 10, 1, 2, 3, 4)
     words = recovery.action_words(made)
-    assert (
-        words
-        == f"{action} 10-20 segment/overlap: {ACTIONS[action]}: {SECOND}.log (10 bytes, 1 batch, 2 records, offsets 3..4)"
+    assert words == (
+        f"{action} 10-20 segment/overlap: {ACTIONS[action]}: {SECOND}.log (10 bytes, 1 batch, 2 records, offsets 3..4)"
     )
     assert recovery.action_words(Action(action, f"{FIRST}.log")) == f"{action}: {ACTIONS[action]}"
     assert recovery.action_words(Action(action, "x", target="x")) == f"{action}: {ACTIONS[action]}"
@@ -91,8 +99,10 @@ def test_a_plan_says_what_is_lost_and_what_it_needs() -> None:
     said = labels(RecoveryResult(plan()))
     assert list(said) == ["lost", "afterwards", "space"]
     assert said["lost"] == (
-        "12 batches, 14 records, 18876 bytes; COMMITTED records are among them (below the high watermark 28); offsets 15..19, 20..29;"
-        " from 2023-11-14T22:13:20.123Z to 2023-11-14T22:14:20.123Z; of producers 1, 2; 1 transaction affected (producer 2 from offset 17);"
+        "12 batches, 14 records, 18876 bytes; COMMITTED records are among them (below the high watermark 28); "
+        "offsets 15..19, 20..29;"
+        " from 2023-11-14T22:13:20.123Z to 2023-11-14T22:14:20.123Z; of producers 1, 2; 1 transaction affected "
+        "(producer 2 from offset 17);"
         " --salvage --dry-run shows what of it can be kept"
     )
     assert said["afterwards"] == "offsets 0 to 15 in 2 segments; the recovery point becomes 15"
@@ -106,7 +116,10 @@ def test_a_plan_says_what_is_lost_and_what_it_needs() -> None:
         (Lost(bytes=20), "no valid batch (the 20 bytes that are removed hold none)"),
         (
             Lost(1, None, 70, ((5, 5),)),
-            "1 batch, an unknown number of records, 70 bytes; whether it was committed is not known, since no high watermark is stored; offsets 5..5",
+            (
+                "1 batch, an unknown number of records, 70 bytes; whether it was committed is not known, since no high "
+                "watermark is stored; offsets 5..5"
+            ),
         ),
         (
             Lost(1, 1, 70, ((5, 5),), NOON_MS, NOON_MS, (7,), committed=False),
@@ -117,7 +130,10 @@ def test_a_plan_says_what_is_lost_and_what_it_needs() -> None:
         ),
         (
             Lost(9, 9, 90, tuple((at, at) for at in range(9)), committed=False),
-            "9 batches, 9 records, 90 bytes; nothing of it was committed (the high watermark is 28); offsets 0..0, 1..1, 2..2, 3..3, 4..4 and 4 more",
+            (
+                "9 batches, 9 records, 90 bytes; nothing of it was committed (the high watermark is 28); offsets 0..0, "
+                "1..1, 2..2, 3..3, 4..4 and 4 more"
+            ),
         ),
     ],
 )
@@ -340,7 +356,10 @@ def summary(**fields: Any) -> dict[str, Any]:
         ({"actions": {}, "partitions": 1}, "1 partition: nothing to do"),
         (
             {"next": "kdump recover --truncate x"},
-            "2 partitions: 2 delete, 1 truncate; 12 batches, 14 records, 18876 bytes would be lost; nothing was changed; next: kdump recover --truncate x",
+            (
+                "2 partitions: 2 delete, 1 truncate; 12 batches, 14 records, 18876 bytes would be lost; nothing was "
+                "changed; next: kdump recover --truncate x"
+            ),
         ),
         ({"actions": {}, "partitions": 0}, "0 partitions"),
         ({"applied": True, "lost": Lost()}, "2 partitions: 2 delete, 1 truncate; lost no valid batch"),

@@ -313,7 +313,8 @@ def test_a_lock_that_somebody_holds(logs: Path, place: str) -> None:
             sys.executable,
             "-c",
             (
-                "import fcntl, sys; held = open(sys.argv[1], 'r+'); fcntl.lockf(held, fcntl.LOCK_EX); print(flush=True);"
+                "import fcntl, sys; held = open(sys.argv[1], 'r+'); fcntl.lockf(held, fcntl.LOCK_EX); "
+                "print(flush=True);"
                 "sys.stdin.read()"
             ),
             str(logs / place),
@@ -428,7 +429,7 @@ def test_links_that_lead_back(logs: Path) -> None:
     assert TopicPartition("loop", 0) not in directory.partitions
     assert len(rest) == 3
     assert isinstance(rest[0], Partition)
-    assert [(os.path.basename(stray.path), stray.what) for stray in rest[0].strays] == [
+    assert [(os.path.basename(stray.path), stray.what) for stray in rest[0].misplaced_files] == [
         ("again", "loop"),
         ("top", "loop"),
     ]

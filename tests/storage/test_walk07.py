@@ -400,7 +400,7 @@ def test_a_magic_that_does_not_exist(message: bytes, prove: Prove) -> None:
     broken = message[:4] + b"\x0c" + message[5:]
     (finding,) = prove(HELLO_1 + broken + HELLO_1, kind=Kind.KAFKA07, base_offset=0).findings
     assert (finding.code, finding.position, finding.length) == ("batch/magic", len(HELLO_1), len(broken))
-    assert finding.message == f"the batch has magic 12; its checksum is right for magic {message[4]}"
+    assert finding.message == f"the batch has magic 12, but its checksum is right for magic {message[4]}"
 
 
 @pytest.mark.parametrize("size", [-5, 0, 3, 30, 244, 247, 100_000, 2**31 - 1])

@@ -1,8 +1,8 @@
 """Kafka log segments from a few words.
 
-Everything here writes bytes; nothing reads them back, and nothing comes from the package under test. Every field that a writer
-could get wrong can be given by hand, and the checksum is computed last, so that a lie is sealed under a correct CRC unless the
-checksum itself is given.
+Everything here writes bytes; nothing reads them back, and nothing comes from the package under test. Every field that a
+writer could get wrong can be given by hand, and the checksum is computed last, so that a lie is sealed under a correct
+CRC unless the checksum itself is given.
 
     segment(
         batch([record(b"k", b"v")], codec="zstd"),
@@ -62,8 +62,8 @@ _BATCH = struct.Struct(">qiibIhiqqqhii")
 class Record(NamedTuple):
     """One record or message, before it is placed in a batch.
 
-    `timestamp` None is DEFAULT_TIMESTAMP, `offset` None is the next free one. `overrides` replaces fields of the encoded record:
-    an int is encoded in place of the right value, bytes are written as they stand.
+    `timestamp` None is DEFAULT_TIMESTAMP, `offset` None is the next free one. `overrides` replaces fields of the
+    encoded record: an int is encoded in place of the right value, bytes are written as they stand.
     """
 
     key: bytes | None = None
@@ -105,7 +105,8 @@ def record(
     return Record(key, value, tuple(headers), timestamp, offset, attributes, overrides)
 
 
-# ---------------------------------------------------------------------------------------------------------------- varints
+# ----------------------------------------------------------------------------------------------------------------
+# varints
 
 
 def uvarint(value: int, width: int = 0) -> bytes:
@@ -145,7 +146,8 @@ def spilled_varlong(value: int) -> bytes:
     return bytes(out)
 
 
-# ----------------------------------------------------------------------------------------------------------------- codecs
+# -----------------------------------------------------------------------------------------------------------------
+# codecs
 
 
 def xerial(data: bytes, block_bytes: int = 32 * 1024) -> bytes:
@@ -165,7 +167,8 @@ def raw_snappy(data: bytes) -> bytes:
 def lz4_frame(data: bytes, *, level: int = 0, broken_header_checksum: bool = False) -> bytes:
     """An LZ4 frame as Kafka writes it: independent 64 KiB blocks, no content size, no checksums (FLG 60, BD 40).
 
-    `broken_header_checksum` is what KAFKA-3160 left in every magic 0 message: the checksum over the frame's magic as well.
+    `broken_header_checksum` is what KAFKA-3160 left in every magic 0 message: the checksum over the frame's magic as
+    well.
     """
     frame = bytearray(
         lz4.frame.compress(
@@ -200,7 +203,8 @@ def codec_id(codec: str | int) -> int:
     return CODECS.index(codec) if isinstance(codec, str) else codec
 
 
-# ------------------------------------------------------------------------------------------------------- record batches v2
+# ------------------------------------------------------------------------------------------------------- record batches
+# v2
 
 
 def _field(item: Record, name: str, right: bytes, *, long: bool = False) -> bytes:
@@ -272,8 +276,9 @@ def batch(
 ) -> bytes:
     """A magic 2 record batch.
 
-    Every header field may be a lie. `payload` replaces the (compressed) records, `attributes` all attribute bits, `length` the
-    stored length. Items of `records` that are bytes are encoded records, taken as they are. `seal=False` leaves the CRC 0.
+    Every header field may be a lie. `payload` replaces the (compressed) records, `attributes` all attribute bits,
+    `length` the stored length. Items of `records` that are bytes are encoded records, taken as they are. `seal=False`
+    leaves the CRC 0.
     """
     placed = iter(place([item for item in records if isinstance(item, Record)], base_offset))
     items = [next(placed) if isinstance(item, Record) else item for item in records]
@@ -342,7 +347,8 @@ def empty_batch(
     timestamp_type: str = "CreateTime",
     epoch: int = 0,
 ) -> bytes:
-    """What the cleaner leaves of a batch whose records are all gone: 61 bytes, base timestamp -1, the old maximum timestamp."""
+    """What the cleaner leaves of a batch whose records are all gone: 61 bytes, base timestamp -1, the old maximum
+    timestamp."""
     return batch(
         (),
         base_offset=first_offset,
@@ -358,7 +364,8 @@ def empty_batch(
     )
 
 
-# --------------------------------------------------------------------------------------------------------- control records
+# --------------------------------------------------------------------------------------------------------- control
+# records
 
 
 def control_key(control_type: str | int, version: int = 0) -> bytes:
@@ -489,7 +496,8 @@ def kraft_voters(voters: Sequence[Voter]) -> Record:
     return control_record("KRAFT_VOTERS", struct.pack(">h", 0) + _compact_array(map(encoded, voters)) + _NO_TAGS)
 
 
-# ------------------------------------------------------------------------------------------------------- messages v0 and v1
+# ------------------------------------------------------------------------------------------------------- messages v0
+# and v1
 
 
 def message(
@@ -600,9 +608,10 @@ def wrapper(
 ) -> bytes:
     """A compressed wrapper message.
 
-    Offsets of the messages count on from `base_offset`. On disk they are relative to the first one (magic 1) or absolute
-    (magic 0), unless `inner_offsets` gives what to store; the wrapper's own `offset` is that of the last message. `timestamp` is
-    the wrapper's, by default the highest inner one. Items of `messages` that are bytes are whole entries, taken as they are.
+    Offsets of the messages count on from `base_offset`. On disk they are relative to the first one (magic 1) or
+    absolute (magic 0), unless `inner_offsets` gives what to store; the wrapper's own `offset` is that of the last
+    message. `timestamp` is the wrapper's, by default the highest inner one. Items of `messages` that are bytes are
+    whole entries, taken as they are.
     `partial` follows the last entry, still compressed. `payload` replaces the compressed entries.
     """
     placed = place([item for item in messages if isinstance(item, Record)], base_offset)
@@ -641,7 +650,8 @@ def wrapper(
     )
 
 
-# ------------------------------------------------------------------------------------------------------------ the 0.7 log
+# ------------------------------------------------------------------------------------------------------------ the 0.7
+# log
 
 
 def message07(
@@ -657,7 +667,8 @@ Nested = bytes | Sequence["Nested"]
 
 
 def kafka07(messages: Sequence[Nested], *, magic: int = 1, codec: str | int = "gzip") -> bytes:
-    """A `.kafka` log: bytes become messages of `magic`, a list inside becomes a wrapper (magic 1, `codec`) of its items.
+    """A `.kafka` log: bytes become messages of `magic`, a list inside becomes a wrapper (magic 1, `codec`) of its
+    items.
 
     `kafka07([b"a", [b"b", [b"c"]]])` has a message, then a wrapper that holds a message and another wrapper.
     """
@@ -670,7 +681,8 @@ def kafka07(messages: Sequence[Nested], *, magic: int = 1, codec: str | int = "g
     return out
 
 
-# --------------------------------------------------------------------------------------------------------------- segments
+# ---------------------------------------------------------------------------------------------------------------
+# segments
 
 
 def segment(*parts: bytes) -> bytes:
@@ -696,7 +708,8 @@ def reseal(data: bytes, position: int = 0) -> bytes:
     return bytes(out)
 
 
-# ------------------------------------------------------------------------------------------------------------- strategies
+# -------------------------------------------------------------------------------------------------------------
+# strategies
 
 
 class Expected(NamedTuple):
@@ -896,8 +909,8 @@ def made_segments(
 ) -> MadeSegment:
     """A valid segment: magics and codecs in any order, offsets and leader epochs that rise, control batches.
 
-    Nothing in it deserves a finding, unless `gaps` leaves offsets out between batches (offset/gap). `compacted` leaves offsets
-    out inside batches and adds empty batches and delete horizons.
+    Nothing in it deserves a finding, unless `gaps` leaves offsets out between batches (offset/gap). `compacted` leaves
+    offsets out inside batches and adds empty batches and delete horizons.
     """
     batches: list[Made] = []
     positions = []
@@ -1007,7 +1020,8 @@ def partition(
     odd_steps: Sequence[str] = ODD_STEPS,
     removed: float = 0.0,
 ) -> list[PartSegment]:
-    """Segments of a partition whose producers write, begin, commit and abort; with the chance `odd` a batch is one of `odd_steps`.
+    """Segments of a partition whose producers write, begin, commit and abort; with the chance `odd` a batch is one of
+    `odd_steps`.
 
     With the chance `removed` a batch is gone or empty, as after compaction.
     """
@@ -1120,7 +1134,8 @@ def _emptied(made: bytes) -> bytes:
 #
 # offset index   0 i32 relative offset | 4 i32 position
 # time index     0 i64 timestamp | 8 i32 relative offset
-# aborted        0 i16 version | 2 i64 producer id | 10 i64 first offset | 18 i64 last offset | 26 i64 last stable offset
+# aborted        0 i16 version | 2 i64 producer id | 10 i64 first offset | 18 i64 last offset | 26 i64 last stable
+# offset
 # snapshot       0 i16 version | 2 u32 CRC-32C over [6:] | 6 i32 count | 10 producers of 46 bytes:
 #                0 i64 producer id | 8 i16 epoch | 10 i32 last sequence | 14 i64 last offset | 22 i32 offset delta
 #                26 i64 timestamp | 34 i32 coordinator epoch | 38 i64 first offset of the open transaction

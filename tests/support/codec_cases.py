@@ -1,10 +1,10 @@
 """Compressed data as no ordinary writer makes it, each with the verdict of Kafka's reader.
 
-tests/format/test_codec.py holds kdump to the verdicts, tests/interop/test_codec.py holds Kafka to them. The framing here is
-written by hand from the specifications; nothing comes from the package under test.
+tests/format/test_codec.py holds kdump to the verdicts, tests/interop/test_codec.py holds Kafka to them. The framing
+here is written by hand from the specifications; nothing comes from the package under test.
 
-A verdict is Taken (the payload, and kdump's note where the codec's specification does not allow what was read) or Refused
-(kdump's reason).
+A verdict is Taken (the payload, and kdump's note where the codec's specification does not allow what was read) or
+Refused (kdump's reason).
 """
 
 from __future__ import annotations

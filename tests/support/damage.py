@@ -1,9 +1,9 @@
 """Named damages: what disks, crashes, bugs and other writers do to a segment.
 
-Each is a function `(data, rng) -> bytes` in `DAMAGES`, and always changes the bytes. Where a damage wants something that the
-segment does not have (a wrapper message, a marker, two batches), it first adds it behind the last batch. `codes` are the
-findings that it can newly cause in a segment that had none; `certain` says that at least one of them always follows.
-"Resealed" damages make the checksum right again: only a look at the fields can see them.
+Each is a function `(data, rng) -> bytes` in `DAMAGES`, and always changes the bytes. Where a damage wants something
+that the segment does not have (a wrapper message, a marker, two batches), it first adds it behind the last batch.
+`codes` are the findings that it can newly cause in a segment that had none; `certain` says that at least one of them
+always follows. "Resealed" damages make the checksum right again: only a look at the fields can see them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class NotApplicable(Exception):
 class Damage:
     """One damage: call it with the bytes and a source of randomness.
 
-    `codes`: what it can cause. `certain`: it always causes one of them. `deep`: some are seen only when records are opened.
+    `codes`: what it can cause. `certain`: it always causes one of them. `deep`: some are seen only when records are
+    opened.
     """
 
     name: str
@@ -62,7 +63,8 @@ def damage(data: bytes, rng: random.Random, times: int = 1, names: Sequence[str]
     return data
 
 
-# ------------------------------------------------------------------------------------------------------------- the batches
+# ------------------------------------------------------------------------------------------------------------- the
+# batches
 
 
 def batches(data: bytes) -> list[Batch]:
@@ -159,12 +161,14 @@ _FRAMING = (
 # A lost batch may show what it holds: stored messages of a wrapper, whose offsets then do not fit.
 _ORDER = ("offset/range", "offset/backwards", "offset/gap")
 _MOVED = ("record/delta", "legacy/wrapper")  # a wrapper message's offset no longer fits what is inside
-# A flip of a legacy message's magic makes its size too small for its magic, so that the next batch must be searched for.
+# A flip of a legacy message's magic makes its size too small for its magic, so that the next batch must be searched
+# for.
 _UNDER_CRC = ("batch/crc", "batch/length", "gap/bytes", "tail/garbage")
 
 
 def checked_from(batch: Batch) -> int:
-    """Where a flipped bit meets the checksum: from the stored checksum on (and, for magic 0 and 1, the magic behind it)."""
+    """Where a flipped bit meets the checksum: from the stored checksum on (and, for magic 0 and 1, the magic behind
+    it)."""
     return batch.position + (12 if batch.is_legacy else 17)
 
 
@@ -261,7 +265,8 @@ def _zero_end(data: bytes, rng: random.Random) -> bytes:
     return data[:start] + bytes(len(data) - start)
 
 
-# ----------------------------------------------------------------------------------------------------------- ends of files
+# ----------------------------------------------------------------------------------------------------------- ends of
+# files
 
 
 @_named("cut", "tail/torn", "tail/zeros", "gap/foreign-batch")
@@ -300,7 +305,8 @@ def _torn_then_zeros(data: bytes, rng: random.Random) -> bytes:
     return data[:position] + torn[: rng.randrange(62, len(torn) - 10)] + bytes(rng.choice((5, 200, 4096)))
 
 
-# --------------------------------------------------------------------------------------------------------- whole batches
+# --------------------------------------------------------------------------------------------------------- whole
+# batches
 
 
 @_named("repeat-batch", "offset/backwards")
@@ -364,7 +370,8 @@ def _nested_batch(data: bytes, rng: random.Random) -> bytes:
     return data[:position] + bytes(outer) + behind + data[position:]
 
 
-# ----------------------------------------------------------------------------------------------------------------- lengths
+# -----------------------------------------------------------------------------------------------------------------
+# lengths
 
 
 def _length(data: bytes, rng: random.Random, new: Callable[[int], int]) -> bytes:
@@ -398,7 +405,8 @@ def _length_below_minimum(data: bytes, rng: random.Random) -> bytes:
     return _length(data, rng, lambda size: rng.choice((0, 5, 13)))
 
 
-# ------------------------------------------------------------------------------------------- header fields that lie, resealed
+# ------------------------------------------------------------------------------------------- header fields that lie,
+# resealed
 
 
 @_named("lie-count", "batch/count", "record/structure", deep=True)
@@ -483,7 +491,8 @@ def _magic_3(data: bytes, rng: random.Random) -> bytes:
     return _field(data, rng.choice(found), ">b", 16, rng.choice((3, 4, 127, -1)), seal=False)
 
 
-# ------------------------------------------------------------------------------------------------- record bodies, resealed
+# ------------------------------------------------------------------------------------------------- record bodies,
+# resealed
 
 
 def _rebuild(data: bytes, batch: Batch, items: Sequence[build.Record | bytes], *, extra: bytes = b"") -> bytes:
@@ -637,7 +646,8 @@ def _record_delta(data: bytes, rng: random.Random) -> bytes:
     return _with_override(data, rng, override)
 
 
-# --------------------------------------------------------------------------------------------------------- control batches
+# --------------------------------------------------------------------------------------------------------- control
+# batches
 
 
 @_named("bad-control-record", "control/structure")
@@ -664,7 +674,8 @@ def _bad_control_record(data: bytes, rng: random.Random) -> bytes:
     return _rebuild(data, batch, items)
 
 
-# ------------------------------------------------------------------------------------------------------ messages v0 and v1
+# ------------------------------------------------------------------------------------------------------ messages v0 and
+# v1
 
 
 def _legacy(data: bytes) -> tuple[bytes, list[Batch]]:

@@ -1,8 +1,8 @@
 """Named damages of whole topic-partition directories: what crashes, disks, copies, older tools and hands leave there.
 
-Each is a function `(directory, rng) -> Where` in `DAMAGES`: it always changes the directory, the same random source always changes it in the same way, and it
-says which file it changed, and where. Where the directory has not what a damage is about, it raises NotApplicable and leaves it alone. `damage.py` does what
-happens to the bytes of one log.
+Each is a function `(directory, rng) -> Where` in `DAMAGES`: it always changes the directory, the same random source
+always changes it in the same way, and it says which file it changed, and where. Where the directory has not what a
+damage is about, it raises NotApplicable and leaves it alone. `damage.py` does what happens to the bytes of one log.
 
 "Resealed" means that a field was changed and the checksum made right again.
 """
@@ -47,7 +47,8 @@ def apply(name: str, directory: Path, rng: random.Random) -> Where:
     return DAMAGES[name](directory, rng)
 
 
-# ------------------------------------------------------------------------------------------------------------------- files
+# -------------------------------------------------------------------------------------------------------------------
+# files
 
 
 def base_offset(path: Path) -> int:
@@ -100,7 +101,8 @@ def _with_batches(directory: Path, at_least: int = 1, *, magic: int | None = Non
     return [path for path in logs(directory) if fits(path)]
 
 
-# ------------------------------------------------------------------------------------------------------ bytes of one segment
+# ------------------------------------------------------------------------------------------------------ bytes of one
+# segment
 
 
 def _in_a_log(
@@ -322,7 +324,8 @@ def _overflow_tail(directory: Path, rng: random.Random) -> Where:
     return _write(path, data)
 
 
-# ----------------------------------------------------------------------------------------------------------------- segments
+# -----------------------------------------------------------------------------------------------------------------
+# segments
 
 
 def _companions(path: Path) -> list[Path]:
@@ -366,7 +369,8 @@ def _empty_segment_ahead(directory: Path, rng: random.Random) -> Where:
     return Where(ahead.name, 0)
 
 
-# --------------------------------------------------------------------------------------------------------------- companions
+# ---------------------------------------------------------------------------------------------------------------
+# companions
 
 
 def _companion_damage(suffix: str, entry_bytes: int) -> None:
@@ -432,7 +436,8 @@ def _txnindex_below_base(directory: Path, rng: random.Random) -> Where:
     return _write(path.with_suffix(".txnindex"), build.transaction_index((1, 0, base_offset(path) - 1, 0)))
 
 
-# --------------------------------------------------------------------------------------------- leader epochs, partition metadata
+# --------------------------------------------------------------------------------------------- leader epochs, partition
+# metadata
 
 
 def _text_damage(name: str, file: str, change: Callable[[bytes, random.Random], bytes | None]) -> None:
@@ -486,7 +491,8 @@ _metadata("partition-metadata-cut", change=lambda data, rng: data[: len(data) - 
 _metadata("partition-metadata-zero-id", change=lambda data, rng: b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA")
 
 
-# ---------------------------------------------------------------------------------------------------------------- leftovers
+# ----------------------------------------------------------------------------------------------------------------
+# leftovers
 
 
 def _copied(directory: Path, rng: random.Random, mark: str, suffixes: Sequence[str]) -> Path:
@@ -553,7 +559,8 @@ def _leftover_swap_indexes_only(directory: Path, rng: random.Random) -> Where:
     return Where(f"{log.stem}.index.swap", 0)
 
 
-# ---------------------------------------------------------------------------------------------------------------- odd names
+# ---------------------------------------------------------------------------------------------------------------- odd
+# names
 
 
 def _odd(name: str, file: str, content: bytes | None = b"") -> None:

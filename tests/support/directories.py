@@ -1,6 +1,8 @@
-"""Topic-partition and log directories as a broker leaves them: from the logs everything beside them, by the rules of `oracle_partition`.
+"""Topic-partition and log directories as a broker leaves them: from the logs everything beside them, by the rules of
+`oracle_partition`.
 
-A directory is a value: what lies in it, by relative path. Bytes are a file, text is where a symbolic link leads, None is an empty directory.
+A directory is a value: what lies in it, by relative path. Bytes are a file, text is where a symbolic link leads, None
+is an empty directory.
 """
 
 from __future__ import annotations

@@ -22,7 +22,8 @@ OF_A_LOG = frozenset(entry.code for entry in logs.ENTRIES)
 
 
 class Proved(NamedTuple):
-    """What verify says of one log file; `across` are the findings of rules that look further than a batch and its neighbour."""
+    """What verify says of one log file; `across` are the findings of rules that look further than a batch and its
+    neighbour."""
 
     findings: list[Finding]
     across: list[Finding]

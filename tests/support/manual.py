@@ -3,8 +3,8 @@
     python tests/support/manual.py            writes man/*.1
     python tests/support/manual.py --check    says which pages differ, and ends with 1 when one does
 
-The words that the program cannot know of itself are in manual_text.py. The test of the manual fails when a field, an option
-or a code has none.
+The words that the program cannot know of itself are in manual_text.py. The test of the manual fails when a field, an
+option or a code has none.
 """
 
 from __future__ import annotations

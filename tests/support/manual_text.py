@@ -1,4 +1,5 @@
-"""The words of the manual that kdump cannot know of itself: what a field means, what an exit status stands for, the runbook."""
+"""The words of the manual that kdump cannot know of itself: what a field means, what an exit status stands for, the
+runbook."""
 
 from __future__ import annotations
 
@@ -9,11 +10,19 @@ DATE = "November 22, 2026"
 EXIT_STATUS = {
     "kdump": {
         "0": "Done, and nothing at or above --fail-on (error, if not given).",
-        "1": "Damage at or above --fail-on. kdump recover: the plan is not empty (without a strategy, or with --dry-run), or errors remain that it does not cover.",
+        "1": (
+            "Damage at or above --fail-on. kdump recover: the plan is not empty (without a strategy, or with "
+            "--dry-run), or errors remain that it does not cover."
+        ),
         "2": "Usage.",
-        "3": "Something could not be read: missing, no permission, not a regular file, a directory without log files, a codec library that is not installed, an offset that the log does not have. "
-        "Something could not be done: a running broker holds the lock, a file changed since the plan or the run, the disk is full. The other paths are still done.",
-        "4": "kdump recover: applied, and valid records were given up. They are kept for --undo, unless --no-keep was given.",
+        "3": "Something could not be read: missing, no permission, not a regular file, a directory without log "
+        "files, a codec library that is not installed, an offset that the log does not have. "
+        "Something could not be done: a running broker holds the lock, a file changed since the plan or the run, "
+        "the disk is full. The other paths are still done.",
+        "4": (
+            "kdump recover: applied, and valid records were given up. They are kept for --undo, unless --no-keep "
+            "was given."
+        ),
         "70": "A bug in kdump. Traceback and versions are on standard error.",
         "130": "Interrupted. The summary so far is printed.",
         "141": "The reader of the output closed it.",
@@ -59,7 +68,9 @@ RECORD = {
     "control": "of its batch",
 }
 CONTROL = {
-    "control_type": "COMMIT, ABORT, LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VERSION, KRAFT_VOTERS, or the number",
+    "control_type": (
+        "COMMIT, ABORT, LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VERSION, KRAFT_VOTERS, or the number"
+    ),
     "coordinator_epoch": "of COMMIT and ABORT, else null",
     "control_value": "the fields of the value; null when it is none",
 }
@@ -122,14 +133,20 @@ READ = {
     "position": "of the first batch in the segment, in bytes",
     "size": "of the batches that were read, in bytes",
     "next_offset": "where the next read begins",
-    "index_entry": "of the offset index where the search began, an object with offset and position; null where the search used none",
+    "index_entry": (
+        "of the offset index where the search began, an object with offset and position; null where the "
+        "search used none"
+    ),
     "walked_bytes": "between the start of the search and the batch",
 }
 FETCH = {
     "position": "of the header in the file, in bytes",
     "total_length": "as stored: the bytes after this field",
     "error_code": "as stored",
-    "error": "none, offset-out-of-range (1), invalid-message (2), wrong-partition (3), invalid-fetch-size (4), unknown (-1), or the number",
+    "error": (
+        "none, offset-out-of-range (1), invalid-message (2), wrong-partition (3), invalid-fetch-size (4), "
+        "unknown (-1), or the number"
+    ),
 }
 DUMP_SUMMARY = {
     "schema": "1; a larger number means that a field was removed or changed its meaning",
@@ -168,7 +185,8 @@ PARTITION = {
     "log_start_offset": "the first offset, or the one that log-start-offset-checkpoint says",
     "log_end_offset": "after the last batch; null where damaged batches hide it",
     "findings": "an object: by_severity and by_code, both objects of numbers",
-    "broker": "what the next unclean start of Kafka 4.3 would leave; null where there are no findings or the directory is not complete: an object with refuses (exceptions), "
+    "broker": "what the next unclean start of Kafka 4.3 would leave; null where there are no findings or the "
+    "directory is not complete: an object with refuses (exceptions), "
     "log_start_offset, log_end_offset, segments, cuts (positions by file) and deletes (files)",
 }
 VERIFY_SUMMARY = {
@@ -222,18 +240,25 @@ RECOVERED = {
     "log_end_offset": "likewise",
     "high_watermark": "that the log directory stores; null without one",
     "recovery_point": "that the log directory's checkpoint gets; null where it stays as it is",
-    "refusals": "what makes a broker refuse the directory as it is: an array of objects with exception and name of the file",
+    "refusals": (
+        "what makes a broker refuse the directory as it is: an array of objects with exception and name of the file"
+    ),
     "segments": "afterwards: an array of objects with base_offset and size",
     "bytes_needed": "what is written before anything is removed",
-    "lost": "what is given up: an object with batches, records (null where they were not counted), bytes, offsets (an array of first and last), first_timestamp (of the first batch), "
-    "max_timestamp, producers, transactions (an array of producer id and first offset) and committed (whether some of it lies below the high watermark, null without one)",
+    "lost": "what is given up: an object with batches, records (null where they were not counted), bytes, offsets "
+    "(an array of first and last), first_timestamp (of the first batch), "
+    "max_timestamp, producers, transactions (an array of producer id and first offset) and committed (whether some "
+    "of it lies below the high watermark, null without one)",
     "files": "as they were seen: an array of objects with name, size, mtime_ns and inode",
     "undecided": "sentences about transactions whose marker may be lost",
     "clashes": "sentences about batches that contradict each other, and which of them are kept",
     "alone": "whether the plan is for one segment of several; such a plan can only be written as a copy",
     "applied": "whether it was done",
     "undo": "the run that --undo takes back; null without one",
-    "left": "of the findings afterwards, an object: by_severity and by_code, both objects of numbers; null where nothing was done",
+    "left": (
+        "of the findings afterwards, an object: by_severity and by_code, both objects of numbers; null where "
+        "nothing was done"
+    ),
     "next": "what to do now",
     "error": "why it was not applied; null where it was",
 }
@@ -301,7 +326,8 @@ LINES: dict[str, dict[str, tuple[str, Mapping[str, str]]]] = {
         ),
         "run": (
             (
-                "With --undo and --resume: one for every directory, then the findings that remain in finished runs, and a "
+                "With --undo and --resume: one for every directory, then the findings that remain in finished runs, "
+                "and a "
                 "summary of schema, command, exit_status and seconds."
             ),
             RUN,
@@ -310,15 +336,28 @@ LINES: dict[str, dict[str, tuple[str, Mapping[str, str]]]] = {
     },
 }
 
-_BYTES = "None: keys and values are shown as they are, control records decoded. With Kafka's tool the option implies --print-data-log."
-_CLASS = "None: kdump runs no Java classes. --bytes chooses how bytes are written; --format json passes them to a decoder of your own."
+_BYTES = (
+    "None: keys and values are shown as they are, control records decoded. With Kafka's tool the option "
+    "implies --print-data-log."
+)
+_CLASS = (
+    "None: kdump runs no Java classes. --bytes chooses how bytes are written; --format json passes them to a "
+    "decoder of your own."
+)
 KAFKA = {
     "--files FILE,...": "PATH ..., which may be directories and globs too. A comma is a part of a name.",
-    "--print-data-log": "The same, with --format kafka. The other formats show keys and values unless --batches is given.",
+    "--print-data-log": (
+        "The same, with --format kafka. The other formats show keys and values unless --batches is given."
+    ),
     "--deep-iteration": "The same, with --format kafka. The other formats show records unless --batches is given.",
-    "--verify-index-only": "The same, with --format kafka. kdump verify checks indexes too, and says which entries are damaged.",
+    "--verify-index-only": (
+        "The same, with --format kafka. kdump verify checks indexes too, and says which entries are damaged."
+    ),
     "--index-sanity-check": "The same, with --format kafka.",
-    "--max-message-size SIZE": "None, and none is needed: an entry of an index is compared with a batch of any size. --max-batch-bytes bounds the memory for one.",
+    "--max-message-size SIZE": (
+        "None, and none is needed: an entry of an index is compared with a batch of any "
+        "size. --max-batch-bytes bounds the memory for one."
+    ),
     "--max-bytes SIZE": "The same, in every format; k, m or g may follow the number.",
     "--key-decoder-class CLASS": _CLASS,
     "--value-decoder-class CLASS": _CLASS,
@@ -327,13 +366,17 @@ KAFKA = {
     "--cluster-metadata-decoder": _BYTES,
     "--remote-log-metadata-decoder": _BYTES,
     "--share-group-state-decoder": _BYTES,
-    "--skip-record-metadata": "The same, with --format kafka. Or --format json, and of its lines the fields key and value.",
+    "--skip-record-metadata": (
+        "The same, with --format kafka. Or --format json, and of its lines the fields key and value."
+    ),
     "--help": "The same.",
     "--version": "kdump --version, for the version of kdump.",
 }
 KAFKA_SAME = (
-    "The output of kdump dump --format kafka is that of kafka-dump-log.sh of Kafka 4.3.1 on the same files, on standard output and on standard error, the "
-    "reports about indexes (Mismatches in ..., Found timestamp mismatch in ..., The following indexed offsets are not found in ...) and about offsets (Non-consecutive offsets "
+    "The output of kdump dump --format kafka is that of kafka-dump-log.sh of Kafka 4.3.1 on the same files, on "
+    "standard output and on standard error, the "
+    "reports about indexes (Mismatches in ..., Found timestamp mismatch in ..., The following indexed offsets are "
+    "not found in ...) and about offsets (Non-consecutive offsets "
     "in ...) included. Every option of that tool, and what does the same here:"
 )
 KAFKA_DIFFERENT = (
@@ -343,11 +386,13 @@ KAFKA_DIFFERENT = (
         "An entry of an offset index is an error when its position is outside the log or at no batch. "
         "A mismatch is an error when the batch at the position is damaged or begins after the offset. "
         "Timestamps out of order are an error. "
-        "What brokers write themselves is info: the first offset of a batch instead of the last one (before Kafka 2.0), "
+        "What brokers write themselves is info: the first offset of a batch instead of the last one (before Kafka "
+        "2.0), "
         "the last offset of several batches that were appended together, and a timestamp where the records have none "
         "(magic 0, or a batch that compaction emptied). "
         "Other reports about indexes are warnings. Reports about offsets do not change the exit status. "
-        "Damage that Kafka's tool does not report (bytes after the last entry of an index) makes the exit status 1 too; "
+        "Damage that Kafka's tool does not report (bytes after the last entry of an index) makes the exit status 1 "
+        "too; "
         "kdump verify describes it."
     ),
     (
@@ -362,8 +407,10 @@ KAFKA_DIFFERENT = (
         "The time that kdump takes for a time index grows with its entries, not with their square."
     ),
     (
-        "Kafka's tool shows nothing of files with other names (no dot, .deleted, .swap). kdump shows those that it knows "
-        "or that --type names. For checkpoints, partition.metadata and similar files it prints what Kafka's tool prints, "
+        "Kafka's tool shows nothing of files with other names (no dot, .deleted, .swap). kdump shows those that it "
+        "knows "
+        "or that --type names. For checkpoints, partition.metadata and similar files it prints what Kafka's tool "
+        "prints, "
         "and the exit status is 3. It refuses a log of Kafka 0.7 in this format."
     ),
     (
@@ -378,12 +425,20 @@ FILES = {
     "<20 digits>.log": "A segment. The number is its base offset.",
     "<20 digits>.kafka": "A segment of Kafka 0.7. The number is the position of its first byte in the log.",
     "<20 digits>-<10 digits>.checkpoint, bootstrap.checkpoint": "A snapshot of KRaft.",
-    "<20 digits>.index, .timeindex, .txnindex, .snapshot, leader-epoch-checkpoint, partition.metadata": "Companions of a segment. kdump dump shows those that "
+    "<20 digits>.index, .timeindex, .txnindex, .snapshot, leader-epoch-checkpoint, partition.metadata": "Companions of a segment. kdump dump shows those that "  # noqa: E501
     "PATH names. kdump verify checks them against the log.",
-    "recovery-point-offset-checkpoint, replication-offset-checkpoint, log-start-offset-checkpoint, cleaner-offset-checkpoint, meta.properties": "Of a log directory.",
-    "*.deleted, *.cleaned, *.swap, *.part": "A suffix after one of these. The file is read when PATH names it, and skipped in directories.",
-    "<topic>-<partition>": "A topic-partition directory: it holds the segments, and its name gives topic and partition.",
-    ".kdump-undo/<run>": "In a partition: what a run of kdump recover removed, and its journal. At the root of a log directory these are files "
+    (
+        "recovery-point-offset-checkpoint, replication-offset-checkpoint, log-start-offset-checkpoint, "
+        "cleaner-offset-checkpoint, meta.properties"
+    ): "Of a log directory.",
+    "*.deleted, *.cleaned, *.swap, *.part": (
+        "A suffix after one of these. The file is read when PATH names it, and skipped in directories."
+    ),
+    "<topic>-<partition>": (
+        "A topic-partition directory: it holds the segments, and its name gives topic and partition."
+    ),
+    ".kdump-undo/<run>": "In a partition: what a run of kdump recover removed, and its journal. At the root of a "
+    "log directory these are files "
     ".kdump-undo-<run>-*. Every command skips them.",
 }
 
@@ -465,7 +520,8 @@ EXAMPLES = {
 ABOUT = {
     "kdump": [
         (
-            "kdump reads, verifies and recovers the log segments that Apache Kafka keeps on disk: message sets of magic 0 "
+            "kdump reads, verifies and recovers the log segments that Apache Kafka keeps on disk: message sets of "
+            "magic 0 "
             "and 1, record batches of magic 2, the log of Kafka 0.7, and the log and the snapshots of KRaft."
         ),
         (
@@ -477,7 +533,11 @@ ABOUT = {
         "Offset is always the offset of a record. Position is always bytes in a file.",
     ],
     "dump": [
-        "kdump dump shows batches with their records, and bytes that are no batch, in the order of the bytes in the files.",
+        (
+            "kdump dump shows batches with their records, and bytes that are no batch, in the order of the bytes in "
+            "the "
+            "files."
+        ),
         "Records of a batch whose checksum is wrong are shown only with --force, as far as they can be parsed.",
         (
             "A companion of a segment (an index, a producer snapshot, a checkpoint) is shown entry by entry "
@@ -486,7 +546,8 @@ ABOUT = {
         (
             "With --at the log is read as a consumer reads it: from the batch that holds the offset, or the next batch "
             "where compaction removed it, to the end of the segment or of --max-bytes. "
-            "A time is @ and milliseconds since the epoch, or ISO 8601 as in @2026-11-21T18:03:09Z, in UTC without a zone. "
+            "A time is @ and milliseconds since the epoch, or ISO 8601 as in @2026-11-21T18:03:09Z, in UTC without "
+            "a zone. "
             "It stands for the first record with that timestamp or a later one. "
             "latest is the log end offset; there is no record yet. A wrong index costs time, and nothing else. "
             "A segment that PATH names is read as a log of its own. "
@@ -506,16 +567,20 @@ ABOUT = {
     "verify": [
         (
             "kdump verify checks every batch: its length, its checksum, its header, and its offsets and leader epoch "
-            "against the batch before. With --deep it also decompresses and parses every record, and compares the records "
-            "with the header. Kafka's own reader decides: what it accepts is at most a warning, what it refuses is an error."
+            "against the batch before. With --deep it also decompresses and parses every record, and compares the "
+            "records "
+            "with the header. Kafka's own reader decides: what it accepts is at most a warning, what it refuses is "
+            "an error."
         ),
         (
             "A topic-partition directory is verified as a whole: segments against one another; offset, time and "
-            "transaction indexes, producer snapshots and leader epochs against the batches; sequences and transactions of "
+            "transaction indexes, producer snapshots and leader epochs against the batches; sequences and "
+            "transactions of "
             "every producer. A log directory adds its checkpoints, transactions that are hanging according to "
             "__transaction_state, and names that keep a broker from starting. "
             "A segment named alone is verified with the indexes beside it, a companion named alone against its log. "
-            "Misplaced files, and what a broker's next unclean start does about a finding (truncates, deletes, rebuilds, "
+            "Misplaced files, and what a broker's next unclean start does about a finding (truncates, deletes, "
+            "rebuilds, "
             "refuses or ignores), are reported where PATH is the topic-partition or the log directory itself, "
             "not where PATH is a directory above them."
         ),
@@ -524,35 +589,46 @@ ABOUT = {
             "On a terminal findings are grouped, the worst first."
         ),
         (
-            "A directory can be verified while a broker writes to it. Where another process holds the lock of .lock, or "
+            "A directory can be verified while a broker writes to it. Where another process holds the lock of "
+            ".lock, or "
             "with --live, whatever is wrong is read again, and reported only if it is still wrong."
         ),
     ],
     "recover": [
         (
-            "kdump recover does what a broker does to its logs after an unclean stop, with a preview, a report of what is "
-            "lost, and a way back. Without a strategy it only prints the plan. For each file the plan says what would be "
-            "done, from position to position, and which finding causes it. Then it says what would be lost, why a broker "
+            "kdump recover does what a broker does to its logs after an unclean stop, with a preview, a report of "
+            "what is "
+            "lost, and a way back. Without a strategy it only prints the plan. For each file the plan says what "
+            "would be "
+            "done, from position to position, and which finding causes it. Then it says what would be lost, why a "
+            "broker "
             "does not start on the files as they are, and what is wrong but not covered."
         ),
         (
-            "--truncate is the broker's own recovery. It truncates a log at its first bad batch, deletes later segments, "
-            "rebuilds indexes, snapshots and leader epochs, and completes or removes what the broker was about to swap in "
+            "--truncate is the broker's own recovery. It truncates a log at its first bad batch, deletes later "
+            "segments, "
+            "rebuilds indexes, snapshots and leader epochs, and completes or removes what the broker was about to "
+            "swap in "
             "or to delete (.cleaned, .swap, .deleted). It begins where a broker begins, so it does not cover damage in "
-            "older segments unless --from all is given. Where a broker would refuse to start, it does what lets it start."
+            "older segments unless --from all is given. Where a broker would refuse to start, it does what lets it "
+            "start."
         ),
         (
-            "--salvage keeps every valid batch, in every segment, and removes damaged bytes only. Offsets stay, and gaps "
+            "--salvage keeps every valid batch, in every segment, and removes damaged bytes only. Offsets stay, and "
+            "gaps "
             "remain where damage was. --reindex never changes a log."
         ),
         (
-            "Everything that is removed is kept in the partition, and the result is verified. The next run finds a killed "
+            "Everything that is removed is kept in the partition, and the result is verified. The next run finds a "
+            "killed "
             "run, and does nothing until --resume or --undo has ended it. --output writes a repaired copy to "
-            "DIR/<topic-partition> instead. kdump holds the lock of the log directory meanwhile: while its broker runs, "
+            "DIR/<topic-partition> instead. kdump holds the lock of the log directory meanwhile: while its broker "
+            "runs, "
             "nothing is done."
         ),
         (
-            "In text an action is one line, path: action from-to code: what is done (what the bytes held). Lines about a "
+            "In text an action is one line, path: action from-to code: what is done (what the bytes held). Lines "
+            "about a "
             "partition are path: label: sentence, with the labels failed, refused, lost, clash, undecided, mind, "
             "afterwards, space, verified, undo, next."
         ),
@@ -564,15 +640,22 @@ RUNBOOK_INTRO = (
 )
 RUNBOOK = [
     (
-        "Stop the broker, and make sure that nothing starts it again meanwhile. Look at the plan, which changes nothing:",
+        (
+            "Stop the broker, and make sure that nothing starts it again meanwhile. Look at the plan, which changes "
+            "nothing:"
+        ),
         ["kdump recover /data/kafka"],
     ),
     (
         (
-            "Read the lines with the label refused: they say why the broker does not start. Read the lines with the label "
-            "mind. Read the lines with the label lost. If they say no valid batch, go on. If they say that nothing of it "
-            "was committed, no consumer has seen it, but a producer that does not wait for all replicas (acks=1) may count "
-            "on it. If they say COMMITTED, or that it is not known, and other replicas of the partition are alive, read "
+            "Read the lines with the label refused: they say why the broker does not start. Read the lines with the "
+            "label "
+            "mind. Read the lines with the label lost. If they say no valid batch, go on. If they say that nothing "
+            "of it "
+            "was committed, no consumer has seen it, but a producer that does not wait for all replicas (acks=1) "
+            "may count "
+            "on it. If they say COMMITTED, or that it is not known, and other replicas of the partition are alive, "
+            "read "
             "REPLICATED PARTITIONS first. Where this is the only replica, see what can be kept after the damage:"
         ),
         ["kdump recover --salvage --dry-run /data/kafka/orders-3"],
@@ -591,8 +674,10 @@ RUNBOOK = [
     ),
     (
         (
-            "Exit status 0: no valid records were given up. 4: valid records were given up, as the plan said. 1: errors "
-            "remain that the strategy does not cover; see the lines, and --from all or --salvage. 3: nothing was changed "
+            "Exit status 0: no valid records were given up. 4: valid records were given up, as the plan said. 1: "
+            "errors "
+            "remain that the strategy does not cover; see the lines, and --from all or --salvage. 3: nothing was "
+            "changed "
             "where it failed, and the message says why. Then:"
         ),
         ["kdump verify /data/kafka/orders-3"],
@@ -606,7 +691,8 @@ RUNBOOK = [
     ),
     (
         (
-            "A run that was killed (power, kill, disk) leaves a directory that a broker can start on, but not a finished "
+            "A run that was killed (power, kill, disk) leaves a directory that a broker can start on, but not a "
+            "finished "
             "one. Finish the run or undo it; both can be killed and repeated too:"
         ),
         ["kdump recover --resume /data/kafka/orders-3", "kdump recover --undo /data/kafka/orders-3"],
@@ -616,15 +702,19 @@ RUNBOOK = [
 UNDO = [
     (
         "Everything that a run removes is kept in .kdump-undo/<run> in the partition's directory, at the root of a log "
-        "directory in files .kdump-undo-<run>-*: whole files are renamed, ranges of bytes are copied. A journal has path, "
+        "directory in files .kdump-undo-<run>-*: whole files are renamed, ranges of bytes are copied. A journal has "
+        "path, "
         "position, length, reason, checksum, and the state before and after. Brokers ignore these files. "
         "One run has one name in all partitions."
     ),
     (
-        "--undo restores every byte, name and modification time. It refuses with exit status 3 where a file is not as the "
-        "run left it, because a broker or another process wrote to it since. --force undoes the run all the same. It first "
+        "--undo restores every byte, name and modification time. It refuses with exit status 3 where a file is not "
+        "as the "
+        "run left it, because a broker or another process wrote to it since. --force undoes the run all the same. "
+        "It first "
         "keeps these files as they are now, as a run of its own whose name ends with -forced1. "
-        "Bytes that a broker truncated below the end that the run had left cannot be restored; then --force refuses too."
+        "Bytes that a broker truncated below the end that the run had left cannot be restored; then --force refuses "
+        "too."
     ),
     (
         "Deleting a topic deletes the directories of its partitions, and with them everything that is kept for --undo. "
@@ -633,41 +723,53 @@ UNDO = [
         "A run of --output that was killed leaves a directory .kdump-part-* in DIR, which can be deleted."
     ),
     (
-        "kdump neither creates nor deletes the clean-shutdown file of a log directory. Where it is there, the broker trusts "
-        "the files as they are, which is right after a run. With --drop-marker the file is removed, and the broker runs "
+        "kdump neither creates nor deletes the clean-shutdown file of a log directory. Where it is there, the "
+        "broker trusts "
+        "the files as they are, which is right after a run. With --drop-marker the file is removed, and the broker "
+        "runs "
         "its own recovery too."
     ),
 ]
 REPLICATED = [
     (
         "The high watermark is the offset below which every in-sync replica has the records; consumers have seen them. "
-        "Truncating below it on one replica loses nothing as long as another in-sync replica still has the records: the "
-        "broker fetches them when it starts as a follower. They are lost for good where this replica becomes the leader."
+        "Truncating below it on one replica loses nothing as long as another in-sync replica still has the records: "
+        "the "
+        "broker fetches them when it starts as a follower. They are lost for good where this replica becomes the "
+        "leader."
     ),
     (
-        "So where a plan gives up committed records and other replicas are alive, do not repair: let the broker fetch the "
-        "partition again. Move its directory out of the log directory, to another place on the same disk, and start the "
-        "broker; it begins with an empty replica and fetches it from the leader. Keep the directory that you moved until "
+        "So where a plan gives up committed records and other replicas are alive, do not repair: let the broker "
+        "fetch the "
+        "partition again. Move its directory out of the log directory, to another place on the same disk, and start "
+        "the "
+        "broker; it begins with an empty replica and fetches it from the leader. Keep the directory that you moved "
+        "until "
         "the partition is in sync."
     ),
     (
         "Where no in-sync replica is left, recover the replica that ends last: the lines with the label afterwards say "
-        "where each would end. Start its broker first, make it the leader by an unclean election, and let the others follow."
+        "where each would end. Start its broker first, make it the leader by an unclean election, and let the "
+        "others follow."
     ),
 ]
 PATHS = (
-    "PATH is a file, a directory or a glob; - is standard input. A file is read whatever its name; its base offset is the "
+    "PATH is a file, a directory or a glob; - is standard input. A file is read whatever its name; its base offset "
+    "is the "
     "number at the beginning of the name. Directories are walked, links are followed, each file is read once. "
     "Several paths are one run with one exit status."
 )
 PATHS_OF_RECOVER = (
-    "PATH is a topic-partition directory, a log directory, any directory above, the active segment of a partition, or a "
+    "PATH is a topic-partition directory, a log directory, any directory above, the active segment of a partition, "
+    "or a "
     "glob. kdump always recovers a whole partition. The log of KRaft is recovered only when PATH is its directory. "
     "Several paths are one run with one exit status."
 )
 JSON = (
-    "With --format json every line is an object with a type; all but the summary have a path. Fields come in this order. "
-    "Integers are numbers, times are milliseconds since the epoch, and a stored -1 stays -1. null stands where the format "
+    "With --format json every line is an object with a type; all but the summary have a path. Fields come in this "
+    "order. "
+    "Integers are numbers, times are milliseconds since the epoch, and a stored -1 stays -1. null stands where the "
+    "format "
     "has no such field, or the value is not known. Bytes are a string when they are valid UTF-8, else "
     '{"base64": "..."}; a path or topic that is not UTF-8 likewise.'
 )

@@ -1,8 +1,8 @@
 """The reference decoder and verifier: plain, slow and obvious.
 
 It shares nothing with the package under test but the codecs, which have tests of their own. `walk` cuts the bytes of a
-segment into batches, damaged batches, gaps and a tail that tile them exactly; `records` decodes one batch as Kafka's own
-reader does; `verify` applies every rule of one segment.
+segment into batches, damaged batches, gaps and a tail that tile them exactly; `records` decodes one batch as Kafka's
+own reader does; `verify` applies every rule of one segment.
 
 How a frame is judged, with n bytes left at its position:
 
@@ -49,7 +49,8 @@ def wrap(value: int, bits: int = 64) -> int:
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
-# ------------------------------------------------------------------------------------------------------------------- values
+# -------------------------------------------------------------------------------------------------------------------
+# values
 
 
 class Batch(NamedTuple):
@@ -169,7 +170,8 @@ class Finding(NamedTuple):
 
 
 class Malformed(Exception):
-    """A batch that Kafka's reader refuses. `code` is the finding it deserves, `record` the index of the first bad record."""
+    """A batch that Kafka's reader refuses. `code` is the finding it deserves, `record` the index of the first bad
+    record."""
 
     def __init__(self, code: str, reason: str, record: int | None = None) -> None:
         super().__init__(f"{code}: {reason}" + ("" if record is None else f" (record {record})"))
@@ -178,7 +180,8 @@ class Malformed(Exception):
         self.record = record
 
 
-# ------------------------------------------------------------------------------------------------------------------ framing
+# ------------------------------------------------------------------------------------------------------------------
+# framing
 
 
 def checksum(data: bytes, position: int, total: int) -> int:
@@ -197,7 +200,7 @@ def header(data: bytes, position: int, *, proved: bool = True) -> Batch:
         timestamp = struct.unpack_from(">q", data, position + 18)[0] if magic == 1 else -1
         plain = attributes & 7 == 0
         return Batch(
-            position, total, magic, offset if plain else None, offset, 1 if plain else None, None, crc, computed, attributes,
+            position, total, magic, offset if plain else None, offset, 1 if plain else None, None, crc, computed, attributes,  # noqa: E501
             timestamp, timestamp, -1, -1, -1, 0,
         )  # fmt: skip
     (base, _, epoch, magic, crc, attributes, delta, base_timestamp, max_timestamp, pid, pid_epoch, sequence, count) = (
@@ -420,11 +423,13 @@ def survey(data: bytes, *, base_offset: int | None = None, max_batch_bytes: int 
 
 
 def walk(data: bytes, *, base_offset: int | None = None, max_batch_bytes: int = 2**30) -> list[Item]:
-    """The tiles of a segment: batches, damaged batches, gaps and at most one tail, in order, without a hole or an overlap."""
+    """The tiles of a segment: batches, damaged batches, gaps and at most one tail, in order, without a hole or an
+    overlap."""
     return survey(data, base_offset=base_offset, max_batch_bytes=max_batch_bytes).items
 
 
-# ------------------------------------------------------------------------------------------------------------------ records
+# ------------------------------------------------------------------------------------------------------------------
+# records
 
 
 class _Opened(NamedTuple):
@@ -526,7 +531,8 @@ def _read_record(reader: _Reader, batch_end: int) -> _Raw:
 
 
 def _open_batch(batch: Batch, body: bytes, limit: int) -> _Opened:
-    """The encoded records of a magic 2 batch. A count of 0 has none; a consumer begins to decompress even where nothing follows the header."""
+    """The encoded records of a magic 2 batch. A count of 0 has none; a consumer begins to decompress even where nothing
+    follows the header."""
     if batch.count is not None and batch.count < 0:
         raise Malformed("batch/count", "negative count")
     if batch.count == 0 and len(body) > 61:
@@ -621,7 +627,8 @@ def _inner_messages(wrapper: _Message, payload: bytes) -> tuple[list[_Message], 
 
 
 def _sequence(batch: Batch, offset_delta: int) -> int:
-    """Sequences go from 2147483647 on to 0; below 0 there is none. A delta that no producer writes overflows Java's ints."""
+    """Sequences go from 2147483647 on to 0; below 0 there is none. A delta that no producer writes overflows Java's
+    ints."""
     if batch.base_sequence < 0:
         return -1
     if batch.base_sequence > wrap(2**31 - 1 - offset_delta, 32):
@@ -685,7 +692,8 @@ def _records_legacy(body: bytes, limit: int) -> list[Record]:
 
 
 def records(data: bytes, position: int = 0, *, limit: int = DECOMPRESSED_BYTES) -> list[Record]:
-    """The records of the batch or message at `position`, whose checksum is not looked at; Malformed where a reader stops."""
+    """The records of the batch or message at `position`, whose checksum is not looked at; Malformed where a reader
+    stops."""
     batch = header(data, position, proved=False)
     body = data[position : position + batch.size]
     return _records_legacy(body, limit) if batch.is_legacy else _records_v2(batch, body, limit)
@@ -702,8 +710,8 @@ class Entry07(NamedTuple):
 def entries07(data: bytes, start: int = 0) -> tuple[list[Entry07], int]:
     """The messages of a `.kafka` log whose file name is `start`, and where the whole entries end.
 
-    A message's offset is the position after it. Inside a compressed one all messages but the last have the position where the
-    outermost one begins. Wrappers may hold wrappers.
+    A message's offset is the position after it. Inside a compressed one all messages but the last have the position
+    where the outermost one begins. Wrappers may hold wrappers.
     """
     out: list[Entry07] = []
     position = 0
@@ -731,7 +739,8 @@ def entries07(data: bytes, start: int = 0) -> tuple[list[Entry07], int]:
     return out, position
 
 
-# ------------------------------------------------------------------------------------------------------------------ verify
+# ------------------------------------------------------------------------------------------------------------------
+# verify
 
 
 class _Rules:
@@ -982,8 +991,10 @@ def verify(
 ) -> list[Finding]:
     """Everything wrong with one segment, by position; at most `limit` findings of a code.
 
-    `newest` is whether this is the last segment of its log, `compacted` is `yes`, `no` or `auto` (judge by the segment itself),
-    `checkpoint` applies the rules of a KRaft snapshot as well, `max_batch_bytes` bounds a batch, as stored and decompressed.
+    `newest` is whether this is the last segment of its log, `compacted` is `yes`, `no` or `auto` (judge by the segment
+    itself),
+    `checkpoint` applies the rules of a KRaft snapshot as well, `max_batch_bytes` bounds a batch, as stored and
+    decompressed.
     """
     data = bytes(data)
     walked = survey(data, base_offset=base_offset, max_batch_bytes=max_batch_bytes)

@@ -1,11 +1,13 @@
-"""What the batches of a partition say together: producers and transactions, leader epochs, and what its indexes have to hold.
+"""What the batches of a partition say together: producers and transactions, leader epochs, and what its indexes have to
+hold.
 
-Plain, slow and obvious like oracle.py, whose walk it follows: every rule is applied to every batch, in the order of the log. The
-rules of producers are those of a replica (ProducerStateManager, ProducerAppendInfo, ProducerStateEntry), with the sequences of a
-leader beside them; those of the indexes are LogSegment.recover, and what any writer of an index keeps to.
+Plain, slow and obvious like oracle.py, whose walk it follows: every rule is applied to every batch, in the order of the
+log. The rules of producers are those of a replica (ProducerStateManager, ProducerAppendInfo, ProducerStateEntry), with
+the sequences of a leader beside them; those of the indexes are LogSegment.recover, and what any writer of an index
+keeps to.
 
-Damage takes batches away. What a producer did there nobody knows: its state is `known` again with its next batch, and nothing
-that hangs on what is missing is said.
+Damage takes batches away. What a producer did there nobody knows: its state is `known` again with its next batch, and
+nothing that hangs on what is missing is said.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ MISSING = -1  # an offset or position that is not there
 _SNAPSHOT = struct.Struct(">qhiqiqiq")
 
 
-# ------------------------------------------------------------------------------------------------------------------ markers
+# ------------------------------------------------------------------------------------------------------------------
+# markers
 
 
 class Marker(NamedTuple):
@@ -59,12 +62,14 @@ def marker_of(data: bytes, batch: Batch) -> Marker | None:
     return Marker(control_type == 1, coordinator_epoch)
 
 
-# ---------------------------------------------------------------------------------------------------------------- producers
+# ----------------------------------------------------------------------------------------------------------------
+# producers
 
 
 @dataclass
 class Producer:
-    """The state of one producer. `known` falls with every hole in the log; `transaction` is the first offset of the open one."""
+    """The state of one producer. `known` falls with every hole in the log; `transaction` is the first offset of the
+    open one."""
 
     epoch: int
     last_sequence: int = -1
@@ -94,7 +99,8 @@ class Producer:
 
 
 class Trouble(NamedTuple):
-    """A batch that a broker would have refused, or that its producer cannot have meant. `previous…` is what was known before it."""
+    """A batch that a broker would have refused, or that its producer cannot have meant. `previous…` is what was known
+    before it."""
 
     problem: str
     position: int
@@ -110,7 +116,8 @@ class Trouble(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What is counted only; the rest is of the first one. `value` and `previous` are sequences or coordinator epochs."""
+    """What is counted only; the rest is of the first one. `value` and `previous` are sequences or coordinator
+    epochs."""
 
     count: int  # type: ignore[assignment]  # the number, not tuple.count
     position: int
@@ -168,8 +175,8 @@ SNAPSHOT_FIELDS = (
 class Producers:
     """All producers of a partition, fed with its segments in order.
 
-    `sequences` is whether sequences have to follow one another, which coordinators do not keep to. `complete` is whether nothing
-    before the first batch is missing.
+    `sequences` is whether sequences have to follow one another, which coordinators do not keep to. `complete` is
+    whether nothing before the first batch is missing.
     """
 
     sequences: bool = True
@@ -218,7 +225,8 @@ class Producers:
                 self.forget()
 
     def batch(self, data: bytes, batch: Batch) -> None:
-        """One valid batch. What has no producer says nothing; an empty control batch is left of a transaction that is gone."""
+        """One valid batch. What has no producer says nothing; an empty control batch is left of a transaction that is
+        gone."""
         if batch.magic != 2 or batch.producer_id < 0:
             return
         if not batch.control:
@@ -435,7 +443,8 @@ def last_sequence(batch: Batch) -> int:
     return -1 if batch.base_sequence == -1 else (batch.base_sequence + batch.last_offset_delta) % SEQUENCES
 
 
-# ------------------------------------------------------------------------------------------------ epochs and time of a segment
+# ------------------------------------------------------------------------------------------------ epochs and time of a
+# segment
 
 
 @dataclass
@@ -458,7 +467,8 @@ class Facts:
 
 
 def facts(data: bytes, base_offset: int | None) -> Facts:
-    """The facts of one segment, `LogSegment.recover`'s largest timestamp among them: it begins with -1 at the base offset."""
+    """The facts of one segment, `LogSegment.recover`'s largest timestamp among them: it begins with -1 at the base
+    offset."""
     found = Facts(max_timestamp_offset=-1 if base_offset is None else base_offset)
     before: int | None = None
     seen = False
@@ -485,11 +495,13 @@ def facts(data: bytes, base_offset: int | None) -> Facts:
     return found
 
 
-# ------------------------------------------------------------------------------------------------------------------ indexes
+# ------------------------------------------------------------------------------------------------------------------
+# indexes
 
 
 class BadEntry(NamedTuple):
-    """An entry that a lookup would be misled by. Offsets are absolute; the batch is the one that it was held against."""
+    """An entry that a lookup would be misled by. Offsets are absolute; the batch is the one that it was held
+    against."""
 
     problem: str
     entry: int
@@ -499,7 +511,8 @@ class BadEntry(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """The first place where an offset index is not what a rebuild would write: the next entry there, and the one expected; -1 for none.
+    """The first place where an offset index is not what a rebuild would write: the next entry there, and the one
+    expected; -1 for none.
 
     Offsets are absolute.
     """

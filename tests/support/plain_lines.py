@@ -21,7 +21,8 @@ from kdump.storage.records import DecodedBatch
 
 
 def opened(records: Iterable[Record]) -> DecodedBatch:
-    """Rows and headers over a payload that holds the bytes of the records' fields; what a sequence is, only the batch says."""
+    """Rows and headers over a payload that holds the bytes of the records' fields; what a sequence is, only the batch
+    says."""
     payload = bytearray()
     rows, headers = array("q"), array("q")
 
@@ -53,7 +54,10 @@ def text_lines(batch: Batch, records: Iterable[Record], mode: str = "auto") -> s
     for record in records:
         timestamp = record.timestamp
         time = iso_time(timestamp)
-        line = f"  record offset={record.offset} time={time} timestamp={timestamp} key={bytes_text(record.key, mode)} value={bytes_text(record.value, mode)}"
+        line = (
+            f"  record offset={record.offset} time={time} timestamp={timestamp} "
+            f"key={bytes_text(record.key, mode)} value={bytes_text(record.value, mode)}"
+        )
         if record.headers:
             held = ",".join([f"{bytes_text(key, mode)}={bytes_text(value, mode)}" for key, value in record.headers])
             line += f" headers=[{held}]"

@@ -1,4 +1,5 @@
-"""A salvage judged by plain means: which batches stand where they belong is asked of every pair of them, over bytes that the plain walk of `oracle` has read."""
+"""A salvage judged by plain means: which batches stand where they belong is asked of every pair of them, over bytes
+that the plain walk of `oracle` has read."""
 
 from __future__ import annotations
 
@@ -93,7 +94,8 @@ def inside(own: Own, logs: dict[str, bytes]) -> bool:
 
 
 def certain(logs: dict[str, bytes]) -> list[Own]:
-    """The batches that nothing speaks against: neither the names of the segments, nor any other batch with a right checksum."""
+    """The batches that nothing speaks against: neither the names of the segments, nor any other batch with a right
+    checksum."""
     found = list(valid(logs))
     most, least = (-1, -1), (2**63, 2**31)
     before, behind = [], []

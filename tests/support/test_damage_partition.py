@@ -1,4 +1,5 @@
-"""Every damage of a partition changes the directory, always in the same way, and says where; what it cannot do it leaves alone."""
+"""Every damage of a partition changes the directory, always in the same way, and says where; what it cannot do it
+leaves alone."""
 
 from __future__ import annotations
 

@@ -33,7 +33,8 @@ def codes(data: bytes, *, deep: bool = True, severity: bool = False, **options: 
     return [f"{finding.code} {finding.severity}" if severity else finding.code for finding in findings]
 
 
-# ---------------------------------------------------------------------------------------------------------------- decoding
+# ----------------------------------------------------------------------------------------------------------------
+# decoding
 
 
 def test_vectors_decode() -> None:
@@ -44,15 +45,15 @@ def test_vectors_decode() -> None:
         assert batch.crc == batch.computed_crc
         return oracle.records(data)
 
-    hello = "00000000000000000000003d00000000025d035a1300000000000000000000000003e800000000000003e8ffffffffffffffffffffffffffff0000000116000000010a68656c6c6f00"
+    hello = "00000000000000000000003d00000000025d035a1300000000000000000000000003e800000000000003e8ffffffffffffffffffffffffffff0000000116000000010a68656c6c6f00"  # noqa: E501
     assert read(hello) == [oracle.Record(0, 1000, "CreateTime", None, b"hello", (), 0, -1, 2, None)]
-    headers = "0000000000000005000000400000000002d9590e4b00000000000000000000000003e800000000000003e8ffffffffffffffffffffffffffff000000011c000000026b010402680102680278"
+    headers = "0000000000000005000000400000000002d9590e4b00000000000000000000000003e800000000000003e8ffffffffffffffffffffffffffff000000011c000000026b010402680102680278"  # noqa: E501
     assert read(headers) == [
         oracle.Record(5, 1000, "CreateTime", b"k", None, ((b"h", None), (b"h", b"x")), 5, -1, 2, None)
     ]
-    commit = "000000000000000a000000420000000002fff0903e00300000000000000000000003e800000000000003e800000000000000070000ffffffff000000012000000008000000010c00000000000000"
+    commit = "000000000000000a000000420000000002fff0903e00300000000000000000000003e800000000000003e800000000000000070000ffffffff000000012000000008000000010c00000000000000"  # noqa: E501
     assert read(commit) == [oracle.Record(10, 1000, "CreateTime", b"\0\0\0\1", bytes(6), (), 10, -1, 2, None)]
-    empty = "0000000000000014000000310000000002a26f0b81000000000004ffffffffffffffff00000000000003e8000000000000000700000000000000000000"
+    empty = "0000000000000014000000310000000002a26f0b81000000000004ffffffffffffffff00000000000003e8000000000000000700000000000000000000"  # noqa: E501
     assert read(empty) == []
     v0 = "00000000000000000000001387a77ab20000ffffffff0000000568656c6c6f"
     assert read(v0) == [oracle.Record(0, -1, "NoTimestampType", None, b"hello", (), 0, -1, 0, 0x87A77AB2)]
@@ -77,7 +78,7 @@ def test_header_fields() -> None:
     )
     (batch,) = oracle.walk(bytes(0) + data)
     assert batch == Batch(
-        0, len(data), 2, 5, 6, 2, 4, struct.unpack_from(">I", data, 17)[0], struct.unpack_from(">I", data, 17)[0], 4, 1000, 2000, 7, 3, 9, 1
+        0, len(data), 2, 5, 6, 2, 4, struct.unpack_from(">I", data, 17)[0], struct.unpack_from(">I", data, 17)[0], 4, 1000, 2000, 7, 3, 9, 1  # noqa: E501
     )  # fmt: skip
     wrapped = build.wrapper([build.record(timestamp=7), build.record(timestamp=5)], magic=1, base_offset=3)
     (batch,) = oracle.walk(wrapped)
@@ -195,7 +196,8 @@ def test_decompressed_size_is_bounded() -> None:
     assert codes(data, max_batch_bytes=50_000, severity=True) == ["batch/limit warning"]
 
 
-# -------------------------------------------------------------------------------------------------------------------- laws
+# --------------------------------------------------------------------------------------------------------------------
+# laws
 
 
 def assert_tiled(data: bytes, base_offset: int | None = None) -> None:
@@ -290,7 +292,8 @@ def test_every_other_batch_survives_a_flip(made: build.MadeSegment, data: st.Dat
     assert [isinstance(item, Damaged) for item in items] == [n == number for n in range(len(items))]
 
 
-# --------------------------------------------------------------------------------------------------------------- the walk
+# --------------------------------------------------------------------------------------------------------------- the
+# walk
 
 
 def test_frames_in_a_row() -> None:
@@ -508,7 +511,8 @@ def test_what_cannot_be_this_logs_does_not_end_the_search() -> None:
     assert walked.unsearched == []
 
 
-# -------------------------------------------------------------------------------------------------------------- the rules
+# -------------------------------------------------------------------------------------------------------------- the
+# rules
 
 MARKER = build.marker("COMMIT")
 THREE = [build.record(value=bytes([n])) for n in range(3)]
@@ -753,6 +757,7 @@ def test_findings_are_cut_off_per_code() -> None:
 @settings(max_examples=30, deadline=None)
 @example(plain(0))
 def test_swapped_magic_is_noticed(data: bytes) -> None:
-    """The magic of a batch lies outside its checksum: another one above 2 is not damage to the records, but to the frame."""
+    """The magic of a batch lies outside its checksum: another one above 2 is not damage to the records, but to the
+    frame."""
     assume(data[16] == 2)
     assert codes(data[:16] + b"\x03" + data[17:])[0] == "batch/magic"

@@ -1,4 +1,5 @@
-"""Each named damage of a topic-partition directory is told: by a finding that was not there before, with what a broker does about it."""
+"""Each named damage of a topic-partition directory is told: by a finding that was not there before, with what a broker
+does about it."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ HEALTHY = {
     "partition-metadata-missing": "releases before 2.8 had none; in a log directory of KRaft it is metadata/missing",
     "index-emptied": "a segment may do without entries: readers then begin at its start",
 }
-# What a healthy history leaves too in some of the partitions, for the place or the value that the damage happens to choose.
+# What a healthy history leaves too in some of the partitions, for the place or the value that the damage happens to
+# choose.
 SOMETIMES = {
     "resealed-attributes": "with the checksum made right this is another batch, mostly as whole as the one before",
     "resealed-payload": "other bytes of a value are as good as the true ones",

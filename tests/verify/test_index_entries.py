@@ -1,4 +1,5 @@
-"""What a verify knows of the indexes that a recovery would write: never something else than the recovery, and as good as always where they are right."""
+"""What a verify knows of the indexes that a recovery would write: never something else than the recovery, and as good
+as always where they are right."""
 
 from __future__ import annotations
 
@@ -187,7 +188,8 @@ def test_two_ranges_cut_anywhere(tmp_path: Path, times: str, monkeypatch: pytest
 
 
 def test_a_range_that_went_on_from_another_entry_counts_for_nothing(tmp_path: Path) -> None:
-    """An entry in the middle of a batch is none that a rebuild counts from, though it is the last one before the range."""
+    """An entry in the middle of a batch is none that a rebuild counts from, though it is the last one before the
+    range."""
     batches = [
         build.batch([build.record(None, bytes(3000), timestamp=T + number)], base_offset=number) for number in range(8)
     ]
@@ -303,7 +305,8 @@ def walks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @FEW
 @given(RANDOMS, st.data())
 def test_a_recovery_that_knows_writes_the_same(tmp_path: Path, rng: random.Random, draw: st.DataObject) -> None:
-    """Segments with and without producers, with indexes that are right, padded or wrong, sound and damaged, verified in any ranges."""
+    """Segments with and without producers, with indexes that are right, padded or wrong, sound and damaged, verified in
+    any ranges."""
     directory = tmp_path / "t-0"
     shutil.rmtree(directory, ignore_errors=True)
     files: dict[str, bytes] = {}
@@ -497,7 +500,8 @@ def test_one_index_is_not_enough(tmp_path: Path, alone: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(path.parent.name for path in FIXTURES.glob("*/case.toml")))
 def test_what_brokers_wrote(tmp_path: Path, name: str) -> None:
-    """Of segments without producers it is known exactly where both indexes are those of a recovery, in whatever ranges they were verified."""
+    """Of segments without producers it is known exactly where both indexes are those of a recovery, in whatever ranges
+    they were verified."""
     for number, original in enumerate(sorted({path.parent for path in (FIXTURES / name).rglob("*.log")})):
         directory = Path(shutil.copytree(original, tmp_path / str(number) / original.name))
         with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,5 @@
-"""Laws of verifying whole directories: no cutting of the work changes the report, one damage gives one error, companions judge no log, nothing is written."""
+"""Laws of verifying whole directories: no cutting of the work changes the report, one damage gives one error,
+companions judge no log, nothing is written."""
 
 from __future__ import annotations
 
@@ -221,7 +222,8 @@ def of_the_logs(findings: list[Finding]) -> Counter[tuple[Any, ...]]:
 
 
 def informed(path: Path) -> set[str]:
-    """Other files that are judged by what this one says: the snapshot at the first segment is where the replay of a log begins that lost its start."""
+    """Other files that are judged by what this one says: the snapshot at the first segment is where the replay of a log
+    begins that lost its start."""
     base = path.name.partition(".")[0]
     first = min((one.name.partition(".")[0] for one in path.parent.glob("*.log")), default="")
     if path.suffix == ".snapshot" and base == first and int(base):

@@ -94,7 +94,8 @@ def test_the_less_is_left_the_smaller_the_pieces(size: int, slots: int, behind: 
 
 
 def test_what_only_looks_like_a_batch_is_not_checksummed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A range may begin inside a value in which a header claims most of the file; where no other header follows, it is passed over."""
+    """A range may begin inside a value in which a header claims most of the file; where no other header follows, it is
+    passed over."""
     far = 1410 * 700 + 700 - 12  # from there into the zeros of another value
     lies = ((900).to_bytes(8, "big") + far.to_bytes(4, "big") + b"\0\0\0\0\2") * 20
     data = b"".join(build.batch([build.record(None, lies + bytes(1000))], base_offset=offset) for offset in range(2000))

@@ -1,4 +1,5 @@
-"""Records of __transaction_state: beside what Kafka's dump tool prints of a real one, built by hand, and cut anywhere."""
+"""Records of __transaction_state: beside what Kafka's dump tool prints of a real one, built by hand, and cut
+anywhere."""
 
 from __future__ import annotations
 

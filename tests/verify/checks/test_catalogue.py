@@ -66,7 +66,8 @@ NESTED = one(value=one(0))
 
 @dataclass(frozen=True)
 class Case:
-    """`fires` shows the code, `quiet` shows nothing at all; `how` are words of `prove`, `quietly` those that differ for `quiet`."""
+    """`fires` shows the code, `quiet` shows nothing at all; `how` are words of `prove`, `quietly` those that differ for
+    `quiet`."""
 
     fires: Any
     quiet: Any

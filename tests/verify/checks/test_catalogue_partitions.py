@@ -1,6 +1,8 @@
-"""Every code about a partition, its files and a log directory: a directory that fires it, and nearly the same one that does not.
+"""Every code about a partition, its files and a log directory: a directory that fires it, and nearly the same one that
+does not.
 
-Each begins as what a broker leaves after a clean stop, and has one thing changed. So what it fires is one finding, or `also` says which other one is right too.
+Each begins as what a broker leaves after a clean stop, and has one thing changed. So what it fires is one finding, or
+`also` says which other one is right too.
 """
 
 from __future__ import annotations
@@ -166,7 +168,8 @@ def begun_late(start: int, cleaner: int) -> Files:
 
 @dataclass(frozen=True)
 class Case:
-    """`fires` shows the code once, at a file, and `broker` is what the next start does about it; `quiet` shows nothing. `also` is what both show beside it; `besides` what only `fires` does."""
+    """`fires` shows the code once, at a file, and `broker` is what the next start does about it; `quiet` shows nothing.
+    `also` is what both show beside it; `besides` what only `fires` does."""
 
     fires: Files
     broker: str
@@ -577,7 +580,8 @@ def test_a_partition_named_alone_is_whole(tmp_path: Path) -> None:
 def test_more_entries_than_are_kept_are_counted_as_what_they_are(
     tmp_path: Path, by: int, severity: Severity, compacted: bool
 ) -> None:
-    """Of a time index whose entries are all too high, or all too low; of a compacted segment the low ones are nobody's fault."""
+    """Of a time index whose entries are all too high, or all too low; of a compacted segment the low ones are nobody's
+    fault."""
     count = KEPT + 100
     # The first batch has the offsets of two records, and in a compacted segment only one of them.
     batches = [

@@ -1,4 +1,5 @@
-"""The small files of a log directory: each rule fires, each nearly the same file does not, and real directories show nothing."""
+"""The small files of a log directory: each rule fires, each nearly the same file does not, and real directories show
+nothing."""
 
 from __future__ import annotations
 

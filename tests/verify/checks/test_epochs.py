@@ -1,4 +1,5 @@
-"""leader-epoch-checkpoint against the batches: for each code a file that fires it, and nearly the same one that does not."""
+"""leader-epoch-checkpoint against the batches: for each code a file that fires it, and nearly the same one that does
+not."""
 
 from __future__ import annotations
 

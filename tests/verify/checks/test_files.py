@@ -99,7 +99,8 @@ def test_what_does_not(tmp_path: Path, name: str, code: str, severity: Severity,
 
 
 def test_a_directory_on_its_way_out(tmp_path: Path) -> None:
-    """All of it goes, so that a file that goes first is nothing; a name that keeps a broker from starting still does."""
+    """All of it goes, so that a file that goes first is nothing; a name that keeps a broker from starting still
+    does."""
     assert reported(tmp_path / f"t-0.{HEX}-delete", f"{ZERO}.log.deleted", "letters.log") == [
         ("letters.log", "file/name", ERROR, {"problem": "number"})
     ]

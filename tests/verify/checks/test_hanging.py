@@ -1,4 +1,5 @@
-"""Open transactions: which of them hang, by their age or by what the transaction log says, and what it says of real ones."""
+"""Open transactions: which of them hang, by their age or by what the transaction log says, and what it says of real
+ones."""
 
 from __future__ import annotations
 

@@ -26,15 +26,15 @@ OFFSETS = build.offset_index((9, 4200), (19, 8400), (29, 12600))
 TIMES = build.time_index((5000, 9), (6000, 19), (7000, 39))
 
 
-def structure(data: bytes, kind: Kind, newest: bool = False) -> tuple[IndexFile, list[Finding]]:
-    file = LogFile(NAMES[kind], kind, BASE, newest, len(data))
-    return indexes.check_structure(file, BytesSource(data, file.path), newest)
+def structure(data: bytes, kind: Kind, active: bool = False) -> tuple[IndexFile, list[Finding]]:
+    file = LogFile(NAMES[kind], kind, BASE, active, len(data))
+    return indexes.check_structure(file, BytesSource(data, file.path), active)
 
 
 def scanned(**other: Any) -> IndexScan:
     """A segment of offsets 1000 to 1039 in 16800 bytes, with timestamps up to 7000."""
     fields = {"end": 16800, "end_offset": 1040, "max_timestamp": 7000, "magics": (0, 0, 10), "broken": False}
-    return IndexScan(**{**fields, "newest": False, **other})
+    return IndexScan(**{**fields, "active": False, **other})
 
 
 def judged(data: bytes | None, kind: Kind, *, others: bool = True, **how: Any) -> list[Finding]:
@@ -71,12 +71,12 @@ def test_entries_in_order(kind: Kind, data: bytes) -> None:
 
 
 @pytest.mark.parametrize(("kind", "data"), [(Kind.INDEX, OFFSETS), (Kind.TIMEINDEX, TIMES)])
-@pytest.mark.parametrize("newest", [True, False])
-def test_padding(kind: Kind, data: bytes, newest: bool) -> None:
+@pytest.mark.parametrize("active", [True, False])
+def test_padding(kind: Kind, data: bytes, active: bool) -> None:
     name = kind.value
-    it, [finding] = structure(data + bytes(240), kind, newest)
+    it, [finding] = structure(data + bytes(240), kind, active)
     assert it.slots == data
-    assert words([finding]) == [(f"{name}/padding", "info" if newest else "warning")]
+    assert words([finding]) == [(f"{name}/padding", "info" if active else "warning")]
     assert (finding.position, finding.length) == (len(data), 240)
 
 
@@ -137,14 +137,14 @@ def test_more_entries_than_any_index_has(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("kind", [Kind.INDEX, Kind.TIMEINDEX])
 def test_what_brokers_left_is_in_order(kind: Kind) -> None:
-    """Padding aside, which a crash leaves in the newest segment."""
+    """Padding aside, which a crash leaves in the active segment."""
     paths = sorted(FIXTURES.rglob(f"*.{kind.value}"))
     assert paths
     for path in paths:
         data = path.read_bytes()
-        newest = path == max(path.parent.glob(f"*.{kind.value}"))
+        active = path == max(path.parent.glob(f"*.{kind.value}"))
         it, findings = indexes.check_structure(
-            LogFile(str(path), kind, 0, newest, len(data)), BytesSource(data), newest
+            LogFile(str(path), kind, 0, active, len(data)), BytesSource(data), active
         )
         assert all(finding.severity is Severity.INFO for finding in findings), path
         assert it.ordered == it.entries
@@ -317,10 +317,10 @@ def test_stale_times(end_offset: int | None, first: int | None) -> None:
     ("data", "how", "timestamp"),
     [
         (TIMES, {"max_timestamp": 7001}, 7000),
-        (TIMES, {"max_timestamp": 7001, "newest": True}, "right"),  # the broker adds it when it closes the segment
+        (TIMES, {"max_timestamp": 7001, "active": True}, "right"),  # the broker adds it when it closes the segment
         (TIMES, {"max_timestamp": 6999}, "right"),  # another rule says that
         (b"", {}, None),
-        (b"", {"newest": True}, "right"),
+        (b"", {"active": True}, "right"),
         (b"", {"max_timestamp": -1}, "right"),
         (b"", {"magics": (0, 1, 9)}, "right"),
         (TIMES, {"max_timestamp": 7001, "bad": [bad("timeindex/wrong", 2, 7001)]}, "said"),
