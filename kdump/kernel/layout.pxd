@@ -210,7 +210,8 @@ cdef inline void clear_diagnosis(int64_t *row) noexcept nogil:
     row[FOUND_TIMESTAMP] = INT64_MIN
 
 
-cdef inline void header_row(int64_t *row, const uint8_t *p, int64_t total, int64_t position, uint32_t computed) noexcept nogil:
+cdef inline void header_row(int64_t *row, const uint8_t *p, int64_t total, int64_t position,
+                            uint32_t computed) noexcept nogil:
     """The row of a batch or message, with what its header says."""
     cdef bint wrapper
     row[POSITION] = position

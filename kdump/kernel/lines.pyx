@@ -258,7 +258,8 @@ cdef uint8_t *put_second(uint8_t *q, int64_t second) noexcept nogil:
 # ---- fields
 
 # Text between *at and `end`, escaped; bytes up to `limit` may be looked at. `at` and `to` are left where it ended.
-cdef int escaped(Out *o, uint8_t **to, const uint8_t **at, const uint8_t *end, const uint8_t *limit, int style, uint32_t *point) noexcept nogil:
+cdef int escaped(Out *o, uint8_t **to, const uint8_t **at, const uint8_t *end, const uint8_t *limit, int style,
+                 uint32_t *point) noexcept nogil:
     cdef const uint8_t *p = at[0]
     cdef const uint8_t *stop
     cdef const uint8_t *run
@@ -464,7 +465,8 @@ cdef class Lines:
         finally:
             self._close(views)
 
-    def json(self, payload, rows, headers, int64_t first, int64_t base_offset, int64_t base_sequence, control, tuple fixed, bint timeless, bint legacy):
+    def json(self, payload, rows, headers, int64_t first, int64_t base_offset, int64_t base_sequence, control,
+             tuple fixed, bint timeless, bint legacy):
         cdef Py_buffer views[3]
         cdef Source s
         cdef const int64_t *row
@@ -508,8 +510,8 @@ cdef class Lines:
         finally:
             self._close(views)
 
-    def kafka(self, payload, rows, headers, int64_t first, int64_t base_offset, int64_t base_sequence, control, bytes label, bint metadata, bint contents,
-              bint legacy):
+    def kafka(self, payload, rows, headers, int64_t first, int64_t base_offset, int64_t base_sequence, control,
+              bytes label, bint metadata, bint contents, bint legacy):
         cdef Py_buffer views[3]
         cdef Source s
         cdef const int64_t *row
@@ -643,7 +645,8 @@ cdef class Lines:
             return self._room(q + size + 2, 0)
         return self._any_field(q, p, p + size, s.end)
 
-    cdef uint8_t *_any_field(self, uint8_t *q, const uint8_t *start, const uint8_t *end, const uint8_t *limit) except NULL:
+    cdef uint8_t *_any_field(self, uint8_t *q, const uint8_t *start, const uint8_t *end,
+                             const uint8_t *limit) except NULL:
         cdef size_t mark = q - self.o.data
         cdef bint well
         if self.mode == BASE64 or self.mode == HEX:
@@ -652,7 +655,8 @@ cdef class Lines:
         q = self._string(q, start, end, limit, &well)
         return q if well else self._malformed(self.o.data + mark, start, end)
 
-    cdef uint8_t *_string(self, uint8_t *q, const uint8_t *p, const uint8_t *end, const uint8_t *limit, bint *well) except NULL:
+    cdef uint8_t *_string(self, uint8_t *q, const uint8_t *p, const uint8_t *end, const uint8_t *limit,
+                          bint *well) except NULL:
         """Not `well` when it is no UTF-8; what was written is to be dropped then."""
         cdef uint32_t point = 0
         cdef int status = PAGE

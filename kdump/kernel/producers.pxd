@@ -84,8 +84,9 @@ cdef inline bint within(int64_t a, int64_t b, uint64_t span) noexcept nogil:
     return (<uint64_t> a - <uint64_t> b if a > b else <uint64_t> b - <uint64_t> a) < span
 
 
-cdef inline bint extend(Recorder *r, int64_t slot, int epoch, int flags, int64_t first_offset, int64_t last_offset, int64_t timestamp,
-                        int32_t first_sequence, int32_t last_sequence, int32_t offset_delta) noexcept nogil:
+cdef inline bint extend(Recorder *r, int64_t slot, int epoch, int flags, int64_t first_offset, int64_t last_offset,
+                        int64_t timestamp, int32_t first_sequence, int32_t last_sequence,
+                        int32_t offset_delta) noexcept nogil:
     """Make a batch of records part of its producer's last event; False where it begins another one."""
     cdef Event *run
     if r.slots[slot] <= r.gap:

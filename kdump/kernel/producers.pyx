@@ -674,8 +674,8 @@ cdef class Producers:
         for i in range(self._row_count):
             row = self._rows + i
             rows.append(ProducerProblem(
-                PROBLEMS[row.problem], row.position, row.size, row.offset, row.producer_id, row.epoch, row.sequence, row.previous_sequence,
-                row.previous_epoch, row.txn_first, row.marker,
+                PROBLEMS[row.problem], row.position, row.size, row.offset, row.producer_id, row.epoch, row.sequence,
+                row.previous_sequence, row.previous_epoch, row.txn_first, row.marker,
             ))
         for i in range(PROBLEM_COUNT):
             if self._problems[i]:

@@ -12,17 +12,17 @@ from libc.stdint cimport INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t,
 
 from kdump.kernel.crc cimport crc32_of
 from kdump.kernel.layout cimport (
-    BASE_SEQUENCE_AT, BASE_TIMESTAMP_AT, CODEC_MASK, HEADER, KEY_LENGTH_AT, LENGTH_AT, LOG_APPEND_TIME, LOG_OVERHEAD, MAGIC_AT,
-    MAX_TIMESTAMP_AT, MESSAGE_ATTRIBUTES_AT, MESSAGE_CRC_AT, MINIMUM_LENGTH_0, R_AT, R_ATTRIBUTES, R_COMPUTED_CRC, R_CRC, R_HEADER_AT, R_HEADER_COUNT,
-    R_KEY_AT, R_KEY_SIZE, R_MAGIC, R_OFFSET, R_SIZE, R_TIMESTAMP, R_VALUE_AT, R_VALUE_SIZE, RECORD_WIDTH, RECORDS_COUNT_AT, attributes_of, be16, be32, be64,
-    total_of,
+    BASE_SEQUENCE_AT, BASE_TIMESTAMP_AT, CODEC_MASK, HEADER, KEY_LENGTH_AT, LENGTH_AT, LOG_APPEND_TIME, LOG_OVERHEAD,
+    MAGIC_AT, MAX_TIMESTAMP_AT, MESSAGE_ATTRIBUTES_AT, MESSAGE_CRC_AT, MINIMUM_LENGTH_0, R_AT, R_ATTRIBUTES,
+    R_COMPUTED_CRC, R_CRC, R_HEADER_AT, R_HEADER_COUNT, R_KEY_AT, R_KEY_SIZE, R_MAGIC, R_OFFSET, R_SIZE, R_TIMESTAMP,
+    R_VALUE_AT, R_VALUE_SIZE, RECORD_WIDTH, RECORDS_COUNT_AT, attributes_of, be16, be32, be64, total_of,
 )
 
 # A status is the place of its word here.
 STATUSES = (
-    "", "record-length", "varint", "key-length", "value-length", "header-count", "header-key", "header-value", "body-end", "missing", "leftover",
-    "control-key", "control-value", "message-fields", "wrapper-size", "wrapper-magic", "wrapper-nested", "wrapper-empty", "wrapper-offset",
-    "control-type",
+    "", "record-length", "varint", "key-length", "value-length", "header-count", "header-key", "header-value",
+    "body-end", "missing", "leftover", "control-key", "control-value", "message-fields", "wrapper-size",
+    "wrapper-magic", "wrapper-nested", "wrapper-empty", "wrapper-offset", "control-type",
 )
 cdef enum:
     RECORD_LENGTH = 1
