@@ -78,7 +78,7 @@ class Producers:
         """Return the state as entries of a producer snapshot, 46 bytes each, in the order of first appearance."""
 
     def open(self) -> list[tuple[int, int, int, int, bool]]:
-        """Return each open transaction in order of its first offset: (producer_id, epoch, first_offset, timestamp, certain)."""
+        """Return each open transaction in order of start: (producer_id, epoch, first_offset, timestamp, certain)."""
 
     def compare(self, entries: Buffer) -> list[tuple[str, int, str, int | None, int | None]]:
         """Return where the entries of a snapshot differ from the state, at most 1000 differences.
