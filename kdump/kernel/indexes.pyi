@@ -8,7 +8,7 @@ ENTRIES_KEPT: int
 """The largest number of entries that are kept for one problem. The counts stay exact."""
 
 class IndexTracker:
-    """Checks or builds the offset index and the time index of one segment while a scan reads it (`Scanner(indexes=…)`).
+    """Checks or builds the offset index and the time index of a segment during its scan (`Scanner(indexes=...)`).
 
     `check` compares entries with the batches. `build` builds the entries that a broker's recovery builds
     (LogSegment.recover). Call one or both before the scan. The results can be read at any time.
@@ -42,13 +42,14 @@ class IndexTracker:
         """
 
     def bad_entries(self) -> list[BadEntry]:
-        """Return the entries that fail a check, in the order in which the scan found them, at most ENTRIES_KEPT a problem."""
+        """Return the entries that fail a check, in the order of the scan, at most ENTRIES_KEPT per problem."""
 
     def bad_entry_counts(self) -> dict[str, int]:
         """Return the number of entries by problem, without problems that did not occur."""
 
 def ordered(slots: Buffer, entry_size: int) -> int:
-    """Return how many leading entries of an index are in order. `entry_size`: 8 for an offset index, 12 for a time index.
+    """Return how many leading entries of an index are in order.
 
+    `entry_size`: 8 for an offset index, 12 for a time index.
     Raises ValueError for another `entry_size`.
     """

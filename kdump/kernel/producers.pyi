@@ -37,7 +37,10 @@ class Runs:
         """
 
     def take(self) -> bytes:
-        """Return the events since the last `take`, oldest first, EVENT_BYTES each. The next batch starts a new event."""
+        """Return the events since the last `take`, oldest first, EVENT_BYTES each.
+
+        The next batch starts a new event.
+        """
 
 class Producers:
     """The producer state of a partition, and the problems of the events that change it.

@@ -25,7 +25,10 @@ class Carry(NamedTuple):
 
 
 class IndexDifference(NamedTuple):
-    """The first entry where an offset index differs from what a broker's recovery would write; -1 for what does not exist."""
+    """The first entry of an offset index that differs from what a broker's recovery would write.
+
+    A field is -1 where its entry does not exist.
+    """
 
     entry: int
     offset: int
@@ -72,12 +75,12 @@ class ScanState(NamedTuple):
     magics: tuple[int, ...]
     """Batches by magic."""
     epochs: tuple[tuple[int, int, int], ...]
-    """(leader epoch, first offset, position) of each batch whose leader epoch differs from the one before; at most 65536."""
+    """(leader epoch, first offset, position) of each batch that starts a leader epoch, at most 65536."""
 
     # Timestamps.
     max_timestamp: int
     max_timestamp_offset: int
-    """The last offset of the first batch with `max_timestamp`; the base offset without one, as in LogSegment.recover."""
+    """The last offset of the first batch with it; the base offset without one, as in LogSegment.recover."""
     max_timestamp_position: int
     first_timestamp: int
     """The largest timestamp of the first valid batch."""
@@ -120,7 +123,7 @@ class ScanState(NamedTuple):
 
     @property
     def carry(self) -> Carry:
-        """The state for the walk that continues here. Without a batch, that walk checks the time index from its first entry."""
+        """The state for the walk that continues here. Without a batch, it checks all of the time index."""
         cursor = max(self.time_cursor, 0)
         return Carry(self.known_last, self.has_last, self.known_epoch, self.linked, self.max_timestamp, cursor)
 
@@ -168,8 +171,8 @@ class BadEntry(NamedTuple):
 class BuiltEntries(NamedTuple):
     """The index entries that a broker's recovery appends in a range of a segment.
 
-    They follow the last entry of the offset index before the range. `since` is its position: 0 without such an entry, -1
-    where the range has no batch.
+    They follow the last entry of the offset index before the range. `since` is its position: 0 without such an entry,
+    -1 where the range has no batch.
     `due`: the largest timestamp at the first entry of `offsets`, NO_VALUE without entries.
     `times`: the entries that a recovery of these batches alone makes, without the one at the end of the segment.
     """

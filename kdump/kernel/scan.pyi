@@ -71,13 +71,16 @@ class Scanner:
     def headers(self, fd: int, origin: int, buffer: Buffer, position: int, stop: int) -> int:
         """Walk over the batches in [position, stop) that are known to be valid, reading only their headers.
 
-        Reads the records of uncompressed control batches, too. The file `fd` has the byte of a position at `origin` plus
-        that position. Returns SCAN_FULL, SCAN_STOPPED, SCAN_NEED (the file ends first) or SCAN_DAMAGED (no batch, or a
-        control batch larger than the buffer). `reached` is the position of the next batch. Raises OSError.
+        Reads the records of uncompressed control batches, too. The file `fd` has the byte of a position at
+        `origin` plus that position. Returns SCAN_FULL, SCAN_STOPPED, SCAN_NEED (the file ends first) or SCAN_DAMAGED (no batch, or a
+        control batch that is larger than the buffer). `reached` is the position of the next batch. Raises OSError.
         """
 
     def skip_body(self, buffer: Buffer, at: int, position: int, computed: int) -> None:
-        """Walk over the batch whose header is at `at`, without its records. The caller verified its checksum, `computed`."""
+        """Walk over the batch whose header is at `at`, without its records.
+
+        The caller has verified its checksum, `computed`.
+        """
 
     def damaged(self, buffer: Buffer, at: int, position: int, computed: int, frame: int) -> None:
         """Make a row for a batch of the right length that is not valid. No check uses its fields."""
@@ -127,8 +130,9 @@ class Scanner:
 def find(
     buffer: Buffer, start: int, end: int, left: int, lowest: int, highest: int, largest: int, foreign: bool
 ) -> int:
-    """Return the first index in buffer[start:end] with the header of a plausible batch, or -1. Does not verify checksums.
+    """Return the first index in buffer[start:end] with the header of a plausible batch, or -1.
 
+    Does not verify checksums.
     `left`: the bytes of the file from `start` on; the batch ends within them. `largest`: its largest size in bytes.
     `lowest`, `highest`: the range of its offset (`offset_bounds`). `foreign`: accept any offset for up to 1 MiB.
     Raises ValueError for a range outside the buffer.

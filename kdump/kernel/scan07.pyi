@@ -74,7 +74,10 @@ class Scanner07:
         """Return the range of all offsets: an entry has none."""
 
     def look(self, buffer: Buffer, at: int, left: int) -> FrameHeader:
-        """Return the header of the entry at `at`. Raises ValueError where the buffer has fewer than 5 bytes from there on."""
+        """Return the header of the entry at `at`.
+
+        Raises ValueError where the buffer has fewer than 5 bytes from there on.
+        """
 
 class Search07:
     """Searches bytes for entries. The time of a checksum hardly depends on the number of bytes."""
@@ -105,7 +108,7 @@ def layout(
 ) -> tuple[bytes, int, int, bool, int, int]:
     """Decode up to `capacity` entries of decompressed `payload` from `start` on.
 
-    Returns (int64 rows of kdump.kernel.records.RECORD_COLUMNS, how many of them are compressed, where it stopped, whether
-    more follow, status, bytes at the end that are no whole entry). The status is that of the first entry for which
+    Returns (int64 rows of kdump.kernel.records.RECORD_COLUMNS, how many of them are compressed, where it stopped,
+    whether more follow, status, bytes at the end that are no whole entry). The status is that of the first entry for which
     Kafka's reader raises an exception. Every record has `offset`. Positions start at `origin`.
     """

@@ -24,13 +24,13 @@ class Seeker:
     ) -> tuple[int, int, int, int, int, int, int, bytes | None]:
         """Find the first batch of a file whose last offset is `target` or above.
 
-        `slots`, `entries`: the bytes of the offset index, and how many entries to use. The walk starts at the last entry
-        with an offset of `target` or below, without one at the start of the file.
+        `slots`, `entries`: the bytes of the offset index, and how many entries to use. The walk starts at the last
+        entry with an offset of `target` or below, without one at the start of the file.
         `proved`: one byte a window, 0 where its index entries are not verified; None uses all entries.
         `base`: the base offset of the segment. `end`: the bytes of the file to read.
-        Returns (SEEK_FOUND or another reason, offset of the entry or -1, position where the walk started, position where
-        it ended, size, first offset, last offset, batch). The last four are only set for SEEK_FOUND. The first offset of
-        a wrapper message is -2^63. Raises OSError, and ValueError where the index has fewer entries.
+        Returns (SEEK_FOUND or another reason, offset of the entry or -1, position where the walk started, position
+        where it ended, size, first offset, last offset, batch). The last four are set only for SEEK_FOUND. The first
+        offset of a wrapper message is -2^63. Raises OSError, and ValueError where the index has fewer entries.
         """
 
     def prove(self, fd: int, slots: Buffer, first: int, stop: int, base: int, start: int, end: int) -> bool:
