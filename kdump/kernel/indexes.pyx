@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Checks the offset index and the time index of a segment while a scan reads its batches, and builds them like a broker.
+"""Checks the offset index and the time index of a segment during its scan, and builds them like a broker.
 
 The scan calls the tracker only for a batch that an entry points to, or for which an entry is due (`Due`). It skips most
 batches.
@@ -77,7 +77,10 @@ cdef class IndexTracker:
         return index, self.closed_times(state.max_timestamp, state.max_timestamp_offset)
 
     cdef bytes closed_times(self, int64_t timestamp, int64_t offset):
-        """Return the time index with the entry at its end. The tracker does not keep that entry: the segment may go on."""
+        """Return the time index with the entry at its end.
+
+        The tracker does not keep that entry: the segment may go on.
+        """
         cdef int64_t size = self.built_time.size, last = self.built_timestamp
         if timestamp > last:
             self.build_time_entry(timestamp, offset, self.built_time.limit)
@@ -107,7 +110,10 @@ cdef class IndexTracker:
             raise MemoryError
         for i in range(self.problem_count):
             bad = self.problems + i
-            found.append(BadEntry(ENTRY_PROBLEMS[bad.problem], bad.entry, bad.stored[0], bad.stored[1], bad.position, bad.first, bad.last, bad.found))
+            found.append(BadEntry(
+                ENTRY_PROBLEMS[bad.problem], bad.entry, bad.stored[0], bad.stored[1], bad.position, bad.first, bad.last,
+                bad.found,
+            ))
         return found
 
     def bad_entry_counts(self):
@@ -150,11 +156,16 @@ cdef class IndexTracker:
         return be32(self.index + INDEX_ENTRY * entry + INDEX_POSITION_AT)
 
     cdef int64_t time_offset(self, int64_t entry) noexcept nogil:
-        return <int64_t> (<uint64_t> self.base + <uint64_t> <int64_t> be32(self.time + TIME_ENTRY * entry + TIME_OFFSET_AT))
+        return <int64_t> (
+            <uint64_t> self.base + <uint64_t> <int64_t> be32(self.time + TIME_ENTRY * entry + TIME_OFFSET_AT)
+        )
 
     cdef void batch(self, const State *s, int magic, int64_t first, int64_t last, int64_t position, int64_t total,
                     bint spans, int64_t timestamp) noexcept nogil:
-        """Check the entries that point to a valid batch, and build those that are due. `s`: the state before the batch."""
+        """Check the entries that point to a valid batch, and build those that are due.
+
+        `s`: the state before the batch.
+        """
         cdef int64_t target, running
         if self.fresh:
             self.find_entries(s, first, position)
@@ -179,7 +190,8 @@ cdef class IndexTracker:
         while self.time_cursor < self.time_count and self.time_offset(self.time_cursor) <= last:
             self.check_time_entry(s, magic, first, last, position, spans, running)
             self.time_cursor += 1
-        self.due.position = self.index_position(self.index_cursor) if self.index_cursor < self.index_count else INT64_MAX
+        self.due.position = \
+            self.index_position(self.index_cursor) if self.index_cursor < self.index_count else INT64_MAX
         if not self.differs:
             self.due.position = min(self.due.position, self.last_entry + self.interval)
         if self.building:
@@ -295,7 +307,9 @@ cdef class IndexTracker:
     cdef void bad_index_entry(self, int problem, int64_t first, int64_t last, int64_t position,
                               int64_t found) noexcept nogil:
         cdef int64_t entry = self.index_cursor
-        self.bad_entry(problem, entry, self.index_offset(entry), self.index_position(entry), first, last, position, found)
+        self.bad_entry(
+            problem, entry, self.index_offset(entry), self.index_position(entry), first, last, position, found
+        )
 
     cdef void bad_entry(self, int problem, int64_t entry, int64_t one, int64_t other, int64_t first, int64_t last,
                         int64_t position, int64_t found) noexcept nogil:

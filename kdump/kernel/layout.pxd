@@ -1,4 +1,5 @@
-# The layouts that all of the kernel uses: big-endian numbers, byte positions of the fields of a batch, columns of a row.
+# The layouts that all of the kernel uses: big-endian numbers, byte positions of the fields of a batch, columns of
+# a row.
 # kdump.format.batch, kdump.format.legacy, kdump.format.index and kdump.format.kafka07 have the byte tables.
 # A test compares them with these positions.
 

@@ -15,12 +15,12 @@ Control = Callable[[bytes | None, bytes | None], bytes]
 class Lines:
     """Formats records as lines. Not thread-safe.
 
-    `style` is one of STYLES, `mode` one of MODES. `repair` replaces malformed UTF-8. The styles `printable` and `raw` and the
-    mode `utf8` need it.
+    `style` is one of STYLES, `mode` one of MODES. `repair` replaces malformed UTF-8. The styles `printable` and `raw`
+    and the mode `utf8` need it.
 
     The methods take the fields of kdump.storage.records.Opened. They return (lines, next): the lines from record
-    `first` on, and the record to continue with, which is the number of records at the end. `control` is for control batches.
-    They raise ValueError for a row that refers to bytes outside the payload.
+    `first` on, and the record to continue with, which is the number of records at the end.
+    `control` is for control batches. They raise ValueError for a row that refers to bytes outside the payload.
     """
 
     def __init__(self, style: str, mode: str = "auto", repair: Callable[[bytes], bytes] | None = None) -> None: ...

@@ -72,8 +72,8 @@ class Scanner:
         """Walk over the batches in [position, stop) that are known to be valid, reading only their headers.
 
         Reads the records of uncompressed control batches, too. The file `fd` has the byte of a position at
-        `origin` plus that position. Returns SCAN_FULL, SCAN_STOPPED, SCAN_NEED (the file ends first) or SCAN_DAMAGED (no batch, or a
-        control batch that is larger than the buffer). `reached` is the position of the next batch. Raises OSError.
+        `origin` plus that position. Returns SCAN_FULL, SCAN_STOPPED, SCAN_NEED (the file ends first) or SCAN_DAMAGED
+        (no batch, or a control batch that is larger than the buffer). `reached` is the position of the next batch. Raises OSError.
         """
 
     def skip_body(self, buffer: Buffer, at: int, position: int, computed: int) -> None:

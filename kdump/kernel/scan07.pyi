@@ -109,6 +109,6 @@ def layout(
     """Decode up to `capacity` entries of decompressed `payload` from `start` on.
 
     Returns (int64 rows of kdump.kernel.records.RECORD_COLUMNS, how many of them are compressed, where it stopped,
-    whether more follow, status, bytes at the end that are no whole entry). The status is that of the first entry for which
-    Kafka's reader raises an exception. Every record has `offset`. Positions start at `origin`.
+    whether more follow, status, bytes at the end that are no whole entry). The status is that of the first entry for
+    which Kafka's reader raises an exception. Every record has `offset`. Positions start at `origin`.
     """
