@@ -123,7 +123,8 @@ cdef int learn(uint32_t page) except -1:
     return 0
 
 
-# Decodes the character at p. Returns its number of bytes, 0 for malformed ones (RFC 3629: no surrogates, shortest form).
+# Decodes the character at p. Returns its number of bytes, 0 where they are malformed.
+# RFC 3629: no surrogates, shortest form.
 cdef inline Py_ssize_t decoded(const uint8_t *p, const uint8_t *end, uint32_t *point) noexcept nogil:
     cdef uint32_t first = p[0]
     if first < 0xe0:
@@ -637,7 +638,7 @@ cdef class Lines:
         return q + 1
 
     cdef inline uint8_t *_field(self, uint8_t *q, const Source *s, const int64_t *place) except NULL:
-        """The field at the place and of the size that stand there."""
+        """Write a field. `place` is its position, followed by its size."""
         cdef const uint8_t *p
         cdef int64_t size = place[1]
         if size < 0:
