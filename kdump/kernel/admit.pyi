@@ -1,11 +1,13 @@
 from typing_extensions import Buffer
 
 class Admission:
-    """Takes batches that are to be appended, and have nothing special about them."""
+    """Prepares ordinary record batches for an append: without a producer, and no control batches."""
 
     def __init__(self, max_bytes: int) -> None: ...
     def admit(self, data: Buffer, offset: int, epoch: int) -> tuple[bytearray | memoryview, int, int, int] | None:
-        """One sound record batch of at most `max_bytes`, without a producer and no control batch, with an offset and a leader epoch: (batch, last offset, largest timestamp, size).
+        """Copy one valid record batch and give the copy this base offset and leader epoch.
 
-        The batch is a copy that holds until the next call. None for anything else.
+        Returns (batch, last offset, max timestamp, size in bytes). The next call overwrites the batch.
+        Returns None for a batch of more than `max_bytes`, a batch of a producer, a control batch, and bytes that are no
+        valid batch.
         """

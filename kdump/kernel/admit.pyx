@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The common case of an append: one record batch without a producer, which is checked, copied and given its offset in one call."""
+"""The common case of an append, in one call: check a record batch without a producer, copy it, assign its offsets."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -8,8 +8,8 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_
 from libc.string cimport memcpy
 
 from kdump.kernel.layout cimport (
-    CODEC_MASK, CONTROL_FLAG, HEADER, LAST_OFFSET_DELTA_AT, LEADER_EPOCH_AT, MAGIC_AT, MAX_TIMESTAMP_AT, PRODUCER_ID_AT, RECORDS_COUNT_AT, attributes_of,
-    be32, be64, checksum, put32, put64, stored_crc, total_of,
+    CODEC_MASK, CONTROL_FLAG, HEADER, LAST_OFFSET_DELTA_AT, LEADER_EPOCH_AT, MAGIC_AT, MAX_TIMESTAMP_AT,
+    PRODUCER_ID_AT, RECORDS_COUNT_AT, attributes_of, be32, be64, checksum, put32, put64, stored_crc, total_of,
 )
 
 cdef enum:
@@ -41,7 +41,8 @@ cdef class Admission:
             delta = be32(p + LAST_OFFSET_DELTA_AT)
             if attributes_of(p) & CONTROL_FLAG or attributes_of(p) & CODEC_MASK > 4 or p[PRODUCER_ID_AT] < 128:
                 return None
-            if delta < 0 or be32(p + RECORDS_COUNT_AT) != delta + 1 or offset >= INT64_MAX - delta or checksum(p, size) != stored_crc(p):
+            if (delta < 0 or be32(p + RECORDS_COUNT_AT) != delta + 1 or offset >= INT64_MAX - delta
+                    or checksum(p, size) != stored_crc(p)):
                 return None
             timestamp = be64(p + MAX_TIMESTAMP_AT)
             if len(self._buffer) < size or len(self._buffer) > KEPT > size:
@@ -52,4 +53,7 @@ cdef class Admission:
             PyBuffer_Release(&source)
         put64(copy, offset)
         put32(copy + LEADER_EPOCH_AT, epoch)
-        return self._buffer if len(self._buffer) == size else memoryview(self._buffer)[:size], offset + delta, timestamp, size
+        return (
+            self._buffer if len(self._buffer) == size else memoryview(self._buffer)[:size],
+            offset + delta, timestamp, size,
+        )

@@ -1,9 +1,13 @@
 /* CRC-32C (Castagnoli, reflected 0x82F63B78) and CRC-32 (IEEE, reflected 0xEDB88320) for the scan.
  *
- * CRC-32C runs three independent streams through the CPU's CRC instruction, which has a latency of three cycles and a throughput of one, and joins them
- * by multiplying with x^(8*n) modulo the polynomial, a linear operation kept as four tables of 256 words for each of the three block lengths.
- * Where the CPU multiplies polynomials in 512-bit registers (VPCLMULQDQ), the bytes of a larger batch are folded first: what stands 256 bytes further on takes up
- * a multiple of what stood before, and only the last 64 bytes go through the instruction. It is three times as quick, so that a verify is bound by its reads.
+ * CRC-32C runs three independent streams through the CPU's CRC instruction. The instruction has a latency of three
+ * cycles and a throughput of one. A stream joins the next by a multiplication with x^(8*n) modulo the polynomial. This
+ * is a linear operation, kept as four tables of 256 words for each of the three block lengths.
+ *
+ * Where the CPU multiplies polynomials in 512-bit registers (VPCLMULQDQ), a larger batch is folded first: a multiple of
+ * each 256 bytes is added to the 256 bytes after them. Only the last 64 bytes go through the instruction. This is three
+ * times as fast, so that reads bound a verify.
+ *
  * Every machine has the table version (sixteen tables, sixteen bytes a step) for both polynomials.
  * Functions take and return the finished value (pre- and post-inverted), so calls chain. */
 #ifndef KDUMP_CRC_H
@@ -13,9 +17,10 @@
 #include <string.h>
 
 #define KD_LONG 5344   /* bytes of one of three streams: a batch of 16 KiB, the usual size */
-#define KD_MIDDLE 512 /* ... what is left of it */
-#define KD_SHORT 64   /* ... and of that, or small batches */
-#define KD_WIDE_FROM 4096 /* bytes worth folding: wide registers that rested take 10 us to wake, too long for the few batches of a tiny segment */
+#define KD_MIDDLE 512 /* ... of the bytes that remain */
+#define KD_SHORT 64   /* ... of the bytes that still remain, and of small batches */
+/* The smallest number of bytes to fold: idle wide registers take 10 us to wake, too long for a tiny segment. */
+#define KD_WIDE_FROM 4096
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #define KD_HARDWARE 1
@@ -39,20 +44,22 @@ static int kd_hardware_here(void) { return 1; }
 static int kd_hardware_here(void) { return 0; }
 #endif
 
-#if defined(__x86_64__) && ((defined(__clang__) && __clang_major__ >= 9) || (!defined(__clang__) && defined(__GNUC__) && __GNUC__ >= 9))
+#if defined(__x86_64__) && ((defined(__clang__) && __clang_major__ >= 9) || \
+                            (!defined(__clang__) && defined(__GNUC__) && __GNUC__ >= 9))
 #define KD_WIDE 1
 #define KD_WIDE_TARGET __attribute__((target("avx512f,vpclmulqdq,pclmul,sse4.2")))
 #include <immintrin.h>
 static int kd_wide_here(void) {
     __builtin_cpu_init();
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("sse4.2");
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq") &&
+           __builtin_cpu_supports("sse4.2");
 }
 #else
 #define KD_WIDE 0
 static int kd_wide_here(void) { return 0; }
 #endif
 
-/* What the two halves of 16 bytes are multiplied with to stand 64 or 256 bytes further on. */
+/* The multipliers that move the two halves of 16 bytes by 64 or 256 bytes. */
 static uint64_t kd_fold_64[2], kd_fold_256[2];
 
 static uint32_t kd_c_tables[16][256], kd_ieee_tables[16][256], kd_shift_long[4][256], kd_shift_middle[4][256],
@@ -176,13 +183,15 @@ static uint32_t kd_crc32c_hardware(uint32_t crc, const uint8_t *p, size_t n) { r
 
 #if KD_WIDE
 #define KD_FOLD(register, by, data) \
-    _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(register, by, 0x00), _mm512_clmulepi64_epi128(register, by, 0x11), data, 0x96)
+    _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(register, by, 0x00), \
+                              _mm512_clmulepi64_epi128(register, by, 0x11), data, 0x96)
 
 KD_WIDE_TARGET static uint32_t kd_crc32c_wide(uint32_t crc, const uint8_t *p, size_t n) {
     if (n >= KD_WIDE_FROM) {
         __m512i far = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)kd_fold_256));
         __m512i near = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)kd_fold_64));
-        __m512i a = _mm512_loadu_si512(p), b = _mm512_loadu_si512(p + 64), c = _mm512_loadu_si512(p + 128), d = _mm512_loadu_si512(p + 192);
+        __m512i a = _mm512_loadu_si512(p), b = _mm512_loadu_si512(p + 64);
+        __m512i c = _mm512_loadu_si512(p + 128), d = _mm512_loadu_si512(p + 192);
         uint8_t rest[64];
         a = _mm512_xor_si512(a, _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)~crc)));
         for (p += 256, n -= 256; n >= 256; p += 256, n -= 256) {
@@ -195,7 +204,7 @@ KD_WIDE_TARGET static uint32_t kd_crc32c_wide(uint32_t crc, const uint8_t *p, si
         c = KD_FOLD(b, near, c);
         d = KD_FOLD(c, near, d);
         _mm512_storeu_si512(rest, d);
-        crc = kd_crc32c_hardware(~0u, rest, 64); /* the register begins at zero: what it held is in the bytes */
+        crc = kd_crc32c_hardware(~0u, rest, 64); /* the register starts at zero: `rest` includes its value */
     }
     return kd_crc32c_hardware(crc, p, n);
 }

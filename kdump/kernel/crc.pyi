@@ -1,11 +1,15 @@
 from typing_extensions import Buffer
 
 CRC_IMPL: str
-"""What computes CRC-32C on this machine: avx512, sse4.2, armv8 or table."""
+"""The implementation of CRC-32C that this machine uses: `avx512`, `sse4.2`, `armv8` or `table`."""
 CRC_IMPLS: tuple[str, ...]
+"""The implementations that this machine can run, the fastest last."""
 
 def crc32c(data: Buffer, crc: int = 0, implementation: str = ...) -> int:
-    """CRC-32C (Castagnoli) of the data; `crc` goes on from an earlier one."""
+    """Return the CRC-32C (Castagnoli) of the data. `crc` is that of the bytes before.
+
+    Raises ValueError where this machine cannot run `implementation` (`CRC_IMPLS`).
+    """
 
 def crc32(data: Buffer, crc: int = 0) -> int:
-    """CRC-32 (IEEE) of the data; `crc` goes on from an earlier one."""
+    """Return the CRC-32 (IEEE) of the data. `crc` is that of the bytes before."""

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Checksums of the scan: CRC-32C for magic 2, CRC-32 for magic 0 and 1 and the 0.7 log; see crc.h."""
+"""Checksums: CRC-32C for magic 2, CRC-32 for magic 0 and 1 and for the log of Kafka 0.7; see crc.h."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint8_t, uint32_t
@@ -45,7 +45,11 @@ def crc32c(data, uint32_t crc=0, str implementation=CRC_IMPL):
     if implementation not in CRC_IMPLS:
         raise ValueError(f"no CRC-32C implementation {implementation!r} here, only {', '.join(CRC_IMPLS)}")
     return _over(
-        kd_crc32c_table if implementation == "table" else kd_crc32c_wide if implementation == "avx512" else kd_crc32c_hardware, data, crc
+        kd_crc32c_table if implementation == "table"
+        else kd_crc32c_wide if implementation == "avx512"
+        else kd_crc32c_hardware,
+        data,
+        crc,
     )
 
 

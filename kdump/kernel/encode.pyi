@@ -3,17 +3,20 @@ from collections.abc import Iterable, Sequence
 from typing_extensions import Buffer
 
 MAX_BYTES: int
-"""Sizes are 32 bits wide: a batch has at most so many bytes, and so has what a compressed one holds."""
+"""The largest batch in bytes, compressed or decompressed: sizes have 32 bits."""
 
 _Headers = Sequence[tuple[str | Buffer, Buffer | None]]
 _New = tuple[Buffer | None, Buffer | None, _Headers, int, int | None]
 
 class Encoder:
-    """The records of one batch of magic 2, or a set of messages of magic 0 or 1, as they come; not for several threads.
+    """Encodes the records of one batch of magic 2, or a set of messages of magic 0 or 1. Not thread-safe.
 
-    Offsets count on from `base_offset` where none are given. `attributes` and `log_append_ms` are those of every message of magic 0 and 1; `base_timestamp` is what
-    the timestamps of magic 2 are counted from, else the first one. `relative`: messages have offsets from `base_offset` on, as those inside a wrapper of magic 1.
-    Raises ValueError for what the format cannot hold; then the record is not there, and those before it are.
+    `base_offset`: the offset of the first record. A record without an offset gets the one after the record before it.
+    `attributes`, `log_append_ms`: those of every message of magic 0 and 1.
+    `base_timestamp`: magic 2 stores timestamps as deltas from it; without it, from the first record's timestamp.
+    `relative`: store offsets relative to `base_offset`, as inside a wrapper message of magic 1.
+
+    A method raises ValueError for a record that the format cannot hold. That record is not added; those before it stay.
     """
 
     def __init__(
@@ -33,15 +36,15 @@ class Encoder:
 
     @property
     def last_offset(self) -> int:
-        """The one before the base offset while there are no records."""
+        """The offset of the last record; the one before the base offset without records."""
 
     @property
     def base_timestamp(self) -> int:
-        """-1 while there are no records and none was given."""
+        """The base timestamp of the batch; -1 without records where the caller gave none."""
 
     @property
     def max_timestamp(self) -> int:
-        """-1 without timestamps."""
+        """The largest timestamp; -1 without timestamps."""
 
     def append(
         self,
@@ -51,16 +54,16 @@ class Encoder:
         timestamp_ms: int = -1,
         offset: int | None = None,
     ) -> int:
-        """One record; its offset."""
+        """Add one record; return its offset."""
 
     def extend(self, records: Iterable[_New]) -> None:
-        """Records as tuples of the arguments of `append`."""
+        """Add records, given as tuples of the arguments of `append`."""
 
     def payload(self) -> bytes:
-        """The bytes of the records."""
+        """Return the bytes of the records."""
 
     def seal(self, header: bytes, payload: Buffer | None = None) -> bytes:
-        """The whole batch of magic 2: the header with its CRC made right, and the records, or `payload` in their place."""
+        """Return the whole batch of magic 2: the header with the right CRC, then `payload`, by default the records."""
 
     def close(self) -> None:
-        """Nothing can be appended any more, and the bytes are gone."""
+        """Free the buffer. After that, `append`, `extend`, `payload` and `seal` raise ValueError."""

@@ -1,7 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The records of one batch, or the messages of a set, as bytes; the grammar stands in kdump.format.record and kdump.format.legacy.
+"""Encodes the records of one batch, or the messages of a set.
 
-A record is measured, then room is made for all of it, then it is written: one that is refused leaves nothing behind.
+kdump.format.record and kdump.format.legacy describe the layouts. The encoder computes the size of a record, reserves
+room for all of it, then writes it: a record that raises leaves no bytes in the buffer.
 """
 
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize, PyBytes_Size
@@ -17,10 +18,10 @@ from kdump.kernel.layout cimport ATTRIBUTES_AT, CRC_AT, HEADER, LOG_OVERHEAD, MA
 from operator import index
 
 MAX_BYTES = INT32_MAX
-"""Sizes are 32 bits wide; so many bytes a batch, and what a compressed one holds, have at most."""
+"""The largest batch in bytes, compressed or decompressed: sizes have 32 bits."""
 
 cdef enum:
-    ROOM = 1 << 12    # bytes to begin with
+    ROOM = 1 << 12    # bytes of the first allocation
 
 
 cdef inline int varint_size(uint64_t number) noexcept nogil:
@@ -44,14 +45,14 @@ cdef inline uint64_t zigzag(int64_t number) noexcept nogil:
     return <uint64_t> number << 1 ^ <uint64_t> (number >> 63)
 
 
-# A field: where it is and how long, -1 for null.
+# A field: its address and size; size -1 for null.
 cdef struct Field:
     const uint8_t *at
     int64_t size
 
 
 cdef inline uint8_t *put_field(uint8_t *q, Field *f) noexcept nogil:
-    """A length as a varint, and the bytes."""
+    """Write the length as a varint, then the bytes."""
     q = put_varint(q, zigzag(f.size))
     if f.size > 0:
         memcpy(q, f.at, f.size)
@@ -60,7 +61,7 @@ cdef inline uint8_t *put_field(uint8_t *q, Field *f) noexcept nogil:
 
 
 cdef inline uint8_t *put_wide_field(uint8_t *q, Field *f) noexcept nogil:
-    """A length in 32 bits, and the bytes."""
+    """Write the length in 32 bits, then the bytes."""
     q = put32(q, <uint32_t> f.size)
     if f.size > 0:
         memcpy(q, f.at, f.size)
@@ -73,12 +74,15 @@ cdef inline int64_t field_size(Field *f) noexcept nogil:
 
 
 cdef inline object item(object pair, Py_ssize_t index):
-    """Of a tuple that has it. With the limited API, unpacking goes through an iterator, and records take a quarter longer."""
+    """Return an element of a tuple that has it.
+
+    With the limited API, unpacking goes through an iterator, and records take a quarter longer.
+    """
     return <object> PyTuple_GetItem(pair, index)
 
 
 cdef bytes as_bytes(object data, str what, str expected="bytes"):
-    """What has bytes, as an object of which they are known to stay; None is None."""
+    """Return the bytes of a buffer, as an object that cannot change; None for None."""
     if data is None or type(data) is bytes:
         return <bytes> data
     try:
@@ -99,7 +103,7 @@ cdef inline int look(bytes data, Field *f) except -1:
 
 cdef int64_t whole(object number, str what) except? -2:
     if not isinstance(number, int):
-        number = index(number)  # the limited API would cut off what a float has behind the point
+        number = index(number)  # the limited API would cut off the fraction of a float
     try:
         return number
     except OverflowError:
@@ -107,7 +111,7 @@ cdef int64_t whole(object number, str what) except? -2:
 
 
 cdef bytes header_name(object name):
-    """The name of a header, a string in Kafka, as its UTF-8 bytes."""
+    """Return the key of a header, a string in Kafka, as UTF-8."""
     if type(name) is bytes:
         return <bytes> name
     if name is None:
@@ -121,7 +125,7 @@ cdef bytes header_name(object name):
 
 
 cdef list proper(object headers):
-    """The headers as pairs of bytes, one after the other."""
+    """Return the headers as bytes: key, value, key, value, ..."""
     cdef list found = []
     for header in headers:
         if isinstance(header, tuple) and PyTuple_Size(header) == 2:
@@ -145,7 +149,8 @@ cdef class Encoder:
     cdef readonly int64_t base_timestamp
     cdef readonly int64_t max_timestamp
 
-    def __cinit__(self, int magic, int64_t base_offset, int attributes=0, base_timestamp=None, log_append_ms=None, bint relative=False):
+    def __cinit__(self, int magic, int64_t base_offset, int attributes=0, base_timestamp=None, log_append_ms=None,
+                  bint relative=False):
         if not 0 <= magic <= 2:
             raise ValueError(f"no records have magic {magic}")
         self.magic = magic
@@ -172,11 +177,13 @@ cdef class Encoder:
         return 0
 
     cdef uint8_t *reserve(self, int64_t more) except NULL:
-        """Room for so many bytes behind what is there."""
+        """Reserve so many bytes after the records; return where they start."""
         cdef int64_t room = self.room
         cdef uint8_t *data
         if more > INT32_MAX - HEADER - self.filled:
-            raise ValueError(f"a record of {more} bytes does not fit behind {self.filled} bytes, a batch has at most {INT32_MAX}")
+            raise ValueError(
+                f"a record of {more} bytes does not fit behind {self.filled} bytes, a batch has at most {INT32_MAX}"
+            )
         if more > room - self.filled:
             room = max(ROOM, 2 * room, self.filled + more)
             data = <uint8_t *> realloc(self.data, room)
@@ -187,7 +194,7 @@ cdef class Encoder:
         return self.data + self.filled
 
     cdef int64_t place(self, bint given, int64_t offset) except -1:
-        """The offset of the next record, which may be given."""
+        """Return the offset of the next record: `offset` where it is `given`, else the one after the last."""
         if not given:
             if self.last_offset == INT64_MAX:
                 raise ValueError("there is no offset behind 9223372036854775807")
@@ -207,7 +214,7 @@ cdef class Encoder:
         cdef int64_t time = whole(timestamp_ms, "timestamp")
         cdef bint given = offset is not None
         cdef int64_t placed = whole(offset, "offset") if given else 0
-        # No code of the caller's runs from here on.
+        # From here on, no code of the caller runs.
         self.must_be_open()
         if time < -1:
             raise ValueError(f"timestamp {time} is below -1")
@@ -227,7 +234,7 @@ cdef class Encoder:
             self.put_message(&name, &content, time, placed)
         if self.magic > 0 and time > self.max_timestamp:
             self.max_timestamp = time
-        # The bound on the bytes bounds the count, too.
+        # The limit on the bytes limits the count, too.
         self.count += 1
         self.last_offset = placed
         return placed
@@ -237,8 +244,10 @@ cdef class Encoder:
         cdef Py_ssize_t i, count = 0 if parts is None else len(parts)
         cdef int64_t size
         cdef uint64_t offset_delta = zigzag(offset - self.base_offset)
-        # In Java's 64 bits: what a reader adds back wraps likewise.
-        cdef uint64_t time_delta = zigzag(<int64_t> (<uint64_t> time - <uint64_t> (self.base_timestamp if self.begun else time)))
+        # In 64 bits, as in Java: the addition in a reader wraps in the same way.
+        cdef uint64_t time_delta = zigzag(
+            <int64_t> (<uint64_t> time - <uint64_t> (self.base_timestamp if self.begun else time))
+        )
         cdef uint8_t *q
         size = 1 + varint_size(time_delta) + varint_size(offset_delta) + field_size(key) + field_size(value)
         for i in range(count):

@@ -6,12 +6,12 @@ cdef enum:
     INDEX_POSITION, INDEX_OFFSET, TIME_MISSES, TIME_WRONG, TIME_OFFSET
     ENTRY_PROBLEM_COUNT
 
-# When a batch has to be shown to the tracker: it ends after `position`, or at or after `offset`.
+# The scan calls the tracker for a batch that ends after `position`, or whose last offset is at least `offset`.
 cdef struct Due:
     int64_t position
     int64_t offset
 
-# The entries of one index that a rebuild writes.
+# The entries of one index that recovery writes.
 cdef struct Entries:
     uint8_t *data
     int64_t size
@@ -29,23 +29,23 @@ cdef struct EntryProblem:
 
 cdef class IndexTracker:
     cdef Due due
-    cdef int64_t carried_cursor   # where a time index goes on, -1: to be searched
+    cdef int64_t carried_cursor   # next entry of the time index, -1: search it
 
     cdef int64_t base
     cdef int64_t interval
-    cdef bint begun               # the walk began
+    cdef bint begun               # the walk started
     cdef bint from_zero           # ... at the first byte of the file
     cdef bint checking
-    cdef bint building            # while checking, as long as the offset index is right and nothing is damaged
-    cdef bint fresh               # no valid batch since the beginning, or since damage
+    cdef bint building            # while checking: the offset index is right so far, and no damage
+    cdef bint fresh               # no valid batch yet since the start, or since damage
     cdef bytes offset_slots
     cdef bytes time_slots
     cdef const uint8_t *index
     cdef const uint8_t *time
-    cdef int64_t last_entry       # position of the entry from which a rebuild that continues the checked entries counts bytes
-    cdef int64_t last_built       # ... of one that continues the built entries
+    cdef int64_t last_entry       # position of the last entry, for entries that continue the checked ones
+    cdef int64_t last_built       # ... for entries that continue the built ones
     cdef int64_t built_after      # ... before the first built entry, -1 without a batch
-    cdef int64_t first_due        # the largest timestamp where the first entry was built, INT64_MIN without one
+    cdef int64_t first_due        # largest timestamp at the first built entry, INT64_MIN: none
     cdef int64_t index_count
     cdef int64_t index_begin
     cdef int64_t index_cursor
@@ -66,8 +66,8 @@ cdef class IndexTracker:
     cdef int64_t counts[ENTRY_PROBLEM_COUNT]
     cdef bint failed              # out of memory
 
-    cdef void batch(self, const State *s, int magic, int64_t first, int64_t last, int64_t position, int64_t total, bint spans,
-                    int64_t timestamp) noexcept nogil
+    cdef void batch(self, const State *s, int magic, int64_t first, int64_t last, int64_t position, int64_t total,
+                    bint spans, int64_t timestamp) noexcept nogil
     cdef void pass_damage(self) noexcept nogil
     cdef void begin(self, int64_t position) noexcept
     cdef bytes closed_times(self, int64_t timestamp, int64_t offset)
@@ -79,8 +79,9 @@ cdef class IndexTracker:
     cdef void build_time_entry(self, int64_t timestamp, int64_t offset, int64_t limit) noexcept nogil
     cdef bint fits(self, Entries *built, int64_t size) noexcept nogil
     cdef void compare(self, int64_t last, int64_t position) noexcept nogil
-    cdef void check_time_entry(self, const State *s, int magic, int64_t first, int64_t last, int64_t position, bint spans,
-                               int64_t running) noexcept nogil
-    cdef void bad_index_entry(self, int problem, int64_t first, int64_t last, int64_t position, int64_t found) noexcept nogil
-    cdef void bad_entry(self, int problem, int64_t entry, int64_t one, int64_t other, int64_t first, int64_t last, int64_t position,
-                        int64_t found) noexcept nogil
+    cdef void check_time_entry(self, const State *s, int magic, int64_t first, int64_t last, int64_t position,
+                               bint spans, int64_t running) noexcept nogil
+    cdef void bad_index_entry(self, int problem, int64_t first, int64_t last, int64_t position,
+                              int64_t found) noexcept nogil
+    cdef void bad_entry(self, int problem, int64_t entry, int64_t one, int64_t other, int64_t first, int64_t last,
+                        int64_t position, int64_t found) noexcept nogil

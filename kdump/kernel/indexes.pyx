@@ -1,7 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The entries of both indexes of a segment, checked against its batches while a scan reads them, and built as a broker's recovery builds them.
+"""Checks the offset index and the time index of a segment during its scan, and builds them like a broker.
 
-The scan shows each batch for which an entry is due, or that an entry speaks of (`Due`); of most batches nothing has to be known here.
+The scan calls the tracker only for a batch that an entry points to, or for which an entry is due (`Due`). It skips most
+batches.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -24,9 +25,9 @@ cdef int64_t OFFSET_SPAN = INT32_MAX  # offsets of a segment are at most this fa
 
 
 cdef inline bint recovery_is_due(int64_t position, int64_t indexed, int64_t interval) noexcept nogil:
-    """Whether LogSegment.recover makes an entry for the batch at `position`, `indexed` being the position of the last entry, 0 without one.
+    """Return whether LogSegment.recover adds an entry for the batch at `position`.
 
-    kdump.broker.index_interval has this rule for Python.
+    `indexed` is the position of the last entry, 0 without one. kdump.broker.index_interval has this rule for Python.
     """
     return position - indexed > interval
 
@@ -76,7 +77,10 @@ cdef class IndexTracker:
         return index, self.closed_times(state.max_timestamp, state.max_timestamp_offset)
 
     cdef bytes closed_times(self, int64_t timestamp, int64_t offset):
-        """The time index with the entry at its end, which is not kept: the segment may go on."""
+        """Return the time index with the entry at its end.
+
+        The tracker does not keep that entry: the segment may go on.
+        """
         cdef int64_t size = self.built_time.size, last = self.built_timestamp
         if timestamp > last:
             self.build_time_entry(timestamp, offset, self.built_time.limit)
@@ -106,7 +110,10 @@ cdef class IndexTracker:
             raise MemoryError
         for i in range(self.problem_count):
             bad = self.problems + i
-            found.append(BadEntry(ENTRY_PROBLEMS[bad.problem], bad.entry, bad.stored[0], bad.stored[1], bad.position, bad.first, bad.last, bad.found))
+            found.append(BadEntry(
+                ENTRY_PROBLEMS[bad.problem], bad.entry, bad.stored[0], bad.stored[1], bad.position, bad.first, bad.last,
+                bad.found,
+            ))
         return found
 
     def bad_entry_counts(self):
@@ -121,21 +128,22 @@ cdef class IndexTracker:
         if self.failed:
             raise MemoryError
         return {
-            "index_begin": self.index_begin, "index_cursor": self.index_cursor, "time_begin": self.time_begin, "time_cursor": self.time_cursor,
-            "first_index_offset": self.first_index_offset, "first_time_entry": self.first_time_entry,
+            "index_begin": self.index_begin, "index_cursor": self.index_cursor, "time_begin": self.time_begin,
+            "time_cursor": self.time_cursor, "first_index_offset": self.first_index_offset,
+            "first_time_entry": self.first_time_entry,
             "index_differs": IndexDifference(*self.difference) if self.differs else None,
         }
 
-    # ---- from the scan
+    # ---- called by the scan
 
     cdef void begin(self, int64_t position) noexcept:
-        """The walk begins at a position of the file; later calls say nothing."""
+        """Note where in the file the walk starts. Later calls have no effect."""
         if not self.begun:
             self.begun = True
             self.from_zero = position == 0
 
     cdef void pass_damage(self) noexcept nogil:
-        """Something is no valid batch."""
+        """Note that the walk found damage."""
         if self.checking:
             self.fresh = True
             self.due.position = INT64_MIN
@@ -148,11 +156,16 @@ cdef class IndexTracker:
         return be32(self.index + INDEX_ENTRY * entry + INDEX_POSITION_AT)
 
     cdef int64_t time_offset(self, int64_t entry) noexcept nogil:
-        return <int64_t> (<uint64_t> self.base + <uint64_t> <int64_t> be32(self.time + TIME_ENTRY * entry + TIME_OFFSET_AT))
+        return <int64_t> (
+            <uint64_t> self.base + <uint64_t> <int64_t> be32(self.time + TIME_ENTRY * entry + TIME_OFFSET_AT)
+        )
 
-    cdef void batch(self, const State *s, int magic, int64_t first, int64_t last, int64_t position, int64_t total, bint spans,
-                    int64_t timestamp) noexcept nogil:
-        """Check the entries that speak of a valid batch, and build those that are due. `s` is the state before the batch."""
+    cdef void batch(self, const State *s, int magic, int64_t first, int64_t last, int64_t position, int64_t total,
+                    bint spans, int64_t timestamp) noexcept nogil:
+        """Check the entries that point to a valid batch, and build those that are due.
+
+        `s`: the state before the batch.
+        """
         cdef int64_t target, running
         if self.fresh:
             self.find_entries(s, first, position)
@@ -177,7 +190,8 @@ cdef class IndexTracker:
         while self.time_cursor < self.time_count and self.time_offset(self.time_cursor) <= last:
             self.check_time_entry(s, magic, first, last, position, spans, running)
             self.time_cursor += 1
-        self.due.position = self.index_position(self.index_cursor) if self.index_cursor < self.index_count else INT64_MAX
+        self.due.position = \
+            self.index_position(self.index_cursor) if self.index_cursor < self.index_count else INT64_MAX
         if not self.differs:
             self.due.position = min(self.due.position, self.last_entry + self.interval)
         if self.building:
@@ -185,7 +199,7 @@ cdef class IndexTracker:
         self.due.offset = self.time_offset(self.time_cursor) if self.time_cursor < self.time_count else INT64_MAX
 
     cdef void find_entries(self, const State *s, int64_t first, int64_t position) noexcept nogil:
-        """Pass the entries before the first batch of a walk, or before the first one after damage."""
+        """Skip the entries before the first batch of a walk, or before the first one after damage."""
         cdef bint begins = self.index_begin < 0
         cdef int64_t low = max(self.index_cursor, 0), high = self.index_count, middle
         self.fresh = False
@@ -217,7 +231,7 @@ cdef class IndexTracker:
         self.time_begin = self.time_cursor = low
 
     cdef void build_entries(self, const State *s, int64_t last, int64_t position, int64_t timestamp) noexcept nogil:
-        """What LogSegment.recover writes at this batch."""
+        """Build the entries that LogSegment.recover writes at this batch."""
         cdef uint8_t *p
         cdef int64_t relative = last - self.base
         cdef bint later = timestamp > s.max_timestamp
@@ -233,7 +247,7 @@ cdef class IndexTracker:
         if self.first_due == INT64_MIN:
             self.first_due = timestamp if later else s.max_timestamp
         if (timestamp if later else s.max_timestamp) > self.built_timestamp:
-            # The last slot is kept for the entry at the end.
+            # The last slot is reserved for the entry at the end.
             self.build_time_entry(timestamp if later else s.max_timestamp, last if later else s.max_timestamp_offset,
                                   self.built_time.limit - TIME_ENTRY)
 
@@ -247,7 +261,7 @@ cdef class IndexTracker:
         self.built_timestamp = timestamp
 
     cdef bint fits(self, Entries *built, int64_t size) noexcept nogil:
-        """Room for so many bytes more."""
+        """Reserve so many bytes; False without memory."""
         cdef uint8_t *entries
         if built.size + size > built.capacity:
             entries = <uint8_t *> realloc(built.data, 2 * built.capacity + 4096)
@@ -259,7 +273,7 @@ cdef class IndexTracker:
         return True
 
     cdef void compare(self, int64_t last, int64_t position) noexcept nogil:
-        """Compare what LogSegment.recover would write at this batch with the entry that is there."""
+        """Compare the entry that LogSegment.recover would write at this batch with the one in the index."""
         cdef bint left = self.index_cursor < self.index_count
         cdef bint stands = left and self.index_position(self.index_cursor) == position
         cdef bint due = recovery_is_due(position, self.last_entry, self.interval)
@@ -272,8 +286,8 @@ cdef class IndexTracker:
             self.difference[3] = last if due else -1
             self.difference[4] = position if due else -1
 
-    cdef void check_time_entry(self, const State *s, int magic, int64_t first, int64_t last, int64_t position, bint spans,
-                               int64_t running) noexcept nogil:
+    cdef void check_time_entry(self, const State *s, int magic, int64_t first, int64_t last, int64_t position,
+                               bint spans, int64_t running) noexcept nogil:
         """Check the next time index entry against the first batch that reaches its offset."""
         cdef bint outside
         cdef int64_t offset = self.time_offset(self.time_cursor)
@@ -284,17 +298,21 @@ cdef class IndexTracker:
         if s.max_timestamp > timestamp:
             self.bad_entry(TIME_MISSES, self.time_cursor, timestamp, offset, first, last, position, s.max_timestamp)
         elif timestamp != running and magic > 0 and (s.linked or not outside):
-            # A broker may know the timestamps of a magic that stores none. After damage, the entry can speak of a batch that is lost.
+            # A broker may know the timestamps of a magic that stores none.
+            # After damage, the entry can point to a batch that is lost.
             self.bad_entry(TIME_WRONG, self.time_cursor, timestamp, offset, first, last, position, running)
         if outside and s.linked:
             self.bad_entry(TIME_OFFSET, self.time_cursor, timestamp, offset, first, last, position, first)
 
-    cdef void bad_index_entry(self, int problem, int64_t first, int64_t last, int64_t position, int64_t found) noexcept nogil:
+    cdef void bad_index_entry(self, int problem, int64_t first, int64_t last, int64_t position,
+                              int64_t found) noexcept nogil:
         cdef int64_t entry = self.index_cursor
-        self.bad_entry(problem, entry, self.index_offset(entry), self.index_position(entry), first, last, position, found)
+        self.bad_entry(
+            problem, entry, self.index_offset(entry), self.index_position(entry), first, last, position, found
+        )
 
-    cdef void bad_entry(self, int problem, int64_t entry, int64_t one, int64_t other, int64_t first, int64_t last, int64_t position,
-                        int64_t found) noexcept nogil:
+    cdef void bad_entry(self, int problem, int64_t entry, int64_t one, int64_t other, int64_t first, int64_t last,
+                        int64_t position, int64_t found) noexcept nogil:
         cdef EntryProblem *bad
         self.counts[problem] += 1
         if self.counts[problem] > MOST_ENTRIES_KEPT:
@@ -319,7 +337,7 @@ cdef class IndexTracker:
 
 
 def ordered(slots, int entry_size):
-    """How many leading entries of an index are in order."""
+    """See indexes.pyi."""
     cdef Py_buffer view
     cdef const uint8_t *p
     cdef int64_t count, i = 0, timestamp = 0

@@ -1,5 +1,7 @@
-# The bytes and rows that all of the kernel reads: big-endian numbers, byte positions of the fields of a batch, the columns of a row.
-# The byte tables stand in kdump.format.batch, kdump.format.legacy, kdump.format.index and kdump.format.kafka07; a test compares them.
+# The layouts that all of the kernel uses: big-endian numbers, byte positions of the fields of a batch, columns of
+# a row.
+# kdump.format.batch, kdump.format.legacy, kdump.format.index and kdump.format.kafka07 have the byte tables.
+# A test compares them with these positions.
 
 from libc.stdint cimport INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
@@ -9,7 +11,7 @@ cdef enum:
     # Common to magic 0, 1 and 2.
     BASE_OFFSET_AT = 0
     LENGTH_AT = 8
-    LOG_OVERHEAD = 12          # the bytes that the length does not count
+    LOG_OVERHEAD = 12          # the bytes before those that the length counts
     MAGIC_AT = 16
     UP_TO_MAGIC = 17
 
@@ -51,7 +53,8 @@ cdef enum:
     CONTROL_FLAG = 0x20
     DELETE_HORIZON_FLAG = 0x40
 
-    # An entry of an offset index is (relative offset i32, position i32), one of a time index (timestamp i64, relative offset i32).
+    # An entry of an offset index: relative offset i32, position i32.
+    # An entry of a time index: timestamp i64, relative offset i32.
     INDEX_ENTRY = 8
     INDEX_POSITION_AT = 4
     TIME_ENTRY = 12
@@ -107,7 +110,7 @@ cdef enum:
     R_ATTRIBUTES
     RECORD_WIDTH
 
-    # The bits of SUSPECT; bit n is the code at place n of kdump.kernel.scan.SUSPECTS.
+    # The bits of SUSPECT. Bit n is the code kdump.kernel.scan.SUSPECTS[n].
     S_ATTRIBUTES = 1 << 0
     S_CODEC = 1 << 1
     S_COUNT = 1 << 2
@@ -126,9 +129,10 @@ cdef enum:
     S_CRC = 1 << 15
     S_MAGIC = 1 << 16
     S_LIMIT = 1 << 17
-    S_OPEN = 1 << 30  # no defect: the records are compressed and the caller has to open them
+    S_OPEN = 1 << 30  # no defect: the caller has to decompress the records
 
-    # What is at a position (kdump.kernel.scan.FRAMES). The first is a batch, the last three fill the bytes that their length claims.
+    # What is at a position (kdump.kernel.scan.FRAMES). The first is a valid batch.
+    # For the last three, the bytes up to the length of the header are there.
     VALID = 0
     END
     SHORT
@@ -138,7 +142,7 @@ cdef enum:
     BAD_CRC
     BAD_MAGIC
 
-    # Why a scan came back (kdump.kernel.scan.SCAN_NEED and so on).
+    # Why a scan returned (kdump.kernel.scan.SCAN_NEED and so on).
     NEED = 0
     FULL
     STOPPED
@@ -157,7 +161,7 @@ cdef inline int64_t be64(const uint8_t *p) noexcept nogil:
     return <int64_t> (<uint64_t> <uint32_t> be32(p) << 32 | <uint64_t> <uint32_t> be32(p + 4))
 
 
-# Writers return the byte after what they wrote.
+# Writers return the address after the bytes that they wrote.
 cdef inline uint8_t *put32(uint8_t *q, uint32_t number) noexcept nogil:
     q[0] = number >> 24
     q[1] = number >> 16 & 0xff
@@ -171,22 +175,22 @@ cdef inline uint8_t *put64(uint8_t *q, uint64_t number) noexcept nogil:
 
 
 cdef inline int attributes_of(const uint8_t *p) noexcept nogil:
-    """The attributes of a batch of magic 2."""
+    """Return the attributes of a batch of magic 2."""
     return p[ATTRIBUTES_AT] << 8 | p[ATTRIBUTES_AT + 1]
 
 
 cdef inline int64_t total_of(const uint8_t *p) noexcept nogil:
-    """The bytes that a batch or message claims, with offset and length field."""
+    """Return the size in bytes that a batch or message claims, with the offset and length fields."""
     return <int64_t> be32(p + LENGTH_AT) + LOG_OVERHEAD
 
 
 cdef inline int64_t last_offset_of(const uint8_t *p) noexcept nogil:
-    """The last offset of a batch of magic 2."""
+    """Return the last offset of a batch of magic 2."""
     return <int64_t> (<uint64_t> be64(p) + <uint64_t> <int64_t> be32(p + LAST_OFFSET_DELTA_AT))
 
 
 cdef inline int64_t minimum(uint8_t magic) noexcept nogil:
-    """The smallest length that a batch or message can have."""
+    """Return the smallest value of the length field of a batch or message."""
     return MINIMUM_LENGTH_0 if magic == 0 else MINIMUM_LENGTH_1 if magic == 1 else MINIMUM_LENGTH
 
 
@@ -201,7 +205,7 @@ cdef inline uint32_t stored_crc(const uint8_t *p) noexcept nogil:
 
 
 cdef inline void clear_diagnosis(int64_t *row) noexcept nogil:
-    """Nothing is wrong with the batch, and it has no neighbour."""
+    """Set the columns of a batch without a defect, and without a batch before it."""
     row[SUSPECT] = 0
     row[PREVIOUS_OFFSET] = INT64_MIN
     row[PREVIOUS_EPOCH] = -1
@@ -210,8 +214,9 @@ cdef inline void clear_diagnosis(int64_t *row) noexcept nogil:
     row[FOUND_TIMESTAMP] = INT64_MIN
 
 
-cdef inline void header_row(int64_t *row, const uint8_t *p, int64_t total, int64_t position, uint32_t computed) noexcept nogil:
-    """The row of a batch or message, with what its header says."""
+cdef inline void header_row(int64_t *row, const uint8_t *p, int64_t total, int64_t position,
+                            uint32_t computed) noexcept nogil:
+    """Fill the row of a batch or message from its header."""
     cdef bint wrapper
     row[POSITION] = position
     row[SIZE] = total

@@ -3,21 +3,24 @@ from collections.abc import Callable
 from typing_extensions import Buffer
 
 PIECE_BYTES: int
-"""Lines are handed out when they are so many bytes, so that a batch of any size needs no more than that and its longest line."""
+"""A call returns once its lines have this many bytes. So memory is bounded by this and the longest line of a batch."""
 STYLES: tuple[str, ...]
+"""How text is written: `text` (quoted), `json`, `printable` (escaped, without quotes), `raw`."""
 MODES: tuple[str, ...]
+"""How binary fields are written (kdump.render.base.BYTES_MODES)."""
 
 Control = Callable[[bytes | None, bytes | None], bytes]
-"""What a line says of a control record with this key and value, beside what it says of every record."""
+"""Returns the part of a line that only a control record with this key and value has."""
 
 class Lines:
-    """Writes the lines of records; not from several threads.
+    """Formats records as lines. Not thread-safe.
 
-    `style` says how text is written: `text` (quoted), `json`, `printable` (escaped, without quotes) or `raw`; `mode` how binary fields are (kdump.render.base
-    BYTES_MODES). `repair` makes UTF-8 of bytes that are none, for the styles `printable` and `raw` and the mode `utf8`.
+    `style` is one of STYLES, `mode` one of MODES. `repair` replaces malformed UTF-8. The styles `printable` and `raw`
+    and the mode `utf8` need it.
 
-    The methods take what kdump.storage.records.Opened holds and give the lines from record `first` on, and the record to go on with: the number of records when all
-    are written. `control` is given for control batches. Raises ValueError when a row speaks of bytes outside the payload.
+    The methods take the fields of kdump.storage.records.Opened. They return (lines, next): the lines from record
+    `first` on, and the record to continue with, which is the number of records at the end.
+    `control` is for control batches. They raise ValueError for a row that refers to bytes outside the payload.
     """
 
     def __init__(self, style: str, mode: str = "auto", repair: Callable[[bytes], bytes] | None = None) -> None: ...
@@ -31,7 +34,7 @@ class Lines:
         base_sequence: int,
         control: Control | None,
     ) -> tuple[bytes, int]:
-        """The lines of kdump.render.text."""
+        """Return lines as in kdump.render.text; only for the style `text`."""
 
     def json(
         self,
@@ -46,9 +49,12 @@ class Lines:
         timeless: bool,
         legacy: bool,
     ) -> tuple[bytes, int]:
-        """The lines of kdump.render.json. `fixed` is what the lines have in common: before the offset, between timestamp and key, in place of these and the
-        timestamp where there is none, between headers and sequence, behind the sequence. A message of magic 0 has no timestamp, whatever the wrapper around it
-        says; with `timeless` none has. `legacy`: none has a sequence.
+        """Return lines as in kdump.render.json.
+
+        `fixed`: the five constant parts of a line. They stand before the offset, between timestamp and key, in place of
+        the second part and the timestamp where a record has none, between headers and sequence, and after the sequence.
+        `timeless`: no record has a timestamp. A message of magic 0 never has one, even inside a wrapper of magic 1.
+        `legacy`: no record has a sequence.
         """
 
     def kafka(
@@ -65,4 +71,7 @@ class Lines:
         contents: bool,
         legacy: bool,
     ) -> tuple[bytes, int]:
-        """The lines of kdump.render.kafka; `label` is the timestamp type, `metadata` and `contents` say what stands in a line."""
+        """Return lines as in kdump.render.kafka.
+
+        `label`: the timestamp type. `metadata`, `contents`: whether a line has the metadata, and the key and value.
+        """

@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The lines of the records of one batch, one method a format; kdump.render says what stands in them and why.
+"""Formats the records of one batch as lines, one method a format. kdump.render documents the formats.
 
-A field is copied in runs of bytes that stand for themselves; what lies between is looked up (ASCII) or decoded (the rest). Inner functions work on
-(pointer, end), make room before they write, and never raise. Python is called for what bytes alone do not tell: the text of a field that is no UTF-8 in the
-modes that want text, what a control record says, and once for each 256 code points which of them are printable.
+The text functions copy runs of bytes that need no escape. They look up the escapes of ASCII and decode other characters.
+Inner functions work on (pointer, end), reserve room before they write, and never raise. They call Python only for
+malformed UTF-8 in the modes that write text, for control records, and once for each 256 code points to learn which of
+them are printable.
 """
 
 cimport cython
@@ -22,14 +23,14 @@ cdef extern from "lines.h" nogil:
     uint64_t kd_word(const uint8_t *p)
 
 PIECE_BYTES = 1 << 20
-"""Lines are handed out when they are so many bytes, so that a batch of any size needs no more than that and its longest line."""
+"""A call returns once its lines have this many bytes."""
 cdef enum:
     WIDTH = 14
     HEADER_WIDTH = 4
     PIECE = 1 << 20
-    STRETCH = 1 << 16   # bytes of a field that room is made for at once
-    KEPT = 8 << 20      # room that is kept for the next batch
-    SLACK = 512         # room that is there after everything that makes room, for what is short: names, numbers, times
+    STRETCH = 1 << 16   # bytes of a field to reserve room for at once
+    KEPT = 8 << 20      # the largest buffer to keep for the next batch
+    SLACK = 512         # room after each reserved part, for names, numbers, times
     # columns of a row
     OFFSET = 2
     TIMESTAMP = 3
@@ -44,7 +45,8 @@ cdef enum:
     COMPUTED_CRC = 12
 assert len(RECORD_COLUMNS) == WIDTH and len(HEADER_COLUMNS) == HEADER_WIDTH
 assert RECORD_COLUMNS[OFFSET:COMPUTED_CRC + 1] == (
-    "offset", "timestamp", "key_at", "key_size", "value_at", "value_size", "header_at", "header_count", "magic", "crc", "computed_crc")
+    "offset", "timestamp", "key_at", "key_size", "value_at", "value_size", "header_at", "header_count", "magic", "crc",
+    "computed_crc")
 
 STYLES = ("text", "json", "printable", "raw")
 MODES = ("auto", "base64", "hex", "utf8")
@@ -58,15 +60,15 @@ cdef enum:
     BASE64
     HEX
     UTF8
-# How the writing of a field ended.
+# The results of writing a field.
 cdef enum:
     DONE = 0
     MALFORMED
-    PAGE        # nothing is known about the code point's page yet
+    PAGE        # PAGES does not have the page of the code point yet
     NO_MEMORY
 
 
-# ---- what a character becomes
+# ---- characters
 
 cdef int64_t FIRST_SECOND = <int64_t> -62135596800LL  # 0001-01-01
 cdef int64_t STOP_SECOND = <int64_t> 253402300800LL   # 10000-01-01
@@ -75,9 +77,9 @@ cdef struct Escape:
     uint8_t text[7]
     uint8_t size
 
-cdef Escape ESCAPES[3][128]     # by style; a byte that stands for itself is one of size 1
-cdef uint8_t PRINTABLES[0x1100][32]  # a bit a code point: what str.isprintable says
-cdef bint PAGES[0x1100]         # whether it was asked about these 256
+cdef Escape ESCAPES[3][128]     # by style; a byte without an escape has size 1
+cdef uint8_t PRINTABLES[0x1100][32]  # one bit a code point: str.isprintable
+cdef bint PAGES[0x1100]         # whether PRINTABLES has these 256 code points
 cdef const uint8_t *DIGITS = b"0123456789abcdef"
 cdef const uint8_t *LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 cdef uint8_t PAIRS[200]
@@ -121,7 +123,8 @@ cdef int learn(uint32_t page) except -1:
     return 0
 
 
-# The character at p: how many bytes it has, 0 when they are malformed (RFC 3629: no surrogates, shortest form).
+# Decodes the character at p. Returns its number of bytes, 0 where they are malformed.
+# RFC 3629: no surrogates, shortest form.
 cdef inline Py_ssize_t decoded(const uint8_t *p, const uint8_t *end, uint32_t *point) noexcept nogil:
     cdef uint32_t first = p[0]
     if first < 0xe0:
@@ -140,7 +143,7 @@ cdef inline Py_ssize_t decoded(const uint8_t *p, const uint8_t *end, uint32_t *p
     return 4 if 0x10000 <= point[0] <= 0x10ffff else 0
 
 
-# What JSON lines escape beside ASCII: C1 controls, line separators, what turns the direction of text.
+# What JSON lines escape beside ASCII: C1 controls, line separators, controls of the text direction.
 cdef inline bint acts(uint32_t point) noexcept nogil:
     if point < 0xa0:
         return True
@@ -168,7 +171,7 @@ cdef inline uint8_t *put_point(uint8_t *q, uint32_t point, int style) noexcept n
     return q
 
 
-# ---- where lines are put together
+# ---- the buffer of lines
 
 cdef struct Out:
     uint8_t *data
@@ -190,7 +193,7 @@ cdef uint8_t *grow(Out *o, uint8_t *q, size_t more) noexcept nogil:
     return data + size
 
 
-# Room for so many bytes at q, and SLACK behind them: q, which may have moved, or NULL without memory.
+# Reserves so many bytes at q, and SLACK after them. Returns q, which may move, or NULL without memory.
 cdef inline uint8_t *reserve(Out *o, uint8_t *q, size_t more) noexcept nogil:
     if <size_t> (o.end - q) >= more + SLACK:
         return q
@@ -198,7 +201,7 @@ cdef inline uint8_t *reserve(Out *o, uint8_t *q, size_t more) noexcept nogil:
 
 
 cdef inline uint8_t *put(uint8_t *q, const char *text) noexcept nogil:
-    cdef size_t n = strlen(text)  # of a literal: known to the compiler
+    cdef size_t n = strlen(text)  # of a literal: a constant for the compiler
     memcpy(q, text, n)
     return q + n
 
@@ -228,7 +231,8 @@ cdef inline uint8_t *put_pair(uint8_t *q, uint64_t number) noexcept nogil:
     return q + 2
 
 
-# YYYY-MM-DDTHH:MM:SS of a second between the years 1 and 9999; years begin in March, eras of 400 years with the one of 0000-03-01.
+# Writes a second between the years 1 and 9999 as YYYY-MM-DDTHH:MM:SS.
+# A year begins in March. An era has 400 years; the first one begins on 0000-03-01.
 cdef uint8_t *put_second(uint8_t *q, int64_t second) noexcept nogil:
     cdef uint64_t since = <uint64_t> (second - FIRST_SECOND), left = since % 86400, day = since // 86400 + 306
     cdef uint64_t era, of_era, year, of_year, month
@@ -257,8 +261,9 @@ cdef uint8_t *put_second(uint8_t *q, int64_t second) noexcept nogil:
 
 # ---- fields
 
-# Text between *at and `end`, escaped; bytes up to `limit` may be looked at. `at` and `to` are left where it ended.
-cdef int escaped(Out *o, uint8_t **to, const uint8_t **at, const uint8_t *end, const uint8_t *limit, int style, uint32_t *point) noexcept nogil:
+# Escapes the text between *at and `end`. Reads bytes up to `limit`. Leaves `at` and `to` where it ended.
+cdef int escaped(Out *o, uint8_t **to, const uint8_t **at, const uint8_t *end, const uint8_t *limit, int style,
+                 uint32_t *point) noexcept nogil:
     cdef const uint8_t *p = at[0]
     cdef const uint8_t *stop
     cdef const uint8_t *run
@@ -270,7 +275,8 @@ cdef int escaped(Out *o, uint8_t **to, const uint8_t **at, const uint8_t *end, c
     cdef int status = DONE
     while status == DONE:
         stop = end if end - p <= STRETCH else p + STRETCH
-        q = reserve(o, q, 6 * (stop - p))  # and in the slack a character that begins before `stop`, and copies of 16 bytes
+        # SLACK has room for a character that begins before `stop`, and for copies of 16 bytes.
+        q = reserve(o, q, 6 * (stop - p))
         if q == NULL:
             return NO_MEMORY
         while p < stop:
@@ -287,7 +293,7 @@ cdef int escaped(Out *o, uint8_t **to, const uint8_t **at, const uint8_t *end, c
                     p += n
                     continue
                 run = p
-                while odd:  # what stands for itself before each one, and it; copies reach up to 15 bytes too far
+                while odd:  # the run before each escape; a copy writes up to 15 bytes too many
                     memcpy(q, run, 16)
                     q += p + kd_lowest(odd) - run
                     run = p + kd_lowest(odd)
@@ -318,7 +324,8 @@ cdef int escaped(Out *o, uint8_t **to, const uint8_t **at, const uint8_t *end, c
                 if style != JSON and not PAGES[point[0] >> 8]:
                     status = PAGE
                     break
-                if acts(point[0]) if style == JSON else not PRINTABLES[point[0] >> 8][(point[0] & 255) >> 3] >> (point[0] & 7) & 1:
+                if (acts(point[0]) if style == JSON
+                        else not PRINTABLES[point[0] >> 8][(point[0] & 255) >> 3] >> (point[0] & 7) & 1):
                     q = put_point(q, point[0], style)
                 else:
                     q[0] = p[0]
@@ -354,7 +361,7 @@ cdef bint is_utf8(const uint8_t *p, const uint8_t *end) noexcept nogil:
     return True
 
 
-# There is room for the result.
+# The caller reserved room for the result.
 cdef uint8_t *in_hex(uint8_t *q, const uint8_t *p, const uint8_t *end) noexcept nogil:
     while p < end:
         q[0] = DIGITS[p[0] >> 4]
@@ -383,7 +390,7 @@ cdef uint8_t *in_base64(uint8_t *q, const uint8_t *p, const uint8_t *end) noexce
 
 # ---- lines
 
-# What is read: rows of records and of headers over a payload.
+# The input: rows of records and of headers over a payload.
 cdef struct Source:
     const uint8_t *start
     const uint8_t *end
@@ -393,7 +400,7 @@ cdef struct Source:
     int64_t headers
 
 
-# What is the same in many lines.
+# A part that is the same in many lines.
 cdef struct Fixed:
     const char *data
     size_t size
@@ -411,7 +418,7 @@ cdef class Lines:
     cdef int style, mode
     cdef bint busy
     cdef object repair
-    cdef int64_t second      # of `written`
+    cdef int64_t second      # the second that `written` has
     cdef uint8_t written[19]
 
     def __cinit__(self, str style, str mode="auto", repair=None):
@@ -464,7 +471,8 @@ cdef class Lines:
         finally:
             self._close(views)
 
-    def json(self, payload, rows, headers, int64_t first, int64_t base_offset, int64_t base_sequence, control, tuple fixed, bint timeless, bint legacy):
+    def json(self, payload, rows, headers, int64_t first, int64_t base_offset, int64_t base_sequence, control,
+             tuple fixed, bint timeless, bint legacy):
         cdef Py_buffer views[3]
         cdef Source s
         cdef const int64_t *row
@@ -508,8 +516,8 @@ cdef class Lines:
         finally:
             self._close(views)
 
-    def kafka(self, payload, rows, headers, int64_t first, int64_t base_offset, int64_t base_sequence, control, bytes label, bint metadata, bint contents,
-              bint legacy):
+    def kafka(self, payload, rows, headers, int64_t first, int64_t base_offset, int64_t base_sequence, control,
+              bytes label, bint metadata, bint contents, bint legacy):
         cdef Py_buffer views[3]
         cdef Source s
         cdef const int64_t *row
@@ -530,7 +538,8 @@ cdef class Lines:
                     q = put_number(put(q, " keySize: "), row[KEY_SIZE])
                     q = put_number(put(q, " valueSize: "), row[VALUE_SIZE])
                     if legacy:
-                        q = put(q, " isValid: true crc: ") if row[CRC] == row[COMPUTED_CRC] else put(q, " isValid: false crc: ")
+                        q = put(q, " isValid: true crc: ") if row[CRC] == row[COMPUTED_CRC] \
+                            else put(q, " isValid: false crc: ")
                         q = put_number(q, row[CRC])
                     else:
                         q = put_number(put(q, " sequence: "), sequence_of(row, base_offset, base_sequence))
@@ -557,7 +566,8 @@ cdef class Lines:
         finally:
             self._close(views)
 
-    # ---- pieces of a line: each takes the place to write at, with SLACK behind it, and gives the place behind what it wrote
+    # ---- parts of a line
+    # Each function writes at q, which has SLACK after it, and returns the address after the bytes that it wrote.
 
     cdef uint8_t *_open(self, payload, rows, headers, int64_t first, Py_buffer *views, Source *s) except NULL:
         cdef int opened = 0
@@ -610,14 +620,14 @@ cdef class Lines:
         return q + text.size
 
     cdef inline uint8_t *_time(self, uint8_t *q, int64_t timestamp) noexcept:
-        """ISO-8601 in UTC, as kdump.render.base.iso_time."""
+        """Write a time as kdump.render.base.iso_time does: ISO 8601 in UTC."""
         cdef int64_t second = timestamp // 1000, ms = timestamp % 1000
         if ms < 0:
             ms += 1000
             second -= 1
         if timestamp == -1 or not FIRST_SECOND <= second < STOP_SECOND:
             return put(q, "-")
-        if second != self.second:  # neighbours share it most of the time
+        if second != self.second:  # consecutive records mostly share it
             put_second(self.written, second)
             self.second = second
         memcpy(q, self.written, 19)
@@ -628,7 +638,7 @@ cdef class Lines:
         return q + 1
 
     cdef inline uint8_t *_field(self, uint8_t *q, const Source *s, const int64_t *place) except NULL:
-        """The field at the place and of the size that stand there."""
+        """Write a field. `place` is its position, followed by its size."""
         cdef const uint8_t *p
         cdef int64_t size = place[1]
         if size < 0:
@@ -636,14 +646,16 @@ cdef class Lines:
         if not inside(s, place):
             raise ValueError("a field lies outside the payload")
         p = s.start + place[0]
-        if size <= 16 and s.end - p >= 16 and self.style < PRINTABLE and self.mode != BASE64 and self.mode != HEX and not kd_odd(p) & ((1 << size) - 1):
-            q[0] = 34  # short and with nothing to escape, as most keys are
+        if (size <= 16 and s.end - p >= 16 and self.style < PRINTABLE and self.mode != BASE64 and self.mode != HEX
+                and not kd_odd(p) & ((1 << size) - 1)):
+            q[0] = 34  # short and without escapes, like most keys
             memcpy(q + 1, p, 16)
             q[1 + size] = 34
             return self._room(q + size + 2, 0)
         return self._any_field(q, p, p + size, s.end)
 
-    cdef uint8_t *_any_field(self, uint8_t *q, const uint8_t *start, const uint8_t *end, const uint8_t *limit) except NULL:
+    cdef uint8_t *_any_field(self, uint8_t *q, const uint8_t *start, const uint8_t *end,
+                             const uint8_t *limit) except NULL:
         cdef size_t mark = q - self.o.data
         cdef bint well
         if self.mode == BASE64 or self.mode == HEX:
@@ -652,8 +664,9 @@ cdef class Lines:
         q = self._string(q, start, end, limit, &well)
         return q if well else self._malformed(self.o.data + mark, start, end)
 
-    cdef uint8_t *_string(self, uint8_t *q, const uint8_t *p, const uint8_t *end, const uint8_t *limit, bint *well) except NULL:
-        """Not `well` when it is no UTF-8; what was written is to be dropped then."""
+    cdef uint8_t *_string(self, uint8_t *q, const uint8_t *p, const uint8_t *end, const uint8_t *limit,
+                          bint *well) except NULL:
+        """Write a field as a string. Clears `well` for malformed UTF-8; the caller then drops the bytes written."""
         cdef uint32_t point = 0
         cdef int status = PAGE
         if self.style == RAW:
@@ -674,7 +687,7 @@ cdef class Lines:
         return q if self.style == PRINTABLE else put(q, "\"")
 
     cdef uint8_t *_malformed(self, uint8_t *q, const uint8_t *p, const uint8_t *end) except NULL:
-        """A field that is no UTF-8."""
+        """Write a field that is not valid UTF-8."""
         cdef size_t mark = q - self.o.data
         cdef bint well
         cdef bytes better
@@ -718,7 +731,7 @@ cdef object value_of(const Source *s, const int64_t *place):
 
 
 cdef inline int64_t sequence_of(const int64_t *row, int64_t base_offset, int64_t base_sequence) noexcept nogil:
-    """In Java's 32 bits, as kdump.format.batch.next_sequence; -1 without a producer."""
+    """Return the sequence of a record, in 31 bits as kdump.format.batch.next_sequence; -1 without a producer."""
     cdef uint32_t sequence = <uint32_t> base_sequence, increment
     if base_sequence < 0:
         return -1

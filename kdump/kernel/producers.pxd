@@ -4,7 +4,7 @@ cdef enum:
     KIND_DATA, KIND_ABORT, KIND_COMMIT, KIND_ODD, KIND_GAP, KIND_EMPTY
     FLAG_TRANSACTIONAL = 1
     FULL_RUNS = 16384
-    IDLE = 86_400_000  # ms; a producer that was idle for so long is forgotten (producer.id.expiration.ms) and may begin anywhere
+    IDLE = 86_400_000  # producer.id.expiration.ms: after it, any sequence is valid
 
 cdef struct Event:
     int64_t producer_id
@@ -22,7 +22,7 @@ cdef struct Event:
     uint8_t flags
     int32_t batches
 
-# The events of a Runs, and by producer the number of its last one.
+# The events of a Runs, and the number of the last event of each producer.
 cdef struct Recorder:
     Event *events
     int64_t count
@@ -33,10 +33,10 @@ cdef struct Recorder:
     int64_t producers
     int64_t gap         # events up to the last GAP
     bint failed         # out of memory
-    bint exact          # every producer that a broker would remember is to be told
-    bint odd            # there was a batch of which the events do not tell all that a broker remembers
+    bint exact          # record every producer that a broker would remember
+    bint odd            # the events lack something that a broker remembers
 
-# A problem that a replay found, and what is only counted (kdump.kernel.results).
+# A problem that a replay found, and a count (kdump.kernel.results).
 cdef struct ProblemRow:
     int64_t problem
     int64_t position
@@ -66,14 +66,17 @@ cdef void record_gap(Recorder *recorder, int64_t position) noexcept nogil
 
 
 cdef inline int64_t slot_of(int64_t producer_id, uint64_t salt, int64_t mask) noexcept nogil:
-    """Where a producer's slot is looked for first: the top bits of a product, which tell near ids and multiples of 1000 apart."""
+    """Return the first slot to try for a producer.
+
+    The top bits of a product spread consecutive ids and multiples of 1000.
+    """
     cdef uint64_t mixed = <uint64_t> producer_id ^ salt
     mixed = (mixed ^ mixed >> 32) * <uint64_t> 0x9E3779B97F4A7C15U
     return <int64_t> ((mixed >> 32) * <uint64_t> (mask + 1) >> 32)
 
 
 cdef inline int64_t find_slot(const Recorder *r, int64_t producer_id) noexcept nogil:
-    """The slot of a producer, or the free one that it would have."""
+    """Return the slot of a producer, or the free slot for it."""
     cdef int64_t slot = slot_of(producer_id, r.salt, r.mask)
     while r.slots[slot] and r.events[r.slots[slot] - 1].producer_id != producer_id:
         slot = (slot + 1) & r.mask
@@ -84,16 +87,17 @@ cdef inline bint within(int64_t a, int64_t b, uint64_t span) noexcept nogil:
     return (<uint64_t> a - <uint64_t> b if a > b else <uint64_t> b - <uint64_t> a) < span
 
 
-cdef inline bint extend(Recorder *r, int64_t slot, int epoch, int flags, int64_t first_offset, int64_t last_offset, int64_t timestamp,
-                        int32_t first_sequence, int32_t last_sequence, int32_t offset_delta) noexcept nogil:
-    """Make a batch of records part of its producer's last event; False where it begins another one."""
+cdef inline bint extend(Recorder *r, int64_t slot, int epoch, int flags, int64_t first_offset, int64_t last_offset,
+                        int64_t timestamp, int32_t first_sequence, int32_t last_sequence,
+                        int32_t offset_delta) noexcept nogil:
+    """Add a batch of records to the last event of its producer; False where the batch starts a new event."""
     cdef Event *run
     if r.slots[slot] <= r.gap:
         return False
     run = r.events + (r.slots[slot] - 1)
     if (run.kind != KIND_DATA or run.epoch != epoch or run.flags != flags or run.last_sequence < 0 or first_sequence < 0
-            or <uint32_t> first_sequence != (<uint32_t> run.last_sequence + 1 & <uint32_t> 0x7FFFFFFF) or first_offset <= run.last_offset
-            or not within(timestamp, run.timestamp, IDLE) or run.batches == INT32_MAX):
+            or <uint32_t> first_sequence != (<uint32_t> run.last_sequence + 1 & <uint32_t> 0x7FFFFFFF)
+            or first_offset <= run.last_offset or not within(timestamp, run.timestamp, IDLE) or run.batches == INT32_MAX):
         return False
     run.last_offset = last_offset
     run.timestamp = timestamp

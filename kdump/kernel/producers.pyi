@@ -3,7 +3,7 @@ from typing_extensions import Buffer
 from kdump.kernel.results import ProducerProblem, ProducerTally
 
 EVENT: str
-"""The layout of one event, for struct."""
+"""The layout of one event, as a format of `struct`."""
 EVENT_BYTES: int
 DATA: int
 ABORT: int
@@ -12,34 +12,43 @@ ODD: int
 GAP: int
 EMPTIED: int
 TRANSACTIONAL: int
-"""A bit of `flags`."""
+"""A bit of an event's `flags`."""
 RUNS_FULL: int
-"""So many events and a scan comes back (SCAN_FULL) to have them taken."""
+"""At this number of events a scan returns SCAN_FULL, so that the caller can take them."""
 PROBLEMS: tuple[str, ...]
-"""The finding codes that `Producers.take` has rows of."""
+"""The finding codes for which `Producers.take` returns rows."""
 KEPT: int
-"""How many rows of one problem are kept until they are taken; the counts stay exact."""
+"""The largest number of rows of one problem between two calls of `Producers.take`. The counts stay exact."""
 
 class Runs:
-    """What producers wrote, as a scan saw it: batches that follow one another without a doubt are one event."""
+    """Records the batches of producers during a scan. Consecutive batches in sequence are one event."""
 
     count: int
-    """Events since the last `take`."""
+    """The number of events since the last `take`."""
 
     odd: bool
-    """Of exact runs: whether there was a batch of which the events do not tell all that a broker remembers of its producer."""
+    """Of exact runs: whether the events lack something that a broker remembers of a batch."""
 
     def __init__(self, exact: bool = False) -> None:
-        """`exact`: for a rebuild of snapshots, which lists producers of empty control batches and takes a marker's timestamp from its record."""
+        """Start without events.
+
+        `exact`: for a rebuild of snapshots. It lists producers of empty control batches, and takes the timestamp of a
+        marker from its record.
+        """
 
     def take(self) -> bytes:
-        """The events since the last `take`, oldest first, EVENT_BYTES each. What comes next begins new ones."""
+        """Return the events since the last `take`, oldest first, EVENT_BYTES each.
+
+        The next batch starts a new event.
+        """
 
 class Producers:
-    """The state that a broker keeps of the producers of a partition, and what is wrong with the events that change it (ProducerStateManager, ProducerAppendInfo).
+    """The producer state of a partition, and the problems of the events that change it.
 
-    `sequences` is False for the topics that the brokers write themselves, whose batches all begin with sequence 0.
-    `complete` says that nothing before the first event is missing.
+    Follows Kafka's ProducerStateManager and ProducerAppendInfo.
+
+    `sequences`: check sequences. False for the topics that the brokers write: each of their batches has sequence 0.
+    `complete`: nothing before the first event is missing.
     """
 
     complete: bool
@@ -47,41 +56,52 @@ class Producers:
     def __init__(self, sequences: bool = True, complete: bool = False) -> None: ...
     def __len__(self) -> int: ...
     def load(self, entries: Buffer) -> None:
-        """Begin anew from the entries of a producer snapshot (kdump.format.snapshot, 46 bytes each), which lack nothing."""
+        """Replace the state by the entries of a complete producer snapshot (kdump.format.snapshot), 46 bytes each."""
 
     def forget(self) -> None:
-        """Something is missing here: nothing is known for sure of any producer until it is seen again."""
+        """Note that batches are missing here. The state of a producer is uncertain until its next event."""
 
     def replay(self, events: Buffer) -> None:
         """Apply events in log order."""
 
     def take(self) -> tuple[list[ProducerProblem], dict[str, int], dict[str, ProducerTally]]:
-        """The problems since the last `take`: (each of them, exact number by problem, tallies by "gap", "empty" and "coordinator").
+        """Return the problems since the last `take`.
 
-        What did not occur has no key.
+        These are (rows, exact number by problem, tallies by "gap", "empty" and "coordinator"). A problem that did not
+        occur has no key.
         """
 
     def aborted(self) -> list[tuple[int, int, int, int, bool, bool]]:
-        """(producer_id, first_offset, last_offset, last_stable_offset, certain_first, certain_lso) of each transaction aborted since the last call."""
+        """Return the transactions aborted since the last call.
+
+        Each is (producer_id, first_offset, last_offset, last_stable_offset, certain_first, certain_lso).
+        """
 
     def entries(self) -> bytes:
-        """The entries of a producer snapshot taken here, 46 bytes each, in the order in which the producers were first seen."""
+        """Return the state as entries of a producer snapshot, 46 bytes each, in the order of first appearance."""
 
     def open(self) -> list[tuple[int, int, int, int, bool]]:
-        """(producer_id, epoch, first_offset, timestamp, certain) of each open transaction, in the order of their beginning."""
+        """Return each open transaction in order of start: (producer_id, epoch, first_offset, timestamp, certain)."""
 
     def compare(self, entries: Buffer) -> list[tuple[str, int, str, int | None, int | None]]:
-        """(problem, producer_id, field, stored, found) where the entries of a snapshot differ from the state, 1000 at most.
+        """Return where the entries of a snapshot differ from the state, at most 1000 differences.
 
-        "differs" and "surplus" in the order of the snapshot, then "missing" in the order in which the producers were first seen. Of the last two
-        the field is the timestamp, which says whether the producer expired.
+        Each is (problem, producer_id, field, stored, found). "differs" and "surplus" come first, in the order of the
+        snapshot, then "missing", in the order of first appearance. For "surplus" and "missing" the field is the
+        timestamp, which shows whether the producer expired.
         """
 
 def unexpired(entries: Buffer, now_ms: int, longest_ms: int) -> bytes:
-    """The entries of a snapshot without producers that were idle for so long and have no open transaction (ProducerStateManager.isProducerExpired)."""
+    """Return the entries of a snapshot without expired producers (ProducerStateManager.isProducerExpired).
+
+    A producer without an open transaction expires `longest_ms` after its timestamp.
+    """
 
 def backwards(entries: Buffer, start: int) -> bytes:
-    """The entries, those from the byte `start` on from the last to the first."""
+    """Return the entries with those from the byte `start` on in reverse order."""
 
 def hash_ordered(entries: Buffer) -> bytes:
-    """The entries, given in the order in which the producers became known, as a snapshot has them (kdump.format.snapshot.hash_order)."""
+    """Return the entries, given in order of first appearance, in the order of a snapshot.
+
+    See kdump.format.snapshot.hash_order.
+    """

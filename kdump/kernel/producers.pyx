@@ -1,14 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""What producers wrote, recorded while a log is scanned (`Runs`) and replayed in log order as a broker does that loads the log (`Producers`).
+"""Producer state: a scan records the batches of producers (`Runs`), a replay applies them like a broker (`Producers`).
 
-A log can be scanned in ranges, in any order and at once. The events are the same, but for where a run of batches is cut, and so is their replay.
+A scan of a log in ranges, in any order or in parallel, gives the same events as a scan of the whole log, but starts a new
+event at the start of a range. The replay, in log order, has the same result.
 An event, in the byte order of the machine:
 
     ===== ==== ==== ================  ==================================================================================
     at    size type field             note
     ===== ==== ==== ================  ==================================================================================
     0     8    i64  producer_id
-    8     8    i64  position          of the first batch; of a GAP, where something is missing
+    8     8    i64  position          of the first batch; of a GAP, where batches are missing
     16    8    i64  first_offset      of the first batch
     24    8    i64  last_offset       of the last batch; of a marker, its first offset
     32    8    i64  timestamp         max timestamp of the last batch
@@ -18,13 +19,15 @@ An event, in the byte order of the machine:
     56    4    i32  last_sequence     of the last batch, -1: none
     60    4    i32  offset_delta      last offset - first offset of the last batch
     64    2    i16  epoch
-    66    1    u8   kind              0 data, 1 abort marker, 2 commit marker, 3 another or unreadable control batch, 4 gap, 5 empty control batch (of exact Runs)
+    66    1    u8   kind              0 data, 1 abort marker, 2 commit marker, 3 other or unreadable control batch, 4 gap,
+                                      5 empty control batch (of exact Runs)
     67    1    u8   flags             bit 0: transactional
     68    4    i32  batches
     ===== ==== ==== ================  ==================================================================================
 
-Data of a producer is one event for as long as nothing could be said of its batches: they are in sequence, of one epoch, all or none transactional,
-with rising offsets and no day between them. A GAP (only its kind and position count) stands where damage may have taken batches.
+Consecutive data batches of a producer are one event while they cannot fail a check: they are in sequence, have the same
+epoch, are all or none transactional, have rising offsets, and are less than a day apart. A GAP notes that damage may have
+removed batches. Only its kind and position are set.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -59,15 +62,18 @@ cdef enum:
     ENTRY_BYTES = 46
     MOST_PRODUCERS = 1 << 29
     FIRST_SLOTS = 128
-FIELDS = ("producer_epoch", "last_sequence", "last_offset", "offset_delta", "timestamp", "coordinator_epoch", "current_txn_first_offset")
+FIELDS = (
+    "producer_epoch", "last_sequence", "last_offset", "offset_delta", "timestamp", "coordinator_epoch",
+    "current_txn_first_offset",
+)
 cdef enum:
     F_EPOCH, F_SEQUENCE, F_OFFSET, F_DELTA, F_TIMESTAMP, F_COORDINATOR, F_TXN
     FIELD_COUNT
 assert len(FIELDS) == FIELD_COUNT
 
-cdef uint64_t _salt = int.from_bytes(os.urandom(8))  # so that no file can be made whose producers all share a slot
+cdef uint64_t _salt = int.from_bytes(os.urandom(8))  # no file can be crafted whose producers all share a slot
 cdef uint32_t SEQUENCE_MASK = 0x7FFFFFFF
-cdef uint32_t HALF = 1 << 30  # a sequence that is ahead by less is ahead, else behind
+cdef uint32_t HALF = 1 << 30  # a sequence that is less than this ahead is ahead, else it goes back
 
 
 # ---- recording
@@ -79,7 +85,7 @@ cdef Recorder *recorder_of(object runs) except NULL:
 
 
 cdef bint make_room(Recorder *r) noexcept nogil:
-    """Room for one more event and one more producer; False without the memory for it."""
+    """Reserve room for one more event and one more producer; False without memory."""
     cdef int64_t capacity, mask, i, slot
     cdef Event *events
     cdef int32_t *slots
@@ -112,7 +118,7 @@ cdef bint make_room(Recorder *r) noexcept nogil:
 
 
 cdef void record(Recorder *r, const Event *event, int64_t slot) noexcept nogil:
-    """One more event; `slot` is where find_slot found its producer."""
+    """Add an event. `slot`: the result of find_slot for its producer."""
     cdef int64_t mask = r.mask
     if not make_room(r):
         return
@@ -136,7 +142,7 @@ cdef void record_gap(Recorder *r, int64_t position) noexcept nogil:
 
 
 cdef class Runs:
-    """What producers wrote, as a scan saw it; see producers.pyi."""
+    """Records the batches of producers during a scan; see producers.pyi."""
 
     cdef Recorder recorder
 
@@ -174,8 +180,8 @@ cdef class Runs:
 
 cdef enum:
     # of a producer
-    HAS_SEQUENCE = 1  # its last sequence is known, or known to be none
-    CERTAIN = 2       # all of it follows from the log
+    HAS_SEQUENCE = 1  # its last sequence is known, or it is known to have none
+    CERTAIN = 2       # its whole state follows from the log
     TXN_CERTAIN = 4   # the first offset of its open transaction is certain
 
 cdef struct Producer:
@@ -183,16 +189,16 @@ cdef struct Producer:
     int64_t last_offset
     int64_t timestamp
     int64_t txn_first        # -1: no transaction is open
-    int64_t marker_offset    # of the last marker, when no data followed it; else -1
+    int64_t marker_offset    # of the last marker, if no data follows it; else -1
     int32_t last_sequence
     int32_t offset_delta
     int32_t coordinator_epoch
-    int32_t generation       # the state is known when this is the generation of all
+    int32_t generation       # the state is known if this is the current generation
     int32_t node             # of its open transaction
     int16_t epoch
     uint8_t flags
 
-# An open transaction, in a list in the order of their beginning. A free node has the next free one in `next`.
+# An open transaction, in a list in the order of their start. A free node has the next free one in `next`.
 cdef struct Node:
     int32_t producer
     int32_t previous
@@ -208,7 +214,7 @@ cdef struct Aborted:
 
 
 cdef inline int64_t get(const uint8_t *p, int size) noexcept nogil:
-    """A big-endian number."""
+    """Read a big-endian number."""
     cdef int i
     cdef uint64_t value = <uint64_t> -<int64_t> (p[0] >> 7)
     for i in range(size):
@@ -224,7 +230,7 @@ cdef inline uint8_t *put(uint8_t *p, int64_t value, int size) noexcept nogil:
 
 
 cdef void parse_entry(const uint8_t *p, int64_t *fields) noexcept nogil:
-    """The fields of a snapshot's entry behind the producer id, with one form for what there is not."""
+    """Normalise the fields of a snapshot entry after the producer id: one value for each missing field."""
     fields[F_EPOCH] = get(p + 8, 2)
     fields[F_SEQUENCE] = get(p + 10, 4)
     fields[F_OFFSET] = get(p + 14, 8)
@@ -254,7 +260,7 @@ cdef inline void fields_of(const Producer *e, int64_t *fields) noexcept nogil:
 
 
 cdef class Producers:
-    """The state that a broker keeps of the producers of a partition; see producers.pyi."""
+    """The producer state of a partition; see producers.pyi."""
 
     cdef readonly bint complete
     cdef bint _sequences
@@ -313,14 +319,15 @@ cdef class Producers:
         return -1
 
     cdef Producer *add(self, int64_t producer_id) noexcept nogil:
-        """A new producer of whom nothing is known, NULL without memory."""
+        """Add a producer with unknown state; NULL without memory."""
         cdef int64_t capacity, mask, slot, i
         cdef Producer *producers
         cdef int32_t *slots
         cdef Producer *e
         if self._count == self._capacity:
             capacity = max(2 * self._capacity, 64)
-            producers = <Producer *> realloc(self._producers, capacity * sizeof(Producer)) if capacity <= MOST_PRODUCERS else NULL
+            producers = <Producer *> realloc(self._producers, capacity * sizeof(Producer)) \
+                if capacity <= MOST_PRODUCERS else NULL
             if producers == NULL:
                 self._failed = True
                 return NULL
@@ -362,7 +369,7 @@ cdef class Producers:
         cdef int32_t capacity, i
         cdef Node *nodes
         if node < 0:
-            capacity = max(2 * self._node_capacity, 64)  # there are no more than producers
+            capacity = max(2 * self._node_capacity, 64)  # at most one for each producer
             nodes = <Node *> realloc(self._nodes, capacity * sizeof(Node))
             if nodes == NULL:
                 self._failed = True
@@ -410,7 +417,7 @@ cdef class Producers:
         e.txn_first = -1
         e.flags &= ~TXN_CERTAIN
 
-    # ---- what is wrong
+    # ---- problems
 
     cdef void complain(self, int problem, const Event *event, const Producer *e) noexcept nogil:
         cdef ProblemRow *row
@@ -452,7 +459,7 @@ cdef class Producers:
             t.previous = previous
         t.count += 1
 
-    # ---- the rules
+    # ---- the checks
 
     cdef inline void judge_sequence(self, const Event *event, const Producer *e) noexcept nogil:
         cdef int64_t previous = -1 if event.epoch > e.epoch or e.last_sequence < 0 else e.last_sequence
@@ -464,7 +471,10 @@ cdef class Producers:
             self.tally(SKIPPED, event, event.first_sequence, previous)
 
     cdef inline Producer *meet(self, int64_t producer_id, bint *known, bint *sure) noexcept nogil:
-        """The producer's state, begun now unless it is there: whether it is `known`, or `sure` to be new. NULL without memory."""
+        """Return the state of a producer; add the producer if it is new. NULL without memory.
+
+        Sets `known`: its state is known. Sets `sure`: it is certainly new.
+        """
         cdef int64_t index = self.find(producer_id)
         cdef Producer *e = self._producers + index if index >= 0 else self.add(producer_id)
         if e != NULL:
@@ -481,7 +491,8 @@ cdef class Producers:
             if event.epoch < e.epoch:
                 self.complain(EPOCH, event, e)
             elif (self._sequences and event.first_sequence >= 0 and e.flags & HAS_SEQUENCE and e.epoch >= 0
-                    and (event.first_timestamp < 0 or e.timestamp < 0 or within(event.first_timestamp, e.timestamp, IDLE))):
+                    and (event.first_timestamp < 0 or e.timestamp < 0
+                         or within(event.first_timestamp, e.timestamp, IDLE))):
                 self.judge_sequence(event, e)
             if e.node >= 0 and not event.flags & FLAG_TRANSACTIONAL:
                 self.complain(STATE, event, e)
@@ -546,7 +557,7 @@ cdef class Producers:
         e.marker_offset = event.first_offset
 
     cdef void abort(self, const Event *event, const Producer *e, bint known) noexcept nogil:
-        """List the open transaction of the producer as aborted."""
+        """Add the open transaction of the producer to the aborted ones."""
         cdef Aborted *a
         cdef int64_t capacity
         cdef int32_t other = self._first_node if self._first_node != e.node else self._nodes[e.node].next
@@ -571,14 +582,14 @@ cdef class Producers:
         a.certain_lso = self.complete and self._uncertain == 0
 
     cdef void doubt(self, const Event *event) noexcept nogil:
-        """A control batch that may or may not have ended a transaction."""
+        """Apply a control batch that may have ended a transaction."""
         cdef int64_t index = self.find(event.producer_id)
         if index >= 0:
             self.finish(self._producers + index)
             self._producers[index].generation = self._generation - 1
 
     cdef inline void emptied(self, int64_t producer_id) noexcept nogil:
-        """A broker remembers the producer of a control batch that the cleaner emptied, and nothing of it."""
+        """Add the producer of a control batch that the cleaner emptied. A broker remembers its id only."""
         cdef Producer *e
         if self.find(producer_id) < 0:
             e = self.add(producer_id)
@@ -663,7 +674,7 @@ cdef class Producers:
         if self._failed:
             raise MemoryError
 
-    # ---- what came of it
+    # ---- results
 
     def take(self):
         cdef int64_t i
@@ -674,8 +685,8 @@ cdef class Producers:
         for i in range(self._row_count):
             row = self._rows + i
             rows.append(ProducerProblem(
-                PROBLEMS[row.problem], row.position, row.size, row.offset, row.producer_id, row.epoch, row.sequence, row.previous_sequence,
-                row.previous_epoch, row.txn_first, row.marker,
+                PROBLEMS[row.problem], row.position, row.size, row.offset, row.producer_id, row.epoch, row.sequence,
+                row.previous_sequence, row.previous_epoch, row.txn_first, row.marker,
             ))
         for i in range(PROBLEM_COUNT):
             if self._problems[i]:
@@ -683,7 +694,9 @@ cdef class Producers:
         for i in range(TALLY_COUNT):
             t = self._tallies + i
             if t.count:
-                tallies[TALLIES[i]] = ProducerTally(t.count, t.position, t.size, t.offset, t.producer_id, t.epoch, t.value, t.previous)
+                tallies[TALLIES[i]] = ProducerTally(
+                    t.count, t.position, t.size, t.offset, t.producer_id, t.epoch, t.value, t.previous
+                )
         self._row_count = 0
         memset(self._problems, 0, sizeof(self._problems))
         memset(self._tallies, 0, sizeof(self._tallies))
@@ -695,7 +708,9 @@ cdef class Producers:
         cdef list found = []
         for i in range(self._aborted_count):
             a = self._aborted + i
-            found.append((a.producer_id, a.first_offset, a.last_offset, a.last_stable_offset, a.certain_first, a.certain_lso))
+            found.append(
+                (a.producer_id, a.first_offset, a.last_offset, a.last_stable_offset, a.certain_first, a.certain_lso)
+            )
         self._aborted_count = 0
         return found
 
@@ -722,7 +737,10 @@ cdef class Producers:
         cdef list found = []
         while node >= 0:
             e = self._producers + self._nodes[node].producer
-            found.append((e.producer_id, e.epoch, e.txn_first, e.timestamp, e.flags & TXN_CERTAIN != 0 and e.generation == self._generation))
+            found.append((
+                e.producer_id, e.epoch, e.txn_first, e.timestamp,
+                e.flags & TXN_CERTAIN != 0 and e.generation == self._generation,
+            ))
             node = self._nodes[node].next
         return found
 
@@ -747,7 +765,7 @@ cdef class Producers:
                 parse_entry(p, stored)
                 index = self.find(get(p, 8))
                 if index < 0:
-                    # Without an epoch it is left of a control batch whose marker the cleaner took out.
+                    # An entry without an epoch is from a control batch whose marker the cleaner removed.
                     if self.complete and stored[F_EPOCH] >= 0:
                         differences.append(("surplus", get(p, 8), FIELDS[F_TIMESTAMP], stored[F_TIMESTAMP], None))
                     continue
@@ -757,7 +775,8 @@ cdef class Producers:
                     continue
                 fields_of(e, state)
                 plain(state)
-                # Kafka 0.11 put a marker's offset where that of the last data belongs; 1.1 left the timestamp of the data.
+                # Kafka 0.11 stored the offset of a marker as the last offset of the data.
+                # Kafka 1.1 kept the timestamp of the data after a marker.
                 if e.marker_offset >= 0 and stored[F_OFFSET] == e.marker_offset:
                     stored[F_OFFSET] = state[F_OFFSET]
                     stored[F_DELTA] = state[F_DELTA]
@@ -827,21 +846,22 @@ def backwards(entries, int64_t start):
 
 
 cdef inline uint32_t java_hash(const uint8_t *entry) noexcept nogil:
-    """HashMap.hash of a Long."""
+    """Return what java.util.HashMap.hash returns for a Long."""
     cdef uint64_t producer_id = <uint64_t> get(entry, 8)
     cdef uint32_t folded = <uint32_t> (producer_id ^ producer_id >> 32)
     return folded ^ folded >> 16
 
 
 cdef int64_t table_size(const uint8_t *entries, int64_t count) noexcept nogil:
-    """How large a HashMap is that was filled with these, one by one."""
+    """Return the table size of a java.util.HashMap after these producers were added one by one."""
     cdef int64_t size = 16, held, other, chain
     for held in range(min(count, 64)):
         if size >= 64:
             break
         chain = 0
         for other in range(held):
-            if (java_hash(entries + held * ENTRY_BYTES) ^ java_hash(entries + other * ENTRY_BYTES)) & <uint32_t> (size - 1) == 0:
+            if ((java_hash(entries + held * ENTRY_BYTES) ^ java_hash(entries + other * ENTRY_BYTES))
+                    & <uint32_t> (size - 1) == 0):
                 chain += 1
         if chain >= 8:
             size *= 2
@@ -879,7 +899,8 @@ def hash_ordered(entries):
             for i in range(size):
                 places[i + 1] += places[i]
             for i in range(count):
-                memcpy(out + <int64_t> places[java_hash(p + i * ENTRY_BYTES) & mask] * ENTRY_BYTES, p + i * ENTRY_BYTES, ENTRY_BYTES)
+                memcpy(out + <int64_t> places[java_hash(p + i * ENTRY_BYTES) & mask] * ENTRY_BYTES,
+                       p + i * ENTRY_BYTES, ENTRY_BYTES)
                 places[java_hash(p + i * ENTRY_BYTES) & mask] += 1
             free(places)
     finally:

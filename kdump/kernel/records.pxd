@@ -1,17 +1,17 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
-# What a pass over the records of one batch found. Indexes are -1 where nothing was found.
+# The result of a pass over the records of one batch. An index is -1 where the pass found nothing.
 cdef struct Verdict:
     int64_t status          # 0, or one of STATUSES
-    int64_t status_at       # byte in the payload that status speaks of
+    int64_t status_at       # byte of the payload with the defect
     int64_t status_record   # index of that record
-    int64_t records         # records that parsed
-    int64_t headers         # headers of the records that parsed
+    int64_t records         # valid records
+    int64_t headers         # headers of the valid records
     int64_t max_timestamp   # largest record timestamp, INT64_MIN without records
     int64_t varint_record   # first record with a varint that is not canonical
     int64_t delta_record    # first record whose offset breaks the order or the range
     int64_t delta_offset    # ... and that offset (delta)
-    int32_t marker          # type of a sound first control record, -1: none
+    int32_t marker          # type of a valid first control record, -1: none
     int32_t coordinator_epoch  # ... when it ends a transaction
     int64_t inner_crc       # legacy: first inner message with a wrong CRC
     int64_t inner_magic     # legacy: inner messages whose magic is not the wrapper's
@@ -29,7 +29,8 @@ cdef struct Message:
     int64_t value_size
     int64_t trailing
 
-# What the records of a batch have to be. A broker takes the first control record of a producer for the end of a transaction.
+# The kind of batch that the records have to match.
+# For a broker, the first control record of a producer ends a transaction.
 cdef enum:
     PLAIN, CONTROL, CONTROL_OF_PRODUCER
 

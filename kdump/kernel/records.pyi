@@ -3,26 +3,35 @@ from typing import Any
 from typing_extensions import Buffer
 
 STATUSES: tuple[str, ...]
-"""What can be wrong with the bytes of records; a status is an index into it, 0 is sound."""
+"""The defects of the bytes of records. A status is an index into this tuple; 0 is valid."""
 RECORD_COLUMNS: tuple[str, ...]
+"""The columns of a row of a record. Positions count from the start of the payload; the size of null is -1."""
 HEADER_COLUMNS: tuple[str, ...]
+"""The columns of a row of a header."""
 NULL_FIELD: int
+"""The value of a column that the format of the record does not have."""
 
 def decode(
     payload: Buffer, count: int, base_offset: int, base_timestamp: int, log_append_ms: int | None = None
 ) -> tuple[bytes, bytes, int, int]:
-    """The records of a batch of magic 2: (int64 rows of RECORD_COLUMNS, int64 rows of HEADER_COLUMNS, status, byte that status speaks of).
+    """Decode the records of a batch of magic 2.
 
-    With a status, the rows are those of the records before the bad one. Positions count from the start of the payload.
+    `payload`: the decompressed records. `log_append_ms`: the timestamp of every record; None uses the stored ones.
+    Returns (int64 rows of RECORD_COLUMNS, int64 rows of HEADER_COLUMNS, status, byte of the payload with the defect).
+    With a status other than 0, the rows are those of the records before the defect.
     """
 
 def first_record(batch: Buffer, least: int) -> tuple[Any, ...] | None:
-    """The fields of kdump.format.record.Record of the first record with offset `least` or above, of a whole batch of magic 2 without a codec.
+    """Return the first record with offset `least` or above of a whole, uncompressed batch of magic 2.
 
-    None for any other batch, without such a record, and where one on the way is not sound: then `decode` tells more.
+    Returns the fields of kdump.format.record.Record. None for any other batch, where no such record exists, and where a
+    record before it is not valid; then `decode` reports the defect.
     """
 
 def decode_messages(
     payload: Buffer, wrapper_magic: int = -1, wrapper_offset: int = 0, log_append_ms: int | None = None
 ) -> tuple[bytes, bytes, int, int]:
-    """Messages of magic 0 and 1, one after another: a message of the log itself, or with a wrapper's magic and offset those inside it; as `decode`."""
+    """Decode consecutive messages of magic 0 and 1; returns the same as `decode`.
+
+    With a wrapper's magic and offset, `payload` holds the messages inside that wrapper, else messages of the log.
+    """

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The records of one batch: proved (`validate_*`) or laid out as rows of integers (`decode_*`).
+"""Checks the records of one batch (`validate_*`), or decodes them to rows of integers (`decode_*`).
 
-The grammar stands in kdump.format.record (magic 2) and kdump.format.legacy (magic 0 and 1). The next record is found from the length prefix of this one and
-the field walk has to end exactly there, so records do not wait for one another. Inner functions work on (pointer, end), compare lengths by
-subtraction with what remains, and never raise.
+kdump.format.record (magic 2) and kdump.format.legacy (magic 0 and 1) describe the layouts. The length prefix of a record
+gives the start of the next one, and the fields have to end exactly there. So the CPU can work on several records at once.
+Inner functions work on (pointer, end), compare a length with the bytes that remain, and never raise.
 """
 
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
@@ -12,17 +12,17 @@ from libc.stdint cimport INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t,
 
 from kdump.kernel.crc cimport crc32_of
 from kdump.kernel.layout cimport (
-    BASE_SEQUENCE_AT, BASE_TIMESTAMP_AT, CODEC_MASK, HEADER, KEY_LENGTH_AT, LENGTH_AT, LOG_APPEND_TIME, LOG_OVERHEAD, MAGIC_AT,
-    MAX_TIMESTAMP_AT, MESSAGE_ATTRIBUTES_AT, MESSAGE_CRC_AT, MINIMUM_LENGTH_0, R_AT, R_ATTRIBUTES, R_COMPUTED_CRC, R_CRC, R_HEADER_AT, R_HEADER_COUNT,
-    R_KEY_AT, R_KEY_SIZE, R_MAGIC, R_OFFSET, R_SIZE, R_TIMESTAMP, R_VALUE_AT, R_VALUE_SIZE, RECORD_WIDTH, RECORDS_COUNT_AT, attributes_of, be16, be32, be64,
-    total_of,
+    BASE_SEQUENCE_AT, BASE_TIMESTAMP_AT, CODEC_MASK, HEADER, KEY_LENGTH_AT, LENGTH_AT, LOG_APPEND_TIME, LOG_OVERHEAD,
+    MAGIC_AT, MAX_TIMESTAMP_AT, MESSAGE_ATTRIBUTES_AT, MESSAGE_CRC_AT, MINIMUM_LENGTH_0, R_AT, R_ATTRIBUTES,
+    R_COMPUTED_CRC, R_CRC, R_HEADER_AT, R_HEADER_COUNT, R_KEY_AT, R_KEY_SIZE, R_MAGIC, R_OFFSET, R_SIZE, R_TIMESTAMP,
+    R_VALUE_AT, R_VALUE_SIZE, RECORD_WIDTH, RECORDS_COUNT_AT, attributes_of, be16, be32, be64, total_of,
 )
 
-# A status is the place of its word here.
+# A status is an index into this tuple.
 STATUSES = (
-    "", "record-length", "varint", "key-length", "value-length", "header-count", "header-key", "header-value", "body-end", "missing", "leftover",
-    "control-key", "control-value", "message-fields", "wrapper-size", "wrapper-magic", "wrapper-nested", "wrapper-empty", "wrapper-offset",
-    "control-type",
+    "", "record-length", "varint", "key-length", "value-length", "header-count", "header-key", "header-value",
+    "body-end", "missing", "leftover", "control-key", "control-value", "message-fields", "wrapper-size",
+    "wrapper-magic", "wrapper-nested", "wrapper-empty", "wrapper-offset", "control-type",
 )
 cdef enum:
     RECORD_LENGTH = 1
@@ -45,18 +45,20 @@ cdef enum:
     WRAPPER_OFFSET
     CONTROL_TYPE
 
-# One decoded record: positions count from the start of the payload, sizes are -1 for null.
+# A decoded record. Positions count from the start of the payload. The size of null is -1.
 RECORD_COLUMNS = ("at", "size", "offset", "timestamp", "key_at", "key_size", "value_at", "value_size", "header_at", "header_count",
                   "magic", "crc", "computed_crc", "attributes")
 HEADER_COLUMNS = ("key_at", "key_size", "value_at", "value_size")
-NULL_FIELD = INT64_MIN  # stands for "this format has no such field"
+NULL_FIELD = INT64_MIN  # the format has no such field
 cdef enum:
     HEADER_WIDTH = 4
-assert len(RECORD_COLUMNS) == RECORD_WIDTH and len(HEADER_COLUMNS) == HEADER_WIDTH and STATUSES.index("control-type") == CONTROL_TYPE
+assert len(RECORD_COLUMNS) == RECORD_WIDTH and len(HEADER_COLUMNS) == HEADER_WIDTH \
+    and STATUSES.index("control-type") == CONTROL_TYPE
 
 
-# Numbers. Each returns the byte after it, or NULL when it does not end in time; `odd` is raised for an encoding that a canonical writer does not make.
-# One and two bytes, which nearly all have, are taken in line.
+# Readers of varints. They return the address after the varint, or NULL for one that is too long or does not end before
+# `end`. They set `odd` for an encoding that is not the shortest. Inline code reads varints of one and two bytes, which are
+# nearly all.
 cdef const uint8_t *long_varint(const uint8_t *p, const uint8_t *end, int32_t *value, bint *odd) noexcept nogil:
     cdef uint32_t result = 0, byte
     cdef int shift = 0
@@ -100,7 +102,7 @@ cdef inline const uint8_t *varint(const uint8_t *p, const uint8_t *end, int32_t 
         if result < 0x80:
             value[0] = <int32_t> (result >> 1) ^ -<int32_t> (result & 1)
             return p + 1
-        if <uint8_t> (p[1] - 1) < 0x7f:  # ends here and is not zero
+        if <uint8_t> (p[1] - 1) < 0x7f:  # the last byte, and not zero
             result = (result & 0x7f) | <uint32_t> p[1] << 7
             value[0] = <int32_t> (result >> 1) ^ -<int32_t> (result & 1)
             return p + 2
@@ -121,7 +123,7 @@ cdef inline const uint8_t *varlong(const uint8_t *p, const uint8_t *end, int64_t
     return long_varlong(p, end, value, odd)
 
 
-# One record between its length prefix and `end`. Returns 0 or a status, with `at` at the field that is wrong.
+# Checks one record between its length prefix and `end`. Returns 0 or a status, with `at` at the field with the defect.
 cdef struct Fields:
     int64_t timestamp_delta
     int32_t offset_delta
@@ -197,8 +199,9 @@ cdef inline int walk_record(const uint8_t *p, const uint8_t *end, Fields *f, bin
     return 0 if p == end else BODY_END
 
 
-# The same walk where at least SLACK readable bytes lie behind the record: numbers are read without asking for the end, which all other checks and the
-# last one do. A field that runs over shows there; the numbers in a row, which no length stops, take a dozen bytes. False: not sound, or not sure.
+# The same check where at least SLACK readable bytes are after the record. It reads varints without a comparison with
+# `end`. The other comparisons and the last one find a field that goes past the end. Consecutive varints without a length
+# between them take a dozen bytes. False: not valid, or not certain.
 cdef enum:
     SLACK = 32
 
@@ -274,7 +277,7 @@ cdef inline bint is_valid(const uint8_t *p, const uint8_t *end, Fields *f, bint 
     return p == end
 
 
-# Finds the body of the record at p: its end, or NULL with the status.
+# Moves p to the body of the record at p. Returns the end of the record, or NULL with a status.
 cdef inline const uint8_t *record_end(const uint8_t **p, const uint8_t *end, int *status, bint *odd) noexcept nogil:
     cdef int32_t size = 0
     cdef const uint8_t *body
@@ -365,7 +368,7 @@ cdef void validate_batch(const uint8_t *start, const uint8_t *end, int64_t count
         v.status_at = f.at - start
         control_problem = 0
         if count == 1:
-            v.marker = -1  # with the last record, Kafka's reader looks for bytes behind it
+            v.marker = -1  # Kafka's reader checks for bytes after the last record
     v.status = status if status else control_problem
     v.headers = headers
     v.max_timestamp = highest
@@ -374,7 +377,7 @@ cdef void validate_batch(const uint8_t *start, const uint8_t *end, int64_t count
 
 
 cdef bint parse_message(const uint8_t *entry, int64_t total, Message *m) noexcept nogil:
-    """False when the lengths inside the message do not fit its size."""
+    """Read the fields of a message; False where their lengths do not match its size."""
     cdef const uint8_t *p = entry + KEY_LENGTH_AT
     cdef const uint8_t *end = entry + total
     cdef int64_t size
@@ -524,7 +527,8 @@ def decode(payload, int64_t count, int64_t base_offset, int64_t base_timestamp, 
             row[R_AT] = at
             row[R_SIZE] = p - start - at
             row[R_OFFSET] = <int64_t> (<uint64_t> base_offset + <uint64_t> <int64_t> f.offset_delta)
-            row[R_TIMESTAMP] = append_ms if appended else <int64_t> (<uint64_t> base_timestamp + <uint64_t> f.timestamp_delta)
+            row[R_TIMESTAMP] = append_ms if appended \
+                else <int64_t> (<uint64_t> base_timestamp + <uint64_t> f.timestamp_delta)
             row[R_KEY_AT] = f.key - start
             row[R_KEY_SIZE] = f.key_size if f.key_size >= 0 else -1
             row[R_VALUE_AT] = f.value - start
@@ -594,10 +598,12 @@ def first_record(batch, int64_t least):
             headers.append((name, None if size < 0 else PyBytes_FromStringAndSize(<const char *> h, size)))
             if size > 0:
                 h += size
-        timestamp = be64(head + MAX_TIMESTAMP_AT) if attributes_of(head) & LOG_APPEND_TIME else <int64_t> (<uint64_t> be64(head + BASE_TIMESTAMP_AT) + <uint64_t> f.timestamp_delta)
+        timestamp = be64(head + MAX_TIMESTAMP_AT) if attributes_of(head) & LOG_APPEND_TIME \
+            else <int64_t> (<uint64_t> be64(head + BASE_TIMESTAMP_AT) + <uint64_t> f.timestamp_delta)
         return (
             offset, timestamp, None if f.key_size < 0 else PyBytes_FromStringAndSize(<const char *> f.key, f.key_size),
-            None if f.value_size < 0 else PyBytes_FromStringAndSize(<const char *> f.value, f.value_size), tuple(headers),
+            None if f.value_size < 0 else PyBytes_FromStringAndSize(<const char *> f.value, f.value_size),
+            tuple(headers),
             (sequence + f.offset_delta) & 0x7FFFFFFF if sequence >= 0 else -1, 2, at, stop - start - at, None, None,
         )
     finally:
@@ -619,7 +625,7 @@ def decode_messages(payload, int64_t wrapper_magic=-1, int64_t wrapper_offset=0,
     try:
         start = p = <const uint8_t *> view.buf
         end = start + view.len
-        # First pass: how many, and the last inner offset that relative ones count back from.
+        # First pass: the number of messages, and the last inner offset, from which relative offsets count back.
         while end - p >= LOG_OVERHEAD:
             total = total_of(p)
             if total > end - p and total >= LOG_OVERHEAD + MINIMUM_LENGTH_0:

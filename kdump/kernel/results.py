@@ -1,17 +1,19 @@
-"""What the compiled scans return, as named types: the state of a walk, index entries and producers that break a rule."""
+"""The result types of the compiled scans: the state of a walk, index entries and producers that fail a check."""
 
 from typing import Final, NamedTuple
 
 NO_VALUE: Final = -(1 << 63)
-"""In a field of these types: there is nothing to give a value to."""
+"""The value of a field that does not apply."""
 
 
 class Carry(NamedTuple):
-    """What a walk hands to the walk that goes on where it ended.
+    """The state that a walk passes to the walk that continues where it ended.
 
-    `known_last` is the last offset of the last valid batch, where there was one (`has_last`). `known_epoch` is the last leader epoch, -1 when not known.
-    `linked`: the batch before is valid, so that offsets and epochs can be compared with it. `max_timestamp` is the largest so far.
-    `time_cursor` is the number of the next time index entry to check, -1 when it has to be searched.
+    `known_last`: the last offset of the last valid batch, if there is one (`has_last`).
+    `known_epoch`: the last leader epoch, -1 when not known.
+    `linked`: the batch before is valid, so that offsets and epochs can be compared with it.
+    `max_timestamp`: the largest timestamp so far.
+    `time_cursor`: the number of the next time index entry to check, -1 to search it.
     """
 
     known_last: int
@@ -23,7 +25,10 @@ class Carry(NamedTuple):
 
 
 class IndexDifference(NamedTuple):
-    """The first place where an offset index is not what a broker's recovery would write; -1 for what does not exist."""
+    """The first entry of an offset index that differs from what a broker's recovery would write.
+
+    A field is -1 where its entry does not exist.
+    """
 
     entry: int
     offset: int
@@ -33,31 +38,32 @@ class IndexDifference(NamedTuple):
 
 
 class ScanState(NamedTuple):
-    """What a walk has read so far: counts, the range of offsets, gaps, and the state that its rules carry on.
+    """What a walk has read so far: counts, the range of offsets, gaps, and the state of its checks.
 
-    Positions, offsets and timestamps (ms) are -1 where there is none. Numbers stop at 2^63 - 1. A batch of magic 0 or 1 has the epoch NO_VALUE.
+    A missing position, offset or timestamp (ms) is -1. Numbers stop at 2^63 - 1. A batch of magic 0 or 1 has the epoch
+    NO_VALUE.
     """
 
-    # The state of the rules (`Carry`).
+    # The state of the checks (`Carry`).
     known_last: int
     known_epoch: int
     broken: int
-    """How often bytes were no valid batch."""
+    """How often the walk found bytes that are no valid batch."""
     has_last: bool
     linked: bool
 
     # Valid batches.
     batches: int
     records: int
-    """Without those of `unopened`."""
+    """Does not count the records of `unopened`."""
     unopened: int
-    """Compressed messages of magic 0 and 1 whose number of records is not known without opening them."""
+    """Compressed messages of magic 0 and 1, whose number of records is not known before decompression."""
     valid_bytes: int
     first_position: int
     first_offset: int
     first_epoch: int
     first_spans: bool
-    """The first offset of the first batch is known: it is no wrapper message."""
+    """Whether the first offset of the first batch is known: it is no wrapper message."""
     last_position: int
     last_offset: int
     control: int
@@ -69,25 +75,25 @@ class ScanState(NamedTuple):
     magics: tuple[int, ...]
     """Batches by magic."""
     epochs: tuple[tuple[int, int, int], ...]
-    """(leader epoch, first offset, position) of each batch with another leader epoch than the one before, at most 65536."""
+    """(leader epoch, first offset, position) of each batch that starts a leader epoch, at most 65536."""
 
     # Timestamps.
     max_timestamp: int
     max_timestamp_offset: int
-    """The last offset of the first batch that has it; the base offset without one, as in LogSegment.recover."""
+    """The last offset of the first batch with it; the base offset without one, as in LogSegment.recover."""
     max_timestamp_position: int
     first_timestamp: int
     """The largest timestamp of the first valid batch."""
     last_timestamp: int
     backs: int
-    """Batches whose largest timestamp lies more than 7 days below that of the batch before."""
+    """Batches whose largest timestamp is more than 7 days below that of the batch before."""
     back_position: int
     back_offset: int
     back_largest: int
 
     # Offsets that no batch holds.
     compacted: bool
-    """The segment shows that the log cleaner went over it."""
+    """Whether the segment shows that the log cleaner cleaned it."""
     gaps: int
     gap_position: int
     gap_first: int
@@ -95,36 +101,39 @@ class ScanState(NamedTuple):
     gap_largest: int
     gap_offsets: int
 
-    # Messages inside a wrapper message that have another magic than it.
+    # Messages inside a wrapper message whose magic differs from that of the wrapper.
     inner_magic: int
     inner_magic_position: int
 
-    # The entries of the indexes from the first batch to the end of the walk, [begin, cursor); -1 without a batch, or where none were to be checked.
+    # The index entries from the first batch to the end of the walk, [begin, cursor).
+    # -1 without a batch, and without entries to check.
     index_begin: int
     index_cursor: int
     time_begin: int
     time_cursor: int
     first_index_offset: int
-    """The offset of an entry at the first batch, which could not be checked against the batch before; NO_VALUE without one."""
+    """The offset of an entry at the first batch, not checked against the batch before; NO_VALUE without one."""
     first_time_entry: int
-    """The timestamp of the first time index entry that was checked; NO_VALUE without one."""
+    """The timestamp of the first time index entry that the walk checked; NO_VALUE without one."""
     index_differs: IndexDifference | None
 
     def next_offset(self, base_offset: int) -> int:
-        """The offset after the last batch; the base offset without one."""
+        """Return the offset after the last batch; the base offset without one."""
         return self.known_last + 1 if self.has_last else base_offset
 
     @property
     def carry(self) -> Carry:
-        """For the walk that goes on here. Without a batch, it checks the time index from its first entry on."""
+        """The state for the walk that continues here. Without a batch, it checks all of the time index."""
         cursor = max(self.time_cursor, 0)
         return Carry(self.known_last, self.has_last, self.known_epoch, self.linked, self.max_timestamp, cursor)
 
 
 class FrameHeader(NamedTuple):
-    """The header at a position, of a batch or of something else. `total` is the number of bytes that it claims, which is possible or not (`length_ok`).
+    """The bytes at a position, read as the header of a batch.
 
-    `plausible`: magic and offset could be those of the next batch of this log. 0.7 has neither offset nor epoch (0).
+    `total`: the number of bytes that it claims. `length_ok`: whether a batch can have this length.
+    `plausible`: whether the next batch of this log can have this magic and offset.
+    `offset`, `epoch`: 0 for Kafka 0.7, which has neither.
     """
 
     total: int
@@ -135,11 +144,18 @@ class FrameHeader(NamedTuple):
 
 
 class BadEntry(NamedTuple):
-    """An entry of an index that breaks a rule, and the batch that it was checked against.
+    """An index entry that fails a check, and the batch that it was compared with.
 
-    `problem` is one of kdump.kernel.indexes.ENTRY_PROBLEMS, `number` counts from 0. `index_key` and `index_value` are Kafka's: offset and position in an offset
-    index, timestamp and offset in a time index. Offsets are absolute. `found` is, for index/position the batch's position; for timeindex/offset its first
-    offset; for index/offset the last offset before the batch; for timeindex/misses the largest timestamp before it; for timeindex/wrong the one that includes it.
+    `problem`: one of kdump.kernel.indexes.ENTRY_PROBLEMS.
+    `number`: the number of the entry, from 0.
+    `index_key`, `index_value`: offset and position in an offset index, timestamp and offset in a time index (Kafka's
+    IndexEntry). Offsets are absolute.
+    `found`: depends on the problem.
+        index/position: the position of the batch.
+        index/offset: the last offset before the batch.
+        timeindex/offset: the first offset of the batch.
+        timeindex/misses: the largest timestamp before the batch.
+        timeindex/wrong: the largest timestamp up to and including the batch.
     """
 
     problem: str
@@ -153,10 +169,12 @@ class BadEntry(NamedTuple):
 
 
 class BuiltEntries(NamedTuple):
-    """The entries of both indexes that a broker's recovery appends in a range of a segment, after the entry before the range that is there.
+    """The index entries that a broker's recovery appends in a range of a segment.
 
-    `since` is the position of that entry, 0 without one and -1 where the range has no batch. `due` is the largest timestamp where the first entry came due,
-    NO_VALUE where none did. The time index has the entries that a recovery of these batches alone makes, without the one at its end.
+    They follow the last entry of the offset index before the range. `since` is its position: 0 without such an entry,
+    -1 where the range has no batch.
+    `due`: the largest timestamp at the first entry of `offsets`, NO_VALUE without entries.
+    `times`: the entries that a recovery of these batches alone makes, without the one at the end of the segment.
     """
 
     since: int
@@ -166,9 +184,11 @@ class BuiltEntries(NamedTuple):
 
 
 class ProducerProblem(NamedTuple):
-    """A batch of a producer that breaks a rule; `problem` is one of kdump.kernel.producers.PROBLEMS.
+    """A batch of a producer that fails a check.
 
-    `previous_sequence`, `previous_epoch` and `txn_first` (the first offset of the open transaction, -1 without one) are the producer's before the batch.
+    `problem`: one of kdump.kernel.producers.PROBLEMS.
+    `previous_sequence`, `previous_epoch`: those of the producer before the batch.
+    `txn_first`: the first offset of the producer's open transaction before the batch, -1 without one.
     """
 
     problem: str
@@ -185,7 +205,7 @@ class ProducerProblem(NamedTuple):
 
 
 class ProducerTally(NamedTuple):
-    """What is only counted of producers; the fields after `count` are those of the first batch."""
+    """The number of batches with one property of a producer. The fields after `count` are those of the first batch."""
 
     count: int  # type: ignore[assignment]  # also the name of a method of tuple
     position: int

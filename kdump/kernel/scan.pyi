@@ -5,35 +5,44 @@ from kdump.kernel.producers import Runs
 from kdump.kernel.results import FrameHeader, ScanState
 
 BATCH_COLUMNS: tuple[str, ...]
+"""The columns of a row of a batch."""
 SUSPECTS: tuple[str, ...]
-"""The finding codes of the bits of `suspect`, lowest bit first."""
+"""The finding codes of the bits of the column `suspect`, lowest bit first."""
 OPEN: int
-"""A bit of `suspect` that is no defect: the records are compressed and the caller has to open them (`Scanner.open`)."""
+"""A bit of `suspect` that is no defect: the caller has to decompress the records and pass them to `Scanner.open`."""
 FRAMES: tuple[str, ...]
-"""What can stand at a position; `Scanner.frame` is an index into it."""
+"""What a scan can find at a position. `Scanner.frame` is an index into this tuple."""
 HEADER_BYTES: int
 SCAN_NEED: int
+"""A scan returned because the buffer ends inside the next batch."""
 SCAN_FULL: int
+"""A scan returned because it has no room for rows, or because the caller has to take the runs."""
 SCAN_STOPPED: int
+"""A scan returned because it reached `stop`."""
 SCAN_DAMAGED: int
+"""A scan returned because the bytes at the position are no valid batch."""
 
 class Scanner:
-    """The state of one walk over one segment: framing, checksums, and the rules of a header and its neighbours.
+    """Walks over one segment: checks framing, checksums, headers, and each header against the one before it.
 
-    `deep` proves records too; `everything` makes a row of every batch, not only of suspect ones. `base_offset` is the segment's, -1 when not known.
-    `runs` records what producers wrote; at RUNS_FULL events a scan comes back, so that they can be taken.
-    `indexes` is shown the batches that its entries speak of.
+    `base_offset`: that of the segment, -1 when not known.
+    `deep`: check records too.
+    `everything`: make a row of every batch, not only of suspect ones.
+    `max_batch_bytes`: the largest batch to read.
+    `capacity`: the largest number of rows of one call.
+    `runs`: records the batches of producers. At RUNS_FULL events a scan returns SCAN_FULL.
+    `indexes`: checks or builds index entries with the batches.
     """
 
     rows: memoryview
-    """int64 rows of BATCH_COLUMNS, `count` of them since the last call."""
+    """int64 rows of BATCH_COLUMNS. The last call filled the first `count` of them."""
     count: int
     stop: int
-    """Where in the buffer the last scan stopped."""
+    """The index in the buffer where the last scan stopped."""
     need: int
-    """After SCAN_NEED: bytes that have to be there from `stop` on."""
+    """After SCAN_NEED: the number of bytes that the scan needs from `stop` on."""
     frame: int
-    """After SCAN_DAMAGED: what stands there."""
+    """After SCAN_DAMAGED: what the scan found there, an index into FRAMES."""
     reached: int
     """After `headers`: the position of the next batch."""
     state_end: int
@@ -51,23 +60,30 @@ class Scanner:
         indexes: IndexTracker | None = None,
     ) -> None: ...
     def scan(self, buffer: Buffer, start: int, end: int, position: int, stop: int, file_end: int) -> int:
-        """Walk over buffer[start:end], which lies at `position` of a file that ends at `file_end`, up to the first batch at or after `stop`.
+        """Walk over the batches of buffer[start:end] that begin before `stop`.
 
-        Returns SCAN_NEED (the next batch is not all there), SCAN_FULL (no room for rows, or the runs have to be taken), SCAN_STOPPED or SCAN_DAMAGED (no valid batch at `stop`).
+        `position`: the position of buffer[start] in the file. `stop` is a position, too.
+        `file_end`: the size of the file.
+        Returns SCAN_NEED, SCAN_FULL, SCAN_STOPPED or SCAN_DAMAGED. The attribute `stop` is the index of the next batch.
+        Raises ValueError for a range outside the buffer.
         """
 
     def headers(self, fd: int, origin: int, buffer: Buffer, position: int, stop: int) -> int:
-        """Walk over the batches in [position, stop) by their headers: they are known to be sound, and only the bodies of uncompressed control batches are read.
+        """Walk over the batches in [position, stop) that are known to be valid, reading only their headers.
 
-        The bytes are those of the file behind the descriptor, each `origin` further on than its position says. Returns SCAN_FULL, SCAN_STOPPED, SCAN_NEED (the file
-        ends before) or SCAN_DAMAGED (no batch, or a control batch that is larger than the buffer); `reached` says where. Raises OSError.
+        Reads the records of uncompressed control batches, too. The file `fd` has the byte of a position at
+        `origin` plus that position. Returns SCAN_FULL, SCAN_STOPPED, SCAN_NEED (the file ends first) or SCAN_DAMAGED
+        (no batch, or a control batch that is larger than the buffer). `reached` is the position of the next batch. Raises OSError.
         """
 
     def skip_body(self, buffer: Buffer, at: int, position: int, computed: int) -> None:
-        """Take the batch whose header is at `at` without its body: its checksum was found right by other means."""
+        """Walk over the batch whose header is at `at`, without its records.
+
+        The caller has verified its checksum, `computed`.
+        """
 
     def damaged(self, buffer: Buffer, at: int, position: int, computed: int, frame: int) -> None:
-        """Make a row for a batch that fills its bytes but does not prove itself. None of its fields feeds a rule."""
+        """Make a row for a batch of the right length that is not valid. No check uses its fields."""
 
     def carry(
         self,
@@ -78,17 +94,23 @@ class Scanner:
         max_timestamp: int = -1,
         time_cursor: int = -1,
     ) -> None:
-        """Go on where another scanner ended; `max_timestamp` is the largest before, `time_cursor` the next entry of the time index, -1 when not known."""
+        """Continue where another scanner ended. The parameters are the fields of kdump.kernel.results.Carry."""
 
     def unlink(self) -> None:
-        """Bytes that are no batch were passed: the next batch has no neighbour."""
+        """Note that the walk skips bytes that are no batch. The next batch is not compared with the one before."""
 
     def open(self, index: int, payload: Buffer) -> int:
-        """Prove the decompressed records of row `index`; its suspect bits."""
+        """Check the decompressed records of row `index`; return the suspect bits of the row.
+
+        Raises IndexError where no such row exists.
+        """
 
     @property
     def known_last(self) -> int:
-        """The last offset of the last valid batch, if there was one (`has_last`). This and the next two are cheaper than `state`."""
+        """The last offset of the last valid batch, if there is one (`has_last`).
+
+        This and the next two properties are cheaper than `state`.
+        """
 
     @property
     def has_last(self) -> bool: ...
@@ -97,24 +119,30 @@ class Scanner:
         """The last leader epoch, -1 when not known."""
 
     def state(self) -> ScanState:
-        """What the walk has read so far."""
+        """Return what the walk has read so far."""
 
     def offset_bounds(self) -> tuple[int, int]:
-        """The lowest and the highest offset that the next batch of this log can have."""
+        """Return the lowest and the highest offset that the next batch of this segment can have."""
 
     def look(self, buffer: Buffer, at: int, left: int) -> FrameHeader:
-        """The header at `at`; at least 17 bytes have to be there."""
+        """Return the header at `at`. Raises ValueError where the buffer has fewer than 17 bytes from there on."""
 
 def find(
     buffer: Buffer, start: int, end: int, left: int, lowest: int, highest: int, largest: int, foreign: bool
 ) -> int:
-    """The first place in buffer[start:end] whose header could begin a batch within the `left` bytes from `start` on, or -1. The checksum is not read.
+    """Return the first index in buffer[start:end] with the header of a plausible batch, or -1.
 
-    The batch has an offset in [lowest, highest] (`offset_bounds`) and at most `largest` bytes. `foreign` takes any other offset, too, for up to 1 MiB.
+    Does not verify checksums.
+    `left`: the bytes of the file from `start` on; the batch ends within them. `largest`: its largest size in bytes.
+    `lowest`, `highest`: the range of its offset (`offset_bounds`). `foreign`: accept any offset for up to 1 MiB.
+    Raises ValueError for a range outside the buffer.
     """
 
 def stored(buffer: Buffer, at: int) -> tuple[int, int]:
-    """(stored checksum, where in the batch the bytes it covers begin) of the batch at `at`."""
+    """Return (stored checksum, index in the batch of the first byte that it covers) of the batch at `at`.
+
+    Raises ValueError for a header outside the buffer.
+    """
 
 def is_zero(buffer: Buffer, start: int, end: int) -> bool:
-    """Whether every byte of the range is zero."""
+    """Return whether every byte of the range is zero. Raises ValueError for a range outside the buffer."""

@@ -18,11 +18,12 @@ from posix.unistd cimport pread
 from kdump.kernel.indexes cimport Due, IndexTracker
 from kdump.kernel.layout cimport *
 from kdump.kernel.producers cimport (
-    FLAG_TRANSACTIONAL, FULL_RUNS, KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_EMPTY, KIND_ODD, Event, Recorder, extend, find_slot, record, record_gap,
-    recorder_of,
+    FLAG_TRANSACTIONAL, FULL_RUNS, KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_EMPTY, KIND_ODD, Event, Recorder, extend,
+    find_slot, record, record_gap, recorder_of,
 )
 from kdump.kernel.records cimport (
-    CONTROL, CONTROL_OF_PRODUCER, PLAIN, Message, Verdict, parse_message, validate_batch, validate_message, validate_wrapped,
+    CONTROL, CONTROL_OF_PRODUCER, PLAIN, Message, Verdict, parse_message, validate_batch, validate_message,
+    validate_wrapped,
 )
 from kdump.kernel.state cimport State
 from kdump.kernel.records import STATUSES
@@ -31,18 +32,19 @@ from kdump.kernel.results import NO_VALUE, FrameHeader, ScanState
 import os
 
 BATCH_COLUMNS = (
-    "position", "size", "magic", "base_offset", "last_offset", "count", "partition_leader_epoch", "crc", "computed_crc", "attributes",
-    "base_timestamp", "max_timestamp", "producer_id", "producer_epoch", "base_sequence", "suspect", "previous_offset", "previous_epoch",
-    "status", "status_at", "status_record", "payload_at", "payload_size", "varint_record", "delta_record", "delta_offset", "found_timestamp",
-    "inner_crc_record", "partial_bytes", "trailing_record",
+    "position", "size", "magic", "base_offset", "last_offset", "count", "partition_leader_epoch", "crc", "computed_crc",
+    "attributes", "base_timestamp", "max_timestamp", "producer_id", "producer_epoch", "base_sequence", "suspect",
+    "previous_offset", "previous_epoch", "status", "status_at", "status_record", "payload_at", "payload_size",
+    "varint_record", "delta_record", "delta_offset", "found_timestamp", "inner_crc_record", "partial_bytes",
+    "trailing_record",
 )
 assert len(BATCH_COLUMNS) == BATCH_WIDTH
 
 # Bit n of `suspect` is the code at place n.
 SUSPECTS = (
-    "batch/attributes", "batch/codec", "batch/count", "offset/range", "offset/backwards", "epoch/backwards", "control/structure",
-    "record/structure", "record/varint", "record/delta", "time/max", "legacy/wrapper", "legacy/inner-crc", "legacy/partial", "legacy/trailing",
-    "batch/crc", "batch/magic", "batch/limit",
+    "batch/attributes", "batch/codec", "batch/count", "offset/range", "offset/backwards", "epoch/backwards",
+    "control/structure", "record/structure", "record/varint", "record/delta", "time/max", "legacy/wrapper",
+    "legacy/inner-crc", "legacy/partial", "legacy/trailing", "batch/crc", "batch/magic", "batch/limit",
 )
 OPEN = S_OPEN
 
@@ -65,8 +67,8 @@ cdef int EMPTY_STATUS = STATUSES.index("wrapper-empty")
 cdef int FIELDS_STATUS = STATUSES.index("message-fields")
 assert FIELDS_STATUS == FIELDS_STATUS
 _NO_INDEXES = {
-    "index_begin": -1, "index_cursor": -1, "time_begin": -1, "time_cursor": -1, "first_index_offset": NO_VALUE, "first_time_entry": NO_VALUE,
-    "index_differs": None,
+    "index_begin": -1, "index_cursor": -1, "time_begin": -1, "time_cursor": -1, "first_index_offset": NO_VALUE,
+    "first_time_entry": NO_VALUE, "index_differs": None,
 }
 
 
@@ -172,8 +174,8 @@ cdef class Scanner:
     cdef list _listed         # of _epochs, so many as were asked for
     cdef bint _failed         # out of memory
 
-    def __init__(self, int64_t base_offset=-1, *, bint deep=False, bint everything=False, int64_t max_batch_bytes=1 << 30, Py_ssize_t capacity=256,
-                 runs=None, IndexTracker indexes=None):
+    def __init__(self, int64_t base_offset=-1, *, bint deep=False, bint everything=False,
+                 int64_t max_batch_bytes=1 << 30, Py_ssize_t capacity=256, runs=None, IndexTracker indexes=None):
         self._capacity = capacity
         self._storage = bytearray(capacity * BATCH_WIDTH * 8)
         self._row = <int64_t *> PyByteArray_AsString(self._storage)
@@ -218,7 +220,8 @@ cdef class Scanner:
             PyBuffer_Release(&view)
         return reason
 
-    cdef int walk(self, const uint8_t *base, Py_ssize_t at, Py_ssize_t end, int64_t position, int64_t stop, int64_t file_end) noexcept nogil:
+    cdef int walk(self, const uint8_t *base, Py_ssize_t at, Py_ssize_t end, int64_t position, int64_t stop,
+                  int64_t file_end) noexcept nogil:
         cdef const uint8_t *p
         cdef int64_t left, size, total
         cdef uint8_t magic
@@ -283,7 +286,8 @@ cdef class Scanner:
             raise OSError(-reason, os.strerror(-reason))
         return reason
 
-    cdef int walk_headers(self, int fd, int64_t origin, uint8_t *buffer, int64_t room, int64_t position, int64_t stop) noexcept nogil:
+    cdef int walk_headers(self, int fd, int64_t origin, uint8_t *buffer, int64_t room, int64_t position,
+                          int64_t stop) noexcept nogil:
         """Why it came back, or an errno below zero. Of large batches only the headers are read, of small ones many at once."""
         cdef const uint8_t *p
         cdef int64_t begin = position, filled = 0, usual = 0, total, left
@@ -366,7 +370,8 @@ cdef class Scanner:
         finally:
             PyBuffer_Release(&view)
 
-    def carry(self, int64_t known_last, bint has_last, int64_t known_epoch, bint linked, int64_t max_timestamp=-1, int64_t time_cursor=-1):
+    def carry(self, int64_t known_last, bint has_last, int64_t known_epoch, bint linked, int64_t max_timestamp=-1,
+              int64_t time_cursor=-1):
         """Go on where another scanner ended."""
         self.s.known_last = known_last
         self.s.has_last = has_last
@@ -389,15 +394,16 @@ cdef class Scanner:
         if self._due != &self._never:
             self._indexes.pass_damage()
 
-    cdef void fill_row(self, int64_t *row, const uint8_t *p, int64_t total, int64_t position, uint32_t computed) noexcept nogil:
+    cdef void fill_row(self, int64_t *row, const uint8_t *p, int64_t total, int64_t position,
+                       uint32_t computed) noexcept nogil:
         """The row of a batch or message, with the neighbour that it has now."""
         header_row(row, p, total, position, computed)
         if self.s.linked:
             row[PREVIOUS_OFFSET] = self.s.known_last
         row[PREVIOUS_EPOCH] = self.s.known_epoch
 
-    cdef inline int64_t check_offsets(self, int magic, int64_t first, int64_t last, int64_t position, int64_t total, bint spans, int64_t epoch,
-                              int64_t timestamp) noexcept nogil:
+    cdef inline int64_t check_offsets(self, int magic, int64_t first, int64_t last, int64_t position, int64_t total,
+                                      bint spans, int64_t epoch, int64_t timestamp) noexcept nogil:
         """The rules of an offset range and its left neighbour; `spans` is false for a wrapper, whose first offset is not known."""
         cdef int64_t bits = 0
         cdef uint64_t missing
@@ -449,7 +455,8 @@ cdef class Scanner:
         self._end = position + total
         return bits
 
-    cdef void batch(self, const uint8_t *p, int64_t total, int64_t position, uint32_t computed, bint body) noexcept nogil:
+    cdef void batch(self, const uint8_t *p, int64_t total, int64_t position, uint32_t computed,
+                    bint body) noexcept nogil:
         cdef State *s = &self.s
         cdef int64_t first = be64(p)
         cdef int64_t delta = be32(p + LAST_OFFSET_DELTA_AT)
@@ -520,7 +527,8 @@ cdef class Scanner:
         s.batches += 1
         s.valid_bytes += total
 
-    cdef void message(self, const uint8_t *p, int64_t total, int64_t position, uint32_t computed, bint body) noexcept nogil:
+    cdef void message(self, const uint8_t *p, int64_t total, int64_t position, uint32_t computed,
+                      bint body) noexcept nogil:
         cdef State *s = &self.s
         cdef int64_t offset = be64(p)
         cdef int codec = p[MESSAGE_ATTRIBUTES_AT] & CODEC_MASK
@@ -590,8 +598,8 @@ cdef class Scanner:
         try:
             if row[MAGIC] == 2:
                 validate_batch(<const uint8_t *> view.buf, <const uint8_t *> view.buf + view.len, row[COUNT],
-                               <int64_t> (<uint64_t> row[LAST_OFFSET] - <uint64_t> row[BASE_OFFSET]), row[BASE_TIMESTAMP],
-                               control_of(row[ATTRIBUTES], row[PRODUCER_ID]), &v)
+                               <int64_t> (<uint64_t> row[LAST_OFFSET] - <uint64_t> row[BASE_OFFSET]),
+                               row[BASE_TIMESTAMP], control_of(row[ATTRIBUTES], row[PRODUCER_ID]), &v)
                 bits |= batch_bits(&v, row[COUNT], row[MAX_TIMESTAMP], row[ATTRIBUTES] & LOG_APPEND_TIME == 0)
                 copy_verdict(row, &v)
             else:
@@ -638,7 +646,8 @@ cdef class Scanner:
         fields["codecs"] = tuple(fields["codecs"])
         fields["magics"] = tuple(fields["magics"])
         return ScanState(
-            epochs=tuple(self._listed), **fields, **(_NO_INDEXES if self._indexes is None else self._indexes.state_fields()),
+            epochs=tuple(self._listed), **fields,
+            **(_NO_INDEXES if self._indexes is None else self._indexes.state_fields()),
         )
 
     cdef void list_epoch(self, int32_t epoch, int64_t first, int64_t position) noexcept nogil:
@@ -658,7 +667,8 @@ cdef class Scanner:
         self._epochs[self._epoch_count].position = position
         self._epoch_count += 1
 
-    cdef void record_producer(self, const uint8_t *p, int64_t total, int64_t position, int64_t last, const Verdict *v) noexcept nogil:
+    cdef void record_producer(self, const uint8_t *p, int64_t total, int64_t position, int64_t last,
+                              const Verdict *v) noexcept nogil:
         """Tell the runs of a batch that has a producer; `v` is what was found in its records, when they were looked at."""
         cdef Event event
         cdef int64_t producer_id = be64(p + PRODUCER_ID_AT)
@@ -743,7 +753,8 @@ cdef class Scanner:
             PyBuffer_Release(&view)
 
 
-def find(buffer, Py_ssize_t start, Py_ssize_t end, int64_t left, int64_t lowest, int64_t highest, int64_t largest, bint foreign):
+def find(buffer, Py_ssize_t start, Py_ssize_t end, int64_t left, int64_t lowest, int64_t highest, int64_t largest,
+         bint foreign):
     cdef Py_buffer view
     cdef const uint8_t *base
     cdef const uint8_t *p

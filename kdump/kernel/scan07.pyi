@@ -5,12 +5,13 @@ from kdump.kernel.producers import Runs
 from kdump.kernel.results import FrameHeader, ScanState
 
 HEADER_BYTES: int
+"""The largest header in bytes."""
 
 class Scanner07:
-    """The state of one walk over one file of the log of Kafka 0.7, with the interface, rows and bits of `Scanner`.
+    """Walks over one log file of Kafka 0.7, with the interface, rows and bits of `Scanner`.
 
-    `deep` marks
-    compressed messages with OPEN. `base_offset` is the position of the file's first byte in the log, -1 when not known.
+    `base_offset`: the position of the first byte of the file in the log, -1 when not known.
+    `deep`: mark compressed messages with OPEN.
     """
 
     rows: memoryview
@@ -30,16 +31,16 @@ class Scanner07:
         runs: Runs | None = None,
         indexes: IndexTracker | None = None,
     ) -> None:
-        """No message has a producer and no segment an index, so that `runs` and `indexes` stay empty."""
+        """Start a walk. Does not use `runs` and `indexes`: Kafka 0.7 has neither producers nor indexes."""
 
     def scan(self, buffer: Buffer, start: int, end: int, position: int, stop: int, file_end: int) -> int:
-        """Walk over buffer[start:end] as `Scanner.scan` does."""
+        """Walk over buffer[start:end] like `Scanner.scan`."""
 
     def skip_body(self, buffer: Buffer, at: int, position: int, computed: int) -> None:
-        """Take the message whose header is at `at` without its payload: its checksum was found right by other means."""
+        """Walk over the message whose header is at `at`, without its payload. The caller verified its checksum."""
 
     def damaged(self, buffer: Buffer, at: int, position: int, computed: int, frame: int) -> None:
-        """Make a row for a message that fills its bytes but does not prove itself; takes 10 bytes from `at` on."""
+        """Make a row for a message of the right length that is not valid. Reads 10 bytes from `at` on."""
 
     def carry(
         self,
@@ -50,56 +51,64 @@ class Scanner07:
         max_timestamp: int = -1,
         time_cursor: int = -1,
     ) -> None:
-        """Go on where another scanner ended."""
+        """Continue where another scanner ended. The parameters are the fields of kdump.kernel.results.Carry."""
 
     def unlink(self) -> None:
-        """Bytes that are no message were passed."""
+        """Note that the walk skips bytes that are no message."""
 
     def opened(self, index: int, records: int, status: int, status_at: int, inner_crc: int, partial: int) -> int:
-        """Tell what was found in the compressed message of row `index`; its suspect bits."""
+        """Store what the caller found in the compressed message of row `index`; return the suspect bits of the row."""
 
     @property
     def known_last(self) -> int:
-        """As in `Scanner`; so are `has_last` and `known_epoch`, which is always -1."""
+        """See `Scanner`, like `has_last` and `known_epoch`. `known_epoch` is always -1."""
 
     @property
     def has_last(self) -> bool: ...
     @property
     def known_epoch(self) -> int: ...
     def state(self) -> ScanState:
-        """As `Scanner.state`, with the fields of which 0.7 knows nothing as they are before a walk."""
+        """Return what the walk has read so far. Fields without a meaning in Kafka 0.7 have their initial values."""
 
     def offset_bounds(self) -> tuple[int, int]:
-        """Any offset: an entry has none."""
+        """Return the range of all offsets: an entry has none."""
 
     def look(self, buffer: Buffer, at: int, left: int) -> FrameHeader:
-        """The header of the entry at `at`; at least 5 bytes have to be there."""
+        """Return the header of the entry at `at`.
+
+        Raises ValueError where the buffer has fewer than 5 bytes from there on.
+        """
 
 class Search07:
-    """Bytes in which entries are looked for. Every span of them can be checksummed in a time that hardly depends on its length."""
+    """Searches bytes for entries. The time of a checksum hardly depends on the number of bytes."""
 
     buffer: memoryview
-    """Where the bytes have to be put, `capacity` at most."""
+    """The buffer that the caller fills, of `capacity` bytes."""
 
     def __init__(self, capacity: int) -> None: ...
     def fill(self, filled: int) -> None:
-        """So many bytes are in the buffer now."""
+        """Prepare a search in the first `filled` bytes of the buffer. Raises ValueError where the buffer is smaller."""
 
     def find(self, start: int, stop: int, left: int, largest: int, proved: int) -> int:
-        """The first place in [start, stop) where an entry begins that fits in the `left` bytes of the file from `start` on, or -1.
+        """Return the first index in [start, stop) where an entry can begin, or -1.
 
-        It has at most `largest` bytes. One of at most `proved` bytes lies in the buffer with a right checksum; that of a larger one is not looked at.
+        `left`: the bytes of the file from `start` on; the entry ends within them. `largest`: its largest size in bytes.
+        An entry of up to `proved` bytes has to be in the buffer with the right checksum. For a larger entry, the search
+        does not verify the checksum. Raises ValueError for a negative `start`.
         """
 
 def until(buffer: Buffer, start: int, end: int, crc: int, wanted: int) -> tuple[int, int]:
-    """Go on from a CRC-32 over buffer[start:end] until it is the wanted one: (where it stopped, the CRC up to there)."""
+    """Extend a CRC-32 over buffer[start:end] until it is `wanted`. Returns (index where it stopped, CRC up to there).
+
+    Raises ValueError for a range outside the buffer.
+    """
 
 def layout(
     payload: Buffer, start: int, offset: int, origin: int, capacity: int
 ) -> tuple[bytes, int, int, bool, int, int]:
-    """Up to `capacity` entries of decompressed `payload` from `start` on.
+    """Decode up to `capacity` entries of decompressed `payload` from `start` on.
 
-    (int64 rows of kdump.kernel.records.RECORD_COLUMNS, how many of them are compressed, where it stopped, whether more
-    follow, status, bytes at the end that are no whole entry). A status is that of the entry at which Kafka's reader
-    would raise. Every record gets `offset`; `origin` is added to positions.
+    Returns (int64 rows of kdump.kernel.records.RECORD_COLUMNS, how many of them are compressed, where it stopped,
+    whether more follow, status, bytes at the end that are no whole entry). The status is that of the first entry for
+    which Kafka's reader raises an exception. Every record has `offset`. Positions start at `origin`.
     """

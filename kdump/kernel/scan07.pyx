@@ -11,11 +11,13 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32
 
 from kdump.kernel.crc cimport crc32_of
 from kdump.kernel.layout cimport (
-    ATTRIBUTES, ATTRIBUTES_AT_07, BAD_CRC, BAD_MAGIC, BASE_OFFSET, BASE_TIMESTAMP, BATCH_WIDTH, CODEC_MASK_07, COMPUTED_CRC, COUNT, CRC, DAMAGED, EPOCH,
-    FULL, HEADER_07, INNER_CRC, LAST_OFFSET, LENGTH, LENGTH_07, LIMIT, MAGIC, MAGIC_AT_07, MAX_TIMESTAMP, NEED, OVERRUN, PARTIAL, PAYLOAD_AT, PAYLOAD_SIZE,
-    POSITION, PREVIOUS_OFFSET, PRODUCER_EPOCH, PRODUCER_ID, R_AT, R_ATTRIBUTES, R_COMPUTED_CRC, R_CRC, R_HEADER_AT, R_HEADER_COUNT, R_KEY_AT, R_KEY_SIZE,
-    R_MAGIC, R_OFFSET, R_SIZE, R_TIMESTAMP, R_VALUE_AT, R_VALUE_SIZE, RECORD_WIDTH, S_ATTRIBUTES, S_CODEC, S_CRC, S_INNER_CRC, S_LIMIT, S_MAGIC, S_OPEN,
-    S_PARTIAL, S_RANGE, S_WRAPPER, SHORT, SIZE, STATUS, STATUS_AT, STATUS_RECORD, STOPPED, SUSPECT, UP_TO_MAGIC_07, BASE_SEQUENCE, be32, clear_diagnosis,
+    ATTRIBUTES, ATTRIBUTES_AT_07, BAD_CRC, BAD_MAGIC, BASE_OFFSET, BASE_TIMESTAMP, BATCH_WIDTH, CODEC_MASK_07,
+    COMPUTED_CRC, COUNT, CRC, DAMAGED, EPOCH, FULL, HEADER_07, INNER_CRC, LAST_OFFSET, LENGTH, LENGTH_07, LIMIT, MAGIC,
+    MAGIC_AT_07, MAX_TIMESTAMP, NEED, OVERRUN, PARTIAL, PAYLOAD_AT, PAYLOAD_SIZE, POSITION, PREVIOUS_OFFSET,
+    PRODUCER_EPOCH, PRODUCER_ID, R_AT, R_ATTRIBUTES, R_COMPUTED_CRC, R_CRC, R_HEADER_AT, R_HEADER_COUNT, R_KEY_AT,
+    R_KEY_SIZE, R_MAGIC, R_OFFSET, R_SIZE, R_TIMESTAMP, R_VALUE_AT, R_VALUE_SIZE, RECORD_WIDTH, S_ATTRIBUTES, S_CODEC,
+    S_CRC, S_INNER_CRC, S_LIMIT, S_MAGIC, S_OPEN, S_PARTIAL, S_RANGE, S_WRAPPER, SHORT, SIZE, STATUS, STATUS_AT,
+    STATUS_RECORD, STOPPED, SUSPECT, UP_TO_MAGIC_07, BASE_SEQUENCE, be32, clear_diagnosis,
 )
 
 from kdump.kernel import scan as _scan
@@ -104,8 +106,8 @@ cdef class Scanner07:
     cdef readonly int64_t need
     cdef readonly int frame
 
-    def __init__(self, int64_t base_offset=-1, *, bint deep=False, bint everything=False, int64_t max_batch_bytes=1 << 30, Py_ssize_t capacity=256,
-                 runs=None, indexes=None):
+    def __init__(self, int64_t base_offset=-1, *, bint deep=False, bint everything=False,
+                 int64_t max_batch_bytes=1 << 30, Py_ssize_t capacity=256, runs=None, indexes=None):
         self._capacity = capacity
         self._storage = bytearray(capacity * BATCH_WIDTH * 8)
         self._row = <int64_t *> PyByteArray_AsString(self._storage)
@@ -133,7 +135,8 @@ cdef class Scanner07:
             PyBuffer_Release(&view)
         return reason
 
-    cdef int walk(self, const uint8_t *base, Py_ssize_t at, Py_ssize_t end, int64_t position, int64_t stop, int64_t file_end) noexcept nogil:
+    cdef int walk(self, const uint8_t *base, Py_ssize_t at, Py_ssize_t end, int64_t position, int64_t stop,
+                  int64_t file_end) noexcept nogil:
         cdef const uint8_t *p
         cdef int64_t left, size, total
         cdef Py_ssize_t head
@@ -179,7 +182,8 @@ cdef class Scanner07:
             at += total
             position += total
 
-    cdef void message(self, const uint8_t *p, int64_t total, int64_t position, uint32_t computed, bint body) noexcept nogil:
+    cdef void message(self, const uint8_t *p, int64_t total, int64_t position, uint32_t computed,
+                      bint body) noexcept nogil:
         cdef int attributes = p[ATTRIBUTES_AT_07] if p[MAGIC_AT_07] == 1 else 0
         cdef int codec = attributes & CODEC_MASK_07
         cdef int64_t bits = 0
@@ -211,7 +215,8 @@ cdef class Scanner07:
         self._batches += 1
         self._valid_bytes += total
 
-    cdef void fill(self, int64_t *row, const uint8_t *p, int64_t total, int64_t position, uint32_t computed, Py_ssize_t head) noexcept nogil:
+    cdef void fill(self, int64_t *row, const uint8_t *p, int64_t total, int64_t position, uint32_t computed,
+                   Py_ssize_t head) noexcept nogil:
         cdef int64_t attributes = p[ATTRIBUTES_AT_07] if head == HEADER_07 else 0
         row[POSITION] = position
         row[SIZE] = total
@@ -269,7 +274,8 @@ cdef class Scanner07:
         finally:
             PyBuffer_Release(&view)
 
-    def carry(self, int64_t known_last, bint has_last, int64_t known_epoch, bint linked, int64_t max_timestamp=-1, int64_t time_cursor=-1):
+    def carry(self, int64_t known_last, bint has_last, int64_t known_epoch, bint linked, int64_t max_timestamp=-1,
+              int64_t time_cursor=-1):
         self._known_last = known_last
         self._has_last = has_last
         self._linked = linked
@@ -278,7 +284,8 @@ cdef class Scanner07:
         self._linked = False
         self._broken += 1
 
-    def opened(self, Py_ssize_t index, int64_t records, int status, int64_t status_at, int64_t inner_crc, int64_t partial):
+    def opened(self, Py_ssize_t index, int64_t records, int status, int64_t status_at, int64_t inner_crc,
+               int64_t partial):
         cdef int64_t *row
         cdef int64_t bits
         if index < 0 or index >= self.count:

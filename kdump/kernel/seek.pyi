@@ -1,50 +1,77 @@
 from typing_extensions import Buffer
 
 SEEK_FOUND: int
+"""The search found a batch."""
 SEEK_ENDED: int
+"""The file has no such batch."""
 SEEK_DAMAGED: int
+"""The walk came to bytes that are no batch, or to a batch whose offsets go back."""
 SEEK_LARGE: int
+"""The walk came to a batch of more than 1 MiB, which `Seeker` does not read."""
 SEEK_SHRUNK: int
+"""The file became shorter."""
 SEEK_UNPROVED: int
+"""The index entry lies in a window that the caller has not verified. The search read nothing."""
 WINDOW_BYTES: int
-"""A log file is cut into windows of so many bytes; whether index entries are to be believed is noted for each."""
+"""The size of a window of a log file. The caller notes for each window whether its index entries are verified."""
 
 class Seeker:
-    """Finds batches by offset, with one buffer for all files. Batches of more than 1 MiB are not looked at (SEEK_LARGE)."""
+    """Finds batches by offset through the offset index, with one buffer for all files. Not thread-safe."""
 
     def __init__(self, max_batch_bytes: int = ...) -> None: ...
     def seek(
         self, fd: int, slots: Buffer, entries: int, proved: Buffer | None, base: int, target: int, end: int
     ) -> tuple[int, int, int, int, int, int, int, bytes | None]:
-        """The first batch whose last offset is `target` or above, of a file of which `end` bytes count.
+        """Find the first batch of a file whose last offset is `target` or above.
 
-        The walk begins at the last of the first `entries` entries of the offset index `slots` with an offset of `target` or below, or at the beginning where there is none.
-        Gives (why it came back, the entry's offset or -1, where the walk began, where it ended, size, first and last offset of the batch, the batch). SEEK_FOUND: these are
-        those of the batch; the first offset is -2^63 for a wrapper. SEEK_UNPROVED: the window of the entry is 0 in `proved`, and nothing was read. SEEK_ENDED: there is no such batch.
-        SEEK_DAMAGED: no batch stands there, or its offsets go back. SEEK_SHRUNK: the file has become shorter. Raises OSError.
+        `slots`, `entries`: the bytes of the offset index, and how many entries to use. The walk starts at the last
+        entry with an offset of `target` or below, without one at the start of the file.
+        `proved`: one byte a window, 0 where its index entries are not verified; None uses all entries.
+        `base`: the base offset of the segment. `end`: the bytes of the file to read.
+        Returns (SEEK_FOUND or another reason, offset of the entry or -1, position where the walk started, position
+        where it ended, size, first offset, last offset, batch). The last four are set only for SEEK_FOUND. The first
+        offset of a wrapper message is -2^63. Raises OSError, and ValueError where the index has fewer entries.
         """
 
     def prove(self, fd: int, slots: Buffer, first: int, stop: int, base: int, start: int, end: int) -> bool:
-        """Whether a walk from the batch at `start` comes to the positions of the entries [first, stop), over nothing but sound batches with rising offsets, and each
-        entry's offset lies above those of all batches that the walk came by before. Raises OSError.
+        """Return whether the log confirms the index entries [first, stop).
+
+        It does where a walk from the batch at `start` comes to the position of each entry, all batches on the way are
+        valid with rising offsets, and the offset of each entry is above those of all batches before it.
+        Raises OSError, and ValueError where the index has fewer entries.
         """
 
     def take(self, fd: int, position: int, size: int, limit: int, last: int) -> tuple[bytes, int] | None:
-        """The batch of `size` bytes that was found at `position`, whose last offset is `last`, with the sound ones behind it whose offsets rise, in at most `limit` bytes: these bytes,
-        and the last offset. None where the file has become shorter. Raises ValueError for more than 1 MiB, OSError.
+        """Read the batch of `size` bytes that a search found at `position`, and the valid batches after it.
+
+        `last`: the last offset of the batch. The offsets of the batches after it rise. Reads at most `limit` bytes.
+        Returns (batches, last offset of the last one). None where the file became shorter.
+        Raises ValueError for a `limit` above TAKE_BYTES, OSError.
         """
 
 TAKE_BYTES: int
-"""The most that Seeker.take reads."""
+"""The largest number of bytes that `Seeker.take` reads."""
 
 def follow(buffer: Buffer, start: int, stop: int, last: int) -> tuple[int, int]:
-    """Where the sound batches in buffer[start:stop] end whose offsets rise above `last`, and their last offset."""
+    """Walk over the valid batches of buffer[start:stop] whose offsets rise above `last`.
+
+    Returns (index where they end, last offset of the last one). Raises ValueError for a range outside the buffer.
+    """
 
 def row(body: Buffer, position: int) -> tuple[int, ...]:
-    """The fields of kdump.format.batch.Batch for a whole batch whose checksum is right, without the places of what a wrapper holds."""
+    """Return the fields of kdump.format.batch.Batch for a whole batch with the right checksum.
+
+    A wrapper message has no payload position and size. Raises ValueError for fewer bytes than a header.
+    """
 
 def positions(slots: Buffer, entries: int, position: int) -> int:
-    """How many of the first `entries` entries of an offset index have a position below that one."""
+    """Return how many of the first `entries` entries of an offset index have a position below `position`.
+
+    Raises ValueError where the index has fewer entries.
+    """
 
 def first_at(rows: Buffer, width: int, column: int, least: int) -> int:
-    """The number of the first of the int64 rows with `least` or more in a column; how many there are, where none has."""
+    """Return the number of the first int64 row with `least` or more in a column; without one, the number of rows.
+
+    Raises ValueError where the rows have no such column.
+    """

@@ -15,8 +15,9 @@ from libc.stdint cimport INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t,
 from posix.unistd cimport pread
 
 from kdump.kernel.layout cimport (
-    BATCH_WIDTH, CODEC_MASK, HEADER, INDEX_ENTRY, INDEX_POSITION_AT, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, MESSAGE_ATTRIBUTES_AT, MESSAGE_TIMESTAMP_AT, UP_TO_MAGIC,
-    be32, be64, checksum, header_row, last_offset_of, minimum, stored_crc,
+    BATCH_WIDTH, CODEC_MASK, HEADER, INDEX_ENTRY, INDEX_POSITION_AT, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT,
+    MESSAGE_ATTRIBUTES_AT, MESSAGE_TIMESTAMP_AT, UP_TO_MAGIC, be32, be64, checksum, header_row, last_offset_of, minimum,
+    stored_crc,
 )
 
 import os

@@ -1,4 +1,5 @@
-# The state of one walk over one segment, which the rules of kdump.kernel.scan and kdump.kernel.indexes read; see kdump.kernel.results.ScanState.
+# The state of one walk over one segment, for the checks of kdump.kernel.scan and kdump.kernel.indexes.
+# See kdump.kernel.results.ScanState.
 
 from libc.stdint cimport int64_t
 
@@ -6,7 +7,7 @@ cdef struct State:
     int64_t segment_base     # -1: not known
     int64_t known_last       # last offset of the last valid batch
     int64_t known_epoch
-    int64_t broken           # times that bytes were no valid batch
+    int64_t broken           # how often bytes were no valid batch
     bint has_last
     bint linked              # the batch before was valid, so offsets and epochs can be compared
     bint deep
@@ -15,16 +16,16 @@ cdef struct State:
     # what was read
     int64_t batches
     int64_t records
-    int64_t unopened         # batches whose number of records needs opening
+    int64_t unopened         # batches whose number of records is not known before decompression
     int64_t valid_bytes
     int64_t first_position   # of the first valid batch, -1: none
     int64_t first_offset
     int64_t first_epoch      # INT64_MIN: a message of magic 0 or 1
-    bint first_spans         # its first offset is known, that is: no wrapper
+    bint first_spans         # its first offset is known: no wrapper message
     int64_t last_position
     int64_t last_offset
     int64_t max_timestamp
-    int64_t max_timestamp_offset    # last offset of the first batch that has it; as in LogSegment.recover, the base without one
+    int64_t max_timestamp_offset    # last offset of the first batch with it; without one the base offset
     int64_t max_timestamp_position
     int64_t first_timestamp  # max timestamp of the first valid batch, -1: none
     int64_t last_timestamp
