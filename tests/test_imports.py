@@ -124,10 +124,8 @@ def test_start_of_help(capsys: pytest.CaptureFixture[str]) -> None:
     nothing, command = seconds("-c", "pass"), seconds("-m", "kdump", "--help")
     with capsys.disabled():
         print(
-
-                f"\nkdump --help: {command * 1000:.0f} ms, {command / nothing:.1f} times python -c pass "
-                f"({nothing * 1000:.0f} ms); at most {FACTOR} is wanted"
-
+            f"\nkdump --help: {command * 1000:.0f} ms, {command / nothing:.1f} times python -c pass "
+            f"({nothing * 1000:.0f} ms); at most {FACTOR} is wanted"
         )
     assert command < 3 * FACTOR * nothing
 

@@ -17,12 +17,12 @@ from kdump.format.naming import Kind
 from kdump.log.batch_location import DamagedRange, OffsetAndTimestamp
 from kdump.log.fetch_data_info import FetchDataInfo
 from kdump.log.log_files import base_offset_of, log_files_at
-from kdump.log.log_reader import LogReader
 from kdump.log.log_snapshot import LogSnapshot, SegmentDescription
 from kdump.log.options import LogOptions
 from kdump.log.records import READ_BYTES, Records
 from kdump.log.segment_file import SegmentCache
 from kdump.log.segment_reader07 import AnySegmentReader, segment_reader
+from kdump.log.segment_readers import SegmentReaders
 
 if TYPE_CHECKING:
     from kdump.log.appender import Appender, LogAppendInfo
@@ -61,7 +61,7 @@ class Log:
         self._lock = threading.Lock()
         self._readers: weakref.WeakValueDictionary[str, AnySegmentReader] = weakref.WeakValueDictionary()
         self._appender: Appender | None = None
-        self._segments: LogReader | None = None
+        self._segments: SegmentReaders | None = None
         self._closed = False
         if write:
             # A log that is only read does not need these modules.
@@ -201,7 +201,7 @@ class Log:
 
     # ---- the segments that readers see
 
-    def _current(self) -> LogReader:
+    def _current(self) -> SegmentReaders:
         if self._closed:
             raise KdumpError(f"{self.path}: the log is closed")
         segments, appender = self._segments, self._appender
@@ -211,7 +211,7 @@ class Log:
             assert appender is not None
             return self._refresh(appender.snapshot)
 
-    def _refresh(self, snapshot: LogSnapshot) -> LogReader:
+    def _refresh(self, snapshot: LogSnapshot) -> SegmentReaders:
         """Show a new snapshot to the readers. The caller holds the lock."""
         before = self._segments
         active = snapshot.active
@@ -231,7 +231,7 @@ class Log:
         else:
             readers = tuple(self._reader(each) for each in snapshot.segments)
             base_offsets = [reader.base_offset for reader in readers]
-            segments = LogReader(
+            segments = SegmentReaders(
                 readers, base_offsets, active.size_bytes, snapshot.start_offset, snapshot.end_offset, snapshot
             )
             if before is not None:
@@ -259,7 +259,7 @@ class Log:
 
     # ---- opening
 
-    def _open(self) -> LogReader:
+    def _open(self) -> SegmentReaders:
         files, start = log_files_at(self.path)
         readers = []
         for file in files:
@@ -273,4 +273,4 @@ class Log:
         last = readers[-1]
         start = max(start, readers[0].base_offset)
         end = max(last.next_offset(last.size), start)
-        return LogReader(tuple(readers), [reader.base_offset for reader in readers], last.size, start, end)
+        return SegmentReaders(tuple(readers), [reader.base_offset for reader in readers], last.size, start, end)

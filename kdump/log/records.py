@@ -6,7 +6,7 @@ from typing import Final, Self
 from kdump.errors import OffsetOutOfRange
 from kdump.format.record import Record
 from kdump.log.batch_location import DamagedRange
-from kdump.log.log_reader import LogReader
+from kdump.log.segment_readers import SegmentReaders
 
 READ_BYTES: Final = 1 << 20
 
@@ -26,7 +26,7 @@ class Records(Iterator[Record]):
 
     def __init__(
         self,
-        segments: LogReader,
+        segments: SegmentReaders,
         offset: int,
         max_message_bytes: int,
         *,
@@ -80,7 +80,7 @@ class _DamageReport:
 
 
 def _iterate(
-    segments: LogReader, offset: int, max_message_bytes: int, control: bool, report: _DamageReport
+    segments: SegmentReaders, offset: int, max_message_bytes: int, control: bool, report: _DamageReport
 ) -> Iterator[Record]:
     while offset < segments.end_offset:
         fetched = segments.read(offset, READ_BYTES, max_message_bytes)

@@ -41,7 +41,7 @@ def discover(
     of_logs = {
         _parent(item.path) for item in named if isinstance(item, _Named) and naming.kind_of(item.path) is not None
     }
-    walk, highest, seen = _Walk(directories), _Highest(), set[_Inode | None]()
+    walk, highest, seen = _DirectoryWalk(directories), _Highest(), set[_Inode | None]()
     for item in named:
         if isinstance(item, LogFile):
             yield _alone(item)
@@ -75,7 +75,7 @@ def log_files(
     """The log files that `discover` finds, or their offset and time `indexes`, each file once; also the files that are
     named.
     """
-    walk, highest, seen = _Walk(set()), _Highest(), set[_Inode | None]()
+    walk, highest, seen = _DirectoryWalk(set()), _Highest(), set[_Inode | None]()
     for item in _named(paths, standard_input):
         if isinstance(item, LogFile | SourceError):
             yield item
@@ -252,7 +252,7 @@ def _beside(file: LogFile) -> Iterator[LogFile | None]:
 # -------------------------------------------------------------------------------------------------
 
 
-class _Walk:
+class _DirectoryWalk:
     """Walks directories, each once. `named` are the directories that the user named."""
 
     def __init__(self, named: set[_Inode]) -> None:

@@ -56,7 +56,7 @@ class _JobGroup(NamedTuple):
     jobs: tuple[_PartitionJob, ...]
 
 
-class _Task:
+class VerifyTask:
     """Work for an engine, and what takes its result: only `work` goes to another process.
 
     `verifier` is None for a group. `directories` has an entry for each partition that ends with this task. `before` is
@@ -74,8 +74,8 @@ class _Task:
     ) -> None:
         self.work, self.verifier, self.directories, self.before = work, verifier, directories, before
 
-    def __reduce__(self) -> "tuple[type[_Task], tuple[_JobGroup | ScanTask]]":
-        return _Task, (self.work,)
+    def __reduce__(self) -> "tuple[type[VerifyTask], tuple[_JobGroup | ScanTask]]":
+        return VerifyTask, (self.work,)
 
     @property
     def size_bytes(self) -> int:
@@ -125,7 +125,9 @@ def verify_logs(
     yield from _reports(tasks.before)
 
 
-def _results(results: "Iterator[tuple[_Task, _Result]]", tasks: "_Tasks") -> "Iterator[tuple[_Task, _Result]]":
+def _results(
+    results: "Iterator[tuple[VerifyTask, _Result]]", tasks: "_Tasks"
+) -> "Iterator[tuple[VerifyTask, _Result]]":
     """The results. Raises VerifyInterrupted with the report so far of the partition that an interrupt stops."""
     try:
         yield from results
@@ -156,7 +158,7 @@ class _Tasks:
         self._checkpoints = _CheckpointCache()
         self._group: list[tuple[_PartitionJob, LogDirectoryVerifier | None]] = []
 
-    def cut(self, found: Iterable[Partition | LogDirectory | SourceError]) -> Iterator[_Task]:
+    def cut(self, found: Iterable[Partition | LogDirectory | SourceError]) -> Iterator[VerifyTask]:
         """The tasks, in order."""
         directory: LogDirectoryVerifier | None = None
         for item in found:
@@ -179,7 +181,7 @@ class _Tasks:
         if directory is not None:
             self.before.append(directory)
 
-    def _partition(self, partition: Partition, directory: LogDirectoryVerifier | None) -> Iterator[_Task]:
+    def _partition(self, partition: Partition, directory: LogDirectoryVerifier | None) -> Iterator[VerifyTask]:
         context = self._checkpoints.context(partition) if directory is None else directory.context(partition)
         options = self._options._replace(live=self._options.live or _is_written(partition))
         # A log directory has the names of all its partitions. A task must not carry them.
@@ -194,7 +196,7 @@ class _Tasks:
         if at_once or len(self._group) == GROUP_PARTITIONS or size > SMALL_BYTES:
             yield from self._flush()
 
-    def _ranges(self, job: _PartitionJob, directory: LogDirectoryVerifier | None) -> Iterator[_Task]:
+    def _ranges(self, job: _PartitionJob, directory: LogDirectoryVerifier | None) -> Iterator[VerifyTask]:
         verifier = PartitionVerifier(*job)
         self.verifiers.append(verifier)
         tasks: list[ScanTask] = []
@@ -205,7 +207,7 @@ class _Tasks:
         for number, task in enumerate(tasks, 1):
             yield self._task(task, verifier, (directory,) if number == len(tasks) else ())
 
-    def _flush(self) -> Iterator[_Task]:
+    def _flush(self) -> Iterator[VerifyTask]:
         if self._group:
             work = _JobGroup(tuple(job for job, _ in self._group))
             owners = tuple(owner for _, owner in self._group)
@@ -217,10 +219,10 @@ class _Tasks:
         work: "_JobGroup | ScanTask",
         verifier: PartitionVerifier | None,
         directories: tuple[LogDirectoryVerifier | None, ...],
-    ) -> _Task:
+    ) -> VerifyTask:
         before = tuple(self.before)
         self.before.clear()
-        return _Task(work, verifier, directories, before)
+        return VerifyTask(work, verifier, directories, before)
 
 
 class _CheckpointCache:
@@ -260,7 +262,7 @@ class TaskRunner:
         self._on_bytes = on_bytes
         self._cache = IndexCache()
 
-    def __call__(self, task: _Task) -> "_Result":
+    def __call__(self, task: VerifyTask) -> "_Result":
         work = task.work
         if isinstance(work, ScanTask):
             return scan(work, on_bytes=self._on_bytes, cache=self._cache)

@@ -124,10 +124,8 @@ def run(seed: int, first: int, count: int, jobs: int, seconds: float, memory: bo
         process.join()
         if at.value >= 0:
             found.append(
-
-                    f"case {at.value}: the process ended with {process.exitcode} (a signal when negative, 1 after "
-                    f"{HANG_S} s in about 20 cases)"
-
+                f"case {at.value}: the process ended with {process.exitcode} (a signal when negative, 1 after "
+                f"{HANG_S} s in about 20 cases)"
             )
     return sum(done.value for _, _, done in workers), found
 
@@ -161,10 +159,8 @@ def main() -> int:
         if given.save:
             _save(given.save, given.seed, int(problem.split(":")[0].split()[1]))
     print(
-
-            f"mutate: seed {given.seed}, {ran} cases from {given.first}, {len(found)} failed, "
-            f"{time.monotonic() - started:.0f} s"
-
+        f"mutate: seed {given.seed}, {ran} cases from {given.first}, {len(found)} failed, "
+        f"{time.monotonic() - started:.0f} s"
     )
     return 1 if found or not ran else 0
 

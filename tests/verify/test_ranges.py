@@ -23,7 +23,7 @@ from kdump.storage.walk import Walk
 from kdump.verify.fold import fold
 from kdump.verify.range_summary import RangeSummary
 from kdump.verify.scan import IndexCache, ScanOptions, ScanTask, scan
-from kdump.verify.verify import TaskRunner
+from kdump.verify.verify import TaskRunner, VerifyTask
 from support import build
 from support.build import PartSegment
 from support.partition_cases import RANDOMS, broken, changed_indexes, step, true_indexes
@@ -140,7 +140,10 @@ def test_a_worker_keeps_the_indexes_of_its_segment(tmp_path: Path, monkeypatch: 
     reads: list[str] = []
     check = scan_module.check_structure
     monkeypatch.setattr(scan_module, "check_structure", lambda *given: reads.append(given[0].path) or check(*given))
-    tasks = [ScanTask(SegmentRange(segment, *part), ScanOptions()) for part in ((0, 100), (100, 200), (200, None))]
+    tasks = [
+        VerifyTask(ScanTask(SegmentRange(segment, *part), ScanOptions()))
+        for part in ((0, 100), (100, 200), (200, None))
+    ]
     assert len(list(Serial().map(TaskRunner(), tasks))) == 3
     assert len(reads) == 2
 

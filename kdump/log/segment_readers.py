@@ -14,7 +14,7 @@ from kdump.log.log_snapshot import LogSnapshot, SegmentDescription
 from kdump.log.segment_reader07 import AnySegmentReader
 
 
-class LogReader(NamedTuple):
+class SegmentReaders(NamedTuple):
     """The readers of the segments, oldest first, and their base offsets.
 
     Of the active segment, the last one, `active_bytes` count.
