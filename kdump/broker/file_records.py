@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from kdump.broker.result import RefusalReason
+from kdump.broker.refusal_reason import RefusalReason
 from kdump.broker.transactions import TransactionMarker
 from kdump.format import control
 from kdump.format.batch import (

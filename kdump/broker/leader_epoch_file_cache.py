@@ -1,7 +1,7 @@
 """The leader epochs of a partition, each with its start offset, as a broker keeps them (LeaderEpochFileCache)."""
 
 from kdump.broker.file_records import UncaughtReadError
-from kdump.broker.result import RefusalReason
+from kdump.broker.refusal_reason import RefusalReason
 
 
 class LeaderEpochFileCache:

@@ -10,7 +10,8 @@ from kdump.broker.index_interval import append_entry_is_due
 from kdump.broker.log_segment import InvalidOffset, LogSegment, LogSegments, TimeIndex
 from kdump.broker.partition_files import PartitionFiles
 from kdump.broker.producer_state_manager import ProducerSnapshots, State
-from kdump.broker.result import NEW, FileRange, RefusalReason
+from kdump.broker.refusal_reason import RefusalReason
+from kdump.broker.result import NEW, FileRange
 from kdump.format.naming import INDEX_SUFFIXES, MAPPED_INDEX_SUFFIXES, file_name
 
 

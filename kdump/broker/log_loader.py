@@ -18,7 +18,8 @@ from kdump.broker.local_log import split_overflowed_segment
 from kdump.broker.log_segment import InvalidOffset, LogSegment, LogSegmentOffsetOverflow, LogSegments, TimeIndex
 from kdump.broker.partition_files import PartitionFiles
 from kdump.broker.producer_state_manager import ProducerSnapshots
-from kdump.broker.result import NEW, DirectoryState, LoadResult, RefusalReason, ResultSegment
+from kdump.broker.refusal_reason import RefusalReason
+from kdump.broker.result import NEW, DirectoryState, LoadResult, ResultSegment
 from kdump.broker.transaction_map import TransactionMap, TransactionStateManager, transactions_in
 from kdump.broker.unified_log import load_producers_from_segment, rebuild_producer_state
 from kdump.format import checkpoint, index, partition_metadata, text_files

@@ -19,7 +19,7 @@ from kdump.broker.leader_epoch_file_cache import LeaderEpochFileCache
 from kdump.broker.offset_map import OffsetMap
 from kdump.broker.partition_files import PartitionFiles
 from kdump.broker.producer_state_manager import ProducerStateManager, State
-from kdump.broker.result import RefusalReason
+from kdump.broker.refusal_reason import RefusalReason
 from kdump.broker.transactions import CompletedTxn
 from kdump.format import index
 from kdump.format.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC, wrapped

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from kdump.broker.file_records import CorruptRecord, FileRecords, ReadBuffer, UncaughtReadError
-from kdump.broker.result import NEW, DirectoryState, FileRange, Refusal, RefusalReason
+from kdump.broker.refusal_reason import RefusalReason
+from kdump.broker.result import NEW, DirectoryState, FileRange, Refusal
 from kdump.format import index
 from kdump.storage.source import Source
 

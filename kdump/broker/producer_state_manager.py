@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 from kdump.broker.file_records import FileChannelRecordBatch, FileRecords, UncaughtReadError
 from kdump.broker.offset_map import OffsetMap
 from kdump.broker.partition_files import PartitionFiles
-from kdump.broker.result import RefusalReason
+from kdump.broker.refusal_reason import RefusalReason
 from kdump.broker.transactions import CompletedTxn
 from kdump.format.batch import TRANSACTIONAL
 from kdump.format.naming import MAX_COMPANION_BYTES, file_name, number_of

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from kdump.broker.file_records import CorruptRecord, UncaughtReadError
 from kdump.broker.log_segment import LogSegment, LogSegments
 from kdump.broker.producer_state_manager import ProducerMap, ProducerStateManager, State
-from kdump.broker.result import RefusalReason
+from kdump.broker.refusal_reason import RefusalReason
 from kdump.broker.transactions import CompletedTxn
 
 Manager = TypeVar("Manager", bound=ProducerStateManager[Any])

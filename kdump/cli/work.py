@@ -3,16 +3,17 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kdump.cli import complain
 from kdump.cli.progress import Progress
-from kdump.engine.processes import Processes
-from kdump.engine.protocol import Engine
 from kdump.engine.serial import Serial
 from kdump.errors import KdumpError, NotALog, SourceError
 from kdump.storage.partition import LogDirectory, Partition
 from kdump.verify.verify import size_of
+
+if TYPE_CHECKING:
+    from kdump.engine.protocol import Engine
 
 SMALL_BYTES = 8 << 20  # for less, starting processes takes longer than the work
 SMALL_PARTITIONS = 100  # companions are work too
@@ -22,7 +23,7 @@ Found = Partition | LogDirectory | SourceError
 @contextmanager
 def work(
     found: Callable[[], Iterator[Found]], chosen: dict[str, Any]
-) -> Iterator[tuple[Engine, Callable[[int], None], Iterator[Found]]]:
+) -> "Iterator[tuple[Engine, Callable[[int], None], Iterator[Found]]]":
     """Give the engine (--jobs), the function that counts bytes (--progress), and what `found` yields, once."""
     progress = Progress(0, chosen["progress"])
     size = sum(size_of(item) for item in found() if isinstance(item, Partition)) if progress.wanted else 0
@@ -30,7 +31,13 @@ def work(
     seen = list(_until_enough(rest)) if chosen["jobs"] > 1 else []
     many = _is_enough(seen)
     with progress.over(size):
-        yield Processes(chosen["jobs"]) if many else Serial(), progress.advance, chain(seen, rest)
+        yield _engine(chosen["jobs"]) if many else Serial(), progress.advance, chain(seen, rest)
+
+
+def _engine(jobs: int) -> "Engine":
+    from kdump.engine.processes import Processes
+
+    return Processes(jobs)
 
 
 def _until_enough(found: Iterator[Found]) -> Iterator[Found]:

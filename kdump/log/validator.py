@@ -11,7 +11,7 @@ Sources: LogValidator.validateMessagesAndAssignOffsets, UnifiedLog.analyzeAndVal
 
 import struct
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kdump.broker.transactions import TransactionMarker
 from kdump.errors import MessageTooLarge
@@ -22,10 +22,12 @@ from kdump.format.kafka07 import Message
 from kdump.kernel.admit import Admission
 from kdump.kernel.scan import BATCH_COLUMNS, FRAMES, OPEN, SCAN_FULL, SCAN_STOPPED, SUSPECTS, Scanner
 from kdump.kernel.scan07 import Scanner07
-from kdump.kernel.scanner import BatchScanner
 from kdump.log.builder import Builder, NewRecord
 from kdump.log.options import KAFKA07, LogOptions
 from kdump.storage.records import open_batch, records
+
+if TYPE_CHECKING:
+    from kdump.kernel.scanner import BatchScanner
 
 Data = bytes | bytearray | memoryview
 
@@ -71,7 +73,7 @@ class LogValidator:
         self._is_07 = options.magic == KAFKA07
         self._max_bytes = options.max_message_bytes
         self.assign_plain = Admission(self._max_bytes).admit
-        self._scanner: BatchScanner
+        self._scanner: "BatchScanner"
         if self._is_07:
             self._scanner = Scanner07(everything=True, max_batch_bytes=self._max_bytes)
         else:

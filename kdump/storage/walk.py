@@ -13,7 +13,7 @@ The items cover every byte of the file. Damage never ends the walk. After bytes 
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from kdump.format.batch import CODEC_MASK, CONTROL, LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC, Batch
 from kdump.format.codec import decompress
@@ -32,9 +32,11 @@ from kdump.kernel.scan import (
     find,
     stored,
 )
-from kdump.kernel.scanner import BatchScanner
 from kdump.storage.source import Source
 from kdump.storage.window import SourceWindow
+
+if TYPE_CHECKING:
+    from kdump.kernel.scanner import BatchScanner
 
 MAX_BATCH_BYTES = 1 << 30
 STEPS = 64
@@ -183,7 +185,7 @@ class Walk(SourceWindow):
         scanner: Scanner | None = None,
     ) -> None:
         super().__init__(source)
-        self.scanner: BatchScanner = scanner or self._new_scanner(
+        self.scanner: "BatchScanner" = scanner or self._new_scanner(
             -1 if base_offset is None else base_offset,
             deep=deep,
             everything=everything,
@@ -202,7 +204,7 @@ class Walk(SourceWindow):
         self._runs = runs
         self._drain = drain
 
-    def _new_scanner(self, base_offset: int, **how: Any) -> BatchScanner:
+    def _new_scanner(self, base_offset: int, **how: Any) -> "BatchScanner":
         scanner = Scanner(base_offset, **how)
         self._open = scanner.open
         return scanner

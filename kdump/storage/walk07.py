@@ -13,14 +13,13 @@ holds its inner entries byte for byte.
   one of any other size only when no message is found after it.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kdump.format.codec import CodecError, LimitExceeded
 from kdump.format.kafka07 import HEADER_SIZE, LENGTH_SIZE, MINIMUM_N, UP_TO_MAGIC, Message
 from kdump.format.naming import Kind
 from kdump.kernel.scan import FRAMES
 from kdump.kernel.scan07 import HEADER_BYTES, Scanner07, Search07, until
-from kdump.kernel.scanner import BatchScanner
 from kdump.storage.source import Source
 from kdump.storage.walk import (
     FOREIGN_KEPT,
@@ -32,6 +31,9 @@ from kdump.storage.walk import (
     SearchLimit,
     Walk,
 )
+
+if TYPE_CHECKING:
+    from kdump.kernel.scanner import BatchScanner
 
 _VALID, _END, _SHORT, _LENGTH, _OVERRUN, _LIMIT, _CRC, _MAGIC = range(len(FRAMES))
 
@@ -64,7 +66,7 @@ class Walk07(Walk):
         self._searched: Search07 | None = None
         self._searched_from = self._searched_to = 0
 
-    def _new_scanner(self, base_offset: int, **how: Any) -> BatchScanner:
+    def _new_scanner(self, base_offset: int, **how: Any) -> "BatchScanner":
         scanner = Scanner07(base_offset, **how)
         self._opened = scanner.opened
         return scanner

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Final
 
 from kdump.broker.log_loader import LEADER_EPOCH_CHECKPOINT
-from kdump.broker.result import LoadResult, Refusal, RefusalReason
+from kdump.broker.refusal_reason import RefusalReason
+from kdump.broker.result import LoadResult, Refusal
 from kdump.format.naming import number_of
 from kdump.verify.findings import Finding, Severity
 

@@ -6,7 +6,8 @@ from typing import Final
 
 from kdump.broker.predict import predict_start
 from kdump.broker.rebuild_request import PlannedSegment
-from kdump.broker.result import DirectoryState, Refusal, RefusalReason, ValidSegment
+from kdump.broker.refusal_reason import RefusalReason
+from kdump.broker.result import DirectoryState, Refusal, ValidSegment
 from kdump.format.naming import file_name
 from kdump.recover.salvage.batch_reader import BatchReader
 from kdump.recover.salvage.file_batches import BatchFile

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from kdump.broker.rebuild_request import PlannedSegment
-from kdump.broker.result import Refusal, RefusalReason
+from kdump.broker.refusal_reason import RefusalReason
+from kdump.broker.result import Refusal
 from kdump.recover.plan import RecoverOptions
 from kdump.recover.salvage.file_batches import BatchFile, DamageRange
 from kdump.recover.salvage.offset_order import BatchSpan

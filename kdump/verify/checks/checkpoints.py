@@ -33,7 +33,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
-from kdump.format import checkpoint, clean_shutdown, meta_properties, quorum_state
+from kdump.format import checkpoint
 from kdump.format.checkpoint import CheckpointError
 from kdump.format.naming import RECOVERY_POINTS, Kind, TopicPartition, companion_kind_of
 from kdump.format.partition_metadata import parse_partition_metadata
@@ -82,6 +82,8 @@ def topic_id(data: bytes) -> str | None:
 
 def is_kraft(data: bytes) -> bool:
     """Whether a meta.properties is that of a broker in KRaft mode."""
+    from kdump.format import meta_properties
+
     try:
         return meta_properties.parse_meta_properties(data).version == 1
     except CheckpointError:
@@ -90,6 +92,9 @@ def is_kraft(data: bytes) -> bool:
 
 def check_properties(path: str, data: bytes) -> Iterator[Finding]:
     """Yield properties/format where a meta.properties, quorum-state or .kafka_cleanshutdown cannot be read."""
+    # Only the root of a log directory and the metadata log have these files.
+    from kdump.format import clean_shutdown, meta_properties, quorum_state
+
     severity = None
     try:
         match companion_kind_of(path):

@@ -7,15 +7,18 @@ age decides, as in the broker metric (ProducerStateManager.hasLateTransaction).
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.errors import SourceError
 from kdump.format.batch import Batch
-from kdump.format.internal_topics.transaction_state import Status, UnknownRecord, Value, decode_key, decode_value
 from kdump.format.naming import TopicPartition
 from kdump.storage.partition import LogFile
 from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk, Tail, TailContent, Walk
 from kdump.verify.findings import Finding, found
+
+if TYPE_CHECKING:
+    # The decoder is imported with the first transaction log that is read.
+    from kdump.format.internal_topics.transaction_state import Value
 
 MAX_TIMEOUT_MS: Final = 900_000
 """The default of transaction.max.timeout.ms."""
@@ -45,7 +48,7 @@ class TransactionStates(NamedTuple):
     `complete`: a producer that is missing here has no state.
     """
 
-    states: Mapping[int, Value]
+    states: "Mapping[int, Value]"
     complete: bool
 
 
@@ -106,6 +109,8 @@ def _problem(transaction: OpenTransaction, late_ms: int, known: TransactionState
     if state.producer_epoch < transaction.epoch:
         # The transaction log lost its end.
         return idle
+    from kdump.format.internal_topics.transaction_state import Status
+
     match state.transaction_status:
         case Status.Ongoing | Status.PrepareCommit | Status.PrepareAbort:
             if _takes_part(transaction.topic_partition, state):
@@ -118,7 +123,7 @@ def _problem(transaction: OpenTransaction, late_ms: int, known: TransactionState
     return idle
 
 
-def _takes_part(name: TopicPartition | None, state: Value) -> bool:
+def _takes_part(name: TopicPartition | None, state: "Value") -> bool:
     """Whether the coordinator will write a marker to this partition. True where the partition is not known."""
     return name is None or any(
         topic == name.topic and name.partition in partition_ids
@@ -161,7 +166,7 @@ def read_transaction_states(
     return TransactionStates(by_producer, complete)
 
 
-def _read_segment(file: LogFile, latest: dict[str, Value], max_batch_bytes: int) -> bool:
+def _read_segment(file: LogFile, latest: "dict[str, Value]", max_batch_bytes: int) -> bool:
     """Update `latest`, the last state of each transactional id. Returns False where a part could not be read."""
     readable = True
     with file.open() as source:
@@ -178,8 +183,9 @@ def _read_segment(file: LogFile, latest: dict[str, Value], max_batch_bytes: int)
     return readable
 
 
-def _read_batch(batch: Batch, body: memoryview, latest: dict[str, Value], max_batch_bytes: int) -> bool:
+def _read_batch(batch: Batch, body: memoryview, latest: "dict[str, Value]", max_batch_bytes: int) -> bool:
     """Update `latest` with the records of a batch. Returns False where a record could not be read."""
+    from kdump.format.internal_topics.transaction_state import UnknownRecord, decode_key, decode_value
     from kdump.storage.records import open_batch, records  # imports the codecs, which a plain verify does not need
 
     whole = True
