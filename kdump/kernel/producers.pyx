@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Producer state: a scan records the batches of producers (`Runs`), a replay applies them like a broker (`Producers`).
 
-A scan of a log in ranges, in any order or in parallel, gives the same events as a scan of the whole log, but starts a new
-event at the start of a range. The replay, in log order, has the same result.
+A scan of a log in ranges, in any order or in parallel, gives the same events as a scan of the whole log, but starts a
+new event at the start of a range. The replay, in log order, has the same result.
 An event, in the byte order of the machine:
 
     ===== ==== ==== ================  ==================================================================================
@@ -19,15 +19,15 @@ An event, in the byte order of the machine:
     56    4    i32  last_sequence     of the last batch, -1: none
     60    4    i32  offset_delta      last offset - first offset of the last batch
     64    2    i16  epoch
-    66    1    u8   kind              0 data, 1 abort marker, 2 commit marker, 3 other or unreadable control batch, 4 gap,
-                                      5 empty control batch (of exact Runs)
+    66    1    u8   kind              0 data, 1 abort marker, 2 commit marker, 3 other or unreadable control batch,
+                                      4 gap, 5 empty control batch (of exact Runs)
     67    1    u8   flags             bit 0: transactional
     68    4    i32  batches
     ===== ==== ==== ================  ==================================================================================
 
-Consecutive data batches of a producer are one event while they cannot fail a check: they are in sequence, have the same
-epoch, are all or none transactional, have rising offsets, and are less than a day apart. A GAP notes that damage may have
-removed batches. Only its kind and position are set.
+Consecutive data batches of a producer are one event while they cannot fail a check: they are in sequence, have the
+same epoch, are all or none transactional, have rising offsets, and are less than a day apart. A GAP notes that damage
+may have removed batches. Only its kind and position are set.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
