@@ -393,7 +393,7 @@ cdef class Scanner:
         self.pass_damage(self._end)
 
     cdef void pass_damage(self, int64_t position) noexcept nogil:
-        """Note damage in the checks with state: producers and indexes."""
+        """Note bytes that are no valid batch, also for producers and indexes."""
         self.s.linked = False
         self.s.broken += 1
         if self._recorder != NULL:

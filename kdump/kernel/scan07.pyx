@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The walk over the log of Kafka 0.7: checks framing and checksum of messages, decodes the messages inside compressed ones.
+"""The walk over the log of Kafka 0.7: checks framing and checksums, decodes compressed messages.
 
 kdump.format.kafka07 describes the layout. The interface, rows and bits are those of kdump.kernel.scan, so that
 kdump.storage.walk handles both formats in the same way.

@@ -1,6 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Finds the batch with an offset through the offset index, in one call. Verifies the checksum of every batch on the way.
+"""Finds the batch with an offset through the offset index, in one call.
 
+It verifies the checksum of every batch on the way.
 The walk ends at bytes that are no valid batch; kdump.storage.walk decides how to continue. kdump.format.batch,
 kdump.format.legacy and kdump.format.index describe the layouts.
 """
@@ -109,7 +110,7 @@ cdef class Seeker:
         return self._buffer
 
     cdef int look(self, int fd, int64_t position, int64_t end, int64_t ahead, Frame *frame) noexcept nogil:
-        """Read the batch at a position. Returns FOUND for a valid batch, which is in the buffer, else another reason."""
+        """Read the batch at a position. Returns FOUND for a valid batch, which is then in the buffer."""
         cdef const uint8_t *p
         cdef int64_t left = end - position, total
         if left <= 0:
@@ -170,7 +171,7 @@ cdef class Seeker:
         if status == FOUND:
             self._filled = 0
             self._error = 0
-            # The batch begins at the next entry at the latest. Large batches have an entry each: then it is that of the entry.
+            # The batch begins at the next entry at the latest. Large batches have an entry each: then it begins just there.
             if following - begin >= 2 * LEAST \
                     and self.look(fd, following, end, ahead - (following - begin), &frame) == FOUND \
                     and frame.first != INT64_MIN and frame.first <= target <= frame.last:
