@@ -1,9 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Finds the batch with an offset through the offset index, in one call.
 
-It verifies the checksum of every batch on the way.
-The walk ends at bytes that are no valid batch; kdump.storage.walk decides how to continue. kdump.format.batch,
-kdump.format.legacy and kdump.format.index describe the layouts.
+The walk verifies the checksum of every batch on the way. It ends at bytes that are no valid batch; kdump.storage.walk
+decides how to continue. kdump.format.batch, kdump.format.legacy and kdump.format.index describe the layouts.
 """
 
 cimport cython
@@ -32,7 +31,7 @@ SEEK_FOUND, SEEK_ENDED, SEEK_DAMAGED, SEEK_LARGE, SEEK_SHRUNK, SEEK_UNPROVED = \
 cdef enum:
     LEAST = 4096      # the smallest read in bytes
     PIECE = 262144    # ... for a walk over many batches
-    ROOM = 1052672    # the largest batch that a broker accepts by default (message.max.bytes)
+    ROOM = 1052672    # for the largest batch that a broker accepts by default (message.max.bytes)
     SHIFT = 21
 WINDOW_BYTES = 1 << SHIFT
 TAKE_BYTES = ROOM
@@ -171,7 +170,7 @@ cdef class Seeker:
         if status == FOUND:
             self._filled = 0
             self._error = 0
-            # The batch begins at the next entry at the latest. Large batches have an entry each: then it begins just there.
+            # The batch begins at the next entry at the latest. Large batches have an entry each: it begins just there.
             if following - begin >= 2 * LEAST \
                     and self.look(fd, following, end, ahead - (following - begin), &frame) == FOUND \
                     and frame.first != INT64_MIN and frame.first <= target <= frame.last:
