@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Formats the records of one batch as lines, one method a format. kdump.render documents the formats.
 
-The text functions copy runs of bytes that need no escape. They look up the escapes of ASCII and decode other characters.
-Inner functions work on (pointer, end), reserve room before they write, and never raise. They call Python only for
-malformed UTF-8 in the modes that write text, for control records, and once for each 256 code points to learn which of
-them are printable.
+The text functions copy runs of bytes that need no escape. They look up the escapes of ASCII and decode other
+characters. Inner functions work on (pointer, end), reserve room before they write, and never raise. They call Python
+only for malformed UTF-8 in the modes that write text, for control records, and once for each 256 code points to learn
+which of them are printable.
 """
 
 cimport cython

@@ -97,7 +97,8 @@ cdef inline bint extend(Recorder *r, int64_t slot, int epoch, int flags, int64_t
     run = r.events + (r.slots[slot] - 1)
     if (run.kind != KIND_DATA or run.epoch != epoch or run.flags != flags or run.last_sequence < 0 or first_sequence < 0
             or <uint32_t> first_sequence != (<uint32_t> run.last_sequence + 1 & <uint32_t> 0x7FFFFFFF)
-            or first_offset <= run.last_offset or not within(timestamp, run.timestamp, IDLE) or run.batches == INT32_MAX):
+            or first_offset <= run.last_offset or not within(timestamp, run.timestamp, IDLE)
+            or run.batches == INT32_MAX):
         return False
     run.last_offset = last_offset
     run.timestamp = timestamp

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Producer state: a scan records the batches of producers (`Runs`), a replay applies them like a broker (`Producers`).
 
-A scan of a log in ranges, in any order or in parallel, gives the same events as a scan of the whole log, but starts a new
-event at the start of a range. The replay, in log order, has the same result.
+A scan of a log in ranges, in any order or in parallel, gives the same events as a scan of the whole log, but starts a
+new event at the start of a range. The replay, in log order, has the same result.
 An event, in the byte order of the machine:
 
     ===== ==== ==== ================  ==================================================================================
@@ -19,15 +19,15 @@ An event, in the byte order of the machine:
     56    4    i32  last_sequence     of the last batch, -1: none
     60    4    i32  offset_delta      last offset - first offset of the last batch
     64    2    i16  epoch
-    66    1    u8   kind              0 data, 1 abort marker, 2 commit marker, 3 other or unreadable control batch, 4 gap,
-                                      5 empty control batch (of exact Runs)
+    66    1    u8   kind              0 data, 1 abort marker, 2 commit marker, 3 other or unreadable control batch,
+                                      4 gap, 5 empty control batch (of exact Runs)
     67    1    u8   flags             bit 0: transactional
     68    4    i32  batches
     ===== ==== ==== ================  ==================================================================================
 
-Consecutive data batches of a producer are one event while they cannot fail a check: they are in sequence, have the same
-epoch, are all or none transactional, have rising offsets, and are less than a day apart. A GAP notes that damage may have
-removed batches. Only its kind and position are set.
+Consecutive data batches of a producer are one event while they cannot fail a check: they are in sequence, have the
+same epoch, are all or none transactional, have rising offsets, and are less than a day apart. A GAP notes that damage
+may have removed batches. Only its kind and position are set.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -62,10 +62,8 @@ cdef enum:
     ENTRY_BYTES = 46
     MOST_PRODUCERS = 1 << 29
     FIRST_SLOTS = 128
-FIELDS = (
-    "producer_epoch", "last_sequence", "last_offset", "offset_delta", "timestamp", "coordinator_epoch",
-    "current_txn_first_offset",
-)
+FIELDS = ("producer_epoch", "last_sequence", "last_offset", "offset_delta", "timestamp", "coordinator_epoch",
+          "current_txn_first_offset")
 cdef enum:
     F_EPOCH, F_SEQUENCE, F_OFFSET, F_DELTA, F_TIMESTAMP, F_COORDINATOR, F_TXN
     FIELD_COUNT
@@ -471,10 +469,7 @@ cdef class Producers:
             self.tally(SKIPPED, event, event.first_sequence, previous)
 
     cdef inline Producer *meet(self, int64_t producer_id, bint *known, bint *sure) noexcept nogil:
-        """Return the state of a producer; add the producer if it is new. NULL without memory.
-
-        Sets `known`: its state is known. Sets `sure`: it is certainly new.
-        """
+        """Return a producer, added if new. Sets `known`, or `sure` if it is certainly new. NULL without memory."""
         cdef int64_t index = self.find(producer_id)
         cdef Producer *e = self._producers + index if index >= 0 else self.add(producer_id)
         if e != NULL:
@@ -694,9 +689,8 @@ cdef class Producers:
         for i in range(TALLY_COUNT):
             t = self._tallies + i
             if t.count:
-                tallies[TALLIES[i]] = ProducerTally(
-                    t.count, t.position, t.size, t.offset, t.producer_id, t.epoch, t.value, t.previous
-                )
+                tallies[TALLIES[i]] = ProducerTally(t.count, t.position, t.size, t.offset, t.producer_id, t.epoch,
+                                                    t.value, t.previous)
         self._row_count = 0
         memset(self._problems, 0, sizeof(self._problems))
         memset(self._tallies, 0, sizeof(self._tallies))
@@ -708,9 +702,8 @@ cdef class Producers:
         cdef list found = []
         for i in range(self._aborted_count):
             a = self._aborted + i
-            found.append(
-                (a.producer_id, a.first_offset, a.last_offset, a.last_stable_offset, a.certain_first, a.certain_lso)
-            )
+            found.append((a.producer_id, a.first_offset, a.last_offset, a.last_stable_offset, a.certain_first,
+                          a.certain_lso))
         self._aborted_count = 0
         return found
 
@@ -737,10 +730,8 @@ cdef class Producers:
         cdef list found = []
         while node >= 0:
             e = self._producers + self._nodes[node].producer
-            found.append((
-                e.producer_id, e.epoch, e.txn_first, e.timestamp,
-                e.flags & TXN_CERTAIN != 0 and e.generation == self._generation,
-            ))
+            found.append((e.producer_id, e.epoch, e.txn_first, e.timestamp,
+                          e.flags & TXN_CERTAIN != 0 and e.generation == self._generation))
             node = self._nodes[node].next
         return found
 

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Checks the records of one batch (`validate_*`), or decodes them to rows of integers (`decode_*`).
 
-kdump.format.record (magic 2) and kdump.format.legacy (magic 0 and 1) describe the layouts. The length prefix of a record
-gives the start of the next one, and the fields have to end exactly there. So the CPU can work on several records at once.
-Inner functions work on (pointer, end), compare a length with the bytes that remain, and never raise.
+kdump.format.record (magic 2) and kdump.format.legacy (magic 0 and 1) describe the layouts. The length prefix of a
+record gives the start of the next one, and the fields have to end exactly there. So the CPU can work on several
+records at once. Inner functions work on (pointer, end), compare a length with the bytes that remain, and never raise.
 """
 
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
@@ -46,8 +46,10 @@ cdef enum:
     CONTROL_TYPE
 
 # A decoded record. Positions count from the start of the payload. The size of null is -1.
-RECORD_COLUMNS = ("at", "size", "offset", "timestamp", "key_at", "key_size", "value_at", "value_size", "header_at", "header_count",
-                  "magic", "crc", "computed_crc", "attributes")
+RECORD_COLUMNS = (
+    "at", "size", "offset", "timestamp", "key_at", "key_size", "value_at", "value_size", "header_at", "header_count",
+    "magic", "crc", "computed_crc", "attributes",
+)
 HEADER_COLUMNS = ("key_at", "key_size", "value_at", "value_size")
 NULL_FIELD = INT64_MIN  # the format has no such field
 cdef enum:
@@ -57,8 +59,8 @@ assert len(RECORD_COLUMNS) == RECORD_WIDTH and len(HEADER_COLUMNS) == HEADER_WID
 
 
 # Readers of varints. They return the address after the varint, or NULL for one that is too long or does not end before
-# `end`. They set `odd` for an encoding that is not the shortest. Inline code reads varints of one and two bytes, which are
-# nearly all.
+# `end`. They set `odd` for an encoding that is not the shortest. Inline code reads varints of one and two bytes, which
+# are nearly all.
 cdef const uint8_t *long_varint(const uint8_t *p, const uint8_t *end, int32_t *value, bint *odd) noexcept nogil:
     cdef uint32_t result = 0, byte
     cdef int shift = 0
@@ -200,8 +202,8 @@ cdef inline int walk_record(const uint8_t *p, const uint8_t *end, Fields *f, bin
 
 
 # The same check where at least SLACK readable bytes are after the record. It reads varints without a comparison with
-# `end`. The other comparisons and the last one find a field that goes past the end. Consecutive varints without a length
-# between them take a dozen bytes. False: not valid, or not certain.
+# `end`. The other comparisons and the last one find a field that goes past the end. Consecutive varints without a
+# length between them take a dozen bytes. False: not valid, or not certain.
 cdef enum:
     SLACK = 32
 

@@ -73,7 +73,8 @@ class Scanner:
 
         Reads the records of uncompressed control batches, too. The file `fd` has the byte of a position at
         `origin` plus that position. Returns SCAN_FULL, SCAN_STOPPED, SCAN_NEED (the file ends first) or SCAN_DAMAGED
-        (no batch, or a control batch that is larger than the buffer). `reached` is the position of the next batch. Raises OSError.
+        (no batch, or a control batch that is larger than the buffer).
+        `reached` is the position of the next batch. Raises OSError.
         """
 
     def skip_body(self, buffer: Buffer, at: int, position: int, computed: int) -> None:

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The walk over batches: framing, checksum and the rules of a header and its neighbours, in one pass over bytes that are hot.
+"""The walk over the batches of a segment: checks framing, checksum and header in one pass.
 
-A batch that breaks a rule, or whose records have to be decompressed first, becomes a row of integers (BATCH_COLUMNS) with its `suspect` bits;
-a healthy one leaves nothing behind but counts. The layouts stand in kdump.format.batch and kdump.format.legacy. What to do about bytes that are no
-batch is decided in kdump.storage.walk: the walk stops there and says what it saw.
+A batch that fails a check, or whose records have to be decompressed first, becomes a row of integers (BATCH_COLUMNS)
+with `suspect` bits. A valid batch only changes counts. The walk stops at bytes that are no batch and returns what it
+found; kdump.storage.walk decides how to continue. kdump.format.batch and kdump.format.legacy describe the layouts.
 """
 
 cimport cython
@@ -40,7 +40,7 @@ BATCH_COLUMNS = (
 )
 assert len(BATCH_COLUMNS) == BATCH_WIDTH
 
-# Bit n of `suspect` is the code at place n.
+# Bit n of `suspect` is the code SUSPECTS[n].
 SUSPECTS = (
     "batch/attributes", "batch/codec", "batch/count", "offset/range", "offset/backwards", "epoch/backwards",
     "control/structure", "record/structure", "record/varint", "record/delta", "time/max", "legacy/wrapper",
@@ -48,15 +48,15 @@ SUSPECTS = (
 )
 OPEN = S_OPEN
 
-# What stands at a position; the first is a batch, the last three fill the bytes that their length claims.
+# What is at a position. The first is a valid batch. For the last three, the bytes up to their length are there.
 FRAMES = ("valid", "end", "short", "length", "overrun", "limit", "crc", "magic")
-# Why a scan came back.
+# Why a scan returned.
 SCAN_NEED, SCAN_FULL, SCAN_STOPPED, SCAN_DAMAGED = NEED, FULL, STOPPED, DAMAGED
 
 HEADER_BYTES = HEADER
 cdef enum:
     PAGE = 4096
-    MARKER_BYTES = 128   # an uncompressed marker fits into so many
+    MARKER_BYTES = 128   # an uncompressed batch with a marker is smaller
     FOREIGN_LIMIT = 1 << 20
     MOST_EPOCHS = 65536
 cdef int64_t WEEK = 604_800_000
@@ -104,17 +104,18 @@ cdef inline void copy_verdict(int64_t *row, Verdict *v) noexcept nogil:
 
 
 cdef inline int64_t batch_bits(Verdict *v, int64_t count, int64_t max_timestamp, bint create_time) noexcept nogil:
-    """The suspect bits that the records of a batch of magic 2 earn."""
+    """Return the suspect bits for the records of a batch of magic 2."""
     if v.status and v.status < CONTROL_STATUS:
         return S_STRUCTURE
     if count <= 0:
         return 0
-    return ((S_CONTROL if v.status else 0) | (S_VARINT if v.varint_record >= 0 else 0) | (S_DELTA if v.delta_record >= 0 else 0)
+    return ((S_CONTROL if v.status else 0) | (S_VARINT if v.varint_record >= 0 else 0)
+            | (S_DELTA if v.delta_record >= 0 else 0)
             | (S_TIME if create_time and v.max_timestamp != max_timestamp else 0))
 
 
 cdef inline int64_t message_bits(Verdict *v, int64_t timestamp, bint timed) noexcept nogil:
-    """The suspect bits of a message, or of the messages inside a wrapper."""
+    """Return the suspect bits of a message, or of the messages inside a wrapper message."""
     cdef int64_t bits = 0
     if v.status:
         return S_WRAPPER if v.status >= WRAPPER_STATUS else S_STRUCTURE
@@ -132,7 +133,7 @@ cdef inline int64_t message_bits(Verdict *v, int64_t timestamp, bint timed) noex
 
 
 cdef int64_t fill(int fd, int64_t position, uint8_t *buffer, int64_t need, int64_t most) noexcept nogil:
-    """How many bytes of a file were read, `need` to `most` unless it ends before; an errno below zero where it cannot be read."""
+    """Read `need` to `most` bytes of a file, fewer at its end. Returns how many, or a negated errno."""
     cdef int64_t filled = 0
     cdef ssize_t n
     while filled < need:
@@ -148,7 +149,7 @@ cdef int64_t fill(int fd, int64_t position, uint8_t *buffer, int64_t need, int64
 
 @cython.final
 cdef class Scanner:
-    """The state of one walk over one segment; see scan.pyi."""
+    """One walk over one segment; see scan.pyi."""
 
     cdef State s
     cdef bytearray _storage
@@ -160,10 +161,10 @@ cdef class Scanner:
     cdef readonly int64_t need
     cdef readonly int frame
     cdef object _runs
-    cdef Recorder *_recorder  # of _runs, NULL without
-    cdef int64_t _end         # of the last valid batch
+    cdef Recorder *_recorder  # that of _runs, NULL without runs
+    cdef int64_t _end         # position after the last valid batch
     cdef IndexTracker _indexes
-    cdef Due *_due            # of _indexes, or _never without
+    cdef Due *_due            # that of _indexes; _never without indexes
     cdef Due _never
     cdef int32_t _listed_epoch
     cdef EpochStart *_epochs
@@ -171,7 +172,7 @@ cdef class Scanner:
     cdef Py_ssize_t _epoch_capacity
     cdef readonly int64_t state_end
     cdef readonly int64_t reached
-    cdef list _listed         # of _epochs, so many as were asked for
+    cdef list _listed         # _epochs as tuples, up to the last call of state()
     cdef bint _failed         # out of memory
 
     def __init__(self, int64_t base_offset=-1, *, bint deep=False, bint everything=False,
@@ -185,9 +186,11 @@ cdef class Scanner:
         self.s.deep = deep
         self.s.everything = everything
         self.s.max_batch_bytes = max_batch_bytes
-        self.s.first_position = self.s.last_position = self.s.first_offset = self.s.last_offset = self.s.max_timestamp = -1
+        self.s.first_position = self.s.last_position = self.s.first_offset = self.s.last_offset = \
+            self.s.max_timestamp = -1
         self.s.gap_position = self.s.inner_magic_position = -1
-        self.s.first_timestamp = self.s.last_timestamp = self.s.max_timestamp_position = self.s.back_position = self.s.back_offset = -1
+        self.s.first_timestamp = self.s.last_timestamp = self.s.max_timestamp_position = \
+            self.s.back_position = self.s.back_offset = -1
         self.s.max_timestamp_offset = base_offset
         self._runs = runs
         if runs is not None:
@@ -288,7 +291,10 @@ cdef class Scanner:
 
     cdef int walk_headers(self, int fd, int64_t origin, uint8_t *buffer, int64_t room, int64_t position,
                           int64_t stop) noexcept nogil:
-        """Why it came back, or an errno below zero. Of large batches only the headers are read, of small ones many at once."""
+        """Return why the walk stopped, or a negated errno.
+
+        Of large batches, it reads only the headers. It reads many small batches at once.
+        """
         cdef const uint8_t *p
         cdef int64_t begin = position, filled = 0, usual = 0, total, left
         cdef bint control
@@ -304,7 +310,8 @@ cdef class Scanner:
                 return DAMAGED
             if position + min(left, HEADER) > begin + filled:
                 begin = position
-                filled = fill(fd, origin + position, buffer, min(left, HEADER), min(left, MARKER_BYTES if usual >= PAGE else room))
+                filled = fill(fd, origin + position, buffer, min(left, HEADER),
+                              min(left, MARKER_BYTES if usual >= PAGE else room))
                 if filled < min(left, HEADER):
                     return <int> filled if filled < 0 else NEED
             p = buffer + (position - begin)
@@ -312,7 +319,7 @@ cdef class Scanner:
             if total - LOG_OVERHEAD < minimum(p[MAGIC_AT]) or total > left or p[MAGIC_AT] > 2:
                 self.frame = LENGTH
                 return DAMAGED
-            # The marker in an uncompressed control batch is looked at.
+            # The producer state needs the marker of an uncompressed control batch.
             control = p[MAGIC_AT] == 2 and p[ATTRIBUTES_AT + 1] & (CONTROL_FLAG | CODEC_MASK) == CONTROL_FLAG
             if control and position + total > begin + filled:
                 if total > room:
@@ -331,7 +338,7 @@ cdef class Scanner:
             usual += (total - usual) >> 2
 
     def skip_body(self, buffer, Py_ssize_t at, int64_t position, uint32_t computed):
-        """One batch whose checksum was found right by other means, because its body is larger than the buffer."""
+        """Walk over one batch that is larger than the buffer. The caller has verified its checksum."""
         cdef Py_buffer view
         cdef const uint8_t *p
         cdef int64_t total
@@ -350,7 +357,7 @@ cdef class Scanner:
             PyBuffer_Release(&view)
 
     def damaged(self, buffer, Py_ssize_t at, int64_t position, uint32_t computed, int frame):
-        """A row for a batch that fills its bytes but does not prove itself; nothing of it feeds a rule."""
+        """Make a row for a batch of the right length that is not valid. No check uses its fields."""
         cdef Py_buffer view
         cdef const uint8_t *p
         cdef int64_t *row = self._row
@@ -372,7 +379,7 @@ cdef class Scanner:
 
     def carry(self, int64_t known_last, bint has_last, int64_t known_epoch, bint linked, int64_t max_timestamp=-1,
               int64_t time_cursor=-1):
-        """Go on where another scanner ended."""
+        """Continue where another scanner ended."""
         self.s.known_last = known_last
         self.s.has_last = has_last
         self.s.known_epoch = known_epoch
@@ -382,11 +389,11 @@ cdef class Scanner:
             self._indexes.carried_cursor = time_cursor
 
     def unlink(self):
-        """After bytes that are no batch: the next one has no neighbour."""
+        """Note that the walk skips bytes that are no batch. The next batch is not compared with the one before."""
         self.pass_damage(self._end)
 
     cdef void pass_damage(self, int64_t position) noexcept nogil:
-        """Something that is no valid batch."""
+        """Note bytes that are no valid batch, also for producers and indexes."""
         self.s.linked = False
         self.s.broken += 1
         if self._recorder != NULL:
@@ -396,7 +403,7 @@ cdef class Scanner:
 
     cdef void fill_row(self, int64_t *row, const uint8_t *p, int64_t total, int64_t position,
                        uint32_t computed) noexcept nogil:
-        """The row of a batch or message, with the neighbour that it has now."""
+        """Fill the row of a batch or message. The columns about the batch before come from the current state."""
         header_row(row, p, total, position, computed)
         if self.s.linked:
             row[PREVIOUS_OFFSET] = self.s.known_last
@@ -404,7 +411,10 @@ cdef class Scanner:
 
     cdef inline int64_t check_offsets(self, int magic, int64_t first, int64_t last, int64_t position, int64_t total,
                                       bint spans, int64_t epoch, int64_t timestamp) noexcept nogil:
-        """The rules of an offset range and its left neighbour; `spans` is false for a wrapper, whose first offset is not known."""
+        """Check an offset range, and compare it with the batch before.
+
+        `spans`: false for a wrapper message, whose first offset is not known.
+        """
         cdef int64_t bits = 0
         cdef uint64_t missing
         cdef State *s = &self.s
@@ -422,7 +432,8 @@ cdef class Scanner:
             s.backs += 1
             s.back_largest = max(s.back_largest, s.last_timestamp - timestamp)
         s.last_timestamp = timestamp
-        if first < 0 or last < first or first < s.segment_base or (s.segment_base >= 0 and last - s.segment_base > OFFSET_SPAN):
+        if (first < 0 or last < first or first < s.segment_base
+                or (s.segment_base >= 0 and last - s.segment_base > OFFSET_SPAN)):
             bits |= S_RANGE
         if s.linked:
             if first <= s.known_last:
@@ -436,7 +447,8 @@ cdef class Scanner:
                 if missing > <uint64_t> INT64_MAX:  # after an offset far below zero
                     missing = INT64_MAX
                 s.gaps += 1
-                s.gap_offsets = s.gap_offsets + <int64_t> missing if s.gap_offsets <= INT64_MAX - <int64_t> missing else INT64_MAX
+                s.gap_offsets = s.gap_offsets + <int64_t> missing \
+                    if s.gap_offsets <= INT64_MAX - <int64_t> missing else INT64_MAX
                 if <int64_t> missing > s.gap_largest:
                     s.gap_largest = missing
         elif spans and s.batches == 0 and position == 0 and s.segment_base >= 0 and first > s.segment_base:
@@ -504,11 +516,12 @@ cdef class Scanner:
         if codec > 4:
             bits |= S_CODEC
         elif codec:
-            # A consumer begins to decompress even where there is nothing.
+            # A consumer creates a decompressor even for no bytes.
             if (s.deep or attributes & CONTROL_FLAG) and body and (count > 0 or (count == 0 and total == HEADER)):
                 bits |= S_OPEN
         elif (s.deep or attributes & CONTROL_FLAG) and count >= 0 and body:
-            validate_batch(p + HEADER, p + total, count, delta, be64(p + BASE_TIMESTAMP_AT), control_of(attributes, be64(p + PRODUCER_ID_AT)), &v)
+            validate_batch(p + HEADER, p + total, count, delta, be64(p + BASE_TIMESTAMP_AT),
+                           control_of(attributes, be64(p + PRODUCER_ID_AT)), &v)
             bits |= batch_bits(&v, count, max_timestamp, attributes & LOG_APPEND_TIME == 0)
             checked = True
         if p[PRODUCER_ID_AT] < 128:
@@ -585,7 +598,7 @@ cdef class Scanner:
         s.valid_bytes += total
 
     def open(self, Py_ssize_t index, payload):
-        """Proves the decompressed records of the batch in row `index`; returns its suspect bits."""
+        """Check the decompressed records of the batch in row `index`; return the suspect bits of the row."""
         cdef Py_buffer view
         cdef Verdict v
         cdef int64_t *row
@@ -603,9 +616,10 @@ cdef class Scanner:
                 bits |= batch_bits(&v, row[COUNT], row[MAX_TIMESTAMP], row[ATTRIBUTES] & LOG_APPEND_TIME == 0)
                 copy_verdict(row, &v)
             else:
-                validate_wrapped(<const uint8_t *> view.buf, <const uint8_t *> view.buf + view.len, row[MAGIC], row[LAST_OFFSET], &v)
+                validate_wrapped(<const uint8_t *> view.buf, <const uint8_t *> view.buf + view.len, row[MAGIC],
+                                 row[LAST_OFFSET], &v)
                 if v.trailing < 0:
-                    v.trailing = row[TRAILING]  # of the wrapper itself
+                    v.trailing = row[TRAILING]  # that of the wrapper message itself
                 bits |= message_bits(&v, row[MAX_TIMESTAMP], row[MAGIC] == 1 and row[ATTRIBUTES] & LOG_APPEND_TIME == 0)
                 copy_verdict(row, &v)
                 self.s.records += v.records
@@ -641,7 +655,7 @@ cdef class Scanner:
         while len(self._listed) < self._epoch_count:
             start = self._epochs + len(self._listed)
             self._listed.append((start.epoch, start.first_offset, start.position))
-        for name in ("segment_base", "deep", "everything", "max_batch_bytes"):  # what the walk was given
+        for name in ("segment_base", "deep", "everything", "max_batch_bytes"):  # parameters of the walk
             del fields[name]
         fields["codecs"] = tuple(fields["codecs"])
         fields["magics"] = tuple(fields["magics"])
@@ -669,20 +683,22 @@ cdef class Scanner:
 
     cdef void record_producer(self, const uint8_t *p, int64_t total, int64_t position, int64_t last,
                               const Verdict *v) noexcept nogil:
-        """Tell the runs of a batch that has a producer; `v` is what was found in its records, when they were looked at."""
+        """Record a batch of a producer in the runs. `v`: the result of the check of its records, NULL without one."""
         cdef Event event
         cdef int64_t producer_id = be64(p + PRODUCER_ID_AT)
         cdef int64_t slot = find_slot(self._recorder, producer_id)
         cdef int64_t first = be64(p), timestamp = be64(p + MAX_TIMESTAMP_AT)
-        cdef int32_t delta = be32(p + LAST_OFFSET_DELTA_AT), first_sequence = be32(p + BASE_SEQUENCE_AT), last_sequence = -1
-        cdef int epoch = be16(p + PRODUCER_EPOCH_AT), flags = FLAG_TRANSACTIONAL if p[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG else 0
+        cdef int32_t delta = be32(p + LAST_OFFSET_DELTA_AT)
+        cdef int32_t first_sequence = be32(p + BASE_SEQUENCE_AT), last_sequence = -1
+        cdef int epoch = be16(p + PRODUCER_EPOCH_AT)
+        cdef int flags = FLAG_TRANSACTIONAL if p[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG else 0
         cdef bint control = p[ATTRIBUTES_AT + 1] & CONTROL_FLAG != 0
         if control:
             event.kind = KIND_ODD
             first_sequence = -1
             if be32(p + RECORDS_COUNT_AT) == 0:
                 if not self._recorder.exact:
-                    return  # the cleaner took the marker out
+                    return  # the cleaner removed the marker
                 event.kind = KIND_EMPTY
             elif v != NULL and (v.marker == 0 or v.marker == 1):
                 event.kind = KIND_COMMIT if v.marker else KIND_ABORT
@@ -716,7 +732,7 @@ cdef class Scanner:
     # ---- bytes that are no batch
 
     cdef inline void find_bounds(self, int64_t *lowest, int64_t *highest) noexcept nogil:
-        """The offsets that this segment's next batch can have."""
+        """Set the range of offsets that the next batch of this segment can have."""
         cdef State *s = &self.s
         cdef int64_t start = s.segment_base if s.segment_base >= 0 else s.known_last
         lowest[0] = max(0, s.segment_base)
@@ -735,7 +751,7 @@ cdef class Scanner:
         return lowest, highest
 
     cdef inline bint plausible(self, const uint8_t *p) noexcept nogil:
-        """Magic and offset could be those of this segment's next batch. The length is for the caller."""
+        """Return whether the next batch of this segment can have this magic and offset. Does not check the length."""
         cdef int64_t lowest, highest
         self.find_bounds(&lowest, &highest)
         return p[MAGIC_AT] <= 2 and lowest <= be64(p) <= highest
@@ -748,7 +764,10 @@ cdef class Scanner:
             if at < 0 or view.len - at < UP_TO_MAGIC:
                 raise ValueError("the header lies outside the buffer")
             p = <const uint8_t *> view.buf + at
-            return FrameHeader(total_of(p), self.plausible(p), be64(p), be32(p + LEADER_EPOCH_AT), be32(p + LENGTH_AT) >= minimum(p[MAGIC_AT]))
+            return FrameHeader(
+                total_of(p), self.plausible(p), be64(p), be32(p + LEADER_EPOCH_AT),
+                be32(p + LENGTH_AT) >= minimum(p[MAGIC_AT]),
+            )
         finally:
             PyBuffer_Release(&view)
 
@@ -770,7 +789,8 @@ def find(buffer, Py_ssize_t start, Py_ssize_t end, int64_t left, int64_t lowest,
                 if p[MAGIC_AT] > 2:
                     continue
                 total = total_of(p)
-                if total - LOG_OVERHEAD < minimum(p[MAGIC_AT]) or total > left - (at - start) or total > largest or p[0] > 127:
+                if (total - LOG_OVERHEAD < minimum(p[MAGIC_AT]) or total > left - (at - start) or total > largest
+                        or p[0] > 127):
                     continue
                 if (foreign and total <= FOREIGN_LIMIT) or lowest <= be64(p) <= highest:
                     found = at
@@ -781,7 +801,7 @@ def find(buffer, Py_ssize_t start, Py_ssize_t end, int64_t left, int64_t lowest,
 
 
 def stored(buffer, Py_ssize_t at):
-    """The checksum that the batch at `at` carries, and where the bytes it covers begin."""
+    """See scan.pyi."""
     cdef Py_buffer view
     cdef const uint8_t *p
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
@@ -795,7 +815,7 @@ def stored(buffer, Py_ssize_t at):
 
 
 def is_zero(buffer, Py_ssize_t start, Py_ssize_t end):
-    """Whether every byte of the range is zero."""
+    """See scan.pyi."""
     cdef Py_buffer view
     cdef bint zero
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)

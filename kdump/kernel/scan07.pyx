@@ -1,7 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The walk over the log of Kafka 0.7 (kdump.format.kafka07): framing and checksum of its messages, and the messages inside compressed ones.
+"""The walk over the log of Kafka 0.7: checks framing and checksums, decodes compressed messages.
 
-The interface is that of kdump.kernel.scan, with the same rows, bits and words, so that kdump.storage.walk walks over both formats alike.
+kdump.format.kafka07 describes the layout. The interface, rows and bits are those of kdump.kernel.scan, so that
+kdump.storage.walk handles both formats in the same way.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -36,11 +37,12 @@ cdef uint32_t _shift[SPANS][4][256]  # the effect of 2^n zero bytes on a CRC-32 
 
 
 cdef inline uint32_t shift_once(int span, uint32_t crc) noexcept nogil:
-    return _shift[span][0][crc & 0xff] ^ _shift[span][1][crc >> 8 & 0xff] ^ _shift[span][2][crc >> 16 & 0xff] ^ _shift[span][3][crc >> 24]
+    return _shift[span][0][crc & 0xff] ^ _shift[span][1][crc >> 8 & 0xff] \
+        ^ _shift[span][2][crc >> 16 & 0xff] ^ _shift[span][3][crc >> 24]
 
 
 cdef inline uint32_t shift(uint32_t crc, uint64_t zeros) noexcept nogil:
-    """The register after so many zero bytes, fewer than 2^31."""
+    """Return the register after so many zero bytes, fewer than 2^31."""
     cdef int span = 0
     while zeros:
         if zeros & 1:
@@ -62,7 +64,8 @@ cdef void fill_tables() noexcept nogil:
         for byte in range(4):
             for value in range(256):
                 c = value << 8 * byte
-                _shift[span][byte][value] = shift_once(span - 1, shift_once(span - 1, c)) if span else _crc_table[c & 0xff] ^ (c >> 8)
+                _shift[span][byte][value] = shift_once(span - 1, shift_once(span - 1, c)) if span \
+                    else _crc_table[c & 0xff] ^ (c >> 8)
 
 
 fill_tables()
@@ -79,7 +82,7 @@ cdef inline Py_ssize_t payload_at(uint8_t magic) noexcept nogil:
 
 
 cdef class Scanner07:
-    """The state of one walk over one file; see scan07.pyi."""
+    """One walk over one file; see scan07.pyi."""
 
     cdef int64_t _base
     cdef bint _deep
@@ -112,7 +115,7 @@ cdef class Scanner07:
         self._storage = bytearray(capacity * BATCH_WIDTH * 8)
         self._row = <int64_t *> PyByteArray_AsString(self._storage)
         self.rows = memoryview(self._storage).cast("q")
-        # Without a number in its name a file is taken for the beginning of a log.
+        # A file without a number in its name counts as the first of a log.
         self._base = max(base_offset, 0)
         self._deep = deep
         self._everything = everything
@@ -171,7 +174,7 @@ cdef class Scanner07:
                 self.need = total
                 return NEED
             head = payload_at(p[MAGIC_AT_07])
-            if p[MAGIC_AT_07] > 1:  # which of the two layouts it has is decided by who looks closer
+            if p[MAGIC_AT_07] > 1:  # the caller finds out which of the two layouts it has
                 self.frame = BAD_MAGIC
                 return DAMAGED
             computed = crc32_of(p + head, total - head)
@@ -345,19 +348,22 @@ cdef class Scanner07:
             if at < 0 or view.len - at < UP_TO_MAGIC_07:
                 raise ValueError("the header lies outside the buffer")
             p = <const uint8_t *> view.buf + at
-            # Zeros are no header, though magic 0 looks like them.
-            return FrameHeader(<int64_t> be32(p) + LENGTH_07, p[MAGIC_AT_07] <= 1 and be32(p) != 0, 0, 0, be32(p) >= minimum(p[MAGIC_AT_07]))
+            # Zeros are no header, although they look like magic 0.
+            return FrameHeader(
+                <int64_t> be32(p) + LENGTH_07, p[MAGIC_AT_07] <= 1 and be32(p) != 0, 0, 0,
+                be32(p) >= minimum(p[MAGIC_AT_07]),
+            )
         finally:
             PyBuffer_Release(&view)
 
 
 cdef class Search07:
-    """Bytes in which entries are looked for; see scan07.pyi."""
+    """Searches bytes for entries; see scan07.pyi."""
 
     cdef bytearray _buffer
     cdef bytearray _prefixes
     cdef const uint8_t *_bytes
-    cdef uint32_t *_prefix  # the CRC-32 register, begun with 0, over the first n bytes
+    cdef uint32_t *_prefix  # the CRC-32 register over the first n bytes, initially 0
     cdef Py_ssize_t _filled
     cdef readonly object buffer
 

@@ -16,7 +16,7 @@ WINDOW_BYTES: int
 """The size of a window of a log file. The caller notes for each window whether its index entries are verified."""
 
 class Seeker:
-    """Finds batches by offset through the offset index, with one buffer for all files. Not thread-safe."""
+    """Finds batches by offset through the offset index, with one buffer for all files and threads."""
 
     def __init__(self, max_batch_bytes: int = ...) -> None: ...
     def seek(
@@ -61,7 +61,7 @@ def follow(buffer: Buffer, start: int, stop: int, last: int) -> tuple[int, int]:
 def row(body: Buffer, position: int) -> tuple[int, ...]:
     """Return the fields of kdump.format.batch.Batch for a whole batch with the right checksum.
 
-    A wrapper message has no payload position and size. Raises ValueError for fewer bytes than a header.
+    The payload position and size of magic 0 and 1 are not set. Raises ValueError for fewer bytes than a header.
     """
 
 def positions(slots: Buffer, entries: int, position: int) -> int:

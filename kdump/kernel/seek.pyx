@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""From an entry of an offset index to the batch that holds an offset, in one call; every batch on the way is checksummed.
+"""Finds the batch with an offset through the offset index, in one call.
 
-The layouts stand in kdump.format.batch, kdump.format.legacy and kdump.format.index. What is no valid batch ends the walk: what to do about it is decided in
-kdump.storage.walk.
+The walk verifies the checksum of every batch on the way. It ends at bytes that are no valid batch; kdump.storage.walk
+decides how to continue. kdump.format.batch, kdump.format.legacy and kdump.format.index describe the layouts.
 """
 
 cimport cython
@@ -22,15 +22,16 @@ from kdump.kernel.layout cimport (
 
 import os
 
-# Why a search came back.
+# Why a search returned.
 cdef enum:
     FOUND, ENDED, DAMAGED, LARGE, SHRUNK, UNPROVED
-SEEK_FOUND, SEEK_ENDED, SEEK_DAMAGED, SEEK_LARGE, SEEK_SHRUNK, SEEK_UNPROVED = FOUND, ENDED, DAMAGED, LARGE, SHRUNK, UNPROVED
+SEEK_FOUND, SEEK_ENDED, SEEK_DAMAGED, SEEK_LARGE, SEEK_SHRUNK, SEEK_UNPROVED = \
+    FOUND, ENDED, DAMAGED, LARGE, SHRUNK, UNPROVED
 
 cdef enum:
-    LEAST = 4096      # bytes that are read at once, when there are so many
-    PIECE = 262144    # ... of many batches
-    ROOM = 1052672    # for the largest batch that a broker takes unless it is told otherwise
+    LEAST = 4096      # the smallest read in bytes
+    PIECE = 262144    # ... for a walk over many batches
+    ROOM = 1052672    # for the largest batch that a broker accepts by default (message.max.bytes)
     SHIFT = 21
 WINDOW_BYTES = 1 << SHIFT
 TAKE_BYTES = ROOM
@@ -40,15 +41,15 @@ cdef inline bint is_proved(const Py_buffer *windows, int64_t position) noexcept 
     return position >> SHIFT < windows.len and (<const uint8_t *> windows.buf)[position >> SHIFT] != 0
 
 
-# A batch that proves itself.
+# A valid batch.
 cdef struct Frame:
     int64_t size
-    int64_t first     # INT64_MIN: a wrapper, which does not say
+    int64_t first     # INT64_MIN for a wrapper message, which does not store it
     int64_t last
 
 
 cdef inline bint fields(const uint8_t *p, int64_t total, Frame *frame) noexcept nogil:
-    """Offsets of a batch whose checksum is right; False for those that no log has."""
+    """Read the offsets of a batch with the right checksum; False where no log can have them."""
     frame.size = total
     frame.first = be64(p)
     frame.last = frame.first
@@ -61,7 +62,7 @@ cdef inline bint fields(const uint8_t *p, int64_t total, Frame *frame) noexcept 
 
 
 cdef inline int64_t length(const uint8_t *p, int64_t left, int64_t largest) noexcept nogil:
-    """What a batch says that it takes, 0 where that cannot be."""
+    """Return the size in bytes that a batch claims, 0 where it is impossible."""
     cdef int64_t size = be32(p + LENGTH_AT)
     if p[MAGIC_AT] > 2 or size < minimum(p[MAGIC_AT]) or size + LOG_OVERHEAD > left or size + LOG_OVERHEAD > largest:
         return 0
@@ -78,10 +79,10 @@ cdef class Seeker:
 
     cdef bytearray _storage
     cdef uint8_t *_buffer
-    cdef int64_t _begin       # position of the buffer's first byte
+    cdef int64_t _begin       # position of the first byte of the buffer
     cdef int64_t _filled
     cdef int64_t _largest
-    cdef int _error           # of the system
+    cdef int _error           # errno of a failed read
 
     def __init__(self, int64_t max_batch_bytes=1 << 30):
         self._storage = bytearray(ROOM)
@@ -89,7 +90,7 @@ cdef class Seeker:
         self._largest = max_batch_bytes
 
     cdef const uint8_t *load(self, int fd, int64_t position, int64_t need, int64_t most) noexcept nogil:
-        """Bytes from `position` on, at least `need` and as many as `most` where the file has them; NULL where it does not have the first."""
+        """Read `need` to `most` bytes from `position` on. NULL where the file ends before, or after an error."""
         cdef ssize_t n
         if position >= self._begin and position + need <= self._begin + self._filled:
             return self._buffer + (position - self._begin)
@@ -108,7 +109,7 @@ cdef class Seeker:
         return self._buffer
 
     cdef int look(self, int fd, int64_t position, int64_t end, int64_t ahead, Frame *frame) noexcept nogil:
-        """What stands at a position: FOUND for a valid batch, which then lies in the buffer."""
+        """Read the batch at a position. Returns FOUND for a valid batch, which is then in the buffer."""
         cdef const uint8_t *p
         cdef int64_t left = end - position, total
         if left <= 0:
@@ -169,8 +170,9 @@ cdef class Seeker:
         if status == FOUND:
             self._filled = 0
             self._error = 0
-            # The batch begins at the entry that follows, at the latest. Large ones have an entry each, and then it is just there.
-            if following - begin >= 2 * LEAST and self.look(fd, following, end, ahead - (following - begin), &frame) == FOUND \
+            # The batch begins at the next entry at the latest. Large batches have an entry each: it begins just there.
+            if following - begin >= 2 * LEAST \
+                    and self.look(fd, following, end, ahead - (following - begin), &frame) == FOUND \
                     and frame.first != INT64_MIN and frame.first <= target <= frame.last:
                 position = following
             else:
@@ -204,7 +206,7 @@ cdef class Seeker:
                 raise ValueError("no such entries")
             self._filled = 0
             self._error = 0
-            # With the GIL: the buffer is one for all threads.
+            # Keep the GIL: all threads share the buffer.
             while first < stop:
                 p = <const uint8_t *> view.buf + INDEX_ENTRY * first
                 target = be32(p + INDEX_POSITION_AT)
@@ -243,7 +245,7 @@ cdef class Seeker:
 
 
 cdef int64_t run(const uint8_t *buffer, int64_t at, int64_t stop, int64_t *last) noexcept nogil:
-    """Where the sound batches from `at` on end whose offsets rise above `last`, which becomes their last offset."""
+    """Return where the valid batches from `at` on end whose offsets rise above `last`. Updates `last`."""
     cdef Frame frame
     cdef int64_t total
     while stop - at >= UP_TO_MAGIC:
