@@ -340,7 +340,7 @@ def _next(plan: Plan, path: str, found: tuple[Finding, ...]) -> str:
     if plan.lost.committed:
         return (
             "committed records are lost here: if another replica has them, move the directory aside and let the broker"
-            " fetch it again"
+            " fetch it anew"
         )
     if all(finding.severity < Severity.ERROR for finding in found):
         return "start the broker"
