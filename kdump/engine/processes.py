@@ -12,9 +12,9 @@ Workers are forked, so the function that they run does not have to pickle. They 
     life          none; it ends when the parent process ends, and then a worker ends itself
     ============  ====================================================================================
 
-It stands in place of concurrent.futures and multiprocessing.Pool, which were measured again with the same tasks and two
-workers: over 256 MiB both take 14 to 17 % longer (30 ms, the imports and the threads of the parent), over a log directory
-of 2,000 partitions 0 and 7 %. A worker that is killed is an error at once, and workers end with a parent that is killed.
+It stands in place of concurrent.futures and multiprocessing.Pool. Measured again, with the same tasks and two workers:
+over 256 MiB both take 14 to 17 % longer (30 ms: imports, and threads in the parent), over a log directory of 2,000
+partitions 0 and 7 %. Here a killed worker is an error at once, and workers end when their parent is killed.
 """
 
 import os

@@ -73,7 +73,7 @@ class LogValidator:
         self._is_07 = options.magic == KAFKA07
         self._max_bytes = options.max_message_bytes
         self.assign_plain = Admission(self._max_bytes).admit
-        self._scanner: "BatchScanner"
+        self._scanner: BatchScanner
         if self._is_07:
             self._scanner = Scanner07(everything=True, max_batch_bytes=self._max_bytes)
         else:

@@ -185,7 +185,7 @@ class Walk(SourceWindow):
         scanner: Scanner | None = None,
     ) -> None:
         super().__init__(source)
-        self.scanner: "BatchScanner" = scanner or self._new_scanner(
+        self.scanner: BatchScanner = scanner or self._new_scanner(
             -1 if base_offset is None else base_offset,
             deep=deep,
             everything=everything,
