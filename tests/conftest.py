@@ -22,7 +22,7 @@ from kdump.format.naming import Kind
 from kdump.storage.partition import LogFile
 from kdump.storage.source import BytesSource
 from kdump.verify.scan import ScanOptions
-from support import file_reports
+from support import file_reports, laws  # noqa: F401  # laws: before the settings of any test
 
 KDUMP = Path(sys.executable).with_name("kdump")
 TIMEOUT_SECONDS = 60

@@ -322,7 +322,7 @@ cdef void validate_batch(const uint8_t *start, const uint8_t *end, int64_t count
     cdef Fields f
     cdef int status = 0, control_problem = 0
     cdef int64_t i, previous = -1, timestamp, highest = INT64_MIN, headers = 0
-    cdef int64_t varint_record = -1, delta_record = -1, sound = 0
+    cdef int64_t varint_record = -1, delta_record = -1, valid = 0
     cdef bint odd = False, long_length
     clear(v)
     for i in range(count):
@@ -345,7 +345,7 @@ cdef void validate_batch(const uint8_t *start, const uint8_t *end, int64_t count
             v.delta_offset = f.offset_delta
         previous = f.offset_delta
         headers += f.header_count
-        sound = i + 1
+        valid = i + 1
         if odd:
             odd = False
             if varint_record < 0:
@@ -364,9 +364,9 @@ cdef void validate_batch(const uint8_t *start, const uint8_t *end, int64_t count
     if count > 0 and status == 0 and p != end:
         status = LEFTOVER
         f.at = p
-    v.records = sound
+    v.records = valid
     if status:
-        v.status_record = sound
+        v.status_record = valid
         v.status_at = f.at - start
         control_problem = 0
         if count == 1:

@@ -89,11 +89,11 @@ class Search07:
     def fill(self, filled: int) -> None:
         """Prepare a search in the first `filled` bytes of the buffer. Raises ValueError where the buffer is smaller."""
 
-    def find(self, start: int, stop: int, left: int, largest: int, proved: int) -> int:
+    def find(self, start: int, stop: int, left: int, largest: int, checked_bytes: int) -> int:
         """Return the first index in [start, stop) where an entry can begin, or -1.
 
         `left`: the bytes of the file from `start` on; the entry ends within them. `largest`: its largest size in bytes.
-        An entry of up to `proved` bytes has to be in the buffer with the right checksum. For a larger entry, the search
+        An entry of up to `checked_bytes` bytes has to be in the buffer with the right checksum. For a larger entry, the search
         does not verify the checksum. Raises ValueError for a negative `start`.
         """
 

@@ -385,7 +385,7 @@ cdef class Search07:
                 crc = _crc_table[(crc ^ self._bytes[i]) & 0xff] ^ (crc >> 8)
                 self._prefix[i + 1] = crc
 
-    def find(self, Py_ssize_t start, Py_ssize_t stop, int64_t left, int64_t largest, int64_t proved):
+    def find(self, Py_ssize_t start, Py_ssize_t stop, int64_t left, int64_t largest, int64_t checked_bytes):
         cdef const uint8_t *p
         cdef Py_ssize_t at, head, found = -1
         cdef int64_t total
@@ -400,7 +400,7 @@ cdef class Search07:
                 total = <int64_t> be32(p) + LENGTH_07
                 if total - LENGTH_07 < minimum(p[MAGIC_AT_07]) or total > left - (at - start) or total > largest:
                     continue
-                if total <= proved:
+                if total <= checked_bytes:
                     if total > self._filled - at:
                         continue
                     head = payload_at(p[MAGIC_AT_07])

@@ -10,7 +10,7 @@ SEEK_LARGE: int
 """The walk came to a batch of more than 1 MiB, which `Seeker` does not read."""
 SEEK_SHRUNK: int
 """The file became shorter."""
-SEEK_UNPROVED: int
+SEEK_UNVERIFIED: int
 """The index entry lies in a window that the caller has not verified. The search read nothing."""
 WINDOW_BYTES: int
 """The size of a window of a log file. The caller notes for each window whether its index entries are verified."""
@@ -20,20 +20,20 @@ class Seeker:
 
     def __init__(self, max_batch_bytes: int = ...) -> None: ...
     def seek(
-        self, fd: int, slots: Buffer, entries: int, proved: Buffer | None, base: int, target: int, end: int
+        self, fd: int, slots: Buffer, entries: int, verified: Buffer | None, base: int, target: int, end: int
     ) -> tuple[int, int, int, int, int, int, int, bytes | None]:
         """Find the first batch of a file whose last offset is `target` or above.
 
         `slots`, `entries`: the bytes of the offset index, and how many entries to use. The walk starts at the last
         entry with an offset of `target` or below, without one at the start of the file.
-        `proved`: one byte a window, 0 where its index entries are not verified; None uses all entries.
+        `verified`: one byte a window, 0 where its index entries are not verified; None uses all entries.
         `base`: the base offset of the segment. `end`: the bytes of the file to read.
         Returns (SEEK_FOUND or another reason, offset of the entry or -1, position where the walk started, position
         where it ended, size, first offset, last offset, batch). The last four are set only for SEEK_FOUND. The first
         offset of a wrapper message is -2^63. Raises OSError, and ValueError where the index has fewer entries.
         """
 
-    def prove(self, fd: int, slots: Buffer, first: int, stop: int, base: int, start: int, end: int) -> bool:
+    def verify(self, fd: int, slots: Buffer, first: int, stop: int, base: int, start: int, end: int) -> bool:
         """Return whether the log confirms the index entries [first, stop).
 
         It does where a walk from the batch at `start` comes to the position of each entry, all batches on the way are

@@ -24,9 +24,9 @@ import os
 
 # Why a search returned.
 cdef enum:
-    FOUND, ENDED, DAMAGED, LARGE, SHRUNK, UNPROVED
-SEEK_FOUND, SEEK_ENDED, SEEK_DAMAGED, SEEK_LARGE, SEEK_SHRUNK, SEEK_UNPROVED = \
-    FOUND, ENDED, DAMAGED, LARGE, SHRUNK, UNPROVED
+    FOUND, ENDED, DAMAGED, LARGE, SHRUNK, UNVERIFIED
+SEEK_FOUND, SEEK_ENDED, SEEK_DAMAGED, SEEK_LARGE, SEEK_SHRUNK, SEEK_UNVERIFIED = \
+    FOUND, ENDED, DAMAGED, LARGE, SHRUNK, UNVERIFIED
 
 cdef enum:
     LEAST = 4096      # the smallest read in bytes
@@ -37,7 +37,7 @@ WINDOW_BYTES = 1 << SHIFT
 TAKE_BYTES = ROOM
 
 
-cdef inline bint is_proved(const Py_buffer *windows, int64_t position) noexcept nogil:
+cdef inline bint is_verified(const Py_buffer *windows, int64_t position) noexcept nogil:
     return position >> SHIFT < windows.len and (<const uint8_t *> windows.buf)[position >> SHIFT] != 0
 
 
@@ -129,7 +129,7 @@ cdef class Seeker:
             return SHRUNK
         return FOUND if has_right_crc(p, total) and fields(p, total, frame) else DAMAGED
 
-    def seek(self, int fd, slots, Py_ssize_t entries, proved, int64_t base, int64_t target, int64_t end):
+    def seek(self, int fd, slots, Py_ssize_t entries, verified, int64_t base, int64_t target, int64_t end):
         cdef Py_buffer view
         cdef Py_buffer windows
         cdef Frame frame
@@ -149,18 +149,18 @@ cdef class Seeker:
                         low = middle + 1
                     else:
                         high = middle
-                if proved is not None:
-                    PyObject_GetBuffer(proved, &windows, PyBUF_SIMPLE)
+                if verified is not None:
+                    PyObject_GetBuffer(verified, &windows, PyBUF_SIMPLE)
                 if low > 0:
                     offset = base + be32(index + INDEX_ENTRY * (low - 1))
                     begin = be32(index + INDEX_ENTRY * (low - 1) + INDEX_POSITION_AT)
-                    if proved is not None and not is_proved(&windows, begin):
-                        status = UNPROVED
+                    if verified is not None and not is_verified(&windows, begin):
+                        status = UNVERIFIED
                 if low < entries:
                     following = be32(index + INDEX_ENTRY * low + INDEX_POSITION_AT)
-                    if proved is not None and not is_proved(&windows, following):
+                    if verified is not None and not is_verified(&windows, following):
                         following = -1
-                if proved is not None:
+                if verified is not None:
                     PyBuffer_Release(&windows)
                 if low + 1 < entries:
                     ahead = max(LEAST, be32(index + INDEX_ENTRY * (low + 1) + INDEX_POSITION_AT) - begin)
@@ -194,7 +194,7 @@ cdef class Seeker:
         body = (<char *> self._buffer + (position - self._begin))[:frame.size]
         return status, offset, begin, position, frame.size, frame.first, frame.last, body
 
-    def prove(self, int fd, slots, Py_ssize_t first, Py_ssize_t stop, int64_t base, int64_t start, int64_t end):
+    def verify(self, int fd, slots, Py_ssize_t first, Py_ssize_t stop, int64_t base, int64_t start, int64_t end):
         cdef Py_buffer view
         cdef Frame frame
         cdef const uint8_t *p

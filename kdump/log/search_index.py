@@ -101,7 +101,7 @@ def verify_window(segment: SegmentFile, seeker: Seeker, index: SearchIndex, posi
     start = index.at(0, anchor).position if anchor >= 0 else 0
     file = segment.file
     try:
-        valid = seeker.prove(file.descriptor, slots, max(anchor, 0), stop, segment.base_offset, start, size)
+        valid = seeker.verify(file.descriptor, slots, max(anchor, 0), stop, segment.base_offset, start, size)
     except OSError as error:
         raise SourceError(f"{segment.path}: {reason(error)}") from None
     if valid:

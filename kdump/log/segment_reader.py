@@ -19,7 +19,7 @@ from kdump.kernel.seek import (
     SEEK_ENDED,
     SEEK_FOUND,
     SEEK_LARGE,
-    SEEK_UNPROVED,
+    SEEK_UNVERIFIED,
     WINDOW_BYTES,
     positions,
 )
@@ -82,7 +82,7 @@ class SegmentReader(SegmentFile):
                 offset = -1
             if status == SEEK_FOUND:
                 return BatchLocation(position, length, first, last, body, offset, begin, (), position > begin)
-            if status == SEEK_UNPROVED:
+            if status == SEEK_UNVERIFIED:
                 self._verify(index, begin, size)
             elif status == SEEK_ENDED:
                 return NoBatch((), size > begin)

@@ -14,7 +14,7 @@ from kdump.format.naming import TopicPartition
 from kdump.recover.plan import Action, Plan
 from kdump.recover.recover import RecoveryResult
 from kdump.recover.undo import RunResult
-from kdump.verify.findings import Finding, Severity
+from kdump.verify.findings import Finding, Severity, finding_fields
 
 Fields: TypeAlias = Mapping[str, object]
 PlainValue: TypeAlias = "bool | int | float | str | list[PlainValue] | dict[str, PlainValue] | None"
@@ -100,22 +100,6 @@ _RESULT: Final[Mapping[str, Callable[[RecoveryResult], object]]] = {
 }
 RESULT_FIELDS: Final = frozenset(_RESULT)
 """The fields of a `partition` line that do not belong to its plan."""
-
-
-def finding_fields(finding: Finding) -> Fields:
-    """The fields of a `not_covered` line."""
-    return {
-        "code": finding.code,
-        "severity": finding.severity.word,
-        **_topic_partition(finding.topic_partition),
-        "segment": finding.segment,
-        "position": finding.position,
-        "length": finding.length,
-        "offset": finding.offset,
-        "broker": finding.broker,
-        "message": finding.message,
-        "data": finding.data,
-    }
 
 
 def run_fields(done: RunResult) -> Fields:

@@ -27,6 +27,7 @@ from kdump.format.batch import NULL
 from kdump.render.base import Renderer, RenderOptions
 from kdump.render.escaping import Path, replaced
 from kdump.render.sentences import crc_state, gap_reason
+from kdump.verify.findings import finding_fields
 
 if TYPE_CHECKING:
     from kdump.format.batch import Batch
@@ -254,27 +255,10 @@ class JsonRenderer(Renderer):
         self.out.write(f'{{"type":{json_string(kind)},"path":{self._name(path)}{inner}}}\n')
 
     def finding(self, finding: Finding) -> None:
-        self._finding("finding", finding)
+        self.entry(finding.path, "finding", finding_fields(finding))
 
     def not_covered(self, finding: Finding) -> None:
-        self._finding("not_covered", finding)
-
-    def _finding(self, kind: str, finding: Finding) -> None:
-        topic_partition = finding.topic_partition
-        fields = {
-            "code": finding.code,
-            "severity": finding.severity.word,
-            "topic": None if topic_partition is None else topic_partition.topic,
-            "partition": None if topic_partition is None else topic_partition.partition,
-            "segment": finding.segment,
-            "position": finding.position,
-            "length": finding.length,
-            "offset": finding.offset,
-            "broker": finding.broker,
-            "message": finding.message,
-            "data": finding.data,
-        }
-        self.entry(finding.path, kind, fields)
+        self.entry(finding.path, "not_covered", finding_fields(finding))
 
     def action(self, action: Action, topic_partition: TopicPartition | None) -> None:
         from kdump.recover.plan_lines import action_fields  # neither a dump nor a verify needs it

@@ -159,3 +159,21 @@ def found(
     return Finding(
         code, CATALOGUE[code].severity if severity is None else severity, path, position, length, offset, None, data
     )
+
+
+def finding_fields(finding: Finding) -> dict[str, object]:
+    """The fields of a finding in JSON, in order."""
+    topic_partition = finding.topic_partition
+    return {
+        "code": finding.code,
+        "severity": finding.severity.word,
+        "topic": None if topic_partition is None else topic_partition.topic,
+        "partition": None if topic_partition is None else topic_partition.partition,
+        "segment": finding.segment,
+        "position": finding.position,
+        "length": finding.length,
+        "offset": finding.offset,
+        "broker": finding.broker,
+        "message": finding.message,
+        "data": finding.data,
+    }

@@ -20,6 +20,7 @@ from kdump.engine.processes import Processes
 from kdump.engine.protocol import Engine
 from kdump.engine.serial import Serial
 from kdump.errors import KdumpError, SourceError
+from support.laws import examples
 
 
 def open_descriptors() -> int:
@@ -34,7 +35,7 @@ def has_children() -> bool:
     return True
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.integers(0, 300_000), max_size=40), st.integers(1, 4), st.randoms(use_true_random=False))
 def test_results_come_in_order_however_large_they_are(sizes: list[int], slots: int, rng: random.Random) -> None:
     tasks = [(number, b"t" * size, rng.randrange(300_000)) for number, size in enumerate(sizes)]

@@ -16,6 +16,7 @@ from kdump.storage.source import BytesSource
 from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk, Walk
 from kdump.verify.scan import ScanOptions
 from support import build, damage, file_reports, oracle
+from support.laws import examples
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 CODEC_ONLY = {"batch/codec-odd"}  # the oracle has small codec readers of its own, which know no leniency
@@ -97,7 +98,7 @@ def test_damaged(name: str) -> None:
             same_records(broken)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(build.segments(), st.randoms(use_true_random=False), st.integers(0, 3))
 def test_built_and_damaged(data: bytes, rng: random.Random, times: int) -> None:
     for _ in range(times):
@@ -109,7 +110,7 @@ def test_built_and_damaged(data: bytes, rng: random.Random, times: int) -> None:
     same_records(data)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.binary(max_size=400), st.binary(max_size=200))
 def test_any_bytes(before: bytes, after: bytes) -> None:
     agree(before + build.batch([build.record(b"k", b"v")], base_offset=3) + after, 0)

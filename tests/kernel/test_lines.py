@@ -27,6 +27,7 @@ from kdump.storage import discovery
 from kdump.storage.partition import LogFile
 from kdump.storage.records import DecodedBatch, records
 from support import build, plain_lines
+from support.laws import examples
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 LOGS = sorted(
@@ -185,7 +186,7 @@ def test_any_messages(items: list[Record], magic: int, inner: int, right: bool) 
     compare(PLAIN._replace(magic=magic), plain_lines.opened(messages))
 
 
-@settings(ANY, max_examples=40)
+@settings(ANY, max_examples=examples(40))
 @given(data=build.segments(min_batches=1, max_batches=4))
 def test_any_segment(data: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("lines") / "00000000000000000000.log"

@@ -20,11 +20,12 @@ from kdump.kernel.producers import EVENT, EVENT_BYTES, KEPT, RUNS_FULL, Producer
 from kdump.kernel.scan import Scanner
 from support import build, damage, oracle, oracle_partition
 from support.build import PartSegment
+from support.laws import examples
 from support.partition_cases import RANDOMS, broken, changed_indexes, step, true_indexes
 from support.segment_scans import Scanned, scanned
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
-LAW = settings(max_examples=150, deadline=None)
+LAW = settings(max_examples=examples(150), deadline=None)
 
 # ---------------------------------------------------------------------------------------------------------------
 # partitions

@@ -32,6 +32,7 @@ from kdump.log.retention import by_size
 from kdump.storage.source import FileSource
 from kdump.storage.walk import BatchChunk, Walk
 from support import build, damage, oracle
+from support.laws import examples
 from support.plain_log import PlainLog, PlainRead
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -551,7 +552,7 @@ def logs(draw: st.DrawFn) -> list[tuple[int, bytes]]:
 
 @given(segments=logs(), data=st.data())
 @settings(
-    max_examples=2000 if ALL else 60,
+    max_examples=examples(2000) if ALL else 60,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -680,8 +681,8 @@ def test_the_kernel_looks_at_no_byte_that_is_not_there(tmp_path: Path) -> None:
         seeker, fd = seek.Seeker(), source.fileno()
         for call in (
             lambda: seeker.seek(fd, bytes(8), 2, None, 0, 0, len(made)),
-            lambda: seeker.prove(fd, bytes(8), 0, 2, 0, 0, len(made)),
-            lambda: seeker.prove(fd, bytes(8), 1, 0, 0, 0, len(made)),
+            lambda: seeker.verify(fd, bytes(8), 0, 2, 0, 0, len(made)),
+            lambda: seeker.verify(fd, bytes(8), 1, 0, 0, 0, len(made)),
             lambda: seeker.take(fd, 0, len(made), seek.TAKE_BYTES + 1, 0),
             lambda: seeker.take(fd, 0, len(made), len(made) - 1, 0),
             lambda: seek.follow(made, 0, len(made) + 1, -1),

@@ -38,6 +38,7 @@ from kdump.storage import directory_handle as disk
 from kdump.storage.pieces import Piece
 from kdump.storage.stamps import read_stamps
 from support import build, oracle
+from support.laws import examples
 
 T = 1_600_000_000_000
 NOW = T + 3_600_000
@@ -176,7 +177,7 @@ def snapshot_of(data: bytes | None) -> list[Any]:
     return sorted(snapshot.parse_entries(data))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(st.data())
 def test_anything_is_taken_or_refused(shared: Appender, chance: st.DataObject) -> None:
     """Whatever comes, the log is as it was, or has what came."""

@@ -32,10 +32,11 @@ from kdump.storage.walk07 import Walk07, walk_of
 from kdump.storage.window import BUFFER_BYTES
 from kdump.verify.checks import framing
 from support import build, oracle
+from support.laws import examples
 
 HELLO_0 = bytes.fromhex("0000000a003610a68668656c6c6f")
 HELLO_1 = bytes.fromhex("0000000b01003610a68668656c6c6f")
-EXAMPLES = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def sealed(entries: bytes, codec: str = "gzip") -> bytes:

@@ -20,8 +20,9 @@ from kdump.storage.walk import BatchChunk, ForeignBatch, SearchLimit, Tail, Tail
 from kdump.verify.findings import Severity
 from kdump.verify.scan import ScanOptions
 from support import build, damage, file_reports
+from support.laws import examples
 
-LAW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+LAW = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def verified(data: bytes, *, deep: bool = True, base_offset: int | None = 0) -> file_reports.Proved:

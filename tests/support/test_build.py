@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support import build, oracle
+from support.laws import examples
 
 # Computed once by hand from the format's tables; all magic 2 batches have leader epoch 0.
 VECTORS = {
@@ -219,7 +220,7 @@ def test_nested_07_wrappers() -> None:
 
 
 @given(build.made_segments(min_batches=1), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_reseal(made: build.MadeSegment, data: st.DataObject) -> None:
     """A sound checksum stays; after an edit only the checksum is put right."""
     number = data.draw(st.integers(0, len(made.batches) - 1))
@@ -244,7 +245,7 @@ def test_reseal_wants_a_whole_batch() -> None:
 
 
 @given(build.made_segments(base_offset=100))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_segments_are_valid_and_read_back(made: build.MadeSegment) -> None:
     assert oracle.verify(made.data, deep=True, base_offset=100, compacted="no") == []
     items = oracle.walk(made.data, base_offset=100)
@@ -258,7 +259,7 @@ def test_segments_are_valid_and_read_back(made: build.MadeSegment) -> None:
 
 
 @given(build.made_segments(gaps=True, compacted=True))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_compacted_segments_deserve_infos_alone(made: build.MadeSegment) -> None:
     findings = oracle.verify(made.data, deep=True, base_offset=0, compacted="yes")
     assert {(finding.code, finding.severity) for finding in findings} <= {("offset/gap", "info")}
@@ -267,7 +268,7 @@ def test_compacted_segments_deserve_infos_alone(made: build.MadeSegment) -> None
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_batches_of_each_magic(data: st.DataObject) -> None:
     magic = data.draw(st.sampled_from((0, 1, 2)))
     one = data.draw(build.batches(base_offset=9, magic=magic, epoch=3))

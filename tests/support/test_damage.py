@@ -9,6 +9,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from support import build, damage, oracle
+from support.laws import examples
 
 # A handful of mixed segments is enough for each damage: what it picks inside them is random as well.
 EXAMPLES = 10
@@ -43,7 +44,7 @@ def test_damage_to_nothing(name: str) -> None:
 
 
 @given(data=build.segments(max_batches=3), seed=st.integers(0, 2**32), times=st.integers(2, 6))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_damage_upon_damage(data: bytes, seed: int, times: int) -> None:
     rng = random.Random(seed)
     try:

@@ -11,6 +11,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from support import build, damage, oracle
+from support.laws import examples
 from support.oracle import Batch, Damaged, Gap, Tail
 
 ONE = build.batch([build.record(value=b"hello")])
@@ -213,14 +214,14 @@ def assert_tiled(data: bytes, base_offset: int | None = None) -> None:
 
 
 @given(st.binary(max_size=400), st.sampled_from((None, 0, 5)))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_any_bytes_are_tiled(data: bytes, base_offset: int | None) -> None:
     assert_tiled(data, base_offset)
     oracle.verify(data, deep=True, base_offset=base_offset)
 
 
 @given(build.segments(gaps=True, compacted=True), st.integers(0, 2**32), st.integers(1, 4), st.sampled_from((None, 0)))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_damaged_segments_are_tiled(data: bytes, seed: int, times: int, base_offset: int | None) -> None:
     try:
         damaged = damage.damage(data, random.Random(seed), times)
@@ -232,7 +233,7 @@ def test_damaged_segments_are_tiled(data: bytes, seed: int, times: int, base_off
 
 
 @given(build.made_segments(min_batches=1), st.data(), st.sampled_from((None, 0)))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_a_cut_leaves_whole_batches_and_one_tail(
     made: build.MadeSegment, data: st.DataObject, base_offset: int | None
 ) -> None:
@@ -256,7 +257,7 @@ def test_a_cut_leaves_whole_batches_and_one_tail(
     st.sampled_from((None, 0)),
     st.sampled_from(("yes", "no", "auto")),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_bit_flip_under_a_checksum_adds_one_error(
     made: build.MadeSegment, data: st.DataObject, base_offset: int | None, compacted: str
 ) -> None:
@@ -280,7 +281,7 @@ def test_a_bit_flip_under_a_checksum_adds_one_error(
 
 
 @given(build.made_segments(min_batches=3), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_every_other_batch_survives_a_flip(made: build.MadeSegment, data: st.DataObject) -> None:
     number = data.draw(st.integers(0, len(made.batches) - 1))
     position, batch = made.positions[number], made.batches[number]
@@ -754,7 +755,7 @@ def test_findings_are_cut_off_per_code() -> None:
 
 
 @given(build.segments(min_batches=1))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @example(plain(0))
 def test_swapped_magic_is_noticed(data: bytes) -> None:
     """The magic of a batch lies outside its checksum: another one above 2 is not damage to the records, but to the

@@ -37,11 +37,12 @@ from support import build, oracle, oracle_partition
 from support.build import PartSegment
 from support.cuttings import Ranges, borders
 from support.expected_files import NOW_MS, left_by, put
+from support.laws import examples
 from support.partition_cases import RANDOMS, broken, changed_indexes, true_indexes
 from support.segment_files import written
 
-LAW = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-FEW = settings(LAW, max_examples=100)
+LAW = settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(LAW, max_examples=examples(100))
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 T = 1_600_000_000_000
 TIMES: dict[str, Callable[[random.Random, int], int]] = {

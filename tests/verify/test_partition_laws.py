@@ -23,6 +23,7 @@ from kdump.verify.findings import Finding, Severity
 from kdump.verify.verify import Report, VerifyOptions, verify_logs
 from support import damage, damage_partition, directories, finding_rules
 from support.cuttings import Ranges, borders
+from support.laws import examples
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 NOW_MS = 1_900_000_000_000
@@ -46,7 +47,7 @@ PARTITIONS = (
 COMPLETE = ("segments/segments-0", "transactions-v1/transactions-0", "idempotent/turns-0", "restarted/transfers-0")
 """Partitions whose logs have all companions."""
 OF_A_LOG = {entry.code for entry in logs.ENTRIES}
-FEW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def verified(place: Path, *, deep: bool = False, engine: Any = None) -> list[Report]:

@@ -26,10 +26,11 @@ from kdump.verify.scan import IndexCache, ScanOptions, ScanTask, scan
 from kdump.verify.verify import TaskRunner, VerifyTask
 from support import build
 from support.build import PartSegment
+from support.laws import examples
 from support.partition_cases import RANDOMS, broken, changed_indexes, step, true_indexes
 from support.segment_files import written
 
-LAW = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+LAW = settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 OF_THE_FIRST_RANGE = ("first_time_entry", "first_index_offset")  # for joining only

@@ -1,0 +1,23 @@
+"""How many examples the laws try: KDUMP_EXAMPLES=long tries twenty times as many as the default, quick."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from hypothesis import HealthCheck, settings
+
+_FACTORS: Final = {"quick": 1, "long": 20}
+_PROFILE: Final = os.environ.get("KDUMP_EXAMPLES", "quick")
+
+for _name in _FACTORS:
+    # How long an example takes says more of the machine than of the law.
+    settings.register_profile(
+        _name, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=_name == "long"
+    )
+settings.load_profile(_PROFILE)
+
+
+def examples(count: int) -> int:
+    """The number of examples of a law that tries `count` of them in a quick run."""
+    return count * _FACTORS[_PROFILE]
