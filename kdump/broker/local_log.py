@@ -12,7 +12,7 @@ from kdump.broker.partition_files import PartitionFiles
 from kdump.broker.producer_state_manager import ProducerSnapshots, State
 from kdump.broker.refusal_reason import RefusalReason
 from kdump.broker.result import NEW, FileRange
-from kdump.format.naming import INDEX_SUFFIXES, MAPPED_INDEX_SUFFIXES, file_name
+from kdump.format.naming import INDEX_SUFFIXES, MAPPED_INDEX_SUFFIXES, segment_file_name
 
 
 class SplitPart(NamedTuple):
@@ -38,16 +38,16 @@ def split_overflowed_segment(
     is_loaded = base in segments
     if is_loaded:
         for suffix in (".log", *INDEX_SUFFIXES):
-            files.ranges.pop(file_name(base, suffix), None)
+            files.ranges.pop(segment_file_name(base, suffix), None)
         if base not in bases:
-            snapshots.delete(file_name(base, ".snapshot"))
+            snapshots.delete(segment_file_name(base, ".snapshot"))
         del segments[base]
     for part in sorted(parts):
-        files.ranges[file_name(part.base_offset, ".log")] = FileRange(
+        files.ranges[segment_file_name(part.base_offset, ".log")] = FileRange(
             content.origin, content.start + part.position, part.size
         )
         for suffix in MAPPED_INDEX_SUFFIXES:
-            files.ranges[file_name(part.base_offset, suffix)] = NEW
+            files.ranges[segment_file_name(part.base_offset, suffix)] = NEW
         segments.add(part.base_offset)
     if is_loaded and base in bases and base != min(bases):
         del segments[base]  # Kafka removes the new segment with the old one from its LogSegments.

@@ -24,7 +24,7 @@ from kdump.broker.transaction_map import TransactionMap, TransactionStateManager
 from kdump.broker.unified_log import load_producers_from_segment, rebuild_producer_state
 from kdump.format import checkpoint, index, partition_metadata, text_files
 from kdump.format.checkpoint import CheckpointError
-from kdump.format.naming import INDEX_SUFFIXES, file_name, number_of
+from kdump.format.naming import INDEX_SUFFIXES, number_of, segment_file_name
 
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
@@ -156,9 +156,9 @@ class LogLoader:
         for name in swaps:
             number = number_of(name)
             if name.endswith(".log.swap") and number is not None:
-                segment = LogSegment(files, file_name(number, ".log.swap"), number)
-                segment.load_offset_index(file_name(number, ".index.swap"))
-                files.create(file_name(number, ".index.swap"))
+                segment = LogSegment(files, segment_file_name(number, ".log.swap"), number)
+                segment.load_offset_index(segment_file_name(number, ".index.swap"))
+                files.create(segment_file_name(number, ".index.swap"))
                 lowest, highest = min(lowest, number), max(highest, segment.next_offset())
         for name in sorted(files.ranges):
             number = number_of(name)
@@ -196,7 +196,7 @@ class LogLoader:
             if number is None:
                 files.refuse("NumberFormatException", name, None, RefusalReason.FILE_NAME)
             elif is_index:
-                if file_name(number, ".log") not in files.ranges:
+                if segment_file_name(number, ".log") not in files.ranges:
                     files.delete(name)
             else:
                 segment = self.segments.open(number)
@@ -213,10 +213,10 @@ class LogLoader:
     def _sanity_check(self, segment: LogSegment) -> bool:
         """False where the offset index is missing, or the transaction index is bad (LogSegment.sanityCheck)."""
         files, base = self.files, segment.base_offset
-        if file_name(base, ".index") not in files.ranges:
+        if segment_file_name(base, ".index") not in files.ranges:
             return False
-        files.create(file_name(base, ".timeindex"))
-        name = file_name(base, ".txnindex")
+        files.create(segment_file_name(base, ".timeindex"))
+        name = segment_file_name(base, ".txnindex")
         size, number = index.TRANSACTION_ENTRY.size, 0
         for block in files.index_entries(name, size):
             for entry in index.aborted_transactions(block):
@@ -261,8 +261,8 @@ class LogLoader:
         """LocalLog.deleteSegmentFiles, with the producer snapshot at the base offset."""
         del self.segments[base]
         for suffix in (".log", *INDEX_SUFFIXES):
-            self.files.delete(file_name(base, suffix))
-        self._snapshots.delete(file_name(base, ".snapshot"))
+            self.files.delete(segment_file_name(base, suffix))
+        self._snapshots.delete(segment_file_name(base, ".snapshot"))
 
     def recover_segment(self, segment: LogSegment) -> int:
         """LogLoader.recoverSegment; returns the number of truncated bytes. Raises InvalidOffset, SegmentSplit."""
@@ -270,8 +270,8 @@ class LogLoader:
         if segment.content.origin:
             self._recovered_logs.add(segment.content.origin)
         self.segments.create_indexes(base)
-        if file_name(base, ".txnindex") in files.ranges:
-            files.ranges[file_name(base, ".txnindex")] = NEW
+        if segment_file_name(base, ".txnindex") in files.ranges:
+            files.ranges[segment_file_name(base, ".txnindex")] = NEW
         size_before = segment.size
         manager = self._producer_state_manager()
         rebuild_producer_state(manager, self.segments, self._state.log_start_offset, base, _load_producers)

@@ -24,7 +24,7 @@ from kdump.broker.transactions import CompletedTxn
 from kdump.format import index
 from kdump.format.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC, wrapped
 from kdump.format.index import MAX_SEGMENT_BYTES
-from kdump.format.naming import MAPPED_INDEX_SUFFIXES, file_name
+from kdump.format.naming import MAPPED_INDEX_SUFFIXES, segment_file_name
 from kdump.kernel import crc
 
 
@@ -86,7 +86,7 @@ class TransactionIndex:
 
     def __init__(self, files: PartitionFiles, base_offset: int) -> None:
         self._files = files
-        self._name = file_name(base_offset, ".txnindex")
+        self._name = segment_file_name(base_offset, ".txnindex")
         self._last_offset = -1
 
     def append(self, last_offset: int, position: int) -> None:
@@ -228,7 +228,7 @@ class LogSegment:
         Raises CorruptRecord, UncaughtReadError.
         """
         if not self.offset_index.loaded and self.valid is None:
-            self.load_offset_index(file_name(self.base_offset, ".index"))
+            self.load_offset_index(segment_file_name(self.base_offset, ".index"))
         records = self.records
         previous: FileChannelRecordBatch | None = None
         for batch in records.batches(self.offset_index.lookup(offset), self.size):
@@ -296,7 +296,7 @@ class LogSegments(OffsetMap[LogSegment]):
 
     def open(self, base_offset: int) -> LogSegment:
         """The segment with this base offset, which is not added."""
-        return LogSegment(self._files, file_name(base_offset, ".log"), base_offset)
+        return LogSegment(self._files, segment_file_name(base_offset, ".log"), base_offset)
 
     def add(self, base_offset: int) -> None:
         """Open the segment, an empty one where there is none, and add it."""
@@ -305,4 +305,4 @@ class LogSegments(OffsetMap[LogSegment]):
     def create_indexes(self, base_offset: int) -> None:
         """Create the offset index and the time index of a segment where they are missing."""
         for suffix in MAPPED_INDEX_SUFFIXES:
-            self._files.create(file_name(base_offset, suffix))
+            self._files.create(segment_file_name(base_offset, suffix))

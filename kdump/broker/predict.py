@@ -22,7 +22,7 @@ from kdump.broker.producer_state_manager import ProducerSnapshots
 from kdump.broker.result import DirectoryState, LoadResult, Refusal, ResultSegment, ValidSegment
 from kdump.broker.transaction_map import TransactionMap, TransactionStateManager, transactions_in
 from kdump.errors import SourceError, reason
-from kdump.format.naming import file_name
+from kdump.format.naming import segment_file_name
 from kdump.storage.source import FileSource, Source
 
 __all__ = [
@@ -95,7 +95,7 @@ def predict_start(start: DirectoryState | str) -> LoadResult:
 
 def recover_segment(source: Source, base_offset: int, interval: int = INDEX_INTERVAL_BYTES) -> SegmentRecovery:
     """LogSegment.recover of one segment, with nothing before it. The source stays open. Raises SourceError."""
-    name = file_name(base_offset, ".log")
+    name = segment_file_name(base_offset, ".log")
     files = PartitionFiles(DirectoryState({name: source.size}, lambda _: source, index_interval_bytes=interval))
     segment = LogSegment(files, name, base_offset)
     manager = TransactionStateManager(ProducerSnapshots(files, transactions_in), TransactionMap())

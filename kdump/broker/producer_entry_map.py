@@ -13,10 +13,10 @@ from typing import Final
 from kdump.broker.file_records import FileChannelRecordBatch, FileRecords
 from kdump.broker.producer_state_manager import OpenTransactions
 from kdump.broker.transactions import CompletedTxn
-from kdump.format import snapshot
+from kdump.format import producer_snapshot
 from kdump.format.batch import CONTROL, TRANSACTIONAL, next_sequence, wrapped
 from kdump.format.index import AbortedTransaction
-from kdump.format.snapshot import ENTRY, HEADER_SIZE, ProducerEntry
+from kdump.format.producer_snapshot import ENTRY, HEADER_SIZE, ProducerEntry
 from kdump.kernel import producers as kernel
 
 _EVENT: Final = struct.Struct(kernel.EVENT)
@@ -25,15 +25,15 @@ _EVENT: Final = struct.Struct(kernel.EVENT)
 def entries_in(data: bytes) -> bytes | None:
     """The packed entries of a producer snapshot; None where Kafka's reader refuses it."""
     try:
-        found = snapshot.read_snapshot(data)
-    except snapshot.SnapshotError:
+        found = producer_snapshot.read_snapshot(data)
+    except producer_snapshot.SnapshotError:
         return None
     return None if found.problem is not None else data[HEADER_SIZE : found.end]
 
 
 def snapshot_of(entries: bytes) -> bytes:
     """A producer snapshot with these entries, which are in the order of a snapshot."""
-    return snapshot.enclose(entries)
+    return producer_snapshot.enclose(entries)
 
 
 class ProducerEntryMap:

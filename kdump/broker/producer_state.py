@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kdump.broker.transactions import CompletedTxn, TransactionMarker
-from kdump.format import snapshot
+from kdump.format import producer_snapshot
 from kdump.format.batch import SEQUENCES, Batch, previous_sequence
 from kdump.format.index import AbortedTransaction
-from kdump.format.java import long_order
-from kdump.format.snapshot import ENTRY, ProducerEntry
+from kdump.format.java import hash_map_order_of_longs
+from kdump.format.producer_snapshot import ENTRY, ProducerEntry
 from kdump.kernel.producers import hash_ordered
 
 _BATCHES: Final = 5
@@ -105,7 +105,7 @@ class AppendProducerState:
     def snapshot(self) -> bytes:
         """The bytes of a snapshot."""
         entries = b"".join([producer.entry(key) for key, producer in self._known.items()])
-        return snapshot.enclose(hash_ordered(entries))
+        return producer_snapshot.enclose(hash_ordered(entries))
 
     # ---- one append
 
@@ -154,7 +154,7 @@ class AppendProducerState:
         """Apply the changes of an append that was written."""
         producers = changes.producers
         # Kafka collects the producers of an append in a HashMap of its own, whose buckets begin with the last key.
-        for key in long_order(reversed(producers)) if len(producers) > 1 else producers:
+        for key in hash_map_order_of_longs(reversed(producers)) if len(producers) > 1 else producers:
             now, known = producers[key], self._known.get(key)
             if known is None:
                 self._known[key] = now

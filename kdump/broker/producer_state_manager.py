@@ -17,7 +17,7 @@ from kdump.broker.partition_files import PartitionFiles
 from kdump.broker.refusal_reason import RefusalReason
 from kdump.broker.transactions import CompletedTxn
 from kdump.format.batch import TRANSACTIONAL
-from kdump.format.naming import MAX_COMPANION_BYTES, file_name, number_of
+from kdump.format.naming import MAX_COMPANION_BYTES, number_of, segment_file_name
 
 State = TypeVar("State")
 """What a snapshot says of the producers."""
@@ -115,7 +115,7 @@ class ProducerSnapshots(Generic[State]):
         return self._parse(self.files.read(name, MAX_COMPANION_BYTES))
 
     def write(self, offset: int, state: State) -> None:
-        name = file_name(offset, ".snapshot")
+        name = segment_file_name(offset, ".snapshot")
         self.files.create(name)
         self.states[name] = state
         self.names[offset] = name

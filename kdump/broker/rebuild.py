@@ -27,7 +27,7 @@ from kdump.broker.unified_log import load_producers_from_segment, rebuild_produc
 from kdump.errors import SourceError, reason
 from kdump.format import index
 from kdump.format.batch import wrapped
-from kdump.format.naming import INDEX_SUFFIXES, file_name, number_of
+from kdump.format.naming import INDEX_SUFFIXES, number_of, segment_file_name
 from kdump.kernel import producers as kernel
 from kdump.kernel.crc import crc32c
 from kdump.kernel.indexes import IndexTracker
@@ -151,7 +151,7 @@ class _CompanionBuilder:
         self._on_bytes = on_bytes
         self._limits = IndexLimits(request.index_interval_bytes, request.segment_index_bytes)
         self._now_ms = int(time.time() * 1000) if request.now_ms is None else request.now_ms
-        self._logs = {file_name(log.base_offset, ".log"): log for log in request.segments}
+        self._logs = {segment_file_name(log.base_offset, ".log"): log for log in request.segments}
         origins = Counter(origin for log in request.segments for origin in {piece.name for piece in log.pieces})
         self._split_origins = {origin for origin, count in origins.items() if count > 1}
         self._state = self._directory_state()
@@ -209,7 +209,7 @@ class _CompanionBuilder:
         logs = self._request.segments
         for number, log in enumerate(logs):
             base, end = log.base_offset, logs[number + 1].base_offset if number + 1 < len(logs) else 1 << 63
-            names = [file_name(base, suffix) for suffix in INDEX_SUFFIXES]
+            names = [segment_file_name(base, suffix) for suffix in INDEX_SUFFIXES]
             if names[-1] in wanted or (log.walked and any(base <= offset <= end for offset in missing)):
                 yield from self._finished_snapshots(base, missing)
                 indexes = self._recover_segment(self._segments[base])
@@ -227,7 +227,7 @@ class _CompanionBuilder:
 
         It does not find it without the log, nor where it splits or replaces the log.
         """
-        files, log_name = self._request.files, file_name(log.base_offset, ".log")
+        files, log_name = self._request.files, segment_file_name(log.base_offset, ".log")
         origin = log.pieces[0].name if log.pieces else log_name
         if origin == f"{log_name}.swap":
             return f"{name}.swap" in files
@@ -262,10 +262,10 @@ class _CompanionBuilder:
             snapshots.remove_stray(self._segments.order)
             self._rebuild_producer_state(start, log_end)
         for offset, name in sorted(missing.items()):
-            if file_name(offset, ".snapshot") not in snapshots.states:
+            if segment_file_name(offset, ".snapshot") not in snapshots.states:
                 producers = self._rebuild_producer_state(min(start, offset - 1), offset).producers
                 snapshots.write(offset, producers.snapshot())
-            yield name, snapshot_of(snapshots.states[file_name(offset, ".snapshot")])
+            yield name, snapshot_of(snapshots.states[segment_file_name(offset, ".snapshot")])
 
     # ---- producers
 

@@ -13,9 +13,9 @@ from kdump.broker.producer_state_manager import OpenTransactions, ProducerStateM
 from kdump.broker.result import ValidSegment
 from kdump.broker.transactions import CompletedTxn
 from kdump.broker.unified_log import load_producers_from_records
-from kdump.format import snapshot
+from kdump.format import producer_snapshot
 from kdump.format.batch import CONTROL, TRANSACTIONAL
-from kdump.format.snapshot import SnapshotError
+from kdump.format.producer_snapshot import SnapshotError
 
 
 class SkippedSegments(NamedTuple):
@@ -35,7 +35,7 @@ class TransactionSnapshot(NamedTuple):
 def transactions_in(data: bytes) -> TransactionSnapshot | None:
     """The open transactions of a producer snapshot; None where Kafka's reader refuses it."""
     try:
-        entries = snapshot.parse_entries(data)
+        entries = producer_snapshot.parse_entries(data)
     except SnapshotError:
         return None
     return TransactionSnapshot(

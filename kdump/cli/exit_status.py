@@ -1,5 +1,6 @@
 """The exit status of every command: the numbers, and the rules that turn what happened into one of them.
 
+kdump.cli.run maps an exception that ends a command: usage, KdumpError, Ctrl-C, a closed pipe, a bug.
 Where several apply, the first of 70, 130 and 141, 3, 4, 1, 0 counts.
 """
 

@@ -1,4 +1,4 @@
-"""kdump recover."""
+"""The command `kdump recover`: its options, and which plan, run or undo they start."""
 
 import os
 import re
@@ -16,8 +16,8 @@ from kdump.cli import complain, exit_status, options
 from kdump.errors import KdumpError
 from kdump.format import naming
 from kdump.recover.plan import REINDEX, SALVAGE, STRATEGIES, TRUNCATE, UNDECIDED, WALKS, Plan, RecoverOptions
+from kdump.render import FINDING_FORMATS, renderer
 from kdump.render import RenderOptions as Look
-from kdump.render import renderer
 from kdump.verify.findings import Severity
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _run_id(ctx: click.Context, param: click.Parameter, value: str | None) -> st
     is_flag=True,
     help="Remove the log directory's clean-shutdown file, so that the broker recovers the logs too.",
 )
-@options.output_format("terminal", "text", "json")
+@options.output_format(*FINDING_FORMATS)
 @options.max_batch_bytes
 @options.jobs
 @options.progress
@@ -210,7 +210,7 @@ def _back(chosen: dict[str, Any]) -> int:
             for one in done:
                 problems.take([one.error] if one.error is not None else [])
                 out.run(one)
-                for finding in recover.left(one.run.directory) if _is_whole(one) else ():
+                for finding in recover.remaining_findings(one.run.directory) if _is_whole(one) else ():
                     met.add(finding.severity)
                     out.finding(finding)
         status = exit_status.of_findings(max(met, default=None), Severity.ERROR, failed=problems.failed)

@@ -8,8 +8,8 @@ import click
 
 from kdump.cli import exit_status, options
 from kdump.cli.work import Found, ProblemLog, work
+from kdump.render import FINDING_FORMATS, renderer
 from kdump.render import RenderOptions as Look
-from kdump.render import renderer
 from kdump.render.base import Renderer
 from kdump.verify import verify
 from kdump.verify.findings import CATALOGUE, Finding
@@ -94,7 +94,7 @@ def _codes(ctx: click.Context, param: click.Parameter, patterns: tuple[str, ...]
     help="Explain a finding code, or list all codes, and stop.",
 )
 @options.fail_on
-@options.output_format("terminal", "text", "json")
+@options.output_format(*FINDING_FORMATS)
 @options.kind
 @options.max_batch_bytes
 @options.jobs

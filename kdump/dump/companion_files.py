@@ -28,13 +28,13 @@ from kdump.format import (
     index,
     meta_properties,
     partition_metadata,
+    producer_snapshot,
     quorum_state,
-    snapshot,
     text_files,
 )
 from kdump.format.checkpoint import CheckpointError
 from kdump.format.naming import MAX_COMPANION_BYTES, Kind
-from kdump.format.snapshot import SnapshotError
+from kdump.format.producer_snapshot import SnapshotError
 from kdump.storage.source import Source, read_whole, reader_of
 from kdump.storage.walk import Tail, TailContent
 from kdump.verify.findings import Severity
@@ -146,19 +146,19 @@ def _aborted(slots: bytes) -> Iterator[CompanionEntry]:
 
 def _snapshot(path: str, data: bytes) -> Iterator[CompanionEntry | Tail | CompanionDamage]:
     try:
-        found = snapshot.read_snapshot(data)
+        found = producer_snapshot.read_snapshot(data)
     except SnapshotError as error:
-        yield CompanionDamage(path, Severity.ERROR, str(error), snapshot.refusal_message(data))
+        yield CompanionDamage(path, Severity.ERROR, str(error), producer_snapshot.refusal_message(data))
         return
     if found.problem is not None:
-        yield CompanionDamage(path, Severity.ERROR, found.problem, snapshot.refusal_message(data))
-        if found.version != snapshot.VERSION:
+        yield CompanionDamage(path, Severity.ERROR, found.problem, producer_snapshot.refusal_message(data))
+        if found.version != producer_snapshot.VERSION:
             return
     for entry in found.entries():
         yield CompanionEntry("producer", entry._asdict())
     if len(data) > found.end:
         torn = found.whole_entries < found.count
-        reason, claimed = (TailContent.TORN, snapshot.ENTRY_SIZE) if torn else (TailContent.GARBAGE, 0)
+        reason, claimed = (TailContent.TORN, producer_snapshot.ENTRY_SIZE) if torn else (TailContent.GARBAGE, 0)
         yield Tail(found.end, len(data) - found.end, reason, claimed)
 
 

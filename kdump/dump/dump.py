@@ -14,7 +14,7 @@ from kdump.dump.events import (
     FileEnd,
 )
 from kdump.dump.fetch_results import MessageRange
-from kdump.dump.kafka_tool.index_check import INDEX_ENTRIES, check_index
+from kdump.dump.kafka_tool.index_check import INDEX_ENTRIES, sanity_check_index
 from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.batch import NULL, Batch
@@ -247,7 +247,7 @@ def _check_index(
     source: Source, file: LogFile, options: DumpOptions, on_damage: OnDamage, limit: RecordLimit
 ) -> Iterator[Event]:
     yield FileBegin(file, naming.topic_partition_of_file(file.path), None)
-    result = check_index(file, source)
+    result = sanity_check_index(file, source)
     if isinstance(result, CompanionDamage):
         on_damage(result.severity)
     if result is not None:

@@ -42,7 +42,7 @@ def parse_integer(text: str, bits: int) -> int | None:
     return number if -1 << bits - 1 <= number < 1 << bits - 1 else None
 
 
-def long_order(numbers: Iterable[int]) -> list[int]:
+def hash_map_order_of_longs(numbers: Iterable[int]) -> list[int]:
     """Different longs in the order of a `HashMap` into which they were `put` in the order given."""
     hashed = [(_long_hash(number), number) for number in numbers]
     mask = _table_size([spread for spread, _ in hashed]) - 1
@@ -71,7 +71,7 @@ def _table_size(hashes: list[int]) -> int:
     return size
 
 
-def string_order(texts: Iterable[str]) -> list[str]:
+def hash_map_order_of_strings(texts: Iterable[str]) -> list[str]:
     """Different strings in the order of a `HashMap` that `computeIfAbsent` filled in the order given.
 
     It doubles the table when it finds more than 3/4 of it in use.

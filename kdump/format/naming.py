@@ -197,7 +197,7 @@ def number_of(name: str) -> int | None:
     return number if -1 << 63 <= number < 1 << 63 else None
 
 
-def file_name(base_offset: int, suffix: str) -> str:
+def segment_file_name(base_offset: int, suffix: str) -> str:
     """The name of a file of a segment, of at least 20 digits, after a sign where negative (LogFileUtils)."""
     return f"{'-' if base_offset < 0 else ''}{abs(base_offset):020d}{suffix}"
 

@@ -56,7 +56,7 @@ class Producers:
     def __init__(self, sequences: bool = True, complete: bool = False) -> None: ...
     def __len__(self) -> int: ...
     def load(self, entries: Buffer) -> None:
-        """Replace the state by the entries of a complete producer snapshot (kdump.format.snapshot), 46 bytes each."""
+        """Replace the state by the entries of a complete snapshot (kdump.format.producer_snapshot), 46 bytes each."""
 
     def forget(self) -> None:
         """Note that batches are missing here. The state of a producer is uncertain until its next event."""
@@ -103,5 +103,5 @@ def backwards(entries: Buffer, start: int) -> bytes:
 def hash_ordered(entries: Buffer) -> bytes:
     """Return the entries, given in order of first appearance, in the order of a snapshot.
 
-    See kdump.format.snapshot.hash_order.
+    See kdump.format.producer_snapshot.hash_order.
     """

@@ -93,8 +93,8 @@ class Search07:
         """Return the first index in [start, stop) where an entry can begin, or -1.
 
         `left`: the bytes of the file from `start` on; the entry ends within them. `largest`: its largest size in bytes.
-        An entry of up to `checked_bytes` bytes has to be in the buffer with the right checksum. For a larger entry, the search
-        does not verify the checksum. Raises ValueError for a negative `start`.
+        An entry of up to `checked_bytes` bytes has to be in the buffer with the right checksum. For a larger entry, the
+        search does not verify the checksum. Raises ValueError for a negative `start`.
         """
 
 def until(buffer: Buffer, start: int, end: int, crc: int, wanted: int) -> tuple[int, int]:

@@ -20,7 +20,7 @@ from kdump.format.index import (
     AbortedTransaction,
     build_transaction_index,
 )
-from kdump.format.naming import MAPPED_INDEX_SUFFIXES, file_name
+from kdump.format.naming import MAPPED_INDEX_SUFFIXES, segment_file_name
 from kdump.log.options import KAFKA07, LogOptions
 from kdump.storage.directory_handle import DirectoryHandle, write_all
 
@@ -78,7 +78,7 @@ class ActiveSegment:
         return self._files.enter_context(self._directory.open(name, os.O_RDWR))
 
     def _sibling(self, suffix: str) -> str:
-        return file_name(self.base_offset, suffix)
+        return segment_file_name(self.base_offset, suffix)
 
     # ---- appending
 
@@ -208,7 +208,7 @@ class _IndexWriter:
 
 def segment_name(base_offset: int, options: LogOptions) -> str:
     """The name of a segment's log file."""
-    return file_name(base_offset, ".kafka" if options.magic == KAFKA07 else ".log")
+    return segment_file_name(base_offset, ".kafka" if options.magic == KAFKA07 else ".log")
 
 
 def create(directory: DirectoryHandle, base_offset: int, options: LogOptions) -> ActiveSegment:
@@ -217,7 +217,7 @@ def create(directory: DirectoryHandle, base_offset: int, options: LogOptions) ->
     The log file is created last, so that it never lacks its indexes. Raises OSError, KdumpError; no file is left then.
     """
     suffixes = () if options.magic == KAFKA07 else MAPPED_INDEX_SUFFIXES
-    names = [*(file_name(base_offset, suffix) for suffix in suffixes), segment_name(base_offset, options)]
+    names = [*(segment_file_name(base_offset, suffix) for suffix in suffixes), segment_name(base_offset, options)]
     try:
         for name in names:
             directory.remove(name)

@@ -18,7 +18,7 @@ from kdump.broker.producer_state import NO_CHANGES, ProducerAppendInfo
 from kdump.errors import KdumpError, MessageTooLarge, reason
 from kdump.format.batch import SEQUENCES, Batch
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
-from kdump.format.naming import COMPANION_SUFFIXES, file_name
+from kdump.format.naming import COMPANION_SUFFIXES, segment_file_name
 from kdump.log import active_segment, startup
 from kdump.log.builder import BatchSettings, Builder, Builder07, NewRecord, group_records
 from kdump.log.directory_lease import DirectoryLease
@@ -271,7 +271,7 @@ class Appender:
     def _write_producer_snapshot(self, end: int) -> None:
         """Write the producer snapshot for this log end offset, if there is none."""
         if end > self._snapshot_end:
-            rewrite_file(self._directory, file_name(end, ".snapshot"), self._producers.snapshot())
+            rewrite_file(self._directory, segment_file_name(end, ".snapshot"), self._producers.snapshot())
             self._snapshot_end = end
 
     def _assign_epochs(self, batches: list[Batch]) -> None:
@@ -443,7 +443,7 @@ class Appender:
         base, due = segment.base_offset, now_ms(self._options) + self._options.delete_delay_ms
         names = [os.path.basename(segment.path)]
         if self._segment.indexed:
-            names += [file_name(base, suffix) for suffix in COMPANION_SUFFIXES]
+            names += [segment_file_name(base, suffix) for suffix in COMPANION_SUFFIXES]
         for name in names:
             if self._directory.stamp(name) is not None:
                 self._directory.rename(name, f"{name}.deleted")

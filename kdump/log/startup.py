@@ -22,11 +22,19 @@ from kdump.broker.producer_state import AppendProducerState
 from kdump.broker.rebuild import rebuild_companions
 from kdump.broker.rebuild_request import PlannedSegment, RebuildRequest
 from kdump.errors import KdumpError
-from kdump.format import index, snapshot
+from kdump.format import index, producer_snapshot
 from kdump.format.checkpoint import CheckpointError, EpochEntry, build_epochs, epoch_entries
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY
-from kdump.format.naming import INDEX_SUFFIXES, ROOT_FILES, Kind, file_name, number_of, state_of, topic_partition_of
-from kdump.format.snapshot import HEADER_SIZE, SnapshotError
+from kdump.format.naming import (
+    INDEX_SUFFIXES,
+    ROOT_FILES,
+    Kind,
+    number_of,
+    segment_file_name,
+    state_of,
+    topic_partition_of,
+)
+from kdump.format.producer_snapshot import HEADER_SIZE, SnapshotError
 from kdump.kernel.indexes import IndexTracker, ordered
 from kdump.kernel.producers import unexpired
 from kdump.kernel.scan import SUSPECTS
@@ -183,7 +191,7 @@ def _closed(logs: Iterable[LogFile]) -> tuple[SegmentDescription, ...]:
 def _check_active_segment(directory: DirectoryHandle, base: int, options: LogOptions) -> _ActiveSegmentState:
     """Walk over the whole segment. Raises KdumpError where a recovery would truncate it."""
     is_07 = options.magic == KAFKA07
-    path = directory.at(file_name(base, ".kafka" if is_07 else ".log"))
+    path = directory.at(segment_file_name(base, ".kafka" if is_07 else ".log"))
     indexes = None if is_07 else _indexes(directory, base)
     tracker = None
     if indexes is not None:
@@ -223,7 +231,7 @@ def _indexes(directory: DirectoryHandle, base: int) -> tuple[bytes, bytes] | Non
     """The bytes of both indexes, if they hold only entries in order and the transaction index is valid; else None."""
     found = []
     for suffix, entry in ((".index", OFFSET_ENTRY), (".timeindex", TIME_ENTRY)):
-        name = file_name(base, suffix)
+        name = segment_file_name(base, suffix)
         if directory.stamp(name) is None:
             return None
         data = directory.read(name)
@@ -231,7 +239,7 @@ def _indexes(directory: DirectoryHandle, base: int) -> tuple[bytes, bytes] | Non
         if extent.padding or extent.remainder or ordered(data, entry.size) * entry.size != len(data):
             return None
         found.append(data)
-    name = file_name(base, ".txnindex")
+    name = segment_file_name(base, ".txnindex")
     transactions = b"" if directory.stamp(name) is None else directory.read(name)
     if len(transactions) % TRANSACTION_ENTRY.size:
         return None
@@ -262,7 +270,7 @@ def _producers(directory: DirectoryHandle, base_offsets: list[int], end: int, lo
         return b"" if end == base_offsets[0] == log_start and not found else None
     data = directory.read(found[end])
     try:
-        seen = snapshot.read_snapshot(data)
+        seen = producer_snapshot.read_snapshot(data)
     except SnapshotError:
         return None
     return None if seen.problem is not None else data[HEADER_SIZE : seen.end]
@@ -275,10 +283,10 @@ def _rebuild(
 
     Returns the entries of a producer snapshot of the log end offset.
     """
-    snapshot_name = file_name(end, ".snapshot")
-    names = [file_name(base_offsets[-1], suffix) for suffix in INDEX_SUFFIXES]
+    snapshot_name = segment_file_name(end, ".snapshot")
+    names = [segment_file_name(base_offsets[-1], suffix) for suffix in INDEX_SUFFIXES]
     files = read_stamps(directory.path)
-    logs = [(base, file_name(base, ".log")) for base in base_offsets]
+    logs = [(base, segment_file_name(base, ".log")) for base in base_offsets]
     request = RebuildRequest(
         directory.path,
         files,

@@ -85,7 +85,7 @@ def apply(
     check_run(run)
     with DirectoryHandle(plan.path) as place:
         refuse_unfinished(place)
-        sweep(place)
+        remove_finished_runs(place)
         return in_place(place, plan, run, keep=keep, on_bytes=on_bytes, make=make)
 
 
@@ -175,7 +175,7 @@ def _why(error: BaseException) -> str:
     return "a file became shorter while it was read" if isinstance(error, EOFError) else str(error)
 
 
-def sweep(place: DirectoryHandle) -> None:
+def remove_finished_runs(place: DirectoryHandle) -> None:
     """Remove what is left of runs that changed nothing, or that are finished. Raises KdumpError."""
     try:
         for area in undo_folders_in(place):

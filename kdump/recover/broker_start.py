@@ -13,7 +13,7 @@ from kdump.broker.rebuild_request import PlannedSegment
 from kdump.broker.result import DirectoryState
 from kdump.errors import SourceError
 from kdump.format.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointError, EpochEntry, build_epochs, epoch_entries
-from kdump.format.naming import INDEX_SUFFIXES, file_name, number_of
+from kdump.format.naming import INDEX_SUFFIXES, number_of, segment_file_name
 from kdump.recover.completion import complete
 from kdump.recover.plan import FileContent, Plan
 from kdump.recover.plan_builder import PlanBuilder, Segments
@@ -42,7 +42,7 @@ def plan_segments(builder: PlanBuilder, log: LoadableLog) -> Segments:
     builder.reasons = log.view.reasons
     segments: dict[str, PlannedSegment] = {}
     for left in log.result.segments:
-        name = file_name(left.base_offset, ".log")
+        name = segment_file_name(left.base_offset, ".log")
         file = log.result.files[name]
         pieces = log.view.part(file.origin, file.start, file.size) if file.origin else ()
         changed = pieces != builder.given.whole_file(name) or name not in builder.given.sizes
@@ -60,7 +60,7 @@ def plan_indexes(builder: PlanBuilder, log: LoadableLog, segments: Segments) -> 
     for name, segment in segments.items():
         changed = name in builder.after
         for suffix in INDEX_SUFFIXES:
-            companion = file_name(segment.base_offset, suffix)
+            companion = segment_file_name(segment.base_offset, suffix)
             if companion not in log.result.files and not segment.pieces:
                 continue  # a new segment, which begins without it
             if suffix == ".timeindex" and not timed:
@@ -98,7 +98,7 @@ def complete_start(builder: PlanBuilder, log: LoadableLog, segments: Segments) -
 
 def _rebuild_snapshots(builder: PlanBuilder, log: LoadableLog) -> None:
     """As a broker leaves them."""
-    written = {file_name(offset, ".snapshot") for offset in log.result.snapshots}
+    written = {segment_file_name(offset, ".snapshot") for offset in log.result.snapshots}
     kept = {name for name in log.result.files if name.endswith(".snapshot")}
     builder.after.update({name: FileContent() for name in kept & written})
     for name in builder.given.sizes:
@@ -122,7 +122,7 @@ def _plan_snapshots(builder: PlanBuilder, log: LoadableLog, segments: Segments) 
             again = offset is not None and offset in borders and offset <= result.log_end_offset
             builder.after[name] = FileContent() if again else None
     if changed and result.log_end_offset and result.log_end_offset in result.snapshots:
-        builder.after.setdefault(file_name(result.log_end_offset, ".snapshot"), FileContent())
+        builder.after.setdefault(segment_file_name(result.log_end_offset, ".snapshot"), FileContent())
 
 
 # ---- leader epochs

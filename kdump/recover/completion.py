@@ -6,7 +6,7 @@ from typing import Final
 
 from kdump.format.naming import INDEX_SUFFIXES, number_of
 from kdump.recover.actions import actions_of
-from kdump.recover.losses import total
+from kdump.recover.losses import total_loss
 from kdump.recover.plan import FileContent, Plan
 from kdump.recover.plan_builder import PlanBuilder, Segments
 from kdump.recover.plan_input import PlanInput
@@ -37,7 +37,7 @@ def complete(
         log_start_offset=log_start_offset,
         log_end_offset=log_end_offset,
         recovery_point=log_end_offset if lower else None,
-        lost=total(lost, context.high_watermark),
+        lost=total_loss(lost, context.high_watermark),
         bytes_needed=sum(_bytes_needed(builder, name, content) for name, content in builder.after.items()),
     )
     return plan._replace(rebuild_cache=builder.recorder.cache_for(plan.rebuild_request()))

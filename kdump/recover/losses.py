@@ -37,7 +37,7 @@ class ValidBatches(NamedTuple):
     transactions: tuple[tuple[int, int], ...]
 
 
-def within(directory: str, piece: Piece, size: int, max_batch_bytes: int) -> ValidBatches:
+def valid_batches_in(directory: str, piece: Piece, size: int, max_batch_bytes: int) -> ValidBatches:
     """What verify would find in a range of a log file of `size` bytes. Raises SourceError.
 
     At the start of the range begins a batch, or a gap.
@@ -94,7 +94,7 @@ def _span(log: LogFile, piece: Piece, stop: int | None, max_batch_bytes: int) ->
     return min(offsets), max(offsets)
 
 
-def total(found: Iterable[ValidBatches], high_watermark: int | None) -> Lost:
+def total_loss(found: Iterable[ValidBatches], high_watermark: int | None) -> Lost:
     """The sum of the ranges."""
     held = list(found)
     some = sorted((one for one in held if one.batches), key=lambda one: one.first_offset or 0)
@@ -122,7 +122,9 @@ class RangeReader:
     def within(self, piece: Piece) -> ValidBatches:
         """What a range holds. Raises SourceError."""
         if piece not in self._known:
-            self._known[piece] = within(self._directory, piece, self._sizes[piece.name], self._max_batch_bytes)
+            self._known[piece] = valid_batches_in(
+                self._directory, piece, self._sizes[piece.name], self._max_batch_bytes
+            )
         return self._known[piece]
 
     def known(self, piece: Piece) -> ValidBatches | None:

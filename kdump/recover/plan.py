@@ -11,7 +11,7 @@ from kdump.broker.defaults import INDEX_INTERVAL_BYTES, PRODUCER_ID_EXPIRATION_M
 from kdump.broker.rebuild_request import PlannedSegment, RebuildRequest
 from kdump.errors import SourceError
 from kdump.format import naming
-from kdump.format.naming import TopicPartition, file_name
+from kdump.format.naming import TopicPartition, segment_file_name
 from kdump.recover.rebuild_cache import RebuildCache
 from kdump.storage.pieces import Piece, open_pieces
 from kdump.storage.source import BytesSource, FileSource, Source
@@ -175,7 +175,7 @@ class Plan(NamedTuple):
 def view(plan: Plan, name: str) -> Source:
     """The bytes that a file will have. Raises SourceError, also for a file that is rebuilt."""
     for log in plan.segments:
-        if name == file_name(log.base_offset, ".log"):
+        if name == segment_file_name(log.base_offset, ".log"):
             return open_pieces(plan.path, log.pieces, name)
     if name not in plan.after:
         return FileSource(os.path.join(plan.path, name))

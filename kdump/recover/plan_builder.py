@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from kdump.broker.rebuild_request import PlannedSegment
-from kdump.format.naming import file_name, number_of
+from kdump.format.naming import number_of, segment_file_name
 from kdump.recover.losses import RangeReader
 from kdump.recover.plan import FileContent
 from kdump.recover.plan_input import PlanInput
@@ -33,7 +33,7 @@ class PlanBuilder:
         """The names of segments that exist now and not afterwards."""
         for name in self.given.sizes:
             number = number_of(name)
-            if name not in segments and number is not None and name == file_name(number, self.given.suffix):
+            if name not in segments and number is not None and name == segment_file_name(number, self.given.suffix):
                 yield name
 
     def between(self, name: str, pieces: Iterable[Piece]) -> Iterator[Piece]:

@@ -112,13 +112,13 @@ def plan_recovery(
     points = _points_of(made)
     for directory in dict.fromkeys((*points, *directories)):
         try:
-            plan = root(directory, points.get(directory, {}), options)
+            plan = plan_log_directory(directory, points.get(directory, {}), options)
         except SourceError as error:
             yield Report(directory, errors=[error])
             continue
         if directory in directories:
             written = {plan.path for plan in made if PARTITION_METADATA in plan.after}
-            plan = plan._replace(not_covered=tuple(_left_alone(directories[directory], plan, written)))
+            plan = plan._replace(not_covered=tuple(_uncovered_findings(directories[directory], plan, written)))
         if not plan.empty or plan.not_covered:
             yield plan
 
@@ -164,7 +164,7 @@ def _points_of(plans: Iterable[Plan]) -> dict[str, dict[TopicPartition, int]]:
     return _points((plan.path, plan.topic_partition, plan.recovery_point) for plan in plans)
 
 
-def root(directory: str, points: Points, options: RecoverOptions) -> Plan:
+def plan_log_directory(directory: str, points: Points, options: RecoverOptions) -> Plan:
     """The plan for a log directory whose recovery points are above the ends of truncated logs. Raises SourceError."""
     plan = Plan(directory, None, options, files=read_stamps(directory))
     if not points or RECOVERY_POINTS not in plan.files:
@@ -186,7 +186,7 @@ def root(directory: str, points: Points, options: RecoverOptions) -> Plan:
     return plan._replace(actions=(action,), after={RECOVERY_POINTS: FileContent(data=data)}, bytes_needed=len(data))
 
 
-def _left_alone(report: Report, plan: Plan, written: Set[str]) -> Iterator[Finding]:
+def _uncovered_findings(report: Report, plan: Plan, written: Set[str]) -> Iterator[Finding]:
     """The findings at the root of a log directory that stay.
 
     A recovery point that is lowered is covered, and so is a partition.metadata that is `written`.
@@ -266,7 +266,7 @@ def _roots(
     """Correct the files at the roots of log directories."""
     for directory in sorted(points):
         try:
-            plan = root(directory, points[directory], options)
+            plan = plan_log_directory(directory, points[directory], options)
         except SourceError as error:
             yield Report(directory, errors=[error])
             continue
@@ -317,7 +317,7 @@ def _verified(plan: Plan, path: str, applied: applying.ApplyResult | None) -> tu
     logs = sum(log.size for log in plan.segments)
     changed = any(name.endswith((".log", ".kafka")) for name in plan.after)
     if applied is None or changed or logs < AGAIN_BYTES or not _reads_back(path, applied.written):
-        return left(path)
+        return remaining_findings(path)
     return plan.not_covered
 
 
@@ -326,7 +326,7 @@ def _reads_back(directory: str, written: Mapping[str, int]) -> bool:
         return all(place.checksum(name) == checksum for name, checksum in written.items())
 
 
-def left(path: str) -> tuple[Finding, ...]:
+def remaining_findings(path: str) -> tuple[Finding, ...]:
     """The errors and warnings of a verify of a directory. Raises SourceError where it cannot be read."""
     found: list[Finding] = []
     for report in verify_logs(item for item in discover([path]) if isinstance(item, Partition | SourceError)):
@@ -366,9 +366,9 @@ def resume_recovery(path: str, name: str | None = None) -> list[undo.RunResult]:
         try:
             done = undo.resume(path, name)
         except undo.UndoFailure as failed:
-            _lower(failed.done)
+            _lower_recovery_points(failed.done)
             raise
-        _lower(done)
+        _lower_recovery_points(done)
         return done
 
 
@@ -382,7 +382,7 @@ def _locked(path: str) -> Iterator[None]:
         yield
 
 
-def _lower(done: Sequence[undo.RunResult]) -> None:
+def _lower_recovery_points(done: Sequence[undo.RunResult]) -> None:
     """Lower the recovery points of partitions whose run was finished only now.
 
     When the run was interrupted, their log directory was not corrected, or not for them.
@@ -390,7 +390,7 @@ def _lower(done: Sequence[undo.RunResult]) -> None:
     right = [one.run for one in done if one.error is None]
     cut = ((run.directory, topic_partition_of(run.directory), run.recovery_point) for run in right)
     for directory, points in _points(cut).items():
-        plan = root(directory, points, RecoverOptions())
+        plan = plan_log_directory(directory, points, RecoverOptions())
         with DirectoryHandle(directory, look=True) as place:
             taken = {area.run for area in undo_folders_in(place)}
         if not plan.empty:

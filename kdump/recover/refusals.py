@@ -14,7 +14,7 @@ from kdump.broker.predict import predict_start, recover_segment
 from kdump.broker.result import DirectoryState, LoadResult, Refusal, ValidSegment
 from kdump.errors import SourceError
 from kdump.format.index import MAX_SEGMENT_BYTES
-from kdump.format.naming import COMPANION_SUFFIXES, SEGMENT_SUFFIXES, Kind, file_name, number_of
+from kdump.format.naming import COMPANION_SUFFIXES, SEGMENT_SUFFIXES, Kind, number_of, segment_file_name
 from kdump.storage.partition import LogFile, Segment
 from kdump.storage.pieces import Piece, open_pieces
 from kdump.storage.ranges import SegmentRange
@@ -143,11 +143,15 @@ class LoadableLog:
         """
         for name in sorted(self._sizes):
             number = number_of(name)
-            if name.endswith(".log") and number is not None and (name != file_name(number, ".log") or number < 0):
+            if (
+                name.endswith(".log")
+                and number is not None
+                and (name != segment_file_name(number, ".log") or number < 0)
+            ):
                 self.view.remove(name, "file/name")
         for name in sorted(self._sizes):
             number = number_of(name)
-            if not name.endswith(".log.swap") or number is None or file_name(number, ".log") not in self._sizes:
+            if not name.endswith(".log.swap") or number is None or segment_file_name(number, ".log") not in self._sizes:
                 continue
             log = LogFile(os.path.join(self.view.directory, name), Kind.LOG, number, False, self._sizes[name])
             summary = scan(ScanTask(SegmentRange(Segment(log)), ScanOptions()))
@@ -236,14 +240,14 @@ class LoadableLog:
             return False
         if at < len(bases) and bases[at] < base and end > bases[at]:
             return False
-        self.view.rename(name, file_name(offset, ".log"), code)
+        self.view.rename(name, segment_file_name(offset, ".log"), code)
         for suffix in COMPANION_SUFFIXES:
-            self.view.remove(file_name(base, suffix), code)
+            self.view.remove(segment_file_name(base, suffix), code)
         return True
 
     def _end_of(self, base: int) -> int:
         """The next offset after the last batch of a segment."""
-        name = file_name(base, ".log")
+        name = segment_file_name(base, ".log")
         valid = self._valid_segments.get(name)
         if valid is not None:
             return valid.next_offset

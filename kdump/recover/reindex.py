@@ -3,7 +3,7 @@
 from kdump.broker.log_loader import LEADER_EPOCH_CHECKPOINT
 from kdump.broker.predict import directory_state, predict_start
 from kdump.format.checkpoint import EpochEntry, build_epochs
-from kdump.format.naming import INDEX_SUFFIXES, file_name, number_of
+from kdump.format.naming import INDEX_SUFFIXES, number_of, segment_file_name
 from kdump.recover.completion import complete, unchanged
 from kdump.recover.plan import FileContent, Plan, RecoverOptions
 from kdump.recover.plan_builder import PlanBuilder, Segments
@@ -25,7 +25,7 @@ def reindex(report: Report, options: RecoverOptions, budget: RebuildBudget | Non
     segments = {}
     for name in sorted(given.sizes):
         base = number_of(name)
-        if name.endswith(".log") and base is not None and name == file_name(base, ".log"):
+        if name.endswith(".log") and base is not None and name == segment_file_name(base, ".log"):
             segments[name] = given.segment(name, base, given.whole_file(name), walked=True)
     _plan_indexes(builder, segments)
     _plan_snapshots(builder, segments)
@@ -38,7 +38,7 @@ def _plan_indexes(builder: PlanBuilder, segments: Segments) -> None:
     given = builder.given
     for name, segment in segments.items():
         for suffix in INDEX_SUFFIXES:
-            companion = file_name(segment.base_offset, suffix)
+            companion = segment_file_name(segment.base_offset, suffix)
             missing = any(finding.code == f"{suffix[1:]}/missing" for finding in given.findings_of(name))
             if (given.options.rebuild_all and segment.valid) or missing or given.findings_of(companion):
                 builder.after[companion] = FileContent()

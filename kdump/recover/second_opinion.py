@@ -7,7 +7,7 @@ copy of bytes from before, or has no checksum.
 from collections.abc import Mapping
 
 from kdump.errors import KdumpError
-from kdump.format.snapshot import CRC_FROM, SnapshotError, read_snapshot
+from kdump.format.producer_snapshot import CRC_FROM, SnapshotError, read_snapshot
 from kdump.storage.directory_handle import DirectoryHandle
 
 

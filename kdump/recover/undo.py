@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from kdump.errors import KdumpError, SourceError, reason
 from kdump.format import naming
-from kdump.recover.apply import carry_out, in_place, sentence, sweep
+from kdump.recover.apply import carry_out, in_place, remove_finished_runs, sentence
 from kdump.recover.plan import FileContent, Plan, RecoverOptions
 from kdump.recover.steps import FileChanged, RunExecutor, load
 from kdump.storage.directory_handle import DirectoryHandle
@@ -82,7 +82,7 @@ def runs(path: str) -> list[Run]:
     found: list[Run] = []
     for directory in _directories(path):
         with DirectoryHandle(directory, look=True) as place:
-            found += _in(place)
+            found += _runs_in(place)
     return sorted(found, key=lambda run: (run.time_ms, run.flat, natural(run.directory)))
 
 
@@ -115,7 +115,7 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _in(place: DirectoryHandle) -> Iterator[Run]:
+def _runs_in(place: DirectoryHandle) -> Iterator[Run]:
     for area in undo_folders_in(place):
         state = run_state(place, area)
         if state is None or state == OVER:
@@ -141,7 +141,7 @@ def resume(path: str, run: str | None = None) -> list[RunResult]:
         raise KdumpError(
             f"{path}: no run of kdump recover is unfinished here{'' if run is None else f' under the id {run}'}"
         )
-    return _all([_tried(one, _resume) for one in todo])
+    return _raise_failures([_try_run(one, _resume) for one in todo])
 
 
 def undo(path: str, run: str | None = None, force: bool = False) -> list[RunResult]:
@@ -160,16 +160,16 @@ def undo(path: str, run: str | None = None, force: bool = False) -> list[RunResu
         raise KdumpError(
             f"{path}: no run {wanted} here; there are {', '.join(dict.fromkeys(one.run for one in found))}"
         )
-    return _all([_tried(one, lambda work, state: _undo(work, state, force)) for one in todo])
+    return _raise_failures([_try_run(one, lambda work, state: _undo(work, state, force)) for one in todo])
 
 
-def _all(done: list[RunResult]) -> list[RunResult]:
+def _raise_failures(done: list[RunResult]) -> list[RunResult]:
     if any(one.error is not None for one in done):
         raise UndoFailure(done)
     return done
 
 
-def _tried(run: Run, how: Callable[[RunExecutor, str], str]) -> RunResult:
+def _try_run(run: Run, how: Callable[[RunExecutor, str], str]) -> RunResult:
     try:
         with DirectoryHandle(run.directory) as place:
             area = UndoFolder(run.run, run.flat)
@@ -195,7 +195,7 @@ def _resume(work: RunExecutor, state: str) -> str:
 def _undo(work: RunExecutor, state: str, force: bool) -> str:
     later = [
         run
-        for run in _in(work.place)
+        for run in _runs_in(work.place)
         if run.run != work.journal.run
         and (not run.finished or (run.time_ms > work.journal.time_ms and run.strategy != SAVED))
     ]
@@ -265,8 +265,8 @@ def _save(work: RunExecutor, odd: list[str], extra: list[str]) -> None:
         elif files[name].size > size:
             after[name] = FileContent((Piece(name, 0, size),))
     if after:
-        sweep(place)
-        taken = {run.run for run in _in(place)}
+        remove_finished_runs(place)
+        taken = {run.run for run in _runs_in(place)}
         run = next(name for number in count(1) if (name := f"{work.journal.run}-forced{number}") not in taken)
         in_place(place, Plan(place.path, None, RecoverOptions(SAVED), after=after, files=files), run)
 

@@ -12,7 +12,7 @@ from typing import IO, Any
 from kdump.render.base import Renderer, RenderOptions
 from kdump.render.escaping import BYTES_MODES
 
-__all__ = ["BYTES_MODES", "FORMATS", "RenderOptions", "Renderer", "renderer"]
+__all__ = ["BYTES_MODES", "FINDING_FORMATS", "FORMATS", "RenderOptions", "Renderer", "renderer"]
 
 FORMATS = {
     "terminal": ("kdump.render.terminal", "TerminalRenderer"),
@@ -20,6 +20,9 @@ FORMATS = {
     "json": ("kdump.render.json", "JsonRenderer"),
     "kafka": ("kdump.render.kafka", "KafkaRenderer"),
 }
+"""The module and the class of each format."""
+FINDING_FORMATS = tuple(name for name in FORMATS if name != "kafka")
+"""The formats of findings and plans: Kafka's dump tool shows files only."""
 
 
 def renderer(name: str, stream: IO[Any], options: RenderOptions | None = None) -> Renderer:

@@ -11,7 +11,7 @@ from kdump.format import naming
 from kdump.format.naming import Kind
 from kdump.storage.listing import (
     Listing,
-    leads_back,
+    is_link_to_ancestor,
     list_directory,
     log_directory_of_listing,
     partition_of_listing,
@@ -41,7 +41,7 @@ def discover(
     of_logs = {
         _parent(item.path) for item in named if isinstance(item, _Named) and naming.kind_of(item.path) is not None
     }
-    walk, highest, seen = _DirectoryWalk(directories), _Highest(), set[_Inode | None]()
+    walk, highest, seen = _DirectoryWalk(directories), _HighestBaseOffsets(), set[_Inode | None]()
     for item in named:
         if isinstance(item, LogFile):
             yield _alone(item)
@@ -75,7 +75,7 @@ def log_files(
     """The log files that `discover` finds, or their offset and time `indexes`, each file once; also the files that are
     named.
     """
-    walk, highest, seen = _DirectoryWalk(set()), _Highest(), set[_Inode | None]()
+    walk, highest, seen = _DirectoryWalk(set()), _HighestBaseOffsets(), set[_Inode | None]()
     for item in _named(paths, standard_input):
         if isinstance(item, LogFile | SourceError):
             yield item
@@ -116,7 +116,7 @@ class _Named(NamedTuple):
     def is_directory(self) -> bool:
         return stat.S_ISDIR(self.status.st_mode)
 
-    def file(self, kind: Kind | None, highest: "_Highest") -> LogFile:
+    def file(self, kind: Kind | None, highest: "_HighestBaseOffsets") -> LogFile:
         """The file that was named."""
         kind = kind or naming.companion_kind_of(self.path) or naming.kind_of(self.path) or Kind.LOG
         size = self.status.st_size
@@ -163,7 +163,7 @@ def _inode_of(path: str) -> _Inode | None:
         return None
 
 
-class _Highest(dict[tuple[str, Kind], int]):
+class _HighestBaseOffsets(dict[tuple[str, Kind], int]):
     """The highest base offset of the files of a kind in a directory. Each directory is listed once."""
 
     def __missing__(self, key: tuple[str, Kind]) -> int:
@@ -203,7 +203,7 @@ def _companion(item: _Named, *, beside_logs: bool) -> Partition | NotALog:
     if kind in _INDEXES:
         log = os.path.join(os.path.dirname(path), f"{naming.base_offset_of(path) or 0:020}.log")
         try:
-            alone = _alone(_Named(log, os.stat(log)).file(Kind.LOG, _Highest()))
+            alone = _alone(_Named(log, os.stat(log)).file(Kind.LOG, _HighestBaseOffsets()))
         except OSError:
             return error
         beside = {each.kind: each for each in alone.segments[0][1:] if isinstance(each, LogFile) and each.kind is kind}
@@ -324,7 +324,7 @@ def _inside(found: Listing) -> list[str]:
     return [
         entry.path
         for entry in found.directories
-        if not leads_back(entry, found.path)
+        if not is_link_to_ancestor(entry, found.path)
         and not (found.is_log_directory and entry.name == naming.REMOTE_INDEX_CACHE)
     ]
 

@@ -59,7 +59,7 @@ def unreadable(path: str, error: OSError | ValueError) -> SourceError:
     return SourceError(f"{path}: {error.strerror.lower() if isinstance(error, OSError) and error.strerror else error}")
 
 
-def _lost(
+def _report_unreadable_entry(
     entry: os.DirEntry[str], error: OSError, is_kafkas: bool, errors: list[SourceError], misplaced: list[MisplacedFile]
 ) -> None:
     """Report a file whose status cannot be read. A dangling link is misplaced, unless its name is one of Kafka's."""
@@ -71,7 +71,7 @@ def _lost(
         misplaced.append(MisplacedFile(entry.path, 0, "loop" if error.errno == errno.ELOOP else "unknown"))
 
 
-def leads_back(entry: os.DirEntry[str], path: str) -> bool:
+def is_link_to_ancestor(entry: os.DirEntry[str], path: str) -> bool:
     """Whether an entry of the directory `path` is a link to it, or to a directory above it."""
     if not entry.is_symlink():
         return False
@@ -117,14 +117,16 @@ def partition_of_listing(
         try:
             files.add(entry, whole)
         except OSError as error:
-            _lost(entry, error, _kind_of(entry.name) is not None, errors, misplaced)
+            _report_unreadable_entry(entry, error, _kind_of(entry.name) is not None, errors, misplaced)
     state = naming.state_of(found.path)
     metadata_log = topic_partition is not None and topic_partition.topic == naming.METADATA_TOPIC
     if whole := whole and (topic_partition is not None or files.are_a_brokers):
         misplaced += orphans(files.indexes, files.numbered["log"])
         misplaced += misnamed(files.others, files.numbered["log"], state, metadata_log=metadata_log)
         for entry in found.directories:
-            misplaced.append(MisplacedFile(entry.path, 0, "loop" if leads_back(entry, found.path) else "directory"))
+            misplaced.append(
+                MisplacedFile(entry.path, 0, "loop" if is_link_to_ancestor(entry, found.path) else "directory")
+            )
     partition = Partition(
         path=found.path,
         topic_partition=topic_partition,
@@ -251,7 +253,7 @@ def log_directory_of_listing(found: Listing, *, whole: bool) -> tuple[LogDirecto
             try:
                 size = entry.stat().st_size
             except OSError as error:
-                _lost(entry, error, kind is not None, errors, misplaced)
+                _report_unreadable_entry(entry, error, kind is not None, errors, misplaced)
                 continue
             if kind is not None:
                 files[entry.name] = LogFile(entry.path, kind, None, True, size)
@@ -292,7 +294,7 @@ def _directories(found: Listing) -> tuple[tuple[TopicPartition, ...], list[Mispl
     for entry in sorted(found.directories, key=lambda entry: natural(entry.name)):
         topic_partition = topic_partition_in(entry)
         state = naming.state_of(entry.name)
-        if leads_back(entry, found.path):
+        if is_link_to_ancestor(entry, found.path):
             misplaced.append(MisplacedFile(entry.path, 0, "loop"))
         elif entry.name == naming.REMOTE_INDEX_CACHE:
             continue

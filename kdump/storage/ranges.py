@@ -31,7 +31,7 @@ class SegmentRange(NamedTuple):
         return (self.segment.log.size if self.stop is None else self.stop) - self.start
 
 
-def ranges(segment: Segment, slots: int, later_bytes: int = 0) -> Iterator[SegmentRange]:
+def cut_into_ranges(segment: Segment, slots: int, later_bytes: int = 0) -> Iterator[SegmentRange]:
     """The ranges of a segment in order. One range where `slots` (the number of workers) is 1, and for KRaft snapshots
     and logs of Kafka 0.7.
 

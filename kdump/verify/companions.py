@@ -15,7 +15,7 @@ from kdump.verify.findings import KEPT, Finding, Severity
 from kdump.verify.log_state import LogState
 from kdump.verify.range_summary import RangeSummary
 from kdump.verify.report import Report
-from kdump.verify.scan import ScanOptions, gone
+from kdump.verify.scan import ScanOptions, was_deleted_by_broker
 
 _WRONG_OFFSETS: Final = frozenset(("offset/backwards", "offset/range"))
 _ENTRY_FINDINGS: Final[Mapping[str, tuple[str, Severity]]] = {
@@ -41,7 +41,7 @@ class CompanionReader:
             with file.open() as source:
                 return read_whole(source, MAX_COMPANION_BYTES)
         except SourceError as error:
-            if not gone(file, self._options):
+            if not was_deleted_by_broker(file, self._options):
                 self._report.errors.append(error)
             return None
 

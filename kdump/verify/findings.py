@@ -8,7 +8,7 @@ from typing import Any, Final
 from kdump.format import naming
 from kdump.verify.catalogue import CATALOGUE, CatalogueEntry, Severity
 
-__all__ = ["CATALOGUE", "KEPT", "PROBLEMS", "CatalogueEntry", "Finding", "Severity", "found"]
+__all__ = ["CATALOGUE", "KEPT", "PROBLEMS", "CatalogueEntry", "Finding", "Severity", "finding_fields", "make_finding"]
 
 PROBLEMS: Final = {
     "record-length": "its length is negative or reaches past the end of the records",
@@ -145,7 +145,7 @@ KEPT: Final = 1000
 """The largest number of findings of one code and file that are kept. Counts stay exact."""
 
 
-def found(
+def make_finding(
     code: str,
     path: str,
     position: int,

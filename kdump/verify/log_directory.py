@@ -11,7 +11,7 @@ from kdump.storage.partition import LogDirectory, LogFile
 from kdump.storage.source import read_whole
 from kdump.verify.checks import checkpoints, files
 from kdump.verify.checks.checkpoints import PartitionOffsets
-from kdump.verify.findings import found
+from kdump.verify.findings import make_finding
 from kdump.verify.report import Report
 from kdump.verify.scan import ScanOptions
 
@@ -98,7 +98,7 @@ class LogDirectoryVerifier:
             if file is not None and (data := self._read(file)) is not None:
                 report.add(checkpoints.check_properties(file.path, data))
                 if file is log_directory.meta and not self._live and checkpoints.is_kraft(data):
-                    report.add(found("metadata/missing", path, 0, 0) for path in self._without_metadata)
+                    report.add(make_finding("metadata/missing", path, 0, 0) for path in self._without_metadata)
         if self._open:
             from kdump.verify.checks import hanging
 

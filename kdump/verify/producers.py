@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kdump.kernel.producers import Producers
 from kdump.storage.partition import LogFile, Partition
-from kdump.verify.checks import producers, snapshots
+from kdump.verify.checks import producer_snapshots, producers
 from kdump.verify.checks.transaction_indexes import Aborted
 from kdump.verify.companions import CompanionReader
 from kdump.verify.findings import CATALOGUE, KEPT
@@ -43,7 +43,7 @@ class ProducerVerifier:
         file = self._snapshots.pop(base_offset, None)
         if state.previous is None:
             if file is not None and (found := self._read(file)) is not None and base_offset > 0:
-                self._producers.load(snapshots.entry_bytes(found))
+                self._producers.load(producer_snapshots.entry_bytes(found))
         elif state.end_offset != base_offset:
             self._producers.forget()
             state.broken = True
@@ -93,17 +93,17 @@ class ProducerVerifier:
                 self._read(file)
         bases = [one.log.base_offset for one in partition.segments if one.log.base_offset is not None]
         if partition.segments:
-            self._report.add(snapshots.check_names(rest, bases, end))
+            self._report.add(producer_snapshots.check_names(rest, bases, end))
         if partition.whole and len(bases) > 1 and len(self._producers):
             path = partition.segments[len(bases) - 1].log.path
-            self._report.add(snapshots.check_missing(path, partition.producer_snapshots, bases[-1]))
+            self._report.add(producer_snapshots.check_missing(path, partition.producer_snapshots, bases[-1]))
 
-    def _read(self, file: LogFile) -> snapshots.Snapshot | None:
+    def _read(self, file: LogFile) -> producer_snapshots.Snapshot | None:
         """A snapshot whose entries can be used."""
         data = self._reader.read(file)
         if data is None:
             return None
-        found, findings = snapshots.check_structure(file.path, data)
+        found, findings = producer_snapshots.check_structure(file.path, data)
         self._report.add(findings)
         return found
 
@@ -112,14 +112,14 @@ class ProducerVerifier:
         found = self._read(file)
         if found is None:
             return
-        mismatches = self._producers.compare(snapshots.entry_bytes(found))
+        mismatches = self._producers.compare(producer_snapshots.entry_bytes(found))
         if mismatches:
             # A broker uses its clock to forget a silent producer, and writes the others.
             latest = max(self._report.max_timestamp, _changed_ms(file))
             known = self._producers.entries()
             incomplete = state.compacted or state.broken
             self._report.add(
-                snapshots.check_state(file.path, found, mismatches, known, latest, incomplete, self._log_start)
+                producer_snapshots.check_state(file.path, found, mismatches, known, latest, incomplete, self._log_start)
             )
 
 

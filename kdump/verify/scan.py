@@ -114,7 +114,9 @@ def scan(
             counted = source if on_bytes is None else ProgressSource(source, on_bytes)
             return scan_source(counted, task, carry, drain, cache)
     except SourceError as error:
-        return RangeSummary(None, task.range.start, None, error=None if gone(file, task.options) else error)
+        return RangeSummary(
+            None, task.range.start, None, error=None if was_deleted_by_broker(file, task.options) else error
+        )
 
 
 def scan_source(
@@ -182,7 +184,7 @@ def _read_indexes(task: ScanTask, summary: RangeSummary, cache: IndexCache) -> d
                     continue
                 index, found = check_structure(companion, entries, segment.log.active)
         except SourceError as error:
-            if start == 0 and not gone(companion, options):
+            if start == 0 and not was_deleted_by_broker(companion, options):
                 summary.errors.append(error)
             continue
         prefixes[companion.kind] = index.prefix
@@ -224,7 +226,7 @@ def _check_end(source: Source, task: ScanTask, summary: RangeSummary) -> None:
         summary.add(framing.grown(file.path, source.size, grown))
 
 
-def gone(file: LogFile, options: ScanOptions) -> bool:
+def was_deleted_by_broker(file: LogFile, options: ScanOptions) -> bool:
     """Whether a running broker deleted the file."""
     return options.live and not os.path.lexists(file.path)
 

@@ -20,7 +20,7 @@ from kdump.storage.discovery import discover
 from kdump.storage.lock import is_locked
 from kdump.storage.offset_checkpoints import CheckpointContext, CheckpointOffsets, read_offset_checkpoints
 from kdump.storage.partition import LogDirectory, Partition, has_companions, without_companions
-from kdump.storage.ranges import SegmentRange, ranges
+from kdump.storage.ranges import SegmentRange, cut_into_ranges
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.fold import fold
 from kdump.verify.log_directory import LogDirectoryVerifier, check_own_transactions
@@ -203,7 +203,7 @@ class _Tasks:
         bytes_after = size_of(job.partition)
         for segment in logs_of(job.partition):
             bytes_after -= segment.log.size
-            tasks += (ScanTask(part, job.options) for part in ranges(segment, self._slots, bytes_after))
+            tasks += (ScanTask(part, job.options) for part in cut_into_ranges(segment, self._slots, bytes_after))
         for number, task in enumerate(tasks, 1):
             yield self._task(task, verifier, (directory,) if number == len(tasks) else ())
 

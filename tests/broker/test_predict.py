@@ -16,7 +16,7 @@ from kdump.broker import predict as broker
 from kdump.storage.discovery import discover
 from kdump.storage.source import BytesSource
 from kdump.verify import reaction
-from kdump.verify.findings import Finding, found
+from kdump.verify.findings import Finding, make_finding
 from kdump.verify.verify import VerifyOptions, verify_logs
 from support import build, damage_partition
 from support.damage import NotApplicable
@@ -438,7 +438,7 @@ def test_replay() -> None:
 
 
 def at(code: str, name: str, position: int = 0, length: int = 1, **data: Any) -> Finding:
-    return found(code, f"/logs/topic-0/{name}", position, length, **data)
+    return make_finding(code, f"/logs/topic-0/{name}", position, length, **data)
 
 
 def test_words() -> None:

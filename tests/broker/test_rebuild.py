@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from kdump.broker import rebuild
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.errors import SourceError
-from kdump.format import snapshot
-from kdump.format.naming import file_name
-from kdump.format.snapshot import ProducerEntry
+from kdump.format import producer_snapshot
+from kdump.format.naming import segment_file_name
+from kdump.format.producer_snapshot import ProducerEntry
 from kdump.kernel import producers as kernel
 from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.scan import Scanner
@@ -45,7 +45,7 @@ def put(directory: Path, files: Mapping[str, bytes]) -> Path:
 
 
 def logs_of(segments: Sequence[PartSegment]) -> dict[str, bytes]:
-    return {file_name(segment.base_offset, ".log"): segment.data for segment in segments}
+    return {segment_file_name(segment.base_offset, ".log"): segment.data for segment in segments}
 
 
 def end_of(segments: Sequence[PartSegment]) -> int:
@@ -70,12 +70,12 @@ def plan_of(
     bases = [segment.base_offset for segment in segments]
     end = end_of(segments)
     if rebuilt is None:
-        rebuilt = [file_name(base, suffix) for base in bases for suffix in INDEXES]
-        rebuilt += [file_name(offset, ".snapshot") for offset in sorted({*bases[1:], end} - {bases[0]})]
+        rebuilt = [segment_file_name(base, suffix) for base in bases for suffix in INDEXES]
+        rebuilt += [segment_file_name(offset, ".snapshot") for offset in sorted({*bases[1:], end} - {bases[0]})]
     logs = [
         PlannedSegment(
             segment.base_offset,
-            (Piece(file_name(segment.base_offset, ".log"), 0, len(segment.data)),) if segment.data else (),
+            (Piece(segment_file_name(segment.base_offset, ".log"), 0, len(segment.data)),) if segment.data else (),
             proved,
             walked is None or walked[number],
         )
@@ -109,7 +109,7 @@ def slowly(plan: Plan) -> Plan:
 def entries(data: bytes | None) -> list[tuple[int, ...]]:
     """Those of a snapshot, by producer."""
     assert data is not None
-    return sorted(tuple(entry) for entry in snapshot.parse_entries(data))
+    return sorted(tuple(entry) for entry in producer_snapshot.parse_entries(data))
 
 
 def partition(number: int) -> tuple[random.Random, list[PartSegment]]:
@@ -173,8 +173,8 @@ def test_indexes_are_those_of_the_rules(number: int, tmp_path: Path) -> None:
     for base, data in segments:
         offsets = oracle_partition.rebuilt_offsets(data, base, interval)
         times = oracle_partition.rebuilt_times(data, base, interval)
-        assert found[file_name(base, ".index")] == build.offset_index(*offsets)
-        assert found[file_name(base, ".timeindex")] == build.time_index(*times)
+        assert found[segment_file_name(base, ".index")] == build.offset_index(*offsets)
+        assert found[segment_file_name(base, ".timeindex")] == build.time_index(*times)
 
 
 @pytest.mark.parametrize("number", range(12))
@@ -194,11 +194,11 @@ def test_batches_of_all_sizes(number: int, tmp_path: Path) -> None:
     segments = [PartSegment(0, data)]
     plan = plan_of(put(tmp_path, logs_of(segments)), segments)
     found = made(plan)
-    assert found[file_name(0, ".index")] == build.offset_index(*oracle_partition.rebuilt_offsets(data, 0))
-    assert found[file_name(0, ".timeindex")] == build.time_index(*oracle_partition.rebuilt_times(data, 0))
+    assert found[segment_file_name(0, ".index")] == build.offset_index(*oracle_partition.rebuilt_offsets(data, 0))
+    assert found[segment_file_name(0, ".timeindex")] == build.time_index(*oracle_partition.rebuilt_times(data, 0))
     assert found == made(slowly(plan))
     borders = [0, *sorted(rng.sample(range(len(data)), 3)), len(data)]
-    pieces = tuple(Piece(file_name(0, ".log"), *ends) for ends in itertools.pairwise(borders))
+    pieces = tuple(Piece(segment_file_name(0, ".log"), *ends) for ends in itertools.pairwise(borders))
     assert found == made(plan._replace(segments=(PlannedSegment(0, pieces, True, True),)))
 
 
@@ -265,8 +265,8 @@ def test_nothing_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_an_empty_log(tmp_path: Path) -> None:
-    name = file_name(0, ".txnindex")
-    assert alone(tmp_path) == {file_name(0, ".index"): b"", file_name(0, ".timeindex"): b"", name: None}
+    name = segment_file_name(0, ".txnindex")
+    assert alone(tmp_path) == {segment_file_name(0, ".index"): b"", segment_file_name(0, ".timeindex"): b"", name: None}
     put(tmp_path, {name: b"x" * 34})
     assert alone(tmp_path)[name] == b""
 
@@ -274,8 +274,8 @@ def test_an_empty_log(tmp_path: Path) -> None:
 def test_a_transaction_index_of_a_log_that_is_not_there_is_not_emptied(tmp_path: Path) -> None:
     """A broker takes it away before it makes the log."""
     segments = [PartSegment(0, b"")]
-    plan = plan_of(put(tmp_path, {file_name(0, ".txnindex"): b"x"}), segments)
-    assert made(plan)[file_name(0, ".txnindex")] is None
+    plan = plan_of(put(tmp_path, {segment_file_name(0, ".txnindex"): b"x"}), segments)
+    assert made(plan)[segment_file_name(0, ".txnindex")] is None
 
 
 def test_an_aborted_transaction(tmp_path: Path) -> None:
@@ -286,8 +286,11 @@ def test_an_aborted_transaction(tmp_path: Path) -> None:
         build.marker("ABORT", base_offset=2, producer_id=7, coordinator_epoch=4, timestamp=T + 5),
         build.marker("ABORT", base_offset=3, producer_id=8, coordinator_epoch=2, timestamp=T + 6),
     )
-    assert found[file_name(0, ".txnindex")] == build.transaction_index((7, 0, 2, 1), (8, 1, 3, 4))
-    assert entries(found[file_name(4, ".snapshot")]) == [(7, 0, 0, 0, 0, T + 5, 4, -1), (8, 0, 0, 1, 0, T + 6, 2, -1)]
+    assert found[segment_file_name(0, ".txnindex")] == build.transaction_index((7, 0, 2, 1), (8, 1, 3, 4))
+    assert entries(found[segment_file_name(4, ".snapshot")]) == [
+        (7, 0, 0, 0, 0, T + 5, 4, -1),
+        (8, 0, 0, 1, 0, T + 6, 2, -1),
+    ]
 
 
 def test_what_the_kernel_leaves_to_the_other_walk(tmp_path: Path) -> None:
@@ -305,7 +308,7 @@ def test_what_the_kernel_leaves_to_the_other_walk(tmp_path: Path) -> None:
         data_batch(5, 3, producer_id=5, base_sequence=-7),
         build.empty_batch(8, 8, control=True, producer_id=6),
     )
-    assert entries(found[file_name(9, ".snapshot")]) == [
+    assert entries(found[segment_file_name(9, ".snapshot")]) == [
         (1, 0, -1, -1, 0, T + 1, 9, -1),
         (2, 0, -1, -1, 0, T + 1, 9, -1),
         (3, 0, -1, -1, 0, T + 60, 9, -1),
@@ -323,22 +326,22 @@ def test_producers_expire_between_segments(tmp_path: Path, later: int, left: lis
     segments = [PartSegment(0, first), PartSegment(3, b"")]
     directory = put(tmp_path, logs_of(segments))
     plan = plan_of(directory, segments, now_ms=T + later)
-    assert [entry[0] for entry in entries(made(plan)[file_name(3, ".snapshot")])] == [7, 8, 9]
+    assert [entry[0] for entry in entries(made(plan)[segment_file_name(3, ".snapshot")])] == [7, 8, 9]
     more = [segments[0], PartSegment(3, data_batch(3, producer_id=10, base_sequence=0, timestamp=T))]
     plan = plan_of(put(directory, logs_of(more)), more, now_ms=T + later)
     for each in (plan, slowly(plan)):
-        assert [entry[0] for entry in entries(made(each)[file_name(4, ".snapshot")])] == [*left, 10]
+        assert [entry[0] for entry in entries(made(each)[segment_file_name(4, ".snapshot")])] == [*left, 10]
 
 
 def test_a_snapshot_that_stays_is_believed_and_one_that_is_refused_is_not(tmp_path: Path) -> None:
     segments = [PartSegment(0, data_batch(0)), PartSegment(1, data_batch(1))]
-    older = snapshot.build([ProducerEntry(77, 0, 5, 0, 0, T, 3, -1)])
-    directory = put(tmp_path, logs_of(segments) | {file_name(1, ".snapshot"): older})
-    wanted = [file_name(2, ".snapshot")]
+    older = producer_snapshot.build([ProducerEntry(77, 0, 5, 0, 0, T, 3, -1)])
+    directory = put(tmp_path, logs_of(segments) | {segment_file_name(1, ".snapshot"): older})
+    wanted = [segment_file_name(2, ".snapshot")]
     for walked in ([False, True], [False, False]):
         found = made(plan_of(directory, segments, rebuilt=wanted, walked=walked))
         assert [entry[0] for entry in entries(found[wanted[0]])] == [7, 77]
-    put(directory, {file_name(1, ".snapshot"): older[:-1] + b"\1"})
+    put(directory, {segment_file_name(1, ".snapshot"): older[:-1] + b"\1"})
     found = made(plan_of(directory, segments, rebuilt=wanted))
     assert [entry[0] for entry in entries(found[wanted[0]])] == [7]
 
@@ -347,7 +350,7 @@ def test_a_snapshot_that_stays_is_believed_and_one_that_is_refused_is_not(tmp_pa
 def test_indexes_have_a_largest_size(tmp_path: Path, index_bytes: int) -> None:
     batches = [data_batch(offset, timestamp=T + offset) for offset in range(9)]
     found = alone(tmp_path, *batches, index_interval_bytes=0, segment_index_bytes=index_bytes)
-    offsets, times = found[file_name(0, ".index")], found[file_name(0, ".timeindex")]
+    offsets, times = found[segment_file_name(0, ".index")], found[segment_file_name(0, ".timeindex")]
     assert offsets is not None
     assert times is not None
     assert (len(offsets), len(times)) == (index_bytes // 8 * 8, index_bytes // 12 * 12)
@@ -360,7 +363,7 @@ def test_as_far_as_a_broker_would_read(tmp_path: Path) -> None:
     batches = [data_batch(0, transactional=True), first, data_batch(2, timestamp=T + 2), data_batch(3)]
     segments = [PartSegment(0, b"".join(batches[:3]) + batches[3][:-1] + b"?")]
     directory = put(tmp_path, logs_of(segments))
-    wanted = [file_name(0, suffix) for suffix in INDEXES]
+    wanted = [segment_file_name(0, suffix) for suffix in INDEXES]
     found = made(plan_of(directory, segments, rebuilt=wanted, index_interval_bytes=0, proved=False))
     assert found == dict(
         zip(
@@ -387,22 +390,22 @@ def test_a_log_made_of_pieces(tmp_path: Path) -> None:
         None,
         RecoverOptions(index_interval_bytes=0),
         after={
-            file_name(0, ".index"): REBUILT,
-            file_name(0, ".log"): FileContent(pieces),
+            segment_file_name(0, ".index"): REBUILT,
+            segment_file_name(0, ".log"): FileContent(pieces),
             "z": FileContent(data=b"z"),
             "gone": None,
         },
         segments=(PlannedSegment(0, pieces, True, True),),
     )
     found = made(plan)
-    assert found == {file_name(0, ".index"): build.offset_index((1, size), (2, 2 * size), (3, 3 * size))}
-    for name, data in ((file_name(0, ".log"), b"".join(batches)), ("z", b"z"), ("y", b"?" + batches[1])):
+    assert found == {segment_file_name(0, ".index"): build.offset_index((1, size), (2, 2 * size), (3, 3 * size))}
+    for name, data in ((segment_file_name(0, ".log"), b"".join(batches)), ("z", b"z"), ("y", b"?" + batches[1])):
         source = view(plan, name)
         buffer = bytearray(source.size)
         source.readinto(0, memoryview(buffer))
         source.close()
         assert buffer == data
-    for name in ("gone", file_name(0, ".index"), "never"):
+    for name in ("gone", segment_file_name(0, ".index"), "never"):
         with pytest.raises(SourceError):
             view(plan, name)
 
@@ -441,7 +444,7 @@ producer_ids = st.one_of(
 def test_entries_in_the_order_of_a_hash_map(producers: list[int]) -> None:
     known = [ProducerEntry(producer, 0, 1, 2, 0, T, -1, -1) for producer in producers]
     body = b"".join(packed.pack(*entry) for entry in known)
-    assert snapshot.enclose(kernel.hash_ordered(body)) == snapshot.build(known)
+    assert producer_snapshot.enclose(kernel.hash_ordered(body)) == producer_snapshot.build(known)
 
 
 @given(st.integers(0, 9), st.integers(0, 9))

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from kdump.broker.file_records import next_batch_size
 from kdump.dump.events import IndexReport, ReportKind, SanityCheckPassed
 from kdump.dump.kafka_tool import log_reader
-from kdump.dump.kafka_tool.index_check import check_index
+from kdump.dump.kafka_tool.index_check import sanity_check_index
 from kdump.dump.kafka_tool.index_report import compare_index
 from kdump.dump.kafka_tool.log_reader import UNREADABLE, BatchSearch, LogReader, OffsetLookup
 from kdump.format.batch import HEADER_SIZE
@@ -522,5 +522,5 @@ def test_overlapping_batches_are_not_read_for_ever(tmp_path: Path) -> None:
 
 def test_values() -> None:
     file = LogFile("5.index", Kind.INDEX, 5, True, len(SOUND))
-    assert check_index(file, BytesSource(SOUND)) == SanityCheckPassed("5.index")
-    assert check_index(file, BytesSource(b"")) is None
+    assert sanity_check_index(file, BytesSource(SOUND)) == SanityCheckPassed("5.index")
+    assert sanity_check_index(file, BytesSource(b"")) is None

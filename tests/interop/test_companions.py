@@ -28,12 +28,12 @@ from kdump.format import (
     clean_shutdown,
     meta_properties,
     partition_metadata,
+    producer_snapshot,
     quorum_state,
-    snapshot,
     text_files,
 )
 from kdump.format.checkpoint import CheckpointError
-from kdump.format.snapshot import SnapshotError
+from kdump.format.producer_snapshot import SnapshotError
 
 READERS = Path(__file__).with_name("Companions.java")
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -96,7 +96,7 @@ def clean(data: bytes) -> str:
 
 def producers(data: bytes) -> str:
     text = ""
-    for entry in snapshot.parse_entries(data):
+    for entry in producer_snapshot.parse_entries(data):
         transaction = (
             f"OptionalLong[{entry.current_txn_first_offset}]" if entry.has_transaction else "OptionalLong.empty"
         )
@@ -206,7 +206,7 @@ def damaged(rng: random.Random, kind: str, data: bytes) -> bytes:
         elif rng.random() < 0.1:
             size = len(data)
         data = data[:at] + rng.choice((b"", *pieces)) + data[at + size :]
-    if kind == "snapshot" and len(data) >= snapshot.HEADER_SIZE and rng.random() < 0.5:
+    if kind == "snapshot" and len(data) >= producer_snapshot.HEADER_SIZE and rng.random() < 0.5:
         data = data[:2] + struct.pack(">I", crc32c.crc32c(data[6:])) + data[6:]
     return data
 
@@ -260,7 +260,7 @@ def test_snapshots_are_written_alike(kafka: ModuleType) -> None:
         data = struct.pack(">i", len(known)) + body
         made.append(struct.pack(">hI", 1, crc32c.crc32c(data)) + data)
     theirs = [b64decode(answer) for answer in asked(kafka, "rewrite", made)]
-    assert [snapshot.build(snapshot.parse_entries(data)) for data in made] == theirs
+    assert [producer_snapshot.build(producer_snapshot.parse_entries(data)) for data in made] == theirs
     assert any(ours != data for ours, data in zip(theirs, made, strict=True))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from kdump.format.naming import number_of, topic_partition_of
 from kdump.storage.discovery import discover
 from kdump.storage.partition import Partition
-from kdump.verify.checks import snapshots
+from kdump.verify.checks import producer_snapshots
 from support import build
 from verify.checks.test_files import BELONGS, FIVE, ODD, SOUND, ZERO
 
@@ -149,7 +149,7 @@ def test_snapshots(kafka: ModuleType, tmp_path: Path) -> None:
         directory = made(tmp_path / str(number) / "t-0", *(f"{offset:020}.snapshot" for offset in offsets))
         (partition,) = discover([str(directory)])
         assert isinstance(partition, Partition)
-        odd = {finding.offset for finding in snapshots.check_names(partition.producer_snapshots, (0, 5), 9)}
+        odd = {finding.offset for finding in producer_snapshots.check_names(partition.producer_snapshots, (0, 5), 9)}
         (loaded,) = load(kafka, [directory])
         assert {offset for offset in offsets if f"{offset:020}.snapshot" not in loaded["files"]} == odd
 

@@ -25,8 +25,8 @@ from kdump.broker import rebuild
 from kdump.broker.log_loader import LogLoader
 from kdump.broker.log_segment import LogSegment
 from kdump.broker.rebuild_request import PlannedSegment
-from kdump.format import snapshot
-from kdump.format.naming import file_name
+from kdump.format import producer_snapshot
+from kdump.format.naming import segment_file_name
 from kdump.recover.plan import FileContent, Plan, RecoverOptions
 from kdump.storage.pieces import Piece
 from kdump.storage.stamps import Stamp
@@ -102,10 +102,10 @@ def planned(case: Case, *, proved: bool) -> tuple[Plan, LogLoader]:
         pieces = (Piece(content.origin, content.start, content.start + content.size),) if content.size else ()
         logs.append(PlannedSegment(base, pieces, proved, walked))
         if walked or not content.origin:
-            after.update({file_name(base, suffix): REBUILT for suffix in INDEXES})
+            after.update({segment_file_name(base, suffix): REBUILT for suffix in INDEXES})
     for offset in outcome.snapshots:
-        if file_name(offset, ".snapshot") in outcome.files:
-            after[file_name(offset, ".snapshot")] = REBUILT
+        if segment_file_name(offset, ".snapshot") in outcome.files:
+            after[segment_file_name(offset, ".snapshot")] = REBUILT
     options = RecoverOptions(now_ms=case.now_ms, index_interval_bytes=case.interval)
     plan = Plan(
         str(case.directory), None, options,
@@ -133,7 +133,7 @@ def differences(kafka: ModuleType, cases: Sequence[Case], *, refused: float = 0.
         plan, loader = planned(case, proved=True)
         # A broker makes an empty segment of an odd name. A plan takes the name away.
         made_up = any(
-            not log.pieces and file_name(log.base_offset, ".log") not in plan.files
+            not log.pieces and segment_file_name(log.base_offset, ".log") not in plan.files
             for log in plan.segments
             if log.base_offset != plan.log_start_offset
         )
@@ -174,7 +174,7 @@ def differences(kafka: ModuleType, cases: Sequence[Case], *, refused: float = 0.
 
 def impossible(data: bytes | None) -> bool:
     """Whether a producer's last offset is below zero, which a broker forgets only when it reads the snapshot again."""
-    return data is not None and any(entry.last_offset < -1 for entry in snapshot.read_snapshot(data).entries())
+    return data is not None and any(entry.last_offset < -1 for entry in producer_snapshot.read_snapshot(data).entries())
 
 
 def shown(name: str, data: bytes | None) -> str:
@@ -227,11 +227,11 @@ def test_generated(kafka: ModuleType, room: Path) -> None:
         directory = room / str(number) / "generated-0"
         directory.mkdir(parents=True)
         for segment in segments:
-            (directory / file_name(segment.base_offset, ".log")).write_bytes(segment.data)
+            (directory / segment_file_name(segment.base_offset, ".log")).write_bytes(segment.data)
         bases = [segment.base_offset for segment in segments]
         point = rng.choice((0, 0, rng.choice(bases) + rng.choice((0, 1))))
         for base in bases if point else ():
-            (directory / file_name(base, ".index")).write_bytes(b"")
+            (directory / segment_file_name(base, ".index")).write_bytes(b"")
         start = rng.choice((0, 0, 0, rng.choice(bases) + rng.choice((0, 1))))
         cases.append(
             Case(f"generated {number}", directory, point, start, clock(directory, rng), rng.choice((0, 100, 300, 4096)))

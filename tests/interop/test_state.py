@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kdump.format import snapshot
+from kdump.format import producer_snapshot
 from kdump.format.naming import base_offset_of
 from kdump.kernel.indexes import ordered
 from kdump.kernel.producers import Producers
@@ -107,13 +107,15 @@ def differences(case: Case, directory: Path, answer: dict[str, Any]) -> Iterator
 
 def states(producers: Producers, data: bytes, *, exact: bool) -> Iterator[str]:
     """What differs between the state and a snapshot taken here; exactly, or as far as kdump says it to users."""
-    found = snapshot.read_snapshot(data)
+    found = producer_snapshot.read_snapshot(data)
     if found.problem is not None:
         yield found.problem
         return
-    yield from map(str, producers.compare(data[snapshot.HEADER_SIZE : found.end]))
+    yield from map(str, producers.compare(data[producer_snapshot.HEADER_SIZE : found.end]))
     theirs = {entry for entry in found.entries() if entry[1:] != OF_EMPTY_CONTROL_BATCHES}
-    mine = {snapshot.ProducerEntry._make(fields) for fields in struct.iter_unpack(">qhiqiqiq", producers.entries())}
+    mine = {
+        producer_snapshot.ProducerEntry._make(fields) for fields in struct.iter_unpack(">qhiqiqiq", producers.entries())
+    }
     if exact and mine != theirs:
         yield f"{mine - theirs}, to the broker {theirs - mine}"
 
@@ -180,7 +182,7 @@ def test_what_the_brokers_left() -> None:
             end = each.state["known_last"] + 1 if following is None else following
             data = existing(case.source / f"{end:020d}.snapshot")
             if data:
-                compared += len(data) > snapshot.HEADER_SIZE
+                compared += len(data) > producer_snapshot.HEADER_SIZE
                 wrong += [f"{case.source}: {end}: {problem}" for problem in states(producers, data, exact=not older)]
         rows, _, _ = producers.take()
         wrong += [f"{case.source}: {row}" for row in rows]

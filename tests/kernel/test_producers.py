@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kdump.format.snapshot import ENTRY_SIZE, ProducerEntry
+from kdump.format.producer_snapshot import ENTRY_SIZE, ProducerEntry
 from kdump.kernel.indexes import ENTRIES_KEPT, IndexTracker, ordered
 from kdump.kernel.producers import (
     ABORT,

@@ -25,15 +25,15 @@ from kdump.broker import rebuild
 from kdump.broker.predict import directory_state, predict_start
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.errors import KdumpError, MessageTooLarge
-from kdump.format import snapshot
+from kdump.format import producer_snapshot
 from kdump.format.checkpoint import EpochEntry, epoch_entries
-from kdump.format.naming import file_name
+from kdump.format.naming import segment_file_name
 from kdump.log import active_segment, appender
 from kdump.log.appender import Appender, LogAppendInfo
 from kdump.log.builder import NewRecord
 from kdump.log.options import KAFKA07, LogOptions
 from kdump.recover.plan import FileContent, Plan, RecoverOptions
-from kdump.recover.recover import left
+from kdump.recover.recover import remaining_findings
 from kdump.storage import directory_handle as disk
 from kdump.storage.pieces import Piece
 from kdump.storage.stamps import read_stamps
@@ -75,8 +75,8 @@ def rebuilt(directory: Path, made: LogOptions) -> dict[str, bytes | None]:
     there = logs(directory)
     bases = sorted(there)
     end = oracle_end(bases[-1], there[bases[-1]])
-    names = [file_name(base, suffix) for base in bases for suffix in INDEXES]
-    names += [file_name(offset, ".snapshot") for offset in sorted({*bases[1:], end} - {bases[0]})]
+    names = [segment_file_name(base, suffix) for base in bases for suffix in INDEXES]
+    names += [segment_file_name(offset, ".snapshot") for offset in sorted({*bases[1:], end} - {bases[0]})]
     plan = Plan(
         str(directory),
         None,
@@ -87,7 +87,7 @@ def rebuilt(directory: Path, made: LogOptions) -> dict[str, bytes | None]:
         files=read_stamps(str(directory)),
         segments=tuple(
             PlannedSegment(
-                base, (Piece(file_name(base, ".log"), 0, len(there[base])),) if there[base] else (), True, True
+                base, (Piece(segment_file_name(base, ".log"), 0, len(there[base])),) if there[base] else (), True, True
             )
             for base in bases
         ),
@@ -160,7 +160,7 @@ def test_several_lives_and_chunks(number: int, tmp_path: Path) -> None:
                 some, data = data[:count], data[count:]
                 log.append_batches(b"".join(some), assign=False)
         beside = ("index/", "timeindex/", "txnindex/", "snapshot/", "epoch/checkpoint", "file/", "segment/", "tail/")
-        assert not [finding for finding in left(str(directory)) if finding.code.startswith(beside)]
+        assert not [finding for finding in remaining_findings(str(directory)) if finding.code.startswith(beside)]
     whole = b"".join(part.data for part in parts)
     assert b"".join(logs(directory).values()) == whole
     now = read(directory)
@@ -174,7 +174,7 @@ def test_several_lives_and_chunks(number: int, tmp_path: Path) -> None:
 
 def snapshot_of(data: bytes | None) -> list[Any]:
     assert data is not None
-    return sorted(snapshot.parse_entries(data))
+    return sorted(producer_snapshot.parse_entries(data))
 
 
 @settings(deadline=None, max_examples=examples(150))
@@ -212,7 +212,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Appender]:
         yield log
     found = [
         finding
-        for finding in left(str(directory))
+        for finding in remaining_findings(str(directory))
         if finding.code.startswith(("batch/", "gap/", "tail/", "offset/backwards"))
     ]
     assert not found
@@ -322,7 +322,7 @@ def test_records(tmp_path: Path) -> None:
     assert [record.offset for record in found] == [*range(200), 205, 210]
     assert [record.value for record in found[:100]] == [one.value for one in new]
     assert [record.sequence for record in found[100:200]] == list(range(5, 105))
-    assert not left(str(directory))
+    assert not remaining_findings(str(directory))
 
 
 def all_records(data: bytes) -> Iterator[oracle.Record]:
@@ -391,7 +391,7 @@ def test_refused(what: str, tmp_path: Path) -> None:
             assert read(directory) == there
         log.append_batches(batch())
         assert log.snapshot.end_offset == view.end_offset + 1
-    assert not [one for one in left(str(directory)) if one.code != "txn/hanging"]
+    assert not [one for one in remaining_findings(str(directory)) if one.code != "txn/hanging"]
 
 
 def test_what_a_producer_may_do(tmp_path: Path) -> None:
@@ -472,7 +472,9 @@ def test_offsets_far_apart_roll(tmp_path: Path) -> None:
         for offset in far[3:]:
             log.append_batches(batch(base_offset=offset), assign=False)
     assert list(logs(tmp_path / "t-0")) == [0, *far[3:]]
-    assert not [one for one in left(str(tmp_path / "t-0")) if one.code not in ("segment/missing", "offset/gap")]
+    assert not [
+        one for one in remaining_findings(str(tmp_path / "t-0")) if one.code not in ("segment/missing", "offset/gap")
+    ]
 
 
 def test_no_segment_has_more_bytes_than_an_index_can_tell(tmp_path: Path) -> None:
@@ -567,7 +569,7 @@ def test_kafka_07(tmp_path: Path) -> None:
     with Appender(str(directory), made) as log:
         assert log.snapshot.end_offset == end
         log.append_batches(one)
-    assert not left(str(directory))
+    assert not remaining_findings(str(directory))
     with pytest.raises(KdumpError, match="another format"):
         Appender(str(directory), options())
 
@@ -669,7 +671,7 @@ def test_a_disk_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with Appender(str(directory), options()) as log:
         assert log.snapshot.end_offset == 2
         log.append_batches(batch())
-    assert not left(str(directory))
+    assert not remaining_findings(str(directory))
 
 
 def test_a_disk_that_fails_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -764,7 +766,7 @@ def test_an_interrupt(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     log.close()
     with Appender(str(directory), options()) as log:
         assert log.snapshot.end_offset == 2
-    assert not left(str(directory))
+    assert not remaining_findings(str(directory))
 
 
 # ----------------------------------------------------------------------------------------------------------------
@@ -803,7 +805,7 @@ def test_a_log_that_has_to_be_recovered(change: Callable[[Path], object], why: s
 def test_a_newest_segment_that_begins_inside_the_one_before(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
     made_log(directory)
-    (directory / file_name(29, ".log")).touch()
+    (directory / segment_file_name(29, ".log")).touch()
     there = read(directory)
     with pytest.raises(KdumpError, match=r"offsets go beyond 29, .*; kdump recover --salvage .* recovers the log"):
         Appender(str(directory), options())
@@ -862,7 +864,7 @@ def test_a_transaction_index_of_zeros_is_made_anew(tmp_path: Path) -> None:
         log.append_batches(producer(0, transactional=True))
         log.append_batches(marker("ABORT"))
     whole = read(directory)
-    path = directory / file_name(9, ".txnindex")
+    path = directory / segment_file_name(9, ".txnindex")
     path.write_bytes(bytes(len(path.read_bytes())))
     Appender(str(directory), options()).close()
     assert read(directory) == whole

@@ -15,7 +15,7 @@ from kdump.log.appender import Appender
 from kdump.log.log_snapshot import SegmentDescription
 from kdump.log.options import KAFKA07, LogOptions
 from kdump.log.retention import Policy, before, by_age, by_size, deletable
-from kdump.recover.recover import left
+from kdump.recover.recover import remaining_findings
 from support import build
 
 T = 1_600_000_000_000
@@ -164,7 +164,7 @@ def test_segments_go_as_a_broker_s_do(tmp_path: Path, clock: Clock) -> None:
         assert log.snapshot.segments == (log.snapshot.active,)
         log.append_batches(batch(10, producer_id=3, producer_epoch=0, base_sequence=10))
     assert not [name for name in names(directory) if name.endswith(".deleted")]
-    assert not left(str(directory))
+    assert not remaining_findings(str(directory))
     with Appender(str(directory), options) as log:
         assert log.snapshot.start_offset == log.snapshot.segments[0].base_offset
         assert log.delete(lambda segments: segments) == ()

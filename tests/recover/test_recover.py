@@ -206,7 +206,7 @@ def test_lost_offsets_that_go_back_are_told_from_the_lowest_to_the_highest(tmp_p
     log = tmp_path / f"{0:020d}.log"
     log.write_bytes(b"".join(build.batch([build.record(b"k", b"v")], base_offset=offset) for offset in offsets))
     size = log.stat().st_size
-    held = losses.within(str(tmp_path), Piece(log.name, 0, size), size, 1 << 30)
+    held = losses.valid_batches_in(str(tmp_path), Piece(log.name, 0, size), size, 1 << 30)
     assert (held.batches, held.first_offset, held.last_offset) == (3, 1, 3)
 
 

@@ -13,7 +13,7 @@ from kdump.format.batch import NULL, Batch
 from kdump.format.record import Record
 from kdump.render import Renderer, RenderOptions, renderer
 from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail, TailContent
-from kdump.verify.findings import CATALOGUE, CatalogueEntry, Severity, found
+from kdump.verify.findings import CATALOGUE, CatalogueEntry, Severity, make_finding
 from support.plain_lines import opened
 
 PATH = "/logs/orders-3/00000000000000000000.log"
@@ -191,10 +191,10 @@ def play(to: Renderer) -> None:
     to.end("00000000000000000000.txnindex")
 
     codes = Severity.WARNING, Severity.ERROR
-    to.finding(found("batch/crc", PATH, 478, 100, offset=16, computed=1, stored=3058123456))
-    to.finding(found("time/max", PATH, 100, 100, offset=5, severity=codes[0], stored=NOON_MS, found=NOON_MS - 1))
-    to.finding(found("tail/zeros", HOSTILE_PATH, 850, 17, severity=codes[1]))
-    to.finding(found("batch/crc", HOSTILE_PATH, 478, 100, offset=16, computed=2, stored=3))
+    to.finding(make_finding("batch/crc", PATH, 478, 100, offset=16, computed=1, stored=3058123456))
+    to.finding(make_finding("time/max", PATH, 100, 100, offset=5, severity=codes[0], stored=NOON_MS, found=NOON_MS - 1))
+    to.finding(make_finding("tail/zeros", HOSTILE_PATH, 850, 17, severity=codes[1]))
+    to.finding(make_finding("batch/crc", HOSTILE_PATH, 478, 100, offset=16, computed=2, stored=3))
     to.summary(
         {
             "command": "verify",

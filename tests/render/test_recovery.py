@@ -16,7 +16,7 @@ from kdump.recover.recover import RecoveryResult
 from kdump.render import RenderOptions as Look
 from kdump.render import recovery, renderer
 from kdump.storage.stamps import Stamp
-from kdump.verify.findings import CATALOGUE, Severity, found
+from kdump.verify.findings import CATALOGUE, Severity, make_finding
 from support.recovery_results import DIRECTORY, FIRST, LOST, NOON_MS, OLD, SECOND, nothing, plan
 
 ACTION_FIELDS = [
@@ -248,7 +248,7 @@ def shown_finding() -> str:
 
 
 def test_fields_of_what_was_done() -> None:
-    info = found("time/back", f"{FIRST}.log", 0, 1, count=1, largest=5, severity=Severity.WARNING)
+    info = make_finding("time/back", f"{FIRST}.log", 0, 1, count=1, largest=5, severity=Severity.WARNING)
     result = RecoveryResult(plan(undecided=("one",)), True, "r", None, (OLD, info), "start the broker")
     lines = objects(result)
     assert [line["code"] for line in lines if line["type"] == "finding"] == ["batch/crc", "time/back"]
@@ -317,7 +317,7 @@ def test_nothing_reaches_a_terminal_raw(name: str) -> None:
         refusals=(("KafkaException", "x\x1b.log"),),
         undecided=("producer\x1b",),
         clashes=("\x1b",),
-        not_covered=(found("file/unknown", f"{HOSTILE}/\x1b", 0, 0),),
+        not_covered=(make_finding("file/unknown", f"{HOSTILE}/\x1b", 0, 0),),
     )
     result = RecoveryResult(hostile, True, "r", KdumpError(f"{HOSTILE}: \x1b"), (OLD,), "mv \x1b")
     lines = shown(name, result)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kdump.format.batch import Batch
 from kdump.format.record import Record
 from kdump.render import Renderer, RenderOptions, renderer
-from kdump.verify.findings import Severity, found
+from kdump.verify.findings import Severity, make_finding
 from support.plain_lines import opened
 
 
@@ -25,10 +25,10 @@ def rendered(fill: Callable[[Renderer], None], *, width: int = 100) -> str:
 
 def test_findings_come_last_and_the_worst_first() -> None:
     def fill(to: Renderer) -> None:
-        to.finding(found("gap/foreign-batch", "a", 1, 2, offset=3))
-        to.finding(found("time/max", "a", 1, 2, stored=1, found=2))
-        to.finding(found("gap/bytes", "a", 5, 2, zeros=""))
-        to.finding(found("time/max", "b", 7, 2, stored=1, found=2))
+        to.finding(make_finding("gap/foreign-batch", "a", 1, 2, offset=3))
+        to.finding(make_finding("time/max", "a", 1, 2, stored=1, found=2))
+        to.finding(make_finding("gap/bytes", "a", 5, 2, zeros=""))
+        to.finding(make_finding("time/max", "b", 7, 2, stored=1, found=2))
         to.entry("a", "epoch", {"epoch": 1, "start_offset": 2})
 
     lines = rendered(fill).splitlines()
@@ -42,9 +42,9 @@ def test_findings_come_last_and_the_worst_first() -> None:
 
 def test_severity_of_a_finding_outranks_that_of_its_code() -> None:
     def fill(to: Renderer) -> None:
-        to.finding(found("gap/bytes", "a", 5, 2, zeros=""))
-        to.finding(found("tail/zeros", "a", 1, 2, severity=Severity.ERROR))
-        to.finding(found("tail/zeros", "b", 1, 20))
+        to.finding(make_finding("gap/bytes", "a", 5, 2, zeros=""))
+        to.finding(make_finding("tail/zeros", "a", 1, 2, severity=Severity.ERROR))
+        to.finding(make_finding("tail/zeros", "b", 1, 20))
 
     heads = [line.split("  ")[0] for line in rendered(fill).splitlines() if "tail/zeros" in line]
     assert heads == ["error tail/zeros", "warning tail/zeros"]
@@ -102,7 +102,7 @@ def test_nothing_hostile_gets_through(data: bytes, path: str) -> None:
         to.batch(path, batch)
         to.records(path, path, 0, batch, opened([record]))
         to.entry(path, path, {path: data, "b": path})
-        to.finding(found("batch/crc", path, 0, 1, computed=1, stored=2))
+        to.finding(make_finding("batch/crc", path, 0, 1, computed=1, stored=2))
 
     assert all(line.isprintable() for line in rendered(fill).split("\n"))
 

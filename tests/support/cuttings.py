@@ -34,4 +34,4 @@ def borders(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
             yield SegmentRange(segment, start, stop)
 
     monkeypatch.setattr("kdump.verify.verify.SMALL_BYTES", 0)
-    monkeypatch.setattr("kdump.verify.verify.ranges", ranges)
+    monkeypatch.setattr("kdump.verify.verify.cut_into_ranges", ranges)

@@ -9,7 +9,7 @@ from kdump.format.naming import TopicPartition
 from kdump.recover.plan import Action, FileContent, Lost, Plan, RecoverOptions
 from kdump.storage.pieces import Piece
 from kdump.storage.stamps import Stamp
-from kdump.verify.findings import Finding, found
+from kdump.verify.findings import Finding, make_finding
 
 DIRECTORY = "/data/orders-3"
 NOON_MS = 1_700_000_000_123
@@ -17,7 +17,7 @@ FIRST, SECOND, THIRD = (f"{DIRECTORY}/{offset:020d}" for offset in (0, 10, 20))
 
 
 def seen(code: str, path: str, position: int, length: int, broker: str | None, **data: Any) -> Finding:
-    made = found(code, path, position, length, offset=3, **data)
+    made = make_finding(code, path, position, length, offset=3, **data)
     return Finding(**{name: getattr(made, name) for name in Finding.__slots__} | {"broker": broker})
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import kdump.verify.scan as scan_module
 from kdump.broker import rebuild
 from kdump.broker.result import IndexChecksums
-from kdump.format.naming import Kind, file_name
+from kdump.format.naming import Kind, segment_file_name
 from kdump.kernel.crc import crc32c
 from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.scan import Scanner
@@ -272,7 +272,7 @@ OPTIONS = Recovering(walk="all", rebuild_all=True, now_ms=NOW_MS)
 
 def beside(made: PartSegment, offsets: bytes, times: bytes) -> dict[str, bytes]:
     data = {".log": made.data, ".index": offsets, ".timeindex": times}
-    return {file_name(made.base_offset, suffix): each for suffix, each in data.items()}
+    return {segment_file_name(made.base_offset, suffix): each for suffix, each in data.items()}
 
 
 def planned(directory: Path, options: Recovering = OPTIONS, engine: Any = None) -> Plan:
@@ -343,7 +343,7 @@ def test_a_recovery_that_knows_writes_the_same(tmp_path: Path, rng: random.Rando
         borders(patch, rng)
         plan = planned(directory, engine=Ranges())
     for log in plan.segments:
-        name = file_name(log.base_offset, ".log")
+        name = segment_file_name(log.base_offset, ".log")
         whole = log.pieces == ((name, 0, len(files[name])),)
         assert log.indexed is not None or not whole or log.base_offset not in right
     assert left_by(plan) == left_by(forgetful(plan))
@@ -359,7 +359,7 @@ def test_what_is_there_is_not_walked_again(tmp_path: Path, walks: list[int]) -> 
     made = small(tmp_path / "t-0")
     before = {path.name: path.read_bytes() for path in (tmp_path / "t-0").iterdir()}
     plan = planned(tmp_path / "t-0")
-    assert set(plan.after) >= set(before) - {file_name(made.base_offset, ".log")}
+    assert set(plan.after) >= set(before) - {segment_file_name(made.base_offset, ".log")}
     after = left_by(plan)
     assert walks == []
     assert {name: after[name] for name in before} == before
@@ -379,7 +379,7 @@ def test_a_reindex_does_not_walk_again_either(tmp_path: Path, walks: list[int]) 
 def test_the_snapshot_at_the_end_needs_no_walk(tmp_path: Path, walks: list[int]) -> None:
     made = small(tmp_path / "t-0")
     plan = planned(tmp_path / "t-0")
-    end = file_name(plan.log_end_offset or 0, ".snapshot")
+    end = segment_file_name(plan.log_end_offset or 0, ".snapshot")
     assert end in plan.after
     only = plan._replace(
         after={end: plan.after[end]}, segments=tuple(log._replace(walked=False) for log in plan.segments)
@@ -412,11 +412,11 @@ OF_INDEXES: dict[str, Callable[[Path], object]] = {
 def test_an_index_that_changed_since_is_made_anew(tmp_path: Path, walks: list[int], suffix: str, what: str) -> None:
     made = small(tmp_path / "t-0")
     plan = planned(tmp_path / "t-0")
-    OF_INDEXES[what](tmp_path / "t-0" / file_name(made.base_offset, suffix))
+    OF_INDEXES[what](tmp_path / "t-0" / segment_file_name(made.base_offset, suffix))
     found = dict(rebuild.rebuild_companions(plan.rebuild_request()))
     assert walks == [made.base_offset]
     for suffix, data in zip((".index", ".timeindex"), true_indexes(made, 4096), strict=True):
-        assert found[file_name(made.base_offset, suffix)] == data
+        assert found[segment_file_name(made.base_offset, suffix)] == data
 
 
 @pytest.mark.parametrize("what", ["longer", "shorter"])
@@ -468,7 +468,7 @@ def test_an_index_that_is_nearly_full(tmp_path: Path, spare: int) -> None:
 
 def test_a_segment_that_is_cut_is_walked(tmp_path: Path, walks: list[int]) -> None:
     made = small(tmp_path / "t-0")
-    log = tmp_path / "t-0" / file_name(made.base_offset, ".log")
+    log = tmp_path / "t-0" / segment_file_name(made.base_offset, ".log")
     log.write_bytes(made.data + made.data[:50])
     plan = planned(tmp_path / "t-0")
     assert [one.indexed for one in plan.segments] == [None]
@@ -485,17 +485,19 @@ def test_what_was_known_of_a_log_says_nothing_of_the_one_that_replaces_it(tmp_pa
     for name, data in swapped.items():
         (tmp_path / "t-0" / name).write_bytes(data)
     plan = planned(tmp_path / "t-0")
-    assert [piece.name for log in plan.segments for piece in log.pieces] == [file_name(made.base_offset, ".log.swap")]
+    assert [piece.name for log in plan.segments for piece in log.pieces] == [
+        segment_file_name(made.base_offset, ".log.swap")
+    ]
     assert [log.indexed for log in plan.segments] == [None]
     after = left_by(plan)
-    assert after[file_name(made.base_offset, ".timeindex")] == true_indexes(other, 4096)[1]
-    assert after[file_name(made.base_offset, ".timeindex")] != true_indexes(made, 4096)[1]
+    assert after[segment_file_name(made.base_offset, ".timeindex")] == true_indexes(other, 4096)[1]
+    assert after[segment_file_name(made.base_offset, ".timeindex")] != true_indexes(made, 4096)[1]
 
 
 @pytest.mark.parametrize("alone", [".index", ".timeindex"])
 def test_one_index_is_not_enough(tmp_path: Path, alone: str) -> None:
     made = small(tmp_path / "t-0")
-    (tmp_path / "t-0" / file_name(made.base_offset, alone)).unlink()
+    (tmp_path / "t-0" / segment_file_name(made.base_offset, alone)).unlink()
     assert [one.indexed for one in planned(tmp_path / "t-0").segments] == [None]
 
 

@@ -17,7 +17,7 @@ from kdump.format.naming import Kind
 from kdump.kernel import crc
 from kdump.kernel.producers import Producers
 from kdump.storage.partition import LogFile, Segment
-from kdump.storage.ranges import LEAST_BYTES, RANGE_BYTES, SegmentRange, ranges
+from kdump.storage.ranges import LEAST_BYTES, RANGE_BYTES, SegmentRange, cut_into_ranges
 from kdump.storage.source import BytesSource
 from kdump.storage.walk import Walk
 from kdump.verify.fold import fold
@@ -77,7 +77,7 @@ def test_no_cutting_changes_what_is_known(tmp_path: Path, rng: random.Random, ti
 @given(st.integers(0, 5 << 30), st.integers(1, 64), st.integers(0, 5 << 30))
 def test_the_less_is_left_the_smaller_the_pieces(size: int, slots: int, behind: int) -> None:
     segment = Segment(LogFile("0.log", Kind.LOG, 0, True, size))
-    made = list(ranges(segment, slots, behind))
+    made = list(cut_into_ranges(segment, slots, behind))
     assert made[0].start == 0
     assert made[-1].stop is None
     assert all(left.stop == right.start for left, right in pairwise(made))

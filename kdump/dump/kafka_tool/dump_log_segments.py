@@ -31,7 +31,7 @@ from kdump.dump.kafka_tool.java_paths import Path, absolute_path, file_path
 from kdump.errors import KdumpError, NotShown, SourceError
 from kdump.format.batch import CODECS, MINIMUM_SIZE, Batch, wrapped
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY
-from kdump.format.java import MAX_INT, parse_integer, string_order
+from kdump.format.java import MAX_INT, hash_map_order_of_strings, parse_integer
 from kdump.format.naming import Kind
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.storage.partition import LogFile
@@ -246,11 +246,11 @@ class _DumpLogSegments:
         for path, why in self._stops.items():
             yield CompanionDamage(path, Severity.ERROR, f"Kafka's tool ends with an exception {why}")
         for kind, reports in self._reports.items():
-            for path in string_order(reports):
+            for path in hash_map_order_of_strings(reports):
                 report = reports[path]
                 if kind is ReportKind.OFFSET:
                     # the tool keeps these in a TreeMap, in which a later entry replaces one with the same offset
                     report = report._replace(pairs=sorted(dict(report.pairs).items(), reverse=True))
                 yield report
-        for path in string_order(self._jumps):
+        for path in hash_map_order_of_strings(self._jumps):
             yield NonConsecutiveOffsets(path, sorted(self._jumps[path].items()))

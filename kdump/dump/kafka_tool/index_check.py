@@ -17,7 +17,7 @@ INDEX_ENTRIES: Final = {Kind.INDEX: OFFSET_ENTRY, Kind.TIMEINDEX: TIME_ENTRY}
 """The indexes that the tool checks and compares with their log, and the layout of their entries."""
 
 
-def check_index(file: LogFile, source: Source) -> SanityCheckPassed | CompanionDamage | None:
+def sanity_check_index(file: LogFile, source: Source) -> SanityCheckPassed | CompanionDamage | None:
     """The sanity check of an index (`sanityCheck` of OffsetIndex and TimeIndex).
 
     Returns None for an offset index without entries, which the tool does not check. A time index fails when it ends

@@ -8,7 +8,7 @@ from kdump.broker.predict import predict_start
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.broker.refusal_reason import RefusalReason
 from kdump.broker.result import DirectoryState, Refusal, ValidSegment
-from kdump.format.naming import file_name
+from kdump.format.naming import segment_file_name
 from kdump.recover.salvage.batch_reader import BatchReader
 from kdump.recover.salvage.file_batches import BatchFile
 from kdump.recover.salvage.lost_markers import UNENDED
@@ -47,7 +47,7 @@ def refusals_of(
 def batches_refused(refusals: Iterable[Refusal], layout: SegmentLayout) -> dict[BatchKey, str]:
     """The batches that the refusals are about, and the code of each."""
     found = {}
-    by_name = {file_name(segment.base_offset, ".log"): number for number, segment in enumerate(layout.segments)}
+    by_name = {segment_file_name(segment.base_offset, ".log"): number for number, segment in enumerate(layout.segments)}
     for refusal in refusals:
         number = by_name.get(refusal.name)
         if number is None or refusal.position is None:
@@ -70,10 +70,13 @@ def _refused_at_start(
 ) -> tuple[Refusal, ...]:
     if not layout.segments:
         return ()
-    pieces = {file_name(segment.base_offset, ".log"): segment.pieces for segment in layout.segments}
-    valid = {file_name(segment.base_offset, ".log"): found for segment, found in _valid_segments(files, layout, replay)}
+    pieces = {segment_file_name(segment.base_offset, ".log"): segment.pieces for segment in layout.segments}
+    valid = {
+        segment_file_name(segment.base_offset, ".log"): found
+        for segment, found in _valid_segments(files, layout, replay)
+    }
     state = DirectoryState(
-        {file_name(segment.base_offset, ".log"): segment.size for segment in layout.segments},
+        {segment_file_name(segment.base_offset, ".log"): segment.size for segment in layout.segments},
         lambda name: open_pieces(directory, pieces[name], name),
         valid,
         index_interval_bytes=index_interval_bytes,
@@ -129,6 +132,6 @@ def _unreadable_wrappers(
         for batch in layout.batches[number]:
             if batch.is_wrapper and not reader.opens(batch):
                 yield Refusal(
-                    "KafkaException", file_name(bases[number], ".log"), position, RefusalReason.WRAPPER_MESSAGE
+                    "KafkaException", segment_file_name(bases[number], ".log"), position, RefusalReason.WRAPPER_MESSAGE
                 )
             position += batch.size

@@ -5,7 +5,7 @@ That start finds nothing to truncate any more.
 
 import os
 
-from kdump.format.naming import file_name
+from kdump.format.naming import segment_file_name
 from kdump.recover.broker_start import complete_start, loadable, plan_indexes, plan_segments
 from kdump.recover.completion import unchanged
 from kdump.recover.kafka07 import complete_kafka07
@@ -50,7 +50,7 @@ def _plan_start(builder: PlanBuilder, kept: SalvageResult) -> Plan:
 def _view_of(given: PlanInput, kept: SalvageResult) -> LogView:
     """The directory with the kept segments instead of those on disk."""
     view = LogView(given.directory, given.sizes)
-    segments = {file_name(segment.base_offset, ".log"): segment.pieces for segment in kept.segments}
+    segments = {segment_file_name(segment.base_offset, ".log"): segment.pieces for segment in kept.segments}
     for name in {os.path.basename(file.file.path) for file in given.report.files} - segments.keys():
         view.pieces.pop(name, None)
     view.pieces.update(segments)
@@ -58,5 +58,5 @@ def _view_of(given: PlanInput, kept: SalvageResult) -> LogView:
 
 
 def _plan_kafka07(builder: PlanBuilder, kept: SalvageResult) -> Plan:
-    segments = {file_name(segment.base_offset, builder.given.suffix): segment for segment in kept.segments}
+    segments = {segment_file_name(segment.base_offset, builder.given.suffix): segment for segment in kept.segments}
     return complete_kafka07(builder, segments)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
-from kdump.format.naming import file_name
+from kdump.format.naming import segment_file_name
 from kdump.recover.salvage.batch_reader import BatchReader
 from kdump.recover.salvage.file_batches import ORDER_CODES, BatchFile, codes_of
 from kdump.recover.salvage.lost_markers import NO_END
@@ -39,7 +39,7 @@ class SegmentLayout:
                     lowest = own[-1].last + 1
                     continue
                 following = min((first for first in firsts[one.number + 1 :] if first is not None), default=NO_END)
-                named = one.name == file_name(one.base, ".log")
+                named = one.name == segment_file_name(one.base, ".log")
                 if named and lowest <= one.base <= following and one.base not in used:
                     used.add(one.base)
                     self._add(one, one.base, [])
@@ -58,8 +58,8 @@ class SegmentLayout:
         fits = lowest <= base <= own[0].first and own[0].last - base <= HIGHEST_RELATIVE_OFFSET and base not in used
         if not fits:
             base = max(lowest, reader.first_offset(own[0]))
-        if file_name(base, ".log") != one.name:
-            self.renamed[one.name] = file_name(base, ".log")
+        if segment_file_name(base, ".log") != one.name:
+            self.renamed[one.name] = segment_file_name(base, ".log")
         return base
 
     def _add_segments(self, one: BatchFile, base: int, own: Iterable[BatchSpan], reader: BatchReader) -> None:
@@ -75,7 +75,7 @@ class SegmentLayout:
     def _add(self, one: BatchFile, base: int, own: list[BatchSpan]) -> None:
         pieces = tuple(Piece(one.name, start, stop) for start, stop in _ranges(own))
         whole_file = (Piece(one.name, 0, one.log.size),) if one.log.size else ()
-        walked = self._rebuild_all or pieces != whole_file or file_name(base, ".log") != one.name
+        walked = self._rebuild_all or pieces != whole_file or segment_file_name(base, ".log") != one.name
         suspects = 0
         for batch in own:
             suspects |= batch.suspect

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.format.batch import CONTROL
 from kdump.format.index import TRANSACTION_ENTRY, AbortedTransaction, aborted_transactions, build_transaction_index
-from kdump.format.naming import MAX_COMPANION_BYTES, file_name
+from kdump.format.naming import MAX_COMPANION_BYTES, segment_file_name
 from kdump.recover.salvage.file_batches import BatchFile
 from kdump.recover.salvage.lost_markers import NO_END, TransactionReplay
 from kdump.recover.salvage.offset_order import BatchSpan
@@ -58,7 +58,7 @@ def kept_indexes(
     for number, segment in enumerate(segments):
         wanted = build_transaction_index(wanted_by.get(number, ()))
         if wanted != build_transaction_index(replayed_by.get(number, ())):
-            name = file_name(segment.base_offset, ".txnindex")
+            name = segment_file_name(segment.base_offset, ".txnindex")
             if segment.walked or wanted != _old_index(files, segment.base_offset):
                 written[name] = wanted
             else:

@@ -37,7 +37,7 @@ from kdump.format import checkpoint
 from kdump.format.checkpoint import CheckpointError
 from kdump.format.naming import RECOVERY_POINTS, Kind, TopicPartition, companion_kind_of
 from kdump.format.partition_metadata import parse_partition_metadata
-from kdump.verify.findings import Finding, Severity, found
+from kdump.verify.findings import Finding, Severity, make_finding
 
 LOG_START = "log-start-offset-checkpoint"
 # The log start offsets come first: others are compared with them.
@@ -69,7 +69,7 @@ def check_partition_metadata(path: str, data: bytes) -> Iterator[Finding]:
     try:
         parse_partition_metadata(data)
     except CheckpointError as error:
-        yield found("metadata/format", path, 0, len(data), problem=str(error))
+        yield make_finding("metadata/format", path, 0, len(data), problem=str(error))
 
 
 def topic_id(data: bytes) -> str | None:
@@ -109,7 +109,7 @@ def check_properties(path: str, data: bytes) -> Iterator[Finding]:
                 severity = Severity.WARNING
                 clean_shutdown.parse_clean_shutdown(data)
     except CheckpointError as error:
-        yield found("properties/format", path, 0, len(data), severity=severity, problem=str(error))
+        yield make_finding("properties/format", path, 0, len(data), severity=severity, problem=str(error))
 
 
 def check_offset_checkpoints(
@@ -130,7 +130,7 @@ def check_offset_checkpoints(
             for _ in checkpoint.offset_entries(data):
                 pass
         except CheckpointError as error:
-            yield found("checkpoint/format", path, 0, len(data), problem=str(error))
+            yield make_finding("checkpoint/format", path, 0, len(data), problem=str(error))
             continue
         lines: dict[TopicPartition, _OffsetLine] = {}
         counts = Counter[TopicPartition]()
@@ -190,7 +190,7 @@ def _found(
     severity: Severity | None = None,
     **data: int | str,
 ) -> Finding:
-    return found(
+    return make_finding(
         code,
         path,
         line.position,
@@ -245,4 +245,4 @@ def _check_topic_ids(log_directory: str, facts: Mapping[TopicPartition, Partitio
         usual = counts[topic].most_common(1)[0][0]
         if stored != usual:
             path = os.path.join(log_directory, f"{topic}-{number}", "partition.metadata")
-            yield found("checkpoint/topic-id", path, 0, 0, stored=stored, found=usual)
+            yield make_finding("checkpoint/topic-id", path, 0, 0, stored=stored, found=usual)

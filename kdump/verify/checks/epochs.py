@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from kdump.format.batch import Batch
 from kdump.format.checkpoint import CheckpointError, epoch_entries
-from kdump.verify.findings import Finding, found
+from kdump.verify.findings import Finding, make_finding
 
 
 def _backwards(path: str, batch: Batch, base: int | None) -> Finding:
@@ -17,7 +17,7 @@ def _backwards(path: str, batch: Batch, base: int | None) -> Finding:
 
 def backwards(path: str, position: int, size: int, offset: int, *, epoch: int, previous: int) -> Finding:
     """epoch/backwards: the leader epoch is lower than that of the batch before, also across a border of segments."""
-    return found("epoch/backwards", path, position, size, offset=offset, epoch=epoch, previous=previous)
+    return make_finding("epoch/backwards", path, position, size, offset=offset, epoch=epoch, previous=previous)
 
 
 EXPLAIN = {"epoch/backwards": _backwards}
@@ -37,7 +37,7 @@ class _EpochLine(NamedTuple):
 
     def finding(self, code: str, path: str, **data: Any) -> Finding:
         """A finding about this line, with its values."""
-        return found(
+        return make_finding(
             code,
             path,
             self.position,
@@ -82,7 +82,7 @@ def check_checkpoint(
     try:
         lines = _lines(data)
     except CheckpointError as error:
-        yield found("epoch/format", path, 0, len(data), problem=str(error))
+        yield make_finding("epoch/format", path, 0, len(data), problem=str(error))
         return
     for before, line in pairwise(lines):
         # Brokers up to 1.1 kept an epoch without records. It has the start offset of the next epoch.
@@ -101,7 +101,7 @@ def check_checkpoint(
         # The file begins with the first batch of magic 2, and again when the topic returns to magic 2.
         missing = [span for span in missing if loaded and span.epoch > loaded[0].epoch]
     for span in missing:
-        yield found("epoch/missing", path, 0, 0, offset=span.first, epoch=span.epoch, found=span.first)
+        yield make_finding("epoch/missing", path, 0, 0, offset=span.first, epoch=span.epoch, found=span.first)
     for line in loaded:
         higher = bool(spans) and line.epoch > spans[-1].epoch and not legacy
         if higher and (line.start_offset < log_end or missing):

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from kdump.storage.misplaced import MisplacedFile
 from kdump.storage.partition import LogDirectory, Partition
-from kdump.verify.findings import Finding, Severity, found
+from kdump.verify.findings import Finding, Severity, make_finding
 
 MISPLACED: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
     "deleted": ("file/leftover", {"what": "deleted"}),
@@ -45,4 +45,4 @@ def _findings(files: Iterable[MisplacedFile], leftover: Severity | None = None) 
     for file in files:
         code, data = MISPLACED[file.what]
         severity = leftover if code == "file/leftover" else None
-        yield found(code, file.path, 0, file.size, severity=severity, **data)
+        yield make_finding(code, file.path, 0, file.size, severity=severity, **data)

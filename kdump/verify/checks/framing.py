@@ -3,15 +3,15 @@
 from kdump.format.batch import UP_TO_MAGIC, Batch
 from kdump.format.kafka07 import HEADER_SIZE
 from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, ShrunkFile, Tail, TailContent
-from kdump.verify.findings import Finding, Severity, found
+from kdump.verify.findings import Finding, Severity, make_finding
 
 
 def _crc(path: str, batch: Batch, base: int | None) -> Finding:
-    return found("batch/crc", path, batch.position, batch.size, stored=batch.crc, computed=batch.computed_crc)
+    return make_finding("batch/crc", path, batch.position, batch.size, stored=batch.crc, computed=batch.computed_crc)
 
 
 def _magic(path: str, batch: Batch, base: int | None) -> Finding:
-    return found(
+    return make_finding(
         "batch/magic", path, batch.position, batch.size, offset=batch.base_offset, magic=batch.magic, like=_like(batch)
     )
 
@@ -32,7 +32,7 @@ def _codec(path: str, batch: Batch, base: int | None) -> Finding:
 
 
 def _count(path: str, batch: Batch, base: int | None) -> Finding:
-    return found(
+    return make_finding(
         "batch/count",
         path,
         batch.position,
@@ -44,7 +44,7 @@ def _count(path: str, batch: Batch, base: int | None) -> Finding:
 
 
 def _attributes(path: str, batch: Batch, base: int | None) -> Finding:
-    return found(
+    return make_finding(
         "batch/attributes",
         path,
         batch.position,
@@ -70,39 +70,39 @@ def codec(code: str, path: str, batch: Batch, problem: str) -> Finding:
 
     `problem` is a key of REASONS or NOTES in kdump.format.codec.
     """
-    return found(
+    return make_finding(
         code, path, batch.position, batch.size, offset=batch.last_offset, codec=batch.codec_name, problem=problem
     )
 
 
 def limit(path: str, batch: Batch, limit_bytes: int, *, decompressed: bool = False) -> Finding:
     """batch/limit: the batch, or its `decompressed` records, are larger than `limit_bytes`."""
-    return found("batch/limit", path, batch.position, batch.size, decompressed=decompressed, limit=limit_bytes)
+    return make_finding("batch/limit", path, batch.position, batch.size, decompressed=decompressed, limit=limit_bytes)
 
 
 def not_a_batch(path: str, item: Gap | ForeignBatch | SearchLimit | Tail | ShrunkFile, active: bool) -> Finding:
     """The finding for bytes that are not a batch. `active`: the file is the active segment of its partition."""
     match item:
         case Gap(position, length, True):
-            return found("batch/length", path, position, length, claimed=item.claimed)
+            return make_finding("batch/length", path, position, length, claimed=item.claimed)
         case Gap(position, length):
-            return found("gap/bytes", path, position, length, zeros=item.zeros)
+            return make_finding("gap/bytes", path, position, length, zeros=item.zeros)
         case ForeignBatch(position, length, offset):
-            return found("gap/foreign-batch", path, position, length, offset=offset)
+            return make_finding("gap/foreign-batch", path, position, length, offset=offset)
         case SearchLimit(position, length):
-            return found("gap/unsearched", path, position, length)
+            return make_finding("gap/unsearched", path, position, length)
         case ShrunkFile(position, length):
-            return found("file/shrunk", path, position, length)
+            return make_finding("file/shrunk", path, position, length)
         case Tail(position, length, TailContent.ZEROS):
             # A broker truncates a tail that is shorter than a header up to the magic like a torn batch.
             severity = Severity.WARNING if active and length > UP_TO_MAGIC else Severity.ERROR
-            return found("tail/zeros", path, position, length, severity=severity)
+            return make_finding("tail/zeros", path, position, length, severity=severity)
         case Tail(position, length, TailContent.TORN):
-            return found("tail/torn", path, position, length, claimed=item.claimed or None)
+            return make_finding("tail/torn", path, position, length, claimed=item.claimed or None)
         case Tail(position, length):
-            return found("tail/garbage", path, position, length)
+            return make_finding("tail/garbage", path, position, length)
 
 
 def grown(path: str, size: int, by: int) -> Finding:
     """file/grown: the file became longer by `by` bytes while it was read."""
-    return found("file/grown", path, size, by)
+    return make_finding("file/grown", path, size, by)

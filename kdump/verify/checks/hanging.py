@@ -14,7 +14,7 @@ from kdump.format.batch import Batch
 from kdump.format.naming import TopicPartition
 from kdump.storage.partition import LogFile
 from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk, Tail, TailContent, Walk
-from kdump.verify.findings import Finding, found
+from kdump.verify.findings import Finding, make_finding
 
 if TYPE_CHECKING:
     # The decoder is imported with the first transaction log that is read.
@@ -67,7 +67,7 @@ def check_open_transactions(
         _, path, producer_id, epoch, first, timestamp_ms, _ = transaction
         problem = _problem(transaction, now_ms - max_timeout_ms - LATE_MS, known)
         if problem is None:
-            yield found(
+            yield make_finding(
                 "txn/open",
                 path,
                 0,
@@ -79,7 +79,7 @@ def check_open_transactions(
                 timestamp=timestamp_ms,
             )
         else:
-            yield found(
+            yield make_finding(
                 "txn/hanging",
                 path,
                 0,

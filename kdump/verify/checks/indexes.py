@@ -18,7 +18,7 @@ from kdump.kernel.indexes import ordered
 from kdump.kernel.results import BadEntry, IndexDifference
 from kdump.storage.partition import LogFile
 from kdump.storage.source import Source, reader_of
-from kdump.verify.findings import Finding, Severity, found
+from kdump.verify.findings import Finding, Severity, make_finding
 
 _NAMES = {Kind.INDEX: "index", Kind.TIMEINDEX: "timeindex"}
 _STRUCTS = {Kind.INDEX: OFFSET_ENTRY, Kind.TIMEINDEX: TIME_ENTRY}
@@ -67,7 +67,9 @@ class IndexFile(NamedTuple):
         """A finding about an entry, with the values of the entry."""
         stored: dict[str, Any] = dict(zip(_FIELDS[self.kind], self.entry(number), strict=True))
         code, position = f"{_NAMES[self.kind]}/{what}", number * self.entry_bytes
-        return found(code, self.path, position, self.entry_bytes, severity=severity, entry=number, **stored, **data)
+        return make_finding(
+            code, self.path, position, self.entry_bytes, severity=severity, entry=number, **stored, **data
+        )
 
 
 class IndexScan(NamedTuple):
@@ -114,10 +116,10 @@ def check_structure(file: LogFile, source: Source, active: bool) -> tuple[IndexF
     findings = list(_order(index))
     if extent.padding:
         severity = Severity.INFO if active else Severity.WARNING
-        findings.append(found(f"{name}/padding", file.path, extent.entries, extent.padding, severity=severity))
+        findings.append(make_finding(f"{name}/padding", file.path, extent.entries, extent.padding, severity=severity))
     if extent.remainder:
         at = source.size - extent.remainder
-        findings.append(found(f"{name}/torn", file.path, at, extent.remainder, entry_bytes=entry_bytes))
+        findings.append(make_finding(f"{name}/torn", file.path, at, extent.remainder, entry_bytes=entry_bytes))
     return index, findings
 
 
@@ -138,7 +140,7 @@ def _order(index: IndexFile) -> Iterator[Finding]:
 def check_offset_index(log_path: str, index: IndexFile | None, scanned: IndexScan) -> Iterator[Finding]:
     """Check the offset index of a segment against its scan. `index` is None where there is no file."""
     if index is None:
-        yield found("index/missing", log_path, 0, 0, severity=_lazy(scanned))
+        yield make_finding("index/missing", log_path, 0, 0, severity=_lazy(scanned))
         return
     wrong = False
     for entry in scanned.bad:
@@ -173,7 +175,7 @@ def _at_or_above(index: IndexFile, offset: int) -> int:
 
 def _differs(index: IndexFile, differs: IndexDifference) -> Finding:
     stored, expected = differs.position != -1, differs.expected_position != -1
-    return found(
+    return make_finding(
         "index/differs",
         index.path,
         differs.entry * index.entry_bytes,
@@ -195,7 +197,7 @@ def check_time_index(log_path: str, index: IndexFile | None, scanned: IndexScan,
     if index is None:
         # Brokers up to 0.10.0 wrote none. A later one creates one for every segment when it loads the log.
         if others or sum(scanned.magics) > messages:
-            yield found("timeindex/missing", log_path, 0, 0, severity=_lazy(scanned))
+            yield make_finding("timeindex/missing", log_path, 0, 0, severity=_lazy(scanned))
         return
     bad = [entry for entry in scanned.bad if entry.problem.startswith("timeindex/")]
     # 0.10.1 began an empty time index for a segment of 0.10.0. It has only the later batches.
@@ -232,10 +234,10 @@ def _last(index: IndexFile, largest: int, bad: set[int]) -> Iterator[Finding]:
     number = index.entries - 1
     if number < 0:
         if largest >= 0:
-            yield found("timeindex/last", index.path, 0, 0, timestamp=None, found=largest)
+            yield make_finding("timeindex/last", index.path, 0, 0, timestamp=None, found=largest)
     elif index.entry(number)[0] < largest and number not in bad:
         timestamp, _ = index.entry(number)
-        yield found(
+        yield make_finding(
             "timeindex/last",
             index.path,
             number * index.entry_bytes,

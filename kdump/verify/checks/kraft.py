@@ -8,7 +8,7 @@ from kdump.kernel.results import Carry, ScanState
 from kdump.storage.records import open_batch, records
 from kdump.storage.source import Source
 from kdump.storage.walk import BatchChunk, Walk
-from kdump.verify.findings import Finding, found
+from kdump.verify.findings import Finding, make_finding
 
 _ANYTHING: Final = Carry(0, False, -1, False)
 """Nothing is known about the bytes before the batch."""
@@ -21,8 +21,8 @@ def check_snapshot(path: str, source: Source, scanned: ScanState, max_bytes: int
     header nor footer.
     """
     if source.size == 0:
-        yield found("kraft/snapshot-header", path, 0, 0)
-        yield found("kraft/snapshot-footer", path, 0, 0)
+        yield make_finding("kraft/snapshot-header", path, 0, 0)
+        yield make_finding("kraft/snapshot-footer", path, 0, 0)
         return
     if scanned.first_position == 0:
         yield from _check_record(
@@ -55,7 +55,7 @@ def _check_record(
         # Kafka's reader reads the whole batch or nothing of it.
         inside = list(records(batch, opened)) if batch.control and opened.problem is None else []
         if not inside or _type(inside[which].key) != wanted:
-            yield found(code, path, position, batch.size, offset=batch.base_offset)
+            yield make_finding(code, path, position, batch.size, offset=batch.base_offset)
         return
 
 

@@ -2,17 +2,19 @@
 
 from kdump.format.batch import NULL, Batch
 from kdump.kernel.results import ScanState
-from kdump.verify.findings import Finding, Severity, found
+from kdump.verify.findings import Finding, Severity, make_finding
 
 
 def _backwards(path: str, batch: Batch, base: int | None) -> Finding:
     offset = batch.last_offset if batch.base_offset == NULL else batch.base_offset
-    return found("offset/backwards", path, batch.position, batch.size, offset=offset, previous=batch.previous_offset)
+    return make_finding(
+        "offset/backwards", path, batch.position, batch.size, offset=offset, previous=batch.previous_offset
+    )
 
 
 def _range(path: str, batch: Batch, base: int | None) -> Finding:
     offset = batch.last_offset if batch.base_offset == NULL else batch.base_offset
-    return found(
+    return make_finding(
         "offset/range",
         path,
         batch.position,
@@ -28,7 +30,7 @@ EXPLAIN = {"offset/backwards": _backwards, "offset/range": _range}
 
 def gaps(path: str, scanned: ScanState, *, compacted: bool) -> Finding:
     """offset/gap: all offset gaps of a segment in one finding; info where the log cleaner made them."""
-    return found(
+    return make_finding(
         "offset/gap",
         path,
         scanned.gap_position,

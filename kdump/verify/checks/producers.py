@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kdump.kernel.results import ProducerProblem, ProducerTally
-from kdump.verify.findings import Finding, Severity, found
+from kdump.verify.findings import Finding, Severity, make_finding
 
 
 def explain(path: str, problems: Iterable[ProducerProblem]) -> Iterator[Finding]:
@@ -23,7 +23,7 @@ def explain(path: str, problems: Iterable[ProducerProblem]) -> Iterator[Finding]
                 data |= {"first": one.txn_first}
             case _:
                 data |= {"previous": one.previous_epoch}
-        yield found(one.problem, path, one.position, one.size, offset=one.offset, **data)
+        yield make_finding(one.problem, path, one.position, one.size, offset=one.offset, **data)
 
 
 def tallies(path: str, counted: Mapping[str, ProducerTally], *, compacted: bool) -> Iterator[Finding]:
@@ -32,7 +32,7 @@ def tallies(path: str, counted: Mapping[str, ProducerTally], *, compacted: bool)
     In a compacted log gaps in sequences are legal, and markers stay after the records of their transaction are gone.
     """
     if (gap := counted.get("gap")) is not None:
-        yield found(
+        yield make_finding(
             "producer/gap",
             path,
             gap.position,
@@ -46,9 +46,9 @@ def tallies(path: str, counted: Mapping[str, ProducerTally], *, compacted: bool)
             previous=gap.previous,
         )
     if (empty := counted.get("empty")) is not None and not compacted:
-        yield found("txn/empty", path, empty.position, empty.size, offset=empty.offset, count=empty.count)
+        yield make_finding("txn/empty", path, empty.position, empty.size, offset=empty.offset, count=empty.count)
     if (coordinator := counted.get("coordinator")) is not None:
-        yield found(
+        yield make_finding(
             "txn/coordinator-epoch",
             path,
             coordinator.position,

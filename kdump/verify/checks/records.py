@@ -2,14 +2,14 @@
 
 from kdump.format.batch import Batch
 from kdump.kernel.records import STATUSES
-from kdump.verify.findings import Finding, found
+from kdump.verify.findings import Finding, make_finding
 
 _OF_07 = ("wrapper-size", "wrapper-nested")  # mean something else in a log of Kafka 0.7
 
 
 def _problem(code: str, path: str, batch: Batch, base: int | None) -> Finding:
     status = STATUSES[batch.status]
-    return found(
+    return make_finding(
         code,
         path,
         batch.position,
@@ -34,13 +34,13 @@ def _wrapper(path: str, batch: Batch, base: int | None) -> Finding:
 
 
 def _varint(path: str, batch: Batch, base: int | None) -> Finding:
-    return found(
+    return make_finding(
         "record/varint", path, batch.position, batch.size, offset=batch.last_offset, record=batch.varint_record
     )
 
 
 def _delta(path: str, batch: Batch, base: int | None) -> Finding:
-    return found(
+    return make_finding(
         "record/delta",
         path,
         batch.position,
@@ -52,19 +52,19 @@ def _delta(path: str, batch: Batch, base: int | None) -> Finding:
 
 
 def _inner_crc(path: str, batch: Batch, base: int | None) -> Finding:
-    return found(
+    return make_finding(
         "legacy/inner-crc", path, batch.position, batch.size, offset=batch.last_offset, record=batch.inner_crc_record
     )
 
 
 def _partial(path: str, batch: Batch, base: int | None) -> Finding:
-    return found(
+    return make_finding(
         "legacy/partial", path, batch.position, batch.size, offset=batch.last_offset, bytes=batch.partial_bytes
     )
 
 
 def _trailing(path: str, batch: Batch, base: int | None) -> Finding:
-    return found(
+    return make_finding(
         "legacy/trailing", path, batch.position, batch.size, offset=batch.last_offset, record=batch.trailing_record
     )
 
@@ -83,4 +83,4 @@ EXPLAIN = {
 
 def inner_magic(path: str, position: int, count: int) -> Finding:
     """legacy/inner-magic: all inner messages of a segment with another magic, in one finding."""
-    return found("legacy/inner-magic", path, position, 0, count=count)
+    return make_finding("legacy/inner-magic", path, position, 0, count=count)

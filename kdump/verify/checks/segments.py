@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from kdump.verify.findings import Finding, Severity, found
+from kdump.verify.findings import Finding, Severity, make_finding
 
 
 def missing(path: str, base: int, end_offset: int, *, compacted: bool) -> Finding:
     """segment/missing: the segment begins above the end offset of the segment before it; info where `compacted`."""
-    return found(
+    return make_finding(
         "segment/missing",
         path,
         0,
@@ -22,14 +22,14 @@ def missing(path: str, base: int, end_offset: int, *, compacted: bool) -> Findin
 
 def overlap(path: str, position: int, last: int, next_base: int) -> Finding:
     """segment/overlap: the last batch of a segment, at `position`, has offsets that belong to the next segment."""
-    return found("segment/overlap", path, position, 0, offset=last, last=last, next_base=next_base)
+    return make_finding("segment/overlap", path, position, 0, offset=last, last=last, next_base=next_base)
 
 
 def empty(path: str, count: int) -> Finding:
     """segment/empty: `count` segments before the active one have no bytes; `path` is the first."""
-    return found("segment/empty", path, 0, 0, count=count)
+    return make_finding("segment/empty", path, 0, 0, count=count)
 
 
 def magics(path: str, magics: Sequence[int]) -> Finding:
     """segment/magic: the partition has batches of several magics."""
-    return found("segment/magic", path, 0, 0, magics=", ".join(map(str, magics)))
+    return make_finding("segment/magic", path, 0, 0, magics=", ".join(map(str, magics)))

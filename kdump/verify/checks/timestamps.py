@@ -4,11 +4,11 @@ from typing import Final
 
 from kdump.format.batch import Batch
 from kdump.kernel.results import ScanState
-from kdump.verify.findings import Finding, found
+from kdump.verify.findings import Finding, make_finding
 
 
 def _max(path: str, batch: Batch, base: int | None) -> Finding:
-    return found(
+    return make_finding(
         "time/max",
         path,
         batch.position,
@@ -28,12 +28,12 @@ FUTURE_MS: Final = 3_600_000
 
 def future(path: str, position: int, offset: int, timestamp: int, now_ms: int) -> Finding:
     """time/future: the largest timestamp of a segment is in the future."""
-    return found("time/future", path, position, 0, offset=offset, timestamp=timestamp, now=now_ms)
+    return make_finding("time/future", path, position, 0, offset=offset, timestamp=timestamp, now=now_ms)
 
 
 def back(path: str, scanned: ScanState) -> Finding:
     """time/back: all steps back of more than 7 days between the batches of a segment, in one finding."""
-    return found(
+    return make_finding(
         "time/back",
         path,
         scanned.back_position,
@@ -46,4 +46,4 @@ def back(path: str, scanned: ScanState) -> Finding:
 
 def retention(path: str, position: int, timestamp: int, segments: int) -> Finding:
     """time/retention: because of a timestamp in the future, retention by time keeps this segment and those after it."""
-    return found("time/retention", path, position, 0, timestamp=timestamp, segments=segments)
+    return make_finding("time/retention", path, position, 0, timestamp=timestamp, segments=segments)

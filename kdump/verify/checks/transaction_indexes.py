@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from kdump.format.index import TRANSACTION_ENTRY, AbortedTransaction, aborted_transactions, build_transaction_index
 from kdump.storage.partition import LogFile
-from kdump.verify.findings import Finding, Severity, found
+from kdump.verify.findings import Finding, Severity, make_finding
 
 _SIZE: Final = TRANSACTION_ENTRY.size
 _VERSION: Final = struct.Struct(">h")
@@ -63,7 +63,7 @@ def check_index(
             # Missing bytes may hold the true marker of the transaction. Brokers up to 2.3 forgot an open transaction
             # when the log start offset passed it.
             if last not in stored and first >= log_start and (certain or not broken):
-                yield found(
+                yield make_finding(
                     "txnindex/missing", path, 0, 0, offset=last, producer_id=producer_id, first=first, last=last
                 )
     expected = {transaction[2]: transaction for transaction in aborted}
@@ -88,7 +88,7 @@ def check_index(
             yield from _compared(path, number, entry, expected.get(last), following.get(last, _NONE), replayed)
         previous = entry.last_offset
     if remainder:
-        yield found("txnindex/torn", path, stop, remainder, entry_bytes=_SIZE)
+        yield make_finding("txnindex/torn", path, stop, remainder, entry_bytes=_SIZE)
 
 
 def _build(aborted: Sequence[Aborted]) -> bytes:
@@ -183,4 +183,6 @@ def _found(
     severity: Severity | None = None,
     **data: Any,
 ) -> Finding:
-    return found(code, path, number * _SIZE, _SIZE, offset=entry.last_offset, severity=severity, entry=number, **data)
+    return make_finding(
+        code, path, number * _SIZE, _SIZE, offset=entry.last_offset, severity=severity, entry=number, **data
+    )

@@ -9,7 +9,7 @@ import pytest
 
 from kdump.format.naming import Kind
 from kdump.storage.partition import LogFile
-from kdump.verify.checks import snapshots
+from kdump.verify.checks import producer_snapshots
 from kdump.verify.findings import Finding
 from support import build
 
@@ -34,10 +34,10 @@ def words(findings: list[Finding]) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("data", [RIGHT, build.producer_snapshot()])
 def test_a_snapshot_as_it_should_be(data: bytes) -> None:
-    found, findings = snapshots.check_structure(PATH, data)
+    found, findings = producer_snapshots.check_structure(PATH, data)
     assert findings == []
     assert found is not None
-    assert snapshots.entry_bytes(found) == data[HEADER:]
+    assert producer_snapshots.entry_bytes(found) == data[HEADER:]
 
 
 @pytest.mark.parametrize(
@@ -52,16 +52,16 @@ def test_a_snapshot_as_it_should_be(data: bytes) -> None:
     ],
 )
 def test_a_snapshot_that_cannot_be_read(data: bytes, problem: str) -> None:
-    found, findings = snapshots.check_structure(PATH, data)
+    found, findings = producer_snapshots.check_structure(PATH, data)
     assert found is None
     assert words(findings) == [("snapshot/format", "error")]
     assert findings[0].data == {"problem": problem}
 
 
 def test_bytes_behind_the_entries_under_the_checksum() -> None:
-    found, [finding] = snapshots.check_structure(PATH, build.producer_snapshot(ONE, TWO, tail=b"more"))
+    found, [finding] = producer_snapshots.check_structure(PATH, build.producer_snapshot(ONE, TWO, tail=b"more"))
     assert found is not None
-    assert snapshots.entry_bytes(found) == ONE + TWO
+    assert producer_snapshots.entry_bytes(found) == ONE + TWO
     assert words([finding]) == [("snapshot/format", "warning")]
     assert (finding.position, finding.length) == (102, 4)
 
@@ -69,7 +69,7 @@ def test_bytes_behind_the_entries_under_the_checksum() -> None:
 def test_a_wrong_checksum() -> None:
     data = bytearray(RIGHT)
     data[50] ^= 1
-    found, [finding] = snapshots.check_structure(PATH, bytes(data))
+    found, [finding] = producer_snapshots.check_structure(PATH, bytes(data))
     assert found is None
     assert words([finding]) == [("snapshot/crc", "error")]
     assert (finding.position, finding.length, finding.data["stale"]) == (6, 96, 0)
@@ -78,9 +78,9 @@ def test_a_wrong_checksum() -> None:
 
 def test_a_stale_tail() -> None:
     """A broker writes over a longer snapshot without cutting it; every entry is right."""
-    found, [finding] = snapshots.check_structure(PATH, build.producer_snapshot(ONE, stale=TWO))
+    found, [finding] = producer_snapshots.check_structure(PATH, build.producer_snapshot(ONE, stale=TWO))
     assert found is not None
-    assert snapshots.entry_bytes(found) == ONE
+    assert producer_snapshots.entry_bytes(found) == ONE
     assert words([finding]) == [("snapshot/crc", "error")]
     assert (finding.position, finding.length, finding.data["stale"]) == (56, 46, 46)
 
@@ -88,16 +88,16 @@ def test_a_stale_tail() -> None:
 def test_what_brokers_left_can_be_read() -> None:
     paths = sorted(FIXTURES.rglob("*.snapshot"))
     assert paths
-    assert [path for path in paths if snapshots.check_structure(str(path), path.read_bytes())[1]] == []
+    assert [path for path in paths if producer_snapshots.check_structure(str(path), path.read_bytes())[1]] == []
 
 
 # --- against the replay -----------------------------------------------------------------------------------------------
 
 
 def judged(*mismatches: Any, known: bytes = ONE + TWO, compacted: bool = False, log_start: int = 0) -> list[Finding]:
-    found, _ = snapshots.check_structure(PATH, RIGHT)
+    found, _ = producer_snapshots.check_structure(PATH, RIGHT)
     assert found is not None
-    return list(snapshots.check_state(PATH, found, mismatches, known, NOW, compacted, log_start))
+    return list(producer_snapshots.check_state(PATH, found, mismatches, known, NOW, compacted, log_start))
 
 
 def test_a_snapshot_that_says_what_the_log_says() -> None:
@@ -191,7 +191,7 @@ def test_a_producer_that_the_log_lacks() -> None:
 )
 def test_names(offsets: list[int], bases: list[int], end: int | None, odd: list[int]) -> None:
     files = [LogFile(f"{offset:020}.snapshot", Kind.SNAPSHOT, offset, False, 10) for offset in offsets]
-    findings = list(snapshots.check_names(files, bases, end))
+    findings = list(producer_snapshots.check_names(files, bases, end))
     assert words(findings) == [("snapshot/name", "info")] * len(odd)
     assert [finding.offset for finding in findings] == odd
     assert all(finding.data["beyond"] in (None, end) for finding in findings)

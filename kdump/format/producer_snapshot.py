@@ -38,7 +38,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from kdump.format.batch import previous_sequence
-from kdump.format.java import long_order
+from kdump.format.java import hash_map_order_of_longs
 from kdump.kernel.crc import crc32c
 
 VERSION: Final = 1
@@ -190,7 +190,7 @@ def build(entries: Iterable[ProducerEntry]) -> bytes:
     known: dict[int, ProducerEntry] = {}
     for entry in entries:
         known[entry.producer_id] = entry
-    return enclose(b"".join([ENTRY.pack(*known[producer]) for producer in long_order(known)]))
+    return enclose(b"".join([ENTRY.pack(*known[producer]) for producer in hash_map_order_of_longs(known)]))
 
 
 def enclose(entries: bytes) -> bytes:

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdump.format import snapshot
-from kdump.format.snapshot import ProducerEntry, SnapshotError
+from kdump.format import producer_snapshot
+from kdump.format.producer_snapshot import ProducerEntry, SnapshotError
 from support import build
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -46,10 +46,10 @@ entries = st.builds(ProducerEntry, i64, i16, i32, i64, i32, i64, i32, i64)
 
 
 def test_vectors() -> None:
-    assert snapshot.parse_entries(EMPTY) == []
-    assert snapshot.build([]) == EMPTY == build.producer_snapshot()
-    assert snapshot.parse_entries(ONE) == [ENTRY]
-    assert snapshot.build([ENTRY]) == ONE
+    assert producer_snapshot.parse_entries(EMPTY) == []
+    assert producer_snapshot.build([]) == EMPTY == build.producer_snapshot()
+    assert producer_snapshot.parse_entries(ONE) == [ENTRY]
+    assert producer_snapshot.build([ENTRY]) == ONE
     assert build.producer_snapshot(build.producer(7, last_sequence=4, last_offset=24, offset_delta=4)) == ONE
 
 
@@ -83,7 +83,7 @@ TWO = build.producer_snapshot(build.producer(1, last_offset=5), build.producer(2
 @pytest.mark.parametrize("size", range(10))
 def test_no_header(size: int) -> None:
     with pytest.raises(SnapshotError, match=f"^{size} bytes, too few for the header"):
-        snapshot.read_snapshot(TWO[:size])
+        producer_snapshot.read_snapshot(TWO[:size])
 
 
 @pytest.mark.parametrize(
@@ -104,57 +104,57 @@ def test_no_header(size: int) -> None:
     ],
 )
 def test_what_is_refused(data: bytes, problem: str, readable: int) -> None:
-    found = snapshot.read_snapshot(data)
+    found = producer_snapshot.read_snapshot(data)
     assert found.problem is not None
     assert found.problem.startswith(problem)
     assert [entry.producer_id for entry in found.entries()] == [1, 2][:readable]
     with pytest.raises(SnapshotError, match="^" + re.escape(problem)):
-        snapshot.parse_entries(data)
+        producer_snapshot.parse_entries(data)
 
 
 def test_a_stale_tail() -> None:
     longer = build.producer_snapshot(*(build.producer(number) for number in range(5)))
     written = TWO + longer[len(TWO) :]
-    found = snapshot.read_snapshot(written)
+    found = producer_snapshot.read_snapshot(written)
     assert (found.stale_tail, found.end, found.crc_ok) == (3 * 46, len(TWO), False)
     assert [entry.producer_id for entry in found.entries()] == [1, 2]
     # one wrong bit more, and there is no telling
     damaged = bytearray(written)
     damaged[20] ^= 1
-    assert snapshot.read_snapshot(bytes(damaged)).stale_tail == 0
+    assert producer_snapshot.read_snapshot(bytes(damaged)).stale_tail == 0
 
 
 def test_bytes_under_the_checksum_are_ignored() -> None:
     data = build.producer_snapshot(build.producer(1), tail=b"more")
-    assert [entry.producer_id for entry in snapshot.parse_entries(data)] == [1]
-    found = snapshot.read_snapshot(data)
+    assert [entry.producer_id for entry in producer_snapshot.parse_entries(data)] == [1]
+    found = producer_snapshot.read_snapshot(data)
     assert (found.problem, found.end, found.stale_tail) == (None, 56, 0)
 
 
 @given(st.data(), st.lists(entries, max_size=4))
 def test_every_flipped_bit_is_noticed(data: st.DataObject, made: list[ProducerEntry]) -> None:
-    sound = snapshot.build(made)
+    sound = producer_snapshot.build(made)
     bit = data.draw(st.integers(0, len(sound) * 8 - 1))
     damaged = bytearray(sound)
     damaged[bit // 8] ^= 1 << bit % 8
     with pytest.raises(SnapshotError):
-        snapshot.parse_entries(bytes(damaged))
+        producer_snapshot.parse_entries(bytes(damaged))
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes(data: bytes) -> None:
     try:
-        found = snapshot.read_snapshot(data)
+        found = producer_snapshot.read_snapshot(data)
     except SnapshotError:
         assert len(data) < 10
         return
     assert len(list(found.entries())) == found.whole_entries
     assert found.end + found.stale_tail <= len(data)
     if found.problem is None:
-        assert snapshot.parse_entries(data) == list(found.entries())
+        assert producer_snapshot.parse_entries(data) == list(found.entries())
     else:
         with pytest.raises(SnapshotError, match=re.escape(found.problem)):
-            snapshot.parse_entries(data)
+            producer_snapshot.parse_entries(data)
 
 
 # --- order and round trips --------------------------------------------------------------------------------------------
@@ -162,20 +162,20 @@ def test_any_bytes(data: bytes) -> None:
 
 @given(st.lists(st.integers(0, 20_000), unique=True, max_size=200))
 def test_what_was_built_builds_itself_again(producers: list[int]) -> None:
-    built = snapshot.build([ENTRY._replace(producer_id=producer) for producer in producers])
-    assert snapshot.build(snapshot.parse_entries(built)) == built
+    built = producer_snapshot.build([ENTRY._replace(producer_id=producer) for producer in producers])
+    assert producer_snapshot.build(producer_snapshot.parse_entries(built)) == built
 
 
 @given(st.lists(entries, unique_by=lambda entry: entry.producer_id, max_size=30))
 def test_round_trips(made: list[ProducerEntry]) -> None:
-    data = snapshot.build(made)
+    data = producer_snapshot.build(made)
     assert len(data) == 10 + 46 * len(made)
-    assert sorted(snapshot.parse_entries(data)) == sorted(made)
+    assert sorted(producer_snapshot.parse_entries(data)) == sorted(made)
 
 
 def test_the_later_entry_of_a_producer_counts() -> None:
     later = ENTRY._replace(last_offset=99)
-    assert snapshot.parse_entries(snapshot.build([ENTRY, ENTRY._replace(producer_id=8), later])) == [
+    assert producer_snapshot.parse_entries(producer_snapshot.build([ENTRY, ENTRY._replace(producer_id=8), later])) == [
         later,
         ENTRY._replace(producer_id=8),
     ]
@@ -184,8 +184,8 @@ def test_the_later_entry_of_a_producer_counts() -> None:
 def test_a_hundred_thousand_producers() -> None:
     chosen = random.Random(3)
     producers = list(dict.fromkeys(chosen.randrange(1 << 40) for _ in range(100_000)))
-    data = snapshot.build([ENTRY._replace(producer_id=producer) for producer in producers])
-    found = snapshot.read_snapshot(data)
+    data = producer_snapshot.build([ENTRY._replace(producer_id=producer) for producer in producers])
+    found = producer_snapshot.read_snapshot(data)
     assert found.problem is None
     assert sum(1 for _ in found.entries()) == len(producers)
 
@@ -196,17 +196,17 @@ def test_a_hundred_thousand_producers() -> None:
 @pytest.mark.parametrize("path", SNAPSHOTS)
 def test_snapshots_of_brokers(path: Path) -> None:
     data = path.read_bytes()
-    known = snapshot.parse_entries(data)
+    known = producer_snapshot.parse_entries(data)
     assert struct.unpack_from(">i", data, 6) == (len(known),)
-    built = snapshot.build(known)
+    built = producer_snapshot.build(known)
     if path.parent.parent.name in OTHER_ORDER:
-        assert sorted(snapshot.parse_entries(built)) == sorted(known)
+        assert sorted(producer_snapshot.parse_entries(built)) == sorted(known)
     else:
         assert built == data
 
 
 def test_some_snapshots_of_brokers_have_several_producers() -> None:
     files: list[Any] = [param.values[0] for param in SNAPSHOTS]
-    counts = [len(snapshot.parse_entries(file.read_bytes())) for file in files]
+    counts = [len(producer_snapshot.parse_entries(file.read_bytes())) for file in files]
     assert max(counts) > 3
     assert 0 in counts

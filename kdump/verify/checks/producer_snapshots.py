@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
-from kdump.format.snapshot import (
+from kdump.format.producer_snapshot import (
     CRC_FROM,
     ENTRY_SIZE,
     HEADER_SIZE,
@@ -14,7 +14,7 @@ from kdump.format.snapshot import (
     read_snapshot,
 )
 from kdump.storage.partition import LogFile
-from kdump.verify.findings import Finding, Severity, found
+from kdump.verify.findings import Finding, Severity, make_finding
 
 __all__ = ["Snapshot", "check_missing", "check_names", "check_state", "check_structure", "entry_bytes"]
 
@@ -33,12 +33,12 @@ def check_structure(path: str, data: bytes) -> tuple[Snapshot | None, list[Findi
     try:
         snapshot = read_snapshot(data)
     except SnapshotError as error:
-        return None, [found("snapshot/format", path, 0, len(data), problem=str(error))]
+        return None, [make_finding("snapshot/format", path, 0, len(data), problem=str(error))]
     if snapshot.version != VERSION or snapshot.count != snapshot.whole_entries:
-        return None, [found("snapshot/format", path, 0, HEADER_SIZE, problem=snapshot.problem)]
+        return None, [make_finding("snapshot/format", path, 0, HEADER_SIZE, problem=snapshot.problem)]
     if not snapshot.crc_ok:
         stale = snapshot.stale_tail
-        crc = found(
+        crc = make_finding(
             "snapshot/crc",
             path,
             snapshot.end if stale else CRC_FROM,
@@ -53,7 +53,7 @@ def check_structure(path: str, data: bytes) -> tuple[Snapshot | None, list[Findi
         more = len(data) - snapshot.end
         problem = f"{more} bytes follow the entries, under the checksum"
         return snapshot, [
-            found("snapshot/format", path, snapshot.end, more, severity=Severity.WARNING, problem=problem)
+            make_finding("snapshot/format", path, snapshot.end, more, severity=Severity.WARNING, problem=problem)
         ]
     return snapshot, []
 
@@ -103,7 +103,7 @@ def check_state(
                     continue
                 name = "producer_epoch" if entry.producer_epoch < own.producer_epoch else "last_offset"
                 there, here = getattr(entry, name), getattr(own, name)
-        yield found(
+        yield make_finding(
             "snapshot/state",
             path,
             0 if number is None else HEADER_SIZE + number * ENTRY_SIZE,
@@ -129,7 +129,7 @@ def _all_missing(path: str, mismatches: Sequence[Mismatch]) -> Finding:
         "stored": there,
         "found": here,
     }
-    return found("snapshot/state", path, 0, 0, severity=Severity.INFO, more=len(mismatches) - 1, **data)
+    return make_finding("snapshot/state", path, 0, 0, severity=Severity.INFO, more=len(mismatches) - 1, **data)
 
 
 def _unpacked(known: bytes) -> Iterator[ProducerEntry]:
@@ -160,7 +160,7 @@ def check_names(files: Sequence[LogFile], bases: Collection[int], end_offset: in
         beyond = end_offset is not None and offset > end_offset
         # A clean shutdown leaves one at the end of the log.
         if beyond or offset < latest or offset < max(bases, default=0):
-            yield found("snapshot/name", file.path, 0, 0, offset=offset, beyond=end_offset if beyond else None)
+            yield make_finding("snapshot/name", file.path, 0, 0, offset=offset, beyond=end_offset if beyond else None)
 
 
 def check_missing(log_path: str, files: Sequence[LogFile], last_base: int) -> Iterator[Finding]:
@@ -169,4 +169,4 @@ def check_missing(log_path: str, files: Sequence[LogFile], last_base: int) -> It
     Every roll and every recovery writes one.
     """
     if all(file.base_offset != last_base for file in files):
-        yield found("snapshot/missing", log_path, 0, 0, offset=last_base)
+        yield make_finding("snapshot/missing", log_path, 0, 0, offset=last_base)
