@@ -510,7 +510,7 @@ cdef class Scanner:
             s.control += 1
         s.codecs[codec] += 1
         s.magics[2] += 1
-        self.state_end = last + 1
+        self.state_end = <int64_t> (<uint64_t> last + 1)  # wraps, as in Java
         if count > 0:
             s.records += count
         if codec > 4:
