@@ -6,6 +6,7 @@ import importlib.util
 import random
 import struct
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from kdump.format import codec
+from kdump.format.codec import gzip
 from support.codec_cases import (
     ACROSS,
     CASES,
@@ -141,7 +143,7 @@ def test_mutants(ask: Ask, number: int, monkeypatch: pytest.MonkeyPatch) -> None
         # isal does not mind incomplete Huffman codes, which zlib does: without isal there is no difference at all.
         assert len(differing) <= len(damaged) // 500
         monkeypatch.setitem(sys.modules, "isal.igzip_lib", None)
-        monkeypatch.setattr(codec, "_contexts", codec._Contexts())
+        monkeypatch.setattr(gzip, "_local", threading.local())
         for (magic, data), kafkas in zip(damaged, answers, strict=True):
             assert same(ours(number, data, magic), kafkas), shown(data)
         assert all(b"set" in kafkas.data for _, _, kafkas in differing)
@@ -193,7 +195,7 @@ def test_records_of_a_batch(ask: Ask, number: int, monkeypatch: pytest.MonkeyPat
     # With isal see test_mutants.
     if number == GZIP:
         monkeypatch.setitem(sys.modules, "isal.igzip_lib", None)
-        monkeypatch.setattr(codec, "_contexts", codec._Contexts())
+        monkeypatch.setattr(gzip, "_local", threading.local())
     choose = random.Random(number)
     batches = []
     for _ in range(1500):

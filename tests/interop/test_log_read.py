@@ -58,7 +58,7 @@ class Asked(NamedTuple):
 def timestamps(directory: Path) -> list[int]:
     """Times at, before and behind those of records, some of each log."""
     with Log(directory) as log:
-        known = {record.timestamp for record in log.records()}
+        known = {record.timestamp for record in log.records(control=True)}
     every = sorted({time + step for time in known for step in (-1, 0, 1) if time + step >= 0})
     return every[:: max(1, len(every) // TIMES)]
 
@@ -125,7 +125,7 @@ def test_every_time_is_where_a_broker_finds_it(asked: Asked) -> None:
             # batches without times stand beside others, and a broker looks behind the first record that is late enough
             continue
         with Log(directory) as log:
-            known = [(record.offset, record.timestamp) for record in log.records()]
+            known = [(record.offset, record.timestamp) for record in log.records(control=True)]
             for time, theirs in times:
                 ours = log.at_time(time)
                 assert ours == next((one for one in known if one[1] >= time), None), (directory, time)

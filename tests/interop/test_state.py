@@ -87,9 +87,9 @@ def differences(case: Case, directory: Path, answer: dict[str, Any]) -> Iterator
         if 8 * ordered(slots[0], 8) != len(slots[0]) or 12 * ordered(slots[1], 12) != len(slots[1]):
             yield f"{stem}: indexes are out of order"
         found = scanned(segment, slots=slots, interval=case.interval)
-        if found.entries or found.state["index_differs"] is not None:
-            yield f"{stem}: {found.entries} {found.state['index_differs']} in indexes that the broker wrote"
-        largest = (found.state["max_timestamp"], found.state["max_timestamp_offset"] - segment.base_offset)
+        if found.entries or found.state.index_differs is not None:
+            yield f"{stem}: {found.entries} {found.state.index_differs} in indexes that the broker wrote"
+        largest = (found.state.max_timestamp, found.state.max_timestamp_offset - segment.base_offset)
         if slots[1] and struct.unpack(">qi", slots[1][-12:]) != largest:
             yield f"{stem}: the time index ends with {slots[1][-12:].hex()}, the log says {largest}"
         producers.replay(found.events)
@@ -165,7 +165,7 @@ def test_what_the_brokers_left() -> None:
     wrong, compared = [], 0
     for case in broker_made():
         found = [scanned(segment) for segment in case.segments]
-        if case.segments[0].base_offset != 0 or any(each.state["compacted"] or each.tail for each in found):
+        if case.segments[0].base_offset != 0 or any(each.state.compacted or each.tail for each in found):
             continue
         assert case.source is not None
         older = case.source.parent.name.endswith(("-0.11.0.3", "-1.1.1"))
@@ -179,7 +179,7 @@ def test_what_the_brokers_left() -> None:
             theirs = [entry[:fields] for entry in struct.iter_unpack(">2xqqqq", stored)]
             if mine != theirs:
                 wrong.append(f"{case.source}: {stem}: aborted {mine}, to the broker {theirs}")
-            end = each.state["known_last"] + 1 if following is None else following
+            end = each.state.known_last + 1 if following is None else following
             data = existing(case.source / f"{end:020d}.snapshot")
             if data:
                 compared += len(data) > producer_snapshot.HEADER_SIZE
