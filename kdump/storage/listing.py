@@ -56,7 +56,9 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
 
 def unreadable(path: str, error: OSError | ValueError) -> SourceError:
     """The error for a path whose status cannot be read."""
-    return SourceError(f"{path}: {error.strerror.lower() if isinstance(error, OSError) and error.strerror else error}")
+    if isinstance(error, ValueError):
+        return SourceError(f"{path}: embedded null byte")  # Python's own words differ between its versions
+    return SourceError(f"{path}: {error.strerror.lower() if error.strerror else error}")
 
 
 def _report_unreadable_entry(
