@@ -3,12 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from string import Formatter
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from kdump.format import naming
 from kdump.verify.catalogue import CATALOGUE, CatalogueEntry, Severity
 
 __all__ = ["CATALOGUE", "KEPT", "PROBLEMS", "CatalogueEntry", "Finding", "Severity", "finding_fields", "make_finding"]
+
+FindingValue: TypeAlias = int | str | None
+"""A value in the data of a finding: a number or a short word, None where it is not known."""
+FindingData: TypeAlias = Mapping[str, FindingValue]
 
 PROBLEMS: Final = {
     "record-length": "its length is negative or reaches past the end of the records",
@@ -122,7 +126,7 @@ class Finding:
     length: int
     offset: int | None = None
     broker: str | None = None
-    data: Mapping[str, Any] = field(default_factory=dict)
+    data: FindingData = field(default_factory=dict)
 
     @property
     def message(self) -> str:
@@ -153,7 +157,7 @@ def make_finding(
     *,
     offset: int | None = None,
     severity: Severity | None = None,
-    **data: Any,
+    **data: FindingValue,
 ) -> Finding:
     """A finding with this code. Its severity is that of the catalogue unless another one is given."""
     return Finding(

@@ -37,7 +37,7 @@ from kdump.format import checkpoint
 from kdump.format.checkpoint import CheckpointError
 from kdump.format.naming import RECOVERY_POINTS, Kind, TopicPartition, companion_kind_of
 from kdump.format.partition_metadata import parse_partition_metadata
-from kdump.verify.findings import Finding, Severity, make_finding
+from kdump.verify.findings import Finding, FindingValue, Severity, make_finding
 
 LOG_START = "log-start-offset-checkpoint"
 # The log start offsets come first: others are compared with them.
@@ -188,7 +188,7 @@ def _found(
     line: _OffsetLine,
     *,
     severity: Severity | None = None,
-    **data: int | str,
+    **data: FindingValue,
 ) -> Finding:
     return make_finding(
         code,

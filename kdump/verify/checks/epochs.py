@@ -3,11 +3,11 @@
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kdump.format.batch import Batch
 from kdump.format.checkpoint import CheckpointError, epoch_entries
-from kdump.verify.findings import Finding, make_finding
+from kdump.verify.findings import Finding, FindingValue, make_finding
 
 
 def _backwards(path: str, batch: Batch, base: int | None) -> Finding:
@@ -35,7 +35,7 @@ class _EpochLine(NamedTuple):
     position: int
     length: int
 
-    def finding(self, code: str, path: str, **data: Any) -> Finding:
+    def finding(self, code: str, path: str, **data: FindingValue) -> Finding:
         """A finding about this line, with its values."""
         return make_finding(
             code,
@@ -43,6 +43,7 @@ class _EpochLine(NamedTuple):
             self.position,
             self.length,
             offset=self.start_offset,
+            severity=None,
             epoch=self.epoch,
             start_offset=self.start_offset,
             **data,

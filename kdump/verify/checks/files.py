@@ -1,13 +1,13 @@
 """The checks `file/*` and `undo/unfinished`: files and directories whose names do not belong where they are."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from kdump.storage.misplaced import MisplacedFile
 from kdump.storage.partition import LogDirectory, Partition
 from kdump.verify.findings import Finding, Severity, make_finding
 
-MISPLACED: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
+MISPLACED: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     "deleted": ("file/leftover", {"what": "deleted"}),
     "cleaned": ("file/leftover", {"what": "cleaned"}),
     "swap": ("file/leftover", {"what": "swap"}),
@@ -45,4 +45,4 @@ def _findings(files: Iterable[MisplacedFile], leftover: Severity | None = None) 
     for file in files:
         code, data = MISPLACED[file.what]
         severity = leftover if code == "file/leftover" else None
-        yield make_finding(code, file.path, 0, file.size, severity=severity, **data)
+        yield make_finding(code, file.path, 0, file.size, offset=None, severity=severity, **data)

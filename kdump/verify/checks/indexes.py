@@ -8,7 +8,7 @@ bad entries become findings.
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kdump.broker.defaults import INDEX_INTERVAL_BYTES
 from kdump.errors import SourceError
@@ -18,7 +18,7 @@ from kdump.kernel.indexes import ordered
 from kdump.kernel.results import BadEntry, IndexDifference
 from kdump.storage.partition import LogFile
 from kdump.storage.source import Source, reader_of
-from kdump.verify.findings import Finding, Severity, make_finding
+from kdump.verify.findings import Finding, FindingValue, Severity, make_finding
 
 _NAMES = {Kind.INDEX: "index", Kind.TIMEINDEX: "timeindex"}
 _STRUCTS = {Kind.INDEX: OFFSET_ENTRY, Kind.TIMEINDEX: TIME_ENTRY}
@@ -63,12 +63,20 @@ class IndexFile(NamedTuple):
             return first + self.base_offset, second
         return first, second + self.base_offset
 
-    def finding(self, what: str, number: int, *, severity: Severity | None = None, **data: Any) -> Finding:
+    def finding(self, what: str, number: int, *, severity: Severity | None = None, **data: FindingValue) -> Finding:
         """A finding about an entry, with the values of the entry."""
-        stored: dict[str, Any] = dict(zip(_FIELDS[self.kind], self.entry(number), strict=True))
+        stored = dict(zip(_FIELDS[self.kind], self.entry(number), strict=True))
         code, position = f"{_NAMES[self.kind]}/{what}", number * self.entry_bytes
         return make_finding(
-            code, self.path, position, self.entry_bytes, severity=severity, entry=number, **stored, **data
+            code,
+            self.path,
+            position,
+            self.entry_bytes,
+            offset=stored.pop("offset"),
+            severity=severity,
+            entry=number,
+            **stored,
+            **data,
         )
 
 
@@ -128,10 +136,8 @@ def _order(index: IndexFile) -> Iterator[Finding]:
         return
     # The first entry of all is out of order when it is below zero.
     before: tuple[int | None, int | None] = index.entry(index.ordered - 1) if index.ordered else (None, None)
-    previous: dict[str, Any] = {
-        f"previous_{name}": value for name, value in zip(_FIELDS[index.kind], before, strict=True)
-    }
-    yield index.finding("order", index.ordered, **previous)
+    previous = {f"previous_{name}": value for name, value in zip(_FIELDS[index.kind], before, strict=True)}
+    yield index.finding("order", index.ordered, severity=None, **previous)
 
 
 # ---- after the scan

@@ -1,7 +1,7 @@
 """The checks `snapshot/*`: whether a producer snapshot can be read, matches the log, and is at a legal offset."""
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from kdump.format.producer_snapshot import (
     CRC_FROM,
@@ -122,14 +122,19 @@ def check_state(
 def _all_missing(path: str, mismatches: Sequence[Mismatch]) -> Finding:
     """snapshot/state for producers that the snapshot does not have, in one finding of severity info."""
     _, producer_id, _, there, here = mismatches[0]
-    data: dict[str, Any] = {
-        "producer_id": producer_id,
-        "problem": "missing",
-        "name": None,
-        "stored": there,
-        "found": here,
-    }
-    return make_finding("snapshot/state", path, 0, 0, severity=Severity.INFO, more=len(mismatches) - 1, **data)
+    return make_finding(
+        "snapshot/state",
+        path,
+        0,
+        0,
+        severity=Severity.INFO,
+        more=len(mismatches) - 1,
+        producer_id=producer_id,
+        problem="missing",
+        name=None,
+        stored=there,
+        found=here,
+    )
 
 
 def _unpacked(known: bytes) -> Iterator[ProducerEntry]:

@@ -4,16 +4,15 @@ The kernel applies them while it replays the batches of producers (kdump.kernel.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from kdump.kernel.results import ProducerProblem, ProducerTally
-from kdump.verify.findings import Finding, Severity, make_finding
+from kdump.verify.findings import Finding, FindingValue, Severity, make_finding
 
 
 def explain(path: str, problems: Iterable[ProducerProblem]) -> Iterator[Finding]:
     """Yield a finding for each problem of `Producers.take`."""
     for one in problems:
-        data: dict[str, Any] = {"producer_id": one.producer_id, "epoch": one.epoch}
+        data: dict[str, FindingValue] = {"producer_id": one.producer_id, "epoch": one.epoch}
         match one.problem:
             case "producer/sequence":
                 data |= {"sequence": one.sequence, "previous": one.previous_sequence}
@@ -23,7 +22,7 @@ def explain(path: str, problems: Iterable[ProducerProblem]) -> Iterator[Finding]
                 data |= {"first": one.txn_first}
             case _:
                 data |= {"previous": one.previous_epoch}
-        yield make_finding(one.problem, path, one.position, one.size, offset=one.offset, **data)
+        yield make_finding(one.problem, path, one.position, one.size, offset=one.offset, severity=None, **data)
 
 
 def tallies(path: str, counted: Mapping[str, ProducerTally], *, compacted: bool) -> Iterator[Finding]:

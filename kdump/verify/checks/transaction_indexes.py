@@ -6,11 +6,11 @@ wrong entry they skip committed records.
 
 import struct
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kdump.format.index import TRANSACTION_ENTRY, AbortedTransaction, aborted_transactions, build_transaction_index
 from kdump.storage.partition import LogFile
-from kdump.verify.findings import Finding, Severity, make_finding
+from kdump.verify.findings import Finding, FindingValue, Severity, make_finding
 
 _SIZE: Final = TRANSACTION_ENTRY.size
 _VERSION: Final = struct.Struct(">h")
@@ -126,12 +126,15 @@ def _compared(
         # The transaction may have begun before the replay, in missing bytes, or with records that were cleaned.
         unknown = replayed.broken or replayed.compacted or entry.first_offset < replayed.log_start
         if not unknown:
-            whose: dict[str, Any] = {
-                "producer_id": entry.producer_id,
-                "first": entry.first_offset,
-                "last": entry.last_offset,
-            }
-            yield _found("txnindex/surplus", path, number, entry, **whose)
+            yield _found(
+                "txnindex/surplus",
+                path,
+                number,
+                entry,
+                producer_id=entry.producer_id,
+                first=entry.first_offset,
+                last=entry.last_offset,
+            )
         return
     producer_id, first, last, stable, certain_first, certain_stable = aborted
     # A follower appends a whole fetch before it computes the last stable offset. With no other open transaction, the
@@ -181,7 +184,7 @@ def _found(
     entry: AbortedTransaction,
     *,
     severity: Severity | None = None,
-    **data: Any,
+    **data: FindingValue,
 ) -> Finding:
     return make_finding(
         code, path, number * _SIZE, _SIZE, offset=entry.last_offset, severity=severity, entry=number, **data
