@@ -11,8 +11,8 @@
 Its presence is what counts. A broker ignores content that it cannot read.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from kdump.format.text_files import (
     MAX_PROPERTIES_BYTES,
@@ -24,6 +24,9 @@ from kdump.format.text_files import (
     json_properties,
     too_large,
 )
+
+if TYPE_CHECKING:
+    from kdump.format.json_types import JsonObject
 
 
 class CleanShutdown(NamedTuple):
@@ -62,7 +65,7 @@ def build_clean_shutdown(content: CleanShutdown) -> bytes:
     return compact_json({"version": content.version or 0, "brokerEpoch": content.broker_epoch}).encode()
 
 
-def _clean_shutdown_object(data: bytes) -> Mapping[str, Any]:
+def _clean_shutdown_object(data: bytes) -> "JsonObject":
     if not data:
         return {}
     if len(data) > MAX_PROPERTIES_BYTES:

@@ -16,8 +16,8 @@ The schema is `QuorumStateData.json` (KIP-595, KIP-853). One JSON object in the 
     ================  ============  ============  ==========================================================
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.format.java import MAX_INT
 from kdump.format.text_files import (
@@ -32,6 +32,9 @@ from kdump.format.text_files import (
     quoted_json,
     read_lines,
 )
+
+if TYPE_CHECKING:
+    from kdump.format.json_types import JsonObject, JsonValue
 
 HIGHEST_QUORUM_STATE_VERSION: Final = 1
 
@@ -66,14 +69,12 @@ def parse_quorum_state(data: bytes) -> QuorumState:
         if name not in fields:
             raise CheckpointError(f"{name} is missing, which data_version {version} has")
     numbers = {name: json_number(name, fields[name], bits) for name, bits in _QUORUM_NUMBERS.items() if name in fields}
-    for name in ("clusterId", "votedDirectoryId"):
-        if not isinstance(fields.get(name, ""), str):
-            raise CheckpointError(f"{name} is no string: {quoted_json(fields[name])}")
-    directory_id = parse_uuid("votedDirectoryId", fields["votedDirectoryId"]) if "votedDirectoryId" in fields else None
+    strings = {name: _string(name, fields[name]) for name in ("clusterId", "votedDirectoryId") if name in fields}
+    directory_id = parse_uuid("votedDirectoryId", strings["votedDirectoryId"]) if "votedDirectoryId" in fields else None
     voters = _voters(fields["currentVoters"], version) if "currentVoters" in fields else None
     return QuorumState(
         version,
-        fields["clusterId"] if version == 0 else None,
+        strings["clusterId"] if version == 0 else None,
         numbers["leaderId"],
         numbers["leaderEpoch"],
         numbers["votedId"],
@@ -85,7 +86,7 @@ def parse_quorum_state(data: bytes) -> QuorumState:
 
 def build_quorum_state(state: QuorumState) -> bytes:
     """A quorum-state as a broker writes it, without a line end."""
-    fields: dict[str, Any] = {"clusterId": state.cluster_id} if state.data_version == 0 else {}
+    fields: JsonObject = {"clusterId": state.cluster_id} if state.data_version == 0 else {}
     fields |= {"leaderId": state.leader_id, "leaderEpoch": state.leader_epoch, "votedId": state.voted_id}
     if state.data_version == 0:
         fields["appliedOffset"] = state.applied_offset
@@ -101,14 +102,20 @@ _QUORUM_FIELDS = (("clusterId", *_COMMON, "appliedOffset", "currentVoters"), (*_
 _QUORUM_NUMBERS = {"leaderId": 32, "leaderEpoch": 32, "votedId": 32, "appliedOffset": 64}
 
 
-def _quorum_object(data: bytes) -> Mapping[str, Any]:
+def _quorum_object(data: bytes) -> "JsonObject":
     line = next(read_lines(data, MAX_PROPERTIES_BYTES), None)
     if line is None:
         raise CheckpointError("the file is empty")
     return json_object(line)
 
 
-def _voters(value: Any, version: int) -> tuple[int, ...]:
+def _string(name: str, value: "JsonValue") -> str:
+    if not isinstance(value, str):
+        raise CheckpointError(f"{name} is no string: {quoted_json(value)}")
+    return value
+
+
+def _voters(value: "JsonValue", version: int) -> tuple[int, ...]:
     if not isinstance(value, list):
         raise CheckpointError(f"currentVoters is no array: {quoted_json(value)}")
     if value and version > 0:
@@ -121,7 +128,7 @@ def _voters(value: Any, version: int) -> tuple[int, ...]:
     return tuple(voters)
 
 
-def _as_short(value: Any) -> int:
+def _as_short(value: "JsonValue") -> int:
     """Jackson's `JsonNode.shortValue`: the low 16 bits of a number, 0 of anything else."""
     if isinstance(value, float):
         value = int(max(-(1 << 31), min(MAX_INT, value)))

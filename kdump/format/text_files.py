@@ -3,9 +3,12 @@
 import io
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from kdump.format.java import parse_integer
+
+if TYPE_CHECKING:
+    from kdump.format.json_types import JsonObject, JsonValue
 
 MAX_PROPERTIES_BYTES: Final = 1 << 20
 """The largest file that is read, checkpoints aside."""
@@ -89,15 +92,15 @@ def quoted(text: str) -> str:
     return ascii(text if len(text) <= _QUOTED_CHARACTERS else f"{text[:_QUOTED_CHARACTERS]}…")
 
 
-def quoted_json(value: Any) -> str:
+def quoted_json(value: "JsonValue") -> str:
     return quoted(compact_json(value))
 
 
-def _no_constant(name: str) -> Any:
+def _no_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 
-def json_object(text: str) -> Mapping[str, Any]:
+def json_object(text: str) -> "JsonObject":
     """The JSON object at the beginning of a text. Jackson ignores what follows it."""
     import json  # most files have none
 
@@ -111,7 +114,7 @@ def json_object(text: str) -> Mapping[str, Any]:
     return value
 
 
-def json_properties(fields: Mapping[str, Any]) -> Iterator[Property]:
+def json_properties(fields: "Mapping[str, JsonValue]") -> Iterator[Property]:
     for key, value in fields.items():
         yield Property(_replaced(key), _replaced(value) if isinstance(value, str) else compact_json(value))
 
@@ -121,13 +124,13 @@ def _replaced(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def compact_json(value: Any) -> str:
+def compact_json(value: "JsonValue") -> str:
     import json
 
     return json.dumps(value, separators=(",", ":"), ensure_ascii=True)
 
 
-def json_number(name: str, value: Any, bits: int) -> int:
+def json_number(name: str, value: "JsonValue", bits: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not -1 << bits - 1 <= value < 1 << bits - 1:
         raise CheckpointError(f"{name} is no number of {bits} bits: {quoted_json(value)}")
     return value
