@@ -11,7 +11,7 @@ import click
 from kdump.cli import at, complain, exit_status, options
 from kdump.cli.exit_status import INTERRUPTED
 from kdump.dump.dump import DumpOptions, dump_logs
-from kdump.dump.events import CompanionDamage, DumpFailure, DumpSummary, Event, NothingAtOffset
+from kdump.dump.events import CompanionDamage, DumpFailure, Event, NothingAtOffset
 from kdump.render import BYTES_MODES, FORMATS, Renderer, RenderOptions, renderer
 from kdump.render.base import StderrLine
 from kdump.render.escaping import printable
@@ -120,7 +120,7 @@ def command(**chosen: Any) -> int:
         except KeyboardInterrupt:
             pass  # the summary and the exit status say so
         if chosen["format_name"] == "json" and not chosen["quiet"]:
-            out.summary(DumpSummary("dump", status, round(time.monotonic() - started, 3))._asdict())
+            out.exit_summary("dump", status, round(time.monotonic() - started, 3))
     return status
 
 

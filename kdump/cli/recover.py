@@ -23,6 +23,7 @@ from kdump.verify.findings import Severity
 if TYPE_CHECKING:
     from kdump.recover.recover import RecoveryResult
     from kdump.recover.saved_plans import SavedPlan
+    from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
     from kdump.verify.report import Report
 
@@ -151,7 +152,7 @@ def command(**chosen: Any) -> int:
             progress.interrupt()
         summary = progress.summary()
         if not chosen["quiet"]:
-            out.summary(summary)
+            out.recovery_summary(summary, progress.status, progress.seconds)
     return progress.status
 
 
@@ -215,7 +216,7 @@ def _back(chosen: dict[str, Any]) -> int:
                     out.finding(finding)
         status = exit_status.of_findings(max(met, default=None), Severity.ERROR, failed=problems.failed)
         if chosen["format_name"] == "json" and not chosen["quiet"]:
-            out.summary({"command": "recover", "exit_status": status, "seconds": round(time.monotonic() - started, 3)})
+            out.exit_summary("recover", status, round(time.monotonic() - started, 3))
     return status
 
 
@@ -335,16 +336,14 @@ class _RunProgress:
                 " finished or undone"
             )
 
-    def summary(self) -> dict[str, Any]:
-        """The fields of the summary line."""
+    def summary(self) -> "RecoverySummary":
+        """The totals of the command. Call it once, after the results."""
         self._problems.end(some=bool(self._totals.partitions))
-        summary = self._totals.summary(failed=self._problems.failed, interrupted=self._interrupted)
-        return {
-            "command": "recover",
-            **summary._asdict(),
-            "exit_status": self.status,
-            "seconds": round(time.monotonic() - self._started, 3),
-        }
+        return self._totals.summary(failed=self._problems.failed, interrupted=self._interrupted)
+
+    @property
+    def seconds(self) -> float:
+        return round(time.monotonic() - self._started, 3)
 
     @property
     def status(self) -> int:

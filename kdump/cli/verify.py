@@ -160,13 +160,13 @@ def _show(
     if chosen["by_partition"]:
         summary = summarize_partition(report, wanted)
         if summary is not None:
-            out.partition(report.path, summary.fields())
+            out.partition(report.path, summary)
         return
     for finding in findings:
         out.finding(finding)
     for file in report.files if chosen["verbose"] else ():
         if file.error is None:
-            out.file(file.file.path, summarize_file(file, wanted).fields())
+            out.file(file.file.path, summarize_file(file, wanted))
 
 
 def _end(summary: VerifySummary, problems: ProblemLog, chosen: dict[str, Any], out: Renderer) -> int:
@@ -174,5 +174,5 @@ def _end(summary: VerifySummary, problems: ProblemLog, chosen: dict[str, Any], o
     ended = {"failed": problems.failed, "interrupted": summary.interrupted}
     status = exit_status.of_findings(summary.worst, chosen["fail_on"], **ended)
     if not chosen["quiet"]:
-        out.summary({"command": "verify", **summary.fields(), "exit_status": status, "seconds": summary.seconds})
+        out.verify_summary(summary, status)
     return status

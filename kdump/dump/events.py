@@ -6,9 +6,9 @@ A log file is `FileBegin`, then `BatchEvent`, `Gap`, `ForeignBatch`, `SearchLimi
 tool adds (`kdump.dump.kafka_tool`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import Enum, auto
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kdump.errors import KdumpError
 from kdump.format.batch import Batch
@@ -17,6 +17,10 @@ from kdump.storage.partition import LogFile
 from kdump.storage.records import DecodedBatch
 from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, ShrunkFile, Tail
 from kdump.verify.findings import Severity
+
+if TYPE_CHECKING:
+    from kdump.format.index import OffsetIndexEntry
+    from kdump.format.json_types import Fields
 
 
 class FileBegin(NamedTuple):
@@ -58,8 +62,26 @@ class CompanionEntry(NamedTuple):
     """
 
     kind: str
-    fields: Mapping[str, Any]
+    fields: "Fields"
     offsets: tuple[int, int] | None = None
+
+
+class ReadEntry(NamedTuple):
+    """The fields of the entry `read`: how a read at an offset was found.
+
+    `timestamp` is None unless the read was by time, `index_entry` without one. `base_offset` is that of the segment.
+    """
+
+    offset: int
+    timestamp: int | None
+    log_start_offset: int
+    log_end_offset: int
+    base_offset: int
+    position: int
+    size: int
+    next_offset: int
+    index_entry: "OffsetIndexEntry | None"
+    walked_bytes: int
 
 
 class CompanionDamage(NamedTuple):

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from kdump.dump.dump import DumpOptions, OnDamage, RecordLimit, dump_messages
-from kdump.dump.events import CompanionEntry, Event, FileBegin, FileEnd, NothingAtOffset
+from kdump.dump.events import CompanionEntry, Event, FileBegin, FileEnd, NothingAtOffset, ReadEntry
 from kdump.dump.fetch_results import MessageRange, SourceRange
 from kdump.errors import KdumpError, MessageTooLarge, NotALog, OffsetOutOfRange, SourceError
 from kdump.format import fetch, naming
@@ -168,27 +168,21 @@ def error_result(error: KdumpError) -> bytes:
 
 
 def read_entry(log: Log, result: ReadResult) -> CompanionEntry:
-    """How a read was found, as an entry `read`.
-
-    Its fields: offset, timestamp (null unless the read was by time), log_start_offset, log_end_offset, base_offset (of
-    the segment), position, size, next_offset, index_entry (null without one) and walked_bytes.
-    """
+    """How a read was found, as an entry `read`."""
     fetched = result.fetched
-    return CompanionEntry(
-        "read",
-        {
-            "offset": fetched.offset,
-            "timestamp": result.timestamp_ms,
-            "log_start_offset": log.start_offset,
-            "log_end_offset": log.end_offset,
-            "base_offset": fetched.base_offset,
-            "position": fetched.position,
-            "size": fetched.size_bytes,
-            "next_offset": fetched.next_offset,
-            "index_entry": fetched.index_entry,
-            "walked_bytes": fetched.walked_bytes,
-        },
+    entry = ReadEntry(
+        offset=fetched.offset,
+        timestamp=result.timestamp_ms,
+        log_start_offset=log.start_offset,
+        log_end_offset=log.end_offset,
+        base_offset=fetched.base_offset,
+        position=fetched.position,
+        size=fetched.size_bytes,
+        next_offset=fetched.next_offset,
+        index_entry=fetched.index_entry,
+        walked_bytes=fetched.walked_bytes,
     )
+    return CompanionEntry("read", entry._asdict())
 
 
 def skip_message(damaged: DamagedRange) -> str:

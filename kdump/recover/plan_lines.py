@@ -8,7 +8,7 @@ import os
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kdump.format.naming import TopicPartition
 from kdump.recover.plan import Action, Plan
@@ -16,9 +16,9 @@ from kdump.recover.recover import RecoveryResult
 from kdump.recover.undo import RunResult
 from kdump.verify.findings import Finding, Severity, finding_fields
 
-Fields: TypeAlias = Mapping[str, object]
-PlainValue: TypeAlias = "bool | int | float | str | list[PlainValue] | dict[str, PlainValue] | None"
-PlainLine: TypeAlias = dict[str, PlainValue]
+if TYPE_CHECKING:
+    from kdump.format.json_types import Fields, FieldValue, JsonObject, JsonValue
+
 CountsByCode: TypeAlias = Counter[tuple[str, Severity]]
 
 
@@ -48,7 +48,7 @@ def finding_totals(counts: Mapping[tuple[str, Severity], int]) -> FindingTotals:
 # ---- the fields of each line
 
 
-def action_fields(action: Action, topic_partition: TopicPartition | None) -> Fields:
+def action_fields(action: Action, topic_partition: TopicPartition | None) -> "Fields":
     """The fields of an `action` line."""
     return {
         "action": action.action,
@@ -65,12 +65,12 @@ def action_fields(action: Action, topic_partition: TopicPartition | None) -> Fie
     }
 
 
-def partition_fields(result: RecoveryResult) -> Fields:
+def partition_fields(result: RecoveryResult) -> "Fields":
     """The fields of a `partition` line: those of the plan, then those of its result, from `applied` on."""
     return {**_plan_fields(result.plan), **{name: value(result) for name, value in _RESULT.items()}}
 
 
-def _plan_fields(plan: Plan) -> Fields:
+def _plan_fields(plan: Plan) -> "Fields":
     return {
         **_topic_partition(plan.topic_partition),
         "strategy": plan.options.strategy,
@@ -91,7 +91,7 @@ def _plan_fields(plan: Plan) -> Fields:
     }
 
 
-_RESULT: Final[Mapping[str, Callable[[RecoveryResult], object]]] = {
+_RESULT: Final[Mapping[str, "Callable[[RecoveryResult], FieldValue]"]] = {
     "applied": lambda result: result.applied,
     "undo": lambda result: result.run,
     "left": lambda result: finding_totals(counts_of(result.left)) if result.applied else None,
@@ -102,7 +102,7 @@ RESULT_FIELDS: Final = frozenset(_RESULT)
 """The fields of a `partition` line that do not belong to its plan."""
 
 
-def run_fields(done: RunResult) -> Fields:
+def run_fields(done: RunResult) -> "Fields":
     """The fields of a `run` line: a run that was to be undone or finished."""
     return {
         "run": done.run.run,
@@ -113,7 +113,7 @@ def run_fields(done: RunResult) -> Fields:
     }
 
 
-def _topic_partition(topic_partition: TopicPartition | None) -> Fields:
+def _topic_partition(topic_partition: TopicPartition | None) -> "Fields":
     if topic_partition is None:
         return {"topic": None, "partition": None}
     return {"topic": topic_partition.topic, "partition": topic_partition.partition}
@@ -122,7 +122,7 @@ def _topic_partition(topic_partition: TopicPartition | None) -> Fields:
 # ---- as plain values
 
 
-def plan_lines(plan: Plan) -> Iterator[PlainLine]:
+def plan_lines(plan: Plan) -> "Iterator[JsonObject]":
     """The lines of a plan as plain values: its actions, the findings that it does not cover, the partition."""
     for action in plan.actions:
         yield _line("action", action.path, action_fields(action, plan.topic_partition))
@@ -131,11 +131,11 @@ def plan_lines(plan: Plan) -> Iterator[PlainLine]:
     yield _line("partition", plan.path, _plan_fields(plan))
 
 
-def _line(kind: str, path: str, fields: Fields) -> PlainLine:
+def _line(kind: str, path: str, fields: "Fields") -> "JsonObject":
     return {"type": kind, "path": _bytes(os.fsencode(path)), **{name: plain(value) for name, value in fields.items()}}
 
 
-def plain(value: object) -> PlainValue:
+def plain(value: object) -> "JsonValue":
     """A value as JSON holds it: bytes, and names, that are not UTF-8 become an object with their base64."""
     match value:
         case None | bool():
@@ -160,7 +160,7 @@ def plain(value: object) -> PlainValue:
             raise TypeError(f"no plain value for {type(value).__name__}")
 
 
-def _bytes(data: bytes) -> PlainValue:
+def _bytes(data: bytes) -> "JsonValue":
     try:
         return str(data, "utf-8")
     except UnicodeDecodeError:

@@ -11,9 +11,10 @@ from typing import IO, TYPE_CHECKING, Final, NamedTuple
 
 from kdump.errors import KdumpError
 from kdump.recover.plan import STRATEGIES, UNDECIDED, WALKS, Plan, RecoverOptions
-from kdump.recover.plan_lines import RESULT_FIELDS, Fields, PlainLine, PlainValue, plain, plan_lines
+from kdump.recover.plan_lines import RESULT_FIELDS, plain, plan_lines
 
 if TYPE_CHECKING:
+    from kdump.format.json_types import Fields, JsonObject, JsonValue
     from kdump.verify.report import Report
 
 _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {"strategy": STRATEGIES, "walk": WALKS, "undecided": UNDECIDED}
@@ -28,7 +29,7 @@ class SavedPlan(NamedTuple):
     name: str
     options: RecoverOptions
     paths: tuple[str, ...]
-    lines: tuple[PlainLine, ...]
+    lines: "tuple[JsonObject, ...]"
 
     def check(self, found: "Iterable[Plan | Report]") -> "list[Plan | Report]":
         """The plans that were made now, where they are the saved ones.
@@ -50,7 +51,7 @@ class SavedPlan(NamedTuple):
                 )
         return plans
 
-    def _check_files(self, before: PlainLine, now: PlainLine) -> None:
+    def _check_files(self, before: "JsonObject", now: "JsonObject") -> None:
         path = _path(before["path"], self.name)
         try:
             saved, found = _files(before), _files(now)
@@ -62,7 +63,7 @@ class SavedPlan(NamedTuple):
                 raise KdumpError(f"{path}: {name} {what} since {self.name} was made: make the plan again")
 
 
-def to_lines(options: RecoverOptions, paths: Sequence[str], plans: Iterable[Plan]) -> list[PlainLine]:
+def to_lines(options: RecoverOptions, paths: Sequence[str], plans: Iterable[Plan]) -> "list[JsonObject]":
     """Plans as plain values, one a line. `paths` are those that were given to discover, `options` those of the plans.
 
     Write each with json.dumps on a line of its own, and `kdump recover --plan` reads the file.
@@ -73,7 +74,7 @@ def to_lines(options: RecoverOptions, paths: Sequence[str], plans: Iterable[Plan
     return [*lines, {"type": "summary", "command": "recover", "applied": False, "interrupted": False}]
 
 
-def from_lines(lines: Sequence[Mapping[str, PlainValue]], name: str = "the plan") -> SavedPlan:
+def from_lines(lines: "Sequence[Mapping[str, JsonValue]]", name: str = "the plan") -> SavedPlan:
     """The saved plan in these lines, which messages call `name`. Raises KdumpError where it is not whole."""
     if not lines or lines[0].get("type") != "plan" or lines[-1].get("type") != "summary":
         raise KdumpError(
@@ -94,7 +95,7 @@ def read(stream: IO[bytes]) -> SavedPlan:
     import json  # which a recovery without a saved plan does not load
 
     name = str(getattr(stream, "name", "<stdin>"))
-    lines: list[PlainLine] = []
+    lines: list[JsonObject] = []
     for number, text in enumerate(stream, 1):
         try:
             line = json.loads(text)
@@ -104,17 +105,17 @@ def read(stream: IO[bytes]) -> SavedPlan:
     return from_lines(lines, name)
 
 
-def _plain_line(fields: Fields) -> PlainLine:
+def _plain_line(fields: "Fields") -> "JsonObject":
     return {name: plain(value) for name, value in fields.items()}
 
 
-def _compared(line: Mapping[str, PlainValue]) -> PlainLine:
+def _compared(line: "Mapping[str, JsonValue]") -> "JsonObject":
     return {name: value for name, value in line.items() if name not in _NOT_COMPARED}
 
 
-def _options(line: Mapping[str, PlainValue], name: str) -> RecoverOptions:
+def _options(line: "Mapping[str, JsonValue]", name: str) -> RecoverOptions:
     options = RecoverOptions()
-    found: dict[str, PlainValue] = {}
+    found: dict[str, JsonValue] = {}
     for field, default in options._asdict().items():
         value = line.get(field)
         allowed = int if default is None else type(default)
@@ -124,7 +125,7 @@ def _options(line: Mapping[str, PlainValue], name: str) -> RecoverOptions:
     return RecoverOptions._make(found.values())
 
 
-def _path(value: PlainValue, name: str) -> str:
+def _path(value: "JsonValue", name: str) -> str:
     """A path from a line."""
     from base64 import b64decode
 
@@ -138,9 +139,9 @@ def _path(value: PlainValue, name: str) -> str:
     raise KdumpError(f"{name}: the plan has a path that is not valid")
 
 
-def _files(line: PlainLine) -> dict[str, PlainValue]:
+def _files(line: "JsonObject") -> "dict[str, JsonValue]":
     """The files of a partition by their names. Raises TypeError and KeyError where the line does not list them."""
-    found: dict[str, PlainValue] = {}
+    found: dict[str, JsonValue] = {}
     files = line["files"]
     if not isinstance(files, list):
         raise TypeError
@@ -151,7 +152,7 @@ def _files(line: PlainLine) -> dict[str, PlainValue]:
     return found
 
 
-def _difference(before: PlainLine | None, now: PlainLine | None) -> str:
+def _difference(before: "JsonObject | None", now: "JsonObject | None") -> str:
     import json
 
     if before is None or now is None:

@@ -7,7 +7,7 @@ to its `Output`. It reads no file, and counts, sorts and decides nothing.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
@@ -25,13 +25,16 @@ if TYPE_CHECKING:
         NothingAtOffset,
     )
     from kdump.format.batch import Batch
+    from kdump.format.json_types import Fields
     from kdump.format.naming import TopicPartition
     from kdump.recover.plan import Action
     from kdump.recover.recover import RecoveryResult
+    from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
     from kdump.storage.records import DecodedBatch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
     from kdump.verify.findings import Finding
+    from kdump.verify.summary import FileSummary, PartitionSummary, VerifySummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +110,7 @@ class Renderer(ABC):
         """Bytes after the last batch."""
 
     @abstractmethod
-    def entry(self, path: Path, kind: str, fields: Mapping[str, Any]) -> None:
+    def entry(self, path: Path, kind: str, fields: Fields) -> None:
         """An entry of a companion, or another line that is a name and values: `index_entry`, `producer`, `action` …"""
 
     # ---- what only Kafka's dump tool shows
@@ -127,19 +130,19 @@ class Renderer(ABC):
 
     # ---- results of verify and recover
 
-    def file(self, path: Path, fields: Mapping[str, Any]) -> None:
+    def file(self, path: Path, summary: FileSummary) -> None:
         """A verified file, with its totals."""
-        self.entry(path, "file", fields)
+        self.entry(path, "file", summary.fields())
 
-    def partition(self, path: Path, fields: Mapping[str, Any]) -> None:
+    def partition(self, path: Path, summary: PartitionSummary) -> None:
         """A verified partition, with its totals and what a broker's next start would leave."""
-        self.entry(path, "partition", fields)
+        self.entry(path, "partition", summary.fields())
 
     @abstractmethod
     def finding(self, finding: Finding) -> None:
         """A finding, with the sentence of the catalogue."""
 
-    def plan(self, fields: Mapping[str, Any]) -> None:  # noqa: B027  # only a saved plan has to begin with it
+    def plan(self, fields: Fields) -> None:  # noqa: B027  # only a saved plan has to begin with it
         """The options and paths of a recovery."""
 
     def recovery(self, result: RecoveryResult) -> None:
@@ -165,9 +168,16 @@ class Renderer(ABC):
     def run(self, result: RunResult) -> None:  # noqa: B027
         """What became, in one directory, of a run that was undone or resumed."""
 
-    @abstractmethod
-    def summary(self, fields: Mapping[str, Any]) -> None:
-        """The last value of a run: its totals, and `command`, `exit_status`, `seconds`."""
+    # The last value of a run is one of these three.
+
+    def verify_summary(self, summary: VerifySummary, exit_status: int) -> None:  # noqa: B027
+        """The totals of a verify."""
+
+    def recovery_summary(self, summary: RecoverySummary, exit_status: int, seconds: float) -> None:  # noqa: B027
+        """The totals of a recovery."""
+
+    def exit_summary(self, command: str, exit_status: int, seconds: float) -> None:  # noqa: B027
+        """The end of a run without totals: a dump, or a recovery that went on with earlier runs."""
 
     # ---- dumps
 

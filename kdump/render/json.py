@@ -31,13 +31,16 @@ from kdump.verify.findings import finding_fields
 
 if TYPE_CHECKING:
     from kdump.format.batch import Batch
+    from kdump.format.json_types import Fields
     from kdump.format.naming import TopicPartition
     from kdump.recover.plan import Action
     from kdump.recover.recover import RecoveryResult
+    from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
     from kdump.storage.records import DecodedBatch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
     from kdump.verify.findings import Finding
+    from kdump.verify.summary import VerifySummary
 
 SCHEMA = 1
 
@@ -250,7 +253,7 @@ class JsonRenderer(Renderer):
     def tail(self, path: Path, tail: Tail) -> None:
         self.entry(path, "tail", {"position": tail.position, "length": tail.length, "reason": tail.reason})
 
-    def entry(self, path: Path, kind: str, fields: Mapping[str, Any]) -> None:
+    def entry(self, path: Path, kind: str, fields: Fields) -> None:
         inner = "".join(f",{json_string(key)}:{json_value(value, self._encode)}" for key, value in fields.items())
         self.out.write(f'{{"type":{json_string(kind)},"path":{self._name(path)}{inner}}}\n')
 
@@ -275,12 +278,22 @@ class JsonRenderer(Renderer):
 
         self.entry(result.run.directory, "run", run_fields(result))
 
-    def plan(self, fields: Mapping[str, Any]) -> None:
+    def plan(self, fields: Fields) -> None:
         self._run_line("plan", fields)
 
-    def summary(self, fields: Mapping[str, Any]) -> None:
-        self._run_line("summary", fields)
+    def verify_summary(self, summary: VerifySummary, exit_status: int) -> None:
+        self._summary("verify", summary.fields(), exit_status, summary.seconds)
 
-    def _run_line(self, kind: str, fields: Mapping[str, Any]) -> None:
+    def recovery_summary(self, summary: RecoverySummary, exit_status: int, seconds: float) -> None:
+        self._summary("recover", summary._asdict(), exit_status, seconds)
+
+    def exit_summary(self, command: str, exit_status: int, seconds: float) -> None:
+        self._summary(command, {}, exit_status, seconds)
+
+    def _summary(self, command: str, totals: Fields, exit_status: int, seconds: float) -> None:
+        end: Fields = {"exit_status": exit_status, "seconds": seconds}
+        self._run_line("summary", {"command": command, **totals, **end})
+
+    def _run_line(self, kind: str, fields: Fields) -> None:
         inner = "".join(f",{json_string(key)}:{json_value(value, self._encode)}" for key, value in fields.items())
         self.out.write(f'{{"type":"{kind}","schema":{SCHEMA}{inner}}}\n')

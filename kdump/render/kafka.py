@@ -40,7 +40,7 @@ On standard error, after the last file, and of each kind in the order of a `java
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from posixpath import basename
 from typing import IO, TYPE_CHECKING, Any
 
@@ -56,6 +56,8 @@ from kdump.render.escaping import Path, printable
 
 if TYPE_CHECKING:
     from kdump.dump.events import CompanionDamage, Event, IndexReport, NothingAtOffset
+    from kdump.format.json_types import Fields
+    from kdump.format.producer_snapshot import ProducerEntry
     from kdump.storage.records import DecodedBatch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
     from kdump.verify.findings import Finding
@@ -178,36 +180,37 @@ def _voter(voter: control.KRaftVoter, text: Callable[[bytes], str]) -> str:
     )
 
 
-def entry_line(kind: str, fields: Mapping[str, Any]) -> str:
+def entry_line(kind: str, fields: Fields) -> str:
     """The line of an entry of a companion; empty for what the tool does not print."""
     match kind:
         case "index_entry":
-            return f"offset: {fields['offset']} position: {fields['position']}\n"
+            return "offset: {offset} position: {position}\n".format_map(fields)
         case "time_index_entry":
-            return f"timestamp: {fields['timestamp']} offset: {fields['offset']}\n"
+            return "timestamp: {timestamp} offset: {offset}\n".format_map(fields)
         case "aborted_transaction":
             return (
-                f"version: {fields['version']} producerId: {fields['producer_id']}"
-                f" firstOffset: {fields['first_offset']} lastOffset: {fields['last_offset']}"
-                f" lastStableOffset: {fields['last_stable_offset']}\n"
-            )
+                "version: {version} producerId: {producer_id} firstOffset: {first_offset} lastOffset: {last_offset}"
+                " lastStableOffset: {last_stable_offset}\n"
+            ).format_map(fields)
         case "producer":
-            return _producer_line(fields)
+            from kdump.format.producer_snapshot import ProducerEntry  # only snapshots need it
+
+            return _producer_line(ProducerEntry._make(fields[name] for name in ProducerEntry._fields))
     return ""
 
 
-def _producer_line(fields: Mapping[str, Any]) -> str:
-    first = fields["current_txn_first_offset"]
+def _producer_line(entry: ProducerEntry) -> str:
+    first = entry.current_txn_first_offset
     line = (
-        f"producerId: {fields['producer_id']} producerEpoch: {fields['producer_epoch']}"
-        f" coordinatorEpoch: {fields['coordinator_epoch']}"
-        f" currentTxnFirstOffset: {_optional(first if first >= 0 else None)} lastTimestamp: {fields['timestamp']}"
+        f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch}"
+        f" coordinatorEpoch: {entry.coordinator_epoch}"
+        f" currentTxnFirstOffset: {_optional(first if first >= 0 else None)} lastTimestamp: {entry.timestamp}"
     )
-    if fields["last_offset"] >= 0:
-        last, delta = fields["last_sequence"], fields["offset_delta"]
+    if entry.last_offset >= 0:
+        last, delta = entry.last_sequence, entry.offset_delta
         line += (
             f" firstSequence: {previous_sequence(last, delta)} lastSequence: {last}"
-            f" lastOffset: {fields['last_offset']} offsetDelta: {delta} timestamp: {fields['timestamp']}"
+            f" lastOffset: {entry.last_offset} offsetDelta: {delta} timestamp: {entry.timestamp}"
         )
     return line + "\n"
 
@@ -312,7 +315,7 @@ class KafkaRenderer(Renderer):
     def tail(self, path: Path, tail: Tail) -> None:
         """The tool has no line for it; it counts bytes at the end of the file (`trailing_bytes`)."""
 
-    def entry(self, path: Path, kind: str, fields: Mapping[str, Any]) -> None:
+    def entry(self, path: Path, kind: str, fields: Fields) -> None:
         self.out.write(entry_line(kind, fields))
 
     def trailing_bytes(self, path: Path, size_bytes: int) -> None:
@@ -337,9 +340,6 @@ class KafkaRenderer(Renderer):
             yield StderrLine(line.format(*pair))
 
     def finding(self, finding: Finding) -> None:
-        """The tool has no line for it."""
-
-    def summary(self, fields: Mapping[str, Any]) -> None:
         """The tool has no line for it."""
 
 

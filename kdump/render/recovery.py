@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kdump.recover.plan import ACTIONS, SALVAGE, TRUNCATE
 from kdump.recover.plan_lines import counts_of, finding_totals
@@ -14,6 +14,7 @@ from kdump.render.sentences import counted, iso_time
 if TYPE_CHECKING:
     from kdump.recover.plan import Action, Lost, Plan
     from kdump.recover.recover import RecoveryResult
+    from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
     from kdump.verify.findings import Finding
 
@@ -176,26 +177,26 @@ def run_words(done: RunResult) -> str:
     return f"{state}: run {done.run.run}" + (f" ({about})" if about else "")
 
 
-def verdict(fields: Mapping[str, Any]) -> str:
+def verdict(summary: RecoverySummary) -> str:
     """The summary of a recovery as one sentence, and the command that comes next."""
-    words = counted(fields["partitions"], "partition")
-    if fields["failed"]:
-        words += f", {fields['failed']} failed"
-    actions = ", ".join(f"{count} {action}" for action, count in fields["actions"].items())
-    lost = fields["lost"]
+    words = counted(summary.partitions, "partition")
+    if summary.failed:
+        words += f", {summary.failed} failed"
+    actions = ", ".join(f"{count} {action}" for action, count in summary.actions.items())
+    lost = summary.lost
     gone = sums(lost) if lost.batches else "no valid batch"
     if not actions:
-        others = " in the others" if fields["failed"] else ""
-        words += f": nothing to do{others}" if fields["partitions"] > fields["failed"] else ""
-    elif fields["applied"]:
+        others = " in the others" if summary.failed else ""
+        words += f": nothing to do{others}" if summary.partitions > summary.failed else ""
+    elif summary.applied:
         words += f": {actions}; lost {gone}"
     else:
         words += f": {actions}; {gone} would be lost; nothing was changed"
-    for what, name in (("not_covered", "not covered"), ("left", "left after applying")):
-        if counts := _severities(fields[what].by_severity):
+    for totals, name in ((summary.not_covered, "not covered"), (summary.left, "left after applying")):
+        if counts := _severities(totals.by_severity):
             words += f"; {name}: {counts}"
-    if fields["output"] is not None and fields["partitions"] > fields["failed"]:
-        words += f"; the copy is in {fields['output']}"
-    if fields["next"]:
-        words += f"; next: {fields['next']}"
-    return f"interrupted: {words}" if fields["interrupted"] else words
+    if summary.output is not None and summary.partitions > summary.failed:
+        words += f"; the copy is in {summary.output}"
+    if summary.next:
+        words += f"; next: {summary.next}"
+    return f"interrupted: {words}" if summary.interrupted else words

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kdump.dump.events import ReadEntry
     from kdump.format.batch import Batch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit
+    from kdump.verify.summary import PartitionSummary, VerifySummary
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECONDS = range(-62_135_596_800, 253_402_300_800)  # the years 1 to 9999
@@ -53,46 +54,50 @@ def gap_reason(gap: Gap | ForeignBatch | SearchLimit) -> str:
     return "length" if gap.headed else "zeros" if gap.zeros else "bytes"
 
 
-def verify_summary(fields: Mapping[str, Any]) -> str:
+def verify_summary(summary: VerifySummary) -> str:
     """The summary of a verify as one sentence."""
-    records = "an unknown number of" if fields["records"] is None else fields["records"]
-    severities = fields["findings"]["by_severity"]
+    from kdump.verify.summary import counts_by  # loaded already where there is such a summary
+
+    records = "an unknown number of" if summary.records is None else summary.records
+    severities = counts_by(summary.counts)["by_severity"]
     found = ", ".join(f"{counted(count, word)}" for word, count in severities.items())
-    dropped = f" ({fields['findings_dropped']} of them not shown)" if fields["findings_dropped"] else ""
-    interrupted = "interrupted: " if fields["interrupted"] else ""
-    files, batches = counted(fields["files"], "file"), counted(fields["batches"], "batch", "batches")
+    dropped = f" ({summary.findings_dropped} of them not shown)" if summary.findings_dropped else ""
+    interrupted = "interrupted: " if summary.interrupted else ""
+    files, batches = counted(summary.files, "file"), counted(summary.batches, "batch", "batches")
     return (
         f"{interrupted}{files}, {batches}, {records} records,"
-        f" {fields['valid_bytes']} of {fields['bytes']} bytes in valid batches: {found}{dropped}"
+        f" {summary.valid_bytes} of {summary.bytes} bytes in valid batches: {found}{dropped}"
     )
 
 
-def partition_summary(fields: Mapping[str, Any]) -> str:
+def partition_summary(summary: PartitionSummary) -> str:
     """A partition of a verify as one sentence."""
-    counts, broker = fields["findings"], fields["broker"]
-    line = f"{counted(fields['segments'], 'segment')}, {counted(fields['batches'], 'batch', 'batches')}"
-    if not fields["segments"] and fields["topic"] is None:
+    from kdump.verify.summary import counts_by
+
+    counts, outcome = counts_by(summary.counts), summary.outcome
+    line = f"{counted(summary.segments, 'segment')}, {counted(summary.batches, 'batch', 'batches')}"
+    if not summary.segments and summary.topic_partition is None:
         line = "the log directory itself"
-    if fields["log_end_offset"] is not None:
-        line += f", offsets {fields['log_start_offset']} to {fields['log_end_offset']}"
+    if summary.log_end_offset is not None:
+        line += f", offsets {summary.log_start_offset} to {summary.log_end_offset}"
     found = ", ".join(counted(count, word) for word, count in counts["by_severity"].items() if count)
     codes = ", ".join(f"{code} {count}" for code, count in counts["by_code"].items())
     line += f": {found} ({codes})" if found else ": clean"
-    if broker is None:
+    if outcome is None:
         return line
-    if broker["refuses"]:
+    if outcome.refusals:
         return f"{line}; a broker refuses to start"
-    if broker["log_end_offset"] != fields["log_end_offset"] or broker["cuts"]:
-        line += f"; a broker's next start leaves offsets {broker['log_start_offset']} to {broker['log_end_offset']}"
+    if outcome.log_end_offset != summary.log_end_offset or outcome.cuts:
+        line += f"; a broker's next start leaves offsets {outcome.log_start_offset} to {outcome.log_end_offset}"
     return line
 
 
-def read_summary(fields: Mapping[str, Any]) -> str:
-    """How an offset of a log was found, as one sentence; `fields` are those of an entry `read`."""
-    time = "" if fields["timestamp"] is None else f" ({iso_time(fields['timestamp'])})"
-    walked = counted(fields["walked_bytes"], "byte")
-    position, entry = fields["position"], fields["index_entry"]
-    if not fields["size"]:
+def read_summary(read: ReadEntry) -> str:
+    """How an offset of a log was found, as one sentence."""
+    time = "" if read.timestamp is None else f" ({iso_time(read.timestamp)})"
+    walked = counted(read.walked_bytes, "byte")
+    position, entry = read.position, read.index_entry
+    if not read.size:
         how = f"nothing at position {position} yet"
     elif entry is None:
         how = f"position {position}, without an index entry, {walked} walked"
@@ -101,9 +106,9 @@ def read_summary(fields: Mapping[str, Any]) -> str:
             f"position {position}, by the index entry of offset {entry.offset} at position {entry.position},"
             f" {walked} walked"
         )
-    start, end = fields["log_start_offset"], fields["log_end_offset"]
+    start, end = read.log_start_offset, read.log_end_offset
     extent = "the log is empty" if start == end else f"the log has the offsets {start} to {end - 1}"
     return (
-        f"offset {fields['offset']}{time}: {how}; {counted(fields['size'], 'byte')} read,"
-        f" the next read is at offset {fields['next_offset']}; {extent}"
+        f"offset {read.offset}{time}: {how}; {counted(read.size, 'byte')} read,"
+        f" the next read is at offset {read.next_offset}; {extent}"
     )

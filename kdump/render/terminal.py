@@ -11,7 +11,7 @@ from __future__ import annotations
 import codecs
 import io
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -25,18 +25,21 @@ from kdump.format.batch import NULL
 from kdump.render.base import Renderer, RenderOptions
 from kdump.render.escaping import Path, bytes_text, path_text, printable, quoted
 from kdump.render.output import Output
-from kdump.render.sentences import crc_state, gap_reason, iso_time, partition_summary, read_summary
-from kdump.render.text import control_word, summary_sentence, words
+from kdump.render.sentences import crc_state, gap_reason, iso_time, partition_summary, read_summary, verify_summary
+from kdump.render.text import control_word, words
 from kdump.storage.records import records as values
 from kdump.verify.findings import CATALOGUE, Finding, Severity
 
 if TYPE_CHECKING:
     from kdump.format.batch import Batch
+    from kdump.format.json_types import Fields
     from kdump.format.record import Record
     from kdump.recover.recover import RecoveryResult
+    from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
     from kdump.storage.records import DecodedBatch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
+    from kdump.verify.summary import FileSummary, PartitionSummary, VerifySummary
 
 # a table or tree is laid out as a whole, so a long one comes in pieces
 _ROWS = 500
@@ -191,24 +194,27 @@ class TerminalRenderer(Renderer):
         self._flush_table()
         self._print(Text(f"{what} at position {position}: {length} bytes, {reason}", style=_BAD))
 
-    def entry(self, path: Path, kind: str, fields: Mapping[str, Any]) -> None:
+    def entry(self, path: Path, kind: str, fields: Fields) -> None:
         if kind == "read":
+            from kdump.dump.events import ReadEntry
+
             self._flush_table()
-            self._print(Text(printable(read_summary(fields)), style="dim"))
+            entry = ReadEntry._make(fields[name] for name in ReadEntry._fields)
+            self._print(Text(printable(read_summary(entry)), style="dim"))
             return
         pairs = [word.partition("=") for word in words(fields, mode=self.options.bytes_mode)]
         names = (kind.replace("_", " "), *(name.replace("_", " ") for name, _, _ in pairs))
         self._row(tuple(printable(name) for name in names), [Text(), *(Text(value) for _, _, value in pairs)])
 
-    def file(self, path: Path, fields: Mapping[str, Any]) -> None:
-        pairs = [word.partition("=") for word in words(fields)]
+    def file(self, path: Path, summary: FileSummary) -> None:
+        pairs = [word.partition("=") for word in words(summary.fields())]
         names = ("file", *(name.replace("_", " ") for name, _, _ in pairs))
         self._row(names, [Text(path_text(path)), *(Text(value) for _, _, value in pairs)])
 
-    def partition(self, path: Path, fields: Mapping[str, Any]) -> None:
-        severities = fields["findings"]["by_severity"]
-        style = next((_STYLES[Severity[word.upper()]] for word, count in severities.items() if count), "green")
-        self._print(Text.assemble((path_text(path), style), f"  {printable(partition_summary(fields))}"))
+    def partition(self, path: Path, summary: PartitionSummary) -> None:
+        worst = max((severity for (_, severity), count in summary.counts.items() if count), default=None)
+        style = "green" if worst is None else _STYLES[worst]
+        self._print(Text.assemble((path_text(path), style), f"  {printable(partition_summary(summary))}"))
 
     def finding(self, finding: Finding) -> None:
         self._findings.append(finding)
@@ -261,15 +267,18 @@ class TerminalRenderer(Renderer):
         words = printable(recovery.run_words(result))
         self._print(Text.assemble((path_text(result.run.directory), style), f"  {words}"))
 
-    def summary(self, fields: Mapping[str, Any]) -> None:
+    def verify_summary(self, summary: VerifySummary, exit_status: int) -> None:
+        self._last_line(verify_summary(summary), clean=summary.worst != Severity.ERROR)
+
+    def recovery_summary(self, summary: RecoverySummary, exit_status: int, seconds: float) -> None:
+        from kdump.render import recovery
+
+        self._last_line(recovery.verdict(summary), clean=not exit_status)
+
+    def _last_line(self, sentence: str, *, clean: bool) -> None:
         self._flush_table()
         self._show_kept()
-        clean = (
-            not fields["exit_status"]
-            if fields["command"] == "recover"
-            else not fields["findings"]["by_severity"]["error"]
-        )
-        self._print(Text(summary_sentence(fields), style="bold green" if clean else "bold red"))
+        self._print(Text(sentence, style="bold green" if clean else "bold red"))
 
     def close(self) -> None:
         self._flush_table()

@@ -45,13 +45,16 @@ from kdump.render.sentences import crc_state, gap_reason, iso_time, partition_su
 
 if TYPE_CHECKING:
     from kdump.format.batch import Batch
+    from kdump.format.json_types import Fields
     from kdump.format.naming import TopicPartition
     from kdump.recover.plan import Action
     from kdump.recover.recover import RecoveryResult
+    from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
     from kdump.storage.records import DecodedBatch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
     from kdump.verify.findings import Finding
+    from kdump.verify.summary import FileSummary, PartitionSummary, VerifySummary
 
 
 def batch_line(batch: Batch, damage: str | None = None) -> str:
@@ -111,7 +114,7 @@ def _control_fields(value: tuple[object, ...]) -> Iterator[str]:
             yield f"{prefix}{quoted(item) if isinstance(item, str) else item}"
 
 
-def words(fields: Mapping[str, Any], prefix: str = "", mode: str = "auto") -> Iterator[str]:
+def words(fields: Fields, prefix: str = "", mode: str = "auto") -> Iterator[str]:
     """Named values as words of `name=value`. Nested values become `outer.inner=value`, a list `[a,b]`, null `null`."""
     for name, value in fields.items():
         label = printable(f"{prefix}{name}")
@@ -145,15 +148,6 @@ def finding_line(finding: Finding) -> str:
     """`path:position: severity code: sentence`, without a line end."""
     position = f"{path_text(finding.path)}:{finding.position}"
     return f"{position}: {finding.severity.word} {finding.code}: {printable(finding.message)}"
-
-
-def summary_sentence(fields: Mapping[str, Any]) -> str:
-    """The totals of a verify or a recovery as one sentence."""
-    if fields["command"] != "recover":
-        return verify_summary(fields)
-    from kdump.render import recovery
-
-    return recovery.verdict(fields)
 
 
 class TextRenderer(Renderer):
@@ -191,14 +185,14 @@ class TextRenderer(Renderer):
     def tail(self, path: Path, tail: Tail) -> None:
         self.out.write(f"tail position={tail.position} length={tail.length} reason={tail.reason}\n")
 
-    def entry(self, path: Path, kind: str, fields: Mapping[str, Any]) -> None:
+    def entry(self, path: Path, kind: str, fields: Fields) -> None:
         self.out.write(f"{printable(kind)} {' '.join(words(fields, mode=self._mode))}\n")
 
-    def file(self, path: Path, fields: Mapping[str, Any]) -> None:
-        self.out.write(f"file {path_text(path)} {' '.join(words(fields, mode=self._mode))}\n")
+    def file(self, path: Path, summary: FileSummary) -> None:
+        self.out.write(f"file {path_text(path)} {' '.join(words(summary.fields(), mode=self._mode))}\n")
 
-    def partition(self, path: Path, fields: Mapping[str, Any]) -> None:
-        self.out.write(f"{path_text(path)}: {printable(partition_summary(fields))}\n")
+    def partition(self, path: Path, summary: PartitionSummary) -> None:
+        self.out.write(f"{path_text(path)}: {printable(partition_summary(summary))}\n")
 
     def finding(self, finding: Finding) -> None:
         self.out.write(finding_line(finding) + "\n")
@@ -231,6 +225,10 @@ class TextRenderer(Renderer):
 
         self.out.write(f"{path_text(result.run.directory)}: {printable(recovery.run_words(result))}\n")
 
-    def summary(self, fields: Mapping[str, Any]) -> None:
-        """The totals of a verify or a recovery as one sentence. A dump has none."""
-        self.out.write(f"{summary_sentence(fields)}\n")
+    def verify_summary(self, summary: VerifySummary, exit_status: int) -> None:
+        self.out.write(f"{verify_summary(summary)}\n")
+
+    def recovery_summary(self, summary: RecoverySummary, exit_status: int, seconds: float) -> None:
+        from kdump.render import recovery
+
+        self.out.write(f"{recovery.verdict(summary)}\n")

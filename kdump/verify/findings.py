@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from string import Formatter
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kdump.format import naming
 from kdump.verify.catalogue import CATALOGUE, CatalogueEntry, Severity
+
+if TYPE_CHECKING:
+    from kdump.format.json_types import Fields
 
 __all__ = ["CATALOGUE", "KEPT", "PROBLEMS", "CatalogueEntry", "Finding", "Severity", "finding_fields", "make_finding"]
 
@@ -98,9 +101,9 @@ class _Sentence(Formatter):
     `{name:@table}`: the clause of that table for the value, a short word.
     """
 
-    def format_field(self, value: Any, spec: str) -> str:
+    def format_field(self, value: object, spec: str) -> str:
         if spec.startswith("@"):
-            return _clause(spec[1:], value)
+            return _clause(spec[1:], str(value))
         if not spec.startswith("?"):
             return str(super().format_field(value, spec))
         text, _, other = spec[1:].partition("|")
@@ -165,7 +168,7 @@ def make_finding(
     )
 
 
-def finding_fields(finding: Finding) -> dict[str, object]:
+def finding_fields(finding: Finding) -> "Fields":
     """The fields of a finding in JSON, in order."""
     topic_partition = finding.topic_partition
     return {

@@ -6,12 +6,15 @@
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kdump.broker.result import LoadResult
 from kdump.format.naming import TopicPartition
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.report import Counts, FileReport, Report
+
+if TYPE_CHECKING:
+    from kdump.format.json_types import Fields
 
 
 def names_code(pattern: str, code: str) -> bool:
@@ -65,7 +68,7 @@ class FileSummary(NamedTuple):
     valid_bytes: int
     findings: int
 
-    def fields(self) -> dict[str, object]:
+    def fields(self) -> "Fields":
         return self._asdict()
 
 
@@ -89,7 +92,7 @@ class PartitionSummary(NamedTuple):
     counts: Counts
     outcome: LoadResult | None
 
-    def fields(self) -> dict[str, object]:
+    def fields(self) -> "Fields":
         name = self.topic_partition
         return {
             "topic": None if name is None else name.topic,
@@ -125,7 +128,7 @@ def summarize_partition(report: Report, wanted: FindingFilter) -> PartitionSumma
     )
 
 
-def _outcome_fields(outcome: LoadResult) -> dict[str, object]:
+def _outcome_fields(outcome: LoadResult) -> "Fields":
     """What a broker's next start would leave of a partition."""
     return {
         "refuses": [refusal.exception for refusal in outcome.refusals],
@@ -160,7 +163,7 @@ class VerifySummary(NamedTuple):
         """The highest severity of the findings, None without findings. The exit status depends on it."""
         return max((severity for (_, severity), count in self.counts.items() if count), default=None)
 
-    def fields(self) -> dict[str, object]:
+    def fields(self) -> "Fields":
         """The fields of the JSON line, without the command, its exit status and the seconds."""
         return {
             "files": self.files,

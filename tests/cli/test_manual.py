@@ -138,7 +138,7 @@ def fields_of_recover() -> dict[str, list[str]]:
         out.recovery(RecoveryResult(recovery_results.plan(), True, "run", None, (recovery_results.OLD,)))
         out.run(RunResult(Run("run", "over", "/data/orders-3", "/data/orders-3/.kdump-undo/run")))
         totals = RecoveryTotals(RecoverOptions(), ("topic-0",), applies=True).summary()
-        out.summary({"command": "recover", **totals._asdict(), "exit_status": 0, "seconds": 0.0})
+        out.recovery_summary(totals, 0, 0.0)
     return {
         line["type"]: [*line][1:] if "path" not in line else [*line][2:]
         for line in map(json.loads, stream.getvalue().splitlines())

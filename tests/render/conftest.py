@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, cast
 from unittest import mock
@@ -14,6 +15,7 @@ from kdump.format.record import Record
 from kdump.render import Renderer, RenderOptions, renderer
 from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail, TailContent
 from kdump.verify.findings import CATALOGUE, CatalogueEntry, Severity, make_finding
+from kdump.verify.summary import VerifySummary
 from support.plain_lines import opened
 
 PATH = "/logs/orders-3/00000000000000000000.log"
@@ -195,22 +197,9 @@ def play(to: Renderer) -> None:
     to.finding(make_finding("time/max", PATH, 100, 100, offset=5, severity=codes[0], stored=NOON_MS, found=NOON_MS - 1))
     to.finding(make_finding("tail/zeros", HOSTILE_PATH, 850, 17, severity=codes[1]))
     to.finding(make_finding("batch/crc", HOSTILE_PATH, 478, 100, offset=16, computed=2, stored=3))
-    to.summary(
-        {
-            "command": "verify",
-            "files": 2,
-            "segments": 2,
-            "batches": 1,
-            "records": None,
-            "bytes": 867,
-            "valid_bytes": 850,
-            "findings": {"by_severity": {"error": 3, "warning": 1, "info": 0}, "by_code": {"batch/crc": 2}},
-            "findings_dropped": 0,
-            "interrupted": False,
-            "exit_status": 1,
-            "seconds": 0.25,
-        }
-    )
+    warning, error = codes
+    counts = Counter({("batch/crc", error): 2, ("tail/zeros", error): 1, ("time/max", warning): 1})
+    to.verify_summary(VerifySummary(2, 2, 1, None, 867, 850, counts, 0, False, 0.25), 1)
 
 
 def shown(name: str, options: RenderOptions | None = None) -> bytes:

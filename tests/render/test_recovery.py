@@ -13,6 +13,7 @@ from kdump.format.naming import TopicPartition
 from kdump.recover.plan import ACTIONS, SALVAGE, Action, Lost, RecoverOptions
 from kdump.recover.plan_lines import FindingTotals, finding_totals
 from kdump.recover.recover import RecoveryResult
+from kdump.recover.summary import RecoverySummary
 from kdump.render import RenderOptions as Look
 from kdump.render import recovery, renderer
 from kdump.storage.stamps import Stamp
@@ -330,24 +331,26 @@ def test_nothing_reaches_a_terminal_raw(name: str) -> None:
 # ---- the summary
 
 
-def summary(**fields: Any) -> dict[str, Any]:
+def summary(**fields: Any) -> RecoverySummary:
     none = finding_totals({})
-    made = {
-        "command": "recover",
-        "strategy": "truncate",
-        "applied": False,
-        "partitions": 2,
-        "failed": 0,
-        "actions": {"delete": 2, "truncate": 1},
-        "not_covered": none,
-        "left": none,
-        "lost": LOST,
-        "output": None,
-        "next": None,
-        "interrupted": False,
-        "exit_status": 1,
-    }
-    return made | fields
+    made = RecoverySummary(
+        strategy="truncate",
+        applied=False,
+        partitions=2,
+        failed=0,
+        actions={"delete": 2, "truncate": 1},
+        not_covered=none,
+        left=none,
+        log_start_offset=None,
+        log_end_offset=None,
+        bytes_needed=0,
+        lost=LOST,
+        undo=None,
+        output=None,
+        next=None,
+        interrupted=False,
+    )
+    return made._replace(**fields)
 
 
 @pytest.mark.parametrize(
@@ -390,7 +393,7 @@ def test_verdict(fields: dict[str, Any], words: str) -> None:
     for name in ("text", "terminal"):
         stream = io.BytesIO()
         with renderer(name, stream, Look(width=400, color=False)) as out:
-            out.summary(summary(**fields))
+            out.recovery_summary(summary(**fields), 1, 0.5)
         assert stream.getvalue().decode() == f"{words}\n"
 
 
