@@ -94,7 +94,7 @@ def to_bytes(journal: Journal) -> bytes:
     return data + json.dumps({"type": "end", "crc32c": crc32c(data)}).encode("ascii") + b"\n"
 
 
-def _filled(step: Step) -> dict[str, Any]:
+def _filled(step: Step) -> dict[str, int | str | Stamp]:
     return {name: value for name, value in step._asdict().items() if value not in (None, "")}
 
 
