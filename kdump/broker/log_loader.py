@@ -16,11 +16,11 @@ from kdump.broker.file_records import CorruptRecord, UncaughtReadError
 from kdump.broker.leader_epoch_file_cache import LeaderEpochFileCache
 from kdump.broker.local_log import split_overflowed_segment
 from kdump.broker.log_segment import InvalidOffset, LogSegment, LogSegmentOffsetOverflow, LogSegments, TimeIndex
+from kdump.broker.open_transaction_map import OpenTransactionMap, PredictionStateManager, open_transactions_in
 from kdump.broker.partition_files import PartitionFiles
 from kdump.broker.producer_state_manager import ProducerSnapshots
 from kdump.broker.refusal_reason import RefusalReason
 from kdump.broker.result import NEW, DirectoryState, LoadResult, ResultSegment
-from kdump.broker.transaction_map import TransactionMap, TransactionStateManager, transactions_in
 from kdump.broker.unified_log import load_producers_from_segment, rebuild_producer_state
 from kdump.format import checkpoint, index, partition_metadata, text_files
 from kdump.format.checkpoint import CheckpointError
@@ -45,7 +45,7 @@ class LogLoader:
         self.files = PartitionFiles(state)
         self.segments = LogSegments(self.files)
         self.epochs = LeaderEpochFileCache()
-        self._snapshots = ProducerSnapshots(self.files, transactions_in)
+        self._snapshots = ProducerSnapshots(self.files, open_transactions_in)
         self._unsplittable: set[int] = set()
         self._emptied_logs: set[str] = set()
         self._recovered_logs: set[str] = set()
@@ -291,11 +291,11 @@ class LogLoader:
         manager.take_snapshot()
         return size_before - segment.size
 
-    def _producer_state_manager(self) -> TransactionStateManager:
-        return TransactionStateManager(self._snapshots, TransactionMap())
+    def _producer_state_manager(self) -> PredictionStateManager:
+        return PredictionStateManager(self._snapshots, OpenTransactionMap())
 
 
-def _load_producers(manager: TransactionStateManager, segment: LogSegment, start: int, log_end: int | None) -> None:
+def _load_producers(manager: PredictionStateManager, segment: LogSegment, start: int, log_end: int | None) -> None:
     """Add the batches of a segment from an offset on, or skip them. Raises CorruptRecord, UncaughtReadError."""
     producers = manager.producers
     valid = segment.valid

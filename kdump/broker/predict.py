@@ -17,10 +17,10 @@ from kdump.broker.defaults import INDEX_INTERVAL_BYTES
 from kdump.broker.leader_epoch_file_cache import LeaderEpochFileCache
 from kdump.broker.log_loader import LogLoader
 from kdump.broker.log_segment import InvalidOffset, LogSegment, LogSegmentOffsetOverflow, TimeIndex
+from kdump.broker.open_transaction_map import OpenTransactionMap, PredictionStateManager, open_transactions_in
 from kdump.broker.partition_files import PartitionFiles
 from kdump.broker.producer_state_manager import ProducerSnapshots
 from kdump.broker.result import DirectoryState, LoadResult, Refusal, ResultSegment, ValidSegment
-from kdump.broker.transaction_map import TransactionMap, TransactionStateManager, transactions_in
 from kdump.errors import SourceError, reason
 from kdump.format.naming import segment_file_name
 from kdump.storage.source import FileSource, Source
@@ -98,7 +98,7 @@ def recover_segment(source: Source, base_offset: int, interval: int = INDEX_INTE
     name = segment_file_name(base_offset, ".log")
     files = PartitionFiles(DirectoryState({name: source.size}, lambda _: source, index_interval_bytes=interval))
     segment = LogSegment(files, name, base_offset)
-    manager = TransactionStateManager(ProducerSnapshots(files, transactions_in), TransactionMap())
+    manager = PredictionStateManager(ProducerSnapshots(files, open_transactions_in), OpenTransactionMap())
     try:
         segment.recover(manager, LeaderEpochFileCache(), TimeIndex())
     except LogSegmentOffsetOverflow as overflow:

@@ -2,7 +2,7 @@
 
 What is kept of each producer differs: a prediction needs the open transactions, a rebuild all that a snapshot holds. So
 ProducerStateManager works on a ProducerMap, of which both have their own. The state of a producer while a broker
-appends is in kdump.broker.producer_state.
+appends is in kdump.broker.append_producer_state.
 
 Sources: ProducerStateManager, ProducerAppendInfo and UnifiedLog of Kafka 4.3.
 """

@@ -160,11 +160,11 @@ def _results(
     chosen: dict[str, Any], wanted: RecoverOptions, saved: "SavedPlan | None"
 ) -> "Iterator[RecoveryResult | Report]":
     """What would be done with each partition, or what became of it."""
-    from kdump.cli.work import work
+    from kdump.cli.execution import engine_and_progress
     from kdump.recover import recover
     from kdump.storage.discovery import discover
 
-    with work(lambda: discover(chosen["paths"]), chosen) as (engine, on_bytes, _), ExitStack() as locks:
+    with engine_and_progress(lambda: discover(chosen["paths"]), chosen) as (engine, on_bytes, _), ExitStack() as locks:
         kept = locks if _applies(chosen) else None
         # Listed again once the lock is held.
         found: Iterable[Plan | Report] = recover.plan_recovery(
@@ -193,7 +193,7 @@ def _applies(chosen: dict[str, Any]) -> bool:
 
 def _back(chosen: dict[str, Any]) -> int:
     """Undo runs, or finish them; the exit status."""
-    from kdump.cli.work import ProblemLog
+    from kdump.cli.execution import ProblemLog
     from kdump.recover import recover, undo
 
     started, problems, met = time.monotonic(), ProblemLog(), set[Severity]()
@@ -306,7 +306,7 @@ class _RunProgress:
     """Adds up the results of a command, and says its summary and its exit status."""
 
     def __init__(self, wanted: RecoverOptions, chosen: dict[str, Any]) -> None:
-        from kdump.cli.work import ProblemLog
+        from kdump.cli.execution import ProblemLog
         from kdump.recover.summary import RecoveryTotals
 
         self._applies = _applies(chosen)

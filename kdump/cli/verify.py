@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from kdump.cli import exit_status, options
-from kdump.cli.work import Found, ProblemLog, work
+from kdump.cli.execution import Found, ProblemLog, engine_and_progress
 from kdump.render import FINDING_FORMATS, renderer
 from kdump.render import RenderOptions as Look
 from kdump.render.base import Renderer
@@ -149,7 +149,7 @@ def command(**chosen: Any) -> int:
 def _reports(found: Callable[[], Iterator[Found]], chosen: dict[str, Any]) -> Iterator[verify.Report]:
     compacted = {"yes": True, "no": False}.get(chosen["compacted"])
     what = verify.VerifyOptions(chosen["deep"], compacted, chosen["max_batch_bytes"], chosen["live"])
-    with work(found, chosen) as (engine, on_bytes, items):
+    with engine_and_progress(found, chosen) as (engine, on_bytes, items):
         yield from verify.verify_logs(items, what, engine, on_bytes)
 
 

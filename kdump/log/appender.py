@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from threading import RLock
 from typing import Any, Final, NamedTuple, Self, Unpack
 
-from kdump.broker.producer_state import NO_CHANGES, ProducerAppendInfo
+from kdump.broker.append_producer_state import NO_CHANGES, ProducerAppendInfo
 from kdump.errors import KdumpError, MessageTooLarge, reason
 from kdump.format.batch import SEQUENCES, Batch
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, NamedTuple
 
+from kdump.broker.append_producer_state import AppendProducerState
 from kdump.broker.defaults import PRODUCER_ID_EXPIRATION_MS
 from kdump.broker.leader_epoch_file_cache import LeaderEpochFileCache
 from kdump.broker.log_loader import LEADER_EPOCH_CHECKPOINT
-from kdump.broker.producer_state import AppendProducerState
 from kdump.broker.rebuild import rebuild_companions
 from kdump.broker.rebuild_request import PlannedSegment, RebuildRequest
 from kdump.errors import KdumpError

@@ -14,11 +14,11 @@ from kdump.broker.result import DirectoryState
 from kdump.errors import SourceError
 from kdump.format.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointError, EpochEntry, build_epochs, epoch_entries
 from kdump.format.naming import INDEX_SUFFIXES, number_of, segment_file_name
-from kdump.recover.completion import complete
+from kdump.recover.loadable_log import LoadableLog, LogView
 from kdump.recover.plan import FileContent, Plan
 from kdump.recover.plan_builder import PlanBuilder, Segments
+from kdump.recover.plan_completion import complete_plan
 from kdump.recover.plan_input import PlanInput
-from kdump.recover.refusals import LoadableLog, LogView
 from kdump.storage.source import FileSource, read_whole
 
 _EPOCH_CODES: Final = frozenset({"epoch/format", "epoch/order", "epoch/checkpoint", "epoch/missing", "epoch/stale"})
@@ -88,7 +88,7 @@ def complete_start(builder: PlanBuilder, log: LoadableLog, segments: Segments) -
     for name in given.sizes:
         if name not in log.result.files and not name.endswith(".snapshot"):
             builder.after.setdefault(name, None)
-    plan = complete(builder, segments, log.result.log_start_offset, log.result.log_end_offset)
+    plan = complete_plan(builder, segments, log.result.log_start_offset, log.result.log_end_offset)
     refusals = dict.fromkeys((refusal.exception, refusal.name) for refusal in log.refusals)
     return plan._replace(refusals=tuple(refusals))
 

@@ -3,9 +3,9 @@
 import os
 
 from kdump.broker.rebuild_request import PlannedSegment
-from kdump.recover.completion import complete
 from kdump.recover.plan import FileContent, Plan
 from kdump.recover.plan_builder import PlanBuilder, Segments
+from kdump.recover.plan_completion import complete_plan
 from kdump.storage.pieces import Piece
 from kdump.verify.reaction import TRUNCATION_CODES
 
@@ -38,4 +38,4 @@ def complete_kafka07(builder: PlanBuilder, segments: Segments) -> Plan:
         builder.after[name] = None
     start = min((segment.base_offset for segment in segments.values()), default=None)
     end = max((segment.base_offset + segment.size for segment in segments.values()), default=None)
-    return complete(builder, segments, start, end)
+    return complete_plan(builder, segments, start, end)

@@ -15,7 +15,7 @@ Segments = Mapping[str, PlannedSegment]
 
 
 class PlanBuilder:
-    """What the files of a directory are to hold; kdump.recover.completion makes a plan of it.
+    """What the files of a directory are to hold; kdump.recover.plan_completion makes a plan of it.
 
     `after` gets what a file is to hold, by name, None for a file that goes. `reasons` gets the code of the finding
     about it, by file; `gap_codes` the same for a range of bytes that goes.

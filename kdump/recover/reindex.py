@@ -4,9 +4,9 @@ from kdump.broker.log_loader import LEADER_EPOCH_CHECKPOINT
 from kdump.broker.predict import directory_state, predict_start
 from kdump.format.checkpoint import EpochEntry, build_epochs
 from kdump.format.naming import INDEX_SUFFIXES, number_of, segment_file_name
-from kdump.recover.completion import complete, unchanged
 from kdump.recover.plan import FileContent, Plan, RecoverOptions
 from kdump.recover.plan_builder import PlanBuilder, Segments
+from kdump.recover.plan_completion import complete_plan, unchanged
 from kdump.recover.plan_input import PlanInput
 from kdump.recover.rebuild_cache import RebuildBudget
 from kdump.verify.report import Report
@@ -31,7 +31,7 @@ def reindex(report: Report, options: RecoverOptions, budget: RebuildBudget | Non
     _plan_snapshots(builder, segments)
     if all(segment.valid for segment in segments.values()):
         _plan_epochs(builder)
-    return complete(builder, segments, report.log_start_offset, report.log_end_offset)
+    return complete_plan(builder, segments, report.log_start_offset, report.log_end_offset)
 
 
 def _plan_indexes(builder: PlanBuilder, segments: Segments) -> None:

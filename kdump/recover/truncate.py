@@ -6,13 +6,13 @@ Where a broker refuses the directory, the plan first removes what it refuses.
 from typing import Final
 
 from kdump.recover.broker_start import complete_start, loadable, plan_indexes, plan_segments
-from kdump.recover.completion import unchanged
 from kdump.recover.kafka07 import complete_kafka07, segments_after_start
+from kdump.recover.loadable_log import LogView
 from kdump.recover.plan import Plan, RecoverOptions
 from kdump.recover.plan_builder import PlanBuilder
+from kdump.recover.plan_completion import unchanged
 from kdump.recover.plan_input import PlanInput
 from kdump.recover.rebuild_cache import RebuildBudget
-from kdump.recover.refusals import LogView
 from kdump.verify.report import Report
 
 ACTIVE_SEGMENT: Final = (1 << 63) - 1

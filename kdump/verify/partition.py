@@ -14,10 +14,10 @@ from kdump.kernel.results import ScanState
 from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import LogFile, Partition, Segment
 from kdump.verify.checks import checkpoints, epochs, files, offsets, records, segments, timestamps
-from kdump.verify.companions import CompanionReader, IndexVerifier
 from kdump.verify.findings import Finding, Severity
+from kdump.verify.index_verifier import CompanionReader, IndexVerifier
 from kdump.verify.log_state import LogState, PreviousSegment
-from kdump.verify.producers import COORDINATORS, ProducerVerifier
+from kdump.verify.producer_verifier import COORDINATORS, ProducerVerifier
 from kdump.verify.range_summary import RangeSummary
 from kdump.verify.report import FileReport, Report
 from kdump.verify.scan import ScanOptions

@@ -7,13 +7,13 @@ import os
 
 from kdump.format.naming import segment_file_name
 from kdump.recover.broker_start import complete_start, loadable, plan_indexes, plan_segments
-from kdump.recover.completion import unchanged
 from kdump.recover.kafka07 import complete_kafka07
+from kdump.recover.loadable_log import LogView
 from kdump.recover.plan import FileContent, Plan, RecoverOptions
 from kdump.recover.plan_builder import PlanBuilder
+from kdump.recover.plan_completion import unchanged
 from kdump.recover.plan_input import PlanInput
 from kdump.recover.rebuild_cache import RebuildBudget
-from kdump.recover.refusals import LogView
 from kdump.recover.salvage.conflicts import conflict_sentence
 from kdump.recover.salvage.keep import keep
 from kdump.recover.salvage.result import SalvageResult

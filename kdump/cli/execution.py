@@ -1,0 +1,84 @@
+"""What the commands that read partitions share: the engine, progress, and the problems on standard error."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from kdump.cli import complain
+from kdump.cli.progress import Progress
+from kdump.engine.serial import Serial
+from kdump.errors import KdumpError, NotALog, SourceError
+from kdump.storage.partition import LogDirectory, Partition
+from kdump.verify.verify import size_of
+
+if TYPE_CHECKING:
+    from kdump.engine.protocol import Engine
+
+SMALL_BYTES = 8 << 20  # for less, starting processes takes longer than the work
+SMALL_PARTITIONS = 100  # companions are work too
+Found = Partition | LogDirectory | SourceError
+
+
+@contextmanager
+def engine_and_progress(
+    found: Callable[[], Iterator[Found]], chosen: dict[str, Any]
+) -> "Iterator[tuple[Engine, Callable[[int], None], Iterator[Found]]]":
+    """Give the engine (--jobs), the function that counts bytes (--progress), and what `found` yields, once."""
+    progress = Progress(0, chosen["progress"])
+    size = sum(size_of(item) for item in found() if isinstance(item, Partition)) if progress.wanted else 0
+    rest = found()
+    seen = list(_until_enough(rest)) if chosen["jobs"] > 1 else []
+    many = _is_enough(seen)
+    with progress.over(size):
+        yield _engine(chosen["jobs"]) if many else Serial(), progress.advance, chain(seen, rest)
+
+
+def _engine(jobs: int) -> "Engine":
+    from kdump.engine.processes import Processes
+
+    return Processes(jobs)
+
+
+def _until_enough(found: Iterator[Found]) -> Iterator[Found]:
+    """What was found, until it is enough work for several processes."""
+    size, partitions = 0, 0
+    for item in found:
+        yield item
+        if isinstance(item, Partition):
+            size += size_of(item)
+            partitions += 1
+        if size > SMALL_BYTES or partitions > SMALL_PARTITIONS:
+            return
+
+
+def _is_enough(found: Sequence[Found]) -> bool:
+    partitions = [item for item in found if isinstance(item, Partition)]
+    return len(partitions) > SMALL_PARTITIONS or sum(map(size_of, partitions)) > SMALL_BYTES
+
+
+class ProblemLog:
+    """Prints on standard error what could not be read or done.
+
+    A file that is not a log is a failure only where there is nothing else: the * of a shell names indexes too.
+    """
+
+    def __init__(self) -> None:
+        self.failed = False
+        self._not_logs: list[NotALog] = []
+
+    def take(self, errors: Iterable[KdumpError]) -> None:
+        for error in errors:
+            if isinstance(error, NotALog):
+                self._not_logs.append(error)
+            else:
+                self._say(error)
+
+    def end(self, *, some: bool) -> None:
+        """Print the files that are not logs, unless there was `some` work."""
+        for error in () if some else self._not_logs:
+            self._say(error)
+
+    def _say(self, error: KdumpError) -> None:
+        self.failed = True
+        complain(error)

@@ -1,0 +1,178 @@
+"""Completes a plan: what a strategy decided becomes actions, losses, the bytes needed, the findings not covered."""
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from kdump.format.naming import INDEX_SUFFIXES, number_of
+from kdump.recover.actions import actions_of
+from kdump.recover.losses import total_loss
+from kdump.recover.plan import FileContent, Plan
+from kdump.recover.plan_builder import PlanBuilder, Segments
+from kdump.recover.plan_input import PlanInput
+from kdump.storage.pieces import Piece
+from kdump.storage.source import FileSource, read_whole
+from kdump.verify.findings import Finding, Severity
+
+_DEPEND_ON_PRODUCERS: Final = (".snapshot", ".txnindex")
+
+
+def complete_plan(
+    builder: PlanBuilder, segments: Segments, log_start_offset: int | None, log_end_offset: int | None
+) -> Plan:
+    """The plan that leaves these segments. Raises SourceError."""
+    given, context = builder.given, builder.given.report.context
+    _drop_unchanged(builder, segments)
+    lost = [builder.ranges.within(piece) for piece in _lost(builder)]
+    point = context.recovery_point
+    actions = actions_of(builder, segments)
+    plan = unchanged(given, builder.after)
+    if not actions:
+        return plan
+    lower = point is not None and log_end_offset is not None and point > log_end_offset
+    plan = plan._replace(
+        actions=actions,
+        after=builder.after,
+        segments=tuple(segments.values()),
+        log_start_offset=log_start_offset,
+        log_end_offset=log_end_offset,
+        recovery_point=log_end_offset if lower else None,
+        lost=total_loss(lost, context.high_watermark),
+        bytes_needed=sum(_bytes_needed(builder, name, content) for name, content in builder.after.items()),
+    )
+    return plan._replace(rebuild_cache=builder.recorder.cache_for(plan.rebuild_request()))
+
+
+# ---- what need not be written
+
+
+def _drop_unchanged(builder: PlanBuilder, segments: Segments) -> None:
+    """Leave out files that already hold what would be written, though verify reports something about them."""
+    doubtful = {}
+    for name, content in builder.after.items():
+        if content is None or content.pieces or name not in builder.given.sizes or name in segments:
+            continue
+        if content.data is not None or _may_be_right(builder, name, segments):
+            doubtful[name] = content
+    for name, data in _contents(builder, doubtful, segments).items():
+        if data is not None and _holds(builder, name, data):
+            del builder.after[name]
+
+
+def _may_be_right(builder: PlanBuilder, name: str, segments: Segments) -> bool:
+    """Whether verify may report a companion that a rebuild would leave as it is."""
+    if builder.given.options.rebuild_all:
+        return False
+    log = segments.get(name.partition(".")[0] + builder.given.suffix)
+    if log is not None and not log.valid:
+        return True
+    return any(finding.code == "snapshot/state" for finding in builder.given.findings_of(name))
+
+
+def _contents(builder: PlanBuilder, files: Mapping[str, FileContent], segments: Segments) -> dict[str, bytes | None]:
+    """What these files are to hold."""
+    found = {name: content.data for name, content in files.items() if not content.rebuilt}
+    if len(found) < len(files):
+        plan = unchanged(builder.given, builder.after)
+        plan = plan._replace(after={**builder.after}, segments=tuple(segments.values()))
+        rebuilt = dict(builder.recorder.rebuild(plan.rebuild_request()))
+        found.update((name, rebuilt[name]) for name in files if name not in found)
+    return found
+
+
+def _holds(builder: PlanBuilder, name: str, data: bytes) -> bool:
+    """Whether a file holds these bytes."""
+    if builder.given.sizes[name] != len(data):
+        return False
+    with FileSource(os.path.join(builder.given.directory, name)) as source:
+        return read_whole(source, len(data)) == data
+
+
+# ---- what goes
+
+
+def _lost(builder: PlanBuilder) -> Iterator[Piece]:
+    """The bytes of segments that no file holds afterwards; not those of segments that a .swap file replaces."""
+    kept: dict[str, list[Piece]] = {}
+    replaced: list[tuple[int, int]] = []
+    for name, content in builder.after.items():
+        for piece in () if content is None else content.pieces:
+            kept.setdefault(piece.name, []).append(piece)
+            number = number_of(name)
+            if piece.name.endswith(".log.swap") and name.endswith(".log") and number is not None:
+                replaced.append((number, builder.ranges.within(piece).last_offset or number))
+    for name in sorted(builder.given.sizes):
+        number = number_of(name)
+        if name not in builder.after or not name.endswith(builder.given.suffix) or number is None:
+            continue
+        if not any(first <= number <= last for first, last in replaced):
+            yield from builder.between(name, kept.get(name, []))
+
+
+def _bytes_needed(builder: PlanBuilder, name: str, content: FileContent | None) -> int:
+    """How many bytes are written before anything goes."""
+    given = builder.given
+    if content is None:
+        return 0
+    if content.data is not None:
+        return len(content.data)
+    if not content.rebuilt:
+        size = sum(piece.stop - piece.start for piece in content.pieces)
+        same = len(content.pieces) == 1 and content.pieces[0][:2] == (name, 0)
+        moved = content.pieces == given.whole_file(content.pieces[0].name)
+        if same and not _is_linked(builder, name):
+            return given.sizes[name] - size
+        return 0 if moved else size
+    stem = name.partition(".")[0] + given.suffix
+    log = builder.after.get(stem)
+    size = given.sizes.get(stem, 0) if log is None else sum(piece.stop - piece.start for piece in log.pieces)
+    entries = 20 * (size // max(1, given.options.index_interval_bytes) + 1)
+    kind = name[name.rfind(".") :]
+    # The number of producers is not known yet. Those before needed as much as the largest file has.
+    before = [size for other, size in given.sizes.items() if other.endswith(kind) and kind in _DEPEND_ON_PRODUCERS]
+    return max([entries, *before])
+
+
+def _is_linked(builder: PlanBuilder, name: str) -> bool:
+    """Whether a file has a second name: then it is written again instead of being truncated."""
+    try:
+        return os.lstat(os.path.join(builder.given.directory, name)).st_nlink > 1
+    except OSError:
+        return False  # it is gone, which applying reports
+
+
+def unchanged(given: PlanInput, after: Mapping[str, FileContent | None] | None = None) -> Plan:
+    """The plan that changes nothing. Findings that files in `after` cover are left out. Raises SourceError."""
+    report = given.report
+    return Plan(
+        given.directory,
+        report.topic_partition,
+        given.options,
+        files={} if given.has_nothing_to_do else given.files,
+        log_start_offset=report.log_start_offset,
+        log_end_offset=report.log_end_offset,
+        high_watermark=report.context.high_watermark,
+        not_covered=tuple(_not_covered(given, after or {})),
+        alone=given.alone,
+    )
+
+
+def _not_covered(given: PlanInput, after: Mapping[str, FileContent | None]) -> Iterator[Finding]:
+    for finding in given.report.findings:
+        if finding.severity >= Severity.WARNING and not _is_covered(finding, after, given.suffix):
+            yield finding
+
+
+def _is_covered(finding: Finding, after: Mapping[str, FileContent | None], suffix: str) -> bool:
+    """Whether the plan changes what the finding is about."""
+    name = os.path.basename(finding.path)
+    family, _, what = finding.code.partition("/")
+    if what == "missing" and f".{family}" in INDEX_SUFFIXES:
+        return name.rpartition(".")[0] + f".{family}" in after
+    if name not in after:
+        return False
+    content = after[name]
+    if content is None or not name.endswith(suffix):
+        return True
+    start, stop = finding.position, finding.position + max(1, finding.length)
+    return not any(piece.name == name and start < piece.stop and piece.start < stop for piece in content.pieces)
