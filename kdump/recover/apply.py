@@ -23,7 +23,7 @@ from kdump.kernel.crc import crc32c
 from kdump.recover.journal import Journal, Step
 from kdump.recover.plan import FileContent, Plan
 from kdump.recover.second_opinion import check_snapshots
-from kdump.recover.steps import RunExecutor, is_a_logs, load
+from kdump.recover.steps import RunExecutor, is_kafka_file, load
 from kdump.storage.directory_handle import (
     DirectoryHandle,
     FileAttributes,
@@ -128,13 +128,13 @@ def in_place(
         _clear(place, area)
         left = run_state(place, area) not in (None, OVER)
         raise sentence(plan.path, error, f"{NOTHING}; {resume_hint(plan.path, run)}" if left else NOTHING) from None
-    carry_out(work)
+    run_steps(work)
     undo = place.at(area.directories[1] if area.directories else area.journal(APPLIED)) if keep else None
     written = {step.name: step.after_crc32c for step in todo if step.after_crc32c is not None}
     return ApplyResult(plan.path, run, undo, plan.recovery_point, written)
 
 
-def carry_out(work: RunExecutor) -> None:
+def run_steps(work: RunExecutor) -> None:
     """Do the remaining steps of a journal, or undo all where that fails. Raises KdumpError."""
     place = work.place
     try:
@@ -197,7 +197,7 @@ def _check(plan: Plan, place: DirectoryHandle) -> None:
     if odd := [name for name in plan.after if "/" in name or name in ("", ".", "..") or naming.is_undo(name)]:
         raise KdumpError(f"{plan.path}: the plan has {odd[0]!r}, which is no name of a file of a log")
     names = {*plan.after, *(name for name in plan.files if not naming.is_undo(name))}
-    names.update(name for name in place.names() if is_a_logs(name) and not is_directory(place, name))
+    names.update(name for name in place.names() if is_kafka_file(name) and not is_directory(place, name))
     for name in sorted(names):
         there, seen = place.stamp(name), plan.files.get(name)
         if there != seen:

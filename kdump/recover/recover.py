@@ -246,7 +246,7 @@ def apply_all(
     engine = engine if engine is not None and sum(not plan.empty for plan in partitions) > 1 else Serial()
     in_place = how.output is None
     try:
-        for _, result in engine.map(partial(carry_out, how=how), partitions):
+        for _, result in engine.map(partial(apply_and_verify, how=how), partitions):
             if result.applied:
                 done.append(result.plan)
             yield result
@@ -272,7 +272,7 @@ def _roots(
             continue
         plan = _without_marker(plan) if how.drop_marker else plan
         if not plan.empty:
-            yield carry_out(plan, how)
+            yield apply_and_verify(plan, how)
 
 
 def _is_log_directory(path: str) -> bool:
@@ -282,7 +282,7 @@ def _is_log_directory(path: str) -> bool:
         return False  # not there yet, or what writing will say
 
 
-def carry_out(plan: Plan, how: ApplyOptions) -> RecoveryResult:
+def apply_and_verify(plan: Plan, how: ApplyOptions) -> RecoveryResult:
     """Apply one plan and verify the result."""
     path, name, applied = plan.path, None, None
     try:

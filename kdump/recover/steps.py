@@ -83,29 +83,29 @@ class RunExecutor:
             if name is not None:
                 self.place.sync(name)
 
-    def do_take(self, step: Step) -> None:
+    def move_to_old(self, step: Step) -> None:
         old = self.area("old", step.name)
         if self._find(step, old, step.name) == step.name:
             self.place.rename(step.name, old)
 
-    def undo_take(self, step: Step) -> None:
+    def undo_move_to_old(self, step: Step) -> None:
         old = self.area("old", step.name)
         if self._find(step, old, step.name) == old:
             self._check_free(step.name)
             self.place.rename(old, step.name)
 
-    def do_put(self, step: Step) -> None:
+    def add_file(self, step: Step) -> None:
         new = self.area("new", step.name)
         if self._find_new(step, step.name, new) == new:
             self._check_free(step.name)
             self.place.rename(new, step.name)
 
-    def undo_put(self, step: Step) -> None:
+    def undo_add_file(self, step: Step) -> None:
         # Any other file of the name is the old one, which is back already.
         if self.place.stat(step.name) is not None and self._is_new(step):
             self.place.rename(step.name, self.area("new", step.name))
 
-    def do_replace(self, step: Step) -> None:
+    def replace_file(self, step: Step) -> None:
         old, new = self.area("old", step.name), self.area("new", step.name)
         if self._find_new(step, step.name, new) == step.name:
             return
@@ -115,7 +115,7 @@ class RunExecutor:
             self._find(step, step.name)
         self.place.rename(new, step.name)
 
-    def undo_replace(self, step: Step) -> None:
+    def undo_replace_file(self, step: Step) -> None:
         old = self.area("old", step.name)
         if self._find(step, step.name, old) == step.name:
             return
@@ -123,13 +123,13 @@ class RunExecutor:
             self._find_new(step, step.name)
         self.place.rename(old, step.name)
 
-    def do_rename(self, step: Step) -> None:
+    def rename_file(self, step: Step) -> None:
         assert step.to is not None
         if self._find(step, step.name, step.to) == step.name:
             self._check_free(step.to)
             self.place.rename(step.name, step.to)
 
-    def undo_rename(self, step: Step) -> None:
+    def undo_rename_file(self, step: Step) -> None:
         assert step.to is not None
         assert step.before is not None
         # Of two files with the same bytes, the one that is back already counts.
@@ -140,7 +140,7 @@ class RunExecutor:
             if (status := os.fstat(descriptor)).st_mtime_ns != step.before.mtime_ns:
                 os.utime(descriptor, ns=(status.st_atime_ns, step.before.mtime_ns))
 
-    def do_cut(self, step: Step) -> None:
+    def truncate_file(self, step: Step) -> None:
         assert step.before is not None
         assert step.position is not None
         with self._cut_file(step) as descriptor:
@@ -156,7 +156,7 @@ class RunExecutor:
             os.utime(descriptor, ns=(status.st_atime_ns, step.before.mtime_ns))
             os.fsync(descriptor)
 
-    def undo_cut(self, step: Step) -> None:
+    def undo_truncate_file(self, step: Step) -> None:
         assert step.before is not None
         assert step.position is not None
         with self._cut_file(step) as descriptor, self.place.open(self.area("cut", step.name)) as kept:
@@ -303,7 +303,7 @@ class RunExecutor:
         names = set(known)
         odd = []
         for name in self.place.names():
-            if name in names or name in self.journal.files or not is_a_logs(name):
+            if name in names or name in self.journal.files or not is_kafka_file(name):
                 continue
             with suppress(KdumpError):  # not a regular file: a broker ignores it
                 if self.place.stamp(name) is not None:
@@ -336,17 +336,17 @@ class RunExecutor:
         return lost
 
 
-def is_a_logs(name: str) -> bool:
+def is_kafka_file(name: str) -> bool:
     """Whether the name is one of Kafka's."""
     return naming.kind_of(name) is not None or naming.companion_kind_of(name) is not None
 
 
 _STEPS: Final[Mapping[str, tuple[Callable[[RunExecutor, Step], None], Callable[[RunExecutor, Step], None]]]] = {
-    "take": (RunExecutor.do_take, RunExecutor.undo_take),
-    "put": (RunExecutor.do_put, RunExecutor.undo_put),
-    "replace": (RunExecutor.do_replace, RunExecutor.undo_replace),
-    "cut": (RunExecutor.do_cut, RunExecutor.undo_cut),
-    "rename": (RunExecutor.do_rename, RunExecutor.undo_rename),
+    "take": (RunExecutor.move_to_old, RunExecutor.undo_move_to_old),
+    "put": (RunExecutor.add_file, RunExecutor.undo_add_file),
+    "replace": (RunExecutor.replace_file, RunExecutor.undo_replace_file),
+    "cut": (RunExecutor.truncate_file, RunExecutor.undo_truncate_file),
+    "rename": (RunExecutor.rename_file, RunExecutor.undo_rename_file),
     "sync": (RunExecutor.sync, RunExecutor.sync),
 }
 

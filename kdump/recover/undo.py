@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from kdump.errors import KdumpError, SourceError, reason
 from kdump.format import naming
-from kdump.recover.apply import carry_out, in_place, remove_finished_runs, sentence
+from kdump.recover.apply import in_place, remove_finished_runs, run_steps, sentence
 from kdump.recover.plan import FileContent, Plan, RecoverOptions
 from kdump.recover.steps import FileChanged, RunExecutor, load
 from kdump.storage.directory_handle import DirectoryHandle
@@ -188,7 +188,7 @@ def _resume(work: RunExecutor, state: str) -> str:
         raise _refusal(work, odd, others, "--undo --force takes it back all the same, and keeps what is there now")
     if state == UNDOING:
         return _back(work)
-    carry_out(work)
+    run_steps(work)
     return APPLIED
 
 
