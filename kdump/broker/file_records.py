@@ -266,9 +266,10 @@ def next_batch_size(header: bytes, position: int, end: int) -> int | None:
 class FileLogInputStream:
     """The way of Kafka's readers through one file, beside the batches that kdump finds in it.
 
-    `read(position, size)` gives bytes of the file. Before each batch of kdump's, damaged ones too, call `until` with
-    its position: it gives the batches that only Kafka's readers see there. Show the batch when `takes` returns True. At
-    the end call `until` with the size of the file. `raised_at` is the position where Kafka's readers throw.
+    `read(position, size)` gives bytes of the file. Before each batch of kdump's, damaged ones too, call
+    `batches_before` with its position: it gives the batches that only Kafka's readers see there. Show the batch when
+    `accepts` returns True. At the end call `batches_before` with the size of the file. `raised_at` is the position
+    where Kafka's readers throw.
     """
 
     def __init__(self, read: Read, size: int, max_bytes: int | None = None) -> None:
@@ -278,7 +279,7 @@ class FileLogInputStream:
         self.ended = False
         self.raised_at: int | None = None
 
-    def until(self, position: int) -> Iterator[Batch]:
+    def batches_before(self, position: int) -> Iterator[Batch]:
         """The batches that Kafka's readers see before `position`. Where they throw, the walk goes on at `position`."""
         while not self.ended and self.position < position:
             try:
@@ -295,7 +296,7 @@ class FileLogInputStream:
             self.position += size
             yield batch
 
-    def takes(self, batch: Batch) -> bool:
+    def accepts(self, batch: Batch) -> bool:
         """Whether Kafka's readers come to this batch. If so, the walk goes on after it."""
         if self.ended or batch.position != self.position:
             return False

@@ -27,7 +27,7 @@ class LeaderEpochFileCache:
             entries.pop()
         entries.append((epoch, start))
 
-    def seen(self, epoch: int, start: int) -> None:
+    def assign_if_later(self, epoch: int, start: int) -> None:
         """Add the epoch of a batch if it is above the latest one (LogSegment.recover). Raises UncaughtReadError."""
         if epoch >= 0 and (not self.entries or epoch > self.entries[-1][0]):
             self.assign(epoch, start)

@@ -279,7 +279,7 @@ class LogLoader:
             if valid.valid_bytes is not None:
                 segment.truncate(valid.valid_bytes)
             for epoch, first in valid.epochs:
-                self.epochs.seen(epoch, first)
+                self.epochs.assign_if_later(epoch, first)
             manager.skip(segment, valid)
         else:
             manager.producers.read_skipped()
@@ -301,8 +301,8 @@ def _load_producers(manager: PredictionStateManager, segment: LogSegment, start:
     valid = segment.valid
     if producers.is_ambiguous or (valid is not None and valid.valid_bytes not in (None, segment.size)):
         valid = None
-    if valid is not None and (start in (segment.base_offset, valid.next_offset) or valid.transactions is not None):
-        if valid.wrappers:
+    if valid is not None and (start in (segment.base_offset, valid.next_offset) or valid.open_transactions is not None):
+        if valid.has_wrapper_messages:
             # Only the inner messages say where wrapper messages begin.
             segment.build_offset_index()
             if log_end is not None:

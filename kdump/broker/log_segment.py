@@ -185,7 +185,7 @@ class LogSegment:
                 continue
             try:
                 if epoch > latest_epoch:
-                    epochs.seen(epoch, offset)
+                    epochs.assign_if_later(epoch, offset)
                     latest_epoch = epoch
                 if producer >= 0:
                     completed = append(records, FileChannelRecordBatch(start, size, offset, magic), header, ongoing)
@@ -246,7 +246,7 @@ class LogSegment:
         Raises CorruptRecord, UncaughtReadError.
         """
         if self.valid is not None:
-            if not self.valid.wrappers:
+            if not self.valid.has_wrapper_messages:
                 return self.valid.next_offset
             self.build_offset_index()
         offsets = self.offset_index.offsets

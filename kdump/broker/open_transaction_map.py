@@ -86,10 +86,10 @@ class OpenTransactionMap:
 
     def skip(self, segment: LogSegment, valid: ValidSegment) -> None:
         """Pass over a valid segment."""
-        if valid.transactions is None:
+        if valid.open_transactions is None:
             self._skipped = SkippedSegments(segment, self._skipped)
         else:
-            self._assign(valid.transactions)
+            self._assign(valid.open_transactions)
 
     def read_skipped(self) -> None:
         """Add the batches of the segments that were skipped."""

@@ -69,13 +69,13 @@ def directory_state(
 class SegmentRecovery(NamedTuple):
     """What a recovery leaves of one segment: the bytes that stay, the offset after them, and the refusals.
 
-    `wiped`: indexed offsets go back, so that nothing stays. `overflow` is the position of a batch whose last offset the
-    segment cannot hold; there the recovery breaks off to split the segment.
+    `is_emptied`: indexed offsets go back, so that nothing stays. `overflow` is the position of a batch whose last
+    offset the segment cannot hold; there the recovery breaks off to split the segment.
     """
 
     valid_bytes: int
     next_offset: int
-    wiped: bool
+    is_emptied: bool
     overflow: int | None
     refusals: tuple[Refusal, ...]
 

@@ -193,7 +193,7 @@ class _CompanionBuilder:
     def _usable_snapshots(self) -> Iterator[str]:
         """The snapshots that a broker may begin with: those that stay, and those below all that is walked."""
         request = self._request
-        walked = min((log.base_offset for log in request.segments if log.walked), default=1 << 63)
+        walked = min((log.base_offset for log in request.segments if log.rebuilds_companions), default=1 << 63)
         for name in request.files:
             offset = number_of(name) if name.endswith(".snapshot") else None
             if offset is not None and (name not in request.after or (not request.after[name] and offset <= walked)):
@@ -210,7 +210,7 @@ class _CompanionBuilder:
         for number, log in enumerate(logs):
             base, end = log.base_offset, logs[number + 1].base_offset if number + 1 < len(logs) else 1 << 63
             names = [segment_file_name(base, suffix) for suffix in INDEX_SUFFIXES]
-            if names[-1] in wanted or (log.walked and any(base <= offset <= end for offset in missing)):
+            if names[-1] in wanted or (log.rebuilds_companions and any(base <= offset <= end for offset in missing)):
                 yield from self._finished_snapshots(base, missing)
                 indexes = self._recover_segment(self._segments[base])
             elif not wanted.isdisjoint(names):
@@ -344,7 +344,7 @@ class _CompanionBuilder:
         Verify says so only of a segment without producers, so there are no events to replay.
         """
         log, limits = self._logs[segment.name], self._limits
-        known = log.indexed
+        known = log.index_checksums
         if known is None or not known.size == log.size == source.size_now():
             return None
         largest = max(known.offset_index[0], known.time_index[0])

@@ -13,15 +13,15 @@ class PlannedSegment(NamedTuple):
     """A segment as it will be.
 
     `valid`: a scan found nothing in it that a broker's recovery truncates or refuses. So the kernel may walk it by its
-    headers alone: the scan has just verified the checksums. `walked`: its companions are rebuilt from it. `indexed`:
-    the same scan found that both indexes hold what a rebuild would write.
+    headers alone: the scan has just verified the checksums. `rebuilds_companions`: its companions are rebuilt from it.
+    `index_checksums`: the same scan found that both indexes hold what a rebuild would write.
     """
 
     base_offset: int
     pieces: tuple[Piece, ...]
     valid: bool
-    walked: bool
-    indexed: IndexChecksums | None = None
+    rebuilds_companions: bool
+    index_checksums: IndexChecksums | None = None
 
     @property
     def size(self) -> int:

@@ -30,20 +30,20 @@ class ValidSegment(NamedTuple):
     """What a scan found in a segment in which a recovery finds nothing to truncate. The load does not read it again.
 
     `next_offset` follows the last batch, or is the base offset. `epochs` are the changes of the leader epoch, each with
-    its first offset. `transactions` are the producers with an open transaction at the end of the segment, each with the
-    first offset of the transaction; None where they are not known. `wrappers`: the segment holds wrapper messages.
-    `state_end` follows the last batch of magic 2, or is the base offset; None stands for `next_offset`. `valid_bytes`:
-    the batches before this position are valid, and a recovery truncates the tail after it; None without a tail.
-    `indexed`: the indexes on disk hold what a recovery would write.
+    its first offset. `open_transactions` are the producers with an open transaction at the end of the segment, each
+    with the first offset of the transaction; None where they are not known. `has_wrapper_messages`: the segment holds
+    wrapper messages. `state_end` follows the last batch of magic 2, or is the base offset; None stands for
+    `next_offset`. `valid_bytes`: the batches before this position are valid, and a recovery truncates the tail after
+    it; None without a tail. `index_checksums`: the indexes on disk hold what a recovery would write.
     """
 
     next_offset: int
     epochs: tuple[tuple[int, int], ...] = ()
-    transactions: Mapping[int, int] | None = None
-    wrappers: bool = False
+    open_transactions: Mapping[int, int] | None = None
+    has_wrapper_messages: bool = False
     state_end: int | None = None
     valid_bytes: int | None = None
-    indexed: IndexChecksums | None = None
+    index_checksums: IndexChecksums | None = None
 
 
 class DirectoryState(NamedTuple):
@@ -72,7 +72,7 @@ class Refusal(NamedTuple):
     exception: str
     name: str
     position: int | None
-    word: "RefusalReason"
+    reason: "RefusalReason"
 
 
 class ResultSegment(NamedTuple):
@@ -97,28 +97,29 @@ class LoadResult(NamedTuple):
     """What the start leaves. The names are those of the files before the start.
 
     `refusals`: empty when the log loads. The broker stops with the first one; all else is the result without them.
-    `cuts`: the position from which on the bytes of a file are truncated. `wiped`: logs that are emptied because indexed
-    offsets go back. `deleted`: files that are deleted, even if new ones of that name are written. `files`: every name
-    afterwards, with its content. `promoted`: each .swap file with the name that it takes. `split`: the base offsets of
-    the segments that a segment is split into. `recovered`: logs that are recovered, with their indexes rebuilt.
-    `snapshots`: the offsets of the producer snapshots that are written. `epochs`: the leader epochs afterwards, each
-    with its start offset. `epochs_written`: their checkpoint is written, even where its content stays the same.
+    `truncations`: the position from which on the bytes of a file are truncated. `emptied_logs`: logs that are emptied
+    because indexed offsets go back. `deleted_files`: files that are deleted, even if new ones of that name are written.
+    `files`: every name afterwards, with its content. `swap_targets`: each .swap file with the name that it takes.
+    `split_segments`: the base offsets of the segments that a segment is split into. `recovered_logs`: logs that are
+    recovered, with their indexes rebuilt. `written_snapshots`: the offsets of the producer snapshots that are written.
+    `leader_epochs`: the leader epochs afterwards, each with its start offset. `leader_epochs_written`: their checkpoint
+    is written, even where its content stays the same.
     """
 
     refusals: tuple[Refusal, ...]
     log_start_offset: int
     log_end_offset: int
     segments: tuple[ResultSegment, ...]
-    cuts: Mapping[str, int]
-    wiped: frozenset[str]
-    deleted: frozenset[str]
+    truncations: Mapping[str, int]
+    emptied_logs: frozenset[str]
+    deleted_files: frozenset[str]
     files: Mapping[str, FileRange]
-    promoted: Mapping[str, str]
-    split: Mapping[str, tuple[int, ...]]
-    recovered: frozenset[str]
-    snapshots: frozenset[int]
-    epochs: tuple[tuple[int, int], ...]
-    epochs_written: bool = False
+    swap_targets: Mapping[str, str]
+    split_segments: Mapping[str, tuple[int, ...]]
+    recovered_logs: frozenset[str]
+    written_snapshots: frozenset[int]
+    leader_epochs: tuple[tuple[int, int], ...]
+    leader_epochs_written: bool = False
 
     @property
     def refuses(self) -> bool:

@@ -371,7 +371,7 @@ def _epochs(
     for entry in stored or ():
         epochs.assign(*entry)
     for epoch, first, _ in found:
-        epochs.seen(epoch, first)
+        epochs.assign_if_later(epoch, first)
     epochs.truncate(log_start, end)
     if [EpochEntry(*entry) for entry in epochs.entries] != (stored or []):
         write_epochs(directory, epochs)

@@ -48,7 +48,7 @@ def plan_segments(builder: PlanBuilder, log: LoadableLog) -> Segments:
         changed = pieces != builder.given.whole_file(name) or name not in builder.given.sizes
         if changed:
             builder.after[name] = FileContent(pieces) if pieces else FileContent(data=b"")
-        walked = changed or file.origin in log.result.recovered
+        walked = changed or file.origin in log.result.recovered_logs
         segments[name] = builder.given.segment(name, left.base_offset, pieces, walked)
     return segments
 
@@ -67,8 +67,8 @@ def plan_indexes(builder: PlanBuilder, log: LoadableLog, segments: Segments) -> 
                 continue  # of a release without time indexes; a later broker creates them when it loads the log
             wrong = bool(given.findings_of(companion)) or companion in builder.reasons
             missing = any(finding.code == f"{suffix[1:]}/missing" for finding in given.findings_of(name))
-            again = changed or (segment.walked and everything)
-            if again or ((wrong or missing) and (segment.walked or segment.valid)):
+            again = changed or (segment.rebuilds_companions and everything)
+            if again or ((wrong or missing) and (segment.rebuilds_companions or segment.valid)):
                 builder.after[companion] = FileContent()
 
 
@@ -98,7 +98,7 @@ def complete_start(builder: PlanBuilder, log: LoadableLog, segments: Segments) -
 
 def _rebuild_snapshots(builder: PlanBuilder, log: LoadableLog) -> None:
     """As a broker leaves them."""
-    written = {segment_file_name(offset, ".snapshot") for offset in log.result.snapshots}
+    written = {segment_file_name(offset, ".snapshot") for offset in log.result.written_snapshots}
     kept = {name for name in log.result.files if name.endswith(".snapshot")}
     builder.after.update({name: FileContent() for name in kept & written})
     for name in builder.given.sizes:
@@ -121,7 +121,7 @@ def _plan_snapshots(builder: PlanBuilder, log: LoadableLog, segments: Segments) 
         if name in builder.reasons or stale or given.findings_of(name):
             again = offset is not None and offset in borders and offset <= result.log_end_offset
             builder.after[name] = FileContent() if again else None
-    if changed and result.log_end_offset and result.log_end_offset in result.snapshots:
+    if changed and result.log_end_offset and result.log_end_offset in result.written_snapshots:
         builder.after.setdefault(segment_file_name(result.log_end_offset, ".snapshot"), FileContent())
 
 
@@ -133,16 +133,16 @@ def _plan_epochs(builder: PlanBuilder, log: LoadableLog) -> None:
     exists = LEADER_EPOCH_CHECKPOINT in given.sizes
     codes = {finding.code for finding in given.findings_of(LEADER_EPOCH_CHECKPOINT)}
     changed = any(name.endswith(given.suffix) for name in builder.after)
-    entries = result.epochs
+    entries = result.leader_epochs
     if given.options.rebuild_all:
-        if not exists and not result.epochs_written:
+        if not exists and not result.leader_epochs_written:
             builder.after[LEADER_EPOCH_CHECKPOINT] = FileContent(data=b"")
-        same = not result.epochs_written and not log.epochs_are_lost
+        same = not result.leader_epochs_written and not log.epochs_are_lost
     else:
         if log.epochs_are_lost or not codes.isdisjoint(_EPOCH_CODES):
             # The batches say what the file should hold. A broker looks only at those that it walks.
             log.view.remove(LEADER_EPOCH_CHECKPOINT, min(codes, default="epoch/format"))
-            entries = log.predict(0).epochs
+            entries = log.predict(0).leader_epochs
         elif not changed:
             return
         same = not (exists or entries) or (exists and _current_epochs(given) == entries)

@@ -24,7 +24,9 @@ def segments_after_start(builder: PlanBuilder) -> Segments:
         stop = given.sizes.get(name, 0)
         if file.file.active:
             stop = min([stop, *(one.position for one in given.findings_of(name) if one.code in TRUNCATION_CODES)])
-        segments[name] = PlannedSegment(base, (Piece(name, 0, stop),) if stop else (), valid=False, walked=False)
+        segments[name] = PlannedSegment(
+            base, (Piece(name, 0, stop),) if stop else (), valid=False, rebuilds_companions=False
+        )
     return segments
 
 

@@ -11,6 +11,7 @@ from typing import Final
 from kdump.broker.file_records import CorruptRecord, FileRecords, ReadBuffer, UncaughtReadError
 from kdump.broker.log_loader import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from kdump.broker.predict import predict_start, recover_segment
+from kdump.broker.refusal_reason import RefusalReason
 from kdump.broker.result import DirectoryState, LoadResult, Refusal, ValidSegment
 from kdump.errors import SourceError
 from kdump.format.index import MAX_SEGMENT_BYTES
@@ -25,21 +26,21 @@ from kdump.verify.scan import ScanOptions, ScanTask, scan
 
 _MOST_ATTEMPTS: Final = 10_000
 
-_CODES: Final[Mapping[str, str]] = {
-    "name": "file/name",
-    "size": "tail/garbage",
-    "epochs": "epoch/format",
-    "metadata": "metadata/format",
-    "txnindex": "txnindex/version",
-    "split": "offset/range",
-    "transaction": "txn/state",
-    "marker": "offset/backwards",
-    "control": "control/structure",
-    "backwards": "offset/backwards",
-    "walk": "batch/length",
-    "wrapper": "legacy/wrapper",
+_CODES: Final[Mapping[RefusalReason, str]] = {
+    RefusalReason.FILE_NAME: "file/name",
+    RefusalReason.FILE_SIZE: "tail/garbage",
+    RefusalReason.LEADER_EPOCHS: "epoch/format",
+    RefusalReason.PARTITION_METADATA: "metadata/format",
+    RefusalReason.TRANSACTION_INDEX: "txnindex/version",
+    RefusalReason.SEGMENT_SPLIT: "offset/range",
+    RefusalReason.TRANSACTION_STATE: "txn/state",
+    RefusalReason.TRANSACTION_MARKER: "offset/backwards",
+    RefusalReason.CONTROL_RECORD: "control/structure",
+    RefusalReason.OFFSET_ORDER: "offset/backwards",
+    RefusalReason.BATCH_SIZE: "batch/length",
+    RefusalReason.WRAPPER_MESSAGE: "legacy/wrapper",
 }
-"""The code of the finding about a refusal, by its word."""
+"""The code of the finding about a refusal, by its reason."""
 
 
 class LogView:
@@ -108,7 +109,7 @@ class LoadableLog:
         first = self.predict(start.recovery_point)
         self.refusals = first.refusals
         self._remove_harmful()
-        # Where nothing was left out, what was predictn holds.
+        # Where nothing was left out, the first prediction holds.
         self.result = self._without_refused() if first.refuses or view.reasons else first
 
     def predict(self, recovery_point: int) -> LoadResult:
@@ -164,19 +165,19 @@ class LoadableLog:
         """Remove what is refused: files at once, of batches only the first, since others may follow from it."""
         first: Refusal | None = None
         for refusal in refusals:
-            code = _CODES[refusal.word]
-            match refusal.word:
-                case "name" | "txnindex":
+            code = _CODES[refusal.reason]
+            match refusal.reason:
+                case RefusalReason.FILE_NAME | RefusalReason.TRANSACTION_INDEX:
                     self.view.remove(refusal.name, code)
-                case "epochs":
+                case RefusalReason.LEADER_EPOCHS:
                     self.epochs_are_lost = True
                     self.view.remove(LEADER_EPOCH_CHECKPOINT, code)
-                case "metadata":
+                case RefusalReason.PARTITION_METADATA:
                     self.view.remove(PARTITION_METADATA, code)
                 case _:
                     first = first or refusal
         if first is not None and first.name in self.view.pieces:
-            self._cut(first, _CODES[first.word])
+            self._cut(first, _CODES[first.reason])
 
     def _cut(self, refusal: Refusal, code: str) -> None:
         name = refusal.name
@@ -184,9 +185,9 @@ class LoadableLog:
             self.view.remove(name, code)  # a replacement that a broker cannot use
             return
         position = refusal.position
-        if refusal.word == "size":
+        if refusal.reason is RefusalReason.FILE_SIZE:
             position = MAX_SEGMENT_BYTES
-        elif refusal.word == "split":
+        elif refusal.reason is RefusalReason.SEGMENT_SPLIT:
             base = number_of(name)
             if base is not None and self._renamed(name, base, code):
                 return

@@ -83,7 +83,7 @@ class PlanInput:
     def segment(self, name: str, base_offset: int, pieces: tuple[Piece, ...], walked: bool) -> PlannedSegment:
         """The segment that these bytes will be; `walked` says that its companions are rebuilt from it."""
         valid = self.report.valid_segments.get(name) if pieces == self.whole_file(name) else None
-        indexed = None if valid is None else valid.indexed
+        indexed = None if valid is None else valid.index_checksums
         return PlannedSegment(base_offset, pieces, self._is_valid(pieces), walked, indexed)
 
     def _is_valid(self, pieces: tuple[Piece, ...]) -> bool:
@@ -104,7 +104,7 @@ class PlanInput:
         Verify does not open compressed messages of magic 0 and 1; a broker opens the last ones of a log.
         """
         report = self.report
-        wrappers = any(valid.wrappers for valid in report.valid_segments.values())
+        wrappers = any(valid.has_wrapper_messages for valid in report.valid_segments.values())
         start, end = report.context.log_start_offset, report.log_end_offset
         emptied = start is not None and end is not None and end < start
         gone = report.state in ("delete", "stray")

@@ -67,7 +67,7 @@ def _plan_epochs(builder: PlanBuilder) -> None:
     ):
         start = directory_state(given.directory, given.report.valid_segments)
         files = {name: size for name, size in start.files.items() if name != LEADER_EPOCH_CHECKPOINT}
-        entries = predict_start(start._replace(files=files)).epochs
+        entries = predict_start(start._replace(files=files)).leader_epochs
         builder.after[LEADER_EPOCH_CHECKPOINT] = FileContent(
             data=build_epochs([EpochEntry(*entry) for entry in entries])
         )

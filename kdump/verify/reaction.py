@@ -106,40 +106,40 @@ def reaction_to(finding: Finding, outcome: LoadResult | None) -> str:
         return "refuses"
     if code in _CHECKPOINT_REACTIONS:
         return _CHECKPOINT_REACTIONS[code]
-    if name in outcome.promoted:
-        return "truncates" if name in outcome.cuts else "rebuilds"
-    if name.endswith(".snapshot") and number_of(name) in outcome.snapshots:
+    if name in outcome.swap_targets:
+        return "truncates" if name in outcome.truncations else "rebuilds"
+    if name.endswith(".snapshot") and number_of(name) in outcome.written_snapshots:
         return "rebuilds"
-    if name in outcome.deleted:
+    if name in outcome.deleted_files:
         return "deletes"
     if name.endswith(".snapshot"):
         return "ignores"
     if code.startswith(("index/", "timeindex/", "txnindex/")):
         # The finding of a missing index has the path of the log.
-        return "rebuilds" if name.rpartition(".")[0] + ".log" in outcome.recovered else "ignores"
+        return "rebuilds" if name.rpartition(".")[0] + ".log" in outcome.recovered_logs else "ignores"
     if code == "snapshot/missing":
-        return "rebuilds" if any(offset >= (finding.offset or 0) for offset in outcome.snapshots) else "ignores"
+        return "rebuilds" if any(offset >= (finding.offset or 0) for offset in outcome.written_snapshots) else "ignores"
     if name == LEADER_EPOCH_CHECKPOINT:
         return _epoch_reaction(finding, outcome)
     if name.endswith(".checkpoint"):
         return "refuses" if finding.severity is Severity.ERROR else "ignores"
     if code.startswith(("segment/", "file/")) or code in _NOT_IN_LOG:
         return "ignores"
-    if name in outcome.split and code == "offset/range":
+    if name in outcome.split_segments and code == "offset/range":
         return "rebuilds"
-    cut = outcome.cuts.get(name)
+    cut = outcome.truncations.get(name)
     return "truncates" if cut is not None and finding.position + max(1, finding.length) > cut else "ignores"
 
 
 def _is_about(refusal: Refusal, finding: Finding, name: str) -> bool:
     """Whether the finding, in the file `name`, is the cause of the refusal."""
-    if finding.code not in _REFUSED.get(refusal.word, ()):
+    if finding.code not in _REFUSED.get(refusal.reason, ()):
         return False
     if refusal.name != name:
         # The cause of two transactions with the same first offset is before the marker of the second one.
-        marker = refusal.word is RefusalReason.TRANSACTION_MARKER
+        marker = refusal.reason is RefusalReason.TRANSACTION_MARKER
         return marker and name.endswith(".log") and name < refusal.name
-    if refusal.position is None or refusal.word in _ANYWHERE:
+    if refusal.position is None or refusal.reason in _ANYWHERE:
         return True
     return finding.position <= refusal.position < finding.position + max(1, finding.length)
 
@@ -147,7 +147,7 @@ def _is_about(refusal: Refusal, finding: Finding, name: str) -> bool:
 def _epoch_reaction(finding: Finding, outcome: LoadResult) -> str:
     """What the start does about a finding in the leader epoch checkpoint."""
     epoch = finding.data.get("epoch")
-    left = dict(outcome.epochs)
+    left = dict(outcome.leader_epochs)
     if finding.code == "epoch/missing":
         return "rebuilds" if epoch in left else "ignores"
     if epoch not in left:

@@ -28,14 +28,14 @@ class FindingFilter(NamedTuple):
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
 
-    def takes(self, code: str) -> bool:
+    def selects(self, code: str) -> bool:
         """Whether findings of this code are reported."""
         selected = not self.select or any(names_code(pattern, code) for pattern in self.select)
         return selected and not any(names_code(pattern, code) for pattern in self.ignore)
 
     def counts(self, counts: Counts) -> Counts:
         """The counts of the codes that are reported."""
-        return Counter({key: count for key, count in counts.items() if self.takes(key[0])})
+        return Counter({key: count for key, count in counts.items() if self.selects(key[0])})
 
 
 def counts_by(counts: Mapping[tuple[str, Severity], int]) -> dict[str, dict[str, int]]:
@@ -74,7 +74,7 @@ class FileSummary(NamedTuple):
 
 def summarize_file(report: FileReport, wanted: FindingFilter) -> FileSummary:
     """The totals of one log file."""
-    findings = sum(count for (code, _), count in report.counts.items() if wanted.takes(code))
+    findings = sum(count for (code, _), count in report.counts.items() if wanted.selects(code))
     return FileSummary(report.batches, report.records, report.bytes, report.valid_bytes, findings)
 
 
@@ -135,8 +135,8 @@ def _outcome_fields(outcome: LoadResult) -> "Fields":
         "log_start_offset": outcome.log_start_offset,
         "log_end_offset": outcome.log_end_offset,
         "segments": len(outcome.segments),
-        "cuts": dict(outcome.cuts),
-        "deletes": list(outcome.deleted),
+        "cuts": dict(outcome.truncations),
+        "deletes": list(outcome.deleted_files),
     }
 
 
@@ -200,7 +200,7 @@ class VerifyTotals:
             self._records = _sum_known((self._records, file.records))
         self.has_path = self.has_path or bool(report.path)
         self._counts.update(self._wanted.counts(report.counts))
-        kept = [finding for finding in report.findings if self._wanted.takes(finding.code)]
+        kept = [finding for finding in report.findings if self._wanted.selects(finding.code)]
         self._kept += len(kept)
         return kept
 

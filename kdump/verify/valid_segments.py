@@ -32,10 +32,10 @@ def valid_segment(
         end_offset,
         tuple((epoch, offset) for epoch, offset, _ in scanned.epochs),
         open_by_producer,
-        wrappers=bool(legacy) and sum(scanned.codecs[1:]) > 0,
+        has_wrapper_messages=bool(legacy) and sum(scanned.codecs[1:]) > 0,
         state_end=log.base_offset if legacy else None,
         valid_bytes=summary.tail,
-        indexed=_index_checksums(summary, log.base_offset or 0, end_offset, legacy=bool(legacy)),
+        index_checksums=_index_checksums(summary, log.base_offset or 0, end_offset, legacy=bool(legacy)),
     )
 
 

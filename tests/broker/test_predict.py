@@ -74,7 +74,7 @@ def loads(outcome: broker.LoadResult, log_end_offset: int, *sizes: tuple[int, in
 def refuses(outcome: broker.LoadResult, exception: str, word: str, name: str) -> broker.Refusal:
     assert outcome.refusals
     first = outcome.refusals[0]
-    assert (first.exception, first.word, first.name) == (exception, word, name)
+    assert (first.exception, first.reason, first.name) == (exception, word, name)
     return first
 
 
@@ -85,13 +85,13 @@ def refuses(outcome: broker.LoadResult, exception: str, word: str, name: str) ->
 def test_nothing_happens_to_a_sound_log() -> None:
     outcome = foresee(healthy())
     loads(outcome, 30, (0, len(ONE)), (10, len(TWO)), (20, len(THREE)))
-    assert not outcome.cuts
-    assert not outcome.split
-    assert outcome.recovered == {f"{FIRST}.log", f"{SECOND}.log", f"{THIRD}.log"}
-    assert outcome.epochs == ((0, 0),)
+    assert not outcome.truncations
+    assert not outcome.split_segments
+    assert outcome.recovered_logs == {f"{FIRST}.log", f"{SECOND}.log", f"{THIRD}.log"}
+    assert outcome.leader_epochs == ((0, 0),)
     # Every snapshot is thrown away and written again, and one at the end is new.
-    assert outcome.snapshots == {10, 20, 30}
-    assert outcome.deleted == {f"{SECOND}.snapshot", f"{THIRD}.snapshot"}
+    assert outcome.written_snapshots == {10, 20, 30}
+    assert outcome.deleted_files == {f"{SECOND}.snapshot", f"{THIRD}.snapshot"}
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,8 @@ def test_cut_at_the_first_bad_batch_and_later_segments_deleted(change: object, p
     damaged = change(TWO)  # type: ignore[operator]
     outcome = foresee(healthy() | {f"{SECOND}.log": damaged})
     loads(outcome, 10 + position // BATCH, (0, len(ONE)), (10, position))
-    assert outcome.cuts == {f"{SECOND}.log": position}
-    assert {f"{THIRD}.log", f"{THIRD}.index", f"{THIRD}.timeindex", f"{THIRD}.snapshot"} <= outcome.deleted
+    assert outcome.truncations == {f"{SECOND}.log": position}
+    assert {f"{THIRD}.log", f"{THIRD}.index", f"{THIRD}.timeindex", f"{THIRD}.snapshot"} <= outcome.deleted_files
 
 
 def test_magic_above_2_is_2() -> None:
@@ -134,7 +134,7 @@ def test_messages_of_magic_0_and_1() -> None:
     wrapper = build.wrapper([build.record(b"a"), build.record(b"b")], base_offset=2, codec="gzip", magic=1)
     loads(foresee({f"{FIRST}.log": log + wrapper}), 4, (0, len(log + wrapper)))
     damaged = log[:20] + bytes([log[20] ^ 1]) + log[21:] + wrapper
-    assert foresee({f"{FIRST}.log": damaged}).cuts == {f"{FIRST}.log": 0}
+    assert foresee({f"{FIRST}.log": damaged}).truncations == {f"{FIRST}.log": 0}
 
 
 def test_a_wrapper_that_cannot_be_opened() -> None:
@@ -145,7 +145,7 @@ def test_a_wrapper_that_cannot_be_opened() -> None:
 def test_below_the_recovery_point_nothing_is_looked_at() -> None:
     outcome = foresee(healthy() | {f"{FIRST}.log": ONE[:-5]}, recovery_point=15)
     loads(outcome, 30, (0, len(ONE) - 5), (10, len(TWO)), (20, len(THREE)))
-    assert outcome.recovered == {f"{SECOND}.log", f"{THIRD}.log"}
+    assert outcome.recovered_logs == {f"{SECOND}.log", f"{THIRD}.log"}
     outcome = foresee(healthy() | {f"{SECOND}.log": TWO[:-5]}, recovery_point=15)
     loads(outcome, 19, (0, len(ONE)), (10, 9 * BATCH))
 
@@ -160,16 +160,16 @@ def test_a_cut_that_nobody_hears_of() -> None:
 
 def test_a_directory_on_its_way_out_is_not_recovered() -> None:
     outcome = foresee(healthy() | {f"{FIRST}.log": ONE[:-5]}, deleting=True)
-    assert not outcome.cuts
-    assert not outcome.recovered
+    assert not outcome.truncations
+    assert not outcome.recovered_logs
 
 
 def test_log_start_above_the_log() -> None:
     outcome = foresee(healthy(), log_start_offset=31)
     loads(outcome, 31, (31, 0))
-    assert {f"{FIRST}.log", f"{SECOND}.log", f"{THIRD}.log"} <= outcome.deleted
+    assert {f"{FIRST}.log", f"{SECOND}.log", f"{THIRD}.log"} <= outcome.deleted_files
     assert f"{31:020d}.log" in outcome.files
-    assert outcome.epochs == ()
+    assert outcome.leader_epochs == ()
     assert foresee(healthy(), log_start_offset=30).log_start_offset == 30
 
 
@@ -179,7 +179,7 @@ def test_a_tail_that_verify_found() -> None:
     for recovery_point in (0, 25):
         with_it = foresee(files, proved=proved, recovery_point=recovery_point)
         assert with_it == foresee(files, recovery_point=recovery_point)
-        assert with_it.cuts == ({} if recovery_point else {f"{SECOND}.log": len(TWO)})
+        assert with_it.truncations == ({} if recovery_point else {f"{SECOND}.log": len(TWO)})
     assert reaction.is_valid_log(["tail/torn", "offset/gap"], tail=True)
     assert not reaction.is_valid_log(["tail/torn", "offset/gap"])
 
@@ -200,8 +200,8 @@ def test_offsets_that_go_back() -> None:
     back = large[: 4 * size] + struct.pack(">q", 11) + large[4 * size + 8 :]
     outcome = foresee(healthy() | {f"{SECOND}.log": back})
     loads(outcome, 10, (0, len(ONE)), (10, 0))
-    assert outcome.wiped == {f"{SECOND}.log"}
-    assert outcome.cuts == {f"{SECOND}.log": 0}
+    assert outcome.emptied_logs == {f"{SECOND}.log"}
+    assert outcome.truncations == {f"{SECOND}.log": 0}
     loads(
         foresee(healthy() | {f"{SECOND}.log": moved(TWO, 4, 11)}),
         30,
@@ -226,7 +226,7 @@ def test_an_offset_above_what_a_segment_can_hold() -> None:
         ahead = moved(ahead, number, far + number)
     outcome = foresee({f"{FIRST}.log": ONE, f"{SECOND}.log": ahead})
     loads(outcome, far + 10, (0, len(ONE)), (10, 4 * BATCH), (far + 4, 6 * BATCH))
-    assert outcome.split == {f"{SECOND}.log": (10, far + 4)}
+    assert outcome.split_segments == {f"{SECOND}.log": (10, far + 4)}
 
 
 # ------------------------------------------------------------------------------------------------- producers and
@@ -285,7 +285,7 @@ def test_a_marker_that_cannot_be_read(value: bytes | None, key: bytes | None, ex
     refusal = refuses(outcome, exception, "control", f"{FIRST}.log")
     assert refusal.position == len(transactional(0))
     kept = len(transactional(0) + marker)
-    assert outcome.cuts == ({f"{FIRST}.log": kept} if cut else {})
+    assert outcome.truncations == ({f"{FIRST}.log": kept} if cut else {})
 
 
 def test_a_marker_that_is_no_business_of_a_producer() -> None:
@@ -313,7 +313,7 @@ def test_transaction_indexes() -> None:
     del files[f"{SECOND}.index"]  # then it is made anew before anybody reads it
     assert not foresee(files).refuses
     below = healthy() | {f"{FIRST}.log": ONE, f"{SECOND}.txnindex": build.transaction_index((7, 0, 9, 9))}
-    assert f"{SECOND}.log" in foresee(below, recovery_point=30).recovered
+    assert f"{SECOND}.log" in foresee(below, recovery_point=30).recovered_logs
 
 
 @pytest.mark.parametrize(
@@ -331,7 +331,7 @@ def test_transaction_indexes() -> None:
 def test_leader_epochs(data: bytes, left: tuple[tuple[int, int], ...]) -> None:
     outcome = foresee(healthy() | {"leader-epoch-checkpoint": data})
     assert not outcome.refuses
-    assert outcome.epochs == left
+    assert outcome.leader_epochs == left
 
 
 @pytest.mark.parametrize(
@@ -362,13 +362,13 @@ def test_partition_metadata() -> None:
 def test_snapshots() -> None:
     extra = {f"{7:020d}.snapshot": build.producer_snapshot(), f"{500:020d}.snapshot": b"torn"}
     outcome = foresee(healthy() | extra)
-    assert set(extra) <= outcome.deleted
+    assert set(extra) <= outcome.deleted_files
     # Above the recovery point they go, the newest below it is where the producers begin.
     open_ = build.producer_snapshot(build.producer(7, first_offset=3))
     files = healthy() | {f"{SECOND}.snapshot": open_, f"{SECOND}.log": transactional(10, transactional=False)}
     outcome = foresee(files, recovery_point=10)
     refuses(outcome, "InvalidTxnStateException", "transaction", f"{SECOND}.log")
-    assert f"{SECOND}.snapshot" not in outcome.deleted
+    assert f"{SECOND}.snapshot" not in outcome.deleted_files
     files[f"{SECOND}.snapshot"] = open_[:-1]  # then from the log, where it is not open
     assert not foresee(files, recovery_point=10).refuses
 
@@ -381,17 +381,17 @@ def test_leftovers() -> None:
     outcome = foresee(
         healthy() | {f"{FIRST}.log.deleted": b"x", f"{FIRST}.index.cleaned": b"", "x.checkpoint.deleted": b""}
     )
-    assert {f"{FIRST}.log.deleted", f"{FIRST}.index.cleaned"} <= outcome.deleted
-    assert "x.checkpoint.deleted" not in outcome.deleted
+    assert {f"{FIRST}.log.deleted", f"{FIRST}.index.cleaned"} <= outcome.deleted_files
+    assert "x.checkpoint.deleted" not in outcome.deleted_files
     outcome = foresee(healthy() | {f"{FIRST}.log.swap": ONE + TWO})
     loads(outcome, 30, (0, len(ONE + TWO)), (20, len(THREE)))
-    assert outcome.promoted == {f"{FIRST}.log.swap": f"{FIRST}.log"}
-    assert {f"{FIRST}.log", f"{SECOND}.log", f"{SECOND}.index"} <= outcome.deleted
+    assert outcome.swap_targets == {f"{FIRST}.log.swap": f"{FIRST}.log"}
+    assert {f"{FIRST}.log", f"{SECOND}.log", f"{SECOND}.index"} <= outcome.deleted_files
     outcome = foresee(healthy() | {f"{FIRST}.log.swap": (ONE + TWO)[:-5]})
     loads(outcome, 19, (0, 19 * BATCH))
-    assert outcome.cuts == {f"{FIRST}.log.swap": 19 * BATCH}
+    assert outcome.truncations == {f"{FIRST}.log.swap": 19 * BATCH}
     outcome = foresee(healthy() | {f"{SECOND}.log.swap": b"", f"{FIRST}.log.cleaned": b""})
-    assert f"{SECOND}.log.swap" in outcome.deleted
+    assert f"{SECOND}.log.swap" in outcome.deleted_files
 
 
 @pytest.mark.parametrize(
@@ -417,7 +417,7 @@ def test_short_and_negative_names() -> None:
 
 def test_orphans() -> None:
     files = healthy() | {f"{7:020d}.index": b"", f"{7:020d}.txnindex": b""}
-    assert {f"{7:020d}.index", f"{7:020d}.txnindex"} <= foresee(files).deleted
+    assert {f"{7:020d}.index", f"{7:020d}.txnindex"} <= foresee(files).deleted_files
 
 
 # ------------------------------------------------------------------------------------------------------------ one
@@ -429,8 +429,8 @@ def test_replay() -> None:
     assert broker.recover_segment(BytesSource(ONE[:-1]), 0) == broker.SegmentRecovery(9 * BATCH, 9, False, None, ())
     assert broker.recover_segment(BytesSource(b""), 5) == broker.SegmentRecovery(0, 5, False, None, ())
     assert broker.recover_segment(BytesSource(moved(ONE, 3, 1 << 40)), 0).overflow == 3 * BATCH
-    assert broker.recover_segment(BytesSource(moved(ONE, 9, 2)), 0, interval=1).wiped
-    assert not broker.recover_segment(BytesSource(moved(ONE, 9, 2)), 0).wiped
+    assert broker.recover_segment(BytesSource(moved(ONE, 9, 2)), 0, interval=1).is_emptied
+    assert not broker.recover_segment(BytesSource(moved(ONE, 9, 2)), 0).is_emptied
 
 
 # -------------------------------------------------------------------------------------------------------------------
@@ -507,13 +507,13 @@ def test_what_verify_proved_need_not_be_read_again(partition: str, tmp_path: Pat
         outcome = broker.predict_start(broker.directory_state(str(directory)))
         (report, *_) = verify_logs(discover([str(directory)]), VerifyOptions(deep=True))
         if report.outcome is None:
-            assert (outcome.refusals, outcome.cuts, outcome.wiped) == ((), {}, frozenset()), name
+            assert (outcome.refusals, outcome.truncations, outcome.emptied_logs) == ((), {}, frozenset()), name
             continue
         for what in ("refusals", "log_end_offset", "segments", "cuts", "wiped", "split", "epochs", "snapshots"):
             assert getattr(report.outcome, what) == getattr(outcome, what), (name, what)
         words = {finding.broker for finding in report.findings}
         assert "refuses" in words or not outcome.refusals, name
-        assert words & {"truncates", "refuses"} or not outcome.cuts, name
+        assert words & {"truncates", "refuses"} or not outcome.truncations, name
 
 
 @pytest.mark.parametrize("point", [0, 15])

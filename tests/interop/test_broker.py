@@ -12,6 +12,7 @@ import pytest
 
 from interop.damaged_partitions import MUTATED, SEEDS, Case, damaged, load, mutated, room
 from kdump.broker import predict as broker
+from kdump.broker.refusal_reason import RefusalReason
 from kdump.broker.result import NEW
 from kdump.storage.discovery import discover
 from kdump.verify.verify import VerifyOptions, verify_logs
@@ -21,9 +22,9 @@ __all__ = ["room"]
 
 # Where one of several exceptions comes, by how far a reader gets.
 SEVERAL = {
-    "metadata": ("KafkaStorageException", "NullPointerException", "IllegalArgumentException"),
-    "epochs": ("KafkaStorageException", "IllegalArgumentException", "NumberFormatException"),
-    "wrapper": (
+    RefusalReason.PARTITION_METADATA: ("KafkaStorageException", "NullPointerException", "IllegalArgumentException"),
+    RefusalReason.LEADER_EPOCHS: ("KafkaStorageException", "IllegalArgumentException", "NumberFormatException"),
+    RefusalReason.WRAPPER_MESSAGE: (
         *("KafkaException", "CorruptRecordException", "InvalidRecordException"),
         *("IllegalArgumentException", "IndexOutOfBoundsException", "OutOfMemoryError"),
     ),
@@ -43,8 +44,8 @@ def disagreements(outcome: broker.LoadResult, loaded: dict[str, Any], *, deletin
         said = f"{loaded['exception']}: {loaded['message'][:150]}"
         if not outcome.refusals:
             yield f"refused: {said}"
-        elif outcome.refusals[0].word in SEVERAL:
-            if loaded["exception"] not in SEVERAL[outcome.refusals[0].word]:
+        elif outcome.refusals[0].reason in SEVERAL:
+            if loaded["exception"] not in SEVERAL[outcome.refusals[0].reason]:
                 yield f"refused: {said}, foreseen {outcome.refusals}"
         elif outcome.refusals[0].exception != loaded["exception"]:
             yield f"refused: {said}, foreseen {outcome.refusals}"
@@ -58,14 +59,14 @@ def disagreements(outcome: broker.LoadResult, loaded: dict[str, Any], *, deletin
     segments = [list(left) for left in outcome.segments]
     if segments != loaded["segments"]:
         yield f"segments {loaded['segments']}, foreseen {segments}"
-    if [list(entry) for entry in outcome.epochs] != loaded["epochs"]:
-        yield f"epochs {loaded['epochs']}, foreseen {outcome.epochs}"
+    if [list(entry) for entry in outcome.leader_epochs] != loaded["epochs"]:
+        yield f"epochs {loaded['epochs']}, foreseen {outcome.leader_epochs}"
     # Of a directory on its way out, whether the loader, or the deletion that follows, opens an index is nobody's
     # concern.
     if outcome.files.keys() ^ set(loaded["files"]) and not deleting:
         yield (
-            f"files {sorted(set(loaded['files']) - outcome.files)}, foreseen "
-            f"{sorted(outcome.files - set(loaded['files']))}"
+            f"files {sorted(set(loaded['files']) - outcome.files.keys())}, foreseen "
+            f"{sorted(outcome.files.keys() - set(loaded['files']))}"
         )
 
 

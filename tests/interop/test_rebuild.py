@@ -103,7 +103,7 @@ def planned(case: Case, *, proved: bool) -> tuple[Plan, LogLoader]:
         logs.append(PlannedSegment(base, pieces, proved, walked))
         if walked or not content.origin:
             after.update({segment_file_name(base, suffix): REBUILT for suffix in INDEXES})
-    for offset in outcome.snapshots:
+    for offset in outcome.written_snapshots:
         if segment_file_name(offset, ".snapshot") in outcome.files:
             after[segment_file_name(offset, ".snapshot")] = REBUILT
     options = RecoverOptions(now_ms=case.now_ms, index_interval_bytes=case.interval)

@@ -43,7 +43,7 @@ def compared(kafka: ModuleType, room: Path, cases: list[Case]) -> Iterator[str]:
         promoted.append(
             broker.predict_start(
                 broker.directory_state(str(case.directory), log_start_offset=case.log_start_offset)
-            ).promoted
+            ).swap_targets
         )
         plan = planned(case.directory, AS_A_BROKER, log_start_offset=case.log_start_offset)
         mine.append((plan, left_by(plan)))

@@ -169,7 +169,7 @@ def test_several_lives_and_chunks(number: int, tmp_path: Path) -> None:
             assert snapshot_of(now[name]) == snapshot_of(expected), name
     outcome = predict_start(directory_state(str(directory)))
     assert not outcome.refusals
-    assert not outcome.cuts
+    assert not outcome.truncations
 
 
 def snapshot_of(data: bytes | None) -> list[Any]:

@@ -104,5 +104,5 @@ def loads(plan: Plan, repaired: Path, recovery_point: int, where: str) -> None:
         return
     outcome = broker.predict_start(broker.directory_state(str(repaired), recovery_point=recovery_point))
     assert not outcome.refusals, where
-    assert not outcome.cuts, where
+    assert not outcome.truncations, where
     assert (outcome.log_start_offset, outcome.log_end_offset) == (plan.log_start_offset, plan.log_end_offset), where

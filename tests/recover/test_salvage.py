@@ -98,8 +98,9 @@ def _loads(found: SalvageResult, after: dict[str, bytes]) -> Iterator[str]:
     if not after:
         return
     outcome = foreseen(after)
-    if outcome.refusals or found.refusals or outcome.cuts or outcome.wiped or outcome.split or outcome.deleted:
-        yield f"a broker makes something else of it: {outcome.refusals} {found.refusals} {outcome.cuts} {outcome.split}"
+    changes = (outcome.truncations, outcome.emptied_logs, outcome.split_segments, outcome.deleted_files)
+    if outcome.refusals or found.refusals or any(changes):
+        yield f"a broker makes something else of it: {outcome.refusals} {found.refusals} {changes}"
     if outcome.log_end_offset != found.log_end_offset:
         yield f"the log ends at {outcome.log_end_offset}, promised {found.log_end_offset}"
 
@@ -282,7 +283,7 @@ def test_a_damaged_batch_alone_goes(tmp_path: Path) -> None:
     assert found.missing == ((4, 4),)
     assert found.lost._replace(bytes=0) == SalvageResult(()).lost
     assert found.lost.bytes == ONE
-    assert [log.walked for log in found.segments] == [True, False]
+    assert [log.rebuilds_companions for log in found.segments] == [True, False]
 
 
 @pytest.mark.parametrize("offset", [0, 2, 7, 500])
@@ -525,7 +526,7 @@ def indexed(directory: Path, found: SalvageResult, after: dict[str, bytes]) -> l
         name = f"{log.base_offset:020d}.txnindex"
         if name in found.transaction_indexes:
             entries += entries_of([found.transaction_indexes[name]])
-        elif not log.walked:
+        elif not log.rebuilds_companions:
             entries += entries_of([(directory / name).read_bytes()] if (directory / name).exists() else [])
         else:
             end = bases[number + 1] if number + 1 < len(bases) else 2**63

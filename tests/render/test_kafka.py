@@ -223,10 +223,10 @@ def test_the_walk_is_that_of_the_bytes_alone(data: bytes, cut: int) -> None:
         return data[position : position + size]
 
     whole, pieces = FileLogInputStream(read, len(data)), FileLogInputStream(read, len(data))
-    frames = [(frame.position, frame.size) for frame in whole.until(len(data))]
-    split = [(frame.position, frame.size) for frame in pieces.until(min(cut, len(data)))]
+    frames = [(frame.position, frame.size) for frame in whole.batches_before(len(data))]
+    split = [(frame.position, frame.size) for frame in pieces.batches_before(min(cut, len(data)))]
     if pieces.raised_at is None:
-        split += [(frame.position, frame.size) for frame in pieces.until(len(data))]
+        split += [(frame.position, frame.size) for frame in pieces.batches_before(len(data))]
         assert split == frames
     for position, size in frames:
         assert position + size <= len(data)

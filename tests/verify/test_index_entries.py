@@ -286,7 +286,7 @@ def planned(directory: Path, options: Recovering = OPTIONS, engine: Any = None) 
 
 def forgetful(plan: Plan) -> Plan:
     """The plan of a verify that knew nothing of indexes."""
-    return plan._replace(segments=tuple(log._replace(indexed=None) for log in plan.segments))
+    return plan._replace(segments=tuple(log._replace(index_checksums=None) for log in plan.segments))
 
 
 @pytest.fixture
@@ -345,7 +345,7 @@ def test_a_recovery_that_knows_writes_the_same(tmp_path: Path, rng: random.Rando
     for log in plan.segments:
         name = segment_file_name(log.base_offset, ".log")
         whole = log.pieces == ((name, 0, len(files[name])),)
-        assert log.indexed is not None or not whole or log.base_offset not in right
+        assert log.index_checksums is not None or not whole or log.base_offset not in right
     assert left_by(plan) == left_by(forgetful(plan))
 
 
@@ -382,7 +382,7 @@ def test_the_snapshot_at_the_end_needs_no_walk(tmp_path: Path, walks: list[int])
     end = segment_file_name(plan.log_end_offset or 0, ".snapshot")
     assert end in plan.after
     only = plan._replace(
-        after={end: plan.after[end]}, segments=tuple(log._replace(walked=False) for log in plan.segments)
+        after={end: plan.after[end]}, segments=tuple(log._replace(rebuilds_companions=False) for log in plan.segments)
     )
     assert dict(rebuild.rebuild_companions(only.rebuild_request())) == dict(
         rebuild.rebuild_companions(forgetful(only).rebuild_request())
@@ -427,7 +427,9 @@ def test_a_log_that_changed_since_is_walked(tmp_path: Path, walks: list[int], wh
     last = [item for item in oracle.walk(made.data) if isinstance(item, oracle.Batch)][-1]
     piece = log.pieces[0]._replace(stop=last.position if what == "shorter" else len(made.data))
     if what == "longer":
-        log = log._replace(indexed=log.indexed._replace(size=last.position) if log.indexed else None)
+        log = log._replace(
+            index_checksums=log.index_checksums._replace(size=last.position) if log.index_checksums else None
+        )
     plan = plan._replace(segments=(log._replace(pieces=(piece,)),))
     assert dict(rebuild.rebuild_companions(plan.rebuild_request())) == dict(
         rebuild.rebuild_companions(forgetful(plan).rebuild_request())
@@ -471,7 +473,7 @@ def test_a_segment_that_is_cut_is_walked(tmp_path: Path, walks: list[int]) -> No
     log = tmp_path / "t-0" / segment_file_name(made.base_offset, ".log")
     log.write_bytes(made.data + made.data[:50])
     plan = planned(tmp_path / "t-0")
-    assert [one.indexed for one in plan.segments] == [None]
+    assert [one.index_checksums for one in plan.segments] == [None]
     left_by(plan)
     assert walks == [made.base_offset]
 
@@ -488,7 +490,7 @@ def test_what_was_known_of_a_log_says_nothing_of_the_one_that_replaces_it(tmp_pa
     assert [piece.name for log in plan.segments for piece in log.pieces] == [
         segment_file_name(made.base_offset, ".log.swap")
     ]
-    assert [log.indexed for log in plan.segments] == [None]
+    assert [log.index_checksums for log in plan.segments] == [None]
     after = left_by(plan)
     assert after[segment_file_name(made.base_offset, ".timeindex")] == true_indexes(other, 4096)[1]
     assert after[segment_file_name(made.base_offset, ".timeindex")] != true_indexes(made, 4096)[1]
@@ -498,7 +500,7 @@ def test_what_was_known_of_a_log_says_nothing_of_the_one_that_replaces_it(tmp_pa
 def test_one_index_is_not_enough(tmp_path: Path, alone: str) -> None:
     made = small(tmp_path / "t-0")
     (tmp_path / "t-0" / segment_file_name(made.base_offset, alone)).unlink()
-    assert [one.indexed for one in planned(tmp_path / "t-0").segments] == [None]
+    assert [one.index_checksums for one in planned(tmp_path / "t-0").segments] == [None]
 
 
 @pytest.mark.parametrize("name", sorted(path.parent.name for path in FIXTURES.glob("*/case.toml")))
@@ -514,7 +516,7 @@ def test_what_brokers_wrote(tmp_path: Path, name: str) -> None:
         for log in sorted(directory.glob("*.log")):
             proved = report.valid_segments.get(log.name)
             if proved is not None:
-                assert (proved.indexed is not None) == is_as_recovered(log), log
+                assert (proved.index_checksums is not None) == is_as_recovered(log), log
 
 
 def is_as_recovered(log: Path) -> bool:

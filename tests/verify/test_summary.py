@@ -33,7 +33,7 @@ def test_totals_are_those_of_the_reports(tmp_path: Path) -> None:
 
 def test_a_filter_takes_codes_and_families(tmp_path: Path) -> None:
     wanted = FindingFilter(("batch", "tail/zeros"), ("batch/crc",))
-    assert [code for code in ("batch/crc", "batch/length", "tail/zeros", "tail/torn") if wanted.takes(code)] == [
+    assert [code for code in ("batch/crc", "batch/length", "tail/zeros", "tail/torn") if wanted.selects(code)] == [
         "batch/length",
         "tail/zeros",
     ]

@@ -126,7 +126,7 @@ class _DumpLogSegments:
                 case BatchEvent(batch, _, records):
                     if self._stream is not None and self._stream.position < batch.position:
                         yield from self._catch_up(batch.position)
-                    if self._stream is None or self._stream.takes(batch):
+                    if self._stream is None or self._stream.accepts(batch):
                         self._take(batch, records)
                         yield event
                 case FileBegin():
@@ -195,7 +195,7 @@ class _DumpLogSegments:
         """The batches before `position` that only Kafka's reader sees."""
         if self._stream is None or self._read is None:
             return
-        for batch in self._stream.until(position):
+        for batch in self._stream.batches_before(position):
             records = None
             if self._records and batch.size <= MAX_BATCH_BYTES:
                 records = open_batch(batch, self._read(batch.position, batch.size), MAX_BATCH_BYTES)

@@ -20,13 +20,13 @@ from kdump.storage.pieces import open_pieces
 BatchKey = tuple[int, int]
 """The number of a file and the position of a batch in it."""
 
-_CODES: Final[Mapping[str, str]] = {
-    "control": "control/structure",
-    "transaction": "txn/state",
-    "wrapper": "legacy/wrapper",
-    "walk": "batch/length",
+_CODES: Final[Mapping[RefusalReason, str]] = {
+    RefusalReason.CONTROL_RECORD: "control/structure",
+    RefusalReason.TRANSACTION_STATE: "txn/state",
+    RefusalReason.WRAPPER_MESSAGE: "legacy/wrapper",
+    RefusalReason.BATCH_SIZE: "batch/length",
 }
-"""The finding about a batch that a broker refuses, by the word of the refusal; any other is about the offset."""
+"""The finding about a batch that a broker refuses, by the reason of the refusal; any other is about the offset."""
 
 
 def refusals_of(
@@ -56,7 +56,7 @@ def batches_refused(refusals: Iterable[Refusal], layout: SegmentLayout) -> dict[
         for batch in layout.batches[number]:
             position += batch.size
             if refusal.position < position:
-                found[batch.file, batch.position] = _CODES.get(refusal.word, "offset/range")
+                found[batch.file, batch.position] = _CODES.get(refusal.reason, "offset/range")
                 break
     return found
 
@@ -101,7 +101,7 @@ def _valid_segments(
                 own[-1].last + 1 if own else segment.base_offset,
                 tuple(files[own[0].file].epochs or _epochs(own)) if own else (),
                 open_,
-                wrappers=any(batch.is_wrapper for batch in own),
+                has_wrapper_messages=any(batch.is_wrapper for batch in own),
                 state_end=segment.base_offset if legacy else None,
             ),
         )

@@ -59,7 +59,7 @@ def kept_indexes(
         wanted = build_transaction_index(wanted_by.get(number, ()))
         if wanted != build_transaction_index(replayed_by.get(number, ())):
             name = segment_file_name(segment.base_offset, ".txnindex")
-            if segment.walked or wanted != _old_index(files, segment.base_offset):
+            if segment.rebuilds_companions or wanted != _old_index(files, segment.base_offset):
                 written[name] = wanted
             else:
                 right.append(name)
