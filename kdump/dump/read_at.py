@@ -73,7 +73,7 @@ class ReadResult(NamedTuple):
 
     def severities(self) -> set[Severity]:
         """The severities of the damage that the read skipped or stopped at."""
-        return {CATALOGUE[damaged.what].severity for damaged in (*self.fetched.damage, *self.stopped_by)}
+        return {CATALOGUE[damaged.code].severity for damaged in (*self.fetched.damage, *self.stopped_by)}
 
 
 def open_log(path: str, max_batch_bytes: int) -> Log:
@@ -188,7 +188,7 @@ def read_entry(log: Log, result: ReadResult) -> CompanionEntry:
 def skip_message(damaged: DamagedRange) -> str:
     """The sentence that bytes were skipped, with their positions."""
     end = damaged.position + damaged.length
-    return f"{damaged.path}: bytes {damaged.position} to {end} are skipped: {damaged.what}"
+    return f"{damaged.path}: bytes {damaged.position} to {end} are skipped: {damaged.code}"
 
 
 def dump_read(
@@ -241,11 +241,11 @@ def _dump_damage(
     limit: RecordLimit,
 ) -> Iterator[Event]:
     """Bytes that a read skipped, as a dump shows them."""
-    on_damage(CATALOGUE[damaged.what].severity)
-    family, _, what = damaged.what.partition("/")
-    if damaged.what == "gap/unsearched":
+    on_damage(CATALOGUE[damaged.code].severity)
+    family, _, what = damaged.code.partition("/")
+    if damaged.code == "gap/unsearched":
         yield SearchLimit(damaged.position, damaged.length)
-    elif family == "gap" or damaged.what == "batch/length":
+    elif family == "gap" or damaged.code == "batch/length":
         yield Gap(damaged.position, damaged.length, family == "batch", 0, what == "zeros")
     elif family == "tail":
         yield Tail(damaged.position, damaged.length, TailContent(what), 0)

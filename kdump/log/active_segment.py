@@ -41,7 +41,7 @@ class ActiveSegment:
         self.base_offset = base_offset
         self.indexed = options.magic != KAFKA07
         self.name = segment_name(base_offset, options)
-        self.path = directory.at(self.name)
+        self.path = directory.path_of(self.name)
         self._directory = directory
         self._interval = options.index_interval_bytes
         self.max_bytes = min(options.segment_bytes, MAX_SEGMENT_BYTES)

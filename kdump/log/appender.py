@@ -85,7 +85,7 @@ class Appender:
     def _open(self, directory: str, undo: ExitStack) -> None:
         if not os.path.isdir(directory):
             above, name = os.path.split(os.path.abspath(directory))
-            with DirectoryHandle(above, look=True) as parent:
+            with DirectoryHandle(above, read_only=True) as parent:
                 parent.make_directory(name)
                 parent.sync()
         self._lease = DirectoryLease(directory, kafka07=self._options.magic == KAFKA07)

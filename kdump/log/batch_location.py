@@ -11,15 +11,15 @@ _DAMAGES: Final = ("batch/crc", "batch/magic", "batch/limit")
 
 
 class DamagedRange(NamedTuple):
-    """Bytes of a log file that a read skipped;
+    """Bytes of a log file that a read skipped.
 
-    `what` is a finding code: batch/crc, batch/magic, batch/limit, gap/bytes, gap/unsearched, tail/torn …
+    `code` is a finding code: batch/crc, batch/magic, batch/limit, gap/bytes, gap/unsearched, tail/torn …
     """
 
     path: str
     position: int
     length: int
-    what: str
+    code: str
 
 
 class BatchLocation(NamedTuple):

@@ -39,7 +39,7 @@ class _LockedDirectory:
 
     def before_first_change(self) -> None:
         """Remove the clean-shutdown file. Raises OSError, KdumpError."""
-        with DirectoryHandle(self.path, look=True) as directory:
+        with DirectoryHandle(self.path, read_only=True) as directory:
             for name in (naming.CLEAN_SHUTDOWN, RECOVERY_POINTS):
                 directory.remove(f"{name}.tmp")  # of a process that was killed
             if directory.stamp(naming.CLEAN_SHUTDOWN) is not None:
@@ -54,7 +54,7 @@ class _LockedDirectory:
 
     def advance_recovery_point(self, partition: TopicPartition, low: int, high: int) -> None:
         """Set a recovery point of at least `low` to `high`. Raises OSError, KdumpError."""
-        with DirectoryHandle(self.path, look=True) as directory:
+        with DirectoryHandle(self.path, read_only=True) as directory:
             if directory.stamp(RECOVERY_POINTS) is None:
                 return
             try:
@@ -77,7 +77,7 @@ class _LockedDirectory:
         """
         try:
             if self.is_clean and self._clean_shutdown is not None:
-                with DirectoryHandle(self.path, look=True) as directory:
+                with DirectoryHandle(self.path, read_only=True) as directory:
                     replace_file(directory, naming.CLEAN_SHUTDOWN, self._clean_shutdown)
         finally:
             self._lock.close()

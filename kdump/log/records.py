@@ -72,7 +72,7 @@ class _DamageReport:
 
             end = skipped.position + skipped.length
             warnings.warn(
-                f"{skipped.path}: bytes {skipped.position} to {end} are skipped: {skipped.what}; the attribute damage "
+                f"{skipped.path}: bytes {skipped.position} to {end} are skipped: {skipped.code}; the attribute damage "
                 f"of Log.records() lists every skipped range",
                 DamageWarning,
                 stacklevel=4,  # where the caller asks for the next record

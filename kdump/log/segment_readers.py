@@ -71,7 +71,7 @@ class SegmentReaders(NamedTuple):
         """What lies after the last batch of the log, except zeros: a broker that preallocates leaves them."""
         found = self.readers[-1].find(self.end_offset, self.active_bytes)
         if isinstance(found, NoBatch):
-            yield from (each for each in found.damage if each.what != "tail/zeros")
+            yield from (each for each in found.damage if each.code != "tail/zeros")
 
     def describe(self) -> tuple[SegmentDescription, ...]:
         """A description of each segment, oldest first."""

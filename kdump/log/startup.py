@@ -191,7 +191,7 @@ def _closed(logs: Iterable[LogFile]) -> tuple[SegmentDescription, ...]:
 def _check_active_segment(directory: DirectoryHandle, base: int, options: LogOptions) -> _ActiveSegmentState:
     """Walk over the whole segment. Raises KdumpError where a recovery would truncate it."""
     is_07 = options.magic == KAFKA07
-    path = directory.at(segment_file_name(base, ".kafka" if is_07 else ".log"))
+    path = directory.path_of(segment_file_name(base, ".kafka" if is_07 else ".log"))
     indexes = None if is_07 else _indexes(directory, base)
     tracker = None
     if indexes is not None:
@@ -348,9 +348,10 @@ def _stored_epochs(directory: DirectoryHandle) -> list[EpochEntry] | None:
     try:
         stored = list(epoch_entries(directory.read(LEADER_EPOCH_CHECKPOINT)))
     except CheckpointError as error:
-        raise _needs_recovery(directory, f"{directory.at(LEADER_EPOCH_CHECKPOINT)}: {error}") from None
+        raise _needs_recovery(directory, f"{directory.path_of(LEADER_EPOCH_CHECKPOINT)}: {error}") from None
     if any(number < 0 for entry in stored for number in entry):
-        raise _needs_recovery(directory, f"{directory.at(LEADER_EPOCH_CHECKPOINT)}: an epoch or an offset is negative")
+        path = directory.path_of(LEADER_EPOCH_CHECKPOINT)
+        raise _needs_recovery(directory, f"{path}: an epoch or an offset is negative")
     return stored
 
 

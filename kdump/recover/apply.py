@@ -129,7 +129,7 @@ def in_place(
         left = run_state(place, area) not in (None, OVER)
         raise sentence(plan.path, error, f"{NOTHING}; {resume_hint(plan.path, run)}" if left else NOTHING) from None
     run_steps(work)
-    undo = place.at(area.directories[1] if area.directories else area.journal(APPLIED)) if keep else None
+    undo = place.path_of(area.directories[1] if area.directories else area.journal(APPLIED)) if keep else None
     written = {step.name: step.after_crc32c for step in todo if step.after_crc32c is not None}
     return ApplyResult(plan.path, run, undo, plan.recovery_point, written)
 
@@ -202,8 +202,8 @@ def _check(plan: Plan, place: DirectoryHandle) -> None:
         there, seen = place.stamp(name), plan.files.get(name)
         if there != seen:
             what = "is gone" if there is None else "was not there" if seen is None else "has changed"
-            raise KdumpError(f"{place.at(name)}: the file {what} since the plan was made")
-    if (free := place.free()) < plan.bytes_needed:
+            raise KdumpError(f"{place.path_of(name)}: the file {what} since the plan was made")
+    if (free := place.free_bytes()) < plan.bytes_needed:
         raise KdumpError(f"{plan.path}: {plan.bytes_needed} bytes are needed, {free} are free on the disk")
 
 
@@ -398,7 +398,7 @@ class _FileWriter:
                 if name in names and name not in found:
                     found[name] = None if data is None else self._write_data(name, data, to(name))
         if left := set(names) - found.keys():
-            raise KdumpError(f"{self.place.at(min(left))}: nothing makes this file")
+            raise KdumpError(f"{self.place.path_of(min(left))}: nothing makes this file")
         if self._make is None:
             check_snapshots(self.target, {name: to(name) for name, crc in found.items() if crc is not None})
         return found
@@ -413,11 +413,11 @@ def _stage(
     todo = steps(after, plan.files, links, because)
     writer = _FileWriter(place, place, plan, on_bytes, make)
     news = {step.name: content for step in todo if step.do in _NEWS and (content := after[step.name]) is not None}
-    rebuilt = [name for name, content in news.items() if content.rebuilt]
-    checksums = writer.write_rebuilt(rebuilt, lambda name: area("new", name))
+    rebuilt = [name for name, content in news.items() if content.is_rebuilt]
+    checksums = writer.write_rebuilt(rebuilt, lambda name: area.file_name("new", name))
     for name, content in news.items():
-        if not content.rebuilt:
-            checksums[name] = writer.write_content(name, content, area("new", name))
+        if not content.is_rebuilt:
+            checksums[name] = writer.write_content(name, content, area.file_name("new", name))
     missing = {name for name, checksum in checksums.items() if checksum is None}
     taken = [
         step._replace(do="take") if step.name in missing and step.do == "replace" else step
@@ -436,12 +436,12 @@ def _complete_step(step: Step, writer: _FileWriter, area: UndoFolder, checksums:
         assert step.before is not None
         assert step.position is not None
         tail = FileContent((Piece(step.name, step.position, step.before.size),))
-        checksum = writer.write_content(step.name, tail, area("cut", step.name))
+        checksum = writer.write_content(step.name, tail, area.file_name("cut", step.name))
         return step._replace(crc32c=checksum, after=step.before._replace(size=step.position))
     if step.do in ("take", "replace", "rename"):
         step = step._replace(crc32c=place.checksum(step.name))
     if step.do in _NEWS:
-        step = step._replace(after=place.stamp(area("new", step.name)), after_crc32c=checksums[step.name])
+        step = step._replace(after=place.stamp(area.file_name("new", step.name)), after_crc32c=checksums[step.name])
     return step
 
 
@@ -467,7 +467,7 @@ def output(plan: Plan, directory: str, *, on_bytes: OnBytes | None = None, make:
             os.makedirs(directory, exist_ok=True)
             part = tempfile.mkdtemp(prefix=".kdump-part-", dir=directory)
             with DirectoryHandle(part) as target:
-                target.copy_of(place)
+                target.inherit_attributes(place)
                 _copy(plan, place, target, on_bytes, make)
             _check(plan._replace(bytes_needed=0), place)
             os.rename(part, path)
@@ -489,11 +489,11 @@ def _copy(
     for name in plan.files:
         if name not in plan.after and not naming.is_undo(name):
             news[name] = FileContent(_all_of(plan, name) or ())
-    writer.write_rebuilt([name for name, content in news.items() if name in plan.after and content.rebuilt], str)
+    writer.write_rebuilt([name for name, content in news.items() if name in plan.after and content.is_rebuilt], str)
     for name, content in news.items():
         if content.pieces and len(content.pieces) == 1 and content.pieces == _all_of(plan, content.pieces[0].name):
             writer.clone(content.pieces[0].name, name)
-        elif not content.rebuilt:
+        elif not content.is_rebuilt:
             writer.write_content(name, content, name)
-    target.take_over(place)
+    target.copy_attributes(place)
     target.sync()

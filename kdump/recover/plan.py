@@ -57,7 +57,7 @@ class FileContent(NamedTuple):
     data: bytes | None = None
 
     @property
-    def rebuilt(self) -> bool:
+    def is_rebuilt(self) -> bool:
         return not self.pieces and self.data is None
 
 
@@ -121,7 +121,7 @@ class Plan(NamedTuple):
     directory as it is: (Kafka's exception, file name). `recovery_point` is the offset that the log directory's
     checkpoint needs afterwards, None where it may stay. `bytes_needed` is how much is written before anything goes.
     `not_covered` are the findings that stay. Of a salvage, `undecided` says which transactions may have lost their
-    markers, `clashes` which batches contradict each other and which of them stay. A plan that is `alone` is about one
+    markers, `conflicts` which batches contradict each other and which of them stay. A plan that is `alone` is about one
     segment of several, so that it can only become a copy. `rebuild_cache` has companions that planning rebuilt.
     """
 
@@ -141,12 +141,12 @@ class Plan(NamedTuple):
     bytes_needed: int = 0
     not_covered: tuple[Finding, ...] = ()
     undecided: tuple[str, ...] = ()
-    clashes: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
     alone: bool = False
     rebuild_cache: RebuildCache = RebuildCache()
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         return not self.actions
 
     @property
@@ -161,7 +161,7 @@ class Plan(NamedTuple):
             self.path,
             self.files,
             self.segments,
-            frozenset(name for name, content in self.after.items() if content is not None and content.rebuilt),
+            frozenset(name for name, content in self.after.items() if content is not None and content.is_rebuilt),
             {name: content is not None for name, content in self.after.items()},
             self.log_start_offset,
             self.log_end_offset,
@@ -180,6 +180,6 @@ def view(plan: Plan, name: str) -> Source:
     if name not in plan.after:
         return FileSource(os.path.join(plan.path, name))
     content = plan.after[name]
-    if content is None or content.rebuilt:
+    if content is None or content.is_rebuilt:
         raise SourceError(f"{os.path.join(plan.path, name)}: no such file")
     return open_pieces(plan.path, content.pieces, name) if content.data is None else BytesSource(content.data, name)

@@ -71,7 +71,7 @@ def _may_be_right(builder: PlanBuilder, name: str, segments: Segments) -> bool:
 
 def _contents(builder: PlanBuilder, files: Mapping[str, FileContent], segments: Segments) -> dict[str, bytes | None]:
     """What these files are to hold."""
-    found = {name: content.data for name, content in files.items() if not content.rebuilt}
+    found = {name: content.data for name, content in files.items() if not content.is_rebuilt}
     if len(found) < len(files):
         plan = unchanged(builder.given, builder.after)
         plan = plan._replace(after={**builder.after}, segments=tuple(segments.values()))
@@ -116,7 +116,7 @@ def _bytes_needed(builder: PlanBuilder, name: str, content: FileContent | None) 
         return 0
     if content.data is not None:
         return len(content.data)
-    if not content.rebuilt:
+    if not content.is_rebuilt:
         size = sum(piece.stop - piece.start for piece in content.pieces)
         same = len(content.pieces) == 1 and content.pieces[0][:2] == (name, 0)
         moved = content.pieces == given.whole_file(content.pieces[0].name)

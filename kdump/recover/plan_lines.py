@@ -74,7 +74,7 @@ def _plan_fields(plan: Plan) -> "Fields":
     return {
         **_topic_partition(plan.topic_partition),
         "strategy": plan.options.strategy,
-        "empty": plan.empty,
+        "empty": plan.is_empty,
         "log_start_offset": plan.log_start_offset,
         "log_end_offset": plan.log_end_offset,
         "high_watermark": plan.high_watermark,
@@ -86,7 +86,7 @@ def _plan_fields(plan: Plan) -> "Fields":
         # One object a file: a name that is not UTF-8 cannot be a key.
         "files": [{"name": name, **stamp._asdict()} for name, stamp in sorted(plan.files.items())],
         "undecided": plan.undecided,
-        "clashes": plan.clashes,
+        "clashes": plan.conflicts,
         "alone": plan.alone,
     }
 

@@ -119,7 +119,7 @@ def plan_recovery(
         if directory in directories:
             written = {plan.path for plan in made if PARTITION_METADATA in plan.after}
             plan = plan._replace(not_covered=tuple(_uncovered_findings(directories[directory], plan, written)))
-        if not plan.empty or plan.not_covered:
+        if not plan.is_empty or plan.not_covered:
             yield plan
 
 
@@ -243,7 +243,7 @@ def apply_all(
         elif not plan.is_root:
             partitions.append(plan)
     done: list[Plan] = []
-    engine = engine if engine is not None and sum(not plan.empty for plan in partitions) > 1 else Serial()
+    engine = engine if engine is not None and sum(not plan.is_empty for plan in partitions) > 1 else Serial()
     in_place = how.output is None
     try:
         for _, result in engine.map(partial(apply_and_verify, how=how), partitions):
@@ -271,7 +271,7 @@ def _roots(
             yield Report(directory, errors=[error])
             continue
         plan = _without_marker(plan) if how.drop_marker else plan
-        if not plan.empty:
+        if not plan.is_empty:
             yield apply_and_verify(plan, how)
 
 
@@ -289,7 +289,7 @@ def apply_and_verify(plan: Plan, how: ApplyOptions) -> RecoveryResult:
         if how.output is not None:
             # Where nothing is to be done, the plan looked at no file.
             path = applying.output(plan if plan.files else plan._replace(files=read_stamps(plan.path)), how.output)
-        elif plan.empty:
+        elif plan.is_empty:
             return RecoveryResult(plan)
         elif plan.alone:
             raise KdumpError(
@@ -322,7 +322,7 @@ def _verified(plan: Plan, path: str, applied: applying.ApplyResult | None) -> tu
 
 
 def _reads_back(directory: str, written: Mapping[str, int]) -> bool:
-    with DirectoryHandle(directory, look=True) as place:
+    with DirectoryHandle(directory, read_only=True) as place:
         return all(place.checksum(name) == checksum for name, checksum in written.items())
 
 
@@ -391,7 +391,7 @@ def _lower_recovery_points(done: Sequence[undo.RunResult]) -> None:
     cut = ((run.directory, topic_partition_of(run.directory), run.recovery_point) for run in right)
     for directory, points in _points(cut).items():
         plan = plan_log_directory(directory, points, RecoverOptions())
-        with DirectoryHandle(directory, look=True) as place:
+        with DirectoryHandle(directory, read_only=True) as place:
             taken = {area.run for area in undo_folders_in(place)}
-        if not plan.empty:
+        if not plan.is_empty:
             applying.apply(plan, right[0].run if right[0].run not in taken else f"{right[0].run}-resumed")

@@ -30,6 +30,6 @@ def check_snapshots(directory: DirectoryHandle, written: Mapping[str, str]) -> N
             stored = None
         if stored is None or stored != crc32c.crc32c(memoryview(data)[CRC_FROM:]):
             raise KdumpError(
-                f"{directory.at(name)}: the producer snapshot that kdump rebuilt has a wrong checksum;"
+                f"{directory.path_of(name)}: the producer snapshot that kdump rebuilt has a wrong checksum;"
                 " this is a bug in kdump"
             )

@@ -84,18 +84,18 @@ class RunExecutor:
                 self.place.sync(name)
 
     def move_to_old(self, step: Step) -> None:
-        old = self.area("old", step.name)
+        old = self.area.file_name("old", step.name)
         if self._find(step, old, step.name) == step.name:
             self.place.rename(step.name, old)
 
     def undo_move_to_old(self, step: Step) -> None:
-        old = self.area("old", step.name)
+        old = self.area.file_name("old", step.name)
         if self._find(step, old, step.name) == old:
             self._check_free(step.name)
             self.place.rename(old, step.name)
 
     def add_file(self, step: Step) -> None:
-        new = self.area("new", step.name)
+        new = self.area.file_name("new", step.name)
         if self._find_new(step, step.name, new) == new:
             self._check_free(step.name)
             self.place.rename(new, step.name)
@@ -103,10 +103,10 @@ class RunExecutor:
     def undo_add_file(self, step: Step) -> None:
         # Any other file of the name is the old one, which is back already.
         if self.place.stat(step.name) is not None and self._is_new(step):
-            self.place.rename(step.name, self.area("new", step.name))
+            self.place.rename(step.name, self.area.file_name("new", step.name))
 
     def replace_file(self, step: Step) -> None:
-        old, new = self.area("old", step.name), self.area("new", step.name)
+        old, new = self.area.file_name("old", step.name), self.area.file_name("new", step.name)
         if self._find_new(step, step.name, new) == step.name:
             return
         if self._find(step, old, step.name) == step.name:
@@ -116,7 +116,7 @@ class RunExecutor:
         self.place.rename(new, step.name)
 
     def undo_replace_file(self, step: Step) -> None:
-        old = self.area("old", step.name)
+        old = self.area.file_name("old", step.name)
         if self._find(step, step.name, old) == step.name:
             return
         if self.place.stat(step.name) is not None:
@@ -150,7 +150,7 @@ class RunExecutor:
                     raise self._changed(step.name)
                 if status.st_nlink > 1:
                     raise FileChanged(
-                        f"{self.place.at(step.name)}: it has a second name now, whose bytes would be removed too"
+                        f"{self.place.path_of(step.name)}: it has a second name now, whose bytes would be removed too"
                     )
                 os.ftruncate(descriptor, step.position)
             os.utime(descriptor, ns=(status.st_atime_ns, step.before.mtime_ns))
@@ -159,7 +159,7 @@ class RunExecutor:
     def undo_truncate_file(self, step: Step) -> None:
         assert step.before is not None
         assert step.position is not None
-        with self._cut_file(step) as descriptor, self.place.open(self.area("cut", step.name)) as kept:
+        with self._cut_file(step) as descriptor, self.place.open(self.area.file_name("cut", step.name)) as kept:
             status = os.fstat(descriptor)
             if (status.st_size, status.st_mtime_ns) == (step.before.size, step.before.mtime_ns):
                 return
@@ -185,7 +185,7 @@ class RunExecutor:
         """Write a file again whose bytes have a second name, which keeps them as they are."""
         assert step.before is not None
         assert step.position is not None
-        new = self.area("new", step.name)
+        new = self.area.file_name("new", step.name)
         self.place.remove(new)
         with self.place.create(new, attributes_of(rest)._replace(mtime_ns=step.before.mtime_ns)) as target:
             append_range(rest, 0, step.position, target)
@@ -250,7 +250,8 @@ class RunExecutor:
         return there.mtime_ns == stamp.mtime_ns if crc is None else self.place.checksum(name) == crc
 
     def _changed(self, name: str) -> FileChanged:
-        return FileChanged(f"{self.place.at(name)}: not as run {self.journal.run} knows it: another process wrote it")
+        path = self.place.path_of(name)
+        return FileChanged(f"{path}: not as run {self.journal.run} knows it: another process wrote it")
 
     # ---- whether the run can go on
 
@@ -321,14 +322,14 @@ class RunExecutor:
         lost = {}
         for step in self.journal.steps:
             if step.do == "cut":
-                kept = self.area("cut", step.name)
+                kept = self.area.file_name("cut", step.name)
                 there, rest = self.place.stamp(kept), self.place.stamp(step.name)
                 # Of an applied run, `differing` checks the rest.
                 short = state != APPLIED and (rest is None or rest.size < (step.position or 0))
                 if short or there is None or there.size != step.length or self.place.checksum(kept) != step.crc32c:
                     lost[step.name] = kept
             elif step.do in ("take", "replace"):
-                old = self.area("old", step.name)
+                old = self.area.file_name("old", step.name)
                 try:
                     self._find(step, *((old,) if state == APPLIED else (old, step.name)))
                 except FileChanged:
@@ -360,4 +361,4 @@ def load(place: DirectoryHandle, area: UndoFolder) -> tuple[str, Journal] | None
     if state is None or state in (OVER, JOURNAL_LOST):
         return None
     name = area.journal(state)
-    return state, from_bytes(place.read(name), place.at(name))
+    return state, from_bytes(place.read(name), place.path_of(name))

@@ -87,7 +87,7 @@ class RecoveryTotals:
             self._bytes_needed += plan.bytes_needed
             if plan.lost.bytes or plan.lost.batches:
                 self._lost.append(plan.lost)
-        self._alone |= plan.alone and not plan.empty
+        self._alone |= plan.alone and not plan.is_empty
         self._not_covered += counts_of(plan.not_covered)
         self._left += counts_of(result.left)
         self._run = self._run or result.run

@@ -81,7 +81,7 @@ def runs(path: str) -> list[Run]:
     """
     found: list[Run] = []
     for directory in _directories(path):
-        with DirectoryHandle(directory, look=True) as place:
+        with DirectoryHandle(directory, read_only=True) as place:
             found += _runs_in(place)
     return sorted(found, key=lambda run: (run.time_ms, run.flat, natural(run.directory)))
 
@@ -120,7 +120,7 @@ def _runs_in(place: DirectoryHandle) -> Iterator[Run]:
         state = run_state(place, area)
         if state is None or state == OVER:
             continue
-        undo = place.at(area.directories[1] if area.directories else area.journal(state))
+        undo = place.path_of(area.directories[1] if area.directories else area.journal(state))
         run = Run(area.run, state, place.path, undo)
         with suppress(KdumpError):  # undoing it, or finishing it, reports the error
             if (loaded := load(place, area)) is not None:
@@ -205,7 +205,7 @@ def _undo(work: RunExecutor, state: str, force: bool) -> str:
         )
     gone = work.gone(state)
     if gone and not force:
-        where = work.place.at(next(iter(gone.values())))
+        where = work.place.path_of(next(iter(gone.values())))
         raise KdumpError(
             f"{where}: gone or changed, so that run {work.journal.run} cannot be undone; --force undoes all the rest"
         )
@@ -237,12 +237,12 @@ def _back(work: RunExecutor, gone: Mapping[str, str] = MappingProxyType({})) -> 
         with suppress(OSError):  # the next run removes it
             discard(place, area)
     if gone:
-        raise KdumpError(f"{', '.join(map(place.at, gone))}: could not come back, the rest did")
+        raise KdumpError(f"{', '.join(map(place.path_of, gone))}: could not come back, the rest did")
     return OVER
 
 
 def _refusal(work: RunExecutor, odd: list[str], others: list[str], then: str) -> KdumpError:
-    names = ", ".join(work.place.at(name) for name in [*odd, *others][:3])
+    names = ", ".join(work.place.path_of(name) for name in [*odd, *others][:3])
     more = f" and {len(odd) + len(others) - 3} more" if len(odd) + len(others) > 3 else ""
     return KdumpError(f"{names}{more}: not as run {work.journal.run} left it, so a broker wrote since; {then}")
 
@@ -260,7 +260,7 @@ def _save(work: RunExecutor, odd: list[str], extra: list[str]) -> None:
             after |= {name: None} if name in files else {}
         elif name not in files or files[name].size < size:
             raise KdumpError(
-                f"{place.at(name)}: bytes before position {size} are gone, so that the run cannot be undone"
+                f"{place.path_of(name)}: bytes before position {size} are gone, so that the run cannot be undone"
             )
         elif files[name].size > size:
             after[name] = FileContent((Piece(name, 0, size),))

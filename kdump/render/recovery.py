@@ -69,10 +69,10 @@ def sentences(result: RecoveryResult) -> Iterator[tuple[str, str]]:
     for exception, name in dict.fromkeys(plan.refusals):
         start = "would not have started on the directory" if result.applied else "does not start on it as it is"
         yield "refused", f"a broker {start}: {exception} ({name})"
-    if not plan.empty:
+    if not plan.is_empty:
         if not plan.is_root:
             yield "lost", lost_sentence(plan, applied=result.applied)
-        yield from (("clash", sentence) for sentence in plan.clashes)
+        yield from (("clash", sentence) for sentence in plan.conflicts)
         yield from (("undecided", sentence) for sentence in plan.undecided)
         acts = {(action.action, action.because) for action in plan.actions}
         yield from (("mind", sentence) for act, sentence in _CONSEQUENCES.items() if act in acts)

@@ -34,13 +34,13 @@ class FileAttributes(NamedTuple):
     mode: int
     atime_ns: int
     mtime_ns: int
-    attributes: Mapping[str, bytes] = {}
+    extended_attributes: Mapping[str, bytes] = {}
 
 
 class DirectoryHandle:
-    """An open directory. It is locked against other runs of kdump unless it is only read (`look`)."""
+    """An open directory. It is locked against other runs of kdump unless it is only read (`read_only`)."""
 
-    def __init__(self, path: str, *, look: bool = False) -> None:
+    def __init__(self, path: str, *, read_only: bool = False) -> None:
         """Raises SourceError, and KdumpError where another process has locked it."""
         self.path = path
         try:
@@ -48,7 +48,7 @@ class DirectoryHandle:
         except OSError as error:
             raise SourceError(f"{path}: {reason(error)}") from None
         try:
-            if not look:
+            if not read_only:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._fd)
@@ -81,14 +81,14 @@ class DirectoryHandle:
             return None
         if not stat.S_ISREG(status.st_mode):
             what = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "no regular file"
-            raise KdumpError(f"{self.at(name)}: {what}; recover changes regular files only")
+            raise KdumpError(f"{self.path_of(name)}: {what}; recover changes regular files only")
         return Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
 
     def is_directory(self, name: str) -> bool:
         """Whether the directory exists. Raises KdumpError where something else has the name."""
         status = self.stat(name)
         if status is not None and not stat.S_ISDIR(status.st_mode):
-            raise KdumpError(f"{self.at(name)}: not a directory")
+            raise KdumpError(f"{self.path_of(name)}: not a directory")
         return status is not None
 
     def names(self, name: str = ".") -> list[str]:
@@ -101,11 +101,11 @@ class DirectoryHandle:
         finally:
             os.close(descriptor)
 
-    def at(self, name: str) -> str:
+    def path_of(self, name: str) -> str:
         """The path of a name."""
         return os.path.join(self.path, name)
 
-    def free(self) -> int:
+    def free_bytes(self) -> int:
         """The bytes that this process may still write to the file system."""
         space = os.fstatvfs(self._fd)
         return space.f_bavail * space.f_frsize
@@ -119,7 +119,7 @@ class DirectoryHandle:
         descriptor = os.open(name, _READ | flags, dir_fd=self._fd)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise KdumpError(f"{self.at(name)}: not a regular file")
+                raise KdumpError(f"{self.path_of(name)}: not a regular file")
             yield descriptor
         finally:
             os.close(descriptor)
@@ -140,21 +140,21 @@ class DirectoryHandle:
 
     # ---- writing
 
-    def copy_of(self, other: "DirectoryHandle") -> None:
+    def inherit_attributes(self, other: "DirectoryHandle") -> None:
         """Give new files the owner and mode of `other`, as far as this process may; for the copy of a directory."""
         self._own, self._is_copy = other._own, True
 
-    def take_over(self, other: "DirectoryHandle") -> None:
+    def copy_attributes(self, other: "DirectoryHandle") -> None:
         """Give this directory the owner and mode of another one, as far as this process may."""
         self._dress(self._fd, other._own)
 
-    def _dress(self, descriptor: int, look: FileAttributes) -> None:
+    def _dress(self, descriptor: int, attributes: FileAttributes) -> None:
         try:
-            set_attributes(descriptor, look)
+            set_attributes(descriptor, attributes)
         except PermissionError:
             if not self._is_copy:
                 raise
-            os.fchmod(descriptor, look.mode)
+            os.fchmod(descriptor, attributes.mode)
 
     def make_directory(self, name: str) -> None:
         """Create a directory with the owner and mode of this one, so that the same users may delete it."""
@@ -168,18 +168,18 @@ class DirectoryHandle:
             os.close(descriptor)
 
     @contextmanager
-    def create(self, name: str, look: FileAttributes | None = None) -> Iterator[int]:
-        """A descriptor of a new file with the attributes `look`; the file is synced when the block ends.
+    def create(self, name: str, attributes: FileAttributes | None = None) -> Iterator[int]:
+        """A descriptor of a new file with these attributes; the file is synced when the block ends.
 
         Raises OSError.
         """
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(name, flags, 0o600, dir_fd=self._fd)
         try:
-            self._dress(descriptor, look or self._own._replace(mode=self._own.mode & 0o666))
+            self._dress(descriptor, attributes or self._own._replace(mode=self._own.mode & 0o666))
             yield descriptor
-            if look is not None:
-                os.utime(descriptor, ns=(look.atime_ns, look.mtime_ns))
+            if attributes is not None:
+                os.utime(descriptor, ns=(attributes.atime_ns, attributes.mtime_ns))
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -233,11 +233,11 @@ def attributes_of(descriptor: int) -> FileAttributes:
         stat.S_IMODE(status.st_mode),
         status.st_atime_ns,
         status.st_mtime_ns,
-        _attributes(descriptor),
+        _extended_attributes(descriptor),
     )
 
 
-def _attributes(descriptor: int) -> dict[str, bytes]:
+def _extended_attributes(descriptor: int) -> dict[str, bytes]:
     if sys.platform != "linux":
         return {}
     try:
@@ -248,16 +248,16 @@ def _attributes(descriptor: int) -> dict[str, bytes]:
         raise
 
 
-def set_attributes(descriptor: int, look: FileAttributes) -> None:
+def set_attributes(descriptor: int, attributes: FileAttributes) -> None:
     """Give an open file owner, group, mode and extended attributes. Raises OSError where the system refuses."""
     status = os.fstat(descriptor)
-    if (status.st_uid, status.st_gid) != (look.uid, look.gid):
-        os.fchown(descriptor, look.uid, look.gid)
-    if stat.S_IMODE(os.fstat(descriptor).st_mode) != look.mode:
-        os.fchmod(descriptor, look.mode)
-    if look.attributes:
-        present = _attributes(descriptor)
-        for name, value in look.attributes.items():
+    if (status.st_uid, status.st_gid) != (attributes.uid, attributes.gid):
+        os.fchown(descriptor, attributes.uid, attributes.gid)
+    if stat.S_IMODE(os.fstat(descriptor).st_mode) != attributes.mode:
+        os.fchmod(descriptor, attributes.mode)
+    if attributes.extended_attributes:
+        present = _extended_attributes(descriptor)
+        for name, value in attributes.extended_attributes.items():
             if present.get(name) != value and sys.platform == "linux":
                 os.setxattr(descriptor, name, value)
 

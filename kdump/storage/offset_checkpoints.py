@@ -16,23 +16,24 @@ from kdump.storage.source import FileSource, read_whole
 class CheckpointContext(NamedTuple):
     """What the files of a log directory say of one partition; None where they say nothing.
 
-    `cleaned`: the log cleaner has been over it. `closed`: the broker shut down cleanly and has not started since.
+    `cleaned`: the log cleaner has been over it. `clean_shutdown`: the broker shut down cleanly and has not started
+    since.
     """
 
     recovery_point: int | None = None
     log_start_offset: int | None = None
     high_watermark: int | None = None
     cleaned: bool = False
-    closed: bool = False
+    clean_shutdown: bool = False
 
 
 class CheckpointOffsets:
     """The offset checkpoints of a log directory, parsed. A file that a broker could not read either counts as empty."""
 
-    def __init__(self, contents: Mapping[str, bytes | None], *, closed: bool = False) -> None:
-        """`contents` are the files by name, `closed` whether there is a clean-shutdown file."""
+    def __init__(self, contents: Mapping[str, bytes | None], *, clean_shutdown: bool = False) -> None:
+        """`contents` are the files by name, `clean_shutdown` whether there is a clean-shutdown file."""
         self._contents = contents
-        self._closed = closed
+        self._clean_shutdown = clean_shutdown
         self._recovery_points = self._of(naming.RECOVERY_POINTS)
         self._log_starts = self._of("log-start-offset-checkpoint")
         self._high_watermarks = self._of("replication-offset-checkpoint")
@@ -57,7 +58,7 @@ class CheckpointOffsets:
             self._log_starts.get(name),
             self._high_watermarks.get(name),
             self._cleaned.get(name, 0) > 0,
-            self._closed,
+            self._clean_shutdown,
         )
 
 
@@ -67,4 +68,4 @@ def read_offset_checkpoints(directory: str) -> CheckpointOffsets:
     for name in naming.OFFSET_CHECKPOINTS:
         with suppress(SourceError), FileSource(os.path.join(directory, name)) as source:
             contents[name] = read_whole(source, MAX_COMPANION_BYTES)
-    return CheckpointOffsets(contents, closed=os.path.lexists(os.path.join(directory, naming.CLEAN_SHUTDOWN)))
+    return CheckpointOffsets(contents, clean_shutdown=os.path.lexists(os.path.join(directory, naming.CLEAN_SHUTDOWN)))

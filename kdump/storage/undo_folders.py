@@ -47,7 +47,7 @@ class UndoFolder(NamedTuple):
     run: str
     flat: bool = False
 
-    def __call__(self, kind: str, name: str) -> str:
+    def file_name(self, kind: str, name: str) -> str:
         """The name of a file of the kind old, cut or new."""
         return f"{UNDO_FOLDER}-{self.run}-{kind}-{name}" if self.flat else f"{UNDO_FOLDER}/{self.run}/{kind}/{name}"
 
@@ -70,7 +70,7 @@ class UndoFolder(NamedTuple):
 
 def check_run(run: str) -> str:
     """The id of a run. Raises KdumpError where it cannot be one."""
-    if _RUN.fullmatch(run) is None or run_of(UndoFolder(run, flat=True)("old", "x")) != run:
+    if _RUN.fullmatch(run) is None or run_of(UndoFolder(run, flat=True).file_name("old", "x")) != run:
         raise KdumpError(f"{run!r} is no id of a run: letters, digits, and _ . + - inside")
     return run
 
@@ -99,7 +99,7 @@ def run_state(directory: "DirectoryHandle", folder: UndoFolder) -> str | None:
             return state
     if folder.old is not None:
         return JOURNAL_LOST if directory.stat(folder.old) is not None else None
-    return JOURNAL_LOST if any(name.startswith(folder("old", "")) for name in directory.names()) else None
+    return JOURNAL_LOST if any(name.startswith(folder.file_name("old", "")) for name in directory.names()) else None
 
 
 def discard(directory: "DirectoryHandle", folder: UndoFolder) -> None:
@@ -154,8 +154,8 @@ def refuse_unfinished(directory: "DirectoryHandle") -> None:
         state = run_state(directory, folder)
         if state == JOURNAL_LOST:
             raise KdumpError(
-                f"{directory.at(folder.of_run(''))}: files that a run of kdump recover took away, without its journal; "
-                "move them elsewhere"
+                f"{directory.path_of(folder.of_run(''))}: files that a run of kdump recover took away, without its"
+                " journal; move them elsewhere"
             )
         if state in UNFINISHED:
             raise KdumpError(f"{directory.path}: {resume_hint(directory.path, folder.run)}")

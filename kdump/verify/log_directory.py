@@ -48,7 +48,8 @@ class LogDirectoryVerifier:
         self._now_ms = options.now_ms
         self._report = Report(log_directory.path)
         self._contents = {name: self._read(file) for name, file in log_directory.offset_checkpoints.items()}
-        self.context = CheckpointOffsets(self._contents, closed=log_directory.clean_shutdown is not None).context
+        clean_shutdown = log_directory.clean_shutdown is not None
+        self.context = CheckpointOffsets(self._contents, clean_shutdown=clean_shutdown).context
         self._facts: dict[TopicPartition, PartitionOffsets] = {}
         self._open: list[OpenTransaction] = []
         self._without_metadata: list[str] = []

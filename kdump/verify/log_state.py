@@ -35,7 +35,7 @@ class LogState:
         self.previous: PreviousSegment | None = None
         self.magics = [0, 0, 0]
         self.epochs: list[tuple[int, int, int]] = []
-        self.empty: list[str] = []
+        self.empty_segments: list[str] = []
 
     @property
     def end_offset(self) -> int | None:
@@ -73,7 +73,7 @@ class LogState:
             if not self.epochs or self.epochs[-1][0] != change[0]:
                 self.epochs.append(change)
         if not log.size and not log.active and log.base_offset is not None:
-            self.empty.append(log.path)
+            self.empty_segments.append(log.path)
         epoch = scanned.known_epoch if scanned.linked else -1
         last = scanned.last_position, scanned.last_offset
         self.previous = PreviousSegment(log.path, log.base_offset, end_offset, *last, epoch)

@@ -112,7 +112,7 @@ class PartitionVerifier:
     def _add_findings(self, summary: RangeSummary, report: FileReport) -> None:
         """Add the findings of a scan. After a clean shutdown, padding is a warning in every segment."""
         found, counts = summary.findings, summary.counts
-        if self._context.closed and any(code in _PADDING for code, _ in counts):
+        if self._context.clean_shutdown and any(code in _PADDING for code, _ in counts):
             # The shutdown truncated the indexes to their entries, and the next start does not truncate them again.
             found = [_padding_as_warning(finding) for finding in found]
             counts = Counter(dict(counts))
@@ -208,8 +208,8 @@ class PartitionVerifier:
     def _check_segments(self) -> None:
         """Check the segments together: empty ones, several magics, a timestamp that blocks retention."""
         report, partition, state = self._report, self._partition, self._state
-        if state.empty:
-            report.add([segments.empty(state.empty[0], len(state.empty))])
+        if state.empty_segments:
+            report.add([segments.empty(state.empty_segments[0], len(state.empty_segments))])
         magics = [magic for magic, count in enumerate(state.magics) if count]
         if len(magics) > 1 and partition.path != partition.segments[0].log.path:
             report.add([segments.magics(partition.segments[0].log.path, magics)])

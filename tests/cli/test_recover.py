@@ -64,7 +64,7 @@ class Library:
         self.how.append(how)
         if item.path in self.errors:
             return RecoveryResult(item, error=self.errors[item.path])
-        if item.empty:
+        if item.is_empty:
             return RecoveryResult(item, next="start the broker")
         return RecoveryResult(
             item, True, how.run if how.keep and how.output is None else None, None, self.left, "start the broker"

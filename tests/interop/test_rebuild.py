@@ -79,7 +79,7 @@ class Watched(LogLoader):
         return super().recover_segment(segment)
 
 
-def planned(case: Case, *, proved: bool) -> tuple[Plan, LogLoader]:
+def planned(case: Case, *, proved: bool) -> tuple[Plan, Watched]:
     """What a broker would do with the directory, as a plan; and what it says beside that."""
     start = broker.directory_state(
         str(case.directory), recovery_point=case.recovery_point, log_start_offset=case.log_start_offset

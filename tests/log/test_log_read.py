@@ -595,7 +595,7 @@ def test_records_that_cannot_be_opened_are_told_of(tmp_path: Path) -> None:
         assert not fetched.damage
         for _ in range(2):
             assert [record.offset for record in fetched] == [0, 3]
-            assert [(each.position, each.length, each.what) for each in fetched.damage] == [
+            assert [(each.position, each.length, each.code) for each in fetched.damage] == [
                 (len(data[0]), len(data[1]), "batch/codec")
             ]
         assert fetched.data == b"".join(data)
@@ -664,7 +664,7 @@ def test_offsets_of_kafka_07_are_positions(tmp_path: Path) -> None:
         ]
         records = log.records(on_damage=lambda _: None)
         assert [record.value for record in records] == expected
-        assert [(each.position, each.what) for each in records.damage] == [
+        assert [(each.position, each.code) for each in records.damage] == [
             (plain.end - log.segments[-1].base_offset, "tail/torn")
         ]
         assert log.at_time(0) is None

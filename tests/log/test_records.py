@@ -34,7 +34,7 @@ def log_of(tmp_path: Path, *segments: tuple[int, bytes]) -> Path:
 
 
 def places(damage: list[DamagedRange]) -> list[tuple[str, int, int, str]]:
-    return [(Path(each.path).name, each.position, each.length, each.what) for each in damage]
+    return [(Path(each.path).name, each.position, each.length, each.code) for each in damage]
 
 
 def test_damage_between_batches_is_reported(tmp_path: Path) -> None:

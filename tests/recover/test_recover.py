@@ -55,7 +55,7 @@ def planned(*paths: Path, options: RecoverOptions | None = None) -> list[Plan]:
 
 def test_the_recovery_point_of_a_log_that_is_cut_is_lowered_at_the_end(directory: Path) -> None:
     before = points(directory)
-    plans = [plan for plan in planned(directory) if not plan.empty]
+    plans = [plan for plan in planned(directory) if not plan.is_empty]
     assert [Path(plan.path).name for plan in plans] == ["transfers-0", "logs"]
     results = list(recover.recover_logs(discover([str(directory)]), RecoverOptions(), recover.ApplyOptions("one")))
     assert not [result for result in results if isinstance(result, Report) or result.error is not None]
@@ -63,7 +63,7 @@ def test_the_recovery_point_of_a_log_that_is_cut_is_lowered_at_the_end(directory
     assert cut is not None
     assert cut < 70
     assert points(directory) == {**before, ("transfers", 0): cut}
-    assert not [plan for plan in planned(directory) if not plan.empty]
+    assert not [plan for plan in planned(directory) if not plan.is_empty]
 
 
 def test_a_partition_named_alone_lowers_its_line_too(directory: Path) -> None:
@@ -77,7 +77,7 @@ def test_what_nothing_is_wrong_with_stays(directory: Path) -> None:
     (directory / "transfers-0" / f"{64:020d}.log").write_bytes(
         (FIXTURES / "killed" / "transfers-0" / f"{64:020d}.log").read_bytes()
     )
-    assert not [plan for plan in planned(directory) if not plan.empty]
+    assert not [plan for plan in planned(directory) if not plan.is_empty]
 
 
 def test_a_run_that_was_killed_before_the_checkpoint_is_finished_with_it(directory: Path) -> None:
@@ -185,7 +185,7 @@ def test_a_log_that_ends_below_its_log_start_is_emptied_as_a_broker_does(tmp_pat
     assert plan.lost.offsets[-1][1] == 80
     assert {action.because for action in plan.actions} == {"checkpoint/log-start"}
     (reindexed,) = (plan for plan in planned(target, options=RecoverOptions(strategy=REINDEX)) if not plan.is_root)
-    assert reindexed.empty
+    assert reindexed.is_empty
 
 
 def test_a_batch_whose_offset_lies_is_lost_all_the_same(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_a_salvage_does_not_believe_one_file_that_was_slipped_in(tmp_path: Path,
     assert (plan.lost.batches, plan.lost.offsets) == (1, ((5, 5),))
     (gone,) = (action for action in plan.actions if action.batches)
     assert (gone.action, gone.because, Path(gone.path).name) == ("delete", "offset/backwards", name)
-    (clash,) = plan.clashes
+    (clash,) = plan.conflicts
     assert "31 batches" in clash
 
 
@@ -377,7 +377,7 @@ def test_what_cannot_be_read_afterwards_is_not_called_clean(directory: Path, mon
     errors = {Path(one.plan.path).name: str(one.error) for one in results if one.error is not None}
     assert errors.keys() == {"transfers-0"}
     assert "the disk is gone" in errors["transfers-0"]
-    assert all(one.applied and one.run == "one" for one in results if not one.plan.empty)
+    assert all(one.applied and one.run == "one" for one in results if not one.plan.is_empty)
     assert points(directory)["transfers", 0] == 66
 
 

@@ -70,7 +70,7 @@ def broken_laws(directory: Path, room: Path) -> Iterator[str]:
             f"{len(lost)} batches lost, of which {harmful} are harmful: "
             f"{[(own.file, own.batch.position) for own in lost[:3]]}"
         )
-    by_epoch = any(clash.by == "epoch" for clash in found.clashes)
+    by_epoch = any(clash.by == "epoch" for clash in found.conflicts)
     if len(kept) + harmful < most_in_order([own for own in valid(logs) if inside(own, logs)]) and not by_epoch:
         yield f"{len(kept)} batches kept, more would do"
     if found.lost.batches != sum((had - have).values()):
@@ -291,7 +291,7 @@ def test_an_offset_that_lies_costs_one_batch(tmp_path: Path, offset: int) -> Non
     data = run(0, 5) + build.batch([build.record(b"k", b"v")], base_offset=offset) + run(6, 20)
     found, after = kept(tmp_path / "p-0", (0, data))
     assert offsets(after) == [[*range(5), *range(6, 26)]]
-    (clash,) = found.clashes
+    (clash,) = found.conflicts
     assert clash.dropped.batches == 1
     assert (clash.dropped.first_offset, clash.dropped.start) == (offset, 5 * ONE)
     assert found.lost.batches == found.lost.records == 1
@@ -310,7 +310,7 @@ def test_of_two_runs_the_one_of_the_higher_leader_epoch_stays(tmp_path: Path) ->
     found, after = kept(tmp_path / "p-0", (0, data))
     assert offsets(after) == [[*range(15)]]
     assert [own.epoch for own in valid(after)] == [1] * 12 + [2] * 3
-    (clash,) = found.clashes
+    (clash,) = found.conflicts
     assert (clash.by, clash.kept.first_epoch, clash.dropped.first_epoch) == ("epoch", 2, 1)
     assert (clash.dropped.first_offset, clash.dropped.last_offset, clash.dropped.batches) == (12, 19, 8)
     assert found.lost.offsets == ((12, 19),)
@@ -320,7 +320,7 @@ def test_an_old_copy_behind_the_log_goes(tmp_path: Path) -> None:
     data = run(0, 5, epoch=5) + run(2, 40, epoch=3, value=b"w")
     found, after = kept(tmp_path / "p-0", (0, data))
     assert offsets(after) == [[*range(5)]]
-    assert [clash.by for clash in found.clashes] == ["epoch"]
+    assert [clash.by for clash in found.conflicts] == ["epoch"]
 
 
 def test_of_two_equal_runs_the_earlier_stays(tmp_path: Path) -> None:
@@ -328,7 +328,7 @@ def test_of_two_equal_runs_the_earlier_stays(tmp_path: Path) -> None:
     found, after = kept(tmp_path / "p-0", (0, data))
     assert offsets(after) == [[*range(8)]]
     assert results(tmp_path / "p-0", found)["00000000000000000000.log"] == run(0, 8)
-    assert [clash.by for clash in found.clashes] == ["position"]
+    assert [clash.by for clash in found.conflicts] == ["position"]
 
 
 def test_what_belongs_to_the_next_segment_goes(tmp_path: Path) -> None:

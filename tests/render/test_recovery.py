@@ -167,7 +167,7 @@ def test_a_partition_without_its_metadata() -> None:
 
 
 def test_what_contradicts_and_what_is_undecided() -> None:
-    made = plan(clashes=("two of them",), undecided=("one", "two"))
+    made = plan(conflicts=("two of them",), undecided=("one", "two"))
     said = [item for item in recovery.sentences(RecoveryResult(made)) if item[0] in ("clash", "undecided")]
     assert said == [("clash", "two of them"), ("undecided", "one"), ("undecided", "two")]
 
@@ -317,7 +317,7 @@ def test_nothing_reaches_a_terminal_raw(name: str) -> None:
         files={"x\x1b\udcff.log": Stamp(1, 2, 3)},
         refusals=(("KafkaException", "x\x1b.log"),),
         undecided=("producer\x1b",),
-        clashes=("\x1b",),
+        conflicts=("\x1b",),
         not_covered=(make_finding("file/unknown", f"{HOSTILE}/\x1b", 0, 0),),
     )
     result = RecoveryResult(hostile, True, "r", KdumpError(f"{HOSTILE}: \x1b"), (OLD,), "mv \x1b")

@@ -47,16 +47,16 @@ def left_by(plan: Plan) -> dict[str, bytes]:
     after = dict(before)
     for name, content in plan.after.items():
         after.pop(name, None)
-        if content is not None and not content.rebuilt:
+        if content is not None and not content.is_rebuilt:
             after[name] = content.data or b""
             for piece in content.pieces:
                 after[name] += before[piece.name][piece.start : piece.stop]
     made: Mapping[str, bytes | None] = (
         dict(rebuild.rebuild_companions(plan.rebuild_request()))
-        if any(content is not None and content.rebuilt for content in plan.after.values())
+        if any(content is not None and content.is_rebuilt for content in plan.after.values())
         else {}
     )
-    assert made.keys() == {name for name, content in plan.after.items() if content is not None and content.rebuilt}
+    assert made.keys() == {name for name, content in plan.after.items() if content is not None and content.is_rebuilt}
     after.update({name: data for name, data in made.items() if data is not None})
     return after
 

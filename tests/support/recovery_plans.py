@@ -49,7 +49,7 @@ def plan_of(directory: Path, after: Mapping[str, FileContent | None], **how: Any
 def make(plan: Plan) -> Iterator[tuple[str, bytes | None]]:
     """In place of kdump.broker.rebuild: bytes that tell what they are for, and no transaction indexes."""
     for name, content in plan.after.items():
-        if content is not None and content.rebuilt:
+        if content is not None and content.is_rebuilt:
             yield name, None if name.endswith(".txnindex") else MADE + name.encode()
 
 

@@ -93,7 +93,7 @@ def _attempt(
         tuple(layout.segments),
         dropped=tuple(dropped),
         renamed=layout.renamed,
-        clashes=tuple(_conflict(files, conflict) for conflict in ordered.conflicts),
+        conflicts=tuple(_conflict(files, conflict) for conflict in ordered.conflicts),
         undecided=tuple(undecided),
         sentences=tuple(undecided_sentence(one, partition.topic_partition) for one in undecided),
         transaction_indexes=indexes.written,

@@ -31,8 +31,8 @@ def salvage(report: Report, partition: Partition, options: RecoverOptions, budge
     builder = PlanBuilder(given, budget)
     builder.gap_codes = {Piece(one.name, one.start, one.stop): one.because for one in kept.dropped}
     plan = _plan_kafka07(builder, kept) if given.is_kafka07 else _plan_start(builder, kept)
-    clashes = tuple(conflict_sentence(conflict) for conflict in kept.clashes)
-    return plan._replace(undecided=kept.sentences, clashes=clashes)
+    conflicts = tuple(conflict_sentence(conflict) for conflict in kept.conflicts)
+    return plan._replace(undecided=kept.sentences, conflicts=conflicts)
 
 
 def _plan_start(builder: PlanBuilder, kept: SalvageResult) -> Plan:

@@ -42,7 +42,7 @@ class SalvageResult(NamedTuple):
     suffix: str = ".log"
     dropped: tuple[RemovedBytes, ...] = ()
     renamed: Mapping[str, str] = {}
-    clashes: tuple[BatchConflict, ...] = ()
+    conflicts: tuple[BatchConflict, ...] = ()
     undecided: tuple[UndecidedTransaction, ...] = ()
     sentences: tuple[str, ...] = ()
     transaction_indexes: Mapping[str, bytes] = {}
