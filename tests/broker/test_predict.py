@@ -509,7 +509,16 @@ def test_what_verify_proved_need_not_be_read_again(partition: str, tmp_path: Pat
         if report.outcome is None:
             assert (outcome.refusals, outcome.truncations, outcome.emptied_logs) == ((), {}, frozenset()), name
             continue
-        for what in ("refusals", "log_end_offset", "segments", "cuts", "wiped", "split", "epochs", "snapshots"):
+        for what in (
+            "refusals",
+            "log_end_offset",
+            "segments",
+            "truncations",
+            "emptied_logs",
+            "split_segments",
+            "leader_epochs",
+            "written_snapshots",
+        ):
             assert getattr(report.outcome, what) == getattr(outcome, what), (name, what)
         words = {finding.broker for finding in report.findings}
         assert "refuses" in words or not outcome.refusals, name
