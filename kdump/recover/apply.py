@@ -1,6 +1,6 @@
 """Applies a plan, in place or as a copy.
 
-In place it may be killed between any two system calls, and then be finished or undone. First everything new is written
+In handle it may be killed between any two system calls, and then be finished or undone. First everything new is written
 beside the partition's own files, and the bytes that are cut out of a file are copied. Then the journal is written
 (kdump.recover.journal). Before it, nothing of the partition has changed. After it, every step can be repeated and
 undone (kdump.recover.steps).
@@ -83,14 +83,14 @@ def apply(
     anything changed, or after everything was undone. Where that failed too, the message says how to go on.
     """
     check_run(run)
-    with DirectoryHandle(plan.path) as place:
-        refuse_unfinished(place)
-        remove_finished_runs(place)
-        return in_place(place, plan, run, keep=keep, on_bytes=on_bytes, make=make)
+    with DirectoryHandle(plan.path) as handle:
+        refuse_unfinished(handle)
+        remove_finished_runs(handle)
+        return in_place(handle, plan, run, keep=keep, on_bytes=on_bytes, make=make)
 
 
 def in_place(
-    place: DirectoryHandle,
+    handle: DirectoryHandle,
     plan: Plan,
     run: str,
     *,
@@ -100,64 +100,64 @@ def in_place(
 ) -> ApplyResult:
     """Apply a plan, whatever other runs left in the directory. Raises KdumpError as `apply` does."""
     try:
-        _check(plan, place)
+        _check(plan, handle)
     except (OSError, KdumpError) as error:
         raise sentence(plan.path, error, NOTHING) from None
     after = _with_indexes(plan)
     if not after:
         return ApplyResult(plan.path, None, None)
     # A broker does not start on a log directory that has a directory of another name.
-    area = UndoFolder(run, flat=any(name in naming.ROOT_FILES for name in place.names()))
-    if run_state(place, area) is not None:
+    folder = UndoFolder(run, flat=any(name in naming.ROOT_FILES for name in handle.names()))
+    if run_state(handle, folder) is not None:
         raise KdumpError(f"{plan.path}: there is a run {run} already; {NOTHING}")
     try:
-        for name in area.directories:
-            place.make_directory(name)
-        todo = _stage(place, area, plan, after, on_bytes, make)
-        _check(plan._replace(bytes_needed=0), place)
+        for name in folder.directories:
+            handle.make_directory(name)
+        todo = _stage(handle, folder, plan, after, on_bytes, make)
+        _check(plan._replace(bytes_needed=0), handle)
         touched = {step.name for step in todo} | {step.to for step in todo}
         # A broker may write the other files at the root of a log directory at any time.
-        rest = {} if area.flat else {name: stamp for name, stamp in plan.files.items() if name not in touched}
+        rest = {} if folder.flat else {name: stamp for name, stamp in plan.files.items() if name not in touched}
         now = time.time_ns() // 1_000_000
-        work = RunExecutor(
-            place, area, Journal(run, plan.options.strategy, now, area.flat, todo, rest, plan.recovery_point, keep)
+        executor = RunExecutor(
+            handle, folder, Journal(run, plan.options.strategy, now, folder.flat, todo, rest, plan.recovery_point, keep)
         )
-        work.begin()
+        executor.begin()
     except (OSError, EOFError, KdumpError, KeyboardInterrupt) as error:
         # No step was done, even if the journal exists and only the sync after it failed.
-        _clear(place, area)
-        left = run_state(place, area) not in (None, OVER)
+        _clear(handle, folder)
+        left = run_state(handle, folder) not in (None, OVER)
         raise sentence(plan.path, error, f"{NOTHING}; {resume_hint(plan.path, run)}" if left else NOTHING) from None
-    run_steps(work)
-    undo = place.path_of(area.directories[1] if area.directories else area.journal(APPLIED)) if keep else None
+    run_steps(executor)
+    undo = handle.path_of(folder.directories[1] if folder.directories else folder.journal(APPLIED)) if keep else None
     written = {step.name: step.after_crc32c for step in todo if step.after_crc32c is not None}
     return ApplyResult(plan.path, run, undo, plan.recovery_point, written)
 
 
-def run_steps(work: RunExecutor) -> None:
+def run_steps(executor: RunExecutor) -> None:
     """Do the remaining steps of a journal, or undo all where that fails. Raises KdumpError."""
-    place = work.place
+    handle = executor.handle
     try:
-        work.forward()
-        work.enter(APPLIED)
+        executor.forward()
+        executor.enter(APPLIED)
     except (OSError, EOFError, KdumpError, KeyboardInterrupt) as error:
         try:
-            work.enter(UNDOING)
-            work.backward()
-            work.enter(OVER)
+            executor.enter(UNDOING)
+            executor.backward()
+            executor.enter(OVER)
         except (OSError, EOFError, KdumpError, KeyboardInterrupt) as second:
-            first = sentence(place.path, error, "it could not be taken back")
-            raise KdumpError(f"{first} ({_why(second)}); {resume_hint(place.path, work.journal.run)}") from None
-        _clear(place, work.area)
-        raise sentence(place.path, error, "what was done was taken back") from None
-    if not work.journal.keep:
-        _clear(place, work.area)
+            first = sentence(handle.path, error, "it could not be taken back")
+            raise KdumpError(f"{first} ({_why(second)}); {resume_hint(handle.path, executor.journal.run)}") from None
+        _clear(handle, executor.folder)
+        raise sentence(handle.path, error, "what was done was taken back") from None
+    if not executor.journal.keep:
+        _clear(handle, executor.folder)
 
 
-def _clear(place: DirectoryHandle, area: UndoFolder) -> None:
+def _clear(handle: DirectoryHandle, folder: UndoFolder) -> None:
     """Remove the files of a finished run, as far as possible: the next run removes the rest."""
     with suppress(OSError, KdumpError):
-        discard(place, area)
+        discard(handle, folder)
 
 
 def sentence(path: str, error: BaseException, then: str = "") -> KdumpError:
@@ -175,35 +175,35 @@ def _why(error: BaseException) -> str:
     return "a file became shorter while it was read" if isinstance(error, EOFError) else str(error)
 
 
-def remove_finished_runs(place: DirectoryHandle) -> None:
+def remove_finished_runs(handle: DirectoryHandle) -> None:
     """Remove what is left of runs that changed nothing, or that are finished. Raises KdumpError."""
     try:
-        for area in undo_folders_in(place):
-            state = run_state(place, area)
-            applied = load(place, area) if state == APPLIED else None
+        for folder in undo_folders_in(handle):
+            state = run_state(handle, folder)
+            applied = load(handle, folder) if state == APPLIED else None
             if state in (None, OVER) or (applied is not None and not applied[1].keep):
-                discard(place, area)
-        if place.is_directory(naming.UNDO_FOLDER) and not place.names(naming.UNDO_FOLDER):
-            place.remove_directory(naming.UNDO_FOLDER)
+                discard(handle, folder)
+        if handle.is_directory(naming.UNDO_FOLDER) and not handle.names(naming.UNDO_FOLDER):
+            handle.remove_directory(naming.UNDO_FOLDER)
     except OSError as error:
-        raise sentence(place.path, error, NOTHING) from None
+        raise sentence(handle.path, error, NOTHING) from None
 
 
 # ---- whether the plan still fits
 
 
-def _check(plan: Plan, place: DirectoryHandle) -> None:
+def _check(plan: Plan, handle: DirectoryHandle) -> None:
     """Check that the directory is as the plan saw it, and that there is room. Raises KdumpError."""
     if odd := [name for name in plan.after if "/" in name or name in ("", ".", "..") or naming.is_undo(name)]:
         raise KdumpError(f"{plan.path}: the plan has {odd[0]!r}, which is no name of a file of a log")
     names = {*plan.after, *(name for name in plan.files if not naming.is_undo(name))}
-    names.update(name for name in place.names() if is_kafka_file(name) and not is_directory(place, name))
+    names.update(name for name in handle.names() if is_kafka_file(name) and not is_directory(handle, name))
     for name in sorted(names):
-        there, seen = place.stamp(name), plan.files.get(name)
+        there, seen = handle.stamp(name), plan.files.get(name)
         if there != seen:
             what = "is gone" if there is None else "was not there" if seen is None else "has changed"
-            raise KdumpError(f"{place.path_of(name)}: the file {what} since the plan was made")
-    if (free := place.free_bytes()) < plan.bytes_needed:
+            raise KdumpError(f"{handle.path_of(name)}: the file {what} since the plan was made")
+    if (free := handle.free_bytes()) < plan.bytes_needed:
         raise KdumpError(f"{plan.path}: {plan.bytes_needed} bytes are needed, {free} are free on the disk")
 
 
@@ -214,7 +214,7 @@ _Files = Mapping[str, Stamp]
 
 
 class _Rank(NamedTuple):
-    """The place of a file in the order of the steps; `suffix` is that of a file of a segment."""
+    """The position of a file in the order of the steps; `suffix` is that of a file of a segment."""
 
     group: int
     order: int = 0
@@ -337,13 +337,13 @@ class _FileWriter:
 
     def __init__(
         self,
-        place: DirectoryHandle,
+        handle: DirectoryHandle,
         target: DirectoryHandle,
         plan: Plan,
         on_bytes: OnBytes | None,
         make: Make | None,
     ) -> None:
-        self.place, self.target, self.plan = place, target, plan
+        self.handle, self.target, self.plan = handle, target, plan
         self._on_bytes, self._make = on_bytes, make
         logs = sorted(name for name in plan.files if name.endswith(".log"))
         self._last_log = logs[-1:]
@@ -358,7 +358,7 @@ class _FileWriter:
         for model in (*pieces, *beside, *self._last_log, name):
             if model in self.plan.files:
                 if model not in self._attributes:
-                    with self.place.open(model) as descriptor:
+                    with self.handle.open(model) as descriptor:
                         self._attributes[model] = attributes_of(descriptor)
                 return self._attributes[model]
         return None
@@ -370,7 +370,7 @@ class _FileWriter:
         with self.target.create(to, self._attributes_of(name, content)) as target:
             crc = 0
             for piece in content.pieces:
-                with self.place.open(piece.name) as source:
+                with self.handle.open(piece.name) as source:
                     crc = append_range(source, piece.start, piece.stop, target, crc, self._on_bytes)
             return crc
 
@@ -383,7 +383,7 @@ class _FileWriter:
 
     def clone(self, name: str, to: str) -> None:
         """Copy a file; it shares its blocks with the copy where the file system can do that."""
-        with self.place.open(name) as source, self.target.create(to, attributes_of(source)) as copied:
+        with self.handle.open(name) as source, self.target.create(to, attributes_of(source)) as copied:
             clone_file(source, copied, self._on_bytes)
 
     def write_rebuilt(self, names: Collection[str], to: Callable[[str], str]) -> dict[str, int | None]:
@@ -398,50 +398,50 @@ class _FileWriter:
                 if name in names and name not in found:
                     found[name] = None if data is None else self._write_data(name, data, to(name))
         if left := set(names) - found.keys():
-            raise KdumpError(f"{self.place.path_of(min(left))}: nothing makes this file")
+            raise KdumpError(f"{self.handle.path_of(min(left))}: nothing makes this file")
         if self._make is None:
             check_snapshots(self.target, {name: to(name) for name, crc in found.items() if crc is not None})
         return found
 
 
 def _stage(
-    place: DirectoryHandle, area: UndoFolder, plan: Plan, after: _After, on_bytes: OnBytes | None, make: Make | None
+    handle: DirectoryHandle, folder: UndoFolder, plan: Plan, after: _After, on_bytes: OnBytes | None, make: Make | None
 ) -> tuple[Step, ...]:
     """Write what is new, copy what is cut off, and give the steps with all that they need to know."""
-    links = {name: status.st_nlink for name in plan.files if (status := place.stat(name)) is not None}
+    links = {name: status.st_nlink for name in plan.files if (status := handle.stat(name)) is not None}
     because = {os.path.basename(action.path): action.because for action in plan.actions if action.because is not None}
     todo = steps(after, plan.files, links, because)
-    writer = _FileWriter(place, place, plan, on_bytes, make)
+    writer = _FileWriter(handle, handle, plan, on_bytes, make)
     news = {step.name: content for step in todo if step.do in _NEWS and (content := after[step.name]) is not None}
     rebuilt = [name for name, content in news.items() if content.is_rebuilt]
-    checksums = writer.write_rebuilt(rebuilt, lambda name: area.file_name("new", name))
+    checksums = writer.write_rebuilt(rebuilt, lambda name: folder.file_name("new", name))
     for name, content in news.items():
         if not content.is_rebuilt:
-            checksums[name] = writer.write_content(name, content, area.file_name("new", name))
+            checksums[name] = writer.write_content(name, content, folder.file_name("new", name))
     missing = {name for name, checksum in checksums.items() if checksum is None}
     taken = [
         step._replace(do="take") if step.name in missing and step.do == "replace" else step
         for step in todo
         if not (step.name in missing and step.do == "put")
     ]
-    return tuple(_complete_step(step, writer, area, checksums) for step in taken)
+    return tuple(_complete_step(step, writer, folder, checksums) for step in taken)
 
 
-def _complete_step(step: Step, writer: _FileWriter, area: UndoFolder, checksums: Mapping[str, int | None]) -> Step:
+def _complete_step(step: Step, writer: _FileWriter, folder: UndoFolder, checksums: Mapping[str, int | None]) -> Step:
     """A step with the checksums and stamps that only the staging knows. The bytes that it cuts off are copied."""
-    place = writer.place
+    handle = writer.handle
     if step.do == "sync" or (step.before is None and step.do not in _NEWS):
         return step
     if step.do == "cut":
         assert step.before is not None
         assert step.position is not None
         tail = FileContent((Piece(step.name, step.position, step.before.size),))
-        checksum = writer.write_content(step.name, tail, area.file_name("cut", step.name))
+        checksum = writer.write_content(step.name, tail, folder.file_name("cut", step.name))
         return step._replace(crc32c=checksum, after=step.before._replace(size=step.position))
     if step.do in ("take", "replace", "rename"):
-        step = step._replace(crc32c=place.checksum(step.name))
+        step = step._replace(crc32c=handle.checksum(step.name))
     if step.do in _NEWS:
-        step = step._replace(after=place.stamp(area.file_name("new", step.name)), after_crc32c=checksums[step.name])
+        step = step._replace(after=handle.stamp(folder.file_name("new", step.name)), after_crc32c=checksums[step.name])
     return step
 
 
@@ -460,16 +460,16 @@ def output(plan: Plan, directory: str, *, on_bytes: OnBytes | None = None, make:
     path = os.path.join(directory, os.path.basename(os.path.abspath(plan.path)))
     if os.path.lexists(path):
         raise KdumpError(f"{path}: exists already")
-    with DirectoryHandle(plan.path) as place:
-        _check(plan._replace(bytes_needed=0), place)
+    with DirectoryHandle(plan.path) as handle:
+        _check(plan._replace(bytes_needed=0), handle)
         part = None
         try:
             os.makedirs(directory, exist_ok=True)
             part = tempfile.mkdtemp(prefix=".kdump-part-", dir=directory)
             with DirectoryHandle(part) as target:
-                target.inherit_attributes(place)
-                _copy(plan, place, target, on_bytes, make)
-            _check(plan._replace(bytes_needed=0), place)
+                target.inherit_attributes(handle)
+                _copy(plan, handle, target, on_bytes, make)
+            _check(plan._replace(bytes_needed=0), handle)
             os.rename(part, path)
             part = path
             with DirectoryHandle(directory) as target:
@@ -477,14 +477,14 @@ def output(plan: Plan, directory: str, *, on_bytes: OnBytes | None = None, make:
         except (OSError, EOFError, KdumpError, KeyboardInterrupt) as error:
             if part is not None:
                 shutil.rmtree(part, ignore_errors=True)
-            raise sentence(place.path, error, f"{path} was not written") from None
+            raise sentence(handle.path, error, f"{path} was not written") from None
     return path
 
 
 def _copy(
-    plan: Plan, place: DirectoryHandle, target: DirectoryHandle, on_bytes: OnBytes | None, make: Make | None
+    plan: Plan, handle: DirectoryHandle, target: DirectoryHandle, on_bytes: OnBytes | None, make: Make | None
 ) -> None:
-    writer = _FileWriter(place, target, plan, on_bytes, make)
+    writer = _FileWriter(handle, target, plan, on_bytes, make)
     news = {name: content for name, content in plan.after.items() if content is not None}
     for name in plan.files:
         if name not in plan.after and not naming.is_undo(name):
@@ -495,5 +495,5 @@ def _copy(
             writer.clone(content.pieces[0].name, name)
         elif not content.is_rebuilt:
             writer.write_content(name, content, name)
-    target.copy_attributes(place)
+    target.copy_attributes(handle)
     target.sync()

@@ -322,8 +322,8 @@ def _verified(plan: Plan, path: str, applied: applying.ApplyResult | None) -> tu
 
 
 def _reads_back(directory: str, written: Mapping[str, int]) -> bool:
-    with DirectoryHandle(directory, read_only=True) as place:
-        return all(place.checksum(name) == checksum for name, checksum in written.items())
+    with DirectoryHandle(directory, read_only=True) as handle:
+        return all(handle.checksum(name) == checksum for name, checksum in written.items())
 
 
 def remaining_findings(path: str) -> tuple[Finding, ...]:
@@ -391,7 +391,7 @@ def _lower_recovery_points(done: Sequence[undo.RunResult]) -> None:
     cut = ((run.directory, topic_partition_of(run.directory), run.recovery_point) for run in right)
     for directory, points in _points(cut).items():
         plan = plan_log_directory(directory, points, RecoverOptions())
-        with DirectoryHandle(directory, read_only=True) as place:
-            taken = {area.run for area in undo_folders_in(place)}
+        with DirectoryHandle(directory, read_only=True) as handle:
+            taken = {folder.run for folder in undo_folders_in(handle)}
         if not plan.is_empty:
             applying.apply(plan, right[0].run if right[0].run not in taken else f"{right[0].run}-resumed")

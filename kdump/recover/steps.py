@@ -28,39 +28,39 @@ class FileChanged(KdumpError):
 class RunExecutor:
     """Does and undoes the steps of a journal in its directory."""
 
-    def __init__(self, place: DirectoryHandle, area: UndoFolder, journal: Journal) -> None:
-        self.place = place
-        self.area = area
+    def __init__(self, handle: DirectoryHandle, folder: UndoFolder, journal: Journal) -> None:
+        self.handle = handle
+        self.folder = folder
         self.journal = journal
 
     # ---- the state
 
     def begin(self) -> None:
         """Write the journal. From now on the run has to be finished or undone, and all that it needs is on the disk."""
-        self.place.remove(self.area.of_run("journal.tmp"))
-        with self.place.create(self.area.of_run("journal.tmp")) as target:
+        self.handle.remove(self.folder.of_run("journal.tmp"))
+        with self.handle.create(self.folder.of_run("journal.tmp")) as target:
             write_all(target, to_bytes(self.journal))
-        for name in (*reversed(self.area.directories), "."):
-            self.place.sync(name)
-        self.place.rename(self.area.of_run("journal.tmp"), self.area.journal(APPLYING))
+        for name in (*reversed(self.folder.directories), "."):
+            self.handle.sync(name)
+        self.handle.rename(self.folder.of_run("journal.tmp"), self.folder.journal(APPLYING))
         self._sync()
 
     def enter(self, state: str) -> None:
         """Rename the journal to a new state."""
-        now = run_state(self.place, self.area)
+        now = run_state(self.handle, self.folder)
         if now != state and now is not None:
-            self.place.rename(self.area.journal(now), self.area.journal(state))
+            self.handle.rename(self.folder.journal(now), self.folder.journal(state))
         self._sync()
 
     def _sync(self) -> None:
-        self.place.sync("." if self.area.flat else self.area.directories[1])
+        self.handle.sync("." if self.folder.flat else self.folder.directories[1])
 
     # ---- the steps
 
     def forward(self) -> None:
         """Do the remaining steps. Raises OSError and FileChanged."""
-        if self.area.old is not None:
-            self.place.make_directory(self.area.old)
+        if self.folder.old is not None:
+            self.handle.make_directory(self.folder.old)
             self._sync()
         for step in self.journal.steps:
             _STEPS[step.do][0](self, step)
@@ -70,8 +70,8 @@ class RunExecutor:
 
         A segment whose log cannot come back stays as it is: a broker would trust its old index beside its new log.
         """
-        for name in self.area.directories:
-            self.place.make_directory(name)
+        for name in self.folder.directories:
+            self.handle.make_directory(name)
         for step in reversed(self.journal.steps):
             log = f"{step.name.rpartition('.')[0]}.log"
             if log not in without and (step.name not in without or step.do == "put"):
@@ -79,55 +79,55 @@ class RunExecutor:
         self.sync()
 
     def sync(self, _: Step | None = None) -> None:
-        for name in (self.area.old, "."):
+        for name in (self.folder.old, "."):
             if name is not None:
-                self.place.sync(name)
+                self.handle.sync(name)
 
     def move_to_old(self, step: Step) -> None:
-        old = self.area.file_name("old", step.name)
+        old = self.folder.file_name("old", step.name)
         if self._find(step, old, step.name) == step.name:
-            self.place.rename(step.name, old)
+            self.handle.rename(step.name, old)
 
     def undo_move_to_old(self, step: Step) -> None:
-        old = self.area.file_name("old", step.name)
+        old = self.folder.file_name("old", step.name)
         if self._find(step, old, step.name) == old:
             self._check_free(step.name)
-            self.place.rename(old, step.name)
+            self.handle.rename(old, step.name)
 
     def add_file(self, step: Step) -> None:
-        new = self.area.file_name("new", step.name)
+        new = self.folder.file_name("new", step.name)
         if self._find_new(step, step.name, new) == new:
             self._check_free(step.name)
-            self.place.rename(new, step.name)
+            self.handle.rename(new, step.name)
 
     def undo_add_file(self, step: Step) -> None:
         # Any other file of the name is the old one, which is back already.
-        if self.place.stat(step.name) is not None and self._is_new(step):
-            self.place.rename(step.name, self.area.file_name("new", step.name))
+        if self.handle.stat(step.name) is not None and self._is_new(step):
+            self.handle.rename(step.name, self.folder.file_name("new", step.name))
 
     def replace_file(self, step: Step) -> None:
-        old, new = self.area.file_name("old", step.name), self.area.file_name("new", step.name)
+        old, new = self.folder.file_name("old", step.name), self.folder.file_name("new", step.name)
         if self._find_new(step, step.name, new) == step.name:
             return
         if self._find(step, old, step.name) == step.name:
             self._keep_old(step.name, old)
-        if self.place.stat(step.name) is not None:
+        if self.handle.stat(step.name) is not None:
             self._find(step, step.name)
-        self.place.rename(new, step.name)
+        self.handle.rename(new, step.name)
 
     def undo_replace_file(self, step: Step) -> None:
-        old = self.area.file_name("old", step.name)
+        old = self.folder.file_name("old", step.name)
         if self._find(step, step.name, old) == step.name:
             return
-        if self.place.stat(step.name) is not None:
+        if self.handle.stat(step.name) is not None:
             self._find_new(step, step.name)
-        self.place.rename(old, step.name)
+        self.handle.rename(old, step.name)
 
     def rename_file(self, step: Step) -> None:
         assert step.to is not None
         if self._find(step, step.name, step.to) == step.name:
             self._check_free(step.to)
-            self.place.rename(step.name, step.to)
+            self.handle.rename(step.name, step.to)
 
     def undo_rename_file(self, step: Step) -> None:
         assert step.to is not None
@@ -135,8 +135,8 @@ class RunExecutor:
         # Of two files with the same bytes, the one that is back already counts.
         if self._find(step, step.name, step.to) == step.to:
             self._check_free(step.name)
-            self.place.rename(step.to, step.name)
-        with self.place.open(step.name) as descriptor:
+            self.handle.rename(step.to, step.name)
+        with self.handle.open(step.name) as descriptor:
             if (status := os.fstat(descriptor)).st_mtime_ns != step.before.mtime_ns:
                 os.utime(descriptor, ns=(status.st_atime_ns, step.before.mtime_ns))
 
@@ -150,7 +150,7 @@ class RunExecutor:
                     raise self._changed(step.name)
                 if status.st_nlink > 1:
                     raise FileChanged(
-                        f"{self.place.path_of(step.name)}: it has a second name now, whose bytes would be removed too"
+                        f"{self.handle.path_of(step.name)}: it has a second name now, whose bytes would be removed too"
                     )
                 os.ftruncate(descriptor, step.position)
             os.utime(descriptor, ns=(status.st_atime_ns, step.before.mtime_ns))
@@ -159,7 +159,7 @@ class RunExecutor:
     def undo_truncate_file(self, step: Step) -> None:
         assert step.before is not None
         assert step.position is not None
-        with self._cut_file(step) as descriptor, self.place.open(self.area.file_name("cut", step.name)) as kept:
+        with self._cut_file(step) as descriptor, self.handle.open(self.folder.file_name("cut", step.name)) as kept:
             status = os.fstat(descriptor)
             if (status.st_size, status.st_mtime_ns) == (step.before.size, step.before.mtime_ns):
                 return
@@ -185,32 +185,32 @@ class RunExecutor:
         """Write a file again whose bytes have a second name, which keeps them as they are."""
         assert step.before is not None
         assert step.position is not None
-        new = self.area.file_name("new", step.name)
-        self.place.remove(new)
-        with self.place.create(new, attributes_of(rest)._replace(mtime_ns=step.before.mtime_ns)) as target:
+        new = self.folder.file_name("new", step.name)
+        self.handle.remove(new)
+        with self.handle.create(new, attributes_of(rest)._replace(mtime_ns=step.before.mtime_ns)) as target:
             append_range(rest, 0, step.position, target)
             append_range(kept, 0, step.before.size - step.position, target)
-        self.place.rename(new, step.name)
+        self.handle.rename(new, step.name)
 
     # ---- which file has which name
 
     def _cut_file(self, step: Step) -> AbstractContextManager[int]:
-        if self.place.stamp(step.name) is None:
+        if self.handle.stamp(step.name) is None:
             raise self._changed(step.name)
-        return self.place.open(step.name, os.O_RDWR)
+        return self.handle.open(step.name, os.O_RDWR)
 
     def _check_free(self, name: str) -> None:
-        if self.place.stat(name) is not None:
+        if self.handle.stat(name) is not None:
             raise self._changed(name)
 
     def _keep_old(self, name: str, old: str) -> None:
         """Give a file a second name, so that another file can get its first one in one step."""
         try:
-            self.place.link(name, old)
+            self.handle.link(name, old)
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            self.place.rename(name, old)
+            self.handle.rename(name, old)
 
     def _find(self, step: Step, *names: str) -> str:
         assert step.before is not None
@@ -222,7 +222,7 @@ class RunExecutor:
 
     def _is_new(self, step: Step) -> bool:
         assert step.after is not None
-        there = self.place.stamp(step.name)
+        there = self.handle.stamp(step.name)
         if step.before is not None and there == step.before:
             return False
         return there == step.after or self.is_like(step.name, step.after, step.after_crc32c)
@@ -233,7 +233,7 @@ class RunExecutor:
         In a directory that was copied the file is known by its bytes.
         """
         for one in names:
-            if self.place.stamp(one) == stamp:
+            if self.handle.stamp(one) == stamp:
                 return one
         for one in names:
             if self.is_like(one, stamp, crc):
@@ -242,15 +242,15 @@ class RunExecutor:
 
     def is_like(self, name: str, stamp: Stamp, crc: int | None) -> bool:
         """Whether a file has these bytes, as far as is known."""
-        there = self.place.stamp(name)
+        there = self.handle.stamp(name)
         if there is None or there.size != stamp.size:
             return False
         if there == stamp:
             return True
-        return there.mtime_ns == stamp.mtime_ns if crc is None else self.place.checksum(name) == crc
+        return there.mtime_ns == stamp.mtime_ns if crc is None else self.handle.checksum(name) == crc
 
     def _changed(self, name: str) -> FileChanged:
-        path = self.place.path_of(name)
+        path = self.handle.path_of(name)
         return FileChanged(f"{path}: not as run {self.journal.run} knows it: another process wrote it")
 
     # ---- whether the run can go on
@@ -280,7 +280,7 @@ class RunExecutor:
                 may_lack.add(step.to)
         odd = []
         for name in known:
-            there = self.place.stamp(name)
+            there = self.handle.stamp(name)
             wanted = known[name] if state != APPLIED else final[name]
             if there is None:
                 wrong = bool(wanted) and (state == APPLIED or name not in may_lack)
@@ -289,7 +289,7 @@ class RunExecutor:
                 wrong = wrong and not self._half_cut(name, there, state)
             if wrong:
                 odd.append(name)
-        return odd, [] if self.area.flat else self._others(known)
+        return odd, [] if self.folder.flat else self._others(known)
 
     def _half_cut(self, name: str, there: Stamp, state: str) -> bool:
         """Whether the file is one that was being cut, or whose bytes were being put back."""
@@ -303,16 +303,16 @@ class RunExecutor:
         """Files of a log that came, went or changed, and that the run does not touch."""
         names = set(known)
         odd = []
-        for name in self.place.names():
+        for name in self.handle.names():
             if name in names or name in self.journal.files or not is_kafka_file(name):
                 continue
             with suppress(KdumpError):  # not a regular file: a broker ignores it
-                if self.place.stamp(name) is not None:
+                if self.handle.stamp(name) is not None:
                     odd.append(name)
         for name, stamp in self.journal.files.items():
             there = None
             with suppress(KdumpError):
-                there = self.place.stamp(name)
+                there = self.handle.stamp(name)
             if there is None or (there.size, there.mtime_ns) != (stamp.size, stamp.mtime_ns):
                 odd.append(name)
         return odd
@@ -322,14 +322,14 @@ class RunExecutor:
         lost = {}
         for step in self.journal.steps:
             if step.do == "cut":
-                kept = self.area.file_name("cut", step.name)
-                there, rest = self.place.stamp(kept), self.place.stamp(step.name)
+                kept = self.folder.file_name("cut", step.name)
+                there, rest = self.handle.stamp(kept), self.handle.stamp(step.name)
                 # Of an applied run, `differing` checks the rest.
                 short = state != APPLIED and (rest is None or rest.size < (step.position or 0))
-                if short or there is None or there.size != step.length or self.place.checksum(kept) != step.crc32c:
+                if short or there is None or there.size != step.length or self.handle.checksum(kept) != step.crc32c:
                     lost[step.name] = kept
             elif step.do in ("take", "replace"):
-                old = self.area.file_name("old", step.name)
+                old = self.folder.file_name("old", step.name)
                 try:
                     self._find(step, *((old,) if state == APPLIED else (old, step.name)))
                 except FileChanged:
@@ -355,10 +355,10 @@ _STEPS: Final[Mapping[str, tuple[Callable[[RunExecutor, Step], None], Callable[[
 # ---- loading a run
 
 
-def load(place: DirectoryHandle, area: UndoFolder) -> tuple[str, Journal] | None:
+def load(handle: DirectoryHandle, folder: UndoFolder) -> tuple[str, Journal] | None:
     """State and journal of a run. None where it changed nothing yet, or is over. Raises KdumpError."""
-    state = run_state(place, area)
+    state = run_state(handle, folder)
     if state is None or state in (OVER, JOURNAL_LOST):
         return None
-    name = area.journal(state)
-    return state, from_bytes(place.read(name), place.path_of(name))
+    name = folder.journal(state)
+    return state, from_bytes(handle.read(name), handle.path_of(name))

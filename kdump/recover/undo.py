@@ -81,8 +81,8 @@ def runs(path: str) -> list[Run]:
     """
     found: list[Run] = []
     for directory in _directories(path):
-        with DirectoryHandle(directory, read_only=True) as place:
-            found += _runs_in(place)
+        with DirectoryHandle(directory, read_only=True) as handle:
+            found += _runs_in(handle)
     return sorted(found, key=lambda run: (run.time_ms, run.flat, natural(run.directory)))
 
 
@@ -115,15 +115,15 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _runs_in(place: DirectoryHandle) -> Iterator[Run]:
-    for area in undo_folders_in(place):
-        state = run_state(place, area)
+def _runs_in(handle: DirectoryHandle) -> Iterator[Run]:
+    for folder in undo_folders_in(handle):
+        state = run_state(handle, folder)
         if state is None or state == OVER:
             continue
-        undo = place.path_of(area.directories[1] if area.directories else area.journal(state))
-        run = Run(area.run, state, place.path, undo)
+        undo = handle.path_of(folder.directories[1] if folder.directories else folder.journal(state))
+        run = Run(folder.run, state, handle.path, undo)
         with suppress(KdumpError):  # undoing it, or finishing it, reports the error
-            if (loaded := load(place, area)) is not None:
+            if (loaded := load(handle, folder)) is not None:
                 _, journal = loaded
                 run = run._replace(
                     time_ms=journal.time_ms, strategy=journal.strategy, recovery_point=journal.recovery_point
@@ -160,7 +160,7 @@ def undo(path: str, run: str | None = None, force: bool = False) -> list[RunResu
         raise KdumpError(
             f"{path}: no run {wanted} here; there are {', '.join(dict.fromkeys(one.run for one in found))}"
         )
-    return _raise_failures([_try_run(one, lambda work, state: _undo(work, state, force)) for one in todo])
+    return _raise_failures([_try_run(one, lambda executor, state: _undo(executor, state, force)) for one in todo])
 
 
 def _raise_failures(done: list[RunResult]) -> list[RunResult]:
@@ -171,108 +171,109 @@ def _raise_failures(done: list[RunResult]) -> list[RunResult]:
 
 def _try_run(run: Run, how: Callable[[RunExecutor, str], str]) -> RunResult:
     try:
-        with DirectoryHandle(run.directory) as place:
-            area = UndoFolder(run.run, run.flat)
-            loaded = load(place, area)
+        with DirectoryHandle(run.directory) as handle:
+            folder = UndoFolder(run.run, run.flat)
+            loaded = load(handle, folder)
             if loaded is None:
                 raise KdumpError(f"{run.undo}: its journal is gone, so that it is not known where these files belong")
             state, journal = loaded
-            return RunResult(run._replace(state=how(RunExecutor(place, area, journal), state)))
+            return RunResult(run._replace(state=how(RunExecutor(handle, folder, journal), state)))
     except (OSError, EOFError, KdumpError) as error:
         return RunResult(run, sentence(run.directory, error))
 
 
-def _resume(work: RunExecutor, state: str) -> str:
-    odd, others = work.differing(state)
+def _resume(executor: RunExecutor, state: str) -> str:
+    odd, others = executor.differing(state)
     if odd or others:
-        raise _refusal(work, odd, others, "--undo --force takes it back all the same, and keeps what is there now")
+        raise _refusal(executor, odd, others, "--undo --force takes it back all the same, and keeps what is there now")
     if state == UNDOING:
-        return _back(work)
-    run_steps(work)
+        return _back(executor)
+    run_steps(executor)
     return APPLIED
 
 
-def _undo(work: RunExecutor, state: str, force: bool) -> str:
+def _undo(executor: RunExecutor, state: str, force: bool) -> str:
     later = [
         run
-        for run in _runs_in(work.place)
-        if run.run != work.journal.run
-        and (not run.finished or (run.time_ms > work.journal.time_ms and run.strategy != SAVED))
+        for run in _runs_in(executor.handle)
+        if run.run != executor.journal.run
+        and (not run.finished or (run.time_ms > executor.journal.time_ms and run.strategy != SAVED))
     ]
     if later:
         raise KdumpError(
-            f"{work.place.path}: run {later[0].run} came later: undo it first (--undo --run {later[0].run})"
+            f"{executor.handle.path}: run {later[0].run} came later: undo it first (--undo --run {later[0].run})"
         )
-    gone = work.gone(state)
+    gone = executor.gone(state)
     if gone and not force:
-        where = work.place.path_of(next(iter(gone.values())))
+        where = executor.handle.path_of(next(iter(gone.values())))
         raise KdumpError(
-            f"{where}: gone or changed, so that run {work.journal.run} cannot be undone; --force undoes all the rest"
+            f"{where}: gone or changed, so that run {executor.journal.run} cannot be undone; --force undoes all the"
+            " rest"
         )
-    odd, others = work.differing(state)
+    odd, others = executor.differing(state)
     if odd or others:
         if not force:
-            raise _refusal(work, odd, others, "--force keeps what is there now and takes the run back all the same")
+            raise _refusal(executor, odd, others, "--force keeps what is there now and takes the run back all the same")
         _save(
-            work,
+            executor,
             [name for name in odd if name not in gone],
-            [name for name in others if name not in work.journal.files],
+            [name for name in others if name not in executor.journal.files],
         )
-    return _back(work, gone)
+    return _back(executor, gone)
 
 
-def _back(work: RunExecutor, gone: Mapping[str, str] = MappingProxyType({})) -> str:
-    place, area = work.place, work.area
+def _back(executor: RunExecutor, gone: Mapping[str, str] = MappingProxyType({})) -> str:
+    handle, folder = executor.handle, executor.folder
     try:
-        work.enter(UNDOING)
-        work.backward(gone)
-        if any(place.stat(kept) is not None for kept in gone.values()):
+        executor.enter(UNDOING)
+        executor.backward(gone)
+        if any(handle.stat(kept) is not None for kept in gone.values()):
             # What was kept is damaged. Without its journal no later run removes it.
-            place.remove(area.journal(UNDOING))
+            handle.remove(folder.journal(UNDOING))
         else:
-            work.enter(OVER)
+            executor.enter(OVER)
     except (OSError, EOFError, FileChanged) as error:
-        raise sentence(place.path, error, resume_hint(place.path, work.journal.run)) from None
-    if run_state(place, area) == OVER:
+        raise sentence(handle.path, error, resume_hint(handle.path, executor.journal.run)) from None
+    if run_state(handle, folder) == OVER:
         with suppress(OSError):  # the next run removes it
-            discard(place, area)
+            discard(handle, folder)
     if gone:
-        raise KdumpError(f"{', '.join(map(place.path_of, gone))}: could not come back, the rest did")
+        raise KdumpError(f"{', '.join(map(handle.path_of, gone))}: could not come back, the rest did")
     return OVER
 
 
-def _refusal(work: RunExecutor, odd: list[str], others: list[str], then: str) -> KdumpError:
-    names = ", ".join(work.place.path_of(name) for name in [*odd, *others][:3])
+def _refusal(executor: RunExecutor, odd: list[str], others: list[str], then: str) -> KdumpError:
+    names = ", ".join(executor.handle.path_of(name) for name in [*odd, *others][:3])
     more = f" and {len(odd) + len(others) - 3} more" if len(odd) + len(others) > 3 else ""
-    return KdumpError(f"{names}{more}: not as run {work.journal.run} left it, so a broker wrote since; {then}")
+    return KdumpError(f"{names}{more}: not as run {executor.journal.run} left it, so a broker wrote since; {then}")
 
 
-def _save(work: RunExecutor, odd: list[str], extra: list[str]) -> None:
+def _save(executor: RunExecutor, odd: list[str], extra: list[str]) -> None:
     """Change the directory so that the run can be undone, as a run of its own that keeps the present files."""
-    place = work.place
-    files = {name: stamp for name in place.names() if (stamp := _regular(place, name)) is not None}
+    handle = executor.handle
+    files = {name: stamp for name in handle.names() if (stamp := _regular(handle, name)) is not None}
     after: dict[str, FileContent | None] = {name: None for name in extra if name in files}
-    sizes = {step.name: step.position for step in work.journal.steps if step.do == "cut"}
-    sizes |= {step.to: step.length for step in work.journal.steps if step.do == "rename" and step.to is not None}
+    sizes = {step.name: step.position for step in executor.journal.steps if step.do == "cut"}
+    sizes |= {step.to: step.length for step in executor.journal.steps if step.do == "rename" and step.to is not None}
     for name in odd:
         size = sizes.get(name)
         if size is None:
             after |= {name: None} if name in files else {}
         elif name not in files or files[name].size < size:
             raise KdumpError(
-                f"{place.path_of(name)}: bytes before position {size} are gone, so that the run cannot be undone"
+                f"{handle.path_of(name)}: bytes before position {size} are gone, so that the run cannot be undone"
             )
         elif files[name].size > size:
             after[name] = FileContent((Piece(name, 0, size),))
     if after:
-        remove_finished_runs(place)
-        taken = {run.run for run in _runs_in(place)}
-        run = next(name for number in count(1) if (name := f"{work.journal.run}-forced{number}") not in taken)
-        in_place(place, Plan(place.path, None, RecoverOptions(SAVED), after=after, files=files), run)
+        remove_finished_runs(handle)
+        taken = {run.run for run in _runs_in(handle)}
+        run = next(name for number in count(1) if (name := f"{executor.journal.run}-forced{number}") not in taken)
+        in_place(handle, Plan(handle.path, None, RecoverOptions(SAVED), after=after, files=files), run)
 
 
-def _regular(place: DirectoryHandle, name: str) -> Stamp | None:
-    status = place.stat(name)
+def _regular(handle: DirectoryHandle, name: str) -> Stamp | None:
+    status = handle.stat(name)
     if status is None or not stat.S_ISREG(status.st_mode) or naming.is_undo(name):
         return None
     return Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
