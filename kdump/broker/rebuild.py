@@ -87,9 +87,9 @@ class SegmentIndexes(NamedTuple):
 
 
 def scan_segment(
-    source: PiecesSource, base_offset: int, limits: IndexLimits, drain: Callable[[bytes], None]
+    source: PiecesSource, base_offset: int, limits: IndexLimits, on_events: Callable[[bytes], None]
 ) -> SegmentIndexes | None:
-    """Walk over the headers of a valid segment with the kernel; `drain` is called with the events of its producers.
+    """Walk over the headers of a valid segment with the kernel; `on_events` is called with the events of its producers.
 
     None where the kernel does not see all that a broker does, or something is not a batch. Then the events must be
     discarded (kdump.kernel.producers). Raises SourceError.
@@ -114,7 +114,7 @@ def scan_segment(
             if stopped == SCAN_DAMAGED or _has_suspect_batches(scanner):
                 return None
             if runs.count:
-                drain(runs.take())
+                on_events(runs.take())
     seen = scanner.state()
     built = indexes.built(seen)
     if runs.odd or built is None:
@@ -331,12 +331,12 @@ class _CompanionBuilder:
         self._on_bytes(segment.size)
         return *indexes, b""
 
-    def _scan(self, segment: LogSegment, drain: Callable[[bytes], None]) -> SegmentIndexes | None:
+    def _scan(self, segment: LogSegment, on_events: Callable[[bytes], None]) -> SegmentIndexes | None:
         source = self._files.source(segment.name)
         if not self._logs[segment.name].valid or not isinstance(source, PiecesSource):
             return None
         on_disk = self._indexes_on_disk(segment, source)
-        return on_disk or scan_segment(source, segment.base_offset, self._limits, drain)
+        return on_disk or scan_segment(source, segment.base_offset, self._limits, on_events)
 
     def _indexes_on_disk(self, segment: LogSegment, source: Source) -> SegmentIndexes | None:
         """The indexes on disk, where verify found in them what a scan would build.

@@ -157,9 +157,9 @@ class Walk(SourceWindow):
     Iterate over it once. `carry` is the state of the walk that ended at `start`. Without it, `sync` has to find the
     first batch after a `start` inside the file. `deep` checks records that need no decompression. `everything` makes a
     row of every batch; without it the chunks hold only suspect batches and those that have to be opened. `runs` records
-    what producers wrote, and `drain` gets its events, the last ones when the iteration ends. `indexes` checks or builds
-    index entries. `scanner` continues a walk that ended at `start`, in place of `carry`. At the end, `position` is the
-    first batch at or after `stop`, or the end of the file.
+    what producers wrote, and `on_events` gets its events, the last ones when the iteration ends. `indexes` checks or
+    builds index entries. `scanner` continues a walk that ended at `start`, in place of `carry`. At the end, `position`
+    is the first batch at or after `stop`, or the end of the file.
     """
 
     # Another format has others (kdump.storage.walk07).
@@ -180,7 +180,7 @@ class Walk(SourceWindow):
         max_batch_bytes: int = MAX_BATCH_BYTES,
         rows: int = 256,
         runs: Runs | None = None,
-        drain: Callable[[bytes], None] | None = None,
+        on_events: Callable[[bytes], None] | None = None,
         indexes: IndexTracker | None = None,
         scanner: Scanner | None = None,
     ) -> None:
@@ -200,9 +200,9 @@ class Walk(SourceWindow):
         self._stop = source.size if stop is None else min(stop, source.size)
         self._opens = deep or everything
         self._max_batch_bytes = max_batch_bytes
-        assert runs is None or drain is not None
+        assert runs is None or on_events is not None
         self._runs = runs
-        self._drain = drain
+        self._on_events = on_events
 
     def _new_scanner(self, base_offset: int, **how: Any) -> "BatchScanner":
         scanner = Scanner(base_offset, **how)
@@ -250,8 +250,8 @@ class Walk(SourceWindow):
                 yield from self._damage()
 
     def _take_runs(self, count: int) -> None:
-        if self._runs is not None and self._drain is not None and self._runs.count >= count:
-            self._drain(self._runs.take())
+        if self._runs is not None and self._on_events is not None and self._runs.count >= count:
+            self._on_events(self._runs.take())
 
     def sync(self) -> bool:
         """Move from any byte to the first batch at or after it; False when there is none."""

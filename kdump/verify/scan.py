@@ -98,21 +98,21 @@ class IndexCache:
 def scan(
     task: ScanTask,
     carry: Carry | None = None,
-    drain: Callable[[bytes], None] | None = None,
+    on_events: Callable[[bytes], None] | None = None,
     on_bytes: Callable[[int], None] | None = None,
     cache: IndexCache | None = None,
 ) -> RangeSummary:
     """Scan one range.
 
     Without `carry`, the start of a range inside the file is a hint: the scan begins at the first batch from there on.
-    `drain` takes the events as they come; without it they are in the summary. `on_bytes` takes the number of bytes read
-    since the last call.
+    `on_events` takes the events as they come; without it they are in the summary. `on_bytes` takes the number of bytes
+    read since the last call.
     """
     file = task.range.segment.log
     try:
         with file.open() as source:
             counted = source if on_bytes is None else ProgressSource(source, on_bytes)
-            return scan_source(counted, task, carry, drain, cache)
+            return scan_source(counted, task, carry, on_events, cache)
     except SourceError as error:
         return RangeSummary(
             None, task.range.start, None, error=None if was_deleted_by_broker(file, task.options) else error
@@ -123,7 +123,7 @@ def scan_source(
     source: Source,
     task: ScanTask,
     carry: Carry | None = None,
-    drain: Callable[[bytes], None] | None = None,
+    on_events: Callable[[bytes], None] | None = None,
     cache: IndexCache | None = None,
 ) -> RangeSummary:
     """Scan one range of a source that is open. See `scan`."""
@@ -147,7 +147,7 @@ def scan_source(
         deep=options.deep,
         max_batch_bytes=options.max_batch_bytes,
         runs=Runs() if file.kind is Kind.LOG else None,
-        drain=summary.events.append if drain is None else drain,
+        on_events=summary.events.append if on_events is None else on_events,
         indexes=tracker,
     )
     try:

@@ -281,8 +281,8 @@ def _verify_partition(
     verifier = PartitionVerifier(partition, context, options)
     try:
         for segment in logs_of(partition):
-            drain = verifier.begin_segment(segment)
-            summary = scan(ScanTask(SegmentRange(segment), options), drain=drain, on_bytes=on_bytes)
+            on_events = verifier.begin_segment(segment)
+            summary = scan(ScanTask(SegmentRange(segment), options), on_events=on_events, on_bytes=on_bytes)
             verifier.end_segment(segment, summary)
     except KeyboardInterrupt:
         raise VerifyInterrupted(verifier.report_so_far()) from None

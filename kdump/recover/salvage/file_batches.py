@@ -16,7 +16,7 @@ from kdump.kernel.producers import TRANSACTIONAL as EVENT_TRANSACTIONAL
 from kdump.kernel.results import ScanState
 from kdump.kernel.scan import SUSPECTS
 from kdump.recover.plan import RecoverOptions
-from kdump.recover.salvage.offset_order import BatchSpan, LogName, believed, rises
+from kdump.recover.salvage.offset_order import BatchSpan, LogName, actual_base_offsets, are_ordered
 from kdump.storage.partition import LogFile, Segment
 from kdump.storage.source import Source
 from kdump.storage.walk import BatchChunk, Gap, Item, Tail
@@ -40,8 +40,8 @@ class DamageRange(NamedTuple):
 class BatchFile:
     """A log file, its valid batches, and the bytes that hold none.
 
-    `padding` is where the zeros begin that a broker preallocated. `screened` is the state of the scan, None where a
-    batch is out of order. `believed` is the base offset by which the file is sorted.
+    `padding` is where the zeros begin that a broker preallocated. `scan_state` is the state of the scan, None where a
+    batch is out of order. `actual_base_offset` is the base offset by which the file is sorted.
     """
 
     number: int
@@ -49,10 +49,10 @@ class BatchFile:
     batches: list[BatchSpan] = field(default_factory=list)
     damages: list[DamageRange] = field(default_factory=list)
     padding: int | None = None
-    screened: ScanState | None = None
+    scan_state: ScanState | None = None
     suspect: int = 0
     epochs: list[tuple[int, int]] | None = None
-    believed: int = -1
+    actual_base_offset: int = -1
 
     @property
     def log(self) -> LogFile:
@@ -102,14 +102,14 @@ class BatchFile:
                 return
         self.batches.append(batch)
 
-    def screen(self, options: RecoverOptions, transactional: set[int]) -> None:
-        """Scan the file as a verify does, for `screened`; adds the producers of transactions to `transactional`.
+    def scan(self, options: RecoverOptions, transactional: set[int]) -> None:
+        """Scan the file as a verify does, for `scan_state`; adds the producers of transactions to `transactional`.
 
         Raises SourceError.
         """
         limit = options.max_batch_bytes
 
-        def drain(events: bytes) -> None:
+        def on_events(events: bytes) -> None:
             for producer, *_, kind, flags, _ in _EVENT.iter_unpack(events):
                 if kind != GAP and (kind != DATA or flags & EVENT_TRANSACTIONAL):
                     transactional.add(producer)
@@ -121,18 +121,18 @@ class BatchFile:
                 base_offset=self.log.base_offset,
                 max_batch_bytes=limit,
                 runs=Runs(),
-                drain=drain,
+                on_events=on_events,
             )
             for item in walk:
                 if isinstance(item, BatchChunk) and not item.damaged:
                     for row in item.rows():
                         self.suspect |= row.suspect
             seen = walk.scanner.state()
-        self.screened = None if self.suspect & _OUT_OF_ORDER else seen
+        self.scan_state = None if self.suspect & _OUT_OF_ORDER else seen
 
     def join(self, transactional: Set[int]) -> bool:
         """Make one batch of all, where the file is not damaged and they need not be told apart; whether it was done."""
-        seen = self.screened
+        seen = self.scan_state
         assert seen is not None
         legacy, modern = seen.magics[0] + seen.magics[1], seen.magics[2]
         if seen.valid_bytes != self.log.size or transactional or (legacy and modern) or seen.control:
@@ -214,36 +214,36 @@ def _code_of(item: Gap | Tail) -> str:
     return "batch/length" if item.headed else "gap/bytes"
 
 
-def screen_files(files: "Sequence[BatchFile]", options: RecoverOptions) -> bool:
+def read_files(files: "Sequence[BatchFile]", options: RecoverOptions) -> bool:
     """Read the files; whether all batches are in order, so that neighbours could be joined. Raises SourceError."""
     transactional: set[int] = set()
     for one in files:
-        one.screen(options, transactional)
-    last, epoch, rising = -1, -1, all(one.screened is not None for one in files)
-    for one in files if rising else ():
-        seen = one.screened
+        one.scan(options, transactional)
+    last, epoch, is_ordered = -1, -1, all(one.scan_state is not None for one in files)
+    for one in files if is_ordered else ():
+        seen = one.scan_state
         if seen is not None and seen.batches:
-            rising = rising and one.base > last and (seen.first_epoch < 0 or seen.first_epoch >= epoch)
+            is_ordered = is_ordered and one.base > last and (seen.first_epoch < 0 or seen.first_epoch >= epoch)
             last, epoch = seen.last_offset, max(epoch, seen.known_epoch)
     for one in files:
-        if not rising:
+        if not is_ordered:
             one.read(options)
         elif not one.join(transactional):
             one.read(options, transactional)
     # After damaged bytes the checks of a verify begin again, as at the start of a log.
-    if rising and not rises([batch for one in files for batch in one.batches]):
+    if is_ordered and not are_ordered([batch for one in files for batch in one.batches]):
         for one in files:
             one.read(options)
         return False
-    return rising
+    return is_ordered
 
 
 def sorted_files(files: "Sequence[BatchFile]") -> "list[BatchFile]":
     """The files by the base offsets that their batches show, with numbers in that order."""
-    bases = believed([LogName(one.base, one.log.size) for one in files], [one.batches for one in files])
+    bases = actual_base_offsets([LogName(one.base, one.log.size) for one in files], [one.batches for one in files])
     for one, base in zip(files, bases, strict=True):
-        one.believed = base
-    ordered = sorted(files, key=lambda one: (one.believed, one.base))
+        one.actual_base_offset = base
+    ordered = sorted(files, key=lambda one: (one.actual_base_offset, one.base))
     for number, one in enumerate(ordered):
         if one.number != number:
             one.number = number

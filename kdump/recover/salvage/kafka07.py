@@ -1,9 +1,9 @@
 """What a salvage keeps of a log of Kafka 0.7.
 
-There the offset of a message is its position over all files, and a broker loads no log with a hole. So no bytes can go
-from the middle: every later message would get another offset. Only what follows the last message goes. Bytes that are
-no message stay, and a new file begins after them, which 0.7 allows at any message: a consumer can be sent there, and a
-recovery, which reads the active segment only, truncates no valid message.
+There the offset of a message is its position over all files, and a broker loads no log with missing bytes. So no bytes
+can go from the middle: every later message would get another offset. Only what follows the last message goes. Bytes
+that are no message stay, and a new file begins after them, which 0.7 allows at any message: a consumer can be sent
+there, and a recovery, which reads the active segment only, truncates no valid message.
 """
 
 from collections.abc import Iterator, Sequence

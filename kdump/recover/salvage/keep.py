@@ -18,14 +18,14 @@ from kdump.format.naming import Kind
 from kdump.recover.plan import RecoverOptions
 from kdump.recover.salvage.broker_check import BatchKey, batches_refused, refusals_of
 from kdump.recover.salvage.conflicts import BatchConflict, BatchRange
-from kdump.recover.salvage.file_batches import BatchFile, screen_files, sorted_files
+from kdump.recover.salvage.file_batches import BatchFile, read_files, sorted_files
 from kdump.recover.salvage.kafka07 import keep_kafka07
 from kdump.recover.salvage.lost_markers import NO_END
 from kdump.recover.salvage.offset_order import BatchSpan, Conflict, LogName, OffsetOrder, OffsetRun, in_order
 from kdump.recover.salvage.producer_replay import SalvageReplay
 from kdump.recover.salvage.result import RemovedBytes, SalvageResult, loss_of, removed_bytes
 from kdump.recover.salvage.segments import SegmentLayout
-from kdump.recover.salvage.transaction_indexes import believed_entries, kept_indexes
+from kdump.recover.salvage.transaction_indexes import kept_indexes, usable_entries
 from kdump.recover.salvage.undecided import undecided_sentence
 from kdump.storage.partition import Partition
 
@@ -42,17 +42,17 @@ def keep(partition: Partition, options: RecoverOptions) -> SalvageResult:
         for one in files:
             one.read(options)
         return keep_kafka07(partition.path, files, options)
-    rising = screen_files(files, options)
-    if not rising:
+    is_ordered = read_files(files, options)
+    if not is_ordered:
         files = sorted_files(files)
     refused: dict[BatchKey, str] = {}
     while True:
-        attempt = _attempt(partition, files, options, refused, rising=rising)
+        attempt = _attempt(partition, files, options, refused, is_ordered=is_ordered)
         if attempt.refused.keys() <= refused.keys() or len(refused) > _MOST_REFUSALS:
             return attempt.result
-        if rising:
+        if is_ordered:
             # Now it matters which batch it is.
-            rising = False
+            is_ordered = False
             for one in files:
                 one.read(options)
             files = sorted_files(files)
@@ -73,12 +73,12 @@ def _attempt(
     options: RecoverOptions,
     refused: Mapping[BatchKey, str],
     *,
-    rising: bool,
+    is_ordered: bool,
 ) -> _Attempt:
-    """What is kept without the refused batches; `rising` says that all batches are in order."""
+    """What is kept without the refused batches; `is_ordered` says that all batches are in order."""
     removed: dict[BatchSpan, str] = {}
-    ordered = _all_of(files) if rising else _in_order(files, refused, removed)
-    old = list(believed_entries(files))
+    ordered = _all_of(files) if is_ordered else _in_order(files, refused, removed)
+    old = list(usable_entries(files))
     replay = SalvageReplay(partition.path, files, old, drop=options.undecided == "drop")
     replay.run(ordered.kept)
     removed |= replay.removed
@@ -88,7 +88,7 @@ def _attempt(
     indexes = kept_indexes(replay.transactions, stay, old, layout.segments, files)
     dropped = [piece for one in files for piece in _removed_ranges(one, removed)]
     refusals = refusals_of(partition.path, files, layout, replay, options.index_interval_bytes)
-    undecided, holes = replay.transactions.undecided, replay.transactions.holes
+    undecided, missing = replay.transactions.undecided, replay.transactions.missing_offsets
     result = SalvageResult(
         tuple(layout.segments),
         dropped=tuple(dropped),
@@ -98,7 +98,7 @@ def _attempt(
         sentences=tuple(undecided_sentence(one, partition.topic_partition) for one in undecided),
         transaction_indexes=indexes.written,
         right_indexes=indexes.right,
-        missing=tuple((hole.first, None if hole.last == NO_END else hole.last) for hole in holes),
+        missing=tuple((one.first, None if one.last == NO_END else one.last) for one in missing),
         lost=loss_of(sorted(removed, key=lambda batch: batch.first), dropped),
         log_end_offset=layout.log_end_offset,
         refusals=refusals,
@@ -119,7 +119,7 @@ def _in_order(
         gone = {batch: code for batch in one.batches if (code := refused.get((one.number, batch.position))) is not None}
         removed |= gone
         candidates.append([batch for batch in one.batches if batch not in gone] if gone else one.batches)
-    ordered = in_order([LogName(one.believed, one.log.size) for one in files], candidates)
+    ordered = in_order([LogName(one.actual_base_offset, one.log.size) for one in files], candidates)
     removed |= dict(ordered.dropped)
     return ordered
 

@@ -52,16 +52,16 @@ class MissingOffsets(NamedTuple):
 class UndecidedTransaction(NamedTuple):
     """A transaction whose marker may be lost, from its first offset to the next after its data.
 
-    The marker may have been in the `hole`. `known` is what the transaction index says of the transaction: "aborted",
-    "committed" or nothing. `ends` is how a broker that replays the log ends it now: "abort" or "commit", with the
-    marker of the producer's next transaction, or "open". Of its `batches`, `dropped` go.
+    The marker may have been among the `missing` offsets. `known` is what the transaction index says of the transaction:
+    "aborted", "committed" or nothing. `ends` is how a broker that replays the log ends it now: "abort" or "commit",
+    with the marker of the producer's next transaction, or "open". Of its `batches`, `dropped` go.
     """
 
     producer_id: int
     epoch: int
     first_offset: int
     end_offset: int
-    hole: MissingOffsets
+    missing: MissingOffsets
     known: str
     ends: str
     batches: int
@@ -70,11 +70,11 @@ class UndecidedTransaction(NamedTuple):
 
 @dataclass(slots=True)
 class _PendingTransaction:
-    """A transaction while it is replayed; of each hole, the number of its batches before it."""
+    """A transaction while it is replayed; of each range of missing offsets, the number of its batches before it."""
 
     epoch: int
     batches: list[BatchSpan]
-    holes: list[tuple[MissingOffsets, int]] = field(default_factory=list)
+    missing: list[tuple[MissingOffsets, int]] = field(default_factory=list)
 
     @property
     def first(self) -> int:
@@ -82,9 +82,10 @@ class _PendingTransaction:
 
 
 class TransactionReplay:
-    """Replays the transactions of a log: give it the batches that have a producer, and the holes, then `conclude`.
+    """Replays the transactions of a log: give it the batches that have a producer, and the missing offsets, then
+    `conclude`.
 
-    `entries` are the believed ones of the old transaction indexes; with `drop` undecided transactions go. Then the
+    `entries` are the usable ones of the old transaction indexes; with `drop` undecided transactions go. Then the
     `dropped` batches have to go. `aborted` has the transaction index entry of each ABORT marker by its offset, the old
     entry where there is one. `replayed` has the entry that a broker writes which replays the log.
     """
@@ -97,7 +98,7 @@ class TransactionReplay:
             self._ended[entry.producer_id, entry.last_offset] = entry
         self._drop = drop
         self._open: dict[int, _PendingTransaction] = {}
-        self._holes: list[MissingOffsets] = []
+        self._missing_offsets: list[MissingOffsets] = []
         self.dropped: list[BatchSpan] = []
         self.undecided: list[UndecidedTransaction] = []
         self.aborted: dict[int, AbortedTransaction] = {}
@@ -109,14 +110,14 @@ class TransactionReplay:
         return {producer: transaction.first for producer, transaction in self._open.items()}
 
     @property
-    def holes(self) -> Sequence[MissingOffsets]:
-        return self._holes
+    def missing_offsets(self) -> Sequence[MissingOffsets]:
+        return self._missing_offsets
 
-    def hole(self, hole: MissingOffsets) -> None:
-        self._holes.append(hole)
-        if hole.may_end:
+    def add_missing(self, missing: MissingOffsets) -> None:
+        self._missing_offsets.append(missing)
+        if missing.may_end:
             for transaction in self._open.values():
-                transaction.holes.append((hole, len(transaction.batches)))
+                transaction.missing.append((missing, len(transaction.batches)))
 
     def data(self, batch: BatchSpan) -> bool:
         """False for a batch that a broker refuses: it is not transactional while its producer's transaction is open."""
@@ -149,7 +150,7 @@ class TransactionReplay:
 
     def _settle(self, producer: int, transaction: _PendingTransaction, marker: BatchSpan | None, aborts: bool) -> None:
         """Decide at a marker, or at the end of the log, about what may be more than one transaction."""
-        if not transaction.holes:
+        if not transaction.missing:
             return
         stop = NO_END if marker is None else marker.first
         own = None if marker is None or not aborts else self._ended.get((producer, marker.first))
@@ -157,10 +158,10 @@ class TransactionReplay:
         rest = transaction.batches
         parts: list[tuple[str, MissingOffsets, list[BatchSpan]]] = []
         for entry in self._entries.get(producer, ()):
-            hole = next((one for one in self._holes if one.first <= entry.last_offset <= one.last), None)
+            missing = next((one for one in self._missing_offsets if one.first <= entry.last_offset <= one.last), None)
             covered = [batch for batch in rest if entry.first_offset <= batch.first <= entry.last_offset]
-            if hole is not None and covered and entry.last_offset < stop:
-                parts.append(("aborted", hole, covered))
+            if missing is not None and covered and entry.last_offset < stop:
+                parts.append(("aborted", missing, covered))
                 rest = [batch for batch in rest if not entry.first_offset <= batch.first <= entry.last_offset]
         if own is not None:
             # The index knows where the transaction of this marker began, so what is before it ended otherwise.
@@ -168,8 +169,8 @@ class TransactionReplay:
         else:
             known, rest = "", rest if marker is None else _before(rest, transaction)
         if rest:
-            parts.append((known, _hole_after(rest, transaction), rest))
-        for known, hole, batches in parts:
+            parts.append((known, _missing_after(rest, transaction), rest))
+        for known, missing, batches in parts:
             # An entry whose marker is lost hides what is committed later, until the producer aborts again.
             shows = ends == "commit" or any(
                 other == "committed" and later[-1] > batches[-1] for other, _, later in parts
@@ -181,7 +182,7 @@ class TransactionReplay:
             count = sum(batch.batches for batch in batches)
             self.undecided.append(
                 UndecidedTransaction(
-                    producer, transaction.epoch, first, end, hole, known, ends, count, count if goes else 0
+                    producer, transaction.epoch, first, end, missing, known, ends, count, count if goes else 0
                 )
             )
 
@@ -190,10 +191,11 @@ def _before(rest: list[BatchSpan], transaction: _PendingTransaction) -> list[Bat
     """The batches that a lost marker may have ended, where another marker ends the last of them."""
     count = len(transaction.batches)
     # A lost marker after them all leaves the next one nothing to end, unless data is lost with it.
-    holes = [hole for hole, before in transaction.holes if before < count or hole.may_begin]
-    return [batch for batch in rest if holes and batch.last < holes[-1].first]
+    ranges = [one for one, before in transaction.missing if before < count or one.may_begin]
+    return [batch for batch in rest if ranges and batch.last < ranges[-1].first]
 
 
-def _hole_after(batches: list[BatchSpan], transaction: _PendingTransaction) -> MissingOffsets:
-    """Where the marker of the batches may have been: the first hole after them, or the last one."""
-    return next((hole for hole, _ in transaction.holes if hole.first > batches[-1].last), transaction.holes[-1][0])
+def _missing_after(batches: list[BatchSpan], transaction: _PendingTransaction) -> MissingOffsets:
+    """Where the marker of the batches may have been: the first missing offsets after them, or the last one."""
+    later = (missing for missing, _ in transaction.missing if missing.first > batches[-1].last)
+    return next(later, transaction.missing[-1][0])

@@ -94,7 +94,7 @@ class OffsetOrder(NamedTuple):
 
 
 def in_order(names: Sequence[LogName], batches: Sequence[Sequence[BatchSpan]]) -> OffsetOrder:
-    """Which batches are in order; `names` are sorted by the `believed` base offset, the batches by position."""
+    """Which batches are in order; `names` are sorted by `actual_base_offsets`, the batches by position."""
     dropped: list[tuple[BatchSpan, str]] = []
     inside: list[BatchSpan] = []
     for number, own in enumerate(batches):
@@ -116,11 +116,11 @@ def in_order(names: Sequence[LogName], batches: Sequence[Sequence[BatchSpan]]) -
                 inside.append(batch)
             else:
                 dropped.append((batch, code))
-    kept, conflicts = _rising(inside, dropped)
+    kept, conflicts = _order(inside, dropped)
     return OffsetOrder(kept, sorted(dropped), conflicts)
 
 
-def rises(batches: Iterable[BatchSpan]) -> bool:
+def are_ordered(batches: Iterable[BatchSpan]) -> bool:
     """Whether no batch contradicts one before it."""
     last = epoch = -1
     for batch in batches:
@@ -155,7 +155,7 @@ def _end_of(own: Sequence[BatchSpan], low: int, high: int, others: Iterable[Batc
     return last + 1 if sum(1 for other in others if high <= other.last and other.first <= last) < len(over) else high
 
 
-def believed(names: Sequence[LogName], batches: Sequence[Sequence[BatchSpan]]) -> list[int]:
+def actual_base_offsets(names: Sequence[LogName], batches: Sequence[Sequence[BatchSpan]]) -> list[int]:
     """The base offset of each segment: that of its name, or of its first batch.
 
     The name is too high where the batches show it and no other segment has their offsets.
@@ -195,7 +195,7 @@ def _misplaced(batch: BatchSpan, low: int, high: int, alone: bool) -> str | None
     return "segment/overlap" if batch.last >= high else None
 
 
-def _rising(
+def _order(
     batches: Sequence[BatchSpan], dropped: list[tuple[BatchSpan, str]]
 ) -> tuple[list[BatchSpan], list[Conflict]]:
     kept: list[BatchSpan] = []

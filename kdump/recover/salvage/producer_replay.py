@@ -38,7 +38,7 @@ class SalvageReplay:
                     and self._has_bytes_between(previous, batch)
                 ):
                     single = previous.file == batch.file and self._is_batch(batch.file, previous.end, batch.position)
-                    transactions.hole(MissingOffsets(previous.last + 1, batch.first - 1, single))
+                    transactions.add_missing(MissingOffsets(previous.last + 1, batch.first - 1, single))
                 if previous is not None and previous.file != batch.file:
                     self.open_after[previous.file] = transactions.open
                 code = self._apply(batch, reader)
@@ -49,7 +49,7 @@ class SalvageReplay:
         if previous is not None:
             self.open_after[previous.file] = transactions.open
         if previous is None or self._has_bytes_after(previous):
-            transactions.hole(MissingOffsets(0 if previous is None else previous.last + 1, NO_END, False))
+            transactions.add_missing(MissingOffsets(0 if previous is None else previous.last + 1, NO_END, False))
         transactions.conclude()
         self.removed |= dict.fromkeys(transactions.dropped, UNENDED)
 

@@ -24,15 +24,15 @@ class TransactionIndexes(NamedTuple):
     right: tuple[str, ...]
 
 
-def believed_entries(files: Sequence[BatchFile]) -> Iterator[AbortedTransaction]:
-    """The entries of the old indexes that are believed without the log: offsets rise and fit the segment."""
+def usable_entries(files: Sequence[BatchFile]) -> Iterator[AbortedTransaction]:
+    """The entries of the old indexes that can be used without the log: their offsets rise and fit the segment."""
     for one in files:
         later = (other.base for other in files if other.base > one.base)
         before, end = one.base - 1, min(later, default=NO_END)
         data = _index_of(one) or b""
         for entry in aborted_transactions(data[: len(data) - len(data) % TRANSACTION_ENTRY.size]):
-            rises = entry.version == 0 and 0 <= entry.first_offset <= entry.last_offset and entry.producer_id >= 0
-            if rises and before < entry.last_offset < end:
+            is_valid = entry.version == 0 and 0 <= entry.first_offset <= entry.last_offset and entry.producer_id >= 0
+            if is_valid and before < entry.last_offset < end:
                 before = entry.last_offset
                 yield entry
 
@@ -46,7 +46,7 @@ def kept_indexes(
 ) -> TransactionIndexes:
     """The transaction indexes of the segments that a replay of the log alone would not give.
 
-    `batches` are those that stay, `old` the believed entries. Raises SourceError.
+    `batches` are those that stay, `old` the usable entries of the old indexes. Raises SourceError.
     """
     entries = [transactions.aborted[batch.first] for batch in batches if batch.first in transactions.aborted]
     entries += _entries_of_lost_markers(batches, old)

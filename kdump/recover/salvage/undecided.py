@@ -9,10 +9,10 @@ def undecided_sentence(found: UndecidedTransaction, topic_partition: TopicPartit
     """What became of a transaction whose marker may be lost, and what to do about it."""
     offsets = f"from offset {found.first_offset} to {found.end_offset - 1}"
     whose = f"producer {found.producer_id}, epoch {found.epoch}: the transaction {offsets}"
-    hole = found.hole
-    where = f"from offset {hole.first} on" if hole.last == NO_END else f"at offset {hole.first}"
-    if NO_END != hole.last != hole.first:
-        where = f"between offsets {hole.first} and {hole.last}"
+    missing = found.missing
+    where = f"from offset {missing.first} on" if missing.last == NO_END else f"at offset {missing.first}"
+    if NO_END != missing.last != missing.first:
+        where = f"between offsets {missing.first} and {missing.last}"
     if found.known == "aborted":
         said = f"{whose} was aborted, as its transaction index says, and its marker {where} is lost"
     elif found.known == "committed":
