@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from kdump.errors import SourceError, reason
 from kdump.format.index import OFFSET_ENTRY, OffsetIndexEntry, index_extent
+from kdump.format.naming import segment_file_name
 from kdump.kernel.indexes import ordered
 from kdump.kernel.seek import WINDOW_BYTES, Seeker, positions
 from kdump.log.segment_file import SegmentFile
@@ -61,7 +62,7 @@ def read_search_index(segment: SegmentFile, size: int, before: SearchIndex | Non
     Windows that are verified in `before`, an earlier state of the same index, stay verified.
     """
     slots = b""
-    if segment.path.endswith(f"{segment.base_offset:020}.log"):
+    if segment.path.endswith(segment_file_name(segment.base_offset, ".log")):
         path = f"{segment.path.removesuffix('.log')}.index"
         with suppress(SourceError), FileSource(path) as source:
             if source.size <= MAX_INDEX_BYTES:

@@ -13,7 +13,7 @@ from typing import Final
 from kdump.errors import SourceError, reason
 from kdump.format.batch import NULL
 from kdump.format.index import TIME_ENTRY, index_extent
-from kdump.format.naming import Kind
+from kdump.format.naming import Kind, segment_file_name
 from kdump.kernel.seek import (
     SEEK_DAMAGED,
     SEEK_ENDED,
@@ -202,7 +202,7 @@ class SegmentReader(SegmentFile):
 
         It is not compared with the log.
         """
-        if self.path.endswith(f"{self.base_offset:020}.log"):
+        if self.path.endswith(segment_file_name(self.base_offset, ".log")):
             path = f"{self.path.removesuffix('.log')}.timeindex"
             with suppress(SourceError), FileSource(path) as source:
                 read = reader_of(source)

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from kdump.errors import KdumpError, reason
 from kdump.format import naming
+from kdump.format.naming import segment_file_name
 from kdump.kernel.crc import crc32c
 from kdump.recover.journal import Journal, Step
 from kdump.recover.plan import FileContent, Plan
@@ -347,7 +348,9 @@ class _FileWriter:
         self._on_bytes, self._make = on_bytes, make
         logs = sorted(name for name in plan.files if name.endswith(".log"))
         self._last_log = logs[-1:]
-        self._sources = {f"{log.base_offset:020d}": log.pieces[0].name for log in plan.segments if log.pieces}
+        self._sources = {
+            segment_file_name(log.base_offset, ""): log.pieces[0].name for log in plan.segments if log.pieces
+        }
         self._attributes: dict[str, FileAttributes] = {}
 
     def _attributes_of(self, name: str, content: FileContent | None) -> FileAttributes | None:

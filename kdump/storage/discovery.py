@@ -201,7 +201,7 @@ def _companion(item: _Named, *, beside_logs: bool) -> Partition | NotALog:
     if beside_logs or naming.plain_name(os.path.basename(path)) != os.path.basename(path):
         return error
     if kind in _INDEXES:
-        log = os.path.join(os.path.dirname(path), f"{naming.base_offset_of(path) or 0:020}.log")
+        log = os.path.join(os.path.dirname(path), naming.segment_file_name(naming.base_offset_of(path) or 0, ".log"))
         try:
             alone = _alone(_Named(log, os.stat(log)).file(Kind.LOG, _HighestBaseOffsets()))
         except OSError:
@@ -238,7 +238,7 @@ def _renamed(partition: Partition, old: LogFile, new: LogFile) -> Partition:
 
 def _beside(file: LogFile) -> Iterator[LogFile | None]:
     """The indexes of a log file; None for a missing one."""
-    stem = f"{file.base_offset or 0:020}"
+    stem = naming.segment_file_name(file.base_offset or 0, "")
     exact = file.kind is Kind.LOG and os.path.basename(file.path) == f"{stem}.log" and file.read_from is None
     for kind in _INDEXES if exact else ():
         path = os.path.join(os.path.dirname(file.path), f"{stem}.{kind.value}")
