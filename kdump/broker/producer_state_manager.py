@@ -17,7 +17,8 @@ from kdump.broker.partition_files import PartitionFiles
 from kdump.broker.refusal_reason import RefusalReason
 from kdump.broker.transactions import CompletedTxn
 from kdump.format.batch import TRANSACTIONAL
-from kdump.format.naming import MAX_COMPANION_BYTES, number_of, segment_file_name
+from kdump.format.naming import number_of, segment_file_name
+from kdump.storage.source import MAX_COMPANION_BYTES
 
 State = TypeVar("State")
 """What a snapshot says of the producers."""

@@ -33,9 +33,9 @@ from kdump.format import (
     text_files,
 )
 from kdump.format.checkpoint import CheckpointError
-from kdump.format.naming import MAX_COMPANION_BYTES, Kind
+from kdump.format.naming import Kind
 from kdump.format.producer_snapshot import SnapshotError
-from kdump.storage.source import Source, read_whole, reader_of
+from kdump.storage.source import MAX_COMPANION_BYTES, Source, read_whole, reader_of
 from kdump.storage.walk import Tail, TailContent
 from kdump.verify.findings import Severity
 

@@ -19,11 +19,11 @@ from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.batch import NULL, Batch
 from kdump.kernel.scan import SUSPECTS
+from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile
 from kdump.storage.records import UNOPENED, open_batch
 from kdump.storage.source import Source, reader_of
 from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk, Tail, TailContent
-from kdump.storage.walk07 import walk_of
 from kdump.verify import checks
 from kdump.verify.checks import framing
 from kdump.verify.findings import CATALOGUE, Severity

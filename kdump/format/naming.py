@@ -119,11 +119,6 @@ MAPPED_INDEX_SUFFIXES: Final = (".index", ".timeindex")
 INDEX_SUFFIXES: Final = (*MAPPED_INDEX_SUFFIXES, ".txnindex")
 COMPANION_SUFFIXES: Final = (*INDEX_SUFFIXES, ".snapshot")
 SEGMENT_SUFFIXES: Final = (".log", *COMPANION_SUFFIXES)
-MAX_COMPANION_BYTES: Final = 256 << 20
-"""The largest companion that is read as a whole: a producer snapshot of five million producers.
-
-A larger one counts as damaged.
-"""
 
 _MOVED = re.compile(r"(\S+-\S+)\.[^.\s]+-(delete|future|stray)", re.ASCII)
 # As Java parses them: digits of any script, as many as a name can have.

@@ -15,10 +15,10 @@ from kdump.kernel.records import RECORD_COLUMNS, first_record
 from kdump.kernel.seek import first_at, row
 from kdump.log.batch_location import BatchLocation, DamagedRange
 from kdump.log.segment_reader07 import AnySegmentReader
+from kdump.storage.log_walk import walk_of
 from kdump.storage.records import DecodedBatch, open_batch, records
 from kdump.storage.source import BytesSource
 from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk
-from kdump.storage.walk07 import walk_of
 
 _WIDTH: Final = len(RECORD_COLUMNS)
 _OFFSET: Final = RECORD_COLUMNS.index("offset")

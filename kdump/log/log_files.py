@@ -10,11 +10,11 @@ from kdump.format.naming import Kind, topic_partition_of
 from kdump.storage.discovery import discover
 from kdump.storage.listing import list_directory, partition_of_listing
 from kdump.storage.lock import possible_log_directories
+from kdump.storage.log_walk import walk_of
 from kdump.storage.offset_checkpoints import read_offset_checkpoints
 from kdump.storage.partition import LogFile, Partition, Segment
 from kdump.storage.records import open_batch
 from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk
-from kdump.storage.walk07 import walk_of
 
 
 class LogFiles(NamedTuple):

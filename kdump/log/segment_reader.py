@@ -34,10 +34,10 @@ from kdump.log.batch_location import (
 from kdump.log.search_index import NO_INDEX, SearchIndex, read_search_index, verify_window
 from kdump.log.segment_file import SegmentCache, SegmentFile
 from kdump.log.segment_scan import SegmentScan, scan_segment
+from kdump.storage.log_walk import walk_of
 from kdump.storage.records import open_batch, records
 from kdump.storage.source import FileSource, reader_of
 from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk, Item, ShrunkFile, Walk
-from kdump.storage.walk07 import walk_of
 
 _GROWN_BYTES: Final = 128 << 10  # by so much a file may grow before its index is read again
 

@@ -8,8 +8,8 @@ from kdump.kernel.results import Carry
 from kdump.log.batch_location import BatchLocation, DamagedRange, NoBatch, OffsetAndTimestamp, damaged_ranges
 from kdump.log.segment_file import SegmentCache, SegmentFile
 from kdump.log.segment_reader import SegmentReader
+from kdump.storage.log_walk import walk_of
 from kdump.storage.walk import BatchChunk
-from kdump.storage.walk07 import walk_of
 
 _STRIDE_BYTES: Final = 256 << 10
 

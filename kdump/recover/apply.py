@@ -19,7 +19,6 @@ from typing import Final, NamedTuple
 
 from kdump.errors import KdumpError, reason
 from kdump.format import naming
-from kdump.format.naming import segment_file_name
 from kdump.kernel.crc import crc32c
 from kdump.recover.journal import Journal, Step
 from kdump.recover.plan import FileContent, Plan
@@ -349,7 +348,7 @@ class _FileWriter:
         logs = sorted(name for name in plan.files if name.endswith(".log"))
         self._last_log = logs[-1:]
         self._sources = {
-            segment_file_name(log.base_offset, ""): log.pieces[0].name for log in plan.segments if log.pieces
+            naming.segment_file_name(log.base_offset, ""): log.pieces[0].name for log in plan.segments if log.pieces
         }
         self._attributes: dict[str, FileAttributes] = {}
 

@@ -10,11 +10,11 @@ from kdump.format.naming import Kind, kind_of, number_of
 from kdump.kernel.producers import DATA, EVENT, GAP, TRANSACTIONAL
 from kdump.kernel.results import Carry
 from kdump.recover.plan import Lost
+from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile, Segment
 from kdump.storage.pieces import Piece
 from kdump.storage.ranges import SegmentRange
 from kdump.storage.walk import BatchChunk
-from kdump.storage.walk07 import walk_of
 from kdump.verify.scan import ScanOptions, ScanTask, scan
 
 _EVENT: Final = struct.Struct(EVENT)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from kdump.errors import SourceError
 from kdump.format import naming
-from kdump.format.checkpoint import CheckpointError, offset_entries
-from kdump.format.naming import MAX_COMPANION_BYTES, TopicPartition
+from kdump.format.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointError, offset_entries
+from kdump.format.naming import TopicPartition
 from kdump.storage.partition import Partition
 from kdump.storage.source import FileSource, read_whole
 
@@ -67,5 +67,5 @@ def read_offset_checkpoints(directory: str) -> CheckpointOffsets:
     contents = {}
     for name in naming.OFFSET_CHECKPOINTS:
         with suppress(SourceError), FileSource(os.path.join(directory, name)) as source:
-            contents[name] = read_whole(source, MAX_COMPANION_BYTES)
+            contents[name] = read_whole(source, MAX_CHECKPOINT_BYTES)
     return CheckpointOffsets(contents, clean_shutdown=os.path.lexists(os.path.join(directory, naming.CLEAN_SHUTDOWN)))

@@ -11,9 +11,12 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Final, Protocol, Self
 
 from kdump.errors import SourceError
+
+MAX_COMPANION_BYTES: Final = 256 << 20
+"""The largest companion that is read as a whole: a producer snapshot of five million producers."""
 
 
 class Source(Protocol):

@@ -1,4 +1,4 @@
-"""Walking over a log file of Kafka 0.7, and choosing the walk for any kind of log file.
+"""Walking over a log file of Kafka 0.7.
 
 The policy after damage is that of kdump.storage.walk, with what the format allows. An entry does not say where in the
 log it belongs, so entries inside a payload look like entries of the log. A small message that is compressed with snappy
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from kdump.format.codec import CodecError, LimitExceeded
 from kdump.format.kafka07 import HEADER_SIZE, LENGTH_SIZE, MINIMUM_N, UP_TO_MAGIC, Message
-from kdump.format.naming import Kind
 from kdump.kernel.scan import FRAMES
 from kdump.kernel.scan07 import HEADER_BYTES, Scanner07, Search07, until
 from kdump.storage.source import Source
@@ -238,8 +237,3 @@ class Walk07(Walk):
                 return self._frame(position).kind == _VALID, cost + total
             position += total
         return True, _HOPS * _HOP_BYTES
-
-
-def walk_of(kind: Kind, source: Source, **how: Any) -> Walk:
-    """The walk over a log file of this kind; `how` are the arguments of Walk."""
-    return (Walk07 if kind is Kind.KAFKA07 else Walk)(source, **how)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kdump.errors import SourceError
-from kdump.format.naming import MAX_COMPANION_BYTES, Kind
+from kdump.format.naming import Kind
 from kdump.storage.partition import LogFile, Partition, Segment
-from kdump.storage.source import read_whole
+from kdump.storage.source import MAX_COMPANION_BYTES, read_whole
 from kdump.verify.checks import indexes, transaction_indexes
 from kdump.verify.checks.transaction_indexes import Aborted
 from kdump.verify.findings import KEPT, Finding, Severity

@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kdump.errors import SourceError
-from kdump.format.naming import MAX_COMPANION_BYTES, TopicPartition
+from kdump.format.naming import TopicPartition
 from kdump.storage.offset_checkpoints import CheckpointOffsets
 from kdump.storage.partition import LogDirectory, LogFile
-from kdump.storage.source import read_whole
+from kdump.storage.source import MAX_COMPANION_BYTES, read_whole
 from kdump.verify.checks import checkpoints, files
 from kdump.verify.checks.checkpoints import PartitionOffsets
 from kdump.verify.findings import make_finding
@@ -58,6 +58,7 @@ class LogDirectoryVerifier:
     def _read(self, file: LogFile) -> bytes | None:
         try:
             with file.open() as source:
+                # A checkpoint above MAX_CHECKPOINT_BYTES is read too: the check reports it as a finding.
                 return read_whole(source, MAX_COMPANION_BYTES)
         except SourceError as error:
             self._report.errors.append(error)

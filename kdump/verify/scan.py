@@ -15,6 +15,7 @@ from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.producers import Runs
 from kdump.kernel.results import Carry
 from kdump.kernel.scan import BATCH_COLUMNS, OPEN
+from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile, Segment
 from kdump.storage.ranges import SegmentRange
 from kdump.storage.source import ProgressSource, Source
@@ -29,7 +30,6 @@ from kdump.storage.walk import (
     TailContent,
     Walk,
 )
-from kdump.storage.walk07 import walk_of
 from kdump.verify import checks
 from kdump.verify.checks import framing
 from kdump.verify.checks.indexes import check_structure

@@ -14,11 +14,12 @@ from kdump.format.batch import Batch
 from kdump.format.naming import Kind
 from kdump.storage import walk as segment
 from kdump.storage import window
+from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile
 from kdump.storage.records import open_batch, records
 from kdump.storage.source import BytesSource, FileSource
 from kdump.storage.walk import BatchChunk, ForeignBatch, Gap, SearchLimit, Tail, Walk
-from kdump.storage.walk07 import Walk07, walk_of
+from kdump.storage.walk07 import Walk07
 from kdump.verify.checks import framing
 from kdump.verify.findings import KEPT
 from kdump.verify.scan import ScanOptions

@@ -23,12 +23,13 @@ from kdump.format.naming import Kind, TopicPartition, topic_partition_of_file
 from kdump.kernel.scan import Scanner
 from kdump.kernel.scan07 import Scanner07, Search07, layout, until
 from kdump.storage import discovery
+from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile
 from kdump.storage.records import DecodedBatch, open_batch, records
 from kdump.storage.records07 import unwrap
 from kdump.storage.source import BytesSource
 from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk, ForeignBatch, Gap, SearchLimit, Tail
-from kdump.storage.walk07 import Walk07, walk_of
+from kdump.storage.walk07 import Walk07
 from kdump.storage.window import BUFFER_BYTES
 from kdump.verify.checks import framing
 from support import build, oracle

@@ -17,10 +17,10 @@ from kdump.kernel.results import ScanState
 from kdump.kernel.scan import SUSPECTS
 from kdump.recover.plan import RecoverOptions
 from kdump.recover.salvage.offset_order import BatchSpan, LogName, actual_base_offsets, are_ordered
+from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile, Segment
 from kdump.storage.source import Source
 from kdump.storage.walk import BatchChunk, Gap, Item, Tail
-from kdump.storage.walk07 import walk_of
 
 ORDER_CODES: Final = frozenset({"offset/backwards", "offset/range", "epoch/backwards"})
 """Findings about the place of a batch, which is checked again once it is known which batches stay."""

@@ -13,11 +13,11 @@ from typing import NamedTuple
 from kdump.broker.defaults import INDEX_INTERVAL_BYTES
 from kdump.errors import SourceError
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY, index_extent
-from kdump.format.naming import MAX_COMPANION_BYTES, Kind
+from kdump.format.naming import Kind
 from kdump.kernel.indexes import ordered
 from kdump.kernel.results import BadEntry, IndexDifference
 from kdump.storage.partition import LogFile
-from kdump.storage.source import Source, reader_of
+from kdump.storage.source import MAX_COMPANION_BYTES, Source, reader_of
 from kdump.verify.findings import Finding, FindingValue, Severity, make_finding
 
 _NAMES = {Kind.INDEX: "index", Kind.TIMEINDEX: "timeindex"}
