@@ -1,21 +1,9 @@
-"""The journal of a run of recover: what it writes before it changes anything, and where it keeps what it removes.
+"""The journal of a run of recover, which it writes before it changes anything.
 
-In a topic-partition directory a run has a directory of its own. At the root of a log directory a broker takes every
-directory for a topic-partition, so there a run has plain files with the same meaning:
-
-=========================  ========================  ================================================
-``.kdump-undo/<run>/``     ``.kdump-undo-<run>-…``   content
-=========================  ========================  ================================================
-``applying.jsonl``         ``applying.jsonl``        the journal; its name is the state of the run
-``old/<name>``             ``old-<name>``            a file that was removed or replaced
-``cut/<name>``             ``cut-<name>``            the bytes that were cut off the end of a file
-``new/<name>``             ``new-<name>``            a new file that has no name yet
-``journal.tmp``            ``journal.tmp``           a journal that is being written
-=========================  ========================  ================================================
-
-Without a journal nothing was changed. The journal is `applying` until the last step is done, then `applied`, `undoing`
-while the steps are undone, and `over` when only the run's own files are left to remove. It is JSON Lines: a line about
-the run, a line for each step in order, and a line with the CRC-32C of the lines before it.
+kdump.storage.undo_folders has its names and those of the files that a run keeps. Without a journal nothing was
+changed. The journal is `applying` until the last step is done, then `applied`, `undoing` while the steps are undone,
+and `over` when only the run's own files are left to remove. It is JSON Lines: a line about the run, a line for each
+step in order, and a line with the CRC-32C of the lines before it.
 """
 
 from collections.abc import Mapping
