@@ -114,9 +114,9 @@ cdef enum:
     S_ATTRIBUTES = 1 << 0
     S_CODEC = 1 << 1
     S_COUNT = 1 << 2
-    S_RANGE = 1 << 3
-    S_BACKWARDS = 1 << 4
-    S_EPOCH = 1 << 5
+    S_OFFSET_RANGE = 1 << 3
+    S_OFFSET_BACKWARDS = 1 << 4
+    S_EPOCH_BACKWARDS = 1 << 5
     S_CONTROL = 1 << 6
     S_STRUCTURE = 1 << 7
     S_VARINT = 1 << 8

@@ -434,10 +434,10 @@ cdef class Scanner:
         s.last_timestamp = timestamp
         if (first < 0 or last < first or first < s.segment_base
                 or (s.segment_base >= 0 and last - s.segment_base > OFFSET_SPAN)):
-            bits |= S_RANGE
+            bits |= S_OFFSET_RANGE
         if s.linked:
             if first <= s.known_last:
-                bits |= S_BACKWARDS
+                bits |= S_OFFSET_BACKWARDS
             elif spans and first > s.known_last + 1:
                 if s.gaps == 0:
                     s.gap_position = position
@@ -490,7 +490,7 @@ cdef class Scanner:
             bits |= S_ATTRIBUTES
         if epoch != -1:
             if epoch < -1 or (s.linked and epoch < s.known_epoch):
-                bits |= S_EPOCH
+                bits |= S_EPOCH_BACKWARDS
             if epoch >= 0:
                 s.known_epoch = epoch
                 if epoch != self._listed_epoch:

@@ -17,7 +17,7 @@ from kdump.kernel.layout cimport (
     MAGIC_AT_07, MAX_TIMESTAMP, NEED, OVERRUN, PARTIAL, PAYLOAD_AT, PAYLOAD_SIZE, POSITION, PREVIOUS_OFFSET,
     PRODUCER_EPOCH, PRODUCER_ID, R_AT, R_ATTRIBUTES, R_COMPUTED_CRC, R_CRC, R_HEADER_AT, R_HEADER_COUNT, R_KEY_AT,
     R_KEY_SIZE, R_MAGIC, R_OFFSET, R_SIZE, R_TIMESTAMP, R_VALUE_AT, R_VALUE_SIZE, RECORD_WIDTH, S_ATTRIBUTES, S_CODEC,
-    S_CRC, S_INNER_CRC, S_LIMIT, S_MAGIC, S_OPEN, S_PARTIAL, S_RANGE, S_WRAPPER, SHORT, SIZE, STATUS, STATUS_AT,
+    S_CRC, S_INNER_CRC, S_LIMIT, S_MAGIC, S_OPEN, S_PARTIAL, S_OFFSET_RANGE, S_WRAPPER, SHORT, SIZE, STATUS, STATUS_AT,
     STATUS_RECORD, STOPPED, SUSPECT, UP_TO_MAGIC_07, BASE_SEQUENCE, be32, clear_diagnosis,
 )
 
@@ -194,7 +194,7 @@ cdef class Scanner07:
         if attributes & ~CODEC_MASK_07:
             bits |= S_ATTRIBUTES
         if position + total > INT64_MAX - self._base:
-            bits |= S_RANGE
+            bits |= S_OFFSET_RANGE
         self._codecs[codec] += 1
         self._magics[p[MAGIC_AT_07]] += 1
         if codec == 0:
