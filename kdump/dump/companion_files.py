@@ -90,7 +90,7 @@ def index_tail(source: Source, entry_size: int) -> Iterator[Tail]:
     yield from _tail(index.index_extent(reader_of(source), source.size, entry_size), source.size, entry_size)
 
 
-def _tail(extent: index.Extent, size: int, entry_size: int) -> Iterator[Tail]:
+def _tail(extent: index.IndexExtent, size: int, entry_size: int) -> Iterator[Tail]:
     if extent.padding:
         yield Tail(extent.entries, extent.padding, TailContent.ZEROS, 0)
     if extent.remainder:

@@ -128,11 +128,11 @@ class _FetchResult:
                 yield Tail(position, stop - position, TailContent.TORN, fetch.HEADER_SIZE)
             return stop
         code = header.error_code
-        word = fetch.WORDS.get(code, code)
+        word = fetch.ERROR_CODE_WORDS.get(code, code)
         yield CompanionEntry(
             name, {"position": position, "total_length": header.length, "error_code": code, "error": word}
         )
-        if code not in fetch.WORDS:
+        if code not in fetch.ERROR_CODE_WORDS:
             yield self.damage(position, f"{code} is not an error code", Severity.WARNING)
         problem = header.lie(stop - position)
         if problem is not None:

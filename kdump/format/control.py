@@ -42,7 +42,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
-from kdump.format.schema_fields import I16, I32, I64, Reader
+from kdump.format.schema_fields import I16, I32, I64, FieldReader
 
 KEY_SIZE = 4
 MARKER_SIZE = 6
@@ -213,7 +213,7 @@ def decode_value(control_type: int, value: bytes | None, *, layout: int | None =
         return None
     if value is None:
         raise ValueError(f"the value of {type_name(control_type)} is null")
-    return read(Reader(value), layout)
+    return read(FieldReader(value), layout)
 
 
 def decode_marker(value: bytes | None) -> EndTransactionMarker:
@@ -237,7 +237,7 @@ def decode(key: bytes | None, value: bytes | None) -> ControlRecord:
     return ControlRecord(parsed, decode_value(parsed.type, value))
 
 
-def _leader_change(reader: Reader, layout: int | None) -> LeaderChange:
+def _leader_change(reader: FieldReader, layout: int | None) -> LeaderChange:
     version = reader.number(I16, "the version")
     with_directory = (version if layout is None else layout) >= HIGHEST_LEADER_CHANGE_VERSION
 
@@ -254,27 +254,27 @@ def _leader_change(reader: Reader, layout: int | None) -> LeaderChange:
     return LeaderChange(version, leader_id, voters, granting)
 
 
-def _snapshot_header(reader: Reader, _layout: int | None) -> SnapshotHeader:
+def _snapshot_header(reader: FieldReader, _layout: int | None) -> SnapshotHeader:
     version = reader.number(I16, "the version")
     timestamp = reader.number(I64, "the last contained log timestamp")
     reader.tagged_fields()
     return SnapshotHeader(version, timestamp)
 
 
-def _snapshot_footer(reader: Reader, _layout: int | None) -> SnapshotFooter:
+def _snapshot_footer(reader: FieldReader, _layout: int | None) -> SnapshotFooter:
     version = reader.number(I16, "the version")
     reader.tagged_fields()
     return SnapshotFooter(version)
 
 
-def _kraft_version(reader: Reader, _layout: int | None) -> KRaftVersion:
+def _kraft_version(reader: FieldReader, _layout: int | None) -> KRaftVersion:
     version = reader.number(I16, "the version")
     kraft_version = reader.number(I16, "the kraft version")
     reader.tagged_fields()
     return KRaftVersion(version, kraft_version)
 
 
-def _kraft_voters(reader: Reader, _layout: int | None) -> KRaftVoters:
+def _kraft_voters(reader: FieldReader, _layout: int | None) -> KRaftVoters:
     def endpoint() -> Endpoint:
         name = reader.string("an endpoint's name")
         host = reader.string("an endpoint's host")
@@ -302,7 +302,7 @@ def _kraft_voters(reader: Reader, _layout: int | None) -> KRaftVoters:
     return KRaftVoters(version, voters)
 
 
-_MESSAGES: dict[int, Callable[[Reader, int | None], ControlValue]] = {
+_MESSAGES: dict[int, Callable[[FieldReader, int | None], ControlValue]] = {
     ControlType.LEADER_CHANGE: _leader_change,
     ControlType.SNAPSHOT_HEADER: _snapshot_header,
     ControlType.SNAPSHOT_FOOTER: _snapshot_footer,

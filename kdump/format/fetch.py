@@ -65,7 +65,7 @@ class ErrorCode(IntEnum):
     INVALID_FETCH_SIZE = 4
 
 
-WORDS: Final = {code.value: code.name.lower().replace("_", "-") for code in ErrorCode}
+ERROR_CODE_WORDS: Final = {code.value: code.name.lower().replace("_", "-") for code in ErrorCode}
 """The word of each error code."""
 
 
@@ -81,7 +81,7 @@ class FetchError(ValueError):
         return FetchError, (self.position, self.why)
 
 
-class Header(NamedTuple):
+class FetchHeader(NamedTuple):
     """The header of both results; `length` counts the bytes after itself."""
 
     length: int
@@ -124,11 +124,11 @@ class MultiMessageSetSend(NamedTuple):
     sets: tuple[MessageSetSend, ...]
 
 
-def parse_header(data: bytes | memoryview, position: int = 0) -> Header:
+def parse_header(data: bytes | memoryview, position: int = 0) -> FetchHeader:
     """The header at a position. Raises FetchError where less than its 6 bytes are left."""
     if len(data) - position < HEADER_SIZE:
         raise FetchError(position, f"{counted(len(data) - position)}, and the header of a result has {HEADER_SIZE}")
-    return Header._make(_HEADER.unpack_from(data, position))
+    return FetchHeader._make(_HEADER.unpack_from(data, position))
 
 
 def parse_message_set_send(data: bytes | memoryview) -> MessageSetSend:
@@ -152,7 +152,7 @@ def parse_multi_message_set_send(data: bytes | memoryview) -> MultiMessageSetSen
     return MultiMessageSetSend(header.error_code, tuple(sets))
 
 
-def _whole(data: bytes | memoryview, position: int) -> Header:
+def _whole(data: bytes | memoryview, position: int) -> FetchHeader:
     header = parse_header(data, position)
     lie = header.lie(len(data) - position)
     if lie is not None:

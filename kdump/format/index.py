@@ -92,7 +92,7 @@ class AbortedTransaction(NamedTuple):
         return self.version > 0
 
 
-class Extent(NamedTuple):
+class IndexExtent(NamedTuple):
     """The parts of an index file in bytes: entries, then padding, then a remainder of less than an entry."""
 
     entries: int
@@ -100,7 +100,7 @@ class Extent(NamedTuple):
     remainder: int
 
 
-def index_extent(read: Read, size: int, entry_size: int) -> Extent:
+def index_extent(read: Read, size: int, entry_size: int) -> IndexExtent:
     """The parts of an offset or time index of `size` bytes. Reads backwards to the last byte that is not zero."""
     slots = size - size % entry_size
     end = slots
@@ -112,7 +112,7 @@ def index_extent(read: Read, size: int, entry_size: int) -> Extent:
             break
         end = start
     entries = slots if slots == entry_size else -(-end // entry_size) * entry_size
-    return Extent(entries, slots - entries, size - slots)
+    return IndexExtent(entries, slots - entries, size - slots)
 
 
 def blocks(read: Read, stop: int, entry_size: int) -> Iterator[bytes]:

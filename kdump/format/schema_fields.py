@@ -31,7 +31,7 @@ _MAX_STRING_LENGTH = 0x7FFF
 _T = TypeVar("_T")
 
 
-class Reader:
+class FieldReader:
     """Reads the fields of one message from `at` on. Compares every length with what remains.
 
     Raises ValueError where Kafka's reader throws; `what` names the field in the message.

@@ -124,12 +124,12 @@ def test_nothing_but_a_message_that_is_cut_off(kdump: Any, tmp_path: Path) -> No
         assert (status, [line["type"] for line in lines]) == (0, ["message_set_send", "tail"])
 
 
-@pytest.mark.parametrize("code", fetch.WORDS)
+@pytest.mark.parametrize("code", fetch.ERROR_CODE_WORDS)
 def test_error_codes(kdump: Any, tmp_path: Path, code: int) -> None:
     """That a fetch failed is no damage of the file that says so."""
     status, lines, problems = dumped(kdump, tmp_path, fetch.build_message_set_send(b"", code), "--type", "fetch")
     assert (status, problems) == (0, "")
-    assert (lines[0]["error_code"], lines[0]["error"]) == (code, fetch.WORDS[code])
+    assert (lines[0]["error_code"], lines[0]["error"]) == (code, fetch.ERROR_CODE_WORDS[code])
 
 
 def test_an_error_code_that_is_none(kdump: Any, tmp_path: Path) -> None:

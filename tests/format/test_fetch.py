@@ -60,7 +60,7 @@ def test_as_kafka_wrote_them() -> None:
 
 
 def test_error_codes() -> None:
-    assert fetch.WORDS == {
+    assert fetch.ERROR_CODE_WORDS == {
         -1: "unknown",
         0: "none",
         1: "offset-out-of-range",

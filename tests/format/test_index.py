@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdump.format import index
-from kdump.format.index import AbortedTransaction, Extent, OffsetIndexEntry, TimeIndexEntry
+from kdump.format.index import AbortedTransaction, IndexExtent, OffsetIndexEntry, TimeIndexEntry
 from support import build
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -28,7 +28,7 @@ def reader(data: bytes) -> Callable[[int, int], bytes]:
     return lambda position, size: data[position : position + size]
 
 
-def measured(data: bytes, entry_size: int) -> Extent:
+def measured(data: bytes, entry_size: int) -> IndexExtent:
     return index.index_extent(reader(data), len(data), entry_size)
 
 
@@ -90,28 +90,28 @@ def test_the_version_is_its_first_byte(version: int, read: int, unread: int, ref
 @pytest.mark.parametrize(
     ("data", "size", "extent"),
     [
-        (b"", OFFSET, Extent(0, 0, 0)),
-        (build.offset_index((3, 5)), OFFSET, Extent(8, 0, 0)),
-        (build.offset_index((3, 5), padding=3), OFFSET, Extent(8, 24, 0)),
-        (build.offset_index(padding=4), OFFSET, Extent(0, 32, 0)),
+        (b"", OFFSET, IndexExtent(0, 0, 0)),
+        (build.offset_index((3, 5)), OFFSET, IndexExtent(8, 0, 0)),
+        (build.offset_index((3, 5), padding=3), OFFSET, IndexExtent(8, 24, 0)),
+        (build.offset_index(padding=4), OFFSET, IndexExtent(0, 32, 0)),
         # one slot is no room taken in advance
-        (build.offset_index(padding=1), OFFSET, Extent(8, 0, 0)),
-        (build.time_index(padding=1), TIME, Extent(12, 0, 0)),
-        (build.time_index(padding=2), TIME, Extent(0, 24, 0)),
+        (build.offset_index(padding=1), OFFSET, IndexExtent(8, 0, 0)),
+        (build.time_index(padding=1), TIME, IndexExtent(12, 0, 0)),
+        (build.time_index(padding=2), TIME, IndexExtent(0, 24, 0)),
         # slot 0 may have relative offset 0, and any slot may begin or end with zeros
-        (build.offset_index((0, 5), (7, 0), padding=1), OFFSET, Extent(16, 8, 0)),
-        (build.time_index((0, 0), (5, 0), (0, 7)), TIME, Extent(36, 0, 0)),
+        (build.offset_index((0, 5), (7, 0), padding=1), OFFSET, IndexExtent(16, 8, 0)),
+        (build.time_index((0, 0), (5, 0), (0, 7)), TIME, IndexExtent(36, 0, 0)),
         # zeros before an entry are entries
-        (build.offset_index((0, 0), (0, 0), (5, 9), padding=2), OFFSET, Extent(24, 16, 0)),
+        (build.offset_index((0, 0), (0, 0), (5, 9), padding=2), OFFSET, IndexExtent(24, 16, 0)),
         # what fills no slot
-        (b"\1", OFFSET, Extent(0, 0, 1)),
-        (bytes(7), OFFSET, Extent(0, 0, 7)),
-        (build.offset_index((3, 5)) + b"\0\0\0", OFFSET, Extent(8, 0, 3)),
-        (build.offset_index((3, 5), padding=2) + b"\1\0\0", OFFSET, Extent(8, 16, 3)),
-        (build.time_index((3, 5), padding=1) + bytes(11), TIME, Extent(12, 12, 11)),
+        (b"\1", OFFSET, IndexExtent(0, 0, 1)),
+        (bytes(7), OFFSET, IndexExtent(0, 0, 7)),
+        (build.offset_index((3, 5)) + b"\0\0\0", OFFSET, IndexExtent(8, 0, 3)),
+        (build.offset_index((3, 5), padding=2) + b"\1\0\0", OFFSET, IndexExtent(8, 16, 3)),
+        (build.time_index((3, 5), padding=1) + bytes(11), TIME, IndexExtent(12, 12, 11)),
     ],
 )
-def test_where_entries_end(data: bytes, size: int, extent: Extent) -> None:
+def test_where_entries_end(data: bytes, size: int, extent: IndexExtent) -> None:
     assert measured(data, size) == extent
 
 
@@ -127,7 +127,7 @@ def test_padding_of_ten_mebibytes_is_read_in_pieces(size: int) -> None:
         largest = max(largest, wanted)
         return data[position : position + wanted]
 
-    assert index.index_extent(read, length, size) == Extent(7 * size, length - 7 * size, 0)
+    assert index.index_extent(read, length, size) == IndexExtent(7 * size, length - 7 * size, 0)
     assert sum(len(block) for block in index.blocks(read, length, size)) == length
     assert largest <= index.BLOCK_BYTES
 

@@ -33,14 +33,14 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from kdump.format.schema_fields import I8, I16, I32, I64, Reader
+from kdump.format.schema_fields import I8, I16, I32, I64, FieldReader
 
 TOPIC: Final = "__transaction_state"
 RECORD_TYPE: Final = 0
 HIGHEST_VERSION: Final = 1
 
 
-class Status(IntEnum):
+class TransactionState(IntEnum):
     """The state of a transactional id (TransactionState), by the names that Kafka prints."""
 
     Empty = 0
@@ -57,7 +57,7 @@ class UnknownRecord(ValueError):
     """A record of an unknown type or version: a later release wrote it, and a coordinator skips it."""
 
 
-class Key(NamedTuple):
+class TransactionLogKey(NamedTuple):
     record_type: int
     transactional_id: str
 
@@ -69,8 +69,8 @@ class TopicPartitions(NamedTuple):
     partition_ids: tuple[int, ...]
 
 
-class Value(NamedTuple):
-    """The state of a transactional id; `transaction_status` may be a number that Status does not have."""
+class TransactionLogValue(NamedTuple):
+    """The state of a transactional id; `transaction_status` may be a number that TransactionState does not have."""
 
     version: int
     producer_id: int
@@ -86,25 +86,25 @@ class Value(NamedTuple):
     client_transaction_version: int
 
 
-def decode_key(data: bytes | None) -> Key:
+def decode_key(data: bytes | None) -> TransactionLogKey:
     """The key. Raises UnknownRecord for another record type than 0, ValueError for what is no key."""
     if data is None:
         raise ValueError("the key is null")
-    reader = Reader(data, flexible=False)
+    reader = FieldReader(data, flexible=False)
     record_type = reader.number(I16, "the record type")
     if record_type != RECORD_TYPE:
         raise UnknownRecord(f"record type {record_type}, expected {RECORD_TYPE}")
-    return Key(record_type, reader.string("the transactional id"))
+    return TransactionLogKey(record_type, reader.string("the transactional id"))
 
 
-def decode_value(data: bytes | None) -> Value | None:
+def decode_value(data: bytes | None) -> TransactionLogValue | None:
     """The value, None for a tombstone. Raises UnknownRecord for a version above 1, ValueError for what is no value."""
     if data is None:
         return None
-    version = Reader(data).number(I16, "the version")
+    version = FieldReader(data).number(I16, "the version")
     if not 0 <= version <= HIGHEST_VERSION:
         raise UnknownRecord(f"value version {version}, expected 0 to {HIGHEST_VERSION}")
-    reader = Reader(data, I16.size, flexible=version >= 1)
+    reader = FieldReader(data, I16.size, flexible=version >= 1)
 
     def partition_id() -> int:
         return reader.number(I32, "a partition id")
@@ -130,7 +130,7 @@ def decode_value(data: bytes | None) -> Value | None:
             3: lambda: reader.number(I16, "the next producer epoch"),
         }
     )
-    return Value(
+    return TransactionLogValue(
         version,
         producer_id,
         tagged.get(0, -1),

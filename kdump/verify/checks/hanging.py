@@ -18,7 +18,7 @@ from kdump.verify.findings import Finding, make_finding
 
 if TYPE_CHECKING:
     # The decoder is imported with the first transaction log that is read.
-    from kdump.format.internal_topics.transaction_state import Value
+    from kdump.format.internal_topics.transaction_state import TransactionLogValue
 
 MAX_TIMEOUT_MS: Final = 900_000
 """The default of transaction.max.timeout.ms."""
@@ -48,7 +48,7 @@ class TransactionStates(NamedTuple):
     `complete`: a producer that is missing here has no state.
     """
 
-    states: "Mapping[int, Value]"
+    states: "Mapping[int, TransactionLogValue]"
     complete: bool
 
 
@@ -109,21 +109,26 @@ def _problem(transaction: OpenTransaction, late_ms: int, known: TransactionState
     if state.producer_epoch < transaction.epoch:
         # The transaction log lost its end.
         return idle
-    from kdump.format.internal_topics.transaction_state import Status
+    from kdump.format.internal_topics.transaction_state import TransactionState
 
     match state.transaction_status:
-        case Status.Ongoing | Status.PrepareCommit | Status.PrepareAbort:
+        case TransactionState.Ongoing | TransactionState.PrepareCommit | TransactionState.PrepareAbort:
             if _takes_part(transaction.topic_partition, state):
                 return None
             # From Prepare on the epoch can be one above that of the data (transaction.version 2, KIP-890).
-            ahead = 0 if state.transaction_status == Status.Ongoing else 1
+            ahead = 0 if state.transaction_status == TransactionState.Ongoing else 1
             return "elsewhere" if state.producer_epoch <= transaction.epoch + ahead else "ended"
-        case Status.Empty | Status.CompleteCommit | Status.CompleteAbort | Status.Dead:
+        case (
+            TransactionState.Empty
+            | TransactionState.CompleteCommit
+            | TransactionState.CompleteAbort
+            | TransactionState.Dead
+        ):
             return "ended"
     return idle
 
 
-def _takes_part(name: TopicPartition | None, state: "Value") -> bool:
+def _takes_part(name: TopicPartition | None, state: "TransactionLogValue") -> bool:
     """Whether the coordinator will write a marker to this partition. True where the partition is not known."""
     return name is None or any(
         topic == name.topic and name.partition in partition_ids
@@ -147,11 +152,11 @@ def read_transaction_states(
 
     A state before damaged bytes counts as not known: these bytes can hold a later one.
     """
-    by_producer: dict[int, Value] = {}
+    by_producer: dict[int, TransactionLogValue] = {}
     # Nothing shows whether partitions above the highest number are missing.
     complete = bool(partitions) and sorted(partitions) == list(range(len(partitions)))
     for files in partitions.values():
-        latest: dict[str, Value] = {}
+        latest: dict[str, TransactionLogValue] = {}
         for file in files:
             try:
                 readable = _read_segment(file, latest, max_batch_bytes)
@@ -166,7 +171,7 @@ def read_transaction_states(
     return TransactionStates(by_producer, complete)
 
 
-def _read_segment(file: LogFile, latest: "dict[str, Value]", max_batch_bytes: int) -> bool:
+def _read_segment(file: LogFile, latest: "dict[str, TransactionLogValue]", max_batch_bytes: int) -> bool:
     """Update `latest`, the last state of each transactional id. Returns False where a part could not be read."""
     readable = True
     with file.open() as source:
@@ -183,7 +188,7 @@ def _read_segment(file: LogFile, latest: "dict[str, Value]", max_batch_bytes: in
     return readable
 
 
-def _read_batch(batch: Batch, body: memoryview, latest: "dict[str, Value]", max_batch_bytes: int) -> bool:
+def _read_batch(batch: Batch, body: memoryview, latest: "dict[str, TransactionLogValue]", max_batch_bytes: int) -> bool:
     """Update `latest` with the records of a batch. Returns False where a record could not be read."""
     from kdump.format.internal_topics.transaction_state import UnknownRecord, decode_key, decode_value
     from kdump.storage.records import open_batch, records  # imports the codecs, which a plain verify does not need

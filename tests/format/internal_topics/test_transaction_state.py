@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdump.format.internal_topics.transaction_state import (
-    Key,
-    Status,
     TopicPartitions,
+    TransactionLogKey,
+    TransactionLogValue,
+    TransactionState,
     UnknownRecord,
-    Value,
     decode_key,
     decode_value,
 )
@@ -31,14 +31,14 @@ from support import build
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 DECODED = sorted(FIXTURES.glob("*/expected/__transaction_state-*/*.decoded.txt"))
-PLAIN = Value(0, 7, -1, -1, 3, -1, 60_000, 1, (TopicPartitions("orders", (2, 0)),), 5_000, 4_000, 0)
+PLAIN = TransactionLogValue(0, 7, -1, -1, 3, -1, 60_000, 1, (TopicPartitions("orders", (2, 0)),), 5_000, 4_000, 0)
 
 
 def key(transactional_id: bytes = b"id", record_type: int = 0) -> bytes:
     return struct.pack(">hh", record_type, len(transactional_id)) + transactional_id
 
 
-def value(state: Value, tagged: bytes = b"\0", inner: bytes = b"\0") -> bytes:
+def value(state: TransactionLogValue, tagged: bytes = b"\0", inner: bytes = b"\0") -> bytes:
     """A value of the state's version; `tagged` are its tagged fields, `inner` those behind each topic."""
     flexible = state.version > 0
 
@@ -79,7 +79,7 @@ def all_records(path: Path) -> Iterator[Record]:
                     yield from records(batch, open_batch(batch, item.body(batch), 1 << 20))
 
 
-def printed(found: Value | None) -> Any:
+def printed(found: TransactionLogValue | None) -> Any:
     """As the dump tool's transaction log decoder prints it: tagged fields only where they are not at their default."""
     if found is None:
         return None
@@ -133,9 +133,9 @@ def test_fixtures(path: Path) -> None:
 
 
 def test_key() -> None:
-    assert decode_key(key(b"a-b")) == Key(0, "a-b")
-    assert decode_key(key(b"") + b"more") == Key(0, "")
-    assert decode_key(key(b"\xff")) == Key(0, "\ufffd")
+    assert decode_key(key(b"a-b")) == TransactionLogKey(0, "a-b")
+    assert decode_key(key(b"") + b"more") == TransactionLogKey(0, "")
+    assert decode_key(key(b"\xff")) == TransactionLogKey(0, "\ufffd")
 
 
 @pytest.mark.parametrize("data", [None, b"", b"\0", key()[:3], key()[:-1], b"\0\0\xff\xff"])
@@ -162,7 +162,7 @@ def test_tombstone() -> None:
 
 
 STATES = st.builds(
-    Value,
+    TransactionLogValue,
     st.just(0),
     st.integers(-(1 << 63), (1 << 63) - 1),
     st.just(-1),
@@ -187,7 +187,7 @@ STATES = st.builds(
 
 
 @given(STATES, st.binary(max_size=3))
-def test_version_0(state: Value, behind: bytes) -> None:
+def test_version_0(state: TransactionLogValue, behind: bytes) -> None:
     assert decode_value(value(state) + behind) == state
 
 
@@ -199,7 +199,9 @@ def test_version_0(state: Value, behind: bytes) -> None:
     st.integers(0, 9),
     st.binary(max_size=5),
 )
-def test_version_1(state: Value, previous: int, following: int, client: int, epoch: int, unknown: bytes) -> None:
+def test_version_1(
+    state: TransactionLogValue, previous: int, following: int, client: int, epoch: int, unknown: bytes
+) -> None:
     wanted = state._replace(
         version=1,
         previous_producer_id=previous,
@@ -258,4 +260,4 @@ def test_any_bytes(data: bytes) -> None:
 
 def test_words_of_kafka() -> None:
     names = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead")
-    assert [status.name for status in Status] == [*names, "PrepareEpochFence"]
+    assert [status.name for status in TransactionState] == [*names, "PrepareEpochFence"]

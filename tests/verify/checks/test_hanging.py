@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kdump.format.internal_topics.transaction_state import Status, TopicPartitions, Value
+from kdump.format.internal_topics.transaction_state import TopicPartitions, TransactionLogValue, TransactionState
 from kdump.format.naming import Kind, TopicPartition
 from kdump.storage.partition import LogFile
 from kdump.verify.checks.hanging import (
@@ -39,11 +39,11 @@ def value(
     partitions: tuple[TopicPartitions, ...] | None = MINE,
     producer_id: int = 7,
     previous: int = -1,
-) -> Value:
-    return Value(1, producer_id, previous, -1, epoch, -1, 60_000, status, partitions, NOW_MS, NOW_MS, 2)
+) -> TransactionLogValue:
+    return TransactionLogValue(1, producer_id, previous, -1, epoch, -1, 60_000, status, partitions, NOW_MS, NOW_MS, 2)
 
 
-def known(state: Value | None = None, *, complete: bool = True) -> TransactionStates:
+def known(state: TransactionLogValue | None = None, *, complete: bool = True) -> TransactionStates:
     return TransactionStates({} if state is None else {7: state}, complete)
 
 
@@ -80,7 +80,7 @@ def test_another_timeout() -> None:
 def test_what_is_not_certain_does_not_hang() -> None:
     assert verdict(OLD._replace(certain=False), None) is None
     assert verdict(OLD._replace(certain=False), known()) is None
-    assert verdict(OLD._replace(certain=False), known(value(Status.CompleteCommit))) is None
+    assert verdict(OLD._replace(certain=False), known(value(TransactionState.CompleteCommit))) is None
 
 
 # --- by the transaction log -------------------------------------------------------------------------------------------
@@ -95,24 +95,24 @@ def test_unknown_producer() -> None:
 @pytest.mark.parametrize(
     ("state", "wanted"),
     [
-        (value(Status.Ongoing), None),
-        (value(Status.Ongoing, partitions=OTHERS), "elsewhere"),
-        (value(Status.Ongoing, partitions=None), "elsewhere"),
-        (value(Status.Ongoing, 4), None),  # the marker of that transaction will end this one too
-        (value(Status.Ongoing, 4, OTHERS), "ended"),
-        (value(Status.PrepareCommit), None),
-        (value(Status.PrepareAbort, 4), None),
-        (value(Status.PrepareCommit, 4, OTHERS), "elsewhere"),
-        (value(Status.PrepareAbort, 5, OTHERS), "ended"),
-        (value(Status.Empty, partitions=None), "ended"),
-        (value(Status.Empty, 4, None), "ended"),
-        (value(Status.CompleteCommit, partitions=()), "ended"),
-        (value(Status.CompleteAbort, 4, ()), "ended"),
-        (value(Status.Dead, partitions=()), "ended"),
-        (value(Status.Ongoing, 0, producer_id=1000, previous=7), "ended"),
+        (value(TransactionState.Ongoing), None),
+        (value(TransactionState.Ongoing, partitions=OTHERS), "elsewhere"),
+        (value(TransactionState.Ongoing, partitions=None), "elsewhere"),
+        (value(TransactionState.Ongoing, 4), None),  # the marker of that transaction will end this one too
+        (value(TransactionState.Ongoing, 4, OTHERS), "ended"),
+        (value(TransactionState.PrepareCommit), None),
+        (value(TransactionState.PrepareAbort, 4), None),
+        (value(TransactionState.PrepareCommit, 4, OTHERS), "elsewhere"),
+        (value(TransactionState.PrepareAbort, 5, OTHERS), "ended"),
+        (value(TransactionState.Empty, partitions=None), "ended"),
+        (value(TransactionState.Empty, 4, None), "ended"),
+        (value(TransactionState.CompleteCommit, partitions=()), "ended"),
+        (value(TransactionState.CompleteAbort, 4, ()), "ended"),
+        (value(TransactionState.Dead, partitions=()), "ended"),
+        (value(TransactionState.Ongoing, 0, producer_id=1000, previous=7), "ended"),
     ],
 )
-def test_states(transaction: OpenTransaction, state: Value, wanted: str | None) -> None:
+def test_states(transaction: OpenTransaction, state: TransactionLogValue, wanted: str | None) -> None:
     assert verdict(transaction, known(state)) == wanted
     assert verdict(transaction, known(state, complete=False)) == wanted
 
@@ -120,21 +120,21 @@ def test_states(transaction: OpenTransaction, state: Value, wanted: str | None) 
 @pytest.mark.parametrize(
     "state",
     [
-        value(Status.CompleteCommit, 2),  # the transaction log has lost its end
-        value(Status.Ongoing, 2, OTHERS),
-        value(Status.PrepareEpochFence),
+        value(TransactionState.CompleteCommit, 2),  # the transaction log has lost its end
+        value(TransactionState.Ongoing, 2, OTHERS),
+        value(TransactionState.PrepareEpochFence),
         value(99),
     ],
 )
-def test_states_that_say_nothing(state: Value) -> None:
+def test_states_that_say_nothing(state: TransactionLogValue) -> None:
     assert verdict(TRANSACTION, known(state)) is None
     assert verdict(OLD, known(state)) == "idle"
 
 
 def test_partition_without_a_name() -> None:
     nameless = TRANSACTION._replace(topic_partition=None)
-    assert verdict(nameless, known(value(Status.Ongoing, 3, OTHERS))) is None
-    assert verdict(nameless, known(value(Status.CompleteCommit))) == "ended"
+    assert verdict(nameless, known(value(TransactionState.Ongoing, 3, OTHERS))) is None
+    assert verdict(nameless, known(value(TransactionState.CompleteCommit))) == "ended"
     assert command(OLD._replace(topic_partition=None))[4:8] == ["--topic", "TOPIC", "--partition", "PARTITION"]
 
 
@@ -289,12 +289,12 @@ def test_real_transaction_logs(case: str) -> None:
     found = real(case)
     assert found.complete
     assert found.states
-    assert all(state.transaction_status in list(Status) for state in found.states.values())
+    assert all(state.transaction_status in list(TransactionState) for state in found.states.values())
 
 
 def test_open_transaction_of_a_killed_broker() -> None:
     found = real("crash")
-    assert Status.Ongoing in {state.transaction_status for state in found.states.values()}
+    assert TransactionState.Ongoing in {state.transaction_status for state in found.states.values()}
     for state in found.states.values():
         for topic, partition_ids in state.transaction_partitions or ():
             transaction = TRANSACTION._replace(
