@@ -347,9 +347,8 @@ class _FileWriter:
         self._on_bytes, self._make = on_bytes, make
         logs = sorted(name for name in plan.files if name.endswith(".log"))
         self._last_log = logs[-1:]
-        self._sources = {
-            naming.segment_file_name(log.base_offset, ""): log.pieces[0].name for log in plan.segments if log.pieces
-        }
+        filled = (log for log in plan.segments if log.pieces)
+        self._sources = {naming.segment_file_name(log.base_offset, ""): log.pieces[0].name for log in filled}
         self._attributes: dict[str, FileAttributes] = {}
 
     def _attributes_of(self, name: str, content: FileContent | None) -> FileAttributes | None:
