@@ -113,6 +113,9 @@ OFFSET_CHECKPOINTS = tuple(name for name, kind in _COMPANION_NAMES.items() if ki
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
 METADATA_TOPIC = "__cluster_metadata"
+TRANSACTION_LOG: Final = "__transaction_state"
+COORDINATOR_TOPICS: Final = frozenset(("__consumer_offsets", TRANSACTION_LOG, "__share_group_state"))
+"""Topics whose producers are not checked: every batch of a coordinator has sequence 0."""
 UNDO_FOLDER = ".kdump-undo"
 MAPPED_INDEX_SUFFIXES: Final = (".index", ".timeindex")
 """The indexes that a broker maps into memory and preallocates (Kafka's AbstractIndex)."""

@@ -26,6 +26,7 @@ from kdump.format import index, producer_snapshot
 from kdump.format.checkpoint import CheckpointError, EpochEntry, build_epochs, epoch_entries
 from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY
 from kdump.format.naming import (
+    COORDINATOR_TOPICS,
     INDEX_SUFFIXES,
     ROOT_FILES,
     Kind,
@@ -51,7 +52,6 @@ from kdump.storage.source import FileSource
 from kdump.storage.stamps import read_stamps
 from kdump.storage.walk import BatchChunk, Walk
 from kdump.storage.walk07 import Walk07
-from kdump.verify.partition import COORDINATORS
 from kdump.verify.reaction import TRUNCATION_CODES
 
 _CUTS: Final = sum(1 << bit for bit, code in enumerate(SUSPECTS) if code in TRUNCATION_CODES)
@@ -132,7 +132,7 @@ def load_log(directory: DirectoryHandle, options: LogOptions, before_first_chang
     if kind is Kind.KAFKA07:
         end, base_offset = (first, None) if active is None else (active.end_offset, base_offsets[-1])
         return StartupState(closed, base_offset, first, end, LeaderEpochFileCache(), AppendProducerState(), end)
-    sequences = name is None or name.topic not in COORDINATORS
+    sequences = name is None or name.topic not in COORDINATOR_TOPICS
     if active is None:
         epochs = _epochs(directory, options, stored, (), log_start, first)
         return StartupState((), None, first, first, epochs, AppendProducerState(sequences=sequences), first)

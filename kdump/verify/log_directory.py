@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kdump.errors import SourceError
-from kdump.format.naming import TopicPartition
+from kdump.format.naming import METADATA_TOPIC, TRANSACTION_LOG, TopicPartition
 from kdump.storage.offset_checkpoints import CheckpointOffsets
 from kdump.storage.partition import LogDirectory, LogFile
 from kdump.storage.source import MAX_COMPANION_BYTES, read_whole
@@ -18,8 +18,6 @@ from kdump.verify.scan import ScanOptions
 if TYPE_CHECKING:
     from kdump.verify.checks.hanging import OpenTransaction
 
-TRANSACTION_LOG = "__transaction_state"
-METADATA_TOPIC = "__cluster_metadata"
 
 _LAGGING = frozenset(("checkpoint/unknown", "checkpoint/beyond", "checkpoint/below"))
 """Findings that a running broker causes: its checkpoints lag by a minute while topics and replicas come and go."""

@@ -17,13 +17,13 @@ from kdump.verify.checks import checkpoints, epochs, files, offsets, records, se
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.index_verifier import CompanionReader, IndexVerifier
 from kdump.verify.log_state import LogState, PreviousSegment
-from kdump.verify.producer_verifier import COORDINATORS, ProducerVerifier
+from kdump.verify.producer_verifier import ProducerVerifier
 from kdump.verify.range_summary import RangeSummary
 from kdump.verify.report import FileReport, Report
 from kdump.verify.scan import ScanOptions
 from kdump.verify.valid_segments import valid_segment
 
-__all__ = ["COORDINATORS", "PartitionVerifier", "logs_of"]
+__all__ = ["PartitionVerifier", "logs_of"]
 
 _NO_END: Final = (1 << 63) - 1
 _PADDING: Final = ("index/padding", "timeindex/padding")

@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from kdump.format.naming import COORDINATOR_TOPICS
 from kdump.kernel.producers import Producers
 from kdump.storage.partition import LogFile, Partition
 from kdump.verify.checks import producer_snapshots, producers
@@ -16,9 +17,6 @@ from kdump.verify.report import Report
 if TYPE_CHECKING:
     from kdump.verify.checks.hanging import OpenTransaction
 
-COORDINATORS: Final = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
-"""Topics whose producers are not checked: every batch of a coordinator has sequence 0."""
-
 
 class ProducerVerifier:
     """The producers of a partition in log order. Findings go into the report.
@@ -29,7 +27,7 @@ class ProducerVerifier:
     def __init__(self, partition: Partition, report: Report, reader: CompanionReader, log_start: int) -> None:
         name = partition.topic_partition
         first = next((one.log.base_offset for one in partition.segments), None)
-        self._producers = Producers(sequences=name is None or name.topic not in COORDINATORS, complete=first == 0)
+        self._producers = Producers(sequences=name is None or name.topic not in COORDINATOR_TOPICS, complete=first == 0)
         self._snapshots = {file.base_offset: file for file in partition.producer_snapshots}
         self._partition = partition
         self._report = report
