@@ -87,7 +87,7 @@ def partition_summary(summary: PartitionSummary) -> str:
         return line
     if outcome.refusals:
         return f"{line}; a broker refuses to start"
-    if outcome.log_end_offset != summary.log_end_offset or outcome.cuts:
+    if outcome.log_end_offset != summary.log_end_offset or outcome.truncations:
         line += f"; a broker's next start leaves offsets {outcome.log_start_offset} to {outcome.log_end_offset}"
     return line
 
