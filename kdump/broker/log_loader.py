@@ -10,7 +10,6 @@ leader_epoch_file_cache.
 
 from bisect import bisect_right
 from collections.abc import Callable
-from typing import Final
 
 from kdump.broker.file_records import CorruptRecord, UncaughtReadError
 from kdump.broker.leader_epoch_file_cache import LeaderEpochFileCache
@@ -24,10 +23,13 @@ from kdump.broker.result import NEW, DirectoryState, LoadResult, ResultSegment
 from kdump.broker.unified_log import load_producers_from_segment, rebuild_producer_state
 from kdump.format import checkpoint, index, partition_metadata, text_files
 from kdump.format.checkpoint import CheckpointError
-from kdump.format.naming import INDEX_SUFFIXES, number_of, segment_file_name
-
-LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
-PARTITION_METADATA: Final = "partition.metadata"
+from kdump.format.naming import (
+    INDEX_SUFFIXES,
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    number_of,
+    segment_file_name,
+)
 
 
 class SegmentSplit(Exception):

@@ -105,6 +105,8 @@ _WORDS = {
 }
 _ROOT_KINDS = (Kind.OFFSETS, Kind.META_PROPERTIES, Kind.CLEAN_SHUTDOWN)
 LOCK_FILE = ".lock"
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 ROOT_FILES = frozenset((*(name for name, kind in _COMPANION_NAMES.items() if kind in _ROOT_KINDS), LOCK_FILE))

@@ -18,7 +18,6 @@ from typing import Final, NamedTuple
 from kdump.broker.append_producer_state import AppendProducerState
 from kdump.broker.defaults import PRODUCER_ID_EXPIRATION_MS
 from kdump.broker.leader_epoch_file_cache import LeaderEpochFileCache
-from kdump.broker.log_loader import LEADER_EPOCH_CHECKPOINT
 from kdump.broker.rebuild import rebuild_companions
 from kdump.broker.rebuild_request import PlannedSegment, RebuildRequest
 from kdump.errors import KdumpError
@@ -28,6 +27,7 @@ from kdump.format.index import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY
 from kdump.format.naming import (
     COORDINATOR_TOPICS,
     INDEX_SUFFIXES,
+    LEADER_EPOCH_CHECKPOINT,
     ROOT_FILES,
     Kind,
     number_of,

@@ -8,12 +8,17 @@ broker leaves.
 import os
 from typing import Final
 
-from kdump.broker.log_loader import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.broker.result import DirectoryState
 from kdump.errors import SourceError
 from kdump.format.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointError, EpochEntry, build_epochs, epoch_entries
-from kdump.format.naming import INDEX_SUFFIXES, number_of, segment_file_name
+from kdump.format.naming import (
+    INDEX_SUFFIXES,
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    number_of,
+    segment_file_name,
+)
 from kdump.recover.loadable_log import LoadableLog, LogView
 from kdump.recover.plan import FileContent, Plan
 from kdump.recover.plan_builder import PlanBuilder, Segments

@@ -9,13 +9,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from kdump.broker.file_records import CorruptRecord, FileRecords, ReadBuffer, UncaughtReadError
-from kdump.broker.log_loader import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from kdump.broker.predict import predict_start, recover_segment
 from kdump.broker.refusal_reason import RefusalReason
 from kdump.broker.result import DirectoryState, LoadResult, Refusal, ValidSegment
 from kdump.errors import SourceError
 from kdump.format.index import MAX_SEGMENT_BYTES
-from kdump.format.naming import COMPANION_SUFFIXES, SEGMENT_SUFFIXES, Kind, number_of, segment_file_name
+from kdump.format.naming import (
+    COMPANION_SUFFIXES,
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    SEGMENT_SUFFIXES,
+    Kind,
+    number_of,
+    segment_file_name,
+)
 from kdump.storage.partition import LogFile, Segment
 from kdump.storage.pieces import Piece, open_pieces
 from kdump.storage.ranges import SegmentRange

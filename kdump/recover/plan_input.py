@@ -5,13 +5,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property, lru_cache
 
-from kdump.broker.log_loader import PARTITION_METADATA
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.checkpoint import CheckpointError
 from kdump.format.meta_properties import parse_meta_properties
-from kdump.format.naming import SEGMENT_SUFFIXES, Kind, number_of
+from kdump.format.naming import PARTITION_METADATA, SEGMENT_SUFFIXES, Kind, number_of
 from kdump.format.partition_metadata import build_partition_metadata, parse_partition_metadata
 from kdump.format.text_files import MAX_PROPERTIES_BYTES
 from kdump.recover.plan import RecoverOptions

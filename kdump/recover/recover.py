@@ -13,13 +13,12 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Final, NamedTuple
 
-from kdump.broker.log_loader import PARTITION_METADATA
 from kdump.engine.protocol import Engine
 from kdump.engine.serial import Serial
 from kdump.errors import KdumpError, SourceError
 from kdump.format import naming
 from kdump.format.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointError, build_offsets, offset_entries
-from kdump.format.naming import RECOVERY_POINTS, TopicPartition, topic_partition_of
+from kdump.format.naming import PARTITION_METADATA, RECOVERY_POINTS, TopicPartition, topic_partition_of
 from kdump.recover import apply as applying
 from kdump.recover import undo
 from kdump.recover.plan import REINDEX, SALVAGE, Action, FileContent, Plan, RecoverOptions

@@ -1,9 +1,8 @@
 """The reindex strategy: companions that are wrong, or all of them, are rebuilt from the log, and no log changes."""
 
-from kdump.broker.log_loader import LEADER_EPOCH_CHECKPOINT
 from kdump.broker.predict import directory_state, predict_start
 from kdump.format.checkpoint import EpochEntry, build_epochs
-from kdump.format.naming import INDEX_SUFFIXES, number_of, segment_file_name
+from kdump.format.naming import INDEX_SUFFIXES, LEADER_EPOCH_CHECKPOINT, number_of, segment_file_name
 from kdump.recover.plan import FileContent, Plan, RecoverOptions
 from kdump.recover.plan_builder import PlanBuilder, Segments
 from kdump.recover.plan_completion import complete_plan, unchanged

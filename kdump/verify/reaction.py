@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from kdump.broker.log_loader import LEADER_EPOCH_CHECKPOINT
 from kdump.broker.refusal_reason import RefusalReason
 from kdump.broker.result import LoadResult, Refusal
-from kdump.format.naming import number_of
+from kdump.format.naming import LEADER_EPOCH_CHECKPOINT, number_of
 from kdump.verify.findings import Finding, Severity
 
 _STOPS_RECOVERY: Final = frozenset(
