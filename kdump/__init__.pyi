@@ -47,9 +47,9 @@ from kdump.recover.plan import FileContent as FileContent
 from kdump.recover.plan import Lost as Lost
 from kdump.recover.plan import Plan as Plan
 from kdump.recover.plan import RecoverOptions as RecoverOptions
+from kdump.recover.plan import RecoveryResult as RecoveryResult
+from kdump.recover.planner import plan_recovery as plan_recovery
 from kdump.recover.recover import ApplyOptions as ApplyOptions
-from kdump.recover.recover import RecoveryResult as RecoveryResult
-from kdump.recover.recover import plan_recovery as plan_recovery
 from kdump.recover.recover import recover_logs as recover_logs
 from kdump.recover.recover import resume_recovery as resume_recovery
 from kdump.recover.recover import undo_recovery as undo_recovery

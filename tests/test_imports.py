@@ -105,9 +105,17 @@ def test_only_the_terminal_loads_rich(log: str) -> None:
 def test_help_of_recover_does_not_prove() -> None:
     """What recovers is imported when there is something to recover."""
     done = child("-X", "importtime", "-m", "kdump", "recover", "--help")
-    assert not {"kdump.recover.recover", "kdump.verify.verify", "kdump.kernel.scan", "multiprocessing"} & {
+    assert not {"kdump.recover.planner", "kdump.verify.verify", "kdump.kernel.scan", "multiprocessing"} & {
         line.rpartition("|")[2].strip() for line in done.stderr.splitlines()
     }
+
+
+def test_a_plan_of_a_valid_partition_imports_no_strategy(log: str) -> None:
+    """Nor what applies plans: most partitions have nothing to do."""
+    done = child("-X", "importtime", "-m", "kdump", "recover", str(Path(log).parent))
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "kdump.recover.planner" in imported
+    assert not {"kdump.recover.truncate", "kdump.recover.apply", "kdump.broker.log_loader"} & imported
 
 
 def test_start_of_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,13 +15,22 @@ from click.core import ParameterSource
 from kdump.cli import complain, exit_status, options
 from kdump.errors import KdumpError
 from kdump.format import naming
-from kdump.recover.plan import REINDEX, SALVAGE, STRATEGIES, TRUNCATE, UNDECIDED, WALKS, Plan, RecoverOptions
+from kdump.recover.plan import (
+    REINDEX,
+    SALVAGE,
+    STRATEGIES,
+    TRUNCATE,
+    UNDECIDED,
+    WALKS,
+    Plan,
+    RecoverOptions,
+    RecoveryResult,
+)
 from kdump.render import FINDING_FORMATS, renderer
 from kdump.render import RenderOptions as Look
 from kdump.verify.findings import Severity
 
 if TYPE_CHECKING:
-    from kdump.recover.recover import RecoveryResult
     from kdump.recover.saved_plans import SavedPlan
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
@@ -161,23 +170,25 @@ def _results(
 ) -> "Iterator[RecoveryResult | Report]":
     """What would be done with each partition, or what became of it."""
     from kdump.cli.execution import engine_and_progress
-    from kdump.recover import recover
+    from kdump.recover import planner
     from kdump.storage.discovery import discover
 
     with engine_and_progress(lambda: discover(chosen["paths"]), chosen) as (engine, on_bytes, _), ExitStack() as locks:
         kept = locks if _applies(chosen) else None
         # Listed again once the lock is held.
-        found: Iterable[Plan | Report] = recover.plan_recovery(
+        found: Iterable[Plan | Report] = planner.plan_recovery(
             discover(chosen["paths"]), wanted, engine, on_bytes, kept
         )
         if saved is not None:
             found = saved.check(found)
         if _applies(chosen):
+            from kdump.recover import recover
+
             how = recover.ApplyOptions(_new_run(), chosen["output"], not chosen["no_keep"], chosen["drop_marker"])
             yield from recover.apply_all(found, wanted, how, engine)
         else:
             for item in found:
-                yield recover.RecoveryResult(item) if isinstance(item, Plan) else item
+                yield RecoveryResult(item) if isinstance(item, Plan) else item
 
 
 def _new_run() -> str:
@@ -315,7 +326,7 @@ class _RunProgress:
         self._started = time.monotonic()
         self._interrupted = False
 
-    def results(self, found: "Iterable[RecoveryResult | Report]") -> "Iterator[RecoveryResult]":
+    def results(self, found: "Iterable[RecoveryResult | Report]") -> Iterator[RecoveryResult]:
         """The results, which are counted; what could not be read is reported on standard error."""
         from kdump.verify.report import Report
 

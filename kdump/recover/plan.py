@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from kdump.broker.defaults import INDEX_INTERVAL_BYTES, PRODUCER_ID_EXPIRATION_MS, SEGMENT_INDEX_BYTES
 from kdump.broker.rebuild_request import PlannedSegment, RebuildRequest
-from kdump.errors import SourceError
+from kdump.errors import KdumpError, SourceError
 from kdump.format import naming
 from kdump.format.naming import TopicPartition, segment_file_name
 from kdump.recover.rebuild_cache import RebuildCache
@@ -183,3 +183,17 @@ def view(plan: Plan, name: str) -> Source:
     if content is None or content.is_rebuilt:
         raise SourceError(f"{os.path.join(plan.path, name)}: no such file")
     return open_pieces(plan.path, content.pieces, name) if content.data is None else BytesSource(content.data, name)
+
+
+class RecoveryResult(NamedTuple):
+    """The result of a plan. `left` are the findings of a verify afterwards, `next` is what to do now.
+
+    `error` says why it was not applied, or, where it was applied, why the verify afterwards failed.
+    """
+
+    plan: Plan
+    applied: bool = False
+    run: str | None = None
+    error: KdumpError | None = None
+    left: tuple[Finding, ...] = ()
+    next: str = ""

@@ -4,15 +4,14 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from kdump.format.naming import INDEX_SUFFIXES, number_of
+from kdump.format.naming import number_of
 from kdump.recover.actions import actions_of
 from kdump.recover.losses import total_loss
 from kdump.recover.plan import FileContent, Plan
 from kdump.recover.plan_builder import PlanBuilder, Segments
-from kdump.recover.plan_input import PlanInput
+from kdump.recover.plan_input import unchanged
 from kdump.storage.pieces import Piece
 from kdump.storage.source import FileSource, read_whole
-from kdump.verify.findings import Finding, Severity
 
 _DEPEND_ON_PRODUCERS: Final = (".snapshot", ".txnindex")
 
@@ -139,40 +138,3 @@ def _is_linked(builder: PlanBuilder, name: str) -> bool:
         return os.lstat(os.path.join(builder.given.directory, name)).st_nlink > 1
     except OSError:
         return False  # it is gone, which applying reports
-
-
-def unchanged(given: PlanInput, after: Mapping[str, FileContent | None] | None = None) -> Plan:
-    """The plan that changes nothing. Findings that files in `after` cover are left out. Raises SourceError."""
-    report = given.report
-    return Plan(
-        given.directory,
-        report.topic_partition,
-        given.options,
-        files={} if given.has_nothing_to_do else given.files,
-        log_start_offset=report.log_start_offset,
-        log_end_offset=report.log_end_offset,
-        high_watermark=report.context.high_watermark,
-        not_covered=tuple(_not_covered(given, after or {})),
-        alone=given.alone,
-    )
-
-
-def _not_covered(given: PlanInput, after: Mapping[str, FileContent | None]) -> Iterator[Finding]:
-    for finding in given.report.findings:
-        if finding.severity >= Severity.WARNING and not _is_covered(finding, after, given.suffix):
-            yield finding
-
-
-def _is_covered(finding: Finding, after: Mapping[str, FileContent | None], suffix: str) -> bool:
-    """Whether the plan changes what the finding is about."""
-    name = os.path.basename(finding.path)
-    family, _, what = finding.code.partition("/")
-    if what == "missing" and f".{family}" in INDEX_SUFFIXES:
-        return name.rpartition(".")[0] + f".{family}" in after
-    if name not in after:
-        return False
-    content = after[name]
-    if content is None or not name.endswith(suffix):
-        return True
-    start, stop = finding.position, finding.position + max(1, finding.length)
-    return not any(piece.name == name and start < piece.stop and piece.start < stop for piece in content.pieces)

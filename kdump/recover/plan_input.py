@@ -1,7 +1,7 @@
 """What a plan is made from: the report of a verify over a topic-partition directory, and the files of the directory."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property, lru_cache
 
@@ -10,10 +10,10 @@ from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.checkpoint import CheckpointError
 from kdump.format.meta_properties import parse_meta_properties
-from kdump.format.naming import PARTITION_METADATA, SEGMENT_SUFFIXES, Kind, number_of
+from kdump.format.naming import INDEX_SUFFIXES, PARTITION_METADATA, SEGMENT_SUFFIXES, Kind, number_of
 from kdump.format.partition_metadata import build_partition_metadata, parse_partition_metadata
 from kdump.format.text_files import MAX_PROPERTIES_BYTES
-from kdump.recover.plan import RecoverOptions
+from kdump.recover.plan import FileContent, Plan, RecoverOptions
 from kdump.storage.pieces import Piece
 from kdump.storage.source import FileSource, read_whole
 from kdump.storage.stamps import Stamp, read_stamps
@@ -140,3 +140,40 @@ def _metadata_of(directory: str, topic: str) -> bytes | None:
             with suppress(SourceError, CheckpointError), FileSource(os.path.join(path, PARTITION_METADATA)) as source:
                 found.add(parse_partition_metadata(read_whole(source, MAX_PROPERTIES_BYTES)))
     return build_partition_metadata(found.pop()) if len(found) == 1 else None
+
+
+def unchanged(given: PlanInput, after: Mapping[str, FileContent | None] | None = None) -> Plan:
+    """The plan that changes nothing. Findings that files in `after` cover are left out. Raises SourceError."""
+    report = given.report
+    return Plan(
+        given.directory,
+        report.topic_partition,
+        given.options,
+        files={} if given.has_nothing_to_do else given.files,
+        log_start_offset=report.log_start_offset,
+        log_end_offset=report.log_end_offset,
+        high_watermark=report.context.high_watermark,
+        not_covered=tuple(_not_covered(given, after or {})),
+        alone=given.alone,
+    )
+
+
+def _not_covered(given: PlanInput, after: Mapping[str, FileContent | None]) -> Iterator[Finding]:
+    for finding in given.report.findings:
+        if finding.severity >= Severity.WARNING and not _is_covered(finding, after, given.suffix):
+            yield finding
+
+
+def _is_covered(finding: Finding, after: Mapping[str, FileContent | None], suffix: str) -> bool:
+    """Whether the plan changes what the finding is about."""
+    name = os.path.basename(finding.path)
+    family, _, what = finding.code.partition("/")
+    if what == "missing" and f".{family}" in INDEX_SUFFIXES:
+        return name.rpartition(".")[0] + f".{family}" in after
+    if name not in after:
+        return False
+    content = after[name]
+    if content is None or not name.endswith(suffix):
+        return True
+    start, stop = finding.position, finding.position + max(1, finding.length)
+    return not any(piece.name == name and start < piece.stop and piece.start < stop for piece in content.pieces)

@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kdump.format.naming import TopicPartition
-from kdump.recover.plan import Action, Plan
-from kdump.recover.recover import RecoveryResult
-from kdump.recover.undo import RunResult
+from kdump.recover.plan import Action, Plan, RecoveryResult
 from kdump.verify.findings import Finding, Severity, finding_fields
 
 if TYPE_CHECKING:
     from kdump.format.json_types import Fields, FieldValue, JsonObject, JsonValue
+    from kdump.recover.undo import RunResult
 
 CountsByCode: TypeAlias = Counter[tuple[str, Severity]]
 
@@ -102,7 +101,7 @@ RESULT_FIELDS: Final = frozenset(_RESULT)
 """The fields of a `partition` line that do not belong to its plan."""
 
 
-def run_fields(done: RunResult) -> "Fields":
+def run_fields(done: "RunResult") -> "Fields":
     """The fields of a `run` line: a run that was to be undone or finished."""
     return {
         "run": done.run.run,

@@ -1,14 +1,12 @@
-"""Plans recoveries and applies them: a plan for each topic-partition, then one for the checkpoints of a log directory.
+"""Applies recoveries: every plan, then the checkpoints of the log directories; undoes runs and finishes them.
 
-Planning is a verify, whose report a strategy turns into a plan (truncate, salvage.plan, reindex). kdump.recover.apply
-applies it. Nothing is written before every plan is made, and a partition that fails does not stop the others.
+kdump.recover.planner makes the plans, kdump.recover.apply applies one. Nothing is written before every plan is made,
+and a partition that fails does not stop the others.
 """
 
 import os
 import shlex
-import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Final, NamedTuple
@@ -17,31 +15,24 @@ from kdump.engine.protocol import Engine
 from kdump.engine.serial import Serial
 from kdump.errors import KdumpError, SourceError
 from kdump.format import naming
-from kdump.format.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointError, build_offsets, offset_entries
-from kdump.format.naming import PARTITION_METADATA, RECOVERY_POINTS, TopicPartition, topic_partition_of
+from kdump.format.naming import topic_partition_of
 from kdump.recover import apply as applying
 from kdump.recover import undo
-from kdump.recover.plan import REINDEX, SALVAGE, Action, FileContent, Plan, RecoverOptions
-from kdump.recover.rebuild_cache import RebuildBudget
-from kdump.recover.reindex import reindex
-from kdump.recover.selection import Found, PlanItem, RecoverySelection
-from kdump.recover.truncate import truncate
+from kdump.recover.plan import REINDEX, Action, Plan, RecoverOptions, RecoveryResult
+from kdump.recover.planner import Points, plan_log_directory, plan_recovery, points_by_directory, points_of_plans
+from kdump.recover.selection import Found
 from kdump.storage.directory_handle import DirectoryHandle
 from kdump.storage.discovery import discover
 from kdump.storage.lock import Lock, possible_log_directories
-from kdump.storage.partition import LogDirectory, Partition
-from kdump.storage.source import FileSource, read_whole
+from kdump.storage.partition import Partition
 from kdump.storage.stamps import read_stamps
-from kdump.storage.undo_folders import resume_hint, undo_folders_in
+from kdump.storage.undo_folders import undo_folders_in
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.report import Report
-from kdump.verify.scan import ScanOptions
 from kdump.verify.verify import verify_logs
 
 AGAIN_BYTES: Final = 256 << 20
 """Up to so many bytes of logs everything is verified again after a recovery."""
-
-Points = Mapping[TopicPartition, int]
 
 
 class ApplyOptions(NamedTuple):
@@ -56,147 +47,6 @@ class ApplyOptions(NamedTuple):
     drop_marker: bool = False
 
 
-class RecoveryResult(NamedTuple):
-    """The result of a plan. `left` are the findings of a verify afterwards, `next` is what to do now.
-
-    `error` says why it was not applied, or, where it was applied, why the verify afterwards failed.
-    """
-
-    plan: Plan
-    applied: bool = False
-    run: str | None = None
-    error: KdumpError | None = None
-    left: tuple[Finding, ...] = ()
-    next: str = ""
-
-
-# ---- plans
-
-
-def plan_recovery(
-    found: Iterable[Found],
-    options: RecoverOptions,
-    engine: Engine | None = None,
-    on_bytes: Callable[[int], None] | None = None,
-    locks: ExitStack | None = None,
-) -> Iterator[Plan | Report]:
-    """A plan for each topic-partition directory, then for each log directory of which a checkpoint has to change.
-
-    A Report with errors stands for what cannot be read. With `locks` each log directory is locked against brokers until
-    it is closed; without it a broker that runs is an error all the same. Nothing is written. The log of KRaft is
-    planned only where its path was given.
-    """
-    if options.now_ms is None:
-        options = options._replace(now_ms=int(time.time() * 1000))
-    verify_options = ScanOptions(max_batch_bytes=options.max_batch_bytes, now_ms=options.now_ms, valid_segments=True)
-    partitions: dict[str, PlanItem] = {}
-    made: list[Plan] = []
-    budget = RebuildBudget()
-    directories: dict[str, Report] = {}
-    for report in verify_logs(
-        _kept(RecoverySelection(locks).items(found), partitions), verify_options, engine, on_bytes
-    ):
-        item = partitions.pop(report.path, None)
-        if report.errors:
-            yield report
-        elif item is None and report.findings:
-            directories[report.path] = report
-        elif item is not None:
-            try:
-                made.append(_plan(report, item, options, budget))
-            except SourceError as error:
-                yield Report(report.path, errors=[error])
-            else:
-                yield made[-1]
-    points = _points_of(made)
-    for directory in dict.fromkeys((*points, *directories)):
-        try:
-            plan = plan_log_directory(directory, points.get(directory, {}), options)
-        except SourceError as error:
-            yield Report(directory, errors=[error])
-            continue
-        if directory in directories:
-            written = {plan.path for plan in made if PARTITION_METADATA in plan.after}
-            plan = plan._replace(not_covered=tuple(_uncovered_findings(directories[directory], plan, written)))
-        if not plan.is_empty or plan.not_covered:
-            yield plan
-
-
-def _plan(report: Report, item: PlanItem, options: RecoverOptions, budget: RebuildBudget) -> Plan:
-    options = options if item.walk is None else options._replace(walk=item.walk)
-    if any(finding.code == "undo/unfinished" for finding in report.findings):
-        run = next((one.run for one in undo.runs(report.path) if not one.finished), "")
-        raise SourceError(f"{report.path}: {resume_hint(report.path, run)}")
-    if options.strategy == SALVAGE:
-        from kdump.recover.salvage.plan import salvage  # the other strategies do without
-
-        return salvage(report, item.partition, options, budget)
-    return (reindex if options.strategy == REINDEX else truncate)(report, options, budget)
-
-
-def _kept(found: Iterable[PlanItem | LogDirectory | SourceError], partitions: dict[str, PlanItem]) -> Iterator[Found]:
-    """What was found; the partitions are kept by their paths until their reports come."""
-    for item in found:
-        if isinstance(item, PlanItem):
-            partitions[item.partition.path] = item
-            yield item.partition
-        else:
-            yield item
-
-
-# ---- the root of a log directory
-
-
-def _points(cut: Iterable[tuple[str, TopicPartition | None, int | None]]) -> dict[str, dict[TopicPartition, int]]:
-    """The recovery points that have to be lowered, by log directory.
-
-    `cut` has the path and the name of each partition, and its point, None where it may stay.
-    """
-    found: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
-    for path, partition, point in cut:
-        if point is not None and partition is not None:
-            found[os.path.dirname(os.path.abspath(path))][partition] = point
-    return found
-
-
-def _points_of(plans: Iterable[Plan]) -> dict[str, dict[TopicPartition, int]]:
-    return _points((plan.path, plan.topic_partition, plan.recovery_point) for plan in plans)
-
-
-def plan_log_directory(directory: str, points: Points, options: RecoverOptions) -> Plan:
-    """The plan for a log directory whose recovery points are above the ends of truncated logs. Raises SourceError."""
-    plan = Plan(directory, None, options, files=read_stamps(directory))
-    if not points or RECOVERY_POINTS not in plan.files:
-        return plan
-    path = os.path.join(directory, RECOVERY_POINTS)
-    try:
-        with FileSource(path) as source:
-            entries = list(offset_entries(read_whole(source, MAX_CHECKPOINT_BYTES)))
-    except CheckpointError as error:
-        raise SourceError(f"{path}: {error}") from None
-    lowered = [
-        entry._replace(offset=min(entry.offset, points.get(TopicPartition(entry.topic, entry.partition), entry.offset)))
-        for entry in entries
-    ]
-    if lowered == entries:
-        return plan
-    data = build_offsets(lowered)
-    action = Action("write", path, "checkpoint/beyond", target=path, bytes=plan.files[RECOVERY_POINTS].size)
-    return plan._replace(actions=(action,), after={RECOVERY_POINTS: FileContent(data=data)}, bytes_needed=len(data))
-
-
-def _uncovered_findings(report: Report, plan: Plan, written: Set[str]) -> Iterator[Finding]:
-    """The findings at the root of a log directory that stay.
-
-    A recovery point that is lowered is covered, and so is a partition.metadata that is `written`.
-    """
-    for finding in report.findings:
-        covered = os.path.basename(finding.path) in plan.after and finding.code == "checkpoint/beyond"
-        covered = covered or (finding.code == "metadata/missing" and finding.path in written)
-        if finding.severity >= Severity.WARNING and not covered:
-            yield finding
-
-
 def _without_marker(plan: Plan) -> Plan:
     if naming.CLEAN_SHUTDOWN not in plan.files:
         return plan
@@ -204,9 +54,6 @@ def _without_marker(plan: Plan) -> Plan:
         "delete", os.path.join(plan.path, naming.CLEAN_SHUTDOWN), bytes=plan.files[naming.CLEAN_SHUTDOWN].size
     )
     return plan._replace(actions=(*plan.actions, action), after={**plan.after, naming.CLEAN_SHUTDOWN: None})
-
-
-# ---- applying
 
 
 def recover_logs(
@@ -251,12 +98,12 @@ def apply_all(
             yield result
     except (KeyboardInterrupt, GeneratorExit):
         # The results go nowhere any more, but a truncated log needs its lower recovery point.
-        for _ in _roots(_points_of(done) if in_place else {}, options, how._replace(drop_marker=False)):
+        for _ in _roots(points_of_plans(done) if in_place else {}, options, how._replace(drop_marker=False)):
             pass
         raise
     if in_place:
         above = {os.path.dirname(os.path.abspath(plan.path)) for plan in partitions} if how.drop_marker else set()
-        yield from _roots({**{directory: {} for directory in above}, **_points_of(done)}, options, how)
+        yield from _roots({**{directory: {} for directory in above}, **points_of_plans(done)}, options, how)
 
 
 def _roots(
@@ -388,7 +235,7 @@ def _lower_recovery_points(done: Sequence[undo.RunResult]) -> None:
     """
     right = [one.run for one in done if one.error is None]
     cut = ((run.directory, topic_partition_of(run.directory), run.recovery_point) for run in right)
-    for directory, points in _points(cut).items():
+    for directory, points in points_by_directory(cut).items():
         plan = plan_log_directory(directory, points, RecoverOptions())
         with DirectoryHandle(directory, read_only=True) as handle:
             taken = {folder.run for folder in undo_folders_in(handle)}

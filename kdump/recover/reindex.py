@@ -3,23 +3,19 @@
 from kdump.broker.predict import directory_state, predict_start
 from kdump.format.checkpoint import EpochEntry, build_epochs
 from kdump.format.naming import INDEX_SUFFIXES, LEADER_EPOCH_CHECKPOINT, number_of, segment_file_name
-from kdump.recover.plan import FileContent, Plan, RecoverOptions
+from kdump.recover.plan import FileContent, Plan
 from kdump.recover.plan_builder import PlanBuilder, Segments
-from kdump.recover.plan_completion import complete_plan, unchanged
+from kdump.recover.plan_completion import complete_plan
 from kdump.recover.plan_input import PlanInput
 from kdump.recover.rebuild_cache import RebuildBudget
-from kdump.verify.report import Report
 
 
-def reindex(report: Report, options: RecoverOptions, budget: RebuildBudget | None = None) -> Plan:
-    """The plan for the directory of a report that has its valid segments. Raises SourceError.
+def reindex(given: PlanInput, budget: RebuildBudget | None = None) -> Plan:
+    """The plan for a directory that has something to do. Raises SourceError.
 
     The indexes of a damaged log reach as far as a broker would read it. Snapshots and leader epochs come from batches,
     so they are rebuilt only where the log before them is not damaged.
     """
-    given = PlanInput(report, options)
-    if given.has_nothing_to_do:
-        return unchanged(given)
     builder = PlanBuilder(given, budget)
     segments = {}
     for name in sorted(given.sizes):
@@ -30,7 +26,7 @@ def reindex(report: Report, options: RecoverOptions, budget: RebuildBudget | Non
     _plan_snapshots(builder, segments)
     if all(segment.valid for segment in segments.values()):
         _plan_epochs(builder)
-    return complete_plan(builder, segments, report.log_start_offset, report.log_end_offset)
+    return complete_plan(builder, segments, given.report.log_start_offset, given.report.log_end_offset)
 
 
 def _plan_indexes(builder: PlanBuilder, segments: Segments) -> None:

@@ -5,9 +5,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from kdump.recover.plan import SALVAGE, Lost, RecoverOptions
+from kdump.recover.plan import SALVAGE, Lost, RecoverOptions, RecoveryResult
 from kdump.recover.plan_lines import CountsByCode, FindingTotals, counts_of, finding_totals
-from kdump.recover.recover import RecoveryResult
 from kdump.verify.findings import Severity
 
 _OPTIONS: Final[Mapping[str, str]] = {

@@ -8,22 +8,17 @@ from typing import Final
 from kdump.recover.broker_start import complete_start, loadable, plan_indexes, plan_segments
 from kdump.recover.kafka07 import complete_kafka07, segments_after_start
 from kdump.recover.loadable_log import LogView
-from kdump.recover.plan import Plan, RecoverOptions
+from kdump.recover.plan import Plan
 from kdump.recover.plan_builder import PlanBuilder
-from kdump.recover.plan_completion import unchanged
 from kdump.recover.plan_input import PlanInput
 from kdump.recover.rebuild_cache import RebuildBudget
-from kdump.verify.report import Report
 
 ACTIVE_SEGMENT: Final = (1 << 63) - 1
 """A recovery point after which only the active segment lies."""
 
 
-def truncate(report: Report, options: RecoverOptions, budget: RebuildBudget | None = None) -> Plan:
-    """The plan for the directory of a report that has its valid segments. Raises SourceError."""
-    given = PlanInput(report, options)
-    if given.has_nothing_to_do:
-        return unchanged(given)
+def truncate(given: PlanInput, budget: RebuildBudget | None = None) -> Plan:
+    """The plan for a directory that has something to do. Raises SourceError."""
     builder = PlanBuilder(given, budget)
     if given.is_kafka07:
         return complete_kafka07(builder, segments_after_start(builder))

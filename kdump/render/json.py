@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from kdump.format.batch import Batch
     from kdump.format.json_types import Fields
     from kdump.format.naming import TopicPartition
-    from kdump.recover.plan import Action
-    from kdump.recover.recover import RecoveryResult
+    from kdump.recover.plan import Action, RecoveryResult
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
     from kdump.storage.records import DecodedBatch

@@ -12,8 +12,7 @@ from kdump.recover.plan_lines import counts_of, finding_totals
 from kdump.render.sentences import counted, iso_time
 
 if TYPE_CHECKING:
-    from kdump.recover.plan import Action, Lost, Plan
-    from kdump.recover.recover import RecoveryResult
+    from kdump.recover.plan import Action, Lost, Plan, RecoveryResult
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
     from kdump.verify.findings import Finding

@@ -20,8 +20,7 @@ import pytest
 from kdump import cli
 from kdump.cli import exit_status
 from kdump.format import fetch
-from kdump.recover.plan import RecoverOptions
-from kdump.recover.recover import RecoveryResult
+from kdump.recover.plan import RecoverOptions, RecoveryResult
 from kdump.recover.summary import RecoveryTotals
 from kdump.recover.undo import Run, RunResult
 from kdump.render import renderer

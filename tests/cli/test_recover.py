@@ -13,12 +13,13 @@ from typing import Any
 import click
 import pytest
 
+import kdump.recover.planner
 import kdump.recover.recover
 from kdump.cli import recover as command
 from kdump.errors import KdumpError, NotALog, SourceError
 from kdump.recover.apply import apply
-from kdump.recover.plan import Action, FileContent, Lost, Plan, RecoverOptions
-from kdump.recover.recover import ApplyOptions, RecoveryResult
+from kdump.recover.plan import Action, FileContent, Lost, Plan, RecoverOptions, RecoveryResult
+from kdump.recover.recover import ApplyOptions
 from kdump.storage.pieces import Piece
 from kdump.storage.stamps import Stamp
 from kdump.verify.report import Report
@@ -74,7 +75,7 @@ class Library:
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Library:
     made = Library()
-    monkeypatch.setattr(kdump.recover.recover, "plan_recovery", made.planned)
+    monkeypatch.setattr(kdump.recover.planner, "plan_recovery", made.planned)
     monkeypatch.setattr(kdump.recover.recover, "apply_all", made.apply_all)
     return made
 

@@ -25,7 +25,7 @@ from kdump.log.appender import Appender
 from kdump.log.options import LogOptions
 from kdump.log.retention import before
 from kdump.recover import recover
-from kdump.recover.plan import RecoverOptions
+from kdump.recover.plan import RecoverOptions, RecoveryResult
 from kdump.storage.discovery import discover
 from kdump.storage.partition import LogDirectory, Partition
 from kdump.verify.findings import Finding, Severity
@@ -213,7 +213,7 @@ class Trial:
         for result in recover.recover_logs(
             discover([str(self.root)]), RecoverOptions(now_ms=NOW), recover.ApplyOptions("1")
         ):
-            assert isinstance(result, recover.RecoveryResult), result
+            assert isinstance(result, RecoveryResult), result
             assert result.error is None, result.error
 
 

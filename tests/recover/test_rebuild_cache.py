@@ -11,7 +11,7 @@ import pytest
 
 from kdump.broker import rebuild
 from kdump.errors import KdumpError
-from kdump.recover import recover
+from kdump.recover import planner
 from kdump.recover.apply import apply, output
 from kdump.recover.plan import Plan, RecoverOptions
 from kdump.recover.rebuild_cache import RebuildBudget, RebuildCache, RebuildRecorder
@@ -33,7 +33,7 @@ def damaged(tmp_path: Path) -> Path:
 
 
 def planned(directory: Path, strategy: str = "reindex", **how: Any) -> Plan:
-    (plan,) = recover.plan_recovery(discover([str(directory)]), RecoverOptions(strategy, now_ms=NOW_MS, **how))
+    (plan,) = planner.plan_recovery(discover([str(directory)]), RecoverOptions(strategy, now_ms=NOW_MS, **how))
     assert isinstance(plan, Plan)
     return plan
 

@@ -15,8 +15,8 @@ import pytest
 
 from kdump.errors import KdumpError, SourceError
 from kdump.format.checkpoint import offset_entries
-from kdump.recover import apply, losses, recover
-from kdump.recover.plan import REINDEX, SALVAGE, TRUNCATE, Plan, RecoverOptions
+from kdump.recover import apply, losses, planner, recover
+from kdump.recover.plan import REINDEX, SALVAGE, TRUNCATE, Plan, RecoverOptions, RecoveryResult
 from kdump.storage.discovery import discover
 from kdump.storage.pieces import Piece
 from kdump.verify.report import Report
@@ -48,7 +48,7 @@ def points(directory: Path) -> dict[tuple[str, int], int]:
 
 
 def planned(*paths: Path, options: RecoverOptions | None = None) -> list[Plan]:
-    found = list(recover.plan_recovery(discover([str(path) for path in paths]), options or RecoverOptions()))
+    found = list(planner.plan_recovery(discover([str(path) for path in paths]), options or RecoverOptions()))
     assert not [item for item in found if isinstance(item, Report)]
     return [item for item in found if isinstance(item, Plan)]
 
@@ -85,7 +85,7 @@ def test_a_run_that_was_killed_before_the_checkpoint_is_finished_with_it(directo
     apply.apply(plan, "one")
     journal = directory / "transfers-0" / ".kdump-undo" / "one" / "applied.jsonl"
     journal.rename(journal.with_name("applying.jsonl"))
-    found = list(recover.plan_recovery(discover([str(directory)]), RecoverOptions()))
+    found = list(planner.plan_recovery(discover([str(directory)]), RecoverOptions()))
     (refused,) = [item for item in found if isinstance(item, Report)]
     assert "--resume" in str(refused.errors[0])
     assert "--undo" in str(refused.errors[0])
@@ -123,7 +123,7 @@ def test_a_segment_named_alone(directory: Path) -> None:
         f"{plan.log_end_offset:020d}",
     }
     (result,) = recover.apply_all([plan], RecoverOptions(), recover.ApplyOptions("one"))
-    assert isinstance(result, recover.RecoveryResult)
+    assert isinstance(result, RecoveryResult)
     assert "leave a hole" in str(result.error)
     # All of them are the directory.
     assert [Path(plan.path).name for plan in planned(older, newest) if not plan.is_root] == ["transfers-0"]
@@ -285,7 +285,7 @@ def test_a_second_name_of_a_log_needs_its_space(directory: Path) -> None:
 def test_a_run_that_is_interrupted_lowers_the_recovery_points_of_what_it_did(directory: Path) -> None:
     results = recover.recover_logs(discover([str(directory)]), RecoverOptions(), recover.ApplyOptions("one"))
     for result in results:
-        if isinstance(result, recover.RecoveryResult) and result.applied:
+        if isinstance(result, RecoveryResult) and result.applied:
             break
     results.close()  # type: ignore[attr-defined]  # it is a generator
     assert points(directory)["transfers", 0] == 66
@@ -372,7 +372,7 @@ def test_what_cannot_be_read_afterwards_is_not_called_clean(directory: Path, mon
     results = [
         one
         for one in recover.recover_logs(discover([str(directory)]), RecoverOptions(), recover.ApplyOptions("one"))
-        if isinstance(one, recover.RecoveryResult)
+        if isinstance(one, RecoveryResult)
     ]
     errors = {Path(one.plan.path).name: str(one.error) for one in results if one.error is not None}
     assert errors.keys() == {"transfers-0"}

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from kdump.errors import KdumpError
-from kdump.recover import recover, saved_plans
-from kdump.recover.plan import Plan, RecoverOptions
+from kdump.recover import planner, saved_plans
+from kdump.recover.plan import Plan, RecoverOptions, RecoveryResult
 from kdump.recover.plan_lines import RESULT_FIELDS, plain, plan_lines
-from kdump.recover.recover import RecoveryResult
 from kdump.recover.saved_plans import from_lines, to_lines
 from kdump.render import RenderOptions, renderer
 from kdump.storage.discovery import discover
@@ -71,7 +70,7 @@ def damaged(tmp_path: Path) -> Path:
 
 
 def plans(directory: Path) -> list[Plan]:
-    found = list(recover.plan_recovery(discover([str(directory)]), OPTIONS))
+    found = list(planner.plan_recovery(discover([str(directory)]), OPTIONS))
     assert all(isinstance(one, Plan) for one in found)
     return [one for one in found if isinstance(one, Plan)]
 

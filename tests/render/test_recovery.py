@@ -10,9 +10,8 @@ import pytest
 
 from kdump.errors import KdumpError
 from kdump.format.naming import TopicPartition
-from kdump.recover.plan import ACTIONS, SALVAGE, Action, Lost, RecoverOptions
+from kdump.recover.plan import ACTIONS, SALVAGE, Action, Lost, RecoverOptions, RecoveryResult
 from kdump.recover.plan_lines import FindingTotals, finding_totals
-from kdump.recover.recover import RecoveryResult
 from kdump.recover.summary import RecoverySummary
 from kdump.render import RenderOptions as Look
 from kdump.render import recovery, renderer

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kdump.broker import rebuild
-from kdump.recover.plan import REINDEX, SALVAGE, Plan, RecoverOptions
-from kdump.recover.reindex import reindex
-from kdump.recover.salvage.plan import salvage
-from kdump.recover.truncate import truncate
+from kdump.recover.plan import Plan, RecoverOptions
+from kdump.recover.planner import plan_partition
 from kdump.storage.discovery import discover
 from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import Partition
@@ -30,10 +28,8 @@ def report_of(directory: Path, **context: int) -> Report:
 
 def planned(directory: Path, options: RecoverOptions, **context: int) -> Plan:
     report = report_of(directory, **context)
-    if options.strategy == SALVAGE:
-        partition = next(item for item in discover([str(directory)]) if isinstance(item, Partition))
-        return salvage(report, partition, options)
-    return reindex(report, options) if options.strategy == REINDEX else truncate(report, options)
+    partition = next(item for item in discover([str(directory)]) if isinstance(item, Partition))
+    return plan_partition(report, partition, options)
 
 
 def read(directory: Path) -> dict[str, bytes]:

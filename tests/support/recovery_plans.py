@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from kdump.broker import rebuild
 from kdump.broker.rebuild_request import PlannedSegment
-from kdump.recover import recover
+from kdump.recover import planner
 from kdump.recover.apply import Make
 from kdump.recover.plan import STRATEGIES, Action, FileContent, Plan, RecoverOptions
 from kdump.storage.discovery import discover
@@ -111,7 +111,7 @@ def planned(case: Case, directory: Path) -> tuple[Plan, Make]:
     if case.strategy is None:
         return plan_of(directory, case.after(stamps(directory))), make
     options = RecoverOptions(case.strategy, walk="all", rebuild_all=True, now_ms=directories.NOW_MS)
-    (plan,) = recover.plan_recovery(discover([str(directory)]), options)
+    (plan,) = planner.plan_recovery(discover([str(directory)]), options)
     assert isinstance(plan, Plan)
     return plan, lambda plan: rebuild.rebuild_companions(plan.rebuild_request())
 

@@ -25,6 +25,7 @@ from kdump.kernel.scan import Scanner
 from kdump.recover.plan import REINDEX, Plan
 from kdump.recover.plan import RecoverOptions as Recovering
 from kdump.storage.discovery import discover
+from kdump.storage.partition import Partition
 from kdump.storage.ranges import SegmentRange
 from kdump.storage.source import PiecesSource
 from kdump.verify.checks.indexes import IndexFile
@@ -276,12 +277,12 @@ def beside(made: PartSegment, offsets: bytes, times: bytes) -> dict[str, bytes]:
 
 
 def planned(directory: Path, options: Recovering = OPTIONS, engine: Any = None) -> Plan:
-    from kdump.recover.reindex import reindex
-    from kdump.recover.truncate import truncate
+    from kdump.recover.planner import plan_partition
 
-    (report,) = verify_logs(discover([str(directory)]), ScanOptions(valid_segments=True, now_ms=NOW_MS), engine)
+    (partition,) = (item for item in discover([str(directory)]) if isinstance(item, Partition))
+    (report,) = verify_logs([partition], ScanOptions(valid_segments=True, now_ms=NOW_MS), engine)
     assert not report.errors
-    return reindex(report, options) if options.strategy == REINDEX else truncate(report, options)
+    return plan_partition(report, partition, options)
 
 
 def forgetful(plan: Plan) -> Plan:

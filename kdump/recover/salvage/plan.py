@@ -9,9 +9,8 @@ from kdump.format.naming import segment_file_name
 from kdump.recover.broker_start import complete_start, loadable, plan_indexes, plan_segments
 from kdump.recover.kafka07 import complete_kafka07
 from kdump.recover.loadable_log import LogView
-from kdump.recover.plan import FileContent, Plan, RecoverOptions
+from kdump.recover.plan import FileContent, Plan
 from kdump.recover.plan_builder import PlanBuilder
-from kdump.recover.plan_completion import unchanged
 from kdump.recover.plan_input import PlanInput
 from kdump.recover.rebuild_cache import RebuildBudget
 from kdump.recover.salvage.conflicts import conflict_sentence
@@ -19,15 +18,11 @@ from kdump.recover.salvage.keep import keep
 from kdump.recover.salvage.result import SalvageResult
 from kdump.storage.partition import Partition
 from kdump.storage.pieces import Piece
-from kdump.verify.report import Report
 
 
-def salvage(report: Report, partition: Partition, options: RecoverOptions, budget: RebuildBudget | None = None) -> Plan:
-    """The plan for the directory of a report that has its valid segments. Raises SourceError."""
-    given = PlanInput(report, options)
-    if given.has_nothing_to_do:
-        return unchanged(given)
-    kept = keep(partition, options)
+def salvage(given: PlanInput, partition: Partition, budget: RebuildBudget | None = None) -> Plan:
+    """The plan for a directory that has something to do. Raises SourceError."""
+    kept = keep(partition, given.options)
     builder = PlanBuilder(given, budget)
     builder.gap_codes = {Piece(one.name, one.start, one.stop): one.because for one in kept.dropped}
     plan = _plan_kafka07(builder, kept) if given.is_kafka07 else _plan_start(builder, kept)

@@ -1,0 +1,175 @@
+"""Plans recoveries: a plan for each topic-partition, then one for the checkpoints of each log directory.
+
+Planning is a verify, whose report a strategy turns into a plan (truncate, salvage.plan, reindex). Nothing is written.
+"""
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from contextlib import ExitStack
+
+from kdump.engine.protocol import Engine
+from kdump.errors import SourceError
+from kdump.format.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointError, build_offsets, offset_entries
+from kdump.format.naming import PARTITION_METADATA, RECOVERY_POINTS, TopicPartition
+from kdump.recover.plan import REINDEX, SALVAGE, Action, FileContent, Plan, RecoverOptions
+from kdump.recover.plan_input import PlanInput, unchanged
+from kdump.recover.rebuild_cache import RebuildBudget
+from kdump.recover.selection import Found, PlanItem, RecoverySelection
+from kdump.storage.partition import LogDirectory, Partition
+from kdump.storage.source import FileSource, read_whole
+from kdump.storage.stamps import read_stamps
+from kdump.storage.undo_folders import resume_hint
+from kdump.verify.findings import Finding, Severity
+from kdump.verify.report import Report
+from kdump.verify.scan import ScanOptions
+from kdump.verify.verify import verify_logs
+
+Points = Mapping[TopicPartition, int]
+
+
+def plan_recovery(
+    found: Iterable[Found],
+    options: RecoverOptions,
+    engine: Engine | None = None,
+    on_bytes: Callable[[int], None] | None = None,
+    locks: ExitStack | None = None,
+) -> Iterator[Plan | Report]:
+    """A plan for each topic-partition directory, then for each log directory of which a checkpoint has to change.
+
+    A Report with errors stands for what cannot be read. With `locks` each log directory is locked against brokers until
+    it is closed; without it a broker that runs is an error all the same. Nothing is written. The log of KRaft is
+    planned only where its path was given.
+    """
+    if options.now_ms is None:
+        options = options._replace(now_ms=int(time.time() * 1000))
+    verify_options = ScanOptions(max_batch_bytes=options.max_batch_bytes, now_ms=options.now_ms, valid_segments=True)
+    partitions: dict[str, PlanItem] = {}
+    made: list[Plan] = []
+    budget = RebuildBudget()
+    directories: dict[str, Report] = {}
+    for report in verify_logs(
+        _kept(RecoverySelection(locks).items(found), partitions), verify_options, engine, on_bytes
+    ):
+        item = partitions.pop(report.path, None)
+        if report.errors:
+            yield report
+        elif item is None and report.findings:
+            directories[report.path] = report
+        elif item is not None:
+            try:
+                made.append(_plan(report, item, options, budget))
+            except SourceError as error:
+                yield Report(report.path, errors=[error])
+            else:
+                yield made[-1]
+    points = points_of_plans(made)
+    for directory in dict.fromkeys((*points, *directories)):
+        try:
+            plan = plan_log_directory(directory, points.get(directory, {}), options)
+        except SourceError as error:
+            yield Report(directory, errors=[error])
+            continue
+        if directory in directories:
+            written = {plan.path for plan in made if PARTITION_METADATA in plan.after}
+            plan = plan._replace(not_covered=tuple(_uncovered_findings(directories[directory], plan, written)))
+        if not plan.is_empty or plan.not_covered:
+            yield plan
+
+
+def _plan(report: Report, item: PlanItem, options: RecoverOptions, budget: RebuildBudget) -> Plan:
+    if any(finding.code == "undo/unfinished" for finding in report.findings):
+        from kdump.recover import undo  # which a plan does without
+
+        run = next((one.run for one in undo.runs(report.path) if not one.finished), "")
+        raise SourceError(f"{report.path}: {resume_hint(report.path, run)}")
+    options = options if item.walk is None else options._replace(walk=item.walk)
+    return plan_partition(report, item.partition, options, budget)
+
+
+def plan_partition(
+    report: Report, partition: Partition, options: RecoverOptions, budget: RebuildBudget | None = None
+) -> Plan:
+    """The plan for the directory of a report that has its valid segments. Raises SourceError."""
+    given = PlanInput(report, options)
+    if given.has_nothing_to_do:
+        return unchanged(given)
+    # A strategy imports the steps of a broker's start, which most directories do without.
+    if options.strategy == SALVAGE:
+        from kdump.recover.salvage.plan import salvage
+
+        return salvage(given, partition, budget)
+    if options.strategy == REINDEX:
+        from kdump.recover.reindex import reindex
+
+        return reindex(given, budget)
+    from kdump.recover.truncate import truncate
+
+    return truncate(given, budget)
+
+
+def _kept(found: Iterable[PlanItem | LogDirectory | SourceError], partitions: dict[str, PlanItem]) -> Iterator[Found]:
+    """What was found; the partitions are kept by their paths until their reports come."""
+    for item in found:
+        if isinstance(item, PlanItem):
+            partitions[item.partition.path] = item
+            yield item.partition
+        else:
+            yield item
+
+
+# ---- the root of a log directory
+
+
+def points_by_directory(
+    cut: Iterable[tuple[str, TopicPartition | None, int | None]],
+) -> dict[str, dict[TopicPartition, int]]:
+    """The recovery points that have to be lowered, by log directory.
+
+    `cut` has the path and the name of each partition, and its point, None where it may stay.
+    """
+    found: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
+    for path, partition, point in cut:
+        if point is not None and partition is not None:
+            found[os.path.dirname(os.path.abspath(path))][partition] = point
+    return found
+
+
+def points_of_plans(plans: Iterable[Plan]) -> dict[str, dict[TopicPartition, int]]:
+    """The recovery points that plans lower, by log directory."""
+    return points_by_directory((plan.path, plan.topic_partition, plan.recovery_point) for plan in plans)
+
+
+def plan_log_directory(directory: str, points: Points, options: RecoverOptions) -> Plan:
+    """The plan for a log directory whose recovery points are above the ends of truncated logs. Raises SourceError."""
+    plan = Plan(directory, None, options, files=read_stamps(directory))
+    if not points or RECOVERY_POINTS not in plan.files:
+        return plan
+    path = os.path.join(directory, RECOVERY_POINTS)
+    try:
+        with FileSource(path) as source:
+            entries = list(offset_entries(read_whole(source, MAX_CHECKPOINT_BYTES)))
+    except CheckpointError as error:
+        raise SourceError(f"{path}: {error}") from None
+    lowered = [
+        entry._replace(offset=min(entry.offset, points.get(TopicPartition(entry.topic, entry.partition), entry.offset)))
+        for entry in entries
+    ]
+    if lowered == entries:
+        return plan
+    data = build_offsets(lowered)
+    action = Action("write", path, "checkpoint/beyond", target=path, bytes=plan.files[RECOVERY_POINTS].size)
+    return plan._replace(actions=(action,), after={RECOVERY_POINTS: FileContent(data=data)}, bytes_needed=len(data))
+
+
+def _uncovered_findings(report: Report, plan: Plan, written: Set[str]) -> Iterator[Finding]:
+    """The findings at the root of a log directory that stay.
+
+    A recovery point that is lowered is covered, and so is a partition.metadata that is `written`.
+    """
+    for finding in report.findings:
+        covered = os.path.basename(finding.path) in plan.after and finding.code == "checkpoint/beyond"
+        covered = covered or (finding.code == "metadata/missing" and finding.path in written)
+        if finding.severity >= Severity.WARNING and not covered:
+            yield finding
