@@ -13,7 +13,7 @@ from kdump.cli.exit_status import FAILED
 from kdump.dump.dump import DumpOptions
 from kdump.dump.events import CompanionEntry, DumpFailure, Event
 from kdump.errors import KdumpError
-from kdump.format import fetch, naming
+from kdump.format import naming
 from kdump.render.escaping import printable
 from kdump.verify.findings import Severity
 
@@ -136,6 +136,7 @@ def write_fetch_result(chosen: dict[str, Any]) -> int:
     A read that fails becomes an error code of the result, too.
     """
     from kdump.dump import read_at
+    from kdump.format import fetch
 
     try:
         with _open(chosen) as log:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import NamedTuple
 
-from kdump.dump import fetch_results
 from kdump.dump.events import (
     BatchEvent,
     CompanionDamage,
@@ -13,8 +12,8 @@ from kdump.dump.events import (
     FileBegin,
     FileEnd,
 )
-from kdump.dump.fetch_results import MessageRange
 from kdump.dump.kafka_tool.index_check import INDEX_ENTRIES, sanity_check_index
+from kdump.dump.message_range import MessageRange
 from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.batch import NULL, Batch
@@ -127,6 +126,8 @@ def _dump_log(
 def _dump_fetch_result(
     source: Source, file: LogFile, options: DumpOptions, on_damage: OnDamage, limit: RecordLimit
 ) -> Iterator[Event]:
+    from kdump.dump import fetch_results  # a dump of logs does without
+
     whole = options.everything
     # a fetch result does not name its partition
     yield FileBegin(file, None, None)
@@ -164,7 +165,7 @@ def dump_messages(
     )
     for item in walk:
         if not isinstance(item, BatchChunk):
-            if file.kind in naming.FETCH_KINDS and isinstance(item, Tail) and fetch_results.is_cut_off(item, kind):
+            if file.kind in naming.FETCH_KINDS and isinstance(item, Tail) and messages.is_cut_off(item):
                 item = item._replace(reason=TailContent.TORN)
             else:
                 on_damage(framing.not_a_batch(file.path, item, file.preallocated).severity)

@@ -6,9 +6,9 @@ Where the message is too short for both, the messages are taken to be like those
 
 import struct
 from collections.abc import Generator, Iterator
-from typing import NamedTuple
 
 from kdump.dump.events import CompanionDamage, CompanionEntry
+from kdump.dump.message_range import MessageRange, SourceRange
 from kdump.format import fetch, kafka07
 from kdump.format.batch import LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC
 from kdump.format.naming import Kind
@@ -20,37 +20,6 @@ from kdump.storage.walk import Tail, TailContent
 from kdump.verify.findings import Severity
 
 _PIECE_BYTES = 256 << 10
-
-
-class SourceRange:
-    """A range of a source as a source of its own. To close it leaves the other one open."""
-
-    def __init__(self, source: Source, start: int, stop: int) -> None:
-        self.name = source.name
-        self.size = stop - start
-        self._source = source
-        self._start = start
-
-    def readinto(self, position: int, buffer: memoryview) -> int:
-        return self._source.readinto(self._start + position, buffer[: max(0, self.size - position)])
-
-    def size_now(self) -> int:
-        return max(0, min(self.size, self._source.size_now() - self._start))
-
-    def close(self) -> None:
-        """Do nothing: the range opened nothing."""
-
-
-class MessageRange(NamedTuple):
-    """Consecutive messages from `position` of a file; `kind` and `base_offset` are those of the log that they are from.
-
-    Positions in `source` count from the first message.
-    """
-
-    position: int
-    kind: Kind
-    base_offset: int | None
-    source: Source
 
 
 def parts(file: LogFile, source: Source) -> Iterator[CompanionEntry | MessageRange | Tail | CompanionDamage]:
@@ -73,15 +42,6 @@ def parts(file: LogFile, source: Source) -> Iterator[CompanionEntry | MessageRan
 
 
 _Parts = Generator[CompanionEntry | MessageRange | Tail | CompanionDamage, None, int]
-
-
-def is_cut_off(tail: Tail, kind: Kind) -> bool:
-    """Whether the tail of a message set can be a message that is cut off.
-
-    The buffer of a consumer ends anywhere. The message may begin with zeros, up to its size field.
-    """
-    before_size = kafka07.LENGTH_SIZE if kind is Kind.KAFKA07 else LOG_OVERHEAD
-    return tail.reason is TailContent.TORN or (tail.reason is TailContent.ZEROS and tail.length < before_size)
 
 
 class _FetchResult:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from kdump.dump.dump import DumpOptions, OnDamage, RecordLimit, dump_messages
 from kdump.dump.events import CompanionEntry, Event, FileBegin, FileEnd, NothingAtOffset, ReadEntry
-from kdump.dump.fetch_results import MessageRange, SourceRange
+from kdump.dump.message_range import MessageRange, SourceRange
 from kdump.errors import KdumpError, MessageTooLarge, NotALog, OffsetOutOfRange, SourceError
 from kdump.format import fetch, naming
 from kdump.format.fetch import ErrorCode

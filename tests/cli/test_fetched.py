@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdump.dump import dump, events
-from kdump.dump.fetch_results import SourceRange
+from kdump.dump.message_range import SourceRange
 from kdump.format import fetch
 from kdump.format.fetch import MessageSetSend
 from kdump.format.naming import FETCH_KINDS, Kind

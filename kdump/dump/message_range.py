@@ -1,0 +1,48 @@
+"""Consecutive messages that are a part of a file: of a log, or of the result of a fetch."""
+
+from typing import NamedTuple
+
+from kdump.format import kafka07
+from kdump.format.batch import LOG_OVERHEAD
+from kdump.format.naming import Kind
+from kdump.storage.source import Source
+from kdump.storage.walk import Tail, TailContent
+
+
+class SourceRange:
+    """A range of a source as a source of its own. To close it leaves the other one open."""
+
+    def __init__(self, source: Source, start: int, stop: int) -> None:
+        self.name = source.name
+        self.size = stop - start
+        self._source = source
+        self._start = start
+
+    def readinto(self, position: int, buffer: memoryview) -> int:
+        return self._source.readinto(self._start + position, buffer[: max(0, self.size - position)])
+
+    def size_now(self) -> int:
+        return max(0, min(self.size, self._source.size_now() - self._start))
+
+    def close(self) -> None:
+        """Do nothing: the range opened nothing."""
+
+
+class MessageRange(NamedTuple):
+    """Consecutive messages from `position` of a file; `kind` and `base_offset` are those of the log that they are from.
+
+    Positions in `source` count from the first message.
+    """
+
+    position: int
+    kind: Kind
+    base_offset: int | None
+    source: Source
+
+    def is_cut_off(self, tail: Tail) -> bool:
+        """Whether the tail of the messages can be a message that is cut off.
+
+        The buffer of a consumer ends anywhere. The message may begin with zeros, up to its size field.
+        """
+        before_size = kafka07.LENGTH_SIZE if self.kind is Kind.KAFKA07 else LOG_OVERHEAD
+        return tail.reason is TailContent.TORN or (tail.reason is TailContent.ZEROS and tail.length < before_size)
