@@ -92,22 +92,26 @@ def is_kraft(data: bytes) -> bool:
 
 def check_properties(path: str, data: bytes) -> Iterator[Finding]:
     """Yield properties/format where a meta.properties, quorum-state or .kafka_cleanshutdown cannot be read."""
-    # Only the root of a log directory and the metadata log have these files.
-    from kdump.format import clean_shutdown, meta_properties, quorum_state
-
     severity = None
     try:
+        # Only the root of a log directory and the metadata log have one of these files.
         match companion_kind_of(path):
             case Kind.META_PROPERTIES:
-                meta = meta_properties.parse_meta_properties(data)
+                from kdump.format.meta_properties import parse_meta_properties
+
+                meta = parse_meta_properties(data)
                 # MetaProperties reads a file without it, but every broker refuses it.
                 if meta.node_id is None:
                     raise CheckpointError("broker.id is missing")
             case Kind.QUORUM_STATE:
-                quorum_state.parse_quorum_state(data)
+                from kdump.format.quorum_state import parse_quorum_state
+
+                parse_quorum_state(data)
             case Kind.CLEAN_SHUTDOWN:
+                from kdump.format.clean_shutdown import parse_clean_shutdown
+
                 severity = Severity.WARNING
-                clean_shutdown.parse_clean_shutdown(data)
+                parse_clean_shutdown(data)
     except CheckpointError as error:
         yield make_finding("properties/format", path, 0, len(data), severity=severity, problem=str(error))
 
