@@ -214,8 +214,7 @@ def _open(
 def _damage(batch: Batch, diagnosis: BatchDiagnosis) -> tuple[str | None, bool | None]:
     """The code of what is wrong with the whole batch, and whether its CRC is right, None where it was not computed."""
     damage = next((code for bit, code in _DAMAGED.items() if diagnosis.suspect & bit), None)
-    crc_ok = batch.crc == diagnosis.computed_crc
-    return damage, None if damage == "batch/limit" and not crc_ok else crc_ok
+    return damage, None if damage == "batch/limit" else batch.crc == diagnosis.computed_crc
 
 
 def _dump_companion(
