@@ -19,6 +19,7 @@ import kdump
 from kdump import cli
 from kdump.format.batch import Batch
 from kdump.kernel import records as kernel
+from kdump.kernel.results import BatchDiagnosis
 from kdump.kernel.scan import BATCH_COLUMNS, SUSPECTS
 from support import build
 
@@ -173,7 +174,7 @@ def test_help_shows_the_public_names() -> None:
 
 
 def test_columns_of_a_batch_are_its_fields() -> None:
-    assert BATCH_COLUMNS == Batch._fields
+    assert BATCH_COLUMNS == Batch._fields + BatchDiagnosis._fields
     assert len(SUSPECTS) == len(set(SUSPECTS)) < 30
 
 

@@ -42,7 +42,7 @@ _KEY: Final = RECORD_COLUMNS.index("key_at")
 _KEY_SIZE: Final = RECORD_COLUMNS.index("key_size")
 _VALUE: Final = RECORD_COLUMNS.index("value_at")
 _VALUE_SIZE: Final = RECORD_COLUMNS.index("value_size")
-_NO_ROW: Final = Batch._make([0] * len(Batch._fields))
+_NO_HEADER: Final = Batch._make([0] * len(Batch._fields))
 
 Read = Callable[[int, int], bytes]
 """`read(position, size)` gives bytes of a file, fewer only at its end."""
@@ -178,9 +178,8 @@ class FileRecords:
     def _open_batch(
         self, batch: FileChannelRecordBatch, attributes: int, count: int, base_timestamp: int
     ) -> DecodedBatch:
-        """The records of a batch. The decoder needs only these few fields of its row."""
-        header = HEADER_SIZE if batch.magic >= 2 else 0
-        row = _NO_ROW._replace(
+        """The records of a batch. The decoder needs only these few fields of its header."""
+        header = _NO_HEADER._replace(
             size=batch.size,
             magic=min(batch.magic, 2),
             base_offset=batch.offset,
@@ -188,10 +187,8 @@ class FileRecords:
             count=count,
             attributes=attributes,
             base_timestamp=base_timestamp,
-            payload_at=header,
-            payload_size=batch.size - header,
         )
-        return open_batch(row, self.read(batch.position, batch.size), MAX_BATCH_BYTES)
+        return open_batch(header, self.read(batch.position, batch.size), MAX_BATCH_BYTES)
 
     def marker(self, batch: FileChannelRecordBatch, header: tuple[int, ...]) -> TransactionMarker | None:
         """The end-transaction marker in a control batch; None for a batch without records. Raises UncaughtReadError.
@@ -309,14 +306,13 @@ class FileLogInputStream:
 
     def _batch(self, size: int) -> Batch:
         header = self._read(self.position, HEADER_SIZE).ljust(HEADER_SIZE, b"\0")
-        return batch_from_header(header, self.position, size, batch_checksum(self._read, self.position, size, header))
+        return batch_from_header(header, self.position, size)
 
 
-def batch_checksum(read: Read, position: int, size: int, header: bytes) -> int:
-    """The checksum of a batch, computed as the magic in its header says; NULL where the file has shrunk."""
-    legacy = header[16] < 2
-    update = crc32 if legacy else crc32c
-    at, stop = position + (16 if legacy else 21), position + size
+def batch_checksum(read: Read, batch: Batch) -> int:
+    """The checksum of a batch, computed as its magic says; NULL where the file has shrunk."""
+    update = crc32 if batch.is_legacy else crc32c
+    at, stop = batch.position + (16 if batch.is_legacy else 21), batch.position + batch.size
     computed = 0
     while at < stop:
         data = read(at, min(stop - at, 1 << 20))
@@ -327,22 +323,20 @@ def batch_checksum(read: Read, position: int, size: int, header: bytes) -> int:
     return computed
 
 
-def batch_from_header(header: bytes, position: int, size: int, computed_crc: int) -> Batch:
+def batch_from_header(header: bytes, position: int, size: int) -> Batch:
     """The 61 bytes of `header` as a batch, whatever they hold, for a batch that only Kafka's readers see."""
     fields = HEADER.unpack_from(header)
     base_offset, _, epoch, _, crc, attributes, delta, base_ms, max_ms, producer, producer_epoch, sequence, count = (
         fields
     )
     magic = header[16]
-    magic_2 = (HEADER_SIZE, size - HEADER_SIZE)
-    unknown = (0, NULL, -1, 0, 0, -1, *((NULL, NULL) if magic < 2 else magic_2), -1, -1, 0, NULL, -1, 0, -1)
     if magic < 2:
         timestamp = int.from_bytes(header[18:26], "big", signed=True) if magic else -1
         attributes = header[17]
         first, messages = (NULL, NULL) if attributes & CODEC_MASK else (base_offset, 1)
         crc = int.from_bytes(header[12:16], "big")
-        head = (position, size, magic, first, base_offset, messages, NULL, crc, computed_crc, attributes)
-        return Batch(*head, timestamp, timestamp, -1, -1, -1, *unknown)
+        head = (position, size, magic, first, base_offset, messages, NULL, crc, attributes)
+        return Batch(*head, timestamp, timestamp, -1, -1, -1)
     last_offset = wrapped(base_offset + delta, 64)
-    head = (position, size, magic, base_offset, last_offset, count, epoch, crc, computed_crc, attributes & 0xFFFF)
-    return Batch(*head, base_ms, max_ms, producer, producer_epoch, sequence, *unknown)
+    head = (position, size, magic, base_offset, last_offset, count, epoch, crc, attributes & 0xFFFF)
+    return Batch(*head, base_ms, max_ms, producer, producer_epoch, sequence)

@@ -17,6 +17,7 @@ from kdump.dump.message_range import MessageRange
 from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.batch import NULL, Batch
+from kdump.kernel.results import BatchDiagnosis
 from kdump.kernel.scan import SUSPECTS
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile
@@ -172,12 +173,14 @@ def dump_messages(
             if everything:
                 yield item._replace(position=start + item.position)
             continue
-        for batch in item.rows():
-            for finding in checks.explain(file.path, batch, base_offset) if batch.suspect else ():
-                on_damage(finding.severity)
+        for index, (batch, suspect) in enumerate(zip(item.rows(), item.suspects(), strict=True)):
+            diagnosis = item.diagnosis(index) if suspect else None
+            if diagnosis is not None:
+                for finding in checks.explain(file.path, batch, diagnosis, base_offset):
+                    on_damage(finding.severity)
             if not everything and not options.includes_batch(batch):
                 continue
-            event = _open(item, batch, options, limit)
+            event = _open(item, batch, diagnosis, options, limit)
             if event.damage is not None:
                 on_damage(CATALOGUE[event.damage].severity)
             # the base offset of a wrapper message is known only after it was opened
@@ -189,14 +192,16 @@ def dump_messages(
     return everything
 
 
-def _open(chunk: BatchChunk, batch: Batch, options: DumpOptions, limit: RecordLimit) -> BatchEvent:
+def _open(
+    chunk: BatchChunk, batch: Batch, diagnosis: BatchDiagnosis | None, options: DumpOptions, limit: RecordLimit
+) -> BatchEvent:
     """The batch, with its records where they are asked for and can be trusted."""
-    damage = next((code for bit, code in _DAMAGED.items() if batch.suspect & bit), None) if batch.suspect else None
+    damage, crc_ok = (None, True) if diagnosis is None else _damage(batch, diagnosis)
     if not options.records:
         limit.take(1)
-        return BatchEvent(batch, damage, None)
+        return BatchEvent(batch, damage, None, crc_ok)
     if damage is not None and not options.force:
-        return BatchEvent(batch, damage, UNOPENED)
+        return BatchEvent(batch, damage, UNOPENED, crc_ok)
     opened = open_batch(batch, chunk.body(batch), options.max_batch_bytes)
     if batch.is_wrapper and opened.problem is None:
         # only the inner messages say where a wrapper begins and how many it holds
@@ -204,7 +209,13 @@ def _open(chunk: BatchChunk, batch: Batch, options: DumpOptions, limit: RecordLi
         batch = batch._replace(base_offset=base_offset, count=opened.records)
     selected = opened.select(*options.offsets, limit.remaining)
     limit.take(selected.records)
-    return BatchEvent(batch, damage or opened.problem, selected)
+    return BatchEvent(batch, damage or opened.problem, selected, crc_ok)
+
+
+def _damage(batch: Batch, diagnosis: BatchDiagnosis) -> tuple[str | None, bool | None]:
+    """The code of what is wrong with the whole batch, and whether its CRC is right, None where it was not computed."""
+    damage = next((code for bit, code in _DAMAGED.items() if diagnosis.suspect & bit), None)
+    return damage, None if damage == "batch/limit" else batch.crc == diagnosis.computed_crc
 
 
 def _dump_companion(

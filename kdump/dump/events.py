@@ -39,12 +39,14 @@ class BatchEvent(NamedTuple):
     """A batch with its selected records; `records` is None where none were asked for.
 
     `kdump.storage.records.records` turns them into values. `damage` is the code of what is wrong with the whole batch
-    or ended its records. The bytes of the records are valid until the next event.
+    or ended its records. `crc_ok` says whether the CRC is right. It is None for a batch above the limit of size, whose
+    CRC was not computed. The bytes of the records are valid until the next event.
     """
 
     batch: Batch
     damage: str | None
     records: DecodedBatch | None
+    crc_ok: bool | None
 
 
 class FileEnd(NamedTuple):

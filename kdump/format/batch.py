@@ -1,4 +1,4 @@
-"""The record batch, magic 2, and the row that stands for a batch of any magic.
+"""The record batch, magic 2, and the header of a batch of any magic.
 
 Record batch (Kafka's DefaultRecordBatch, KIP-98; delete horizon KIP-534); integers are big-endian:
 
@@ -39,18 +39,21 @@ CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
 
 SEQUENCES: Final = 1 << 31  # after 2147483647 comes 0
-NULL: Final = -(1 << 63)  # in a row: this format has no such field
+NULL: Final = -(1 << 63)  # this format has no such field
 
 TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 
 
 class Batch(NamedTuple):
-    """One batch, or one shallow message of magic 0 or 1, as the kernel's row of integers
-    (`kdump.kernel.scan.BATCH_COLUMNS`).
+    """The header of a record batch, or of a message of magic 0 or 1, and its position and size in bytes.
 
-    Fields that the format does not have are NULL; so are `base_offset` and `count` of a compressed wrapper, which only
-    its inner messages show. `suspect` holds the defects as bits of `kdump.kernel.scan.SUSPECTS`; the fields after it
-    describe the defects.
+    Three fields say what Kafka's own accessors say: `size` is 12 + batchLength (sizeInBytes), `last_offset` is
+    baseOffset + lastOffsetDelta (lastOffset), `count` is recordsCount (countOrNull).
+
+    Fields that the format does not have are NULL, except that timestamps and producer fields are -1. `base_offset` and
+    `count` of a wrapper message are NULL too: only its inner messages show them.
+
+    What a scan found wrong with a batch is a kdump.kernel.results.BatchDiagnosis.
     """
 
     position: int
@@ -61,28 +64,12 @@ class Batch(NamedTuple):
     count: int  # type: ignore[assignment]  # Kafka's word, also the name of a method of tuple
     partition_leader_epoch: int
     crc: int
-    computed_crc: int
     attributes: int
     base_timestamp: int
     max_timestamp: int
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    suspect: int
-    previous_offset: int
-    previous_epoch: int
-    status: int
-    status_at: int
-    status_record: int
-    payload_at: int
-    payload_size: int
-    varint_record: int
-    delta_record: int
-    delta_offset: int
-    found_timestamp: int
-    inner_crc_record: int
-    partial_bytes: int
-    trailing_record: int
 
     @property
     def codec(self) -> int:
@@ -92,10 +79,6 @@ class Batch(NamedTuple):
     def codec_name(self) -> str | int:
         """The name of the codec; its number when there is no such codec."""
         return CODECS[self.codec] if self.codec < len(CODECS) else self.codec
-
-    @property
-    def crc_ok(self) -> bool:
-        return self.crc == self.computed_crc
 
     @property
     def is_kafka07(self) -> bool:

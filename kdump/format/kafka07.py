@@ -40,7 +40,7 @@ MAX_DEPTH: Final = 16
 
 
 class Message(Batch):
-    """The row of one entry: a Batch of magic 0 or 1 with the attributes of 0.7."""
+    """The header of one entry: a Batch of magic 0 or 1 with the attributes of 0.7."""
 
     __slots__ = ()
 
@@ -62,7 +62,7 @@ class Message(Batch):
 
     @property
     def header_size(self) -> int:
-        return self.payload_at
+        return HEADER_SIZE.get(self.magic, HEADER_SIZE[1])
 
     @property
     def timestamp_type(self) -> str:

@@ -61,6 +61,7 @@ cdef enum:
     TIME_OFFSET_AT = 8
 
     # A row of a batch; kdump.kernel.scan.BATCH_COLUMNS names the columns in this order.
+    # First the header and where the batch is (kdump.format.batch.Batch).
     POSITION = 0
     SIZE
     MAGIC
@@ -69,13 +70,14 @@ cdef enum:
     COUNT
     EPOCH
     CRC
-    COMPUTED_CRC
     ATTRIBUTES
     BASE_TIMESTAMP
     MAX_TIMESTAMP
     PRODUCER_ID
     PRODUCER_EPOCH
     BASE_SEQUENCE
+    # Then what the scan found (kdump.kernel.results.BatchDiagnosis).
+    COMPUTED_CRC
     SUSPECT
     PREVIOUS_OFFSET
     PREVIOUS_EPOCH
@@ -92,6 +94,7 @@ cdef enum:
     PARTIAL
     TRAILING
     BATCH_WIDTH
+    BATCH_HEADER_WIDTH = COMPUTED_CRC
 
     # A row of a record; kdump.kernel.records.RECORD_COLUMNS names the columns in this order.
     R_AT = 0

@@ -128,6 +128,41 @@ class ScanState(NamedTuple):
         return Carry(self.known_last, self.has_last, self.known_epoch, self.linked, self.max_timestamp, cursor)
 
 
+class BatchDiagnosis(NamedTuple):
+    """What a scan found in a batch: the columns of its row after those of the header (kdump.format.batch.Batch).
+
+    `suspect`: the defects as bits of kdump.kernel.scan.SUSPECTS, 0 without a defect.
+    `previous_offset`: the last offset of the batch before, NO_VALUE without one.
+    `previous_epoch`: the leader epoch of the batch before, -1 when not known.
+    `status`: an index into kdump.kernel.records.STATUSES, for the record number `status_record` at byte `status_at` of
+    the records. For batch/limit, `status_at` is the limit in bytes.
+    `payload_at`, `payload_size`: the records in the batch, or the value of a wrapper message; NO_VALUE where they are
+    not known.
+    `varint_record`, `delta_record`, `inner_crc_record`, `trailing_record`: the number of the first record with the
+    defect, -1 without one.
+    `delta_offset`: the offset delta of the record `delta_record`.
+    `found_timestamp`: the largest timestamp of the records, NO_VALUE where it was not compared.
+    `partial_bytes`: the bytes after the last inner message of a wrapper message.
+    """
+
+    computed_crc: int
+    suspect: int
+    previous_offset: int
+    previous_epoch: int
+    status: int
+    status_at: int
+    status_record: int
+    payload_at: int
+    payload_size: int
+    varint_record: int
+    delta_record: int
+    delta_offset: int
+    found_timestamp: int
+    inner_crc_record: int
+    partial_bytes: int
+    trailing_record: int
+
+
 class FrameHeader(NamedTuple):
     """The bytes at a position, read as the header of a batch.
 

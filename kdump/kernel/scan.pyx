@@ -27,16 +27,14 @@ from kdump.kernel.records cimport (
 )
 from kdump.kernel.state cimport State
 from kdump.kernel.records import STATUSES
-from kdump.kernel.results import NO_VALUE, FrameHeader, ScanState
+from kdump.kernel.results import NO_VALUE, BatchDiagnosis, FrameHeader, ScanState
 
 import os
 
 BATCH_COLUMNS = (
-    "position", "size", "magic", "base_offset", "last_offset", "count", "partition_leader_epoch", "crc", "computed_crc",
-    "attributes", "base_timestamp", "max_timestamp", "producer_id", "producer_epoch", "base_sequence", "suspect",
-    "previous_offset", "previous_epoch", "status", "status_at", "status_record", "payload_at", "payload_size",
-    "varint_record", "delta_record", "delta_offset", "found_timestamp", "inner_crc_record", "partial_bytes",
-    "trailing_record",
+    "position", "size", "magic", "base_offset", "last_offset", "count", "partition_leader_epoch", "crc", "attributes",
+    "base_timestamp", "max_timestamp", "producer_id", "producer_epoch", "base_sequence",
+    *BatchDiagnosis._fields,
 )
 assert len(BATCH_COLUMNS) == BATCH_WIDTH
 

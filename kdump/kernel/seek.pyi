@@ -61,7 +61,7 @@ def follow(buffer: Buffer, start: int, stop: int, last: int) -> tuple[int, int]:
 def row(body: Buffer, position: int) -> tuple[int, ...]:
     """Return the fields of kdump.format.batch.Batch for a whole batch with the right checksum.
 
-    The payload position and size of magic 0 and 1 are not set. Raises ValueError for fewer bytes than a header.
+    Raises ValueError for fewer bytes than a header.
     """
 
 def positions(slots: Buffer, entries: int, position: int) -> int:

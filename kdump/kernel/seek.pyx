@@ -15,9 +15,9 @@ from libc.stdint cimport INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t,
 from posix.unistd cimport pread
 
 from kdump.kernel.layout cimport (
-    BATCH_WIDTH, CODEC_MASK, HEADER, INDEX_ENTRY, INDEX_POSITION_AT, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT,
-    MESSAGE_ATTRIBUTES_AT, MESSAGE_TIMESTAMP_AT, UP_TO_MAGIC, be32, be64, checksum, header_row, last_offset_of, minimum,
-    stored_crc,
+    BATCH_HEADER_WIDTH, BATCH_WIDTH, CODEC_MASK, HEADER, INDEX_ENTRY, INDEX_POSITION_AT, LENGTH_AT, LOG_OVERHEAD,
+    MAGIC_AT, MESSAGE_ATTRIBUTES_AT, MESSAGE_TIMESTAMP_AT, UP_TO_MAGIC, be32, be64, checksum, header_row,
+    last_offset_of, minimum, stored_crc,
 )
 
 import os
@@ -296,7 +296,7 @@ def row(body, int64_t position):
     cdef const uint8_t *p
     cdef int64_t cells[BATCH_WIDTH]
     cdef Py_ssize_t i
-    cdef object fields = PyTuple_New(BATCH_WIDTH), cell
+    cdef object fields = PyTuple_New(BATCH_HEADER_WIDTH), cell
     PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
     try:
         p = <const uint8_t *> view.buf
@@ -306,7 +306,7 @@ def row(body, int64_t position):
         header_row(cells, p, view.len, position, stored_crc(p))
     finally:
         PyBuffer_Release(&view)
-    for i in range(BATCH_WIDTH):
+    for i in range(BATCH_HEADER_WIDTH):
         cell = cells[i]
         Py_INCREF(cell)
         PyTuple_SetItem(fields, i, cell)

@@ -60,8 +60,8 @@ def damaged_ranges(path: str, item: Item) -> Iterator[DamagedRange]:
     """The damage in an item of a walk over a file. Raises SourceError where the file has become shorter."""
     match item:
         case BatchChunk():
-            for batch in item.rows():
-                what = next(code for code in _DAMAGES if batch.suspect >> SUSPECTS.index(code) & 1)
+            for batch, suspect in zip(item.rows(), item.suspects(), strict=True):
+                what = next(code for code in _DAMAGES if suspect >> SUSPECTS.index(code) & 1)
                 yield DamagedRange(path, batch.position, batch.size, what)
         case Gap():
             yield DamagedRange(path, item.position, item.length, "gap/bytes")

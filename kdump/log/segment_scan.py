@@ -63,7 +63,7 @@ def scan_segment(segment: SegmentFile, size: int, before: SegmentScan | None) ->
     whole = True
     for item in walk:
         if isinstance(item, BatchChunk):
-            regular = regular and not any(row.suspect & _GOES_BACK for row in item.rows())
+            regular = regular and not any(suspect & _GOES_BACK for suspect in item.suspects())
         elif isinstance(item, Tail):
             whole = False
         elif isinstance(item, ShrunkFile):

@@ -205,9 +205,9 @@ def _check_active_segment(directory: DirectoryHandle, base: int, options: LogOpt
         for item in walk:
             if not isinstance(item, BatchChunk):
                 raise _needs_recovery(directory, f"{path}: there is no batch at byte {item.position}")
-            for row in item.rows():
-                if item.damaged or row.suspect & _CUTS:
-                    raise _needs_recovery(directory, f"{path}: the batch at byte {row.position} is damaged")
+            for batch, suspect in zip(item.rows(), item.suspects(), strict=True):
+                if item.damaged or suspect & _CUTS:
+                    raise _needs_recovery(directory, f"{path}: the batch at byte {batch.position} is damaged")
         seen = walk.scanner.state()
         size = source.size
     if is_07:

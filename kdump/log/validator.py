@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 Data = bytes | bytearray | memoryview
 
 _WIDTH: Final = len(BATCH_COLUMNS)
+_HEADER_WIDTH: Final = len(Batch._fields)
+_SUSPECT: Final = BATCH_COLUMNS.index("suspect")
 _REFUSED: Final = {
     "batch/codec": "has a codec that does not exist",
     "batch/count": "has a number of records that does not match its offsets",
@@ -109,9 +111,10 @@ class LogValidator:
             why = scanner.scan(data, at, size, at, size, size)
             cells = scanner.rows[: scanner.count * _WIDTH].tolist()
             for row in range(scanner.count):
-                batch = Batch._make(cells[row * _WIDTH : (row + 1) * _WIDTH])
-                if batch.suspect:
-                    self._check(batch, row, data, refused)
+                cell = row * _WIDTH
+                batch = Batch._make(cells[cell : cell + _HEADER_WIDTH])
+                if suspect := cells[cell + _SUSPECT]:
+                    self._check(batch, suspect, row, data, refused)
                 found.append(batch)
             at = scanner.stop
             if why == SCAN_STOPPED:
@@ -126,8 +129,7 @@ class LogValidator:
             return MessageTooLarge(total, self._max_bytes)
         return ValueError(f"{_REFUSED_FRAMES.get(frame, 'no batch')} at byte {at} of the appended data")
 
-    def _check(self, batch: Batch, row: int, data: Data, refused: int) -> None:
-        suspect = batch.suspect
+    def _check(self, batch: Batch, suspect: int, row: int, data: Data, refused: int) -> None:
         if suspect & OPEN and batch.control:
             opened = open_batch(batch, body(batch, data), self._max_bytes)
             if opened.problem is not None:

@@ -91,8 +91,12 @@ class Renderer(ABC):
         """The file ends."""
 
     @abstractmethod
-    def batch(self, path: Path, batch: Batch, damage: str | None = None) -> None:
-        """A record batch, or a message of magic 0 or 1; `damage` is the code of what is wrong with all of it."""
+    def batch(self, path: Path, batch: Batch, damage: str | None = None, crc_ok: bool | None = True) -> None:
+        """A record batch, or a message of magic 0 or 1.
+
+        `damage` is the code of what is wrong with all of it. `crc_ok` says whether its CRC is right; it is None where
+        the CRC was not computed.
+        """
 
     @abstractmethod
     def records(
@@ -198,8 +202,8 @@ class Renderer(ABC):
         path, topic, partition = "", None, None
         for event in events:
             match event:
-                case BatchEvent(batch, damage, records):
-                    self.batch(path, batch, damage)
+                case BatchEvent(batch, damage, records, crc_ok):
+                    self.batch(path, batch, damage, crc_ok)
                     if records is not None:
                         self.records(path, topic, partition, batch, records)
                 case FileBegin(file, topic_partition):

@@ -26,7 +26,7 @@ from typing import IO, TYPE_CHECKING, Any
 from kdump.format.batch import NULL
 from kdump.render.base import Renderer, RenderOptions
 from kdump.render.escaping import Path, replaced
-from kdump.render.sentences import crc_state, gap_reason
+from kdump.render.sentences import gap_reason
 from kdump.verify.findings import finding_fields
 
 if TYPE_CHECKING:
@@ -136,15 +136,14 @@ def json_value(value: object, encode: Encode = encode_auto) -> str:
             raise TypeError(f"no JSON for {type(value).__name__}")
 
 
-def batch_line(path: str, batch: Batch, damage: str | None = None) -> str:
+def batch_line(path: str, batch: Batch, crc_ok: bool | None) -> str:
     """One `batch` object with its line end; `path` is JSON already."""
     name = json_value(batch.codec_name)
-    crc_ok = json_value(crc_state(batch, damage))
     head = (
         f'{{"type":"batch","path":{path},"position":{batch.position},"size":{batch.size},"magic":{batch.magic},'
         f'"base_offset":{_number(batch.base_offset)},"last_offset":{batch.last_offset},"count":{_number(batch.count)},'
     )
-    crc = f'"crc":{batch.crc},"crc_ok":{crc_ok},"codec":{name},'
+    crc = f'"crc":{batch.crc},"crc_ok":{json_value(crc_ok)},"codec":{name},'
     if batch.is_legacy:
         timestamp = "null" if batch.timestamp_type == "NoTimestampType" else str(batch.max_timestamp)
         return (
@@ -213,9 +212,9 @@ class JsonRenderer(Renderer):
             self._path, self._path_json = path, json_path(path)
         return self._path_json
 
-    def batch(self, path: Path, batch: Batch, damage: str | None = None) -> None:
+    def batch(self, path: Path, batch: Batch, damage: str | None = None, crc_ok: bool | None = True) -> None:
         if not self.options.hides_batch(damage):
-            self.out.write(batch_line(self._name(path), batch, damage))
+            self.out.write(batch_line(self._name(path), batch, crc_ok))
 
     def records(
         self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: DecodedBatch

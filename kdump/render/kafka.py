@@ -89,11 +89,11 @@ def _optional(value: int | None) -> str:
     return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
 
 
-def batch_line(batch: Batch) -> str:
+def batch_line(batch: Batch, crc_ok: bool | None) -> str:
     """The line of a batch (DumpLogSegments.printBatchLevel)."""
     # to the tool magic is a signed byte, and everything below 2 is a message
     magic = wrapped(batch.magic, 8)
-    valid = batch.crc_ok and batch.size >= (HEADER_SIZE if magic >= 2 else LOG_OVERHEAD + MINIMUM_SIZE[0])
+    valid = crc_ok and batch.size >= (HEADER_SIZE if magic >= 2 else LOG_OVERHEAD + MINIMUM_SIZE[0])
     if magic >= 2:
         head = (
             f"baseOffset: {batch.base_offset} lastOffset: {batch.last_offset} count: {batch.count}"
@@ -276,8 +276,8 @@ class KafkaRenderer(Renderer):
             lines = "".join(f"{printable(line)}\n" for line in lines.split("\n")[:-1])
         self.out.write(lines)
 
-    def batch(self, path: Path, batch: Batch, damage: str | None = None) -> None:
-        self.out.write(batch_line(batch))
+    def batch(self, path: Path, batch: Batch, damage: str | None = None, crc_ok: bool | None = True) -> None:
+        self.out.write(batch_line(batch, crc_ok))
 
     def records(
         self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: DecodedBatch

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kdump.dump.events import ReadEntry
-    from kdump.format.batch import Batch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit
     from kdump.verify.summary import PartitionSummary, VerifySummary
 
@@ -36,11 +35,6 @@ def iso_time(timestamp_ms: int | None) -> str:
 @lru_cache(maxsize=64)
 def _iso_seconds(seconds: int) -> str:
     return (_EPOCH + timedelta(seconds=seconds)).isoformat()[:19]
-
-
-def crc_state(batch: Batch, damage: str | None) -> bool | None:
-    """Whether the CRC of a batch is right; None for a batch above the limit of size, whose CRC was not computed."""
-    return None if damage == "batch/limit" and not batch.crc_ok else batch.crc_ok
 
 
 def gap_reason(gap: Gap | ForeignBatch | SearchLimit) -> str:

@@ -25,7 +25,7 @@ from kdump.format.batch import NULL
 from kdump.render.base import Renderer, RenderOptions
 from kdump.render.escaping import Path, bytes_text, path_text, printable, quoted
 from kdump.render.output import Output
-from kdump.render.sentences import crc_state, gap_reason, iso_time, partition_summary, read_summary, verify_summary
+from kdump.render.sentences import gap_reason, iso_time, partition_summary, read_summary, verify_summary
 from kdump.render.text import control_word, words
 from kdump.storage.records import records as values
 from kdump.verify.findings import CATALOGUE, Finding, Severity
@@ -136,11 +136,11 @@ class TerminalRenderer(Renderer):
     def end(self, path: Path) -> None:
         self._flush_table()
 
-    def batch(self, path: Path, batch: Batch, damage: str | None = None) -> None:
+    def batch(self, path: Path, batch: Batch, damage: str | None = None, crc_ok: bool | None = True) -> None:
         if self.options.hides_batch(damage):
             return
         self._batch = (path, batch.position)
-        self._row(_BATCH_COLUMNS, _batch_cells(batch, damage))
+        self._row(_BATCH_COLUMNS, _batch_cells(batch, damage, crc_ok))
 
     def records(
         self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: DecodedBatch
@@ -345,8 +345,7 @@ class TerminalRenderer(Renderer):
         self._console.print(value)
 
 
-def _batch_cells(batch: Batch, damage: str | None) -> list[Text]:
-    state = crc_state(batch, damage)
+def _batch_cells(batch: Batch, damage: str | None, crc_ok: bool | None) -> list[Text]:
     flags = Text()
     for word, style, there in (
         (damage or "", _BAD, damage is not None),
@@ -357,7 +356,7 @@ def _batch_cells(batch: Batch, damage: str | None) -> list[Text]:
         if there:
             flags.append(word if not flags.plain else f" {word}", style=style)
     offsets = f"{batch.last_offset}" if batch.base_offset == NULL else f"{batch.base_offset}..{batch.last_offset}"
-    crc = Text("unverified", "yellow") if state is None else Text("ok", "green") if state else Text("wrong", _BAD)
+    crc = Text("unverified", "yellow") if crc_ok is None else Text("ok", "green") if crc_ok else Text("wrong", _BAD)
     no_producer = batch.producer_id == -1 and batch.producer_epoch == -1
     return [
         Text(str(batch.position)),

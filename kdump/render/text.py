@@ -41,7 +41,7 @@ from typing import IO, TYPE_CHECKING, Any
 from kdump.format.batch import NULL
 from kdump.render.base import Renderer, RenderOptions
 from kdump.render.escaping import Path, bytes_text, path_text, printable, quoted, replaced
-from kdump.render.sentences import crc_state, gap_reason, iso_time, partition_summary, verify_summary
+from kdump.render.sentences import gap_reason, iso_time, partition_summary, verify_summary
 
 if TYPE_CHECKING:
     from kdump.format.batch import Batch
@@ -56,10 +56,10 @@ if TYPE_CHECKING:
     from kdump.verify.summary import FileSummary, PartitionSummary, VerifySummary
 
 
-def batch_line(batch: Batch, damage: str | None = None) -> str:
+def batch_line(batch: Batch, damage: str | None = None, crc_ok: bool | None = True) -> str:
     """The line of a batch, without its line end."""
     wrapper = batch.base_offset == NULL
-    crc = {True: "ok", False: "WRONG", None: "unverified"}[crc_state(batch, damage)]
+    crc = {True: "ok", False: "WRONG", None: "unverified"}[crc_ok]
     line = (
         f"batch{'' if damage is None else f' DAMAGED={damage}'} position={batch.position} size={batch.size}"
         f" {f'offset={batch.last_offset}' if wrapper else f'offsets={batch.base_offset}..{batch.last_offset}'}"
@@ -162,9 +162,9 @@ class TextRenderer(Renderer):
     def begin(self, path: Path) -> None:
         self.out.write(f"file {path_text(path)}\n")
 
-    def batch(self, path: Path, batch: Batch, damage: str | None = None) -> None:
+    def batch(self, path: Path, batch: Batch, damage: str | None = None, crc_ok: bool | None = True) -> None:
         if not self.options.hides_batch(damage):
-            self.out.write(batch_line(batch, damage) + "\n")
+            self.out.write(batch_line(batch, damage, crc_ok) + "\n")
 
     def records(
         self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: DecodedBatch

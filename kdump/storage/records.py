@@ -1,13 +1,13 @@
 """Decoding the records of one batch: decompress it, let the kernel find its records, return them as values."""
 
-from array import array
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from kdump.format import codec
-from kdump.format.batch import NULL, Batch, next_sequence
+from kdump.format.batch import HEADER_SIZE, NULL, Batch, next_sequence
 from kdump.format.record import Record
 from kdump.kernel.records import HEADER_COLUMNS, RECORD_COLUMNS, STATUSES, decode, decode_messages
+from kdump.kernel.scan07 import layout
 
 _WIDTH = len(RECORD_COLUMNS)
 _HEADER_WIDTH = len(HEADER_COLUMNS)
@@ -62,7 +62,7 @@ def open_batch(batch: Batch, body: bytes | memoryview, max_bytes: int) -> Decode
         return _open_07(batch, body, max_bytes)
     if batch.is_legacy:
         return _open_message(batch, body, max_bytes)
-    payload: bytes | bytearray | memoryview = body[batch.payload_at :]
+    payload: bytes | bytearray | memoryview = body[HEADER_SIZE:]
     if batch.count < 0:
         return DecodedBatch(b"", _NOTHING, _NOTHING, "batch/count")
     if batch.codec and (batch.count or not payload):  # a consumer begins to decompress even empty data
@@ -110,12 +110,12 @@ def _open_07(batch: Batch, body: bytes | memoryview, max_bytes: int) -> DecodedB
 
         inside = unwrap(batch, body, max_bytes, keep=True)
         return DecodedBatch(inside.payload, memoryview(inside.rows).cast("q"), _NOTHING, inside.problem)
-    value_at, value_size, crcs = batch.payload_at, batch.payload_size, (batch.crc, batch.computed_crc)
-    row = array(
-        "q",
-        (0, batch.size, batch.base_offset, -1, 0, -1, value_at, value_size, 0, 0, batch.magic, *crcs, batch.attributes),
-    )
-    return DecodedBatch(body, memoryview(row), _NOTHING, None)
+    rows, *_ = layout(body, 0, batch.base_offset, 0, 1)
+    if not rows:
+        from kdump.storage.records07 import row_of_unknown_magic
+
+        rows = row_of_unknown_magic(batch, body)
+    return DecodedBatch(body, memoryview(rows).cast("q"), _NOTHING, None)
 
 
 def records(batch: Batch, opened: DecodedBatch) -> Iterator[Record]:

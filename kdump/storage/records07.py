@@ -1,10 +1,12 @@
 """Opening a compressed message of Kafka 0.7: its messages in order, also those of nested compressed ones."""
 
+from array import array
 from dataclasses import dataclass, field
 
 from kdump.format import codec
 from kdump.format.batch import Batch
-from kdump.format.kafka07 import CODEC_MASK, EXISTING_CODECS, MAX_DEPTH
+from kdump.format.kafka07 import CODEC_MASK, EXISTING_CODECS, HEADER_SIZE, MAX_DEPTH
+from kdump.kernel.crc import crc32
 from kdump.kernel.records import RECORD_COLUMNS, STATUSES
 from kdump.kernel.scan07 import layout
 
@@ -123,5 +125,19 @@ class WrapperContent:
 def unwrap(batch: Batch, body: bytes | memoryview, max_bytes: int, *, keep: bool) -> WrapperContent:
     """Open a compressed message, whose entry is `body`. All its payloads together may have `max_bytes`."""
     unwrapped = WrapperContent(batch.base_offset, max_bytes, keep)
-    unwrapped.open(batch.codec, body[batch.payload_at :], 1)
+    unwrapped.open(batch.codec, body[HEADER_SIZE[1] :], 1)  # without attributes there is no codec
     return unwrapped
+
+
+def row_of_unknown_magic(batch: Batch, body: bytes | memoryview) -> bytes:
+    """The row of a message whose header does not say where its payload begins.
+
+    The payload begins where it has the right checksum, else as in magic 1.
+    """
+    headers = [size for size in sorted(HEADER_SIZE.values(), reverse=True) if size <= batch.size]
+    computed = [crc32(body[size:]) for size in headers]
+    number = computed.index(batch.crc) if batch.crc in computed else 0
+    at = headers[number]
+    crcs = batch.crc, computed[number]
+    row = (0, batch.size, batch.base_offset, -1, 0, -1, at, batch.size - at, 0, 0, batch.magic, *crcs, batch.attributes)
+    return array("q", row).tobytes()

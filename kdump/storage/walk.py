@@ -20,7 +20,7 @@ from kdump.format.codec import decompress
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.producers import RUNS_FULL, Runs
-from kdump.kernel.results import Carry
+from kdump.kernel.results import BatchDiagnosis, Carry
 from kdump.kernel.scan import (
     BATCH_COLUMNS,
     FRAMES,
@@ -48,10 +48,11 @@ FOREIGN_KEPT = 1000
 _VALID, _END, _SHORT, _LENGTH, _OVERRUN, _LIMIT, _CRC, _MAGIC = range(len(FRAMES))
 _FILLS = frozenset((_LIMIT, _CRC, _MAGIC))
 _WIDTH = len(BATCH_COLUMNS)
-_MAGIC_CELL, _ATTRIBUTES, _PAYLOAD_AT, _PAYLOAD_SIZE = (
-    BATCH_COLUMNS.index(name) for name in ("magic", "attributes", "payload_at", "payload_size")
+_HEADER_WIDTH = len(Batch._fields)
+_MAGIC_CELL, _ATTRIBUTES, _PAYLOAD_AT, _PAYLOAD_SIZE, _SUSPECT = (
+    BATCH_COLUMNS.index(name) for name in ("magic", "attributes", "payload_at", "payload_size", "suspect")
 )
-assert BATCH_COLUMNS[0] == "position"
+assert (*Batch._fields, *BatchDiagnosis._fields) == BATCH_COLUMNS
 _ANY_EPOCH = 1 << 31  # messages of magic 0 and 1 carry none
 
 
@@ -108,19 +109,30 @@ class ShrunkFile(NamedTuple):
 
 
 class BatchChunk(NamedTuple):
-    """Adjacent batches and access to their bytes. Valid until the walk continues."""
+    """Adjacent batches, what the scan found in each, and access to their bytes. Valid until the walk continues."""
 
     walk: "Walk"
     batches: int
     damaged: bool
 
     def row(self, index: int) -> Batch:
-        return self.walk.row_type._make(self.walk.scanner.rows[index * _WIDTH : (index + 1) * _WIDTH].tolist())
+        at = index * _WIDTH
+        return self.walk.batch_type._make(self.walk.scanner.rows[at : at + _HEADER_WIDTH].tolist())
 
     def rows(self) -> Iterator[Batch]:
         cells = self.walk.scanner.rows[: self.batches * _WIDTH].tolist()
-        make = self.walk.row_type._make
-        return (make(cells[at : at + _WIDTH]) for at in range(0, len(cells), _WIDTH))
+        make = self.walk.batch_type._make
+        return (make(cells[at : at + _HEADER_WIDTH]) for at in range(0, len(cells), _WIDTH))
+
+    def suspects(self) -> list[int]:
+        """The defects of each batch, as bits of kdump.kernel.scan.SUSPECTS; 0 for a batch without a defect."""
+        suspects: list[int] = self.walk.scanner.rows[_SUSPECT : self.batches * _WIDTH : _WIDTH].tolist()
+        return suspects
+
+    def diagnosis(self, index: int) -> BatchDiagnosis:
+        """What the scan found in the batch of `row(index)`."""
+        at = index * _WIDTH
+        return BatchDiagnosis._make(self.walk.scanner.rows[at + _HEADER_WIDTH : at + _WIDTH].tolist())
 
     def body(self, batch: Batch) -> memoryview:
         """The whole batch, header included. Fewer bytes than its size when the file has shrunk."""
@@ -163,7 +175,7 @@ class Walk(SourceWindow):
     """
 
     # Another format has others (kdump.storage.walk07).
-    row_type: ClassVar[type[Batch]] = Batch
+    batch_type: ClassVar[type[Batch]] = Batch
     up_to_magic: ClassVar[int] = UP_TO_MAGIC
     header_bytes: ClassVar[int] = HEADER_BYTES
 

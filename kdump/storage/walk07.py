@@ -52,9 +52,9 @@ _ENDS_ALLOWANCE = 16 << 20
 
 
 class Walk07(Walk):
-    """One walk over the messages of a `.kafka` file; a BatchChunk holds rows of kdump.format.kafka07.Message."""
+    """One walk over the messages of a `.kafka` file; the batches of a BatchChunk are kdump.format.kafka07.Message."""
 
-    row_type = Message
+    batch_type = Message
     up_to_magic = UP_TO_MAGIC
     header_bytes = HEADER_BYTES
 

@@ -256,4 +256,4 @@ def _check_chunk(walk: Walk, chunk: BatchChunk, segment: Segment, options: ScanO
                 if note is not None:
                     yield framing.codec("batch/codec-odd", file.path, chunk.row(index), note)
         if bits & ~OPEN:
-            yield from checks.explain(file.path, chunk.row(index), file.base_offset)
+            yield from checks.explain(file.path, chunk.row(index), chunk.diagnosis(index), file.base_offset)

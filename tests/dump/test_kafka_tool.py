@@ -22,7 +22,7 @@ from kdump.dump.kafka_tool import log_reader
 from kdump.dump.kafka_tool.index_check import sanity_check_index
 from kdump.dump.kafka_tool.index_report import compare_index
 from kdump.dump.kafka_tool.log_reader import UNREADABLE, BatchSearch, LogReader, OffsetLookup
-from kdump.format.batch import HEADER_SIZE
+from kdump.format.batch import HEADER_SIZE, Batch
 from kdump.format.naming import Kind
 from kdump.storage.partition import LogFile
 from kdump.storage.source import BytesSource
@@ -508,10 +508,10 @@ def test_overlapping_batches_are_not_read_for_ever(tmp_path: Path) -> None:
     read = 0
     real = log_reader.batch_checksum
 
-    def counted(reader: Any, position: int, length: int, header: bytes) -> int:
+    def counted(reader: Any, batch: Batch) -> int:
         nonlocal read
-        read += length
-        return real(reader, position, length, header)
+        read += batch.size
+        return real(reader, batch)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log_reader, "batch_checksum", counted)

@@ -49,12 +49,12 @@ def same_records(data: bytes) -> None:
     for chunk in Walk(BytesSource(data), everything=True, rows=5):
         if not isinstance(chunk, BatchChunk) or chunk.damaged:
             continue
-        for batch in chunk.rows():
+        for batch, suspect in zip(chunk.rows(), chunk.suspects(), strict=True):
             opened = open_batch(batch, chunk.body(batch), MAX_BATCH_BYTES)
             try:
                 expected = oracle.records(data, batch.position)
             except oracle.Malformed:
-                assert opened.problem is not None or batch.suspect
+                assert opened.problem is not None or suspect
                 continue
             if opened.problem is not None:
                 continue

@@ -41,7 +41,7 @@ def layout() -> dict[str, int]:
     for name, assigned in re.findall(
         r"^    ([A-Z][A-Z_0-9]*)(?: = (.*?))?\s*(?:#.*)?$", text.split("\n\n\n")[0], re.MULTILINE
     ):
-        value = eval(assigned) if assigned else value + 1
+        value = eval(assigned, {}, constants) if assigned else value + 1
         constants[name] = value
     return constants
 
@@ -73,6 +73,7 @@ def test_fields_of_kafka_07() -> None:
 
 def test_columns_of_rows() -> None:
     assert len(BATCH_COLUMNS) == CONSTANTS["BATCH_WIDTH"]
+    assert len(batch.Batch._fields) == CONSTANTS["BATCH_HEADER_WIDTH"]
     assert len(RECORD_COLUMNS) == CONSTANTS["RECORD_WIDTH"]
     for number, name in enumerate(RECORD_COLUMNS):
         assert CONSTANTS[f"R_{name.upper()}"] == number

@@ -35,7 +35,7 @@ LOGS = sorted(
     for path in FIXTURES.rglob("*")
     if path.suffix in (".log", ".checkpoint", ".kafka") and path.stat().st_size < 2 << 20
 )
-PLAIN = Batch(**(dict.fromkeys(Batch._fields, -1) | {"magic": 2, "attributes": 0, "base_offset": 0, "suspect": 0}))
+PLAIN = Batch(**(dict.fromkeys(Batch._fields, -1) | {"magic": 2, "attributes": 0, "base_offset": 0}))
 
 ANY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -34,12 +34,9 @@ def make_batch(**fields: int) -> Batch:
         "count": 2,
         "partition_leader_epoch": 4,
         "crc": 3058123456,
-        "computed_crc": 3058123456,
         "attributes": 0,
         "base_timestamp": NOON_MS,
         "max_timestamp": NOON_MS + 1,
-        "suspect": 0,
-        "status": 0,
     }
     return Batch(**(plain | fields))
 
@@ -140,15 +137,14 @@ def play(to: Renderer) -> None:
             ]
         ),
     )
-    to.batch(
-        PATH, make_batch(position=478, base_offset=16, last_offset=16, computed_crc=1, attributes=0x0F), "batch/crc"
-    )
+    wrong = make_batch(position=478, base_offset=16, last_offset=16, attributes=0x0F)
+    to.batch(PATH, wrong, "batch/crc", crc_ok=False)
     to.gap(PATH, make(Gap, position=578, length=12))
     to.gap(PATH, make(Gap, position=590, length=10, zeros=True))
     to.gap(PATH, make(Gap, position=600, length=50, headed=True))
     to.gap(PATH, make(ForeignBatch, position=620, length=30, offset=3))
     to.batch(PATH, make_batch(position=650, magic=9, base_offset=17, last_offset=17), "batch/magic")
-    to.batch(PATH, make_batch(position=750, computed_crc=0), "batch/limit")
+    to.batch(PATH, make_batch(position=750), "batch/limit", crc_ok=None)
     to.tail(PATH, make(Tail, position=850, length=17, reason=TailContent.ZEROS))
     to.trailing_bytes(PATH, 17)
     to.end(PATH)

@@ -234,14 +234,14 @@ def test_the_walk_is_that_of_the_bytes_alone(data: bytes, cut: int) -> None:
 
 def test_a_header_of_any_magic() -> None:
     data = sound(5, b"v")
-    batch = batch_from_header(data[:61], 100, len(data), 0)
+    batch = batch_from_header(data[:61], 100, len(data))
     assert (batch.position, batch.size, batch.magic, batch.base_offset, batch.last_offset) == (100, len(data), 2, 5, 5)
     assert (batch.count, batch.crc, batch.max_timestamp, batch.producer_id) == (1, crc32c(data[21:]), 1000, -1)
     message = struct.pack(">qiIbbq", 9, 22, 77, 1, 8, 1234).ljust(61, b"\0")
-    legacy = batch_from_header(message, 0, 34, 77)
+    legacy = batch_from_header(message, 0, 34)
     assert (legacy.magic, legacy.last_offset, legacy.base_offset, legacy.count, legacy.crc) == (1, 9, 9, 1, 77)
     assert (legacy.max_timestamp, legacy.timestamp_type, legacy.partition_leader_epoch) == (1234, "LogAppendTime", NULL)
-    wrapper = batch_from_header(message[:17] + b"\1" + message[18:], 0, 34, 77)
+    wrapper = batch_from_header(message[:17] + b"\1" + message[18:], 0, 34)
     assert (wrapper.base_offset, wrapper.count, wrapper.codec_name) == (NULL, NULL, "gzip")
 
 

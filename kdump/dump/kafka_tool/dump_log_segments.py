@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from os.path import basename
 from typing import NamedTuple
 
-from kdump.broker.file_records import FileLogInputStream
+from kdump.broker.file_records import FileLogInputStream, batch_checksum
 from kdump.dump.events import (
     BatchEvent,
     CompanionDamage,
@@ -123,7 +123,7 @@ class _DumpLogSegments:
     def events(self, events: Iterable[Event]) -> Iterator[Event]:
         for event in events:
             match event:
-                case BatchEvent(batch, _, records):
+                case BatchEvent(batch=batch, records=records):
                     if self._stream is not None and self._stream.position < batch.position:
                         yield from self._catch_up(batch.position)
                     if self._stream is None or self._stream.accepts(batch):
@@ -200,7 +200,7 @@ class _DumpLogSegments:
             if self._records and batch.size <= MAX_BATCH_BYTES:
                 records = open_batch(batch, self._read(batch.position, batch.size), MAX_BATCH_BYTES)
             self._take(batch, records)
-            yield BatchEvent(batch, None, records)
+            yield BatchEvent(batch, None, records, batch_checksum(self._read, batch) == batch.crc)
         if self._stream.raised_at is not None:
             self._stop(f"at byte {self._stream.raised_at}, where a batch would have less than {MINIMUM_SIZE[0]} bytes")
 

@@ -44,8 +44,8 @@ class FramedBatch(NamedTuple):
 
     @property
     def header_fields(self) -> Batch:
-        """The header as a batch, without a computed CRC."""
-        return batch_from_header(self.header.ljust(HEADER_SIZE, b"\0"), self.position, self.size, NULL)
+        """The fields of the header."""
+        return batch_from_header(self.header.ljust(HEADER_SIZE, b"\0"), self.position, self.size)
 
 
 UNREADABLE: Final = FramedBatch(NULL, 0, b"", NULL)
@@ -151,7 +151,7 @@ class LogReader:
         if not self._spend(batch.size):
             return severity
         fields = batch.header_fields
-        if batch_checksum(self._read, batch.position, batch.size, batch.header) != fields.crc:
+        if batch_checksum(self._read, fields) != fields.crc:
             return severity
         return Severity.INFO if batch.magic < 2 or offset >= fields.base_offset else severity
 

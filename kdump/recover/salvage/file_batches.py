@@ -10,7 +10,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from kdump.format.batch import CONTROL, NULL, TRANSACTIONAL
+from kdump.format.batch import CONTROL, NULL, TRANSACTIONAL, Batch
 from kdump.kernel.producers import DATA, EVENT, GAP, Runs
 from kdump.kernel.producers import TRANSACTIONAL as EVENT_TRANSACTIONAL
 from kdump.kernel.results import ScanState
@@ -82,12 +82,12 @@ class BatchFile:
 
     def _take(self, item: Item, together: Set[int] | None) -> None:
         if isinstance(item, BatchChunk):
-            for row in item.rows():
+            for batch, suspect in zip(item.rows(), item.suspects(), strict=True):
                 if item.damaged:
-                    code = codes_of(row.suspect)[0]
-                    self.damages.append(DamageRange(row.position, row.position + row.size, code))
+                    code = codes_of(suspect)[0]
+                    self.damages.append(DamageRange(batch.position, batch.position + batch.size, code))
                 else:
-                    self._add(_span_of(row, self.number), together)
+                    self._add(_span_of(batch, suspect, self.number), together)
         elif isinstance(item, Gap | Tail):
             self.damages.append(DamageRange(item.position, item.position + item.length, _code_of(item)))
             if isinstance(item, Tail) and self.log.preallocated and item.reason == "zeros":
@@ -125,8 +125,8 @@ class BatchFile:
             )
             for item in walk:
                 if isinstance(item, BatchChunk) and not item.damaged:
-                    for row in item.rows():
-                        self.suspect |= row.suspect
+                    for suspect in item.suspects():
+                        self.suspect |= suspect
             seen = walk.scanner.state()
         self.scan_state = None if self.suspect & _OUT_OF_ORDER else seen
 
@@ -183,9 +183,8 @@ def _joined(left: BatchSpan, right: BatchSpan) -> BatchSpan:
     )
 
 
-def _span_of(row: Sequence[int], number: int) -> BatchSpan:
-    head = row[:14]
-    position, size, magic, first, last, count, epoch, _, _, attributes, _, timestamp, producer, producer_epoch = head
+def _span_of(batch: Batch, suspect: int, number: int) -> BatchSpan:
+    position, size, magic, first, last, count, epoch, _, attributes, _, timestamp, producer, producer_epoch, _ = batch
     legacy = magic < 2
     return BatchSpan(
         number,
@@ -199,7 +198,7 @@ def _span_of(row: Sequence[int], number: int) -> BatchSpan:
         -1 if legacy else producer,
         -1 if legacy else producer_epoch,
         -1 if count == NULL else count,
-        row[15],
+        suspect,
         -1 if timestamp == NULL else timestamp,
     )
 

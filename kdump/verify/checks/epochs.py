@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 from kdump.format.batch import Batch
 from kdump.format.checkpoint import CheckpointError, epoch_entries
+from kdump.kernel.results import BatchDiagnosis
 from kdump.verify.findings import Finding, FindingValue, make_finding
 
 
-def _backwards(path: str, batch: Batch, base: int | None) -> Finding:
+def _backwards(path: str, batch: Batch, diagnosis: BatchDiagnosis, base: int | None) -> Finding:
     place = path, batch.position, batch.size, batch.base_offset
-    return backwards(*place, epoch=batch.partition_leader_epoch, previous=batch.previous_epoch)
+    return backwards(*place, epoch=batch.partition_leader_epoch, previous=diagnosis.previous_epoch)
 
 
 def backwards(path: str, position: int, size: int, offset: int, *, epoch: int, previous: int) -> Finding:

@@ -2,36 +2,45 @@
 
 from kdump.format.batch import UP_TO_MAGIC, Batch
 from kdump.format.kafka07 import HEADER_SIZE
+from kdump.kernel.results import BatchDiagnosis
 from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, ShrunkFile, Tail, TailContent
 from kdump.verify.findings import Finding, Severity, make_finding
 
 
-def _crc(path: str, batch: Batch, base: int | None) -> Finding:
-    return make_finding("batch/crc", path, batch.position, batch.size, stored=batch.crc, computed=batch.computed_crc)
-
-
-def _magic(path: str, batch: Batch, base: int | None) -> Finding:
+def _crc(path: str, batch: Batch, diagnosis: BatchDiagnosis, base: int | None) -> Finding:
     return make_finding(
-        "batch/magic", path, batch.position, batch.size, offset=batch.base_offset, magic=batch.magic, like=_like(batch)
+        "batch/crc", path, batch.position, batch.size, stored=batch.crc, computed=diagnosis.computed_crc
     )
 
 
-def _like(batch: Batch) -> int:
+def _magic(path: str, batch: Batch, diagnosis: BatchDiagnosis, base: int | None) -> Finding:
+    return make_finding(
+        "batch/magic",
+        path,
+        batch.position,
+        batch.size,
+        offset=batch.base_offset,
+        magic=batch.magic,
+        like=_like(batch, diagnosis),
+    )
+
+
+def _like(batch: Batch, diagnosis: BatchDiagnosis) -> int:
     """The magic under which the checksum is right."""
     if batch.is_kafka07:
-        return next(magic for magic, size in HEADER_SIZE.items() if size == batch.header_size)
+        return next(magic for magic, size in HEADER_SIZE.items() if size == diagnosis.payload_at)
     return 2
 
 
-def _limit(path: str, batch: Batch, base: int | None) -> Finding:
-    return limit(path, batch, batch.status_at)
+def _limit(path: str, batch: Batch, diagnosis: BatchDiagnosis, base: int | None) -> Finding:
+    return limit(path, batch, diagnosis.status_at)
 
 
-def _codec(path: str, batch: Batch, base: int | None) -> Finding:
+def _codec(path: str, batch: Batch, diagnosis: BatchDiagnosis, base: int | None) -> Finding:
     return codec("batch/codec", path, batch, "codec-unknown" if batch.codec_name == batch.codec else "codec-magic")
 
 
-def _count(path: str, batch: Batch, base: int | None) -> Finding:
+def _count(path: str, batch: Batch, diagnosis: BatchDiagnosis, base: int | None) -> Finding:
     return make_finding(
         "batch/count",
         path,
@@ -43,7 +52,7 @@ def _count(path: str, batch: Batch, base: int | None) -> Finding:
     )
 
 
-def _attributes(path: str, batch: Batch, base: int | None) -> Finding:
+def _attributes(path: str, batch: Batch, diagnosis: BatchDiagnosis, base: int | None) -> Finding:
     return make_finding(
         "batch/attributes",
         path,

@@ -3,11 +3,11 @@
 from typing import Final
 
 from kdump.format.batch import Batch
-from kdump.kernel.results import ScanState
+from kdump.kernel.results import BatchDiagnosis, ScanState
 from kdump.verify.findings import Finding, make_finding
 
 
-def _max(path: str, batch: Batch, base: int | None) -> Finding:
+def _max(path: str, batch: Batch, diagnosis: BatchDiagnosis, base: int | None) -> Finding:
     return make_finding(
         "time/max",
         path,
@@ -15,7 +15,7 @@ def _max(path: str, batch: Batch, base: int | None) -> Finding:
         batch.size,
         offset=batch.last_offset,
         stored=batch.max_timestamp,
-        found=batch.found_timestamp,
+        found=diagnosis.found_timestamp,
     )
 
 
