@@ -179,7 +179,7 @@ def test_a_last_stable_offset_of_a_whole_fetch() -> None:
     assert words(judged(changed(0, stable=1022))) == [("txnindex/entry", "warning")]
     # Behind the beginning of another producer's next one, it would end a search before that is found.
     assert words(judged(changed(1, stable=1025))) == [("txnindex/entry", "warning")]
-    own = [ABORTED[0], ABORTED[1], (8, *ABORTED[2][1:])]
+    own = [ABORTED[0], ABORTED[1], ABORTED[2]._replace(producer_id=8)]
     assert judged(build.transaction_index(ENTRIES[0], (8, 1005, 1020, 1025), own[2][:4]), own) == []
 
 
