@@ -97,7 +97,6 @@ cdef const uint8_t *long_varlong(const uint8_t *p, const uint8_t *end, int64_t *
     return p
 
 
-#
 # A walk over the fields of a record is compiled twice (`Bounds`), and the type of the last argument selects. NEAR is
 # for a record with at least SLACK readable bytes after it: it reads short varints without a comparison with `end`. The
 # other comparisons, and the last one of the record, find a field that goes past the end. Consecutive varints without a
