@@ -260,23 +260,3 @@ class SnapshotDifference(NamedTuple):
     field: str
     stored: int | None
     found: int | None
-
-
-class SeekResult(NamedTuple):
-    """Where a search by offset ended.
-
-    `status`: SEEK_FOUND, or another reason (kdump.kernel.seek).
-    `entry_offset`: the offset of the index entry where the search began, -1 without one. `begin`: its position, 0
-    without one.
-    `position`: where the search ended. For SEEK_FOUND the batch is there, else the fields after it are not set.
-    `first_offset`: -2^63 for a wrapper message, which does not store it.
-    """
-
-    status: int
-    entry_offset: int
-    begin: int
-    position: int
-    size: int
-    first_offset: int
-    last_offset: int
-    body: bytes | None

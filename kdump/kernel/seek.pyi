@@ -1,7 +1,5 @@
 from typing_extensions import Buffer
 
-from kdump.kernel.results import SeekResult
-
 SEEK_FOUND: int
 """The search found a batch."""
 SEEK_ENDED: int
@@ -23,14 +21,16 @@ class Seeker:
     def __init__(self, max_batch_bytes: int = ...) -> None: ...
     def seek(
         self, fd: int, slots: Buffer, entries: int, verified: Buffer | None, base: int, target: int, end: int
-    ) -> SeekResult:
+    ) -> tuple[int, int, int, int, int, int, int, bytes | None]:
         """Find the first batch of a file whose last offset is `target` or above.
 
         `slots`, `entries`: the bytes of the offset index, and how many entries to use. The walk starts at the last
         entry with an offset of `target` or below, without one at the start of the file.
         `verified`: one byte a window, 0 where its index entries are not verified; None uses all entries.
         `base`: the base offset of the segment. `end`: the bytes of the file to read.
-        Raises OSError, and ValueError where the index has fewer entries.
+        Returns (SEEK_FOUND or another reason, offset of the entry or -1, position where the walk started, position
+        where it ended, size, first offset, last offset, batch). The last four are set only for SEEK_FOUND. The first
+        offset of a wrapper message is -2^63. Raises OSError, and ValueError where the index has fewer entries.
         """
 
     def verify(self, fd: int, slots: Buffer, first: int, stop: int, base: int, start: int, end: int) -> bool:

@@ -22,8 +22,6 @@ from kdump.kernel.layout cimport (
 
 import os
 
-from kdump.kernel.results import SeekResult
-
 # Why a search returned.
 cdef enum:
     FOUND, ENDED, DAMAGED, LARGE, SHRUNK, UNVERIFIED
@@ -36,7 +34,6 @@ cdef enum:
     ROOM = 1052672    # for the largest batch that a broker accepts by default (message.max.bytes)
     SHIFT = 21
 WINDOW_BYTES = 1 << SHIFT
-_result = tuple.__new__  # costs a read of the log less than the call of SeekResult, which is a Python function
 TAKE_BYTES = ROOM
 
 
@@ -193,9 +190,10 @@ cdef class Seeker:
             if self._error:
                 raise OSError(self._error, os.strerror(self._error))
         if status != FOUND:
-            return _result(SeekResult, (status, offset, begin, position, 0, 0, 0, None))
+            return status, offset, begin, position, 0, 0, 0, None
         body = (<char *> self._buffer + (position - self._begin))[:frame.size]
-        return _result(SeekResult, (status, offset, begin, position, frame.size, frame.first, frame.last, body))
+        # A plain tuple: with a NamedTuple, a search takes 0.4 us more of 4.4 us.
+        return status, offset, begin, position, frame.size, frame.first, frame.last, body
 
     def verify(self, int fd, slots, Py_ssize_t first, Py_ssize_t stop, int64_t base, int64_t start, int64_t end):
         cdef Py_buffer view
