@@ -92,7 +92,7 @@ class ProducerEntryMap:
     def take_aborted(self) -> None:
         """Take the aborted transactions of the events of a recovery."""
         if self._producers is not None:
-            self.aborted = [AbortedTransaction(0, *fields[:4]) for fields in self._producers.aborted()]
+            self.aborted = [AbortedTransaction(0, *transaction[:4]) for transaction in self._producers.aborted()]
 
     def discard_events(self) -> None:
         """Go back to the state before the events."""
@@ -103,7 +103,7 @@ class ProducerEntryMap:
     def begin_batches(self) -> None:
         """Has to be called before batches are given to `append`."""
         self._producers = _producers_from(self.entries)
-        self.transactions.assign({producer: first for producer, _, first, *_ in self._producers.open()})
+        self.transactions.assign({one.producer_id: one.first_offset for one in self._producers.open()})
 
     def append(
         self, records: FileRecords, batch: FileChannelRecordBatch, header: tuple[int, ...], started: dict[int, int]

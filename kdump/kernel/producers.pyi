@@ -1,6 +1,6 @@
 from typing_extensions import Buffer
 
-from kdump.kernel.results import ProducerProblem, ProducerTally
+from kdump.kernel.results import AbortedTxn, ProducerProblem, ProducerTally, SnapshotDifference, TxnMetadata
 
 EVENT: str
 """The layout of one event, as a format of `struct`."""
@@ -71,24 +71,20 @@ class Producers:
         occur has no key.
         """
 
-    def aborted(self) -> list[tuple[int, int, int, int, bool, bool]]:
-        """Return the transactions aborted since the last call.
-
-        Each is (producer_id, first_offset, last_offset, last_stable_offset, certain_first, certain_lso).
-        """
+    def aborted(self) -> list[AbortedTxn]:
+        """Return the transactions aborted since the last call, in the order of their markers."""
 
     def entries(self) -> bytes:
         """Return the state as entries of a producer snapshot, 46 bytes each, in the order of first appearance."""
 
-    def open(self) -> list[tuple[int, int, int, int, bool]]:
-        """Return each open transaction in order of start: (producer_id, epoch, first_offset, timestamp, certain)."""
+    def open(self) -> list[TxnMetadata]:
+        """Return each open transaction, in order of start."""
 
-    def compare(self, entries: Buffer) -> list[tuple[str, int, str, int | None, int | None]]:
+    def compare(self, entries: Buffer) -> list[SnapshotDifference]:
         """Return where the entries of a snapshot differ from the state, at most 1000 differences.
 
-        Each is (problem, producer_id, field, stored, found). "differs" and "surplus" come first, in the order of the
-        snapshot, then "missing", in the order of first appearance. For "surplus" and "missing" the field is the
-        timestamp, which shows whether the producer expired.
+        "differs" and "surplus" come first, in the order of the snapshot, then "missing", in the order of first
+        appearance.
         """
 
 def unexpired(entries: Buffer, now_ms: int, longest_ms: int) -> bytes:

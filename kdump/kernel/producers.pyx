@@ -36,7 +36,7 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int16_t, int32_t, int64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
-from kdump.kernel.results import ProducerProblem, ProducerTally
+from kdump.kernel.results import AbortedTxn, ProducerProblem, ProducerTally, SnapshotDifference, TxnMetadata
 
 import os
 
@@ -702,8 +702,8 @@ cdef class Producers:
         cdef list found = []
         for i in range(self._aborted_count):
             a = self._aborted + i
-            found.append((a.producer_id, a.first_offset, a.last_offset, a.last_stable_offset, a.certain_first,
-                          a.certain_lso))
+            found.append(AbortedTxn(a.producer_id, a.first_offset, a.last_offset, a.last_stable_offset, a.certain_first,
+                                    a.certain_lso))
         self._aborted_count = 0
         return found
 
@@ -730,8 +730,8 @@ cdef class Producers:
         cdef list found = []
         while node >= 0:
             e = self._producers + self._nodes[node].producer
-            found.append((e.producer_id, e.epoch, e.txn_first, e.timestamp,
-                          e.flags & TXN_CERTAIN != 0 and e.generation == self._generation))
+            found.append(TxnMetadata(e.producer_id, e.epoch, e.txn_first, e.timestamp,
+                                     e.flags & TXN_CERTAIN != 0 and e.generation == self._generation))
             node = self._nodes[node].next
         return found
 
@@ -785,7 +785,7 @@ cdef class Producers:
             e = self._producers + i
             if not listed[i] and e.generation == self._generation and e.flags & CERTAIN:
                 differences.append(("missing", e.producer_id, FIELDS[F_TIMESTAMP], None, e.timestamp))
-        return differences
+        return list(map(SnapshotDifference._make, differences))
 
 
 # ---- the entries of snapshots, packed

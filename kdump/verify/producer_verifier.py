@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from kdump.format.naming import COORDINATOR_TOPICS
 from kdump.kernel.producers import Producers
+from kdump.kernel.results import AbortedTxn
 from kdump.storage.partition import LogFile, Partition
 from kdump.verify.checks import producer_snapshots, producers
-from kdump.verify.checks.transaction_indexes import Aborted
 from kdump.verify.findings import CATALOGUE, KEPT
 from kdump.verify.index_verifier import CompanionReader
 from kdump.verify.log_state import LogState
@@ -60,13 +60,13 @@ class ProducerVerifier:
         self._report.add(producers.tallies(path, tallies, compacted=compacted))
         return frozenset(counts)
 
-    def aborted(self) -> list[Aborted]:
+    def aborted(self) -> list[AbortedTxn]:
         """The aborted transactions whose markers are in the segment that ended."""
         return self._producers.aborted()
 
     def open_by_producer(self) -> Mapping[int, int]:
         """The first offset of each open transaction, by producer id."""
-        return {producer: first for producer, _, first, *_ in self._producers.open()}
+        return {transaction.producer_id: transaction.first_offset for transaction in self._producers.open()}
 
     def open_transactions(self) -> "list[OpenTransaction]":
         """The transactions that are open at the end of the log."""
@@ -110,14 +110,16 @@ class ProducerVerifier:
         found = self._read(file)
         if found is None:
             return
-        mismatches = self._producers.compare(producer_snapshots.entry_bytes(found))
-        if mismatches:
+        differences = self._producers.compare(producer_snapshots.entry_bytes(found))
+        if differences:
             # A broker uses its clock to forget a silent producer, and writes the others.
             latest = max(self._report.max_timestamp, _changed_ms(file))
             known = self._producers.entries()
             incomplete = state.compacted or state.broken
             self._report.add(
-                producer_snapshots.check_state(file.path, found, mismatches, known, latest, incomplete, self._log_start)
+                producer_snapshots.check_state(
+                    file.path, found, differences, known, latest, incomplete, self._log_start
+                )
             )
 
 

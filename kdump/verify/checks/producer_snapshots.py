@@ -13,6 +13,7 @@ from kdump.format.producer_snapshot import (
     SnapshotError,
     read_snapshot,
 )
+from kdump.kernel.results import SnapshotDifference
 from kdump.storage.partition import LogFile
 from kdump.verify.findings import Finding, Severity, make_finding
 
@@ -20,9 +21,6 @@ __all__ = ["Snapshot", "check_missing", "check_names", "check_state", "check_str
 
 EXPIRATION_MS: Final = 86_400_000
 """producer.id.expiration.ms, when a broker forgets a producer that wrote nothing more."""
-
-Mismatch = tuple[str, int, str, int | None, int | None]
-"""A row of `Producers.compare`: problem, producer id, name of the field, stored value, value of the log."""
 
 
 def check_structure(path: str, data: bytes) -> tuple[Snapshot | None, list[Finding]]:
@@ -66,7 +64,7 @@ def entry_bytes(snapshot: Snapshot) -> bytes:
 def check_state(
     path: str,
     snapshot: Snapshot,
-    mismatches: Sequence[Mismatch],
+    differences: Sequence[SnapshotDifference],
     known: bytes,
     newest_timestamp: int,
     compacted: bool,
@@ -80,9 +78,9 @@ def check_state(
     """
     stored = {entry.producer_id: (number, entry) for number, entry in enumerate(snapshot.entries())}
     replayed = {entry.producer_id: entry for entry in _unpacked(known)}
-    quiet: list[Mismatch] = []
-    for mismatch in mismatches:
-        problem, producer_id, name, there, here = mismatch
+    quiet: list[SnapshotDifference] = []
+    for difference in differences:
+        problem, producer_id, name, there, here = difference
         number, entry = stored.get(producer_id, (None, None))
         own = replayed.get(producer_id)
         if problem == "missing" and own is not None:
@@ -90,7 +88,7 @@ def check_state(
                 continue
             # A broker can forget producers earlier (producer.id.expiration.ms). It keeps those with a transaction.
             if not own.has_transaction:
-                quiet.append(mismatch)
+                quiet.append(difference)
                 continue
         if compacted and problem == "surplus":
             continue
@@ -119,21 +117,21 @@ def check_state(
         yield _all_missing(path, quiet)
 
 
-def _all_missing(path: str, mismatches: Sequence[Mismatch]) -> Finding:
+def _all_missing(path: str, differences: Sequence[SnapshotDifference]) -> Finding:
     """snapshot/state for producers that the snapshot does not have, in one finding of severity info."""
-    _, producer_id, _, there, here = mismatches[0]
+    first = differences[0]
     return make_finding(
         "snapshot/state",
         path,
         0,
         0,
         severity=Severity.INFO,
-        more=len(mismatches) - 1,
-        producer_id=producer_id,
+        more=len(differences) - 1,
+        producer_id=first.producer_id,
         problem="missing",
         name=None,
-        stored=there,
-        found=here,
+        stored=first.stored,
+        found=first.found,
     )
 
 

@@ -9,16 +9,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kdump.format.index import TRANSACTION_ENTRY, AbortedTransaction, aborted_transactions, build_transaction_index
+from kdump.kernel.results import AbortedTxn
 from kdump.storage.partition import LogFile
 from kdump.verify.findings import Finding, FindingValue, Severity, make_finding
 
 _SIZE: Final = TRANSACTION_ENTRY.size
 _VERSION: Final = struct.Struct(">h")
 _NONE: Final = 1 << 63
-
-Aborted = tuple[int, int, int, int, bool, bool]
-"""Producer id, first offset, offset of the marker, last stable offset; whether the first and the last stable offset are
-certain."""
 
 
 class _Replayed(NamedTuple):
@@ -35,7 +32,7 @@ def check_index(
     log_path: str,
     file: LogFile | None,
     data: bytes,
-    aborted: Sequence[Aborted],
+    aborted: Sequence[AbortedTxn],
     *,
     base_offset: int,
     end_offset: int | None,
@@ -66,7 +63,7 @@ def check_index(
                 yield make_finding(
                     "txnindex/missing", path, 0, 0, offset=last, producer_id=producer_id, first=first, last=last
                 )
-    expected = {transaction[2]: transaction for transaction in aborted}
+    expected = {transaction.last_offset: transaction for transaction in aborted}
     following = dict(_following(aborted))
     previous: int | None = None
     for number, entry in enumerate(entries):
@@ -91,11 +88,11 @@ def check_index(
         yield make_finding("txnindex/torn", path, stop, remainder, entry_bytes=_SIZE)
 
 
-def _build(aborted: Sequence[Aborted]) -> bytes:
+def _build(aborted: Sequence[AbortedTxn]) -> bytes:
     return build_transaction_index(AbortedTransaction(0, *transaction[:4]) for transaction in aborted)
 
 
-def _following(aborted: Sequence[Aborted]) -> Iterator[tuple[int, int]]:
+def _following(aborted: Sequence[AbortedTxn]) -> Iterator[tuple[int, int]]:
     """For each transaction, by the offset of its marker: the first offset of later transactions of other producers.
 
     Later is a transaction whose marker has a higher offset.
@@ -119,7 +116,7 @@ def _outside(entry: AbortedTransaction, replayed: _Replayed) -> bool:
 
 
 def _compared(
-    path: str, number: int, entry: AbortedTransaction, aborted: Aborted | None, following: int, replayed: _Replayed
+    path: str, number: int, entry: AbortedTransaction, aborted: AbortedTxn | None, following: int, replayed: _Replayed
 ) -> Iterator[Finding]:
     """Check an entry against the transaction whose marker is at the offset that the entry says."""
     if aborted is None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kdump.format.naming import Kind
+from kdump.kernel.results import SnapshotDifference
 from kdump.storage.partition import LogFile
 from kdump.verify.checks import producer_snapshots
 from kdump.verify.findings import Finding
@@ -94,10 +95,11 @@ def test_what_brokers_left_can_be_read() -> None:
 # --- against the replay -----------------------------------------------------------------------------------------------
 
 
-def judged(*mismatches: Any, known: bytes = ONE + TWO, compacted: bool = False, log_start: int = 0) -> list[Finding]:
+def judged(*rows: Any, known: bytes = ONE + TWO, compacted: bool = False, log_start: int = 0) -> list[Finding]:
     found, _ = producer_snapshots.check_structure(PATH, RIGHT)
     assert found is not None
-    return list(producer_snapshots.check_state(PATH, found, mismatches, known, NOW, compacted, log_start))
+    differences = [SnapshotDifference(*row) for row in rows]
+    return list(producer_snapshots.check_state(PATH, found, differences, known, NOW, compacted, log_start))
 
 
 def test_a_snapshot_that_says_what_the_log_says() -> None:

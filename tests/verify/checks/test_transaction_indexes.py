@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kdump.format.naming import Kind
+from kdump.kernel.results import AbortedTxn
 from kdump.storage.partition import LogFile
 from kdump.verify.checks import transaction_indexes
 from kdump.verify.findings import Finding
@@ -17,9 +18,9 @@ PATH = "00000000000000001000.txnindex"
 ENTRY = 34
 
 ABORTED = (
-    (7, 1002, 1010, 1005, True, True),
-    (8, 1005, 1020, 1021, True, True),
-    (7, 1021, 1030, 1031, True, True),
+    AbortedTxn(7, 1002, 1010, 1005, True, True),
+    AbortedTxn(8, 1005, 1020, 1021, True, True),
+    AbortedTxn(7, 1021, 1030, 1031, True, True),
 )
 ENTRIES = tuple(transaction[:4] for transaction in ABORTED)
 RIGHT = build.transaction_index(*ENTRIES)
@@ -47,7 +48,7 @@ def changed(number: int, **fields: int) -> bytes:
 
 def uncertain(number: int, first: bool, stable: bool) -> list[Any]:
     aborted = list(ABORTED)
-    aborted[number] = (*aborted[number][:4], first, stable)
+    aborted[number] = aborted[number]._replace(certain_first=first, certain_stable=stable)
     return aborted
 
 
@@ -178,7 +179,7 @@ def test_a_last_stable_offset_of_a_whole_fetch() -> None:
     assert words(judged(changed(0, stable=1022))) == [("txnindex/entry", "warning")]
     # Behind the beginning of another producer's next one, it would end a search before that is found.
     assert words(judged(changed(1, stable=1025))) == [("txnindex/entry", "warning")]
-    own = [ABORTED[0], ABORTED[1], (8, *ABORTED[2][1:])]
+    own = [ABORTED[0], ABORTED[1], ABORTED[2]._replace(producer_id=8)]
     assert judged(build.transaction_index(ENTRIES[0], (8, 1005, 1020, 1025), own[2][:4]), own) == []
 
 
@@ -205,7 +206,7 @@ def test_a_last_stable_offset_below_the_log_start() -> None:
 
 def test_many_entries_take_no_time() -> None:
     entries = [(7, 10 * number, 10 * number + 5, 10 * number + 6) for number in range(100_000)]
-    aborted = [(*entry, True, True) for entry in entries]
+    aborted = [AbortedTxn(*entry, True, True) for entry in entries]
     assert judged(build.transaction_index(*entries), aborted, base_offset=0, end_offset=1_000_000) == []
     findings = judged(build.transaction_index(*entries[1:]), aborted, base_offset=0, end_offset=1_000_000)
     assert words(findings) == [("txnindex/missing", "error")]
