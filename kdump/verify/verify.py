@@ -184,8 +184,8 @@ class _Tasks:
     def _partition(self, partition: Partition, directory: LogDirectoryVerifier | None) -> Iterator[VerifyTask]:
         context = self._checkpoints.context(partition) if directory is None else directory.context(partition)
         options = self._options._replace(live=self._options.live or _is_written(partition))
-        # A log directory has the names of all its partitions. A task must not carry them.
-        job = _PartitionJob(partition._replace(log_directory=None), context, options)
+        # A log directory has the names of all its partitions. A task must not carry them, and cannot carry a listing.
+        job = _PartitionJob(partition._replace(log_directory=None, listing=None), context, options)
         at_once = options.live or self._slots == 1
         if not at_once and size_of(partition) > SMALL_BYTES:
             yield from self._flush()
