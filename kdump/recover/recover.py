@@ -166,6 +166,7 @@ def _points_of(plans: Iterable[Plan]) -> dict[str, dict[TopicPartition, int]]:
 
 def plan_log_directory(directory: str, points: Points, options: RecoverOptions) -> Plan:
     """The plan for a log directory whose recovery points are above the ends of truncated logs. Raises SourceError."""
+    # A listing of its own: the root may not have been discovered, and its checkpoint is read only here.
     plan = Plan(directory, None, options, files=read_stamps(directory))
     if not points or RECOVERY_POINTS not in plan.files:
         return plan
@@ -287,7 +288,7 @@ def carry_out(plan: Plan, how: ApplyOptions) -> RecoveryResult:
     path, name, applied = plan.path, None, None
     try:
         if how.output is not None:
-            # Where nothing is to be done, the plan looked at no file.
+            # Where nothing is to be done, the plan has no stamps. They are taken when the copy begins.
             path = applying.output(plan if plan.files else plan._replace(files=read_stamps(plan.path)), how.output)
         elif plan.empty:
             return RecoveryResult(plan)
@@ -327,7 +328,10 @@ def _reads_back(directory: str, written: Mapping[str, int]) -> bool:
 
 
 def remaining_findings(path: str) -> tuple[Finding, ...]:
-    """The errors and warnings of a verify of a directory. Raises SourceError where it cannot be read."""
+    """The errors and warnings of a verify of a directory. Raises SourceError where it cannot be read.
+
+    Lists the directory again, as it is after what was written.
+    """
     found: list[Finding] = []
     for report in verify_logs(item for item in discover([path]) if isinstance(item, Partition | SourceError)):
         for error in report.errors:

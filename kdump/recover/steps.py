@@ -302,6 +302,7 @@ class RunExecutor:
         """Files of a log that came, went or changed, and that the run does not touch."""
         names = set(known)
         odd = []
+        # Listed at the moment of writing: a broker may have started since the run.
         for name in self.place.names():
             if name in names or name in self.journal.files or not is_a_logs(name):
                 continue
