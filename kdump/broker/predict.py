@@ -44,8 +44,24 @@ def directory_state(
     *,
     recovery_point: int = 0,
     log_start_offset: int = 0,
+    files: Mapping[str, int] | None = None,
 ) -> DirectoryState:
-    """The directory as it is on disk; `valid_segments` are its valid segments. Raises SourceError."""
+    """The directory as it is on disk; `valid_segments` are its valid segments.
+
+    `files` is the size of each file in bytes. Without it the directory is listed. Raises SourceError.
+    """
+    return DirectoryState(
+        _file_sizes(directory) if files is None else files,
+        lambda name: FileSource(os.path.join(directory, name)),
+        valid_segments or {},
+        recovery_point,
+        log_start_offset,
+        directory.rstrip("/").endswith("-delete"),
+    )
+
+
+def _file_sizes(directory: str) -> dict[str, int]:
+    """The size of each file of a directory in bytes, of a symbolic link that of its target. Raises SourceError."""
     files = {}
     try:
         with os.scandir(directory) as entries:
@@ -56,14 +72,7 @@ def directory_state(
                         files[entry.name] = entry.stat().st_size
     except OSError as error:
         raise SourceError(f"{directory}: {reason(error)}") from None
-    return DirectoryState(
-        files,
-        lambda name: FileSource(os.path.join(directory, name)),
-        valid_segments or {},
-        recovery_point,
-        log_start_offset,
-        directory.rstrip("/").endswith("-delete"),
-    )
+    return files
 
 
 class SegmentRecovery(NamedTuple):

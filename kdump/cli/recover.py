@@ -175,7 +175,7 @@ def _results(
 
     with engine_and_progress(lambda: discover(chosen["paths"]), chosen) as (engine, on_bytes, _), ExitStack() as locks:
         kept = locks if _applies(chosen) else None
-        # Listed again once the lock is held.
+        # Discovered again once the lock is held: a broker may have written until then.
         found: Iterable[Plan | Report] = planner.plan_recovery(
             discover(chosen["paths"]), wanted, engine, on_bytes, kept
         )

@@ -193,7 +193,7 @@ def remove_finished_runs(handle: DirectoryHandle) -> None:
 
 
 def _check(plan: Plan, handle: DirectoryHandle) -> None:
-    """Check that the directory is as the plan saw it, and that there is room. Raises KdumpError."""
+    """Check the room, and list the directory again: it may have changed since the plan was made. Raises KdumpError."""
     if odd := [name for name in plan.after if "/" in name or name in ("", ".", "..") or naming.is_undo(name)]:
         raise KdumpError(f"{plan.path}: the plan has {odd[0]!r}, which is no name of a file of a log")
     names = {*plan.after, *(name for name in plan.files if not naming.is_undo(name))}

@@ -10,10 +10,11 @@ from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.checkpoint import CheckpointError
 from kdump.format.meta_properties import parse_meta_properties
-from kdump.format.naming import INDEX_SUFFIXES, PARTITION_METADATA, SEGMENT_SUFFIXES, Kind, number_of
+from kdump.format.naming import INDEX_SUFFIXES, PARTITION_METADATA, Kind, number_of
 from kdump.format.partition_metadata import build_partition_metadata, parse_partition_metadata
 from kdump.format.text_files import MAX_PROPERTIES_BYTES
 from kdump.recover.plan import FileContent, Plan, RecoverOptions
+from kdump.recover.selection import files_by_segment
 from kdump.storage.pieces import Piece
 from kdump.storage.source import FileSource, read_whole
 from kdump.storage.stamps import Stamp, read_stamps
@@ -40,16 +41,15 @@ class PlanInput:
 
     @cached_property
     def files(self) -> Mapping[str, Stamp]:
-        """The regular files of the directory; of a segment alone, those that belong to it. Raises SourceError."""
+        """The regular files of the directory; of a segment alone, those that belong to it. Raises SourceError.
+
+        They are those that verify began with. The directory is listed only where its files could not be listed then.
+        """
+        if self.report.directory_files is not None:
+            return self.report.directory_files.stamps
         found = read_stamps(self.directory)
-        if not self.alone:
-            return found
         number = number_of(os.path.basename(self.report.path))
-        return {
-            name: stamp
-            for name, stamp in found.items()
-            if name.endswith(SEGMENT_SUFFIXES) and number_of(name) == number
-        }
+        return files_by_segment(found).get(number, {}) if self.alone else found
 
     @cached_property
     def sizes(self) -> Mapping[str, int]:

@@ -143,6 +143,7 @@ def points_of_plans(plans: Iterable[Plan]) -> dict[str, dict[TopicPartition, int
 
 def plan_log_directory(directory: str, points: Points, options: RecoverOptions) -> Plan:
     """The plan for a log directory whose recovery points are above the ends of truncated logs. Raises SourceError."""
+    # A listing of its own: the root may not have been discovered, and its checkpoint is read only here.
     plan = Plan(directory, None, options, files=read_stamps(directory))
     if not points or RECOVERY_POINTS not in plan.files:
         return plan

@@ -133,7 +133,7 @@ def apply_and_verify(plan: Plan, how: ApplyOptions) -> RecoveryResult:
     path, name, applied = plan.path, None, None
     try:
         if how.output is not None:
-            # Where nothing is to be done, the plan looked at no file.
+            # Where nothing is to be done, the plan has no stamps. They are taken when the copy begins.
             path = applying.output(plan if plan.files else plan._replace(files=read_stamps(plan.path)), how.output)
         elif plan.is_empty:
             return RecoveryResult(plan)
@@ -173,7 +173,10 @@ def _reads_back(directory: str, written: Mapping[str, int]) -> bool:
 
 
 def remaining_findings(path: str) -> tuple[Finding, ...]:
-    """The errors and warnings of a verify of a directory. Raises SourceError where it cannot be read."""
+    """The errors and warnings of a verify of a directory. Raises SourceError where it cannot be read.
+
+    Lists the directory again, as it is after what was written.
+    """
     found: list[Finding] = []
     for report in verify_logs(item for item in discover([path]) if isinstance(item, Partition | SourceError)):
         for error in report.errors:

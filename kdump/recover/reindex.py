@@ -60,7 +60,10 @@ def _plan_epochs(builder: PlanBuilder) -> None:
     if given.findings_of(LEADER_EPOCH_CHECKPOINT) or (
         given.options.rebuild_all and LEADER_EPOCH_CHECKPOINT in given.sizes
     ):
-        start = directory_state(given.directory, given.report.valid_segments)
+        listed = given.report.directory_files
+        start = directory_state(
+            given.directory, given.report.valid_segments, files=None if listed is None else listed.sizes()
+        )
         files = {name: size for name, size in start.files.items() if name != LEADER_EPOCH_CHECKPOINT}
         entries = predict_start(start._replace(files=files)).leader_epochs
         builder.after[LEADER_EPOCH_CHECKPOINT] = FileContent(

@@ -1,17 +1,20 @@
 """Selects the topic-partition directories that can be recovered: those that no broker uses."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import NamedTuple
 
 from kdump.errors import KdumpError, SourceError
 from kdump.format import naming
-from kdump.storage.discovery import discover
+from kdump.format.naming import SEGMENT_SUFFIXES, number_of
+from kdump.storage.discovery import discover, discover_whole
 from kdump.storage.lock import Lock, is_locked, possible_log_directories
 from kdump.storage.partition import LogDirectory, Partition
+from kdump.storage.stamps import DirectoryFiles, Stamp, read_stamps
 
 Found = Partition | LogDirectory | SourceError
+_FilesBySegment = dict[int | None, dict[str, Stamp]]
 
 
 class PlanItem(NamedTuple):
@@ -81,14 +84,14 @@ class RecoverySelection:
             return  # a loose file of a log directory, such as the snapshot that KRaft starts from
         elif os.path.isdir(path):
             # Discovery reports no names below a directory that was given. The partition is planned all the same.
-            yield from _listed(path, partition.log_directory)
+            yield from _whole(path, discover_whole(partition), partition.log_directory)
         elif os.path.dirname(path) not in self._directories:
             yield SourceError(f"{path}: no segment of a log, which is all that can be recovered")
 
     def _of_segment(self, partition: Partition) -> Iterator[PlanItem | SourceError]:
         """A segment that was given alone: the active one stands for its directory, any other is a log of its own."""
         log = partition.segments[0].log
-        if naming.number_of(os.path.basename(log.path)) is None:
+        if number_of(os.path.basename(log.path)) is None:
             yield SourceError(f"{log.path}: no name that a broker gives to a segment: 20 digits and .log")
         elif not log.active:
             self._older.append(partition)
@@ -96,12 +99,18 @@ class RecoverySelection:
             directory = os.path.dirname(log.path) or "."
             self._older = [one for one in self._older if (os.path.dirname(one.path) or ".") != directory]
             yield from self._alone()
-            yield from _listed(directory, None, "newest")
+            yield from _whole(directory, discover([directory]), None, "newest")
 
     def _alone(self) -> Iterator[PlanItem]:
         """The segments of directories whose active segment was not given."""
+        listed: dict[str, _FilesBySegment] = {}
         for partition in self._older:
-            yield PlanItem(partition, "all")
+            directory, name = os.path.split(partition.path)
+            if directory not in listed:
+                listed[directory] = _list_segments(directory or ".")
+            stamps = listed[directory].get(number_of(name))
+            files = None if stamps is None else DirectoryFiles(stamps)
+            yield PlanItem(partition._replace(directory_files=files), "all")
         self._older.clear()
 
 
@@ -114,9 +123,28 @@ def _above(partition: Partition) -> list[str]:
     return places
 
 
-def _listed(directory: str, place: LogDirectory | None, walk: str | None = None) -> Iterator[PlanItem | SourceError]:
-    """A directory as if its path had been given."""
-    for item in discover([directory]):
+def files_by_segment(files: Mapping[str, Stamp]) -> _FilesBySegment:
+    """The files of a directory that belong to a segment, by its base offset."""
+    found: _FilesBySegment = {}
+    for name, stamp in files.items():
+        if name.endswith(SEGMENT_SUFFIXES):
+            found.setdefault(number_of(name), {})[name] = stamp
+    return found
+
+
+def _list_segments(directory: str) -> _FilesBySegment:
+    """The stamps of segments that were given by their paths: discovery read the names beside them only."""
+    try:
+        return files_by_segment(read_stamps(directory))
+    except SourceError:
+        return {}  # making the plan reports it
+
+
+def _whole(
+    directory: str, found: Iterable[Found], place: LogDirectory | None, walk: str | None = None
+) -> Iterator[PlanItem | SourceError]:
+    """A directory as if its path had been given. `found` is what discovery then finds there."""
+    for item in found:
         if isinstance(item, SourceError):
             yield item
         elif isinstance(item, Partition):

@@ -303,6 +303,7 @@ class RunExecutor:
         """Files of a log that came, went or changed, and that the run does not touch."""
         names = set(known)
         odd = []
+        # Listed at the moment of writing: a broker may have started since the run.
         for name in self.handle.names():
             if name in names or name in self.journal.files or not is_kafka_file(name):
                 continue

@@ -10,7 +10,6 @@ from kdump.errors import NotALog, SourceError
 from kdump.format import naming
 from kdump.format.naming import Kind
 from kdump.storage.listing import (
-    Listing,
     is_link_to_ancestor,
     list_directory,
     log_directory_of_listing,
@@ -18,7 +17,16 @@ from kdump.storage.listing import (
     topic_partition_in,
     unreadable,
 )
-from kdump.storage.partition import LogDirectory, LogFile, Partition, Segment, index_files, logs_of_partition, natural
+from kdump.storage.partition import (
+    Listing,
+    LogDirectory,
+    LogFile,
+    Partition,
+    Segment,
+    index_files,
+    logs_of_partition,
+    natural,
+)
 
 Found = Partition | LogDirectory | SourceError
 _Inode = tuple[int, int]
@@ -63,6 +71,20 @@ def discover(
         elif (inode := _inode(item.status)) not in seen and _inode_of(_parent(item.path)) not in directories:
             seen.add(inode)
             yield _alone(item.file(kind, highest))
+
+
+def discover_whole(partition: Partition) -> Iterator[Found]:
+    """What `discover` finds at the path of a topic-partition directory that it found below another directory.
+
+    Does not list the directory again.
+    """
+    some = False
+    for found in _DirectoryWalk(set(), partition.listing).below(partition.path):
+        some = True
+        if found is not None:
+            yield found
+    if not some:
+        yield _nothing(partition.path)
 
 
 def log_files(
@@ -164,7 +186,10 @@ def _inode_of(path: str) -> _Inode | None:
 
 
 class _HighestBaseOffsets(dict[tuple[str, Kind], int]):
-    """The highest base offset of the files of a kind in a directory. Each directory is listed once."""
+    """The highest base offset of the files of a kind in a directory. Each directory is listed once.
+
+    This listing is one of its own: it reads names only, for files that were named without their directory.
+    """
 
     def __missing__(self, key: tuple[str, Kind]) -> int:
         directory, kind = key
@@ -253,10 +278,14 @@ def _beside(file: LogFile) -> Iterator[LogFile | None]:
 
 
 class _DirectoryWalk:
-    """Walks directories, each once. `named` are the directories that the user named."""
+    """Walks directories, each once. `named` are the directories that the user named.
 
-    def __init__(self, named: set[_Inode]) -> None:
+    The directory of `listing` is not listed again.
+    """
+
+    def __init__(self, named: set[_Inode], listing: Listing | None = None) -> None:
         self._named = named
+        self._listing = listing
         self._entered: set[_Inode] = set()
 
     def below(self, path: str) -> Iterator[Found | None]:
@@ -288,6 +317,8 @@ class _DirectoryWalk:
             return None
         if inode is not None:
             self._entered.add(inode)
+        if self._listing is not None and path == self._listing.path:
+            return self._listing
         try:
             return list_directory(path)
         except SourceError as error:

@@ -5,31 +5,15 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import NamedTuple
 
 from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.naming import Kind, TopicPartition
 from kdump.storage.lock import is_locked
 from kdump.storage.misplaced import MisplacedFile, PathAndSize, at_root, misnamed, orphans
-from kdump.storage.partition import LogDirectory, LogFile, Partition, Segment, natural
+from kdump.storage.partition import Listing, LogDirectory, LogFile, Partition, Segment, natural
+from kdump.storage.stamps import DirectoryFiles, Stamp
 from kdump.storage.undo_folders import is_unfinished, lacks_an_end
-
-
-class Listing(NamedTuple):
-    """The entries of a directory, `undo` those of kdump recover.
-
-    A symbolic link counts as its target, a dangling one as a file.
-    """
-
-    path: str
-    files: list[os.DirEntry[str]]
-    directories: list[os.DirEntry[str]]
-    undo: list[os.DirEntry[str]]
-
-    @property
-    def is_log_directory(self) -> bool:
-        return any(entry.name in naming.ROOT_FILES for entry in self.files)
 
 
 def list_directory(path: str) -> Listing:
@@ -149,8 +133,33 @@ def partition_of_listing(
         misplaced_files=_in_order((misplaced if whole else []) + _unfinished(found)),
         state=state,
         log_directory=log_directory,
+        directory_files=_directory_files(found) if whole else None,
+        listing=None if whole else found,
     )
     return partition, sorted(errors, key=lambda error: natural(str(error)))
+
+
+def _directory_files(found: Listing) -> DirectoryFiles | None:
+    """All files of a directory, None where the status of one cannot be read.
+
+    Takes the stamps before anything reads the files: a file that changes later has another stamp.
+    """
+    stamps: dict[str, Stamp] = {}
+    link_sizes: dict[str, int] = {}
+    for entry in (*found.files, *found.undo):
+        try:
+            if entry.is_file(follow_symlinks=False):
+                status = entry.stat(follow_symlinks=False)
+                stamps[entry.name] = Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
+            elif entry.is_symlink():
+                with suppress(OSError):  # a broken link is not a file for a broker either
+                    if entry.is_file():
+                        link_sizes[entry.name] = entry.stat().st_size
+        except FileNotFoundError:
+            continue  # a broker deleted it a moment ago
+        except OSError:
+            return None
+    return DirectoryFiles(stamps, link_sizes)
 
 
 def _in_order(misplaced: list[MisplacedFile]) -> tuple[MisplacedFile, ...]:
@@ -283,6 +292,7 @@ def topic_partition_in(entry: os.DirEntry[str]) -> TopicPartition | None:
     if (topic_partition := naming.topic_partition_of(entry.name, kafka07=True)) is None:
         return None
     try:
+        # A listing of its own: the files of 0.7 decide whether the directory is entered.
         with os.scandir(entry.path) as entries:
             return topic_partition if any(naming.kind_of(inner.name) is Kind.KAFKA07 for inner in entries) else None
     except OSError:

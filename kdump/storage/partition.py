@@ -5,9 +5,27 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from kdump.format import naming
 from kdump.format.naming import Kind, TopicPartition
 from kdump.storage.misplaced import MisplacedFile
 from kdump.storage.source import FileSource
+from kdump.storage.stamps import DirectoryFiles
+
+
+class Listing(NamedTuple):
+    """The entries of a directory, `undo` those of kdump recover.
+
+    A symbolic link counts as its target, a dangling one as a file.
+    """
+
+    path: str
+    files: list[os.DirEntry[str]]
+    directories: list[os.DirEntry[str]]
+    undo: list[os.DirEntry[str]]
+
+    @property
+    def is_log_directory(self) -> bool:
+        return any(entry.name in naming.ROOT_FILES for entry in self.files)
 
 
 class LogFile(NamedTuple):
@@ -81,6 +99,7 @@ class Partition(NamedTuple):
     `whole`: the directory, or its log directory, was named and has a broker's names; `misplaced_files` are listed.
     `segments` are in the order of their base offsets. `state` is delete, future, stray or nothing.
     `only` is the path of a companion that was named alone: only findings about it are reported.
+    `directory_files` are all files of a `whole` directory. `listing` is that of any other directory.
     """
 
     path: str
@@ -96,6 +115,8 @@ class Partition(NamedTuple):
     state: str = ""
     log_directory: LogDirectory | None = None
     only: str | None = None
+    directory_files: DirectoryFiles | None = None
+    listing: Listing | None = None
 
 
 def without_companions(partition: Partition) -> Partition:

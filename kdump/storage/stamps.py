@@ -2,7 +2,8 @@
 
 import os
 import stat
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from kdump.errors import SourceError, reason
 
@@ -13,6 +14,31 @@ class Stamp(NamedTuple):
     size: int
     mtime_ns: int
     inode: int
+
+
+class DirectoryFiles(NamedTuple):
+    """The files of a directory when it was listed.
+
+    `stamps` are those of the regular files by name. `link_sizes` has the size of the target of each symbolic link to a
+    regular file, in bytes.
+    """
+
+    stamps: Mapping[str, Stamp]
+    link_sizes: Mapping[str, int] = {}
+
+    def sizes(self) -> dict[str, int]:
+        """The size of each file in bytes, of a symbolic link that of its target."""
+        return {name: stamp.size for name, stamp in self.stamps.items()} | dict(self.link_sizes)
+
+    def __reduce__(self) -> Any:
+        """As flat values: a log directory has thousands, which go to other processes, and each named tuple costs a
+        call.
+        """
+        return _directory_files, ({name: tuple(stamp) for name, stamp in self.stamps.items()}, dict(self.link_sizes))
+
+
+def _directory_files(stamps: Mapping[str, tuple[int, int, int]], link_sizes: Mapping[str, int]) -> DirectoryFiles:
+    return DirectoryFiles({name: Stamp._make(stamp) for name, stamp in stamps.items()}, link_sizes)
 
 
 def read_stamps(directory: str) -> dict[str, Stamp]:

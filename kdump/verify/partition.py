@@ -48,6 +48,7 @@ class PartitionVerifier:
         self._options = options
         self._report = Report(partition.path, partition.topic_partition, partition.state, partition.whole)
         self._report.context = context
+        self._report.directory_files = partition.directory_files if options.valid_segments else None
         self._reader = CompanionReader(self._report, options)
         self._epochs_file = None if partition.epochs is None else self._reader.read(partition.epochs)
         first = next((one.log.base_offset for one in partition.segments), None)
@@ -254,6 +255,8 @@ class PartitionVerifier:
         from kdump.broker import predict
         from kdump.verify import reaction
 
+        # A running broker may have deleted files since the directory was listed: then it is listed again.
+        files = None if self._options.live else partition.directory_files
         try:
             report.outcome = predict.predict_start(
                 predict.directory_state(
@@ -261,6 +264,7 @@ class PartitionVerifier:
                     self._valid,
                     recovery_point=self._context.recovery_point or 0,
                     log_start_offset=self._context.log_start_offset or 0,
+                    files=None if files is None else files.sizes(),
                 )
             )
         except SourceError as error:

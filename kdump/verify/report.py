@@ -10,6 +10,7 @@ from kdump.errors import SourceError
 from kdump.format.naming import TopicPartition
 from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import LogFile, natural
+from kdump.storage.stamps import DirectoryFiles
 from kdump.verify.findings import KEPT, Finding, Severity
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ class Report:
     where a tail may have held more offsets.
     `outcome` is what a broker's next start would leave of the partition, None without findings or a directory.
     `context` is what the checkpoints of the log directory say about the partition. `valid_segments` are the segments,
-    by file name, that a broker's recovery leaves as they are, where VerifyOptions asks for them.
+    by file name, that a broker's recovery leaves as they are, where VerifyOptions asks for them. Then
+    `directory_files` are those of the directory, listed before any of them was read, None where they are not known.
     """
 
     path: str
@@ -74,6 +76,7 @@ class Report:
     outcome: LoadResult | None = None
     context: CheckpointContext = field(default_factory=CheckpointContext)
     valid_segments: Mapping[str, ValidSegment] = field(default_factory=dict)
+    directory_files: DirectoryFiles | None = None
 
     def add(self, findings: Iterable[Finding]) -> None:
         """Add findings and count them."""

@@ -184,8 +184,11 @@ class _Tasks:
     def _partition(self, partition: Partition, directory: LogDirectoryVerifier | None) -> Iterator[VerifyTask]:
         context = self._checkpoints.context(partition) if directory is None else directory.context(partition)
         options = self._options._replace(live=self._options.live or _is_written(partition))
-        # A log directory has the names of all its partitions. A task must not carry them.
-        job = _PartitionJob(partition._replace(log_directory=None), context, options)
+        # A log directory has the names of all its partitions. A task must not carry them, and cannot carry a listing.
+        # Only a plan needs the files: to send them costs more than to list the few directories with findings again.
+        files = partition.directory_files if options.valid_segments else None
+        carried = partition._replace(log_directory=None, listing=None, directory_files=files)
+        job = _PartitionJob(carried, context, options)
         at_once = options.live or self._slots == 1
         if not at_once and size_of(partition) > SMALL_BYTES:
             yield from self._flush()
