@@ -16,8 +16,8 @@ from kdump.broker.predict import directory_state
 from kdump.engine.processes import Processes
 from kdump.engine.protocol import Engine
 from kdump.engine.serial import Serial
-from kdump.recover import recover
-from kdump.recover.plan import REINDEX, SALVAGE, STRATEGIES, TRUNCATE, Plan, RecoverOptions
+from kdump.recover import planner, recover
+from kdump.recover.plan import REINDEX, SALVAGE, STRATEGIES, TRUNCATE, Plan, RecoverOptions, RecoveryResult
 from kdump.storage.discovery import discover
 from kdump.storage.listing import list_directory, partition_of_listing
 from kdump.storage.partition import Listing, Partition
@@ -64,10 +64,10 @@ def listings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Count:
 
 
 def planned(path: Path, options: RecoverOptions, engine: Engine | None = None) -> list[Plan]:
-    found = list(recover.plan_recovery(discover([str(path)]), options, engine))
+    found = list(planner.plan_recovery(discover([str(path)]), options, engine))
     assert not [item for item in found if isinstance(item, Report)]
     plans = [item for item in found if isinstance(item, Plan) and not item.is_root]
-    assert any(not plan.empty for plan in plans)
+    assert any(not plan.is_empty for plan in plans)
     return plans
 
 
@@ -116,7 +116,7 @@ def test_a_file_that_changes_while_it_is_verified_has_another_stamp_than_the_pla
     how = recover.ApplyOptions("one", output=str(tmp_path / "copy"))
     results = list(recover.recover_logs(discover([str(directory / given)]), options, how))
     (result,) = [
-        one for one in results if isinstance(one, recover.RecoveryResult) and "transfers-0" in one.plan.path.split("/")
+        one for one in results if isinstance(one, RecoveryResult) and "transfers-0" in one.plan.path.split("/")
     ]
     assert not result.applied
     assert str(result.error).startswith(f"{os.path.join(result.plan.path, name)}: the file has changed since the plan")
