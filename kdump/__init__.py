@@ -52,7 +52,7 @@ _MODULES = {
     "kdump.log.retention": "before by_age by_size",
     "kdump.dump.dump": "DumpOptions dump_logs",
     "kdump.dump.events": (
-        "BatchEvent CompanionDamage CompanionEntry DumpFailure DumpSummary FileBegin FileEnd NothingAtOffset"
+        "BatchEvent CompanionDamage CompanionEntry DumpFailure FileBegin FileEnd NothingAtOffset"
     ),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}

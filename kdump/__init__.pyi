@@ -9,7 +9,6 @@ from kdump.dump.events import BatchEvent as BatchEvent
 from kdump.dump.events import CompanionDamage as CompanionDamage
 from kdump.dump.events import CompanionEntry as CompanionEntry
 from kdump.dump.events import DumpFailure as DumpFailure
-from kdump.dump.events import DumpSummary as DumpSummary
 from kdump.dump.events import FileBegin as FileBegin
 from kdump.dump.events import FileEnd as FileEnd
 from kdump.dump.events import NothingAtOffset as NothingAtOffset

@@ -125,14 +125,6 @@ class NothingAtOffset(NamedTuple):
         return f"{self.path}: nothing has offset {end} yet, the log has the offsets {start} to {end - 1}"
 
 
-class DumpSummary(NamedTuple):
-    """The last value of a dump; the fields are those of the JSON line `summary`."""
-
-    command: str
-    exit_status: int
-    seconds: float
-
-
 class ReportKind(Enum):
     """What the two numbers of a pair of an `IndexReport` are: what the index says, and what was found."""
 
