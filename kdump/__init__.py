@@ -51,9 +51,7 @@ _MODULES = {
     "kdump.log.records": "DamageWarning Records",
     "kdump.log.retention": "before by_age by_size",
     "kdump.dump.dump": "DumpOptions dump_logs",
-    "kdump.dump.events": (
-        "BatchEvent CompanionDamage CompanionEntry DumpFailure FileBegin FileEnd NothingAtOffset"
-    ),
+    "kdump.dump.events": ("BatchEvent CompanionDamage CompanionEntry DumpFailure FileBegin FileEnd NothingAtOffset"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 __all__ = [*sorted(_HOMES), "__version__"]  # noqa: PLE0604  # all are strings
