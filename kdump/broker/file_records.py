@@ -13,29 +13,33 @@ from typing import Final, NamedTuple
 
 from kdump.broker.refusal_reason import RefusalReason
 from kdump.broker.transactions import TransactionMarker
-from kdump.format import control
+from kdump.format import control, legacy
 from kdump.format.batch import (
+    ATTRIBUTES_AT,
     CODEC_MASK,
     CODECS,
     HEADER,
     HEADER_SIZE,
+    LENGTH_AT,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
+    MAGIC_AT,
     MINIMUM_SIZE,
     NULL,
     UP_TO_MAGIC,
     Batch,
+    BatchHeader,
     wrapped,
 )
 from kdump.format.control import ControlType
-from kdump.format.index import HIGHEST_RELATIVE_OFFSET
+from kdump.format.index import HIGHEST_RELATIVE_OFFSET, Read
 from kdump.kernel.crc import crc32, crc32c
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.storage.records import DecodedBatch, open_batch
 from kdump.storage.source import Source
 from kdump.storage.walk import MAX_BATCH_BYTES
 
-TIMESTAMP: Final = struct.Struct(">q")
+_TIMESTAMP_FIELD: Final = struct.Struct(">q")
 _BUFFER_BYTES: Final = 256 << 10
 _TIMESTAMP: Final = RECORD_COLUMNS.index("timestamp")
 _KEY: Final = RECORD_COLUMNS.index("key_at")
@@ -43,9 +47,6 @@ _KEY_SIZE: Final = RECORD_COLUMNS.index("key_size")
 _VALUE: Final = RECORD_COLUMNS.index("value_at")
 _VALUE_SIZE: Final = RECORD_COLUMNS.index("value_size")
 _NO_HEADER: Final = Batch._make([0] * len(Batch._fields))
-
-Read = Callable[[int, int], bytes]
-"""`read(position, size)` gives bytes of a file, fewer only at its end."""
 
 
 class CorruptRecord(Exception):
@@ -136,11 +137,11 @@ class FileRecords:
             if size is None:
                 return
             yield FileChannelRecordBatch(
-                position, size, int.from_bytes(head[:8], "big", signed=True), wrapped(head[16], 8)
+                position, size, int.from_bytes(head[:LENGTH_AT], "big", signed=True), wrapped(head[MAGIC_AT], 8)
             )
             position += size
 
-    def header(self, batch: FileChannelRecordBatch) -> tuple[int, ...]:
+    def header(self, batch: FileChannelRecordBatch) -> BatchHeader:
         """The fields of the header of a batch of magic 2 or above.
 
         Where the batch is shorter than a header, its fields come from the bytes after it. Raises UncaughtReadError
@@ -148,17 +149,17 @@ class FileRecords:
         """
         if batch.position + HEADER_SIZE > self.size:
             raise UncaughtReadError("KafkaException", batch.position, RefusalReason.BATCH_SIZE)
-        return HEADER.unpack_from(self.buffer.data, self.load(batch.position, HEADER_SIZE))
+        return BatchHeader._make(HEADER.unpack_from(self.buffer.data, self.load(batch.position, HEADER_SIZE)))
 
     def last_offset(self, batch: FileChannelRecordBatch) -> int:
         """The last offset as the header says. Raises UncaughtReadError."""
-        return batch.offset if batch.magic < 2 else wrapped(batch.offset + self.header(batch)[6], 64)
+        return batch.offset if batch.magic < 2 else wrapped(batch.offset + self.header(batch).last_offset_delta, 64)
 
     def first_offset(self, batch: FileChannelRecordBatch) -> int:
         """The base offset; of a wrapper message the offset of its first inner message. Raises UncaughtReadError."""
         if batch.magic >= 2:
             return batch.offset
-        attributes = self.buffer.data[self.load(batch.position, UP_TO_MAGIC + 1) + UP_TO_MAGIC]
+        attributes = self.buffer.data[self.load(batch.position, legacy.ATTRIBUTES_AT + 1) + legacy.ATTRIBUTES_AT]
         if not attributes & CODEC_MASK:
             return batch.offset
         opened = self._open_batch(batch, attributes, 0, 0)
@@ -171,9 +172,15 @@ class FileRecords:
     def max_timestamp_ms(self, batch: FileChannelRecordBatch) -> int:
         """The largest timestamp as the header says; -1 for magic 0. Raises UncaughtReadError."""
         if batch.magic >= 2:
-            return self.header(batch)[8]
-        at = self.load(batch.position, HEADER_SIZE)
-        return -1 if batch.magic == 0 else int(TIMESTAMP.unpack_from(self.buffer.data, at + 18)[0])
+            return self.header(batch).max_timestamp
+        return self.message_timestamp_ms(batch.position, batch.magic)
+
+    def message_timestamp_ms(self, position: int, magic: int) -> int:
+        """The timestamp of the message of magic 0 or 1 at `position`; -1 for magic 0."""
+        if magic == 0:
+            return -1
+        at = self.load(position, HEADER_SIZE) + legacy.TIMESTAMP_AT
+        return int(_TIMESTAMP_FIELD.unpack_from(self.buffer.data, at)[0])
 
     def _open_batch(
         self, batch: FileChannelRecordBatch, attributes: int, count: int, base_timestamp: int
@@ -190,16 +197,16 @@ class FileRecords:
         )
         return open_batch(header, self.read(batch.position, batch.size), MAX_BATCH_BYTES)
 
-    def marker(self, batch: FileChannelRecordBatch, header: tuple[int, ...]) -> TransactionMarker | None:
+    def marker(self, batch: FileChannelRecordBatch, header: BatchHeader) -> TransactionMarker | None:
         """The end-transaction marker in a control batch; None for a batch without records. Raises UncaughtReadError.
 
         Of an uncompressed batch only the first record is read (ControlRecordType.parse,
         EndTransactionMarker.deserialize).
         """
-        attributes, base_timestamp, count = header[5] & 0xFF, header[7], header[12]
+        attributes, count = header.attributes & 0xFF, header.records_count
         if count == 0:
             return None
-        opened = self._open_batch(batch, attributes, count, base_timestamp)
+        opened = self._open_batch(batch, attributes, count, header.base_timestamp)
         compressed = attributes & CODEC_MASK != 0
         if opened.problem is not None and (compressed or count == 1 or not opened.records):
             unreadable = "KafkaException" if attributes & CODEC_MASK < len(CODECS) else "IllegalArgumentException"
@@ -227,7 +234,7 @@ class FileRecords:
             exception = "InvalidRecordException" if negative_version else "BufferUnderflowException"
             raise _control_error(batch, exception) from None
         # With LogAppendTime a record has the timestamp of its batch (DefaultRecordBatch.iterator).
-        timestamp = header[8] if attributes & LOG_APPEND_TIME else row[_TIMESTAMP]
+        timestamp = header.max_timestamp if attributes & LOG_APPEND_TIME else row[_TIMESTAMP]
         return TransactionMarker(kind == ControlType.ABORT, marker.coordinator_epoch, timestamp)
 
 
@@ -252,7 +259,7 @@ def next_batch_size(header: bytes, position: int, end: int) -> int | None:
     """
     if position >= end - UP_TO_MAGIC:
         return None
-    size = int.from_bytes(header[8:12], "big", signed=True)
+    size = int.from_bytes(header[LENGTH_AT:LOG_OVERHEAD], "big", signed=True)
     if size < MINIMUM_SIZE[0]:
         raise ValueError(f"Found record size {size} smaller than minimum record overhead ({MINIMUM_SIZE[0]})")
     if position > end - LOG_OVERHEAD - size:
@@ -312,7 +319,8 @@ class FileLogInputStream:
 def batch_checksum(read: Read, batch: Batch) -> int:
     """The checksum of a batch, computed as its magic says; NULL where the file has shrunk."""
     update = crc32 if batch.is_legacy else crc32c
-    at, stop = batch.position + (16 if batch.is_legacy else 21), batch.position + batch.size
+    begin, stop = MAGIC_AT if batch.is_legacy else ATTRIBUTES_AT, batch.position + batch.size
+    at = batch.position + begin
     computed = 0
     while at < stop:
         data = read(at, min(stop - at, 1 << 20))
@@ -329,12 +337,12 @@ def batch_from_header(header: bytes, position: int, size: int) -> Batch:
     base_offset, _, epoch, _, crc, attributes, delta, base_ms, max_ms, producer, producer_epoch, sequence, count = (
         fields
     )
-    magic = header[16]
+    magic = header[MAGIC_AT]
     if magic < 2:
-        timestamp = int.from_bytes(header[18:26], "big", signed=True) if magic else -1
-        attributes = header[17]
+        timestamp = _TIMESTAMP_FIELD.unpack_from(header, legacy.TIMESTAMP_AT)[0] if magic else -1
+        attributes = header[legacy.ATTRIBUTES_AT]
         first, messages = (NULL, NULL) if attributes & CODEC_MASK else (base_offset, 1)
-        crc = int.from_bytes(header[12:16], "big")
+        crc = int.from_bytes(header[legacy.CRC_AT : MAGIC_AT], "big")
         head = (position, size, magic, first, base_offset, messages, NULL, crc, attributes)
         return Batch(*head, timestamp, timestamp, -1, -1, -1)
     last_offset = wrapped(base_offset + delta, 64)

@@ -8,7 +8,6 @@ from bisect import bisect_right
 from collections import deque
 
 from kdump.broker.file_records import (
-    TIMESTAMP,
     CorruptRecord,
     FileChannelRecordBatch,
     UncaughtReadError,
@@ -22,7 +21,17 @@ from kdump.broker.producer_state_manager import ProducerStateManager, State
 from kdump.broker.refusal_reason import RefusalReason
 from kdump.broker.transactions import CompletedTxn
 from kdump.format import index
-from kdump.format.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC, wrapped
+from kdump.format.batch import (
+    ATTRIBUTES_AT,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MINIMUM_SIZE,
+    UP_TO_MAGIC,
+    BatchHeader,
+    wrapped,
+)
 from kdump.format.index import MAX_SEGMENT_BYTES
 from kdump.format.naming import MAPPED_INDEX_SUFFIXES, segment_file_name
 from kdump.kernel import crc
@@ -124,6 +133,7 @@ class LogSegment:
 
     @property
     def size(self) -> int:
+        """The size of the log file in bytes, as far as it is not truncated."""
         return self.records.size
 
     def refuse(self, problem: CorruptRecord | UncaughtReadError) -> None:
@@ -150,28 +160,27 @@ class LogSegment:
 
         Raises InvalidOffset and, unless `check_overflow` is False, LogSegmentOffsetOverflow.
         """
-        offset_index, records, base = self.offset_index, self.records, self.base_offset
+        offset_index, records, base, unpack = self.offset_index, self.records, self.base_offset, HEADER.unpack_from
         offset_index.reset()
         end, buffer, interval = records.size, records.buffer.data, self._files.state.index_interval_bytes
-        unpack, unpack_timestamp = HEADER.unpack_from, TIMESTAMP.unpack_from
         transaction_index, latest_epoch = TransactionIndex(self._files, base), epochs.latest_epoch
         append, ongoing = manager.producers.append, manager.producers.transactions.ongoing
         position, last_index_entry, max_timestamp, offset_of_max_timestamp = 0, 0, -1, base
         while position < end - UP_TO_MAGIC:
-            header = unpack(buffer, records.load(position, HEADER_SIZE))
-            offset, size, epoch, magic, stored_crc, _, delta, _, timestamp, producer, _, _, _ = header
+            fields = unpack(buffer, records.load(position, HEADER_SIZE))
+            offset, size, epoch, magic, stored_crc, _, delta, _, timestamp, producer, _, _, _ = fields
             if size < MINIMUM_SIZE[0] or position > end - LOG_OVERHEAD - size:
                 break
             size += LOG_OVERHEAD
             if magic >= 2:
-                if size < HEADER_SIZE or records.checksum(position, 21, size, crc.crc32c) != stored_crc:
+                if size < HEADER_SIZE or records.checksum(position, ATTRIBUTES_AT, size, crc.crc32c) != stored_crc:
                     break
                 last = wrapped(offset + delta, 64)
             else:
-                if records.checksum(position, 16, size, crc.crc32) != epoch & 0xFFFFFFFF:
+                if records.checksum(position, MAGIC_AT, size, crc.crc32) != epoch & 0xFFFFFFFF:
                     break
                 last = offset
-                timestamp = -1 if magic == 0 else unpack_timestamp(buffer, records.load(position, HEADER_SIZE) + 18)[0]
+                timestamp = records.message_timestamp_ms(position, magic)
             if check_overflow and not fits(last, base):
                 raise LogSegmentOffsetOverflow(position)
             if timestamp > max_timestamp:
@@ -188,7 +197,8 @@ class LogSegment:
                     epochs.assign_if_later(epoch, offset)
                     latest_epoch = epoch
                 if producer >= 0:
-                    completed = append(records, FileChannelRecordBatch(start, size, offset, magic), header, ongoing)
+                    batch = FileChannelRecordBatch(start, size, offset, magic)
+                    completed = append(records, batch, BatchHeader._make(fields), ongoing)
                     if completed is not None:
                         _complete(completed, start, manager, transaction_index)
             except UncaughtReadError as error:

@@ -14,7 +14,7 @@ from kdump.broker.result import ValidSegment
 from kdump.broker.transactions import CompletedTxn
 from kdump.broker.unified_log import load_producers_from_records
 from kdump.format import producer_snapshot
-from kdump.format.batch import CONTROL, TRANSACTIONAL
+from kdump.format.batch import CONTROL, TRANSACTIONAL, BatchHeader
 from kdump.format.producer_snapshot import SnapshotError
 
 
@@ -61,16 +61,18 @@ class OpenTransactionMap:
         return OpenTransactionSnapshot(dict(self.transactions.first_offsets), self._skipped)
 
     def append(
-        self, records: FileRecords, batch: FileChannelRecordBatch, header: tuple[int, ...], started: dict[int, int]
+        self, records: FileRecords, batch: FileChannelRecordBatch, header: BatchHeader, started: dict[int, int]
     ) -> CompletedTxn | None:
-        attributes = header[5]
+        attributes = header.attributes
         if not attributes & CONTROL:
-            if attributes & TRANSACTIONAL or header[9] in self.transactions.first_offsets:
+            if attributes & TRANSACTIONAL or header.producer_id in self.transactions.first_offsets:
                 self.transactions.append_data(batch, header, started)
             return None
         marker = records.marker(batch, header)
-        first = None if marker is None else self.transactions.first_offsets.pop(header[9], None)
-        return None if first is None or marker is None else CompletedTxn(header[9], first, batch.offset, marker.aborts)
+        first = None if marker is None else self.transactions.first_offsets.pop(header.producer_id, None)
+        if first is None or marker is None:
+            return None
+        return CompletedTxn(header.producer_id, first, batch.offset, marker.aborts)
 
     def complete(self, transaction: CompletedTxn, position: int) -> None:
         self.transactions.complete(transaction, position)

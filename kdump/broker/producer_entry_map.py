@@ -14,7 +14,7 @@ from kdump.broker.file_records import FileChannelRecordBatch, FileRecords
 from kdump.broker.producer_state_manager import OpenTransactions
 from kdump.broker.transactions import CompletedTxn
 from kdump.format import producer_snapshot
-from kdump.format.batch import CONTROL, TRANSACTIONAL, next_sequence, wrapped
+from kdump.format.batch import CONTROL, TRANSACTIONAL, BatchHeader, next_sequence, wrapped
 from kdump.format.index import AbortedTransaction
 from kdump.format.producer_snapshot import ENTRY, HEADER_SIZE, ProducerEntry
 from kdump.kernel import producers as kernel
@@ -106,9 +106,9 @@ class ProducerEntryMap:
         self.transactions.assign({one.producer_id: one.first_offset for one in self._producers.open()})
 
     def append(
-        self, records: FileRecords, batch: FileChannelRecordBatch, header: tuple[int, ...], started: dict[int, int]
+        self, records: FileRecords, batch: FileChannelRecordBatch, header: BatchHeader, started: dict[int, int]
     ) -> CompletedTxn | None:
-        attributes, delta, timestamp, producer, epoch, sequence = *header[5:7], *header[8:12]
+        _, _, _, _, _, attributes, delta, _, timestamp, producer, epoch, sequence, _ = header
         if not attributes & CONTROL:
             last = sequence if sequence == -1 else next_sequence(sequence, delta)
             self._event(

@@ -16,7 +16,7 @@ from kdump.broker.offset_map import OffsetMap
 from kdump.broker.partition_files import PartitionFiles
 from kdump.broker.refusal_reason import RefusalReason
 from kdump.broker.transactions import CompletedTxn
-from kdump.format.batch import TRANSACTIONAL
+from kdump.format.batch import TRANSACTIONAL, BatchHeader
 from kdump.format.naming import number_of, segment_file_name
 from kdump.storage.source import MAX_COMPANION_BYTES
 
@@ -41,19 +41,19 @@ class OpenTransactions:
         self.first_offsets = dict(first_offsets)
         self.ongoing = {first: producer for producer, first in first_offsets.items()}
 
-    def append_data(self, batch: FileChannelRecordBatch, header: tuple[int, ...], started: dict[int, int]) -> None:
+    def append_data(self, batch: FileChannelRecordBatch, header: BatchHeader, started: dict[int, int]) -> None:
         """Add a data batch (ProducerAppendInfo.appendDataBatch). Raises UncaughtReadError.
 
         A transaction that it starts is added to `started`: the producer by first offset.
         """
-        producer = header[9]
+        producer = header.producer_id
         if producer in self.first_offsets:
-            if not header[5] & TRANSACTIONAL:
+            if not header.attributes & TRANSACTIONAL:
                 first = self.first_offsets.pop(producer)  # One cause gives one refusal.
                 self.ongoing.pop(first, None)
                 started.pop(first, None)
                 raise UncaughtReadError("InvalidTxnStateException", batch.position, RefusalReason.TRANSACTION_STATE)
-        elif header[5] & TRANSACTIONAL:
+        elif header.attributes & TRANSACTIONAL:
             self.first_offsets[producer] = batch.offset
             started[batch.offset] = producer
 
@@ -78,7 +78,7 @@ class ProducerMap(Protocol[State]):
         """The state for a snapshot."""
 
     def append(
-        self, records: FileRecords, batch: FileChannelRecordBatch, header: tuple[int, ...], started: dict[int, int]
+        self, records: FileRecords, batch: FileChannelRecordBatch, header: BatchHeader, started: dict[int, int]
     ) -> CompletedTxn | None:
         """Add a batch of a producer (ProducerAppendInfo.append); returns the transaction that it ends.
 

@@ -269,14 +269,14 @@ class _CompanionBuilder:
 
     # ---- producers
 
-    def _rebuild_producer_state(self, log_start: int, log_end: int) -> "_EntryManager":
+    def _rebuild_producer_state(self, log_start: int, log_end: int) -> "_RebuildStateManager":
         """UnifiedLog.rebuildProducerState with a new ProducerStateManager."""
         # An earlier truncateAndReload may have deleted snapshots that stay in the directory. They are valid.
         for name, offset in self._unchanged_snapshots.items():
             if name not in self._files.ranges:
                 self._files.ranges[name] = FileRange(name, 0, self._state.files[name])
                 self._snapshots.names[offset] = name
-        manager = _EntryManager(self._snapshots, ProducerEntryMap(self._unexpired))
+        manager = _RebuildStateManager(self._snapshots, ProducerEntryMap(self._unexpired))
         rebuild_producer_state(manager, self._segments, log_start, log_end, self._load_producers)
         return manager
 
@@ -284,7 +284,9 @@ class _CompanionBuilder:
         """Without the producers that were idle for too long (ProducerStateManager.isProducerExpired)."""
         return kernel.unexpired(entries, self._now_ms, self._request.producer_id_expiration_ms)
 
-    def _load_producers(self, manager: "_EntryManager", segment: LogSegment, start: int, log_end: int | None) -> None:
+    def _load_producers(
+        self, manager: "_RebuildStateManager", segment: LogSegment, start: int, log_end: int | None
+    ) -> None:
         """Add the batches of a segment from an offset on. Raises CorruptRecord, UncaughtReadError."""
         producers = manager.producers
         if start >= self._state_ends.get(segment.base_offset, 1 << 63):
@@ -324,7 +326,7 @@ class _CompanionBuilder:
         """The offset index and the time index, which do not depend on producers."""
         scanned = self._scan(segment, _ignore_events)
         if scanned is None:
-            manager = _EntryManager(self._snapshots, ProducerEntryMap(self._unexpired))
+            manager = _RebuildStateManager(self._snapshots, ProducerEntryMap(self._unexpired))
             indexes = self._recover_batches(segment, manager)
         else:
             indexes = scanned[:2]
@@ -357,7 +359,7 @@ class _CompanionBuilder:
             return None
         return SegmentIndexes(offsets, times, known.state_end, known.next_offset)
 
-    def _recover_batches(self, segment: LogSegment, manager: "_EntryManager") -> tuple[bytes, bytes]:
+    def _recover_batches(self, segment: LogSegment, manager: "_RebuildStateManager") -> tuple[bytes, bytes]:
         """Both indexes of a segment, batch by batch; where the broker would not keep the segment, up to there."""
         time_index = TimeIndex()
         with suppress(InvalidOffset, LogSegmentOffsetOverflow):
@@ -382,7 +384,7 @@ class _CompanionBuilder:
         )
 
 
-class _EntryManager(ProducerStateManager[bytes]):
+class _RebuildStateManager(ProducerStateManager[bytes]):
     """The ProducerStateManager of a rebuild."""
 
     producers: ProducerEntryMap

@@ -67,7 +67,7 @@ def load_producers_from_records(producers: ProducerMap[State], segment: LogSegme
     try:
         for batch in records.batches(start, end):
             header = records.header(batch) if batch.magic >= 2 else None
-            if header is None or header[9] < 0:
+            if header is None or header.producer_id < 0:
                 continue
             try:
                 transaction = producers.append(records, batch, header, started)

@@ -25,10 +25,17 @@ Record batch (Kafka's DefaultRecordBatch, KIP-98; delete horizon KIP-534); integ
 import struct
 from typing import Final, NamedTuple
 
+from kdump.format import legacy
+
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE: Final = HEADER.size
 LOG_OVERHEAD: Final = 12  # offset and size field, common to every format
+LENGTH_AT: Final = 8  # of the size field, in every format
+LEADER_EPOCH_AT: Final = 12
+MAGIC_AT: Final = 16  # in every format
 UP_TO_MAGIC: Final = 17  # the bytes up to the magic, which determines the rest
+ATTRIBUTES_AT: Final = 21  # the CRC covers the bytes from here on
+LAST_OFFSET_DELTA_AT: Final = 23
 MINIMUM_SIZE: Final = {0: 14, 1: 22, 2: 49}  # of the size field, by magic
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -42,6 +49,24 @@ SEQUENCES: Final = 1 << 31  # after 2147483647 comes 0
 NULL: Final = -(1 << 63)  # this format has no such field
 
 TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
+
+
+class BatchHeader(NamedTuple):
+    """The fields of the header of a record batch as they are stored, in the order of HEADER."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records_count: int
 
 
 class Batch(NamedTuple):
@@ -73,6 +98,7 @@ class Batch(NamedTuple):
 
     @property
     def codec(self) -> int:
+        """The number of the codec, an index into CODECS; there may be no such codec."""
         return self.attributes & CODEC_MASK
 
     @property
@@ -87,6 +113,7 @@ class Batch(NamedTuple):
 
     @property
     def is_legacy(self) -> bool:
+        """A message of magic 0 or 1 (kdump.format.legacy)."""
         return self.magic < 2
 
     @property
@@ -96,14 +123,17 @@ class Batch(NamedTuple):
 
     @property
     def header_size(self) -> int:
-        return HEADER_SIZE if self.magic >= 2 else 26 if self.magic == 1 else 18
+        """The bytes before the records, or before the length of a message's key."""
+        return HEADER_SIZE if self.magic >= 2 else legacy.KEY_LENGTH_AT[1 if self.magic == 1 else 0]
 
     @property
     def last_offset_delta(self) -> int:
+        """The last offset - the base offset, as the header stores it."""
         return wrapped(self.last_offset - self.base_offset)
 
     @property
     def timestamp_type(self) -> str:
+        """The name of Kafka's TimestampType."""
         if self.magic == 0:
             return "NoTimestampType"
         return TIMESTAMP_TYPES[1 if self.attributes & LOG_APPEND_TIME else 0]
@@ -115,18 +145,22 @@ class Batch(NamedTuple):
 
     @property
     def transactional(self) -> bool:
+        """Whether the batch is part of a transaction; a marker is, too."""
         return self.magic >= 2 and bool(self.attributes & TRANSACTIONAL)
 
     @property
     def control(self) -> bool:
+        """Whether the records are control records (kdump.format.control)."""
         return self.magic >= 2 and bool(self.attributes & CONTROL)
 
     @property
     def delete_horizon_ms(self) -> int | None:
+        """When the log cleaner may remove tombstones and markers, in milliseconds; None without one (KIP-534)."""
         return self.base_timestamp if self.magic >= 2 and self.attributes & DELETE_HORIZON else None
 
     @property
     def last_sequence(self) -> int:
+        """The sequence of the last record, -1 without a producer."""
         return (
             self.base_sequence
             if self.base_sequence == -1

@@ -54,6 +54,8 @@ HIGHEST_RELATIVE_OFFSET: Final = MAX_INT
 MAX_SEGMENT_BYTES: Final = MAX_INT
 """The largest log file: an index holds no larger position."""
 BLOCK_BYTES: Final = 1 << 16
+MAX_INDEX_BYTES: Final = 64 << 20
+"""The largest offset index in which a reader looks up offsets. The limit of a broker is 10 MiB by default."""
 
 Read = Callable[[int, int], bytes]
 """`read(position, size)` returns bytes of a file, fewer only at its end."""

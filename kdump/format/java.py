@@ -14,6 +14,8 @@ from typing import Final
 
 MAX_INT: Final = (1 << 31) - 1
 """Java's largest `int`. Sizes, positions, partitions, epochs and sequences are ints."""
+MAX_LONG: Final = (1 << 63) - 1
+"""Java's largest `long`. Offsets, timestamps and producer ids are longs."""
 
 _INTEGER = re.compile(r"([+-]?)(\d+)")
 _TREES_FROM: Final = 64

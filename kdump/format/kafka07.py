@@ -23,13 +23,15 @@ first inner entry that reaches past the end, and any with a negative N. It silen
 compressed entry without inner entries is legal: a producer that sends nothing writes it.
 """
 
+from struct import Struct
 from typing import Final
 
 from kdump.format.batch import CODECS, Batch
 
 LENGTH_SIZE: Final = 4  # the field N itself
 UP_TO_MAGIC: Final = 5  # the bytes up to the magic, which determines the rest
-HEADER_SIZE: Final = {0: 9, 1: 10}  # up to the payload, by magic
+HEADER: Final = {0: Struct(">ibI"), 1: Struct(">ibbI")}  # by magic
+HEADER_SIZE: Final = {magic: header.size for magic, header in HEADER.items()}  # up to the payload
 MINIMUM_N: Final = 5
 
 CODEC_MASK: Final = 0x03

@@ -18,3 +18,11 @@ magic 1 they are relative, and the last one stands for the wrapper's own offset;
 are absolute. A LogAppendTime wrapper gives its timestamp to every inner message of magic 1. Kafka's
 AbstractLegacyRecordBatch silently drops bytes at the end that are no complete entry.
 """
+
+from typing import Final
+
+CRC_AT: Final = 12
+ATTRIBUTES_AT: Final = 17
+TIMESTAMP_AT: Final = 18
+KEY_LENGTH_AT: Final = {0: 18, 1: 26}
+"""By magic. Up to here a message has a fixed layout."""

@@ -5,12 +5,12 @@ formats are those of kdump.format.batch, kdump.format.legacy and kdump.format.ka
 of Kafka's writers (kdump.format.codec); another version of a codec's library can give other bytes.
 """
 
-import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypedDict
 
 from kdump.format import codec as codecs
 from kdump.format import control as controls
+from kdump.format import kafka07, legacy
 from kdump.format.batch import (
     CONTROL,
     DELETE_HORIZON,
@@ -21,16 +21,16 @@ from kdump.format.batch import (
     TRANSACTIONAL,
 )
 from kdump.format.control import ControlType
-from kdump.format.kafka07 import EXISTING_CODECS, LENGTH_SIZE
+from kdump.format.java import MAX_INT, MAX_LONG
 from kdump.kernel.crc import crc32
 from kdump.kernel.encode import MAX_BYTES, Encoder
 
-_WRAPPER_OVERHEAD: Final = {0: 26, 1: 34}  # the size of a message with a null key, without its value
-_ENTRY07: Final = {0: struct.Struct(">ibI"), 1: struct.Struct(">ibbI")}
+# The size of a message with a null key, without its value: two lengths follow the fixed fields.
+_WRAPPER_OVERHEAD: Final = {magic: at + 8 for magic, at in legacy.KEY_LENGTH_AT.items()}
 _BATCH_OVERHEAD: Final = 200  # the header, and what a codec can add to the size
 _RECORD_BYTES: Final = 80  # what a record can need besides its key, value and headers
 _MARKERS: Final = (ControlType.ABORT, ControlType.COMMIT)
-_I16, _I32, _I64 = ((1 << bits - 1) - 1 for bits in (16, 32, 64))
+_MAX_SHORT: Final = (1 << 15) - 1
 
 Headers = Sequence[tuple[str | bytes, bytes | None]]
 
@@ -102,13 +102,13 @@ class Builder:
         self._magic = magic
         self._codec = _codec_number(codec, level)
         self._level = level
-        self._base_offset = _within("base offset", base_offset, 0, _I64)
-        self._append_ms = None if log_append_ms is None else _within("log append time", log_append_ms, -1, _I64)
-        self._horizon = None if delete_horizon_ms is None else _within("delete horizon", delete_horizon_ms, 0, _I64)
-        self._leader_epoch = _within("partition leader epoch", partition_leader_epoch, -1, _I32)
-        self._producer_id = _within("producer id", producer_id, -1, _I64)
-        self._producer_epoch = _within("producer epoch", producer_epoch, -1, _I16)
-        self._base_sequence = _within("base sequence", base_sequence, -1, _I32)
+        self._base_offset = _within("base offset", base_offset, 0, MAX_LONG)
+        self._append_ms = None if log_append_ms is None else _within("log append time", log_append_ms, -1, MAX_LONG)
+        self._horizon = None if delete_horizon_ms is None else _within("delete horizon", delete_horizon_ms, 0, MAX_LONG)
+        self._leader_epoch = _within("partition leader epoch", partition_leader_epoch, -1, MAX_INT)
+        self._producer_id = _within("producer id", producer_id, -1, MAX_LONG)
+        self._producer_epoch = _within("producer epoch", producer_epoch, -1, _MAX_SHORT)
+        self._base_sequence = _within("base sequence", base_sequence, -1, MAX_INT)
         self._transactional = transactional
         self._control = control
         self._closed = False
@@ -253,7 +253,7 @@ class Builder07:
         if magic not in (0, 1):
             raise ValueError(f"no entries have magic {magic!r}, only 0 and 1")
         self._codec = _codec_number(codec, level)
-        if self._codec >= len(EXISTING_CODECS):
+        if self._codec >= len(kafka07.EXISTING_CODECS):
             raise ValueError(f"Kafka 0.7 has no {codecs.CODECS[self._codec]}")
         if self._codec and magic == 0:
             raise ValueError("magic 0 of Kafka 0.7 has no codecs")
@@ -271,7 +271,7 @@ class Builder07:
     @property
     def size_bytes(self) -> int:
         """The size so far; with a codec, the size before compression."""
-        return len(self._entries) + (_ENTRY07[1].size if self._codec else 0)
+        return len(self._entries) + (kafka07.HEADER[1].size if self._codec else 0)
 
     def append(
         self,
@@ -290,8 +290,8 @@ class Builder07:
         if value is None:
             raise ValueError("messages of Kafka 0.7 cannot be null")
         value = value if isinstance(value, bytes) else bytes(memoryview(value))
-        at, size = len(self._entries), _ENTRY07[self._magic].size + len(value)
-        if at + size > MAX_BYTES - _ENTRY07[1].size:
+        at, size = len(self._entries), kafka07.HEADER[self._magic].size + len(value)
+        if at + size > MAX_BYTES - kafka07.HEADER[1].size:
             raise ValueError(f"a message of {size} bytes does not fit after {at} bytes, the limit is {MAX_BYTES}")
         self._entries += _entry07(self._magic, 0, value)
         self._count += 1
@@ -372,7 +372,7 @@ def marker(
         transactional=True,
         control=True,
     )
-    epoch = _within("coordinator epoch", coordinator_epoch, -_I32 - 1, _I32)
+    epoch = _within("coordinator epoch", coordinator_epoch, -MAX_INT - 1, MAX_INT)
     builder.append(controls.encode_key(kind), controls.encode_marker(epoch), timestamp_ms=timestamp_ms)
     return builder.close()
 
@@ -402,6 +402,6 @@ def _check_control(key: bytes | None, value: bytes | None) -> None:
 
 
 def _entry07(magic: int, codec: int, payload: bytes) -> bytes:
-    layout = _ENTRY07[magic]
+    layout = kafka07.HEADER[magic]
     fields = (magic, codec) if magic else (magic,)
-    return layout.pack(layout.size - LENGTH_SIZE + len(payload), *fields, crc32(payload)) + payload
+    return layout.pack(layout.size - kafka07.LENGTH_SIZE + len(payload), *fields, crc32(payload)) + payload

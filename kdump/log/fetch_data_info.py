@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final
 
 from kdump.errors import SourceError
-from kdump.format.batch import CONTROL, TRANSACTIONAL, Batch
+from kdump.format.batch import ATTRIBUTES_AT, CONTROL, LENGTH_AT, LOG_OVERHEAD, TRANSACTIONAL, Batch
 from kdump.format.index import OffsetIndexEntry
 from kdump.format.naming import Kind
 from kdump.format.record import Record
@@ -22,7 +22,7 @@ from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk
 
 _WIDTH: Final = len(RECORD_COLUMNS)
 _OFFSET: Final = RECORD_COLUMNS.index("offset")
-_ATTRIBUTES_AT: Final = 22
+_LOW_ATTRIBUTES_AT: Final = ATTRIBUTES_AT + 1
 
 
 class FetchDataInfo:
@@ -128,7 +128,7 @@ class FetchDataInfo:
         data = memoryview(self.data)
         at = 0
         while at < len(data):
-            size = int.from_bytes(data[at + 8 : at + 12]) + 12
+            size = int.from_bytes(data[at + LENGTH_AT : at + LOG_OVERHEAD]) + LOG_OVERHEAD
             body = data[at : at + size]
             yield Batch._make(row(body, self.position + at)), body
             at += size
@@ -167,7 +167,7 @@ class FetchDataInfo:
             fields = first_record(location.body, self.offset)
             if fields is not None:
                 record = Record(*fields)
-                attributes = location.body[_ATTRIBUTES_AT]
+                attributes = location.body[_LOW_ATTRIBUTES_AT]
                 if attributes & (CONTROL | TRANSACTIONAL):
                     record = record._replace(
                         control=bool(attributes & CONTROL), transactional=bool(attributes & TRANSACTIONAL)

@@ -4,22 +4,21 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kdump.broker.defaults import INDEX_INTERVAL_BYTES, SEGMENT_INDEX_BYTES
-from kdump.format.java import MAX_INT
+from kdump.format.java import MAX_INT, MAX_LONG
 
 KAFKA07: Final = "0.7"
 """Stands for `magic` in a log of Kafka 0.7: `.kafka` files, whose offsets are positions."""
 
-_LARGEST: Final = (1 << 63) - 1
 _BOUNDS: Final = {
-    "segment_bytes": (1, _LARGEST),
-    "index_interval_bytes": (0, _LARGEST),
-    "segment_index_bytes": (0, _LARGEST),
-    "flush_messages": (1, _LARGEST),
-    "flush_ms": (0, _LARGEST),
-    "max_message_bytes": (1, _LARGEST),
-    "delete_delay_ms": (0, _LARGEST),
+    "segment_bytes": (1, MAX_LONG),
+    "index_interval_bytes": (0, MAX_LONG),
+    "segment_index_bytes": (0, MAX_LONG),
+    "flush_messages": (1, MAX_LONG),
+    "flush_ms": (0, MAX_LONG),
+    "max_message_bytes": (1, MAX_LONG),
+    "delete_delay_ms": (0, MAX_LONG),
     "leader_epoch": (-1, MAX_INT),
-    "base_offset": (0, _LARGEST),
+    "base_offset": (0, MAX_LONG),
 }
 _MAY_BE_NONE: Final = ("flush_messages", "flush_ms")
 

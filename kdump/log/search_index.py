@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from kdump.errors import SourceError, reason
-from kdump.format.index import OFFSET_ENTRY, OffsetIndexEntry, index_extent
+from kdump.format.index import MAX_INDEX_BYTES, OFFSET_ENTRY, OffsetIndexEntry, index_extent
 from kdump.format.naming import segment_file_name
 from kdump.kernel.indexes import ordered
 from kdump.kernel.seek import WINDOW_BYTES, Seeker, positions
@@ -20,7 +20,6 @@ from kdump.storage.source import FileSource, reader_of
 
 STALE_BYTES: Final = 2 << 20
 """An index whose last entry lies further before the end is older than the log file."""
-MAX_INDEX_BYTES: Final = 64 << 20
 _SMALL_BYTES: Final = 64 << 10  # a file of this size needs no index
 _MOST_WINDOWS: Final = 16
 

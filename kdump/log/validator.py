@@ -15,8 +15,18 @@ from typing import TYPE_CHECKING, Final
 
 from kdump.broker.transactions import TransactionMarker
 from kdump.errors import MessageTooLarge
-from kdump.format import control
-from kdump.format.batch import CODEC_MASK, LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC, Batch
+from kdump.format import control, legacy
+from kdump.format.batch import (
+    CODEC_MASK,
+    LAST_OFFSET_DELTA_AT,
+    LEADER_EPOCH_AT,
+    LENGTH_AT,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MINIMUM_SIZE,
+    UP_TO_MAGIC,
+    Batch,
+)
 from kdump.format.control import ControlType
 from kdump.format.kafka07 import Message
 from kdump.kernel.admit import Admission
@@ -51,12 +61,8 @@ _REFUSED_FRAMES: Final = {
 _REFUSED_BITS: Final = sum(1 << SUSPECTS.index(code) for code in _REFUSED)
 _OFFSET_BITS: Final = sum(1 << SUSPECTS.index(code) for code in ("offset/range", "offset/backwards"))
 
-_LENGTH: Final = struct.Struct(">i")
-_OFFSET: Final = struct.Struct(">q")
-_EPOCH_AT: Final = 12
-_EPOCH: Final = struct.Struct(">i")
-_DELTA_AT: Final = 23
-_DELTA: Final = struct.Struct(">i")
+_I32: Final = struct.Struct(">i")
+_I64: Final = struct.Struct(">q")
 
 
 class CompressedMessageSet(Exception):
@@ -188,7 +194,7 @@ class LogValidator:
         if batch.magic == 1 and [record.offset for record in inner] == list(
             range(batch.last_offset - len(inner) + 1, batch.last_offset + 1)
         ):
-            _OFFSET.pack_into(data, 0, end - 1)
+            _I64.pack_into(data, 0, end - 1)
             return data, end
         builder = Builder(batch.magic, base_offset=offset, codec=batch.codec, log_append_ms=batch.log_append_ms)
         builder.extend(NewRecord(record.key, record.value, (), record.timestamp) for record in inner)
@@ -202,19 +208,19 @@ def _assign_in_place(buffer: bytearray, offset: int, epoch: int) -> None:
     """
     at, size = 0, len(buffer)
     while size - at >= UP_TO_MAGIC:
-        (length,) = _LENGTH.unpack_from(buffer, at + 8)
-        magic = buffer[at + UP_TO_MAGIC - 1]
+        (length,) = _I32.unpack_from(buffer, at + LENGTH_AT)
+        magic = buffer[at + MAGIC_AT]
         total = LOG_OVERHEAD + length
         if magic > 2 or length < MINIMUM_SIZE[magic] or total > size - at:
             return
-        if magic < 2 and buffer[at + UP_TO_MAGIC] & CODEC_MASK:
+        if magic < 2 and buffer[at + legacy.ATTRIBUTES_AT] & CODEC_MASK:
             raise CompressedMessageSet
         if not 0 <= offset < 1 << 63:
             raise ValueError(f"there is no offset {offset}")
-        _OFFSET.pack_into(buffer, at, offset)
+        _I64.pack_into(buffer, at, offset)
         if magic == 2:
-            _EPOCH.pack_into(buffer, at + _EPOCH_AT, epoch)
-            offset += _DELTA.unpack_from(buffer, at + _DELTA_AT)[0]
+            _I32.pack_into(buffer, at + LEADER_EPOCH_AT, epoch)
+            offset += _I32.unpack_from(buffer, at + LAST_OFFSET_DELTA_AT)[0]
         offset += 1
         at += total
 

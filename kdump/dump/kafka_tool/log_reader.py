@@ -10,15 +10,13 @@ from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
 from kdump.broker.file_records import batch_checksum, batch_from_header, next_batch_size
-from kdump.format.batch import CODEC_MASK, HEADER_SIZE, NULL, Batch, wrapped
-from kdump.format.index import OFFSET_ENTRY
+from kdump.format import legacy
+from kdump.format.batch import CODEC_MASK, HEADER_SIZE, LAST_OFFSET_DELTA_AT, LENGTH_AT, MAGIC_AT, NULL, Batch, wrapped
+from kdump.format.index import MAX_INDEX_BYTES, OFFSET_ENTRY
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.storage.records import open_batch
 from kdump.storage.source import Source, read_whole, reader_of
 from kdump.verify.findings import Severity
-
-MAX_INDEX_BYTES: Final = 64 << 20
-"""The largest offset index in which offsets are looked up. A broker's own limit is 10 MiB by default."""
 
 NO_TIMESTAMP: Final = -1
 
@@ -40,7 +38,7 @@ class FramedBatch(NamedTuple):
     @property
     def magic(self) -> int:
         """The magic byte, signed."""
-        return wrapped(self.header[16], 8)
+        return wrapped(self.header[MAGIC_AT], 8)
 
     @property
     def header_fields(self) -> Batch:
@@ -87,12 +85,13 @@ class LogReader:
         size = next_batch_size(header, position, self.size)
         if size is None:
             return None
-        offset = int.from_bytes(header[:8], "big", signed=True)
-        if 2 <= header[16] < 128:
+        last_offset = int.from_bytes(header[:LENGTH_AT], "big", signed=True)
+        if 2 <= header[MAGIC_AT] < 128:
             if len(header) < HEADER_SIZE:
                 raise ValueError("the file ends in the header")
-            offset = wrapped(offset + int.from_bytes(header[23:27], "big", signed=True), 64)
-        return FramedBatch(position, size, header, offset)
+            delta = header[LAST_OFFSET_DELTA_AT : LAST_OFFSET_DELTA_AT + 4]
+            last_offset = wrapped(last_offset + int.from_bytes(delta, "big", signed=True), 64)
+        return FramedBatch(position, size, header, last_offset)
 
     def search(self, wanted: list[BatchSearch]) -> Iterator[tuple[FramedBatch, list[int]]]:
         """The batches that were searched for, each with the numbers of all its searches.
@@ -162,12 +161,13 @@ class LogReader:
         return self._largest[batch.position]
 
     def _largest_timestamp(self, batch: FramedBatch) -> int | None:
-        if batch.magic < 2 and not batch.header[17] & CODEC_MASK:
+        if batch.magic < 2 and not batch.header[legacy.ATTRIBUTES_AT] & CODEC_MASK:
             # a message that is not compressed; the tool reads only its timestamp
             if batch.magic == 0:
                 return NO_TIMESTAMP
-            timestamp = int.from_bytes(batch.header[18:26], "big", signed=True)
-            return max(NO_TIMESTAMP, timestamp) if batch.size >= 26 else None
+            begin, end = legacy.TIMESTAMP_AT, legacy.KEY_LENGTH_AT[1]
+            timestamp = int.from_bytes(batch.header[begin:end], "big", signed=True)
+            return max(NO_TIMESTAMP, timestamp) if batch.size >= end else None
         if batch.magic < 0 or (batch.magic >= 2 and batch.size < HEADER_SIZE):
             return None
         if batch.size > self._max_batch_bytes or not self._spend(batch.size):
