@@ -11,17 +11,18 @@ from cpython.bytes cimport PyBytes_AsString
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
 
-from kdump.kernel.layout cimport INDEX_ENTRY, INDEX_POSITION_AT, TIME_ENTRY, TIME_OFFSET_AT, be32, be64, put32, put64
+from kdump.kernel.layout cimport (
+    INDEX_ENTRY, INDEX_POSITION_AT, OFFSET_SPAN, TIME_ENTRY, TIME_OFFSET_AT, be32, be64, put32, put64,
+)
 from kdump.kernel.state cimport State
 
 from kdump.kernel.results import BadEntry, BuiltEntries, IndexDifference
 
 ENTRY_PROBLEMS = ("index/position", "index/offset", "timeindex/misses", "timeindex/wrong", "timeindex/offset")
 assert len(ENTRY_PROBLEMS) == ENTRY_PROBLEM_COUNT
-ENTRIES_KEPT = 1000
 cdef enum:
     MOST_ENTRIES_KEPT = 1000
-cdef int64_t OFFSET_SPAN = INT32_MAX  # offsets of a segment are at most this far above its base
+ENTRIES_KEPT = MOST_ENTRIES_KEPT
 
 
 cdef inline bint recovery_is_due(int64_t position, int64_t indexed, int64_t interval) noexcept nogil:

@@ -1,6 +1,7 @@
 # The layouts that all of the kernel uses: big-endian numbers, byte positions of the fields of a batch, columns of
 # a row.
-# kdump.format.batch, kdump.format.legacy, kdump.format.index and kdump.format.kafka07 have the byte tables.
+# kdump.format.batch, kdump.format.legacy, kdump.format.index, kdump.format.producer_snapshot and kdump.format.kafka07
+# have the byte tables.
 # A test compares them with these positions.
 
 from libc.stdint cimport INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -59,6 +60,20 @@ cdef enum:
     INDEX_POSITION_AT = 4
     TIME_ENTRY = 12
     TIME_OFFSET_AT = 8
+    OFFSET_SPAN = 0x7FFFFFFF   # an offset of a segment is at most this far above its base offset
+
+    # An entry of a producer snapshot (kdump.format.producer_snapshot).
+    SNAPSHOT_PRODUCER_ID_AT = 0
+    SNAPSHOT_EPOCH_AT = 8
+    SNAPSHOT_LAST_SEQUENCE_AT = 10
+    SNAPSHOT_LAST_OFFSET_AT = 14
+    SNAPSHOT_OFFSET_DELTA_AT = 22
+    SNAPSHOT_TIMESTAMP_AT = 26
+    SNAPSHOT_COORDINATOR_EPOCH_AT = 34
+    SNAPSHOT_TXN_FIRST_OFFSET_AT = 38
+    SNAPSHOT_ENTRY = 46
+
+    SEQUENCE_MASK = 0x7FFFFFFF  # after sequence 2147483647 comes 0
 
     # A row of a batch; kdump.kernel.scan.BATCH_COLUMNS names the columns in this order.
     # First the header and where the batch is (kdump.format.batch.Batch).
@@ -112,6 +127,7 @@ cdef enum:
     R_COMPUTED_CRC
     R_ATTRIBUTES
     RECORD_WIDTH
+    HEADER_WIDTH = 4  # of the row of a record header (kdump.kernel.records.HEADER_COLUMNS)
 
     # The bits of SUSPECT. Bit n is the code kdump.kernel.scan.SUSPECTS[n].
     S_ATTRIBUTES = 1 << 0

@@ -14,7 +14,10 @@ from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, strlen
 
-from kdump.kernel.records import HEADER_COLUMNS, RECORD_COLUMNS
+from kdump.kernel.layout cimport (
+    HEADER_WIDTH, R_COMPUTED_CRC, R_CRC, R_HEADER_AT, R_HEADER_COUNT, R_KEY_AT, R_KEY_SIZE, R_MAGIC, R_OFFSET,
+    R_TIMESTAMP, R_VALUE_AT, R_VALUE_SIZE, RECORD_WIDTH,
+)
 
 cdef extern from "lines.h" nogil:
     uint32_t kd_odd(const uint8_t *p)
@@ -22,31 +25,12 @@ cdef extern from "lines.h" nogil:
     int kd_digits(uint64_t number)
     uint64_t kd_word(const uint8_t *p)
 
-PIECE_BYTES = 1 << 20
-"""A call returns once its lines have this many bytes."""
 cdef enum:
-    WIDTH = 14
-    HEADER_WIDTH = 4
     PIECE = 1 << 20
     STRETCH = 1 << 16   # bytes of a field to reserve room for at once
     KEPT = 8 << 20      # the largest buffer to keep for the next batch
     SLACK = 512         # room after each reserved part, for names, numbers, times
-    # columns of a row
-    OFFSET = 2
-    TIMESTAMP = 3
-    KEY_AT = 4
-    KEY_SIZE = 5
-    VALUE_AT = 6
-    VALUE_SIZE = 7
-    HEADER_AT = 8
-    HEADER_COUNT = 9
-    MAGIC = 10
-    CRC = 11
-    COMPUTED_CRC = 12
-assert len(RECORD_COLUMNS) == WIDTH and len(HEADER_COLUMNS) == HEADER_WIDTH
-assert RECORD_COLUMNS[OFFSET:COMPUTED_CRC + 1] == (
-    "offset", "timestamp", "key_at", "key_size", "value_at", "value_size", "header_at", "header_count", "magic", "crc",
-    "computed_crc")
+PIECE_BYTES = PIECE
 
 STYLES = ("text", "json", "printable", "raw")
 MODES = ("auto", "base64", "hex", "utf8")
@@ -444,16 +428,16 @@ cdef class Lines:
         q = self._open(payload, rows, headers, first, views, &s)
         try:
             while i < s.records and q - self.o.data < PIECE:
-                row = s.rows + i * WIDTH
-                q = put_number(put(q, "  record offset="), row[OFFSET])
-                q = self._time(put(q, " time="), row[TIMESTAMP])
-                q = put_number(put(q, " timestamp="), row[TIMESTAMP])
-                q = self._field(put(q, " key="), &s, row + KEY_AT)
-                q = self._field(put(q, " value="), &s, row + VALUE_AT)
-                if row[HEADER_COUNT]:
+                row = s.rows + i * RECORD_WIDTH
+                q = put_number(put(q, "  record offset="), row[R_OFFSET])
+                q = self._time(put(q, " time="), row[R_TIMESTAMP])
+                q = put_number(put(q, " timestamp="), row[R_TIMESTAMP])
+                q = self._field(put(q, " key="), &s, row + R_KEY_AT)
+                q = self._field(put(q, " value="), &s, row + R_VALUE_AT)
+                if row[R_HEADER_COUNT]:
                     q = put(q, " headers=[")
                     cell = headers_of(&s, row)
-                    for left in range(row[HEADER_COUNT]):
+                    for left in range(row[R_HEADER_COUNT]):
                         q = self._field(q, &s, cell)
                         q = self._field(put(q, "="), &s, cell + 2)
                         q = put(q, ",")
@@ -463,7 +447,7 @@ cdef class Lines:
                     q = put_number(put(q, " sequence="), sequence_of(row, base_offset, base_sequence))
                 if control is not None:
                     q = self._control(q, &s, row, control)
-                if row[MAGIC] < 2 and row[CRC] != row[COMPUTED_CRC]:
+                if row[R_MAGIC] < 2 and row[R_CRC] != row[R_COMPUTED_CRC]:
                     q = put(q, " crc=WRONG")
                 q = self._room(put(q, "\n"), 0)
                 i += 1
@@ -487,18 +471,18 @@ cdef class Lines:
         q = self._open(payload, rows, headers, first, views, &s)
         try:
             while i < s.records and q - self.o.data < PIECE:
-                row = s.rows + i * WIDTH
-                q = put(put_number(self._fixed(q, constants[0]), row[OFFSET]), ",\"timestamp\":")
-                if timeless or row[MAGIC] == 0:
+                row = s.rows + i * RECORD_WIDTH
+                q = put(put_number(self._fixed(q, constants[0]), row[R_OFFSET]), ",\"timestamp\":")
+                if timeless or row[R_MAGIC] == 0:
                     q = self._fixed(q, constants[2])
                 else:
-                    q = self._fixed(put_number(q, row[TIMESTAMP]), constants[1])
-                q = self._field(q, &s, row + KEY_AT)
-                q = self._field(put(q, ",\"value\":"), &s, row + VALUE_AT)
+                    q = self._fixed(put_number(q, row[R_TIMESTAMP]), constants[1])
+                q = self._field(q, &s, row + R_KEY_AT)
+                q = self._field(put(q, ",\"value\":"), &s, row + R_VALUE_AT)
                 q = put(q, ",\"headers\":[")
-                if row[HEADER_COUNT]:
+                if row[R_HEADER_COUNT]:
                     cell = headers_of(&s, row)
-                    for left in range(row[HEADER_COUNT]):
+                    for left in range(row[R_HEADER_COUNT]):
                         q = self._field(put(q, "{\"key\":"), &s, cell)
                         q = self._field(put(q, ",\"value\":"), &s, cell + 2)
                         q = put(q, "},")
@@ -531,35 +515,35 @@ cdef class Lines:
         q = self._open(payload, rows, headers, first, views, &s)
         try:
             while i < s.records and q - self.o.data < PIECE:
-                row = s.rows + i * WIDTH
+                row = s.rows + i * RECORD_WIDTH
                 if metadata:
-                    q = self._fixed(put(put_number(put(q, "| offset: "), row[OFFSET]), " "), constant)
-                    q = put_number(put(q, ": "), row[TIMESTAMP])
-                    q = put_number(put(q, " keySize: "), row[KEY_SIZE])
-                    q = put_number(put(q, " valueSize: "), row[VALUE_SIZE])
+                    q = self._fixed(put(put_number(put(q, "| offset: "), row[R_OFFSET]), " "), constant)
+                    q = put_number(put(q, ": "), row[R_TIMESTAMP])
+                    q = put_number(put(q, " keySize: "), row[R_KEY_SIZE])
+                    q = put_number(put(q, " valueSize: "), row[R_VALUE_SIZE])
                     if legacy:
-                        q = put(q, " isValid: true crc: ") if row[CRC] == row[COMPUTED_CRC] \
+                        q = put(q, " isValid: true crc: ") if row[R_CRC] == row[R_COMPUTED_CRC] \
                             else put(q, " isValid: false crc: ")
-                        q = put_number(q, row[CRC])
+                        q = put_number(q, row[R_CRC])
                     else:
                         q = put_number(put(q, " sequence: "), sequence_of(row, base_offset, base_sequence))
                         q = put(q, " headerKeys: [")
-                        if row[HEADER_COUNT]:
+                        if row[R_HEADER_COUNT]:
                             cell = headers_of(&s, row)
-                            for left in range(row[HEADER_COUNT]):
+                            for left in range(row[R_HEADER_COUNT]):
                                 q = put(self._field(q, &s, cell), ",")
                                 cell += HEADER_WIDTH
                             q -= 1  # the last comma
                         q = put(q, "]")
                     if control is not None:
                         q = self._control(q, &s, row, control)
-                if contents and (row[KEY_SIZE] >= 0 or row[VALUE_SIZE] >= 0):
+                if contents and (row[R_KEY_SIZE] >= 0 or row[R_VALUE_SIZE] >= 0):
                     q = put(q, " ") if metadata else put(q, "| ")
-                    if row[KEY_SIZE] >= 0:
-                        q = self._field(put(q, "key: "), &s, row + KEY_AT)
-                    if row[VALUE_SIZE] >= 0:
-                        q = put(q, "payload: ") if row[KEY_SIZE] < 0 else put(q, " payload: ")
-                        q = self._field(q, &s, row + VALUE_AT)
+                    if row[R_KEY_SIZE] >= 0:
+                        q = self._field(put(q, "key: "), &s, row + R_KEY_AT)
+                    if row[R_VALUE_SIZE] >= 0:
+                        q = put(q, "payload: ") if row[R_KEY_SIZE] < 0 else put(q, " payload: ")
+                        q = self._field(q, &s, row + R_VALUE_AT)
                 q = self._room(put(q, "\n"), 0)
                 i += 1
             return self._take(q), i
@@ -580,7 +564,7 @@ cdef class Lines:
             for data in (payload, rows, headers):
                 PyObject_GetBuffer(data, &views[opened], PyBUF_SIMPLE)
                 opened += 1
-            if views[1].len % (WIDTH * 8) or views[2].len % (HEADER_WIDTH * 8):
+            if views[1].len % (RECORD_WIDTH * 8) or views[2].len % (HEADER_WIDTH * 8):
                 raise ValueError("rows are not whole")
         except BaseException:
             while opened:
@@ -590,7 +574,7 @@ cdef class Lines:
         s.start = <const uint8_t *> views[0].buf
         s.end = s.start + views[0].len
         s.rows = <const int64_t *> views[1].buf
-        s.records = views[1].len // (WIDTH * 8)
+        s.records = views[1].len // (RECORD_WIDTH * 8)
         s.cells = <const int64_t *> views[2].buf
         s.headers = views[2].len // (HEADER_WIDTH * 8)
         self.busy = True
@@ -706,7 +690,7 @@ cdef class Lines:
 
     cdef uint8_t *_control(self, uint8_t *q, const Source *s, const int64_t *row, control) except NULL:
         cdef Fixed text
-        word = control(value_of(s, row + KEY_AT), value_of(s, row + VALUE_AT))
+        word = control(value_of(s, row + R_KEY_AT), value_of(s, row + R_VALUE_AT))
         fixed_of(word, &text)
         return self._fixed(q, text)
 
@@ -716,7 +700,7 @@ cdef inline bint inside(const Source *s, const int64_t *place) noexcept nogil:
 
 
 cdef const int64_t *headers_of(const Source *s, const int64_t *row) except NULL:
-    cdef int64_t first = row[HEADER_AT], count = row[HEADER_COUNT]
+    cdef int64_t first = row[R_HEADER_AT], count = row[R_HEADER_COUNT]
     if first < 0 or count < 0 or count > s.headers or first > s.headers - count:
         raise ValueError("there are not so many headers")
     return s.cells + first * HEADER_WIDTH
@@ -735,7 +719,7 @@ cdef inline int64_t sequence_of(const int64_t *row, int64_t base_offset, int64_t
     cdef uint32_t sequence = <uint32_t> base_sequence, increment
     if base_sequence < 0:
         return -1
-    increment = <uint32_t> row[OFFSET] - <uint32_t> base_offset
+    increment = <uint32_t> row[R_OFFSET] - <uint32_t> base_offset
     if <int32_t> sequence > <int32_t> (0x7fffffff - increment):
         return <int32_t> (sequence + increment - <uint32_t> 0x80000000)
     return <int32_t> (sequence + increment)

@@ -1,5 +1,7 @@
 from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
+from kdump.kernel.layout cimport SEQUENCE_MASK
+
 cdef enum:
     KIND_DATA, KIND_ABORT, KIND_COMMIT, KIND_ODD, KIND_GAP, KIND_EMPTY
     FLAG_TRANSACTIONAL = 1
@@ -96,7 +98,7 @@ cdef inline bint extend(Recorder *r, int64_t slot, int epoch, int flags, int64_t
         return False
     run = r.events + (r.slots[slot] - 1)
     if (run.kind != KIND_DATA or run.epoch != epoch or run.flags != flags or run.last_sequence < 0 or first_sequence < 0
-            or <uint32_t> first_sequence != (<uint32_t> run.last_sequence + 1 & <uint32_t> 0x7FFFFFFF)
+            or <uint32_t> first_sequence != (<uint32_t> run.last_sequence + 1 & SEQUENCE_MASK)
             or first_offset <= run.last_offset or not within(timestamp, run.timestamp, IDLE)
             or run.batches == INT32_MAX):
         return False

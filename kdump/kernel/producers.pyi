@@ -5,12 +5,17 @@ from kdump.kernel.results import AbortedTxn, ProducerProblem, ProducerTally, Sna
 EVENT: str
 """The layout of one event, as a format of `struct`."""
 EVENT_BYTES: int
+"""The size of one event."""
 DATA: int
+"""The kind of an event of data batches, as the next ones a value of its field `kind`."""
 ABORT: int
 COMMIT: int
 ODD: int
+"""A control batch that ends no transaction, or whose marker cannot be read."""
 GAP: int
+"""Damage may have removed batches here."""
 EMPTIED: int
+"""A control batch from which the log cleaner removed the marker."""
 TRANSACTIONAL: int
 """A bit of an event's `flags`."""
 RUNS_FULL: int

@@ -36,6 +36,11 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int16_t, int32_t, int64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
+from kdump.kernel.layout cimport (
+    SEQUENCE_MASK, SNAPSHOT_COORDINATOR_EPOCH_AT, SNAPSHOT_ENTRY, SNAPSHOT_EPOCH_AT, SNAPSHOT_LAST_OFFSET_AT,
+    SNAPSHOT_LAST_SEQUENCE_AT, SNAPSHOT_OFFSET_DELTA_AT, SNAPSHOT_PRODUCER_ID_AT, SNAPSHOT_TIMESTAMP_AT,
+    SNAPSHOT_TXN_FIRST_OFFSET_AT,
+)
 from kdump.kernel.results import AbortedTxn, ProducerProblem, ProducerTally, SnapshotDifference, TxnMetadata
 
 import os
@@ -56,12 +61,11 @@ cdef enum:
     SKIPPED, EMPTY, COORDINATOR
     TALLY_COUNT
 assert len(PROBLEMS) == PROBLEM_COUNT and len(TALLIES) == TALLY_COUNT
-KEPT = 1000
 cdef enum:
     ROWS_KEPT = 1000
-    ENTRY_BYTES = 46
     MOST_PRODUCERS = 1 << 29
     FIRST_SLOTS = 128
+KEPT = ROWS_KEPT
 FIELDS = ("producer_epoch", "last_sequence", "last_offset", "offset_delta", "timestamp", "coordinator_epoch",
           "current_txn_first_offset")
 cdef enum:
@@ -70,7 +74,6 @@ cdef enum:
 assert len(FIELDS) == FIELD_COUNT
 
 cdef uint64_t _salt = int.from_bytes(os.urandom(8))  # no file can be crafted whose producers all share a slot
-cdef uint32_t SEQUENCE_MASK = 0x7FFFFFFF
 cdef uint32_t HALF = 1 << 30  # a sequence that is less than this ahead is ahead, else it goes back
 
 
@@ -211,7 +214,7 @@ cdef struct Aborted:
     bint certain_lso
 
 
-cdef inline int64_t get(const uint8_t *p, int size) noexcept nogil:
+cdef inline int64_t read_number(const uint8_t *p, int size) noexcept nogil:
     """Read a big-endian number."""
     cdef int i
     cdef uint64_t value = <uint64_t> -<int64_t> (p[0] >> 7)
@@ -220,7 +223,7 @@ cdef inline int64_t get(const uint8_t *p, int size) noexcept nogil:
     return <int64_t> value
 
 
-cdef inline uint8_t *put(uint8_t *p, int64_t value, int size) noexcept nogil:
+cdef inline uint8_t *write_number(uint8_t *p, int64_t value, int size) noexcept nogil:
     cdef int i
     for i in range(size):
         p[i] = <uint8_t> (<uint64_t> value >> 8 * (size - 1 - i))
@@ -228,18 +231,18 @@ cdef inline uint8_t *put(uint8_t *p, int64_t value, int size) noexcept nogil:
 
 
 cdef void parse_entry(const uint8_t *p, int64_t *fields) noexcept nogil:
-    """Normalise the fields of a snapshot entry after the producer id: one value for each missing field."""
-    fields[F_EPOCH] = get(p + 8, 2)
-    fields[F_SEQUENCE] = get(p + 10, 4)
-    fields[F_OFFSET] = get(p + 14, 8)
-    fields[F_DELTA] = get(p + 22, 4)
-    fields[F_TIMESTAMP] = get(p + 26, 8)
-    fields[F_COORDINATOR] = get(p + 34, 4)
-    fields[F_TXN] = get(p + 38, 8)
-    plain(fields)
+    """Read the fields of a snapshot entry after the producer id: one value for each missing field."""
+    fields[F_EPOCH] = read_number(p + SNAPSHOT_EPOCH_AT, 2)
+    fields[F_SEQUENCE] = read_number(p + SNAPSHOT_LAST_SEQUENCE_AT, 4)
+    fields[F_OFFSET] = read_number(p + SNAPSHOT_LAST_OFFSET_AT, 8)
+    fields[F_DELTA] = read_number(p + SNAPSHOT_OFFSET_DELTA_AT, 4)
+    fields[F_TIMESTAMP] = read_number(p + SNAPSHOT_TIMESTAMP_AT, 8)
+    fields[F_COORDINATOR] = read_number(p + SNAPSHOT_COORDINATOR_EPOCH_AT, 4)
+    fields[F_TXN] = read_number(p + SNAPSHOT_TXN_FIRST_OFFSET_AT, 8)
+    normalise(fields)
 
 
-cdef inline void plain(int64_t *fields) noexcept nogil:
+cdef inline void normalise(int64_t *fields) noexcept nogil:
     if fields[F_OFFSET] < 0:
         fields[F_SEQUENCE] = fields[F_OFFSET] = -1
         fields[F_DELTA] = 0
@@ -308,8 +311,7 @@ cdef class Producers:
     # ---- the table
 
     cdef inline int64_t find(self, int64_t producer_id) noexcept nogil:
-        cdef int64_t slot
-        slot = slot_of(producer_id, _salt, self._mask)
+        cdef int64_t slot = slot_of(producer_id, _salt, self._mask)
         while self._slots[slot]:
             if self._producers[self._slots[slot] - 1].producer_id == producer_id:
                 return self._slots[slot] - 1
@@ -346,9 +348,8 @@ cdef class Producers:
         e.producer_id = producer_id
         e.last_offset = e.timestamp = e.txn_first = e.marker_offset = -1
         e.last_sequence = e.coordinator_epoch = e.node = -1
-        e.offset_delta = 0
         e.epoch = -1
-        e.flags = 0
+        e.offset_delta = e.flags = 0
         e.generation = self._generation
         self.link(self._count)
         self._count += 1
@@ -417,7 +418,7 @@ cdef class Producers:
 
     # ---- problems
 
-    cdef void complain(self, int problem, const Event *event, const Producer *e) noexcept nogil:
+    cdef void add_problem(self, int problem, const Event *event, const Producer *e) noexcept nogil:
         cdef ProblemRow *row
         cdef int64_t capacity
         self._problems[problem] += 1
@@ -459,16 +460,16 @@ cdef class Producers:
 
     # ---- the checks
 
-    cdef inline void judge_sequence(self, const Event *event, const Producer *e) noexcept nogil:
+    cdef inline void check_sequence(self, const Event *event, const Producer *e) noexcept nogil:
         cdef int64_t previous = -1 if event.epoch > e.epoch or e.last_sequence < 0 else e.last_sequence
         cdef uint32_t expected = <uint32_t> (previous + 1) & SEQUENCE_MASK
         cdef uint32_t distance = <uint32_t> event.first_sequence - expected & SEQUENCE_MASK
         if distance >= HALF:
-            self.complain(SEQUENCE, event, e)
+            self.add_problem(SEQUENCE, event, e)
         elif distance:
             self.tally(SKIPPED, event, event.first_sequence, previous)
 
-    cdef inline Producer *meet(self, int64_t producer_id, bint *known, bint *sure) noexcept nogil:
+    cdef inline Producer *find_or_add(self, int64_t producer_id, bint *known, bint *sure) noexcept nogil:
         """Return a producer, added if new. Sets `known`, or `sure` if it is certainly new. NULL without memory."""
         cdef int64_t index = self.find(producer_id)
         cdef Producer *e = self._producers + index if index >= 0 else self.add(producer_id)
@@ -479,18 +480,18 @@ cdef class Producers:
 
     cdef void data(self, const Event *event) noexcept nogil:
         cdef bint known = False, sure = False
-        cdef Producer *e = self.meet(event.producer_id, &known, &sure)
+        cdef Producer *e = self.find_or_add(event.producer_id, &known, &sure)
         if e == NULL:
             return
         if known:
             if event.epoch < e.epoch:
-                self.complain(EPOCH, event, e)
+                self.add_problem(EPOCH, event, e)
             elif (self._sequences and event.first_sequence >= 0 and e.flags & HAS_SEQUENCE and e.epoch >= 0
                     and (event.first_timestamp < 0 or e.timestamp < 0
                          or within(event.first_timestamp, e.timestamp, IDLE))):
-                self.judge_sequence(event, e)
+                self.check_sequence(event, e)
             if e.node >= 0 and not event.flags & FLAG_TRANSACTIONAL:
-                self.complain(STATE, event, e)
+                self.add_problem(STATE, event, e)
                 self.finish(e)
         elif e.node >= 0:
             if not event.flags & FLAG_TRANSACTIONAL:
@@ -500,7 +501,7 @@ cdef class Producers:
                 self._uncertain += 1
         if event.flags & FLAG_TRANSACTIONAL and e.node < 0:
             self.begin(e, event.first_offset, known or sure)
-        self.settle(e, known, sure)
+        self.mark_known(e, known, sure)
         e.epoch = event.epoch
         e.last_sequence = event.last_sequence
         if event.first_sequence >= 0:
@@ -512,7 +513,7 @@ cdef class Producers:
         e.timestamp = event.timestamp
         e.marker_offset = -1
 
-    cdef inline void settle(self, Producer *e, bint known, bint sure) noexcept nogil:
+    cdef inline void mark_known(self, Producer *e, bint known, bint sure) noexcept nogil:
         if sure:
             e.flags |= CERTAIN
         elif not known:
@@ -521,14 +522,14 @@ cdef class Producers:
 
     cdef void marker(self, const Event *event) noexcept nogil:
         cdef bint known = False, sure = False
-        cdef Producer *e = self.meet(event.producer_id, &known, &sure)
+        cdef Producer *e = self.find_or_add(event.producer_id, &known, &sure)
         if e == NULL:
             return
         if known:
             if event.epoch < e.epoch:
-                self.complain(EPOCH, event, e)
+                self.add_problem(EPOCH, event, e)
             elif e.node >= 0 and event.epoch > e.epoch + 1:
-                self.complain(MARKER_EPOCH, event, e)
+                self.add_problem(MARKER_EPOCH, event, e)
             if 0 <= event.first_sequence < e.coordinator_epoch:
                 self.tally(COORDINATOR, event, event.first_sequence, e.coordinator_epoch)
         if e.node >= 0:
@@ -546,7 +547,7 @@ cdef class Producers:
                 e.flags |= HAS_SEQUENCE
             else:
                 e.flags &= ~HAS_SEQUENCE
-        self.settle(e, known, sure)
+        self.mark_known(e, known, sure)
         e.timestamp = event.timestamp
         e.coordinator_epoch = event.first_sequence
         e.marker_offset = event.first_offset
@@ -576,14 +577,14 @@ cdef class Producers:
         a.certain_first = known and e.flags & TXN_CERTAIN != 0
         a.certain_lso = self.complete and self._uncertain == 0
 
-    cdef void doubt(self, const Event *event) noexcept nogil:
-        """Apply a control batch that may have ended a transaction."""
+    cdef void unreadable_marker(self, const Event *event) noexcept nogil:
+        """Apply a control batch whose marker cannot be read: it may have ended a transaction."""
         cdef int64_t index = self.find(event.producer_id)
         if index >= 0:
             self.finish(self._producers + index)
             self._producers[index].generation = self._generation - 1
 
-    cdef inline void emptied(self, int64_t producer_id) noexcept nogil:
+    cdef inline void empty_control_batch(self, int64_t producer_id) noexcept nogil:
         """Add the producer of a control batch that the cleaner emptied. A broker remembers its id only."""
         cdef Producer *e
         if self.find(producer_id) < 0:
@@ -591,7 +592,7 @@ cdef class Producers:
             if e != NULL:
                 e.generation = self._generation - 1
 
-    cdef inline void missing(self) noexcept nogil:
+    cdef inline void gap(self) noexcept nogil:
         self._generation += 1
         self.complete = False
 
@@ -605,11 +606,11 @@ cdef class Producers:
             elif event.kind == KIND_ABORT or event.kind == KIND_COMMIT:
                 self.marker(&event)
             elif event.kind == KIND_GAP:
-                self.missing()
+                self.gap()
             elif event.kind == KIND_EMPTY:
-                self.emptied(event.producer_id)
+                self.empty_control_batch(event.producer_id)
             else:
-                self.doubt(&event)
+                self.unreadable_marker(&event)
 
     def replay(self, events):
         cdef Py_buffer view
@@ -625,29 +626,29 @@ cdef class Producers:
             raise MemoryError
 
     def forget(self):
-        self.missing()
+        self.gap()
 
     def load(self, entries):
         cdef Py_buffer view
         cdef const uint8_t *p
         cdef int64_t fields[FIELD_COUNT]
-        cdef int64_t i, index
+        cdef int64_t i, index, count, producer_id
         cdef Producer *e
         cdef list opened = []
         PyObject_GetBuffer(entries, &view, PyBUF_SIMPLE)
         try:
-            if view.len % ENTRY_BYTES:
-                raise ValueError("no whole number of entries")
+            count = whole_entries(&view)
             while self._first_node >= 0:
                 self.finish(self._producers + self._nodes[self._first_node].producer)
             self._count = 0
             memset(self._slots, 0, (self._mask + 1) * sizeof(int32_t))
             self.complete = True
-            for i in range(view.len // ENTRY_BYTES):
-                p = <const uint8_t *> view.buf + i * ENTRY_BYTES
+            for i in range(count):
+                p = <const uint8_t *> view.buf + i * SNAPSHOT_ENTRY
                 parse_entry(p, fields)
-                index = self.find(get(p, 8))
-                e = self._producers + index if index >= 0 else self.add(get(p, 8))
+                producer_id = read_number(p + SNAPSHOT_PRODUCER_ID_AT, 8)
+                index = self.find(producer_id)
+                e = self._producers + index if index >= 0 else self.add(producer_id)
                 if e == NULL:
                     raise MemoryError
                 e.epoch = <int16_t> fields[F_EPOCH]
@@ -662,8 +663,8 @@ cdef class Producers:
                 if self._producers[i].txn_first >= 0:
                     opened.append((self._producers[i].txn_first, i))
             opened.sort()
-            for first, place in opened:
-                self.begin(self._producers + <int64_t> place, first, True)
+            for first, i in opened:
+                self.begin(self._producers + i, first, True)
         finally:
             PyBuffer_Release(&view)
         if self._failed:
@@ -708,20 +709,20 @@ cdef class Producers:
         return found
 
     def entries(self):
-        cdef bytes data = PyBytes_FromStringAndSize(NULL, self._count * ENTRY_BYTES)
+        cdef bytes data = PyBytes_FromStringAndSize(NULL, self._count * SNAPSHOT_ENTRY)
         cdef uint8_t *p = <uint8_t *> PyBytes_AsString(data)
         cdef int64_t i
         cdef Producer *e
         for i in range(self._count):
             e = self._producers + i
-            p = put(p, e.producer_id, 8)
-            p = put(p, e.epoch, 2)
-            p = put(p, e.last_sequence, 4)
-            p = put(p, e.last_offset, 8)
-            p = put(p, e.offset_delta, 4)
-            p = put(p, e.timestamp, 8)
-            p = put(p, e.coordinator_epoch, 4)
-            p = put(p, e.txn_first, 8)
+            p = write_number(p, e.producer_id, 8)
+            p = write_number(p, e.epoch, 2)
+            p = write_number(p, e.last_sequence, 4)
+            p = write_number(p, e.last_offset, 8)
+            p = write_number(p, e.offset_delta, 4)
+            p = write_number(p, e.timestamp, 8)
+            p = write_number(p, e.coordinator_epoch, 4)
+            p = write_number(p, e.txn_first, 8)
         return data
 
     def open(self):
@@ -740,32 +741,31 @@ cdef class Producers:
         cdef const uint8_t *p
         cdef int64_t stored[FIELD_COUNT]
         cdef int64_t state[FIELD_COUNT]
-        cdef int64_t i, index
+        cdef int64_t i, index, producer_id
         cdef int field
         cdef Producer *e
         cdef list differences = []
         cdef bytearray listed = bytearray(self._count)
         PyObject_GetBuffer(entries, &view, PyBUF_SIMPLE)
         try:
-            if view.len % ENTRY_BYTES:
-                raise ValueError("no whole number of entries")
-            for i in range(view.len // ENTRY_BYTES):
+            for i in range(whole_entries(&view)):
                 if len(differences) >= ROWS_KEPT:
                     break
-                p = <const uint8_t *> view.buf + i * ENTRY_BYTES
+                p = <const uint8_t *> view.buf + i * SNAPSHOT_ENTRY
                 parse_entry(p, stored)
-                index = self.find(get(p, 8))
+                producer_id = read_number(p + SNAPSHOT_PRODUCER_ID_AT, 8)
+                index = self.find(producer_id)
                 if index < 0:
                     # An entry without an epoch is from a control batch whose marker the cleaner removed.
                     if self.complete and stored[F_EPOCH] >= 0:
-                        differences.append(("surplus", get(p, 8), FIELDS[F_TIMESTAMP], stored[F_TIMESTAMP], None))
+                        differences.append(("surplus", producer_id, FIELDS[F_TIMESTAMP], stored[F_TIMESTAMP], None))
                     continue
                 listed[index] = 1
                 e = self._producers + index
                 if e.generation != self._generation or not e.flags & CERTAIN:
                     continue
                 fields_of(e, state)
-                plain(state)
+                normalise(state)
                 # Kafka 0.11 stored the offset of a marker as the last offset of the data.
                 # Kafka 1.1 kept the timestamp of the data after a marker.
                 if e.marker_offset >= 0 and stored[F_OFFSET] == e.marker_offset:
@@ -792,29 +792,30 @@ cdef class Producers:
 
 
 cdef inline int64_t whole_entries(const Py_buffer *view) except -1:
-    if view.len % ENTRY_BYTES:
+    if view.len % SNAPSHOT_ENTRY:
         raise ValueError("no whole number of entries")
-    return view.len // ENTRY_BYTES
+    return view.len // SNAPSHOT_ENTRY
 
 
 def unexpired(entries, int64_t now_ms, int64_t longest_ms):
     cdef Py_buffer view
     cdef const uint8_t *p
     cdef uint8_t *out
-    cdef int64_t i, kept = 0
+    cdef int64_t i, idle_ms, kept = 0
     cdef bytes data
     PyObject_GetBuffer(entries, &view, PyBUF_SIMPLE)
     try:
-        data = PyBytes_FromStringAndSize(NULL, whole_entries(&view) * ENTRY_BYTES)
+        data = PyBytes_FromStringAndSize(NULL, whole_entries(&view) * SNAPSHOT_ENTRY)
         out = <uint8_t *> PyBytes_AsString(data)
-        for i in range(view.len // ENTRY_BYTES):
-            p = <const uint8_t *> view.buf + i * ENTRY_BYTES
-            if p[38] < 128 or <int64_t> (<uint64_t> now_ms - <uint64_t> get(p + 26, 8)) < longest_ms:
-                memcpy(out + kept * ENTRY_BYTES, p, ENTRY_BYTES)
+        for i in range(view.len // SNAPSHOT_ENTRY):
+            p = <const uint8_t *> view.buf + i * SNAPSHOT_ENTRY
+            idle_ms = <int64_t> (<uint64_t> now_ms - <uint64_t> read_number(p + SNAPSHOT_TIMESTAMP_AT, 8))
+            if p[SNAPSHOT_TXN_FIRST_OFFSET_AT] < 128 or idle_ms < longest_ms:
+                memcpy(out + kept * SNAPSHOT_ENTRY, p, SNAPSHOT_ENTRY)
                 kept += 1
     finally:
         PyBuffer_Release(&view)
-    return data[:kept * ENTRY_BYTES]
+    return data[:kept * SNAPSHOT_ENTRY]
 
 
 def backwards(entries, int64_t start):
@@ -825,12 +826,12 @@ def backwards(entries, int64_t start):
     PyObject_GetBuffer(entries, &view, PyBUF_SIMPLE)
     try:
         whole_entries(&view)
-        if start < 0 or start > view.len or start % ENTRY_BYTES:
+        if start < 0 or start > view.len or start % SNAPSHOT_ENTRY:
             raise ValueError("no entry begins there")
         data = PyBytes_FromStringAndSize(<char *> view.buf, view.len)
         out = <uint8_t *> PyBytes_AsString(data)
-        for at in range(start, view.len, ENTRY_BYTES):
-            memcpy(out + start + view.len - ENTRY_BYTES - at, <const uint8_t *> view.buf + at, ENTRY_BYTES)
+        for at in range(start, view.len, SNAPSHOT_ENTRY):
+            memcpy(out + start + view.len - SNAPSHOT_ENTRY - at, <const uint8_t *> view.buf + at, SNAPSHOT_ENTRY)
     finally:
         PyBuffer_Release(&view)
     return data
@@ -838,7 +839,7 @@ def backwards(entries, int64_t start):
 
 cdef inline uint32_t java_hash(const uint8_t *entry) noexcept nogil:
     """Return what java.util.HashMap.hash returns for a Long."""
-    cdef uint64_t producer_id = <uint64_t> get(entry, 8)
+    cdef uint64_t producer_id = <uint64_t> read_number(entry + SNAPSHOT_PRODUCER_ID_AT, 8)
     cdef uint32_t folded = <uint32_t> (producer_id ^ producer_id >> 32)
     return folded ^ folded >> 16
 
@@ -851,7 +852,7 @@ cdef int64_t table_size(const uint8_t *entries, int64_t count) noexcept nogil:
             break
         chain = 0
         for other in range(held):
-            if ((java_hash(entries + held * ENTRY_BYTES) ^ java_hash(entries + other * ENTRY_BYTES))
+            if ((java_hash(entries + held * SNAPSHOT_ENTRY) ^ java_hash(entries + other * SNAPSHOT_ENTRY))
                     & <uint32_t> (size - 1) == 0):
                 chain += 1
         if chain >= 8:
@@ -886,13 +887,13 @@ def hash_ordered(entries):
         with nogil:
             mask = <uint32_t> (size - 1)
             for i in range(count):
-                places[(java_hash(p + i * ENTRY_BYTES) & mask) + 1] += 1
+                places[(java_hash(p + i * SNAPSHOT_ENTRY) & mask) + 1] += 1
             for i in range(size):
                 places[i + 1] += places[i]
             for i in range(count):
-                memcpy(out + <int64_t> places[java_hash(p + i * ENTRY_BYTES) & mask] * ENTRY_BYTES,
-                       p + i * ENTRY_BYTES, ENTRY_BYTES)
-                places[java_hash(p + i * ENTRY_BYTES) & mask] += 1
+                memcpy(out + <int64_t> places[java_hash(p + i * SNAPSHOT_ENTRY) & mask] * SNAPSHOT_ENTRY,
+                       p + i * SNAPSHOT_ENTRY, SNAPSHOT_ENTRY)
+                places[java_hash(p + i * SNAPSHOT_ENTRY) & mask] += 1
             free(places)
     finally:
         PyBuffer_Release(&view)

@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 # The result of a pass over the records of one batch. An index is -1 where the pass found nothing.
-cdef struct Verdict:
+cdef struct RecordsDiagnosis:
     int64_t status          # 0, or one of STATUSES
     int64_t status_at       # byte of the payload with the defect
     int64_t status_record   # index of that record
@@ -35,8 +35,8 @@ cdef enum:
     PLAIN, CONTROL, CONTROL_OF_PRODUCER
 
 cdef void validate_batch(const uint8_t *start, const uint8_t *end, int64_t count, int64_t last_offset_delta,
-                         int64_t base_timestamp, int control, Verdict *verdict) noexcept nogil
+                         int64_t base_timestamp, int control, RecordsDiagnosis *diagnosis) noexcept nogil
 cdef bint parse_message(const uint8_t *entry, int64_t total, Message *message) noexcept nogil
-cdef void validate_message(const uint8_t *entry, int64_t total, Verdict *verdict) noexcept nogil
+cdef void validate_message(const uint8_t *entry, int64_t total, RecordsDiagnosis *diagnosis) noexcept nogil
 cdef void validate_wrapped(const uint8_t *start, const uint8_t *end, int64_t wrapper_magic, int64_t wrapper_offset,
-                           Verdict *verdict) noexcept nogil
+                           RecordsDiagnosis *diagnosis) noexcept nogil

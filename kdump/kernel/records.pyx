@@ -12,10 +12,11 @@ from libc.stdint cimport INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t,
 
 from kdump.kernel.crc cimport crc32_of
 from kdump.kernel.layout cimport (
-    BASE_SEQUENCE_AT, BASE_TIMESTAMP_AT, CODEC_MASK, HEADER, KEY_LENGTH_AT, LENGTH_AT, LOG_APPEND_TIME, LOG_OVERHEAD,
-    MAGIC_AT, MAX_TIMESTAMP_AT, MESSAGE_ATTRIBUTES_AT, MESSAGE_CRC_AT, MINIMUM_LENGTH_0, R_AT, R_ATTRIBUTES,
-    R_COMPUTED_CRC, R_CRC, R_HEADER_AT, R_HEADER_COUNT, R_KEY_AT, R_KEY_SIZE, R_MAGIC, R_OFFSET, R_SIZE, R_TIMESTAMP,
-    R_VALUE_AT, R_VALUE_SIZE, RECORD_WIDTH, RECORDS_COUNT_AT, attributes_of, be16, be32, be64, total_of,
+    BASE_SEQUENCE_AT, BASE_TIMESTAMP_AT, CODEC_MASK, HEADER, HEADER_WIDTH, KEY_LENGTH_AT, LENGTH_AT, LOG_APPEND_TIME,
+    LOG_OVERHEAD, MAGIC_AT, MAX_TIMESTAMP_AT, MESSAGE_ATTRIBUTES_AT, MESSAGE_CRC_AT, MINIMUM_LENGTH_0, R_AT,
+    R_ATTRIBUTES, R_COMPUTED_CRC, R_CRC, R_HEADER_AT, R_HEADER_COUNT, R_KEY_AT, R_KEY_SIZE, R_MAGIC, R_OFFSET, R_SIZE,
+    R_TIMESTAMP, R_VALUE_AT, R_VALUE_SIZE, RECORD_WIDTH, RECORDS_COUNT_AT, SEQUENCE_MASK, attributes_of, be16, be32,
+    be64, total_of,
 )
 
 # A status is an index into this tuple.
@@ -52,8 +53,6 @@ RECORD_COLUMNS = (
 )
 HEADER_COLUMNS = ("key_at", "key_size", "value_at", "value_size")
 NULL_FIELD = INT64_MIN  # the format has no such field
-cdef enum:
-    HEADER_WIDTH = 4
 assert len(RECORD_COLUMNS) == RECORD_WIDTH and len(HEADER_COLUMNS) == HEADER_WIDTH \
     and STATUSES.index("control-type") == CONTROL_TYPE
 
@@ -265,7 +264,7 @@ cdef inline int control_status(Fields *f) noexcept nogil:
     return 0
 
 
-cdef inline void clear(Verdict *v) noexcept nogil:
+cdef inline void clear(RecordsDiagnosis *v) noexcept nogil:
     v.status = v.status_at = v.records = v.headers = v.inner_magic = v.partial = v.delta_offset = 0
     v.status_record = v.varint_record = v.delta_record = v.inner_crc = v.trailing = -1
     v.max_timestamp = INT64_MIN
@@ -274,7 +273,7 @@ cdef inline void clear(Verdict *v) noexcept nogil:
 
 
 cdef void validate_batch(const uint8_t *start, const uint8_t *end, int64_t count, int64_t last_offset_delta,
-                         int64_t base_timestamp, int control, Verdict *v) noexcept nogil:
+                         int64_t base_timestamp, int control, RecordsDiagnosis *v) noexcept nogil:
     cdef const uint8_t *p = start
     cdef const uint8_t *stop
     cdef Fields f
@@ -376,7 +375,7 @@ cdef bint parse_message(const uint8_t *entry, int64_t total, Message *m) noexcep
     return True
 
 
-cdef void validate_message(const uint8_t *entry, int64_t total, Verdict *v) noexcept nogil:
+cdef void validate_message(const uint8_t *entry, int64_t total, RecordsDiagnosis *v) noexcept nogil:
     cdef Message m
     clear(v)
     if not parse_message(entry, total, &m):
@@ -391,7 +390,7 @@ cdef void validate_message(const uint8_t *entry, int64_t total, Verdict *v) noex
 
 
 cdef void validate_wrapped(const uint8_t *start, const uint8_t *end, int64_t wrapper_magic, int64_t wrapper_offset,
-                           Verdict *v) noexcept nogil:
+                           RecordsDiagnosis *v) noexcept nogil:
     cdef const uint8_t *p = start
     cdef int64_t total, offset = 0, previous = -1, size, i = 0
     cdef Message m
@@ -454,7 +453,7 @@ cdef object _rows(Py_ssize_t count, Py_ssize_t width):
 
 def decode(payload, int64_t count, int64_t base_offset, int64_t base_timestamp, log_append_ms=None):
     cdef Py_buffer view
-    cdef Verdict v
+    cdef RecordsDiagnosis v
     cdef Fields f
     cdef const uint8_t *start
     cdef const uint8_t *p
@@ -564,7 +563,7 @@ def first_record(batch, int64_t least):
             offset, timestamp, None if f.key_size < 0 else PyBytes_FromStringAndSize(<const char *> f.key, f.key_size),
             None if f.value_size < 0 else PyBytes_FromStringAndSize(<const char *> f.value, f.value_size),
             tuple(headers),
-            (sequence + f.offset_delta) & 0x7FFFFFFF if sequence >= 0 else -1, 2, at, stop - start - at, None, None,
+            (sequence + f.offset_delta) & SEQUENCE_MASK if sequence >= 0 else -1, 2, at, stop - start - at, None, None,
         )
     finally:
         PyBuffer_Release(&view)

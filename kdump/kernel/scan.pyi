@@ -13,6 +13,7 @@ OPEN: int
 FRAMES: tuple[str, ...]
 """What a scan can find at a position. `Scanner.frame` is an index into this tuple."""
 HEADER_BYTES: int
+"""The size of the header of a batch of magic 2, the largest."""
 SCAN_NEED: int
 """A scan returned because the buffer ends inside the next batch."""
 SCAN_FULL: int

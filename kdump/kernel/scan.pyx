@@ -22,7 +22,7 @@ from kdump.kernel.producers cimport (
     find_slot, record, record_gap, recorder_of,
 )
 from kdump.kernel.records cimport (
-    CONTROL, CONTROL_OF_PRODUCER, PLAIN, Message, Verdict, parse_message, validate_batch, validate_message,
+    CONTROL, CONTROL_OF_PRODUCER, PLAIN, Message, RecordsDiagnosis, parse_message, validate_batch, validate_message,
     validate_wrapped,
 )
 from kdump.kernel.state cimport State
@@ -58,12 +58,10 @@ cdef enum:
     FOREIGN_LIMIT = 1 << 20
     MOST_EPOCHS = 65536
 cdef int64_t WEEK = 604_800_000
-cdef int64_t OFFSET_SPAN = INT32_MAX  # offsets of a segment are at most this far above its base
 cdef int CONTROL_STATUS = STATUSES.index("control-key")
 cdef int WRAPPER_STATUS = STATUSES.index("wrapper-size")
 cdef int EMPTY_STATUS = STATUSES.index("wrapper-empty")
 cdef int FIELDS_STATUS = STATUSES.index("message-fields")
-assert FIELDS_STATUS == FIELDS_STATUS
 _NO_INDEXES = {
     "index_begin": -1, "index_cursor": -1, "time_begin": -1, "time_cursor": -1, "first_index_offset": NO_VALUE,
     "first_time_entry": NO_VALUE, "index_differs": None,
@@ -88,7 +86,7 @@ cdef struct EpochStart:
     int64_t position
 
 
-cdef inline void copy_verdict(int64_t *row, Verdict *v) noexcept nogil:
+cdef inline void copy_diagnosis(int64_t *row, RecordsDiagnosis *v) noexcept nogil:
     row[STATUS] = v.status
     row[STATUS_AT] = v.status_at
     row[STATUS_RECORD] = v.status_record
@@ -101,7 +99,8 @@ cdef inline void copy_verdict(int64_t *row, Verdict *v) noexcept nogil:
     row[TRAILING] = v.trailing
 
 
-cdef inline int64_t batch_bits(Verdict *v, int64_t count, int64_t max_timestamp, bint create_time) noexcept nogil:
+cdef inline int64_t batch_bits(RecordsDiagnosis *v, int64_t count, int64_t max_timestamp,
+                               bint create_time) noexcept nogil:
     """Return the suspect bits for the records of a batch of magic 2."""
     if v.status and v.status < CONTROL_STATUS:
         return S_STRUCTURE
@@ -112,7 +111,7 @@ cdef inline int64_t batch_bits(Verdict *v, int64_t count, int64_t max_timestamp,
             | (S_TIME if create_time and v.max_timestamp != max_timestamp else 0))
 
 
-cdef inline int64_t message_bits(Verdict *v, int64_t timestamp, bint timed) noexcept nogil:
+cdef inline int64_t message_bits(RecordsDiagnosis *v, int64_t timestamp, bint timed) noexcept nogil:
     """Return the suspect bits of a message, or of the messages inside a wrapper message."""
     cdef int64_t bits = 0
     if v.status:
@@ -477,7 +476,7 @@ cdef class Scanner:
         cdef int attributes = attributes_of(p)
         cdef int codec = attributes & CODEC_MASK
         cdef int64_t bits = 0
-        cdef Verdict v
+        cdef RecordsDiagnosis v
         cdef int64_t *row = self._row + self.count * BATCH_WIDTH
         cdef bint checked = False
         if s.everything:
@@ -532,7 +531,7 @@ cdef class Scanner:
             row[PREVIOUS_OFFSET] = previous_offset
             row[PREVIOUS_EPOCH] = previous_epoch
             if checked:
-                copy_verdict(row, &v)
+                copy_diagnosis(row, &v)
             row[SUSPECT] = bits
             self.count += 1
         s.batches += 1
@@ -545,7 +544,7 @@ cdef class Scanner:
         cdef int codec = p[MESSAGE_ATTRIBUTES_AT] & CODEC_MASK
         cdef int64_t bits = 0
         cdef int64_t timestamp = be64(p + MESSAGE_TIMESTAMP_AT) if p[MAGIC_AT] == 1 else -1
-        cdef Verdict v
+        cdef RecordsDiagnosis v
         cdef Message m
         cdef bint fits = True, checked = False
         cdef int64_t *row = self._row + self.count * BATCH_WIDTH
@@ -576,7 +575,7 @@ cdef class Scanner:
             self.fill_row(row, p, total, position, computed)
             row[PREVIOUS_OFFSET] = previous_offset
             if checked:
-                copy_verdict(row, &v)
+                copy_diagnosis(row, &v)
             elif codec and body and (s.deep or s.everything):
                 if fits:
                     row[PAYLOAD_AT] = m.value_at
@@ -598,7 +597,7 @@ cdef class Scanner:
     def open(self, Py_ssize_t index, payload):
         """Check the decompressed records of the batch in row `index`; return the suspect bits of the row."""
         cdef Py_buffer view
-        cdef Verdict v
+        cdef RecordsDiagnosis v
         cdef int64_t *row
         cdef int64_t bits
         if index < 0 or index >= self.count:
@@ -612,14 +611,14 @@ cdef class Scanner:
                                <int64_t> (<uint64_t> row[LAST_OFFSET] - <uint64_t> row[BASE_OFFSET]),
                                row[BASE_TIMESTAMP], control_of(row[ATTRIBUTES], row[PRODUCER_ID]), &v)
                 bits |= batch_bits(&v, row[COUNT], row[MAX_TIMESTAMP], row[ATTRIBUTES] & LOG_APPEND_TIME == 0)
-                copy_verdict(row, &v)
+                copy_diagnosis(row, &v)
             else:
                 validate_wrapped(<const uint8_t *> view.buf, <const uint8_t *> view.buf + view.len, row[MAGIC],
                                  row[LAST_OFFSET], &v)
                 if v.trailing < 0:
                     v.trailing = row[TRAILING]  # that of the wrapper message itself
                 bits |= message_bits(&v, row[MAX_TIMESTAMP], row[MAGIC] == 1 and row[ATTRIBUTES] & LOG_APPEND_TIME == 0)
-                copy_verdict(row, &v)
+                copy_diagnosis(row, &v)
                 self.s.records += v.records
                 self.s.unopened -= 1
                 if v.holes and not v.status:
@@ -680,7 +679,7 @@ cdef class Scanner:
         self._epoch_count += 1
 
     cdef void record_producer(self, const uint8_t *p, int64_t total, int64_t position, int64_t last,
-                              const Verdict *v) noexcept nogil:
+                              const RecordsDiagnosis *v) noexcept nogil:
         """Record a batch of a producer in the runs. `v`: the result of the check of its records, NULL without one."""
         cdef Event event
         cdef int64_t producer_id = be64(p + PRODUCER_ID_AT)
@@ -709,7 +708,7 @@ cdef class Scanner:
             if first_sequence < -1 or delta < 0:
                 self._recorder.odd = True
             if first_sequence != -1:
-                last_sequence = <int32_t> ((<uint32_t> first_sequence + <uint32_t> delta) & <uint32_t> 0x7FFFFFFF)
+                last_sequence = <int32_t> ((<uint32_t> first_sequence + <uint32_t> delta) & SEQUENCE_MASK)
             if extend(self._recorder, slot, epoch, flags, first, last, timestamp, first_sequence, last_sequence, delta):
                 return
             event.kind = KIND_DATA

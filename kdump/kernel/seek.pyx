@@ -200,7 +200,7 @@ cdef class Seeker:
         cdef Frame frame
         cdef const uint8_t *p
         cdef int64_t position = start, last = -1, target
-        cdef bint borne_out = True
+        cdef bint confirmed = True
         PyObject_GetBuffer(slots, &view, PyBUF_SIMPLE)
         try:
             if first < 0 or first > stop or stop > view.len // INDEX_ENTRY:
@@ -212,14 +212,14 @@ cdef class Seeker:
                 p = <const uint8_t *> view.buf + INDEX_ENTRY * first
                 target = be32(p + INDEX_POSITION_AT)
                 if position > target or self.look(fd, position, end, PIECE, &frame) != FOUND:
-                    borne_out = False
+                    confirmed = False
                     break
                 if frame.last <= last or (frame.first != INT64_MIN and frame.first <= last):
-                    borne_out = False
+                    confirmed = False
                     break
                 if position == target:
                     if last >= 0 and <int64_t> (<uint64_t> base + <uint64_t> <int64_t> be32(p)) <= last:
-                        borne_out = False
+                        confirmed = False
                         break
                     first += 1
                 last = frame.last
@@ -228,7 +228,7 @@ cdef class Seeker:
             PyBuffer_Release(&view)
         if self._error:
             raise OSError(self._error, os.strerror(self._error))
-        return borne_out
+        return confirmed
 
     def take(self, int fd, int64_t position, int64_t size, int64_t limit, int64_t last):
         cdef int64_t end

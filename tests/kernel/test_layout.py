@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kdump.format import batch, index, kafka07
-from kdump.kernel.records import RECORD_COLUMNS
+from kdump.format import batch, index, kafka07, legacy, producer_snapshot
+from kdump.kernel.records import HEADER_COLUMNS, RECORD_COLUMNS
 from kdump.kernel.scan import BATCH_COLUMNS, SUSPECTS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,6 +54,14 @@ def test_fields_of_a_batch() -> None:
     assert [CONSTANTS[name] for name in FIELDS] == list(accumulate(sizes, initial=0))
 
 
+def test_named_positions() -> None:
+    for name in ("LENGTH_AT", "LEADER_EPOCH_AT", "MAGIC_AT", "ATTRIBUTES_AT", "LAST_OFFSET_DELTA_AT"):
+        assert getattr(batch, name) == CONSTANTS[name]
+    for name in ("CRC_AT", "ATTRIBUTES_AT", "TIMESTAMP_AT"):
+        assert getattr(legacy, name) == CONSTANTS[f"MESSAGE_{name}"]
+    assert {0: CONSTANTS["KEY_LENGTH_AT"], 1: CONSTANTS["LARGEST_MESSAGE_HEADER"]} == legacy.KEY_LENGTH_AT
+
+
 def test_sizes_and_flags() -> None:
     assert batch.HEADER_SIZE == CONSTANTS["HEADER"]
     assert (batch.LOG_OVERHEAD, batch.UP_TO_MAGIC) == (CONSTANTS["LOG_OVERHEAD"], CONSTANTS["UP_TO_MAGIC"])
@@ -63,6 +71,12 @@ def test_sizes_and_flags() -> None:
     expected = batch.CODEC_MASK, batch.LOG_APPEND_TIME, batch.TRANSACTIONAL, batch.CONTROL, batch.DELETE_HORIZON
     assert tuple(CONSTANTS[name] for name in flags) == expected
     assert (index.OFFSET_ENTRY.size, index.TIME_ENTRY.size) == (CONSTANTS["INDEX_ENTRY"], CONSTANTS["TIME_ENTRY"])
+
+
+def test_fields_of_a_snapshot_entry() -> None:
+    names = [name for name in CONSTANTS if name.startswith("SNAPSHOT_")]
+    sizes = [struct.calcsize(">" + code) for code in producer_snapshot.ENTRY.format.removeprefix(">")]
+    assert [CONSTANTS[name] for name in names] == list(accumulate(sizes, initial=0))
 
 
 def test_fields_of_kafka_07() -> None:
@@ -75,6 +89,7 @@ def test_columns_of_rows() -> None:
     assert len(BATCH_COLUMNS) == CONSTANTS["BATCH_WIDTH"]
     assert len(batch.Batch._fields) == CONSTANTS["BATCH_HEADER_WIDTH"]
     assert len(RECORD_COLUMNS) == CONSTANTS["RECORD_WIDTH"]
+    assert len(HEADER_COLUMNS) == CONSTANTS["HEADER_WIDTH"]
     for number, name in enumerate(RECORD_COLUMNS):
         assert CONSTANTS[f"R_{name.upper()}"] == number
     others = {
