@@ -103,7 +103,7 @@ def until(buffer: Buffer, start: int, end: int, crc: int, wanted: int) -> tuple[
     Raises ValueError for a range outside the buffer.
     """
 
-def layout(
+def decode_entries(
     payload: Buffer, start: int, offset: int, origin: int, capacity: int
 ) -> tuple[bytes, int, int, bool, int, int]:
     """Decode up to `capacity` entries of decompressed `payload` from `start` on.

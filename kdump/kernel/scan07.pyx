@@ -434,7 +434,7 @@ def until(buffer, Py_ssize_t start, Py_ssize_t end, uint32_t crc, uint32_t wante
     return at, <uint32_t> ~crc
 
 
-def layout(payload, Py_ssize_t start, int64_t offset, int64_t origin, Py_ssize_t capacity):
+def decode_entries(payload, Py_ssize_t start, int64_t offset, int64_t origin, Py_ssize_t capacity):
     cdef Py_buffer view
     cdef const uint8_t *base
     cdef const uint8_t *p

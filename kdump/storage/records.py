@@ -7,7 +7,7 @@ from kdump.format import codec
 from kdump.format.batch import HEADER_SIZE, NULL, Batch, next_sequence
 from kdump.format.record import Record
 from kdump.kernel.records import HEADER_COLUMNS, RECORD_COLUMNS, STATUSES, decode, decode_messages
-from kdump.kernel.scan07 import layout
+from kdump.kernel.scan07 import decode_entries
 
 _WIDTH = len(RECORD_COLUMNS)
 _HEADER_WIDTH = len(HEADER_COLUMNS)
@@ -110,7 +110,7 @@ def _open_07(batch: Batch, body: bytes | memoryview, max_bytes: int) -> DecodedB
 
         inside = unwrap(batch, body, max_bytes, keep=True)
         return DecodedBatch(inside.payload, memoryview(inside.rows).cast("q"), _NOTHING, inside.problem)
-    rows, *_ = layout(body, 0, batch.base_offset, 0, 1)
+    rows, *_ = decode_entries(body, 0, batch.base_offset, 0, 1)
     if not rows:
         from kdump.storage.records07 import row_of_unknown_magic
 

@@ -8,7 +8,7 @@ from kdump.format.batch import Batch
 from kdump.format.kafka07 import CODEC_MASK, EXISTING_CODECS, HEADER_SIZE, MAX_DEPTH
 from kdump.kernel.crc import crc32
 from kdump.kernel.records import RECORD_COLUMNS, STATUSES
-from kdump.kernel.scan07 import layout
+from kdump.kernel.scan07 import decode_entries
 
 _WIDTH = len(RECORD_COLUMNS)
 _AT, _VALUE_AT, _VALUE_SIZE, _CRC, _COMPUTED_CRC, _ATTRIBUTES = (
@@ -67,7 +67,7 @@ class WrapperContent:
             self.pieces.append(payload)
         at, more = 0, True
         while more:
-            rows, wrappers, at, more, status, partial = layout(payload, at, self.offset, origin, _CHUNK)
+            rows, wrappers, at, more, status, partial = decode_entries(payload, at, self.offset, origin, _CHUNK)
             self.partial += partial
             if not self._take(rows, wrappers, memoryview(payload), origin, depth):
                 return False

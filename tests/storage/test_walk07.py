@@ -21,7 +21,7 @@ from kdump.format.batch import CONTROL, NULL
 from kdump.format.kafka07 import MAX_DEPTH, Message
 from kdump.format.naming import Kind, TopicPartition, topic_partition_of_file
 from kdump.kernel.scan import Scanner
-from kdump.kernel.scan07 import Scanner07, Search07, layout, until
+from kdump.kernel.scan07 import Scanner07, Search07, decode_entries, until
 from kdump.storage import discovery
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile
@@ -693,11 +693,11 @@ def test_proving_keeps_nothing() -> None:
     st.integers(1, 3),
 )
 def test_entries_come_in_pieces_as_they_come_at_once(payload: bytes, capacity: int) -> None:
-    whole, wrappers, end, more, status, left = layout(payload, 0, 7, 0, 1 << 20)
+    whole, wrappers, end, more, status, left = decode_entries(payload, 0, 7, 0, 1 << 20)
     assert not more
     rows, at, some, seen = b"", 0, True, 0
     while some:
-        piece, count, at, some, its_status, its_left = layout(payload, at, 7, 0, capacity)
+        piece, count, at, some, its_status, its_left = decode_entries(payload, at, 7, 0, capacity)
         rows += piece
         seen += count
     assert (rows, seen, at, its_status, its_left) == (whole, wrappers, end, status, left)
@@ -732,7 +732,7 @@ def test_what_the_scanner_is_given_has_to_be_there() -> None:
         lambda: until(HELLO_0, 0, 15, 0, 0),
         lambda: scanner.damaged(HELLO_0[:9], 0, 0, 0, 6),
         lambda: scanner.skip_body(HELLO_0[:9], 0, 0, 0),
-        lambda: layout(HELLO_0, 15, 0, 0, 1),
+        lambda: decode_entries(HELLO_0, 15, 0, 0, 1),
     ):
         with pytest.raises(ValueError):
             wrong()
