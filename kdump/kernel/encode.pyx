@@ -91,7 +91,7 @@ cdef bytes as_bytes(object data, str what, str expected="bytes"):
         raise TypeError(f"{what} is of type {type(data).__name__}, expected {expected}") from None
 
 
-cdef inline int look(bytes data, Field *f) except -1:
+cdef inline int set_field(bytes data, Field *f) except -1:
     if data is None:
         f.at = NULL
         f.size = -1
@@ -101,7 +101,7 @@ cdef inline int look(bytes data, Field *f) except -1:
     return 0
 
 
-cdef int64_t whole(object number, str what) except? -2:
+cdef int64_t as_int64(object number, str what) except? -2:
     if not isinstance(number, int):
         number = index(number)  # the limited API would cut off the fraction of a float
     try:
@@ -124,7 +124,7 @@ cdef bytes header_name(object name):
     return as_bytes(name, "the name of a header", "str or bytes")
 
 
-cdef list proper(object headers):
+cdef list header_fields(object headers):
     """Return the headers as bytes: key, value, key, value, ..."""
     cdef list found = []
     for header in headers:
@@ -182,7 +182,7 @@ cdef class Encoder:
         cdef uint8_t *data
         if more > INT32_MAX - HEADER - self.filled:
             raise ValueError(
-                f"a record of {more} bytes does not fit behind {self.filled} bytes, a batch has at most {INT32_MAX}"
+                f"a record of {more} bytes does not fit after {self.filled} bytes, a batch has at most {INT32_MAX}"
             )
         if more > room - self.filled:
             room = max(ROOM, 2 * room, self.filled + more)
@@ -193,11 +193,11 @@ cdef class Encoder:
             self.room = room
         return self.data + self.filled
 
-    cdef int64_t place(self, bint given, int64_t offset) except -1:
+    cdef int64_t next_offset(self, bint given, int64_t offset) except -1:
         """Return the offset of the next record: `offset` where it is `given`, else the one after the last."""
         if not given:
             if self.last_offset == INT64_MAX:
-                raise ValueError("there is no offset behind 9223372036854775807")
+                raise ValueError("there is no offset after 9223372036854775807")
             offset = self.last_offset + 1
         elif offset < self.base_offset:
             raise ValueError(f"offset {offset} is below the base offset {self.base_offset}")
@@ -207,20 +207,21 @@ cdef class Encoder:
             raise ValueError(f"offset {offset} is more than {INT32_MAX} above the base offset {self.base_offset}")
         return offset
 
-    cdef int64_t put(self, object key, object value, object headers, object timestamp_ms, object offset) except -1:
+    cdef int64_t add_record(self, object key, object value, object headers, object timestamp_ms,
+                            object offset) except -1:
         cdef Field name, content
         cdef bytes key_bytes = as_bytes(key, "the key"), value_bytes = as_bytes(value, "the value")
-        cdef list parts = proper(headers) if headers else None
-        cdef int64_t time = whole(timestamp_ms, "timestamp")
+        cdef list parts = header_fields(headers) if headers else None
+        cdef int64_t time = as_int64(timestamp_ms, "timestamp")
         cdef bint given = offset is not None
-        cdef int64_t placed = whole(offset, "offset") if given else 0
+        cdef int64_t placed = as_int64(offset, "offset") if given else 0
         # From here on, no code of the caller runs.
         self.must_be_open()
         if time < -1:
             raise ValueError(f"timestamp {time} is below -1")
-        placed = self.place(given, placed)
-        look(key_bytes, &name)
-        look(value_bytes, &content)
+        placed = self.next_offset(given, placed)
+        set_field(key_bytes, &name)
+        set_field(value_bytes, &content)
         if self.magic == 2:
             self.put_record(&name, &content, parts, time, placed)
             if not self.begun:
@@ -251,7 +252,7 @@ cdef class Encoder:
         cdef uint8_t *q
         size = 1 + varint_size(time_delta) + varint_size(offset_delta) + field_size(key) + field_size(value)
         for i in range(count):
-            look(<bytes> parts[i], &part)
+            set_field(<bytes> parts[i], &part)
             size += field_size(&part)
         size += varint_size(zigzag(count >> 1))
         q = self.reserve(size + varint_size(zigzag(size)))
@@ -263,7 +264,7 @@ cdef class Encoder:
         q = put_field(q, value)
         q = put_varint(q, zigzag(count >> 1))
         for i in range(count):
-            look(<bytes> parts[i], &part)
+            set_field(<bytes> parts[i], &part)
             q = put_field(q, &part)
         self.filled = q - self.data
         return 0
@@ -288,15 +289,15 @@ cdef class Encoder:
         return 0
 
     def append(self, key, value, headers=(), timestamp_ms=-1, offset=None):
-        return self.put(key, value, headers, timestamp_ms, offset)
+        return self.add_record(key, value, headers, timestamp_ms, offset)
 
     def extend(self, records):
         for record in records:
             if isinstance(record, tuple) and PyTuple_Size(record) == 5:
-                self.put(item(record, 0), item(record, 1), item(record, 2), item(record, 3), item(record, 4))
+                self.add_record(item(record, 0), item(record, 1), item(record, 2), item(record, 3), item(record, 4))
             else:
                 key, value, headers, timestamp_ms, offset = record
-                self.put(key, value, headers, timestamp_ms, offset)
+                self.add_record(key, value, headers, timestamp_ms, offset)
 
     def payload(self):
         self.must_be_open()

@@ -425,7 +425,7 @@ def test_the_last_offset_there_is() -> None:
     builder = Builder(base_offset=2**63 - 2)
     builder.extend([NewRecord(None, b"")] * 2)
     assert builder.next_offset == 2**63
-    with pytest.raises(ValueError, match="no offset behind 9223372036854775807"):
+    with pytest.raises(ValueError, match="no offset after 9223372036854775807"):
         builder.append(None, b"")
     assert [record.offset for record in oracle.records(builder.close())] == [2**63 - 2, 2**63 - 1]
 
@@ -516,7 +516,7 @@ REFUSED: list[tuple[NewRecord, type[Exception], str]] = [
     (
         NewRecord(None, HUGE),
         ValueError,
-        "bytes does not fit behind",
+        "bytes does not fit after",
     ),
     (NewRecord(HUGE, None), ValueError, "a batch has at most 2147483647"),
     (NewRecord("key", b""), TypeError, "the key is of type str, expected bytes"),  # type: ignore[arg-type]
