@@ -8,14 +8,14 @@ import struct
 from collections.abc import Generator, Iterator
 
 from kdump.dump.events import CompanionDamage, CompanionEntry
-from kdump.dump.message_range import MessageRange, SourceRange
+from kdump.dump.message_range import MessageRange
 from kdump.format import fetch, kafka07
 from kdump.format.batch import LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC
 from kdump.format.naming import Kind
 from kdump.kernel import crc
 from kdump.kernel.scan import HEADER_BYTES, stored
 from kdump.storage.partition import LogFile
-from kdump.storage.source import Source, reader_of
+from kdump.storage.source import Source, SourceRange, reader_of
 from kdump.storage.walk import Tail, TailContent
 from kdump.verify.findings import Severity
 
@@ -37,7 +37,7 @@ def parts(file: LogFile, source: Source) -> Iterator[CompanionEntry | MessageRan
     else:
         end = yield from result.message_sets(0, source.size)
     if end < source.size:
-        yield result.damage(end, fetch.behind(source.size - end))
+        yield result.damage(end, fetch.bytes_after_end(source.size - end))
         yield Tail(end, source.size - end, TailContent.GARBAGE, 0)
 
 
@@ -94,7 +94,7 @@ class _FetchResult:
         )
         if code not in fetch.ERROR_CODE_WORDS:
             yield self.damage(position, f"{code} is not an error code", Severity.WARNING)
-        problem = header.lie(stop - position)
+        problem = header.length_problem(stop - position)
         if problem is not None:
             yield self.damage(position, problem)
             return stop

@@ -9,25 +9,6 @@ from kdump.storage.source import Source
 from kdump.storage.walk import Tail, TailContent
 
 
-class SourceRange:
-    """A range of a source as a source of its own. To close it leaves the other one open."""
-
-    def __init__(self, source: Source, start: int, stop: int) -> None:
-        self.name = source.name
-        self.size = stop - start
-        self._source = source
-        self._start = start
-
-    def readinto(self, position: int, buffer: memoryview) -> int:
-        return self._source.readinto(self._start + position, buffer[: max(0, self.size - position)])
-
-    def size_now(self) -> int:
-        return max(0, min(self.size, self._source.size_now() - self._start))
-
-    def close(self) -> None:
-        """Do nothing: the range opened nothing."""
-
-
 class MessageRange(NamedTuple):
     """Consecutive messages from `position` of a file; `kind` and `base_offset` are those of the log that they are from.
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kdump.dump.dump import DumpOptions, OnDamage, RecordLimit, dump_messages
 from kdump.dump.events import CompanionEntry, Event, FileBegin, FileEnd, NothingAtOffset, ReadEntry
-from kdump.dump.message_range import MessageRange, SourceRange
+from kdump.dump.message_range import MessageRange
 from kdump.errors import KdumpError, MessageTooLarge, NotALog, OffsetOutOfRange, SourceError
 from kdump.format import fetch, naming
 from kdump.format.fetch import ErrorCode
@@ -17,14 +17,12 @@ from kdump.log.batch_location import DamagedRange
 from kdump.log.fetch_data_info import FetchDataInfo
 from kdump.log.log import Log
 from kdump.log.options import LogOptions
+from kdump.log.records import READ_BYTES as READ_BYTES
 from kdump.storage import discovery
 from kdump.storage.partition import LogFile, Partition
-from kdump.storage.source import BytesSource, FileSource, Source
+from kdump.storage.source import BytesSource, FileSource, Source, SourceRange
 from kdump.storage.walk import Gap, SearchLimit, Tail, TailContent
 from kdump.verify.findings import CATALOGUE, Severity
-
-READ_BYTES: Final = 1 << 20
-"""How much a read returns at most, unless the caller says otherwise."""
 
 
 class LogEdge(StrEnum):

@@ -92,22 +92,23 @@ class FetchHeader(NamedTuple):
         """The size of the result in bytes, as it claims."""
         return LENGTH_SIZE + self.length
 
-    def lie(self, room: int) -> str | None:
+    def length_problem(self, room: int) -> str | None:
         """Why the total length is wrong in a result of `room` bytes, header included; None where it can be right."""
         if self.length < MINIMUM_LENGTH:
             return f"a total length of {self.length}, and the error code alone has {MINIMUM_LENGTH}"
         if self.size > room:
-            return f"a total length of {self.length}, but only {counted(room - LENGTH_SIZE)} follow it"
+            return f"a total length of {self.length}, but only {byte_count(room - LENGTH_SIZE)} follow it"
         return None
 
 
-def counted(size: int) -> str:
+def byte_count(size: int) -> str:
+    """`1 byte`, `2 bytes` …"""
     return f"{size} byte{'' if size == 1 else 's'}"
 
 
-def behind(size: int) -> str:
+def bytes_after_end(size: int) -> str:
     """A clause: so many bytes follow the end that the total length gives."""
-    return f"{counted(size)} behind the end of the result"
+    return f"{byte_count(size)} after the end of the result"
 
 
 class MessageSetSend(NamedTuple):
@@ -127,7 +128,7 @@ class MultiMessageSetSend(NamedTuple):
 def parse_header(data: bytes | memoryview, position: int = 0) -> FetchHeader:
     """The header at a position. Raises FetchError where less than its 6 bytes are left."""
     if len(data) - position < HEADER_SIZE:
-        raise FetchError(position, f"{counted(len(data) - position)}, and the header of a result has {HEADER_SIZE}")
+        raise FetchError(position, f"{byte_count(len(data) - position)}, and the header of a result has {HEADER_SIZE}")
     return FetchHeader._make(_HEADER.unpack_from(data, position))
 
 
@@ -135,7 +136,7 @@ def parse_message_set_send(data: bytes | memoryview) -> MessageSetSend:
     """The result of a fetch that fills `data`. The messages are a slice of `data`. Raises FetchError."""
     header = _whole(data, 0)
     if header.size < len(data):
-        raise FetchError(header.size, behind(len(data) - header.size))
+        raise FetchError(header.size, bytes_after_end(len(data) - header.size))
     return MessageSetSend(header.error_code, data[HEADER_SIZE:])
 
 
@@ -143,7 +144,7 @@ def parse_multi_message_set_send(data: bytes | memoryview) -> MultiMessageSetSen
     """The result of a multifetch that fills `data`, with slices of it. Raises FetchError."""
     header = _whole(data, 0)
     if header.size < len(data):
-        raise FetchError(header.size, behind(len(data) - header.size))
+        raise FetchError(header.size, bytes_after_end(len(data) - header.size))
     sets, position = [], HEADER_SIZE
     while position < len(data):
         inner = _whole(data, position)
@@ -154,9 +155,9 @@ def parse_multi_message_set_send(data: bytes | memoryview) -> MultiMessageSetSen
 
 def _whole(data: bytes | memoryview, position: int) -> FetchHeader:
     header = parse_header(data, position)
-    lie = header.lie(len(data) - position)
-    if lie is not None:
-        raise FetchError(position, lie)
+    problem = header.length_problem(len(data) - position)
+    if problem is not None:
+        raise FetchError(position, problem)
     return header
 
 

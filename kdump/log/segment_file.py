@@ -10,7 +10,7 @@ from kdump.errors import SourceError, reason
 from kdump.format.naming import Kind
 from kdump.kernel.seek import TAKE_BYTES, Seeker, follow
 from kdump.log.batch_location import shrunk
-from kdump.storage.source import FileSource, Source
+from kdump.storage.source import FileSource, Source, SourceRange
 
 _OPEN_SEGMENTS: Final = 64
 
@@ -25,24 +25,6 @@ class SharedFile(FileSource):
     def __del__(self) -> None:
         with suppress(AttributeError, OSError):
             self.close()
-
-
-class SourcePrefix:
-    """The first `size` bytes of a source, which it does not close."""
-
-    def __init__(self, source: Source, size: int) -> None:
-        self.name = source.name
-        self.size = size
-        self._source = source
-
-    def readinto(self, position: int, buffer: memoryview) -> int:
-        return self._source.readinto(position, buffer[: max(0, self.size - position)])
-
-    def size_now(self) -> int:
-        return min(self.size, self._source.size_now())
-
-    def close(self) -> None:
-        """The source stays open for its other readers."""
 
 
 class SegmentCache:
@@ -135,7 +117,7 @@ class SegmentFile:
 
     def source(self, size: int) -> Source:
         """The first `size` bytes, for a walk."""
-        return SourcePrefix(self.file, size)
+        return SourceRange(self.file, 0, size)
 
     def modified_ms(self) -> int:
         """The modification time in milliseconds."""

@@ -1,4 +1,4 @@
-"""Sources of bytes: files, bytes in memory, pieces of files.
+"""Sources of bytes: files, bytes in memory, pieces of files, a range of another source.
 
 Files are read with pread into a buffer of the caller. They are not mapped: a mapped file that shrinks would kill the
 process.
@@ -166,6 +166,25 @@ class PiecesSource(_Closing):
     def close(self) -> None:
         for source in self._files.values():
             source.close()
+
+
+class SourceRange:
+    """The bytes [start, stop) of a source as a source of its own. To close it leaves the other one open."""
+
+    def __init__(self, source: Source, start: int, stop: int) -> None:
+        self.name = source.name
+        self.size = stop - start
+        self._source = source
+        self._start = start
+
+    def readinto(self, position: int, buffer: memoryview) -> int:
+        return self._source.readinto(self._start + position, buffer[: max(0, self.size - position)])
+
+    def size_now(self) -> int:
+        return max(0, min(self.size, self._source.size_now() - self._start))
+
+    def close(self) -> None:
+        """Do nothing: the range opened nothing."""
 
 
 def reader_of(source: Source) -> Callable[[int, int], bytes]:

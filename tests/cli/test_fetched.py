@@ -13,12 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdump.dump import dump, events
-from kdump.dump.message_range import SourceRange
 from kdump.format import fetch
 from kdump.format.fetch import MessageSetSend
 from kdump.format.naming import FETCH_KINDS, Kind
 from kdump.storage.partition import LogFile
-from kdump.storage.source import BytesSource
+from kdump.storage.source import BytesSource, SourceRange
 from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
 from support import build
 
@@ -154,7 +153,7 @@ def test_an_error_code_that_is_none(kdump: Any, tmp_path: Path) -> None:
         (
             "fetch",
             fetch.build_message_set_send(V1) + b"?",
-            [f"byte {len(V1) + 6}: 1 byte behind the end of the result"],
+            [f"byte {len(V1) + 6}: 1 byte after the end of the result"],
         ),
         (
             "multifetch",

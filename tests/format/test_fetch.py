@@ -94,7 +94,7 @@ def test_every_cut_is_refused(result: MultiMessageSetSend, data: st.DataObject) 
     with pytest.raises(FetchError):
         fetch.parse_message_set_send(cut)
     for read in (fetch.parse_message_set_send, fetch.parse_multi_message_set_send):
-        with pytest.raises(FetchError, match=f"byte {len(whole)}: 1 byte behind the end"):
+        with pytest.raises(FetchError, match=f"byte {len(whole)}: 1 byte after the end"):
             read(whole + b"\0")
 
 
@@ -128,7 +128,7 @@ def test_a_memoryview_is_not_copied() -> None:
         (struct.pack(">ih", -1, 0), 0, "a total length of -1, and the error code alone has 2"),
         (struct.pack(">ih", -(1 << 31), 0), 0, "a total length of -2147483648, and the error code alone has 2"),
         (struct.pack(">ih", (1 << 31) - 1, 0) + b"x", 0, "a total length of 2147483647, but only 3 bytes follow it"),
-        (ONE + b"xyz", 12, "3 bytes behind the end of the result"),
+        (ONE + b"xyz", 12, "3 bytes after the end of the result"),
     ],
 )
 def test_lies(data: bytes, position: int, why: str) -> None:
