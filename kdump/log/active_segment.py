@@ -31,7 +31,7 @@ _WAITING_BYTES: Final = 512
 class ActiveSegment:
     """A segment that is open for appends.
 
-    It holds at most `max_bytes`. `largest` is the largest timestamp in milliseconds, -1 without one.
+    It holds at most `max_bytes`. `largest_timestamp_ms` is -1 without a timestamp.
 
     Appends raise OSError; the files are as before then.
     """
@@ -57,7 +57,7 @@ class ActiveSegment:
             self._log = self._open(self.name)
             self.size = os.lseek(self._log, 0, os.SEEK_END)
             self._txn: int | None = None
-            self.largest = self._last_timestamp = -1
+            self.largest_timestamp_ms = self._last_timestamp = -1
             self._largest_offset = base_offset
             if self.indexed:
                 self._index, self._time = (
@@ -68,7 +68,7 @@ class ActiveSegment:
                     timestamp, relative = TIME_ENTRY.unpack(
                         os.pread(self._time.descriptor, TIME_ENTRY.size, self._time.size - TIME_ENTRY.size)
                     )
-                    self.largest = self._last_timestamp = timestamp
+                    self.largest_timestamp_ms = self._last_timestamp = timestamp
                     self._largest_offset = base_offset + relative
         except BaseException:
             self._files.close()
@@ -134,13 +134,13 @@ class ActiveSegment:
         position = self.size
         # Set first: after an interrupt, another size shows that the rest may be incomplete.
         self.size = position + size
-        if timestamp > self.largest:
-            self.largest, self._largest_offset = timestamp, last
+        if timestamp > self.largest_timestamp_ms:
+            self.largest_timestamp_ms, self._largest_offset = timestamp, last
         if append_entry_is_due(self._since, self._interval):
             index = self._index
             index.waiting += OFFSET_ENTRY.pack(last - self.base_offset, position)
             index.size += OFFSET_ENTRY.size
-            if self.largest > self._last_timestamp:
+            if self.largest_timestamp_ms > self._last_timestamp:
                 self._add_time()
             self._since = 0
             if len(index.waiting) >= _WAITING_BYTES:
@@ -150,9 +150,9 @@ class ActiveSegment:
         self._since += size
 
     def _add_time(self) -> None:
-        self._time.waiting += TIME_ENTRY.pack(self.largest, self._largest_offset - self.base_offset)
+        self._time.waiting += TIME_ENTRY.pack(self.largest_timestamp_ms, self._largest_offset - self.base_offset)
         self._time.size += TIME_ENTRY.size
-        self._last_timestamp = self.largest
+        self._last_timestamp = self.largest_timestamp_ms
 
     # ---- the disk
 
@@ -171,7 +171,7 @@ class ActiveSegment:
 
     def finish(self) -> None:
         """Add the last time index entry of a segment that gets no more batches, and sync all files."""
-        if self.indexed and self.largest > self._last_timestamp:
+        if self.indexed and self.largest_timestamp_ms > self._last_timestamp:
             self._add_time()
         self.sync()
         if self.indexed:

@@ -18,6 +18,7 @@ from kdump.broker.append_producer_state import NO_CHANGES, ProducerAppendInfo
 from kdump.errors import KdumpError, MessageTooLarge, reason
 from kdump.format.batch import SEQUENCES, Batch
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
+from kdump.format.java import MAX_LONG
 from kdump.format.naming import COMPANION_SUFFIXES, segment_file_name
 from kdump.log import active_segment, startup
 from kdump.log.builder import BatchSettings, Builder, Builder07, NewRecord, group_records
@@ -33,7 +34,6 @@ from kdump.storage.undo_folders import refuse_unfinished
 
 _BATCH_BYTES: Final = 1 << 20
 """Records go into batches of at most about this size, the default of a broker's max.message.bytes."""
-_LAST_OFFSET: Final = (1 << 63) - 1
 
 
 class LogAppendInfo(NamedTuple):
@@ -136,7 +136,7 @@ class Appender:
         """Show the log as it is now to the readers, in one assignment."""
         segment = self._segment
         # A plain tuple: a named one takes several times as long, and each append makes one.
-        self._state = self._closed, segment, segment.size, segment.largest, self._start, self._end
+        self._state = self._closed, segment, segment.size, segment.largest_timestamp_ms, self._start, self._end
 
     def _set_leader_epoch(self) -> None:
         self._latest_epoch = self._epochs.entries[-1][0] if self._epochs.entries else -1
@@ -180,7 +180,7 @@ class Appender:
                         self._revert(size, error)
                         raise
                     if self._flusher.counts:
-                        self._synced(self._flusher.wrote, last + 1 - first)
+                        self._call_sync(self._flusher.count_messages, last + 1 - first)
                     return LogAppendInfo(first, last, 1)
             return self._append(data, assign, assign, epoch)
 
@@ -226,8 +226,8 @@ class Appender:
                 data, batches = self._validator.assign_offsets(data, end, epoch)
             else:
                 batches = self._validator.validate(data, end)
-            if batches[-1].last_offset >= _LAST_OFFSET:
-                raise ValueError(f"there is no offset after {_LAST_OFFSET}")
+            if batches[-1].last_offset >= MAX_LONG:
+                raise ValueError(f"there is no offset after {MAX_LONG}")
             changes = NO_CHANGES
             if any(batch.producer_id >= 0 for batch in batches):
                 changes = self._producers.check(batches, self._validator.marker_in(data), leader=leader)
@@ -257,13 +257,15 @@ class Appender:
 
     def _roll(self, base: int) -> None:
         old = self._segment
-        self._synced(old.finish)
+        self._call_sync(old.finish)
         self._flusher.reset()
         if old.indexed:
             self._write_producer_snapshot(base)
         self._segment = active_segment.create(self._directory, base, self._options)
         modified_ms = old.modified_ms()
-        closed = SegmentDescription(old.base_offset, old.path, old.size, self._end, old.largest, modified_ms, False)
+        closed = SegmentDescription(
+            old.base_offset, old.path, old.size, self._end, old.largest_timestamp_ms, modified_ms, False
+        )
         self._closed = (*self._closed, closed)
         self._publish()
         old.close()
@@ -313,7 +315,7 @@ class Appender:
             self._revert(size, error)
             raise
         if self._flusher.counts:
-            self._synced(self._flusher.wrote, end - before if segment.indexed else len(rows))
+            self._call_sync(self._flusher.count_messages, end - before if segment.indexed else len(rows))
 
     def _revert(self, size: int, error: BaseException) -> None:
         """Truncate what a failed append wrote, if the segment still counts `size` bytes.
@@ -349,12 +351,12 @@ class Appender:
         """Sync everything that was appended to the disk. Raises KdumpError; nothing can be appended after a failure."""
         with self._mutex:
             self._check_open()
-            self._synced(self._flusher.flush)
+            self._call_sync(self._flusher.flush)
 
     def _sync(self) -> None:
         self._segment.sync()
 
-    def _synced(self, call: Callable[..., object], *arguments: object) -> None:
+    def _call_sync(self, call: Callable[..., object], *arguments: object) -> None:
         """Call a function that syncs.
 
         After one failure nothing is certain about the disk, even if a second sync succeeds: later appends are refused.
@@ -368,7 +370,7 @@ class Appender:
         if self._failure is not None:
             raise KdumpError(self._failure)
         if self._flusher.error is not None:
-            self._synced(self._flusher.flush)
+            self._call_sync(self._flusher.flush)
 
     def close(self) -> None:
         """Close the log as a broker does in a controlled shutdown.

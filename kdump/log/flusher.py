@@ -11,8 +11,8 @@ class Flusher:
     """Calls `sync` when `flush_messages` messages are unsynced, or the oldest for `flush_ms`; with None for both it
     never does.
 
-    `counts` says whether `wrote` has to be called. An error that `sync` raises in the background is kept in `error`,
-    and the next call raises it. The caller holds the mutex in every call; the background thread takes it itself.
+    `counts` says whether `count_messages` has to be called. `error` is what `sync` raised in the background; the next
+    call raises it. The caller holds the mutex in every call; the background thread takes it itself.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Flusher:
         self._closed = False
         self._thread: Thread | None = None
 
-    def wrote(self, messages: int) -> None:
+    def count_messages(self, messages: int) -> None:
         """Count messages that were written; sync if the limit is reached."""
         self._messages += messages
         if self._flush_messages is not None and self._messages >= self._flush_messages:

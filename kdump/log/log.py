@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack, overload
 
 from kdump.errors import KdumpError, SourceError, reason
 from kdump.format.naming import Kind
@@ -26,7 +26,7 @@ from kdump.log.segment_readers import SegmentReaders
 
 if TYPE_CHECKING:
     from kdump.log.appender import Appender, LogAppendInfo
-    from kdump.log.builder import NewRecord
+    from kdump.log.builder import BatchSettings, NewRecord
     from kdump.log.retention import Policy
 
 _BATCHES: Final = (bytes, bytearray, memoryview)
@@ -165,6 +165,14 @@ class Log:
         return self._current().at_time(timestamp_ms)
 
     # ---- writing
+
+    @overload
+    def append(self, what: "Iterable[NewRecord]", **options: "Unpack[BatchSettings]") -> "LogAppendInfo": ...
+
+    @overload
+    def append(
+        self, what: bytes | bytearray | memoryview, *, assign: bool = True, leader_epoch: int | None = None
+    ) -> "LogAppendInfo": ...
 
     def append(self, what: "Iterable[NewRecord] | bytes | bytearray | memoryview", **options: Any) -> "LogAppendInfo":
         """Append records, or complete batches as bytes. Returns the assigned offsets and the number of batches.

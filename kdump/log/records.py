@@ -9,6 +9,7 @@ from kdump.log.batch_location import DamagedRange
 from kdump.log.segment_readers import SegmentReaders
 
 READ_BYTES: Final = 1 << 20
+"""The most bytes that a read returns, unless the caller says otherwise."""
 
 
 class DamageWarning(UserWarning):

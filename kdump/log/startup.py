@@ -46,15 +46,15 @@ from kdump.log.segment_file import SegmentCache
 from kdump.log.segment_reader07 import segment_reader
 from kdump.storage.directory_handle import DirectoryHandle, replace_file, rewrite_file
 from kdump.storage.listing import list_directory, partition_of_listing
+from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile, Partition
 from kdump.storage.pieces import Piece
 from kdump.storage.source import FileSource
 from kdump.storage.stamps import read_stamps
-from kdump.storage.walk import BatchChunk, Walk
-from kdump.storage.walk07 import Walk07
+from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk
 from kdump.verify.reaction import TRUNCATION_CODES
 
-_CUTS: Final = sum(1 << bit for bit, code in enumerate(SUSPECTS) if code in TRUNCATION_CODES)
+_TRUNCATION_BITS: Final = sum(1 << bit for bit, code in enumerate(SUSPECTS) if code in TRUNCATION_CODES)
 _REFUSED_FILES: Final = {
     "swap": "a segment that was replacing others",
     "swap-dropped": "a part of a segment that was being split",
@@ -116,7 +116,7 @@ def load_log(directory: DirectoryHandle, options: LogOptions, before_first_chang
     logs = [segment.log for segment in partition.segments]
     _check_format(directory, logs, kind)
     base_offsets = [log.base_offset for log in logs if log.base_offset is not None]
-    closed = _closed(logs[:-1])
+    closed = _closed_segments(logs[:-1])
     if closed and closed[-1].next_offset > base_offsets[-1]:
         beyond = f"{closed[-1].path}: its offsets go beyond {base_offsets[-1]}, where the next segment begins"
         raise _needs_recovery(directory, beyond, "salvage")
@@ -173,13 +173,12 @@ def _removable_files(directory: DirectoryHandle, partition: Partition) -> list[s
     return [os.path.basename(each.path) for each in partition.misplaced_files if each.what in _IGNORED_FILES]
 
 
-def _closed(logs: Iterable[LogFile]) -> tuple[SegmentDescription, ...]:
+def _closed_segments(logs: Iterable[LogFile]) -> tuple[SegmentDescription, ...]:
     cache, found = SegmentCache(), []
     for log in logs:
         assert log.base_offset is not None
         reader = segment_reader(cache, log.base_offset, log.path, log.kind, log.size)
-        modified_ms = os.fstat(reader.file.fileno()).st_mtime_ns // 1_000_000
-        end, largest = reader.next_offset(log.size), reader.last_time_entry()
+        end, largest, modified_ms = reader.next_offset(log.size), reader.last_time_entry(), reader.modified_ms()
         found.append(SegmentDescription(log.base_offset, log.path, log.size, end, largest, modified_ms, False))
     cache.clear()
     return tuple(found)
@@ -197,16 +196,14 @@ def _check_active_segment(directory: DirectoryHandle, base: int, options: LogOpt
     if indexes is not None:
         tracker = IndexTracker(base)
         tracker.check(*indexes)
-    walk_type = Walk07 if is_07 else Walk
+    kind, largest = Kind.KAFKA07 if is_07 else Kind.LOG, max(options.max_message_bytes, MAX_BATCH_BYTES)
     with FileSource(path) as source:
-        walk = walk_type(
-            source, base_offset=base, indexes=tracker, max_batch_bytes=max(options.max_message_bytes, 1 << 30)
-        )
+        walk = walk_of(kind, source, base_offset=base, indexes=tracker, max_batch_bytes=largest)
         for item in walk:
             if not isinstance(item, BatchChunk):
                 raise _needs_recovery(directory, f"{path}: there is no batch at byte {item.position}")
             for batch, suspect in zip(item.rows(), item.suspects(), strict=True):
-                if item.damaged or suspect & _CUTS:
+                if item.damaged or suspect & _TRUNCATION_BITS:
                     raise _needs_recovery(directory, f"{path}: the batch at byte {batch.position} is damaged")
         seen = walk.scanner.state()
         size = source.size
