@@ -48,15 +48,15 @@ class Processes:
         given = taken = 0
         try:
             for task in tasks:
-                pool.give(given, task)
+                pool.send(given, task)
                 sent.append(task)
                 given += 1
-                while len(sent) > _LEAD * self.slots or pool.has(taken):
-                    yield sent.popleft(), pool.take(taken)
+                while len(sent) > _LEAD * self.slots or pool.has_result(taken):
+                    yield sent.popleft(), pool.wait_for(taken)
                     taken += 1
             pool.end()
             while sent:
-                yield sent.popleft(), pool.take(taken)
+                yield sent.popleft(), pool.wait_for(taken)
                 taken += 1
         except BaseException:
             pool.kill()
@@ -91,7 +91,7 @@ class _Pool:
                 if process == 0:
                     for descriptor in (self._tasks, self._life, results, *self._workers):
                         os.close(descriptor)
-                    _be_worker(function, tasks, self._turn, life, end)
+                    _run_worker(function, tasks, self._turn, life, end)
                 os.close(end)
                 self._workers[results] = process
                 self._in[results] = bytearray()
@@ -107,27 +107,28 @@ class _Pool:
         self._poll.register(self._tasks, 0)
         self._writable, self._readable = select.POLLOUT, select.POLLIN | select.POLLHUP | select.POLLERR
 
-    def give(self, number: int, task: object) -> None:
+    def send(self, number: int, task: object) -> None:
         """Write a task to the pipe, as far as there is room now."""
         import pickle
 
         data = pickle.dumps(task, pickle.HIGHEST_PROTOCOL)
         self._out.append(memoryview(_HEAD.pack(number, len(data)) + data))
         self._write()
-        self._pump(0)
+        self._transfer(0)
 
     def end(self) -> None:
         """There are no more tasks."""
         self._ended = True
         self._write()
 
-    def has(self, number: int) -> bool:
+    def has_result(self, number: int) -> bool:
+        """Whether the result of a task is here already."""
         return number in self._results
 
-    def take(self, number: int) -> Any:
+    def wait_for(self, number: int) -> Any:
         """Wait for the result of a task that was sent. Raises what the function raised."""
         while number not in self._results:
-            self._pump(None)
+            self._transfer(None)
         failed, result = self._results.pop(number)
         if failed:
             raise result
@@ -153,7 +154,7 @@ class _Pool:
                 os.close(self._tasks)
                 self._tasks = -1
 
-    def _pump(self, timeout_ms: int | None) -> None:
+    def _transfer(self, timeout_ms: int | None) -> None:
         """Read results that have come and write tasks that have room; without a time limit, wait for one of both."""
         for descriptor, event in self._poll.poll(timeout_ms):
             if descriptor == self._tasks:
@@ -191,6 +192,7 @@ class _Pool:
             _killed()
 
     def kill(self) -> None:
+        """Kill the workers."""
         for process in self._workers.values():
             with suppress(ProcessLookupError):
                 os.kill(process, _SIGKILL)
@@ -223,8 +225,8 @@ def _widen(pipe: int) -> None:
 # ---- in a worker
 
 
-def _be_worker(function: Callable[[Any], Any], tasks: int, turn: tuple[int, int], life: int, results: int) -> NoReturn:
-    """Run tasks until there are no more. Nothing of the parent is flushed or cleaned up here."""
+def _run_worker(function: Callable[[Any], Any], tasks: int, turn: tuple[int, int], life: int, results: int) -> NoReturn:
+    """Run tasks until there are no more. Nothing that belongs to the parent is flushed or closed here."""
     # The module signal builds enumerations at import, which takes longer than a small task.
     import _signal  # type: ignore[import-not-found]
     import _thread
