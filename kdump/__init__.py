@@ -1,11 +1,11 @@
 """kdump: read, verify and repair the log segments that Apache Kafka left on disk.
 
     found = kdump.discover(["/data/kafka"])                  log directories, partitions, what cannot be read
-    for report in kdump.verify_logs(found): ...              findings and counts, a report a partition
+    for report in kdump.verify_logs(found): ...              the findings and counts of each partition
     files = kdump.log_files(["/data/kafka/topic-0"])         the log files alone
     for event in kdump.dump_logs(files, options, print): ... batches with their records, gaps, tails, in order
     for plan in kdump.plan_recovery(found, options): ...     what a recovery would do, and what would be lost
-    for result in kdump.recover_logs(found, options, how): ...   it is done; undo_recovery undoes it
+    for result in kdump.recover_logs(found, options, how): ...   what was done; undo_recovery undoes it
     kdump.predict_start("/data/kafka/topic-0")               what the next start of a broker would leave
     with kdump.Log("/data/kafka/topic-0") as log: ...        read(1000), at_time(ms), records()
     with kdump.Log("topic-0", write=True) as log: ...        append([NewRecord(b"key")]), flush(), delete(policy)

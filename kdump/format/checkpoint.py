@@ -11,8 +11,8 @@ Lines of UTF-8, ended by LF, CR or CRLF:
     ``epoch startOffset``                leader-epoch-checkpoint; both increase
     ===================================  ==========================================================================
 
-An empty file and a file with nothing but the version have no entries. Fields stand apart by blanks, tabs, vertical tabs
-or form feeds. Blanks at the end of a line do not matter; at its beginning they make an empty first field.
+An empty file and a file with nothing but the version have no entries. Blanks, tabs, vertical tabs or form feeds
+separate the fields. Blanks at the end of a line do not matter; at its beginning they make an empty first field.
 
 The generators yield the entries before a defect and then raise CheckpointError. They take what Kafka's reader takes.
 """
@@ -44,10 +44,10 @@ class OffsetEntry(NamedTuple):
 
 
 def epoch_entries(data: bytes) -> Iterator[EpochEntry]:
-    """The entries of a leader-epoch-checkpoint. Raises CheckpointError after the last right one for what CheckpointFile
-    refuses.
+    """The entries of a leader-epoch-checkpoint.
 
-    Negative numbers and a wrong order are returned; the epoch cache of a broker refuses them.
+    Negative numbers and a wrong order are returned; the epoch cache of a broker refuses them. Raises CheckpointError
+    after the last right entry for what CheckpointFile refuses.
     """
     for number, line in _entry_lines(data):
         fields = split_fields(line)
@@ -103,8 +103,8 @@ def _entry_lines(data: bytes) -> Iterator[tuple[int, str]]:
     expected = parse_number(count, 32, 2, count)
     if expected < 0:
         raise CheckpointError(f"a count of {expected} entries")
-    held = 0
-    for held, line in enumerate(lines, 1):
-        yield held + 2, line
-    if held != expected:
-        raise CheckpointError(f"a count of {expected} entries, but there are {held}")
+    entries = 0
+    for entries, line in enumerate(lines, 1):
+        yield entries + 2, line
+    if entries != expected:
+        raise CheckpointError(f"a count of {expected} entries, but there are {entries}")

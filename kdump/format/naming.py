@@ -63,6 +63,8 @@ FETCH_KINDS = (Kind.FETCH, Kind.MULTIFETCH)
 
 
 class TopicPartition(NamedTuple):
+    """A topic and the number of one of its partitions."""
+
     topic: str
     partition: int
 

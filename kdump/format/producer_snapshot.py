@@ -76,10 +76,12 @@ class ProducerEntry(NamedTuple):
 
     @property
     def has_batch(self) -> bool:
+        """Whether a batch of the producer is known, so that the fields about it count."""
         return self.last_offset >= 0
 
     @property
     def has_transaction(self) -> bool:
+        """Whether a transaction of the producer is open."""
         return self.current_txn_first_offset >= 0
 
 
@@ -94,6 +96,7 @@ class Snapshot(NamedTuple):
 
     @property
     def crc_ok(self) -> bool:
+        """Whether the stored checksum is right for all bytes to the end of the file."""
         return self.crc == self.computed_crc
 
     @property
@@ -124,7 +127,7 @@ class Snapshot(NamedTuple):
             return f"a count of {self.count} entries, but {len(self.data)} bytes hold {self.whole_entries}"
         if not self.crc_ok:
             stale = self.stale_tail
-            why = f"{stale} bytes of an older snapshot lie behind its end" if stale else "the checksum is wrong"
+            why = f"{stale} bytes of an older snapshot follow its end" if stale else "the checksum is wrong"
             return f"{why}: stored {self.crc:#010x}, computed {self.computed_crc:#010x}"
         return None
 

@@ -44,6 +44,7 @@ class FieldReader:
 
     @property
     def remaining(self) -> int:
+        """The number of bytes that were not read."""
         return len(self._data) - self._at
 
     def _take(self, size: int, what: str) -> int:
@@ -54,10 +55,12 @@ class FieldReader:
         return at
 
     def number(self, layout: struct.Struct, what: str) -> int:
+        """A number of one of the layouts above (I8 to I64)."""
         found: int = layout.unpack_from(self._data, self._take(layout.size, what))[0]
         return found
 
     def uvarint(self, what: str) -> int:
+        """An unsigned varint, as the signed number of 32 bits that it is in Kafka."""
         found = 0
         for shift in range(0, 35, 7):
             byte = self._data[self._take(1, what)]
@@ -89,6 +92,7 @@ class FieldReader:
         return found
 
     def nullable_array(self, read: Callable[[], _T], what: str) -> tuple[_T, ...] | None:
+        """An array, None for null. `read` reads one element."""
         count = self.uvarint(what) - 1 if self._flexible else self.number(I32, what)
         if count < 0:
             return None

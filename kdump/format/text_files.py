@@ -60,10 +60,12 @@ def split_line(blanks: re.Pattern[str], line: str) -> list[str]:
 
 
 def split_fields(line: str) -> list[str]:
+    """The fields of a line, between blanks as Java's `\\s+` matches them."""
     return split_line(BLANKS, line)
 
 
 def parse_number(text: str, bits: int, number: int, line: str) -> int:
+    """The number in a field of line `number`, at most of `bits` bits. Raises CheckpointError where Java throws."""
     found = parse_integer(text, bits)
     if found is None:
         raise malformed(number, line, f"{quoted(text)} is no number of {bits} bits")
@@ -71,7 +73,10 @@ def parse_number(text: str, bits: int, number: int, line: str) -> int:
 
 
 def parse_uuid(what: str, text: str) -> str:
-    """The 22 characters that Kafka writes for a UUID, without padding and spare bits, which it ignores."""
+    """The 22 characters that Kafka writes for a UUID, without padding and spare bits, which it ignores.
+
+    Raises CheckpointError for other text; `what` names the field in the message.
+    """
     match = _UUID.fullmatch(text)
     if match is None:
         raise CheckpointError(f"the {what} is no base64url of 16 bytes: {quoted(text)}")
@@ -81,18 +86,22 @@ def parse_uuid(what: str, text: str) -> str:
 
 
 def malformed(number: int, line: str, why: str) -> CheckpointError:
+    """The error for a line that Kafka's reader refuses."""
     return CheckpointError(f"line {number} is malformed, {why}: {quoted(line)}")
 
 
 def too_large(data: bytes, limit: int) -> CheckpointError:
+    """The error for a file of more than `limit` bytes."""
     return CheckpointError(f"{len(data)} bytes, more than the {limit} that such a file can have")
 
 
 def quoted(text: str) -> str:
+    """The text in quotes and ASCII for a message, cut after 60 characters."""
     return ascii(text if len(text) <= _QUOTED_CHARACTERS else f"{text[:_QUOTED_CHARACTERS]}…")
 
 
 def quoted_json(value: "JsonValue") -> str:
+    """As `quoted`, for a JSON value."""
     return quoted(compact_json(value))
 
 
@@ -101,7 +110,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def json_object(text: str) -> "JsonObject":
-    """The JSON object at the beginning of a text. Jackson ignores what follows it."""
+    """The JSON object at the beginning of a text. Jackson ignores what follows it. Raises CheckpointError."""
     import json  # most files have none
 
     try:
@@ -115,6 +124,7 @@ def json_object(text: str) -> "JsonObject":
 
 
 def json_properties(fields: "Mapping[str, JsonValue]") -> Iterator[Property]:
+    """The fields of a JSON object as properties. A value that is no text comes as JSON."""
     for key, value in fields.items():
         yield Property(_replaced(key), _replaced(value) if isinstance(value, str) else compact_json(value))
 
@@ -125,12 +135,14 @@ def _replaced(text: str) -> str:
 
 
 def compact_json(value: "JsonValue") -> str:
+    """The value as JSON in ASCII without blanks."""
     import json
 
     return json.dumps(value, separators=(",", ":"), ensure_ascii=True)
 
 
 def json_number(name: str, value: "JsonValue", bits: int) -> int:
+    """The value of the field `name` as a whole number of `bits` bits. Raises CheckpointError for other values."""
     if isinstance(value, bool) or not isinstance(value, int) or not -1 << bits - 1 <= value < 1 << bits - 1:
         raise CheckpointError(f"{name} is no number of {bits} bits: {quoted_json(value)}")
     return value

@@ -185,9 +185,11 @@ class DirectoryHandle:
             os.close(descriptor)
 
     def rename(self, name: str, to: str) -> None:
+        """Rename a file in this directory; it replaces one that has the name. Raises OSError."""
         os.rename(name, to, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
     def link(self, name: str, to: str) -> None:
+        """Give a file a second name. Raises OSError."""
         os.link(name, to, src_dir_fd=self._fd, dst_dir_fd=self._fd, follow_symlinks=False)
 
     def remove(self, name: str) -> None:

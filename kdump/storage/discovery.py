@@ -36,18 +36,19 @@ _INDEXES = (Kind.INDEX, Kind.TIMEINDEX, Kind.TXNINDEX)
 def discover(
     paths: Iterable[str], kind: Kind | None = None, standard_input: LogFile | SourceError | None = None
 ) -> Iterator[Found]:
-    """The partitions at the paths in natural order, a log directory before its own. What cannot be read comes as a
-    SourceError in its place.
+    """The partitions at the paths in natural order, a log directory before its partitions.
+
+    What cannot be read comes as a SourceError in its place.
 
     A file that is named directly is a partition of its own, whatever its name; `kind` says what it holds when the name
     does not. Below directories only known names count. Symbolic links are followed, and each directory is entered once.
     A file comes once, and not again with a directory that is named too. `standard_input` stands for the path -.
     """
     named = list(_named(paths, standard_input))
-    directories = {_inode(item.status) for item in named if isinstance(item, _Named) and item.is_directory}
-    single = any(isinstance(item, _Named) and not item.is_directory for item in named)
+    directories = {_inode(item.status) for item in named if isinstance(item, _NamedPath) and item.is_directory}
+    single = any(isinstance(item, _NamedPath) and not item.is_directory for item in named)
     of_logs = {
-        _parent(item.path) for item in named if isinstance(item, _Named) and naming.kind_of(item.path) is not None
+        _parent(item.path) for item in named if isinstance(item, _NamedPath) and naming.kind_of(item.path) is not None
     }
     walk, highest, seen = _DirectoryWalk(directories), _HighestBaseOffsets(), set[_Inode | None]()
     for item in named:
@@ -94,8 +95,9 @@ def log_files(
     *,
     indexes: bool = False,
 ) -> Iterator[LogFile | SourceError]:
-    """The log files that `discover` finds, or their offset and time `indexes`, each file once; also the files that are
-    named.
+    """The log files that `discover` finds, or with `indexes` their offset and time indexes, each file once.
+
+    Files that are named come too, whatever they are. What cannot be read comes as a SourceError in its place.
     """
     walk, highest, seen = _DirectoryWalk(set()), _HighestBaseOffsets(), set[_Inode | None]()
     for item in _named(paths, standard_input):
@@ -130,7 +132,9 @@ def _nothing(path: str, wanted: str = "log files") -> SourceError:
 # --- named paths ------------------------------------------------------------------------------------------------------
 
 
-class _Named(NamedTuple):
+class _NamedPath(NamedTuple):
+    """A path that the user named, and its status."""
+
     path: str
     status: os.stat_result
 
@@ -152,14 +156,14 @@ class _Named(NamedTuple):
 
 def _named(
     paths: Iterable[str], standard_input: LogFile | SourceError | None
-) -> Iterator[_Named | LogFile | SourceError]:
+) -> Iterator[_NamedPath | LogFile | SourceError]:
     for path in dict.fromkeys(paths):
         if path == "-" and standard_input is not None:
             yield standard_input
             continue
         for expanded in _expand(path):
             try:
-                yield _Named(expanded, os.stat(expanded))
+                yield _NamedPath(expanded, os.stat(expanded))
             except (OSError, ValueError) as error:
                 yield unreadable(expanded, error)
 
@@ -216,7 +220,7 @@ def _alone(file: LogFile) -> Partition:
     )
 
 
-def _companion(item: _Named, *, beside_logs: bool) -> Partition | NotALog:
+def _companion(item: _NamedPath, *, beside_logs: bool) -> Partition | NotALog:
     """A companion that was named, with the log that it is compared with.
 
     `beside_logs`: logs of its directory were named too, and it comes with these.
@@ -228,7 +232,7 @@ def _companion(item: _Named, *, beside_logs: bool) -> Partition | NotALog:
     if kind in _INDEXES:
         log = os.path.join(os.path.dirname(path), naming.segment_file_name(naming.base_offset_of(path) or 0, ".log"))
         try:
-            alone = _alone(_Named(log, os.stat(log)).file(Kind.LOG, _HighestBaseOffsets()))
+            alone = _alone(_NamedPath(log, os.stat(log)).file(Kind.LOG, _HighestBaseOffsets()))
         except OSError:
             return error
         beside = {each.kind: each for each in alone.segments[0][1:] if isinstance(each, LogFile) and each.kind is kind}
@@ -273,8 +277,7 @@ def _beside(file: LogFile) -> Iterator[LogFile | None]:
             yield None
 
 
-# --- below directories
-# -------------------------------------------------------------------------------------------------
+# --- below directories ------------------------------------------------------------------------------------------------
 
 
 class _DirectoryWalk:

@@ -25,13 +25,14 @@ class Listing(NamedTuple):
 
     @property
     def is_log_directory(self) -> bool:
+        """Whether a file at its root says so (kdump.format.naming.ROOT_FILES)."""
         return any(entry.name in naming.ROOT_FILES for entry in self.files)
 
 
 class LogFile(NamedTuple):
     """A log file or a companion. `base_offset` is None where the name does not say it.
 
-    `active`: no later segment lies beside it, so that it is of the active segment.
+    `active`: it belongs to the active segment: no later segment lies beside it.
     """
 
     path: str
@@ -93,9 +94,9 @@ class LogDirectory(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """A topic-partition directory; or one log file that was named alone, or standard input, and then `path` is that
-    file.
+    """A topic-partition directory, or one log file that was named alone, or standard input.
 
+    `path` is that of the directory or of the file.
     `whole`: the directory, or its log directory, was named and has a broker's names; `misplaced_files` are listed.
     `segments` are in the order of their base offsets. `state` is delete, future, stray or nothing.
     `only` is the path of a companion that was named alone: only findings about it are reported.

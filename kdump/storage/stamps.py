@@ -9,7 +9,7 @@ from kdump.errors import SourceError, reason
 
 
 class Stamp(NamedTuple):
-    """A file that has another stamp than before has changed."""
+    """What tells that a file has changed: its size in bytes, modification time and inode."""
 
     size: int
     mtime_ns: int

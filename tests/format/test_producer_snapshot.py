@@ -98,8 +98,8 @@ def test_no_header(size: int) -> None:
         (TWO[:-46], "a count of 2 entries, but 56 bytes hold 1", 1),
         (TWO[:10], "a count of 2 entries, but 10 bytes hold 0", 0),
         (build.producer_snapshot(build.producer(1), crc=5), "the checksum is wrong: stored 0x00000005, computed", 1),
-        (TWO + b"\0", "1 bytes of an older snapshot lie behind its end", 2),
-        (TWO + build.producer(9), "46 bytes of an older snapshot lie behind its end", 2),
+        (TWO + b"\0", "1 bytes of an older snapshot follow its end", 2),
+        (TWO + build.producer(9), "46 bytes of an older snapshot follow its end", 2),
         (build.producer_snapshot(build.producer(1), crc=5, stale=b"x"), "the checksum is wrong", 1),
     ],
 )

@@ -116,7 +116,7 @@ COMPANIONS = {
         {"epoch": "of the leader", "start_offset": "of the first record under it"},
     ),
     "checkpoint_entry": (
-        "A line of a checkpoint of offsets.",
+        "A line of an offset checkpoint.",
         {"topic": "of the partition", "partition": "its number", "offset": "that the checkpoint keeps for it"},
     ),
     "property": (

@@ -56,6 +56,7 @@ def _context() -> tuple[Callable[[int], Any], int, type[Exception]]:
 
 
 def decompress(data: Data, magic: int, limit: int) -> tuple[Data, str | None]:
+    """See kdump.format.codec.decompress."""
     try:
         decompressor, kind, error = _local.library
     except AttributeError:
@@ -162,6 +163,7 @@ def _inflate(zlib: ModuleType, data: memoryview, at: int, out: bytearray, limit:
 
 
 def compress(data: Data, level: int | None) -> bytes:
+    """See kdump.format.codec.compress."""
     zlib = import_module("zlib")
     stream = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, -15)
     body: bytes = stream.compress(data) + stream.flush()

@@ -72,6 +72,7 @@ def _context() -> tuple[Callable[..., Any], Any]:
 
 
 def decompress(data: Data, magic: int, limit: int) -> tuple[Data, str | None]:
+    """See kdump.format.codec.decompress."""
     try:
         decompress_chunk, context = _local.library
     except AttributeError:
@@ -264,6 +265,7 @@ def _descriptor_checksum(data: Data) -> int:
 
 
 def compress(data: memoryview, magic: int, level: int | None) -> bytes:
+    """See kdump.format.codec.compress."""
     block = library("lz4", "lz4.block", "lz4")
     # Kafka's default level, 9, stands for the fast compressor, every other one for the high compressor.
     how = {} if level in (None, 9) else {"mode": "high_compression", "compression": level}

@@ -59,6 +59,7 @@ def _context() -> tuple[Callable[..., Any], Callable[..., int], type[Exception]]
 
 
 def decompress(data: Data, magic: int, limit: int) -> tuple[Data, str | None]:
+    """See kdump.format.codec.decompress."""
     try:
         block, block_into, error = _local.library
     except AttributeError:
@@ -227,6 +228,7 @@ def _decompress_carefully(data: memoryview, limit: int) -> tuple[Data, str | Non
 
 
 def compress(data: memoryview, block_size: int, raw: bool) -> bytes:
+    """See kdump.format.codec.compress."""
     block = library("snappy", "cramjam", "cramjam").snappy.compress_raw
     if raw:
         return bytes(block(data))

@@ -78,6 +78,7 @@ def _context() -> tuple[Callable[..., Any], type[Exception]]:
 
 
 def decompress(data: Data, magic: int, limit: int) -> tuple[Data, str | None]:
+    """See kdump.format.codec.decompress."""
     try:
         stream, error = _local.library
     except AttributeError:
@@ -205,5 +206,6 @@ def _decode(frame: memoryview, bound: int, out: bytearray, limit: int) -> bool:
 
 
 def compress(data: Data, level: int | None) -> bytes:
+    """See kdump.format.codec.compress."""
     stream = library("zstd", "zstandard", "zstandard").ZstdCompressor(level=3 if level is None else level).compressobj()
     return bytes(stream.compress(data) + stream.flush())

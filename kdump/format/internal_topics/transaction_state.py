@@ -58,6 +58,8 @@ class UnknownRecord(ValueError):
 
 
 class TransactionLogKey(NamedTuple):
+    """The key of a record of `__transaction_state`."""
+
     record_type: int
     transactional_id: str
 
