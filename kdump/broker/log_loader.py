@@ -53,6 +53,7 @@ class LogLoader:
         self._recovered_logs: set[str] = set()
 
     def close(self) -> None:
+        """Close the files that the load read."""
         self.files.close()
 
     def load(self) -> LoadResult:

@@ -34,6 +34,7 @@ class PartitionFiles:
         self._sources: dict[str, Source] = {}
 
     def close(self) -> None:
+        """Close the files that were opened."""
         for source in self._sources.values():
             source.close()
 

@@ -38,6 +38,7 @@ class OpenTransactions:
         self.ongoing: dict[int, int] = {}
 
     def assign(self, first_offsets: Mapping[int, int]) -> None:
+        """Replace all transactions: first offset by producer."""
         self.first_offsets = dict(first_offsets)
         self.ongoing = {first: producer for producer, first in first_offsets.items()}
 
@@ -116,6 +117,7 @@ class ProducerSnapshots(Generic[State]):
         return self._parse(self.files.read(name, MAX_COMPANION_BYTES))
 
     def write(self, offset: int, state: State) -> None:
+        """Write the snapshot of this offset; it replaces one of the same name."""
         name = segment_file_name(offset, ".snapshot")
         self.files.create(name)
         self.states[name] = state
@@ -123,6 +125,7 @@ class ProducerSnapshots(Generic[State]):
         self.written_offsets.add(offset)
 
     def delete(self, name: str) -> None:
+        """Delete a snapshot if it is there."""
         offset = number_of(name)
         if offset is not None and self.names.get(offset) == name:
             del self.names[offset]

@@ -25,6 +25,7 @@ class PlannedSegment(NamedTuple):
 
     @property
     def size(self) -> int:
+        """The size of the log file in bytes."""
         return sum(piece.stop - piece.start for piece in self.pieces)
 
 

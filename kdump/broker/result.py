@@ -123,4 +123,5 @@ class LoadResult(NamedTuple):
 
     @property
     def refuses(self) -> bool:
+        """Whether the broker does not start on the directory."""
         return bool(self.refusals)

@@ -8,7 +8,7 @@ Data = bytes | bytearray | memoryview
 
 
 class BatchScanner(Protocol):
-    """A scan over the batches of one log file; the methods are described at `Scanner`."""
+    """A scan over the batches of one log file. See kdump.kernel.scan.Scanner for each method and attribute."""
 
     rows: memoryview
     count: int

@@ -60,6 +60,7 @@ class SegmentReader(SegmentFile):
         self._scanning = threading.Lock()
 
     def release(self) -> None:
+        """As SegmentFile.release, with the entries that a search starts from."""
         super().release()
         self._index = self._scan = None
 

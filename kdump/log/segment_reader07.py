@@ -42,6 +42,7 @@ class SegmentReader07(SegmentFile):
         self._visited: list[tuple[int, Carry]] = []  # positions that a walk has reached, and its state there
 
     def release(self) -> None:
+        """As SegmentFile.release, with the positions that a walk has reached."""
         super().release()
         self._visited = []
 

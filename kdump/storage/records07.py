@@ -48,6 +48,7 @@ class WrapperContent:
 
     @property
     def payload(self) -> codec.Data:
+        """The decompressed bytes that the rows refer to; empty without `keep`."""
         return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
 
     def open(self, number: int, data: codec.Data, depth: int) -> bool:

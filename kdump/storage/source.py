@@ -31,7 +31,8 @@ class Source(Protocol):
     def size_now(self) -> int:
         """The size now; it differs from `size` when another process writes."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the source; it cannot be read after that."""
 
 
 class _Closing(ABC):
@@ -87,6 +88,7 @@ class FileSource(_Closing):
         return os.fstat(self._fd).st_size
 
     def fileno(self) -> int:
+        """The descriptor of the open file."""
         return self._fd
 
     def close(self) -> None:
