@@ -117,7 +117,8 @@ class Tools:
 
     def scratch(self, data: Data) -> Path:
         """A copy of the directory to be written to; the logs, which do not change, are the same files."""
-        target = self._root / "scratch" / data.name / data.directory.name
+        scale = data.directory.parent.parent.name
+        target = self._root / "scratch" / scale / data.name / data.directory.name
         if not target.exists():
             shutil.copytree(data.directory, target, copy_function=_linked)
         return target
