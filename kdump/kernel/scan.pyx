@@ -13,6 +13,7 @@ from cpython.bytes cimport PyBytes_AsString
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.errno cimport EINTR, errno
 from libc.stdlib cimport free, realloc
+from libc.string cimport memcmp
 from posix.unistd cimport pread
 
 from kdump.kernel.indexes cimport Due, IndexTracker
@@ -56,6 +57,7 @@ cdef enum:
     PAGE = 4096
     MARKER_BYTES = 128   # an uncompressed batch with a marker is smaller
     FOREIGN_LIMIT = 1 << 20
+    ZEROS = 4096
     MOST_EPOCHS = 65536
 cdef int64_t WEEK = 604_800_000
 cdef int CONTROL_STATUS = STATUSES.index("control-key")
@@ -69,11 +71,8 @@ _NO_INDEXES = {
 
 
 cdef inline bint all_zero(const uint8_t *p, int64_t n) noexcept nogil:
-    cdef int64_t i
-    for i in range(n):
-        if p[i]:
-            return False
-    return True
+    # A region is zero when its first byte is and every byte equals the one before it.
+    return n <= 0 or (p[0] == 0 and memcmp(p, p + 1, n - 1) == 0)
 
 
 cdef inline int control_of(int64_t attributes, int64_t producer_id) noexcept nogil:
@@ -736,7 +735,8 @@ cdef class Scanner:
         highest[0] = INT64_MAX
         if s.segment_base >= 0 or s.has_last:
             highest[0] = start + OFFSET_SPAN if start <= INT64_MAX - OFFSET_SPAN else INT64_MAX
-        if s.has_last:
+        # An offset that the segment cannot have says nothing about the next one.
+        if s.has_last and (s.segment_base < 0 or 0 <= s.known_last - s.segment_base <= OFFSET_SPAN):
             if s.known_last == INT64_MAX:
                 highest[0] = -1
             else:
@@ -781,11 +781,18 @@ def find(buffer, Py_ssize_t start, Py_ssize_t end, int64_t left, int64_t lowest,
             raise ValueError("the range lies outside the buffer")
         base = <const uint8_t *> view.buf
         with nogil:
-            for at in range(start, end - UP_TO_MAGIC + 1):
+            at = start - 1
+            while at < end - UP_TO_MAGIC:
+                at += 1
                 p = base + at
                 if p[MAGIC_AT] > 2:
                     continue
                 total = total_of(p)
+                if total == LOG_OVERHEAD:
+                    # Zeros are no length. Tails of them are long.
+                    while end - at >= ZEROS + LOG_OVERHEAD and all_zero(base + at + LENGTH_AT, ZEROS):
+                        at += ZEROS - LENGTH_AT
+                    continue
                 if (total - LOG_OVERHEAD < minimum(p[MAGIC_AT]) or total > left - (at - start) or total > largest
                         or p[0] > 127):
                     continue

@@ -28,6 +28,9 @@ class Source(Protocol):
     def readinto(self, position: int, buffer: memoryview) -> int:
         """Fill the buffer from `position` on; the number of bytes, fewer only at the end. Raises SourceError."""
 
+    def data_from(self, position: int) -> int:
+        """The next position at or after `position` that is in no hole of the file; holes read as zeros."""
+
     def size_now(self) -> int:
         """The size now; it differs from `size` when another process writes."""
 
@@ -48,6 +51,15 @@ class _Closing(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def next_data(descriptor: int, position: int, size: int) -> int:
+    """The next position at or after `position` that is in no hole, `size` where only a hole follows."""
+    try:
+        return min(max(os.lseek(descriptor, position, os.SEEK_DATA), position), size)
+    except OSError as error:
+        # ENXIO: nothing but a hole follows. A file system without holes refuses in other ways.
+        return size if error.errno == errno.ENXIO else position
 
 
 class FileSource(_Closing):
@@ -84,6 +96,9 @@ class FileSource(_Closing):
             raise SourceError(f"{self.name}: reading at byte {position + filled}: {_reason(error)}") from None
         return filled
 
+    def data_from(self, position: int) -> int:
+        return next_data(self._fd, position, self.size)
+
     def size_now(self) -> int:
         return os.fstat(self._fd).st_size
 
@@ -107,6 +122,9 @@ class BytesSource(_Closing):
         part = self._data[position : position + len(buffer)]
         buffer[: len(part)] = part
         return len(part)
+
+    def data_from(self, position: int) -> int:
+        return position
 
     def size_now(self) -> int:
         return self.size
@@ -150,6 +168,13 @@ class PiecesSource(_Closing):
             number += 1
         return filled
 
+    def data_from(self, position: int) -> int:
+        number = bisect_right(self._ends, position)
+        if number == len(self._ends):
+            return position
+        source, origin = self._pieces[number]
+        return min(source.data_from(position - origin) + origin, self._ends[number])
+
     def size_now(self) -> int:
         """The size, or the end of the first piece whose file has become shorter."""
         begin = 0
@@ -181,6 +206,9 @@ class SourceRange:
 
     def readinto(self, position: int, buffer: memoryview) -> int:
         return self._source.readinto(self._start + position, buffer[: max(0, self.size - position)])
+
+    def data_from(self, position: int) -> int:
+        return min(self._source.data_from(self._start + position) - self._start, max(self.size, position))
 
     def size_now(self) -> int:
         return max(0, min(self.size, self._source.size_now() - self._start))
@@ -218,11 +246,19 @@ class ProgressSource:
 
     def readinto(self, position: int, buffer: memoryview) -> int:
         count = self._source.readinto(position, buffer)
-        # Bytes that are read again count once.
-        if position + count > self._reached:
-            self._on_bytes(position + count - self._reached)
-            self._reached = position + count
+        self._reach(position + count)
         return count
+
+    def data_from(self, position: int) -> int:
+        found = self._source.data_from(position)
+        self._reach(found)
+        return found
+
+    def _reach(self, position: int) -> None:
+        # Bytes that are read again count once.
+        if position > self._reached:
+            self._on_bytes(position - self._reached)
+            self._reached = position
 
     def size_now(self) -> int:
         return self._source.size_now()

@@ -13,34 +13,39 @@ holds its inner entries byte for byte.
   one of any other size only when no message is found after it.
 """
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from kdump.format.codec import CodecError, LimitExceeded
 from kdump.format.kafka07 import HEADER_SIZE, LENGTH_SIZE, MINIMUM_N, UP_TO_MAGIC, Message
-from kdump.kernel.scan import FRAMES
 from kdump.kernel.scan07 import HEADER_BYTES, Scanner07, Search07, until
-from kdump.storage.source import Source
-from kdump.storage.walk import (
+from kdump.storage.frames import (
+    CRC,
+    END,
+    FILLS,
     FOREIGN_KEPT,
+    LENGTH,
+    LIMIT,
+    MAGIC,
+    OVERRUN,
     SEARCH_ALLOWANCE,
     SEARCH_FACTOR,
-    BatchChunk,
-    ForeignBatch,
+    SHORT,
+    VALID,
     Frame,
-    SearchLimit,
-    Walk,
 )
+from kdump.storage.source import Source
+from kdump.storage.walk import BatchChunk, ForeignBatch, Gap, Item, SearchLimit, Tail, Walk
 
 if TYPE_CHECKING:
     from kdump.kernel.scanner import BatchScanner
 
-_VALID, _END, _SHORT, _LENGTH, _OVERRUN, _LIMIT, _CRC, _MAGIC = range(len(FRAMES))
+# Damaged messages that lengths may lead over.
+STEPS = 64
 
 # Above an ordinary size: by default 0.7 took messages of up to 1,000,000 bytes (max.message.size). Any four bytes can
-# be
-# a length, and reading all that they claim is expensive. So a search reads a larger entry only when lengths lead on
-# from
-# it, over at most _HOPS entries. Each of these counts as work of _HOP_BYTES.
+# be a length, and reading all that they claim is expensive. So a search reads a larger entry only when lengths lead on
+# from it, over at most _HOPS entries. Each of these counts as work of _HOP_BYTES.
 _LARGE = 1 << 20
 _HOPS = 4
 _HOP_BYTES = 4 << 10
@@ -49,6 +54,11 @@ _SEARCH_BYTES = 2 << 20
 # The bytes that may be read to find ends by checksum: so many times those that were passed, and an allowance.
 _ENDS_FACTOR = 4
 _ENDS_ALLOWANCE = 16 << 20
+
+
+def _is_run(chain: list[tuple[int, Frame]]) -> bool:
+    """Whether a chain is so long that its lengths count whatever follows it."""
+    return len(chain) > STEPS and all(frame.kind in FILLS and frame.plausible for _, frame in chain)
 
 
 class Walk07(Walk):
@@ -91,19 +101,19 @@ class Walk07(Walk):
     def _frame(self, position: int) -> Frame:
         left = self._end - position
         if left < UP_TO_MAGIC:
-            return Frame(_END if left <= 0 else _SHORT, 0, False, 0, 0, 0)
+            return Frame(END if left <= 0 else SHORT, 0, False, 0, 0, 0)
         at = self._load(position, min(HEADER_BYTES, left))
         if self._filled - at < UP_TO_MAGIC:
-            return Frame(_SHORT, 0, False, 0, 0, 0)
+            return Frame(SHORT, 0, False, 0, 0, 0)
         total, plausible, _, _, possible = self.scanner.look(self._window, at, left)
         header = bytes(self._window[at : at + HEADER_BYTES])
-        kind, computed = _VALID, 0
+        kind, computed = VALID, 0
         if not possible:
-            kind = _LENGTH
+            kind = LENGTH
         elif total > left:
-            kind = _OVERRUN
+            kind = OVERRUN
         elif total > self._max_batch_bytes:
-            kind = _LIMIT
+            kind = LIMIT
         else:
             kind, computed = self._checked(position, header, total)
         return Frame(kind, total, plausible, self._base + position, 0, computed)
@@ -117,22 +127,71 @@ class Walk07(Walk):
             if begin <= total:
                 checksums.append(self._checksum(position, begin, total, True))
                 if checksums[-1] == int.from_bytes(header[begin - 4 : begin]):
-                    return _VALID if magic in HEADER_SIZE else _MAGIC, checksums[-1]
-        return _CRC, checksums[0]
+                    return VALID if magic in HEADER_SIZE else MAGIC, checksums[-1]
+        return CRC, checksums[0]
+
+    def _damage(self, frame: Frame | None = None) -> Iterator[Item]:
+        start = self.position
+        first = frame or self._frame(start)
+        chain: list[tuple[int, Frame]] = []
+        frame, position = first, start
+        while self._steps_over(frame, position) and len(chain) <= STEPS:
+            chain.append((position, frame))
+            position += frame.total
+            frame = self._frame(position)
+        if chain and (self._leads_on(first, frame, position) or _is_run(chain)):
+            for at, bad in chain:
+                if bad.kind in FILLS:
+                    yield self._damaged(at, bad)
+                else:
+                    yield Gap(at, bad.total, bad.plausible, bad.total, self._all_zero(at, at + bad.total))
+            self.scanner.unlink()
+            self.position = position
+            return
+        if (true_end := self._true_end(start, first)) is not None:
+            yield Gap(start, true_end - start, True, first.total, False)
+            self.scanner.unlink()
+            self.position = true_end
+            return
+        found, others = self._next_message(start, first)
+        fills = first.kind in FILLS and first.plausible
+        end = self._end if found is None else found
+        items: list[ForeignBatch | SearchLimit | Gap | Tail] = list(others)
+        rest = start
+        if fills and start + first.total <= end:
+            rest += first.total
+            yield self._damaged(start, first)
+        if rest < end:
+            if found is None:
+                items.append(self._tail(rest))
+            else:
+                headed = rest == start and first.plausible
+                items.append(Gap(rest, end - rest, headed, first.total if headed else 0, self._all_zero(rest, end)))
+        if found is not None:
+            self.scanner.unlink()
+        self.position = end
+        yield from sorted(items, key=lambda item: item.position)
+
+    def _tail_like(self, position: int) -> bool:
+        """Whether the end, zeros or a torn message begin there."""
+        if self._end - position < self.up_to_magic or self._zeros(position):
+            return True
+        frame = self._frame(position)
+        return frame.kind == OVERRUN and frame.plausible
 
     def _steps_over(self, frame: Frame, position: int) -> bool:
-        if frame.kind == _LENGTH:
+        if frame.kind == LENGTH:
             return LENGTH_SIZE + MINIMUM_N <= frame.total <= self._end - position
         return super()._steps_over(frame, position)
 
     def _leads_on(self, first: Frame, frame: Frame, position: int) -> bool:
-        if frame.kind == _VALID:
+        if frame.kind == VALID:
             return True
         if not self._tail_like(position) or self._true_end(self.position, first) is not None:
             return False
-        if frame.kind != _OVERRUN or self._zeros(position) or self._true_end(position, frame) is not None:
+        if frame.kind != OVERRUN or self._zeros(position) or self._true_end(position, frame) is not None:
             return True
-        found, others = self._search(position, frame)
+        found, others = self._next_message(position, frame)
         return found is None and not any(isinstance(other, SearchLimit) for other in others)
 
     def _true_end(self, position: int, frame: Frame) -> int | None:
@@ -161,11 +220,9 @@ class Walk07(Walk):
             reached += end - at
         return None
 
-    def _search(
-        self, start: int, bad: Frame | None, hint: bool = False
-    ) -> tuple[int | None, list[ForeignBatch | SearchLimit]]:
+    def _next_message(self, start: int, bad: Frame) -> tuple[int | None, list[ForeignBatch | SearchLimit]]:
         others: list[ForeignBatch | SearchLimit] = []
-        if bad is not None and bad.kind == _OVERRUN and bad.plausible and bad.total <= _LARGE:
+        if bad.kind == OVERRUN and bad.plausible and bad.total <= _LARGE:
             return None, others
         work, position = 0, start + 1
         while (found := self._candidate(position)) is not None:
@@ -177,7 +234,7 @@ class Walk07(Walk):
             if total > _LARGE:
                 followed, cost = self._leads_to_small(position + total)
                 work += cost + total * followed
-                if followed and self._frame(position).kind == _VALID:
+                if followed and self._frame(position).kind == VALID:
                     return position, others
             else:
                 followed, cost = self._followed(position + total)
@@ -217,7 +274,7 @@ class Walk07(Walk):
         if self._tail_like(position):
             return True, 0
         frame = self._frame(position)
-        return frame.kind == _VALID, frame.total if frame.kind in (_VALID, _CRC, _MAGIC) else 0
+        return frame.kind == VALID, frame.total if frame.kind in (VALID, CRC, MAGIC) else 0
 
     def _leads_to_small(self, position: int) -> tuple[bool, int]:
         """Whether lengths lead to the end, to a valid entry of ordinary size, or over _HOPS entries; and the work in
@@ -234,6 +291,6 @@ class Walk07(Walk):
             if not plausible or not possible or total > self._end - position:
                 return False, cost
             if total <= _LARGE:
-                return self._frame(position).kind == _VALID, cost + total
+                return self._frame(position).kind == VALID, cost + total
             position += total
         return True, _HOPS * _HOP_BYTES

@@ -7,7 +7,7 @@ from kdump.kernel.scan import HEADER_BYTES, is_zero
 from kdump.storage.source import Source
 
 BUFFER_BYTES = 512 << 10  # it stays in the second-level cache from the read to the check; a larger one is slower
-_BACKWARDS_BYTES: Final = 64 << 10
+_PIECE_BYTES: Final = 256 << 10
 
 
 class SourceWindow:
@@ -23,7 +23,13 @@ class SourceWindow:
         self._window = memoryview(bytearray(min(BUFFER_BYTES, max(source.size, HEADER_BYTES))))
         self._origin = 0
         self._filled = 0
-        self._zeros_from: int | None = None
+        self._zeros_from = source.size  # from here on to the end all bytes are zero
+        self._nonzero_after = -1  # from each position up to here on, some byte is not zero
+
+    def end_at(self, end: int) -> None:
+        """Note that the file has become shorter."""
+        self._end = end
+        self._zeros_from, self._nonzero_after = end, -1
 
     def bytes_at(self, position: int, length: int) -> memoryview:
         """The bytes at a position, fewer where the file has shrunk. Valid until the next read."""
@@ -65,19 +71,23 @@ class SourceWindow:
 
     def _zeros(self, position: int) -> bool:
         """Whether every byte from `position` to the end is zero."""
-        if self._zeros_from is None:
-            self._zeros_from = self._end
-            piece = memoryview(bytearray(_BACKWARDS_BYTES))
-            while self._zeros_from > 0:
-                begin = max(0, self._zeros_from - len(piece))
-                n = self.source.readinto(begin, piece[: self._zeros_from - begin])
-                if n == 0 or not is_zero(piece, 0, n):
-                    while n and piece[n - 1] == 0:
-                        n -= 1
-                    self._zeros_from = begin + n
-                    break
-                self._zeros_from = begin
-        return position >= self._zeros_from
+        if position >= self._zeros_from:
+            return True
+        if position <= self._nonzero_after:
+            return False
+        start, at = position, self._load(position, 1)
+        window = self._window[at : self._filled]
+        piece: memoryview | None = None
+        while window:
+            if not is_zero(window, 0, len(window)):
+                self._nonzero_after = max(self._nonzero_after, position)
+                return False
+            position = self.source.data_from(position + len(window))
+            piece = memoryview(bytearray(_PIECE_BYTES)) if piece is None else piece
+            window = piece[: max(0, min(len(piece), self._end - position))]
+            window = window[: self.source.readinto(position, window)]
+        self._zeros_from = start
+        return True
 
     def _all_zero(self, position: int, end: int) -> bool:
         while position < end:
@@ -85,5 +95,5 @@ class SourceWindow:
             stop = min(self._filled, at + end - position)
             if stop <= at or not is_zero(self._window, at, stop):
                 return False
-            position += stop - at
+            position = max(position + stop - at, min(end, self.source.data_from(position + stop - at)))
         return True

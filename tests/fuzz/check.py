@@ -12,8 +12,7 @@ from unittest import mock
 
 from kdump.format.batch import Batch
 from kdump.format.naming import Kind
-from kdump.storage import walk as segment
-from kdump.storage import window
+from kdump.storage import next_batch, window
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile
 from kdump.storage.records import open_batch, records
@@ -144,8 +143,11 @@ def oracle_opened(case: Case, batch: Batch) -> Values | str:
 
 # Names of the bounds of the walk here and there, and values that a small segment reaches.
 _BOUNDS = (
-    ("STEPS", "MAX_STEPS", 2),
-    *((name, name, value) for name, value in (("SEARCH_FACTOR", 2), ("SEARCH_ALLOWANCE", 150), ("FOREIGN_FACTOR", 1))),
+    ("SEARCH_FACTOR", 2),
+    ("SEARCH_ALLOWANCE", 150),
+    ("FOREIGN_FACTOR", 1),
+    ("CHAIN_BYTES", 200),
+    ("END_BYTES", 150),
 )
 
 
@@ -154,9 +156,9 @@ def check(case: Case) -> None:
     with ExitStack() as stack:
         # a small window makes every batch cross its border
         stack.enter_context(mock.patch.object(window, "BUFFER_BYTES", case.window_bytes))
-        for ours, plain, value in _BOUNDS if case.tight else ():
-            stack.enter_context(mock.patch.object(segment, ours, value))
-            stack.enter_context(mock.patch.object(oracle, plain, value))
+        for name, value in _BOUNDS if case.tight else ():
+            stack.enter_context(mock.patch.object(next_batch, name, value))
+            stack.enter_context(mock.patch.object(oracle, name, value))
         if case.kind is Kind.KAFKA07:
             _check_07(case)
         else:

@@ -23,7 +23,7 @@ def test_a_case_is_its_seed_and_number() -> None:
 def test_a_difference_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     data = build.batch([build.record(b"k", b"v")]) + b"\0"
     check(Case(data, 0))
-    monkeypatch.setattr("oracle.verify", lambda *_, **__: [])
+    monkeypatch.setattr("support.oracle.verify", lambda *_, **__: [])
     with pytest.raises(Difference, match="findings"):
         check(Case(data, 0))
 

@@ -31,7 +31,9 @@ MIN_SIZE = {0: 14, 1: 22}
 FITTING = ("BADCRC", "BADMAGIC", "LIMIT")
 SMALLEST = 14  # the least size of any frame: below it a length leads nowhere
 CODE_OF = {"BADCRC": "batch/crc", "BADMAGIC": "batch/magic", "LIMIT": "batch/limit"}
-MAX_STEPS = 64  # frames that are stepped over by their stored length alone, after the first
+CHAIN_BYTES = 2**22  # valid frames over so many bytes are no value
+END_BYTES = 2**20 + 2**16  # so far the checksum of a frame is tried
+FOREIGN_KEPT = 1000
 DECOMPRESSED_BYTES = 2**30  # what one batch may hold before it is given up
 FOREIGN_FACTOR = 8  # the same, for frames that can only be foreign
 SEARCH_FACTOR = 64  # bytes put through a checksum for each byte searched
@@ -248,40 +250,17 @@ class _Walk:
             return "OVERRUN"
         if total > self.max_batch_bytes:
             return "LIMIT"
-        self.work += total
         stored = struct.unpack_from(">I", self.data, position + (12 if magic in (0, 1) else 17))[0]
         if checksum(self.data, position, total) != stored:
             return "BADCRC"
         return "VALID" if magic <= 2 else "BADMAGIC"
 
-    def follows(self, offset: int) -> bool:
-        """Above the last offset known, whatever the segment's base."""
-        return self.known_last is None or offset > self.known_last
-
-    def succeeds(self, bad: int, position: int) -> bool:
-        """Whether the offset at `position` can come behind the bad frame: above its own where that is believable."""
-        if self.in_range(bad):
-            return self.offset(bad) < self.offset(position) <= self.offset(bad) + SPAN
-        return self.follows(self.offset(position))
-
     def in_range(self, position: int) -> bool:
         """plausible() without its test of the size."""
-        if self.end - position < 17 or self.data[position + 16] > 2:
-            return False
-        offset = self.offset(position)
-        if offset < 0 or not self.follows(offset):
-            return False
-        if self.base_offset is not None:
-            return self.base_offset <= offset <= self.base_offset + SPAN
-        return self.known_last is None or offset <= self.known_last + SPAN
+        return self.plausible_offset(position)
 
     def plausible(self, position: int) -> bool:
         return self.in_range(position) and self.total(position) - 12 >= MIN_SIZE.get(self.data[position + 16], 49)
-
-    def tail_like(self, position: int, before: int) -> bool:
-        if self.end - position < 17 or position >= self.zeros_from:
-            return True
-        return self.torn(position) and self.succeeds(before, position)
 
     def torn(self, position: int) -> bool:
         """A plausible frame that the file is too short for."""
@@ -289,64 +268,290 @@ class _Walk:
 
     # The way on from a frame that is not valid.
 
-    def leads_on(self, position: int) -> bool:
+    def sized(self, position: int) -> bool:
         """Not valid, but with a stored length that ends inside the file: it may be stepped over."""
         status = self.frame(position)
         if status == "BADLEN":  # a flipped magic makes a sound size too small
             return SMALLEST <= self.total(position) - 12 <= self.end - position - 12
         return status in FITTING
 
-    def step(self, position: int) -> int | None:
-        """Where the stored lengths lead, when that is a batch or the tail."""
-        chain = [position]
-        following = position + self.total(position)
-        while len(chain) <= MAX_STEPS and self.leads_on(following):
-            chain.append(following)
-            following += self.total(following)
-        if self.frame(following) == "VALID" and self.succeeds(position, following):
-            return following
-        if self.tail_like(following, position):
-            return following
-        fitting = all(self.frame(at) in FITTING and self.plausible(at) for at in chain)
-        rising = all(self.offset(left) < self.offset(right) for left, right in pairwise(chain))
-        return following if len(chain) > MAX_STEPS and fitting and rising else None
+    def known(self) -> int | None:
+        """The last offset, if the segment can have it."""
+        if self.known_last is not None and self.base_offset is not None:
+            return self.known_last if 0 <= self.known_last - self.base_offset <= SPAN else None
+        return self.known_last
 
-    def search(self, position: int) -> int | None:
-        """The next frame that may be taken for a batch of this log; the sound ones that may not are foreign."""
+    def lowest(self) -> int:
+        """The lowest offset that the next batch can have."""
+        known = self.known()
+        return max(
+            0, 0 if known in (None, 2**63 - 1) else known + 1, 0 if self.base_offset is None else self.base_offset
+        )
+
+    def highest(self) -> int:
+        """The highest one."""
+        known = self.known()
+        if known == 2**63 - 1:
+            return -1
+        start = self.base_offset if self.base_offset is not None else known
+        return 2**63 - 1 if start is None else min(start + SPAN, 2**63 - 1)
+
+    def last_offsets(self, bad: int) -> list[int]:
+        """What the last offset of a bad frame may be: that of a message, that of a batch of magic 2."""
+        found = [self.offset(bad)]
+        if self.end - bad >= 27:
+            (delta,) = struct.unpack_from(">i", self.data, bad + 23)
+            if delta >= 0:
+                found.append(self.offset(bad) + delta)
+        return found
+
+    def last_offset(self, bad: int, magic: int) -> int:
+        return self.last_offsets(bad)[-1 if magic >= 2 else 0]
+
+    def claimed_end(self, bad: int) -> int | None:
+        """Where a bad frame says that it ends, if its offset can be believed."""
+        if self.end - bad < 17 or self.frame(bad) == "BADLEN":
+            return None
+        return bad + self.total(bad) if self.lowest() <= self.offset(bad) <= self.highest() else None
+
+    def is_header(self, position: int) -> bool:
+        """A magic and a length of a batch, whatever its offset."""
+        if self.end - position < 17 or self.data[position + 16] > 2:
+            return False
+        return self.total(position) - 12 >= MIN_SIZE.get(self.data[position + 16], 49)
+
+    def chain(self, position: int, above: int, epoch: int, stop: int) -> tuple[int, int, bool]:
+        """Valid frames whose offsets rise: where they end, the last offset, and whether they reach `stop`."""
+        while position < stop and self.end - position >= 17 and self.frame(position) == "VALID":
+            found = header(self.data, position, proved=False)
+            delta = max(found.last_offset_delta, 0)
+            own = found.partition_leader_epoch
+            if not above < found.offset <= self.highest() - delta or (own is not None and own < epoch):
+                break
+            above = found.offset + delta
+            epoch = epoch if own is None else own
+            position += found.size
+        return position, above, position >= stop
+
+    def linked(self, chain: tuple[int, int, bool]) -> bool:
+        """Whether a chain leads on like a log: to its end or zeros, or to a header that can be the next."""
+        position, last, reached = chain
+        if reached or self.end - position < 17 or position >= self.zeros_from:
+            return True
+        if self.offset(position) == last + 1:
+            return True
+        return self.is_header(position) and last < self.offset(position) <= self.highest()
+
+    def end_by_checksum(self, bad: int) -> int | None:
+        """Where the checksum of a bad frame says that it ends: it does not cover the length."""
+        if self.end - bad < 17 or not self.in_segment(self.offset(bad)):
+            return None
+        magic = self.data[bad + 16]
+        begin, at = (bad + 16, bad + 12) if magic < 2 else (bad + 21, bad + 17)
+        least = bad + 12 + MIN_SIZE.get(magic, 49)
+        if self.end < least:
+            return None
+        (stored,) = struct.unpack_from(">I", self.data, at)
+        if (stored, self.offset(bad), self.total(bad)) == (0, 0, 12):
+            return None
+        value = 0
+        for position in range(begin + 1, min(self.end, bad + END_BYTES) + 1):
+            byte = self.data[position - 1 : position]
+            value = zlib.crc32(byte, value) if magic < 2 else crc32c.crc32c(byte, value)
+            if value == stored and position >= least and self.may_follow(bad, position):
+                return position
+        return None
+
+    def in_segment(self, offset: int) -> bool:
+        """Not below zero, not above what can come next, and not further below that than a segment reaches."""
+        near = offset >= self.lowest() - SPAN
+        return offset >= 0 and near and offset <= max(self.highest(), self.lowest())
+
+    def may_follow(self, bad: int, position: int) -> bool:
+        if self.end - position < 17 or position >= self.zeros_from:
+            return True
+        return self.is_header(position) and 0 < self.offset(position) - self.offset(bad) <= SPAN
+
+    def continued(self, bad: int) -> bool:
+        """Whether a header at the claimed end goes on with the next offset."""
+        end = bad + self.total(bad)
+        if self.total(bad) < 26 or self.offset(bad) < 0 or not self.is_header(end):
+            return False
+        return self.offset(end) - 1 in self.last_offsets(bad)
+
+    def followed(self, bad: int, end: int) -> bool:
+        """Whether a valid batch with a higher offset is at the claimed end."""
+        if self.frame(end) != "VALID" or not self.plausible(end):
+            return False
+        epoch = header(self.data, end, proved=False).partition_leader_epoch
+        return (epoch is None or epoch >= self.known_epoch) and self.offset(end) > self.offset(bad)
+
+    def next_batch(self, bad: int) -> tuple[int | None, bool]:
+        """Where the log goes on, and whether the checksum of the bad frame shows that."""
+        if self.end - bad >= 17 and self.continued(bad):
+            end = bad + self.total(bad)
+            chain = self.chain(end, self.offset(end) - 1, -(2**31), end + CHAIN_BYTES)
+            if chain[0] > end and self.doubtful(bad, chain):
+                other = self.end_by_checksum(bad)
+                if other is not None:
+                    self.search(bad, other, judge=False)
+                    return other, other != end
+            self.search(bad, end, judge=False)
+            return end, False
+        shown = self.end_by_checksum(bad)
+        if shown is not None:
+            self.search(bad, shown, judge=False)
+            return shown, shown != bad + self.total(bad)
+        claimed = self.claimed_end(bad)
+        if claimed is not None and self.followed(bad, claimed):
+            found = self.search(bad, claimed, follows=True)
+            limits = self.unsearched[:]
+            self.unsearched = [each for each in limits if each < bad]
+            return (claimed if found is None else found), False
+        return self.search(bad, self.end), False
+
+    def doubtful(self, bad: int, chain: tuple[int, int, bool]) -> bool:
+        """Whether valid frames at a claimed end may be those of a value, to which a wrong length leads."""
+        if not chain[2] and (self.end - chain[0] < 17 or chain[0] >= self.zeros_from):
+            return True
+        magic = self.data[bad + 16]
+        return not self.linked(chain) or (magic < 2 and magic not in self.agreeing(bad))
+
+    def search(self, bad: int, stop: int, *, judge: bool = True, follows: bool = False) -> int | None:
+        """The next frame before `stop` that may be taken for a batch of this log; the sound ones that may not are
+        foreign.
+        """
         self.work = 0
-        foreign_work, foreign_spent = 0, False
-        for candidate in range(position + 1, self.end - 16):
+        foreign_work, foreign_spent, passed, kept = 0, False, 0, 0
+        for candidate in range(bad + 1, min(stop, self.end - 16)):
             if not self.may_be_frame(candidate):
                 continue
             if not self.plausible(candidate):
                 if self.total(candidate) > FOREIGN_BYTES or foreign_spent:
                     continue
-                foreign_spent = foreign_work > FOREIGN_FACTOR * (candidate - position) + SEARCH_ALLOWANCE
+                foreign_spent = foreign_work > FOREIGN_FACTOR * (candidate - bad) + SEARCH_ALLOWANCE
                 foreign_work += self.total(candidate)
-                work = self.work
-                if not foreign_spent and self.frame(candidate) == "VALID":
-                    self.foreign.append(header(self.data, candidate))
-                self.work = work
-                continue
-            allowance = SEARCH_FACTOR * (candidate - position + SEARCH_ALLOWANCE)
-            if self.work > allowance:
-                self.unsearched.append(candidate)
-                return None
-            if self.frame(candidate) != "VALID":
-                continue
-            found = header(self.data, candidate)
-            epoch = found.partition_leader_epoch
-            if (epoch is None or epoch >= self.known_epoch) and self.succeeds(position, candidate):
-                following = candidate + found.size
-                if self.tail_like(following, candidate):
-                    return candidate
-                if self.work > allowance:
-                    self.unsearched.append(candidate)
+                if foreign_spent or self.frame(candidate) != "VALID":
+                    continue
+            else:
+                if self.work > SEARCH_FACTOR * (candidate - bad + SEARCH_ALLOWANCE):
+                    if judge:
+                        self.unsearched.append(candidate)
                     return None
-                if self.frame(following) == "VALID":
-                    return candidate
-            self.foreign.append(found)
+                self.work += self.total(candidate)
+                if self.frame(candidate) != "VALID":
+                    continue
+                epoch = header(self.data, candidate, proved=False).partition_leader_epoch
+                if judge and (epoch is None or epoch >= self.known_epoch) and candidate >= passed:
+                    taken, passed = self.of_log(bad, candidate, follows)
+                    if taken:
+                        return candidate
+            kept += 1
+            if kept <= FOREIGN_KEPT:
+                self.foreign.append(header(self.data, candidate))
         return None
+
+    def of_log(self, bad: int, position: int, follows: bool) -> tuple[bool, int]:
+        """Whether a valid frame is a batch of the log and not of a value in the bad frame; else how far nothing is."""
+        end = self.claimed_end(bad)
+        offset = self.offset(position)
+        if end is None or position > end:
+            chain = self.chain(position, offset - 1, self.known_epoch, position + CHAIN_BYTES)
+            return self.linked(chain), chain[0]
+        if position == end:
+            return True, position
+        if not follows and self.last_of_file(end):
+            return False, position
+        stop = position + CHAIN_BYTES if end > self.end else end if follows else max(end, position + CHAIN_BYTES)
+        chain = self.chain(position, offset - 1, self.known_epoch, stop)
+        if follows:  # frames that fill the offsets and the bytes up to the batch at the claimed end
+            fills = offset == self.last_offset(bad, 2) + 1 and chain[1] + 1 == self.offset(end) and chain[0] == end
+            return fills and self.data[bad + 16] == 2, chain[0]
+        if chain[0] > end:
+            return True, position
+        if not self.linked(chain) or self.in_value(bad, position):
+            return False, chain[0]
+        if offset <= self.offset(bad) and self.has_header(bad):
+            return False, chain[0]
+        for magic in self.agreeing(bad):
+            last = self.last_offset(bad, magic)
+            sectors = (end - position) % 512 == 0
+            if offset <= last:
+                return False, chain[0]
+            if end <= self.end and end < self.zeros_from:
+                continue
+            if not chain[2] and chain[0] < self.zeros_from:
+                return False, chain[0]
+            if offset == last + 1 and not sectors:
+                return False, chain[0]
+        return True, position
+
+    def last_of_file(self, end: int) -> bool:
+        """Whether the data of the file ends where a batch does, short of zeros of its own."""
+        return end == self.end or (self.zeros_from <= end < self.end and end - 9 < self.zeros_from)
+
+    def value_of(self, bad: int, magic: int) -> tuple[int, int] | None:
+        """Where the value of a message begins, and its length."""
+        at = bad + (18, 26)[magic]
+        if self.end - at < 4:
+            return None
+        at += 4 + max(struct.unpack_from(">i", self.data, at)[0], 0)
+        if self.end - at < 4:
+            return None
+        return at + 4, int(struct.unpack_from(">i", self.data, at)[0])
+
+    def agreeing(self, bad: int) -> list[int]:
+        """The magics in whose layout the fields of a bad frame agree."""
+        found = []
+        for magic in (0, 1):
+            value = self.value_of(bad, magic)
+            if value is not None and value[0] + max(value[1], 0) == bad + self.total(bad):
+                found.append(magic)
+        if self.end - bad >= 61 and self.total(bad) >= 61:
+            fields = _V2.unpack_from(self.data, bad)
+            attributes, delta, count = fields[5], fields[6], fields[-1]
+            if not attributes & 0xFF80 and 0 <= count <= delta + 1:
+                found.append(2)
+        return found
+
+    def has_header(self, bad: int) -> bool:
+        """Whether the bad frame most likely is a damaged batch of this log, and no chance bytes."""
+        magic = self.data[bad + 16]
+        if magic == 2 or self.offset(bad) == self.lowest() or self.agreeing(bad):
+            return True
+        return magic < 2 and self.value_of(bad, magic) is not None
+
+    def in_value(self, bad: int, position: int) -> bool:
+        """Whether frames from the beginning of a value of the bad frame on lead to this one."""
+        begins = [value[0] for magic in (0, 1) if (value := self.value_of(bad, magic)) is not None]
+        if any(self.frames_lead(begin, position) for begin in begins):
+            return True
+        if position - bad >= 22:
+            (length,) = struct.unpack_from(">I", self.data, position - 4)
+            if position + length == bad + self.total(bad):
+                return True
+        if position <= bad + 61 or not (self.data[bad + 16] == 2 or 2 in self.agreeing(bad)):
+            return False
+        if position - bad - 61 > 2**20:
+            return True
+        fields = cut_record(self.data[bad + 61 : position])
+        return any(self.frames_lead(bad + 61 + field, position) for field in fields)
+
+    def frames_lead(self, begin: int, position: int) -> bool:
+        while begin < position:
+            if self.frame(begin) != "VALID":
+                if self.plausible_offset(begin):
+                    return True
+                if not self.sized(begin):
+                    return False
+            begin += self.total(begin)
+        return begin == position
+
+    def plausible_offset(self, position: int) -> bool:
+        """A magic that is known and an offset that the next batch can have."""
+        if self.end - position < 17 or self.data[position + 16] > 2:
+            return False
+        return self.lowest() <= self.offset(position) <= self.highest()
 
     def may_be_frame(self, position: int) -> bool:
         """What can be said of a frame at a place of no account before its checksum."""
@@ -372,28 +577,32 @@ class _Walk:
         return end
 
     def recover(self, position: int) -> int:
-        """Append what the bytes from `position` on are, up to the next valid batch or the end; where that is."""
-        if self.leads_on(position):
-            following = self.step(position)
-            if following is not None:
-                while position < following:
-                    sized = self.frame(position) in FITTING
-                    position = self.damaged(position) if sized else self.gap(position, position + self.total(position))
-                return following
-        whole = self.frame(position) in FITTING and self.plausible(position)
-        found = self.search(position)
-        if found is not None:
-            if whole and position + self.total(position) <= found:
-                position = self.damaged(position)
-                if position < found:
-                    self.items.append(Gap(position, found - position, "gap/bytes"))
-                return found
-            return self.gap(position, found)
-        if whole:
-            position = self.damaged(position)
-        if position < self.end:
+        """Append what the bytes from `position` on are, up to where the log goes on or the end; where that is."""
+        if self.end - position < 17 or position >= self.zeros_from:
             self.items.append(Tail(position, self.end - position, self.tail_reason(position)))
-        return self.end
+            return self.end
+        found, by_checksum = self.next_batch(position)
+        if found is not None and by_checksum:
+            return self.gap(position, found)
+        end = self.end if found is None else found
+        following = position
+        while following < end and self.sized(following) and following + self.total(following) <= end:
+            following += self.total(following)
+        tail = found is None and (self.end - following < 17 or following >= self.zeros_from or self.torn(following))
+        whole = self.frame(position) in FITTING and self.plausible(position)
+        if following == end or tail:
+            while position < following:
+                sized = self.frame(position) in FITTING
+                position = self.damaged(position) if sized else self.gap(position, position + self.total(position))
+        elif whole and position + self.total(position) <= end:
+            position = self.damaged(position)
+            if position < end and found is not None:
+                self.items.append(Gap(position, end - position, "gap/bytes"))
+        elif found is not None:
+            self.gap(position, end)
+        if position < end and found is None:
+            self.items.append(Tail(position, end - position, self.tail_reason(position)))
+        return end
 
     def tail_reason(self, position: int) -> str:
         if position >= self.zeros_from:
@@ -415,6 +624,35 @@ class _Walk:
             else:
                 position = self.recover(position)
         return Walked(self.items, self.foreign, self.unsearched)
+
+
+def cut_record(data: bytes) -> list[int]:
+    """Where the key and the value begin in the record that the end of the data cuts."""
+    reader = _Reader(data)
+    try:
+        while True:
+            length, begin = reader.varint64(), reader.position
+            if length < 0 or begin + length > len(data):
+                break
+            reader.position = begin + length
+            if reader.position == len(data):
+                return []
+    except Malformed:
+        return []
+    found = []
+    try:
+        reader.take(1)
+        reader.varint64()
+        reader.varint64()
+        for _ in ("key", "value"):
+            length = reader.varint64()
+            found.append(reader.position)
+            reader.position += max(length, 0)
+            if reader.position > len(data):
+                break
+    except Malformed:
+        pass
+    return found
 
 
 def survey(data: bytes, *, base_offset: int | None = None, max_batch_bytes: int = 2**30) -> Walked:
@@ -487,6 +725,10 @@ class _Reader:
 
     def varlong(self) -> int:
         return self._varint(10, 64)
+
+    def varint64(self) -> int:
+        """A varint of any length up to 10 bytes, with all its bits."""
+        return self._varint(10, 70)
 
     def nullable(self) -> bytes | None:
         length = self.varint()

@@ -26,7 +26,8 @@ def test_damage(name: str, data: bytes, seed: int) -> None:
     assert damaged != data
     assert damaged == how(data, random.Random(seed))
     found = {finding.code for finding in oracle.verify(damaged, deep=how.deep, base_offset=0)}
-    assert found <= how.codes
+    # Snappy and lz4 leave the messages of a wrapper as they are where they cannot compress them.
+    assert found <= how.codes | {"gap/foreign-batch"}
     if how.certain:
         assert found
 
@@ -38,7 +39,8 @@ def test_damage_to_nothing(name: str) -> None:
     damaged = how(b"", random.Random(1))
     assert damaged
     found = {finding.code for finding in oracle.verify(damaged, deep=how.deep, base_offset=0)}
-    assert found <= how.codes
+    # Snappy and lz4 leave the messages of a wrapper as they are where they cannot compress them.
+    assert found <= how.codes | {"gap/foreign-batch"}
     if how.certain:
         assert found
 

@@ -1,0 +1,492 @@
+"""The search for the next batch of a log after bytes that are no valid batch.
+
+The bad frame at `start` claims to end at some position. Three things can show where it ends.
+
+1. The claimed end, where a header is there whose offset continues the last offset of the bad frame. A wrong length can
+   lead into a value, so where it may, the checksum counts before it.
+2. Its checksum, which does not cover the length: the first position up to which it is right, and where a header that
+   can follow, zeros or the end are. Then only the length was wrong.
+3. The claimed end, where a valid batch with a higher offset is there, unless valid frames without a gap between the
+   offsets fill the bytes before it.
+
+Else the frames after `start` are searched. One counts if its checksum is right, its offset lies above the last valid
+one and within the segment, its leader epoch does not go back, and it is linked: the valid frames from it on lead to the
+end, to zeros, to a torn batch, to a header that can follow, or over CHAIN_BYTES. The value of a record can contain
+whole batches. So a frame before the claimed end of a plausible header has to show more (`_is_of_log`). All other valid
+frames are foreign. The search gives up when it has checksummed SEARCH_FACTOR times the bytes that it passed.
+"""
+
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kdump.errors import SourceError
+from kdump.format.batch import LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC
+from kdump.kernel.scan import HEADER_BYTES, find, is_zero, stored
+from kdump.kernel.search import follow, until
+from kdump.storage.frames import FOREIGN_KEPT, LENGTH, SEARCH_ALLOWANCE, SEARCH_FACTOR, SHORT, VALID, Frame, FrameWindow
+from kdump.storage.source import Source
+
+if TYPE_CHECKING:
+    from kdump.kernel.scanner import BatchScanner
+
+FOREIGN_FACTOR = 8
+CHAIN_BYTES = 4 << 20
+"""A chain of valid frames of this length is no value: by default a broker takes batches of up to 1 MiB."""
+END_BYTES = (1 << 20) + (64 << 10)
+"""So far an end is searched by checksum."""
+
+_SLACK: Final = 9  # a batch ends with at most so many zeros of its own: a count of headers, the end mark of lz4
+_LARGE: Final = 1 << 20
+_SECTOR: Final = 512
+_SPAN: Final = (1 << 31) - 1
+_NO_EPOCH: Final = -(1 << 31)
+_LEGACY_HEADER: Final = (18, 26)
+_PREFIX: Final = struct.Struct(">qiiBIhi")  # of magic 2, up to the last offset delta
+
+
+class PassedFrame(NamedTuple):
+    """A valid frame that is not of the log."""
+
+    position: int
+    length: int
+    offset: int
+
+
+class NextBatch(NamedTuple):
+    """Where the log goes on, None where nothing was found.
+
+    `by_checksum`: the checksum of the bad frame shows that it ends there. `unsearched`: where the search gave up.
+    """
+
+    position: int | None
+    by_checksum: bool
+    foreign: list[PassedFrame]
+    unsearched: int | None = None
+
+
+class BadHeader(NamedTuple):
+    """The header of a bad frame. `lasts`: what its last offset can be, by the layouts of magic 0 and 2.
+
+    `end`: where it claims to end; None where the header is not plausible. `batch_follows`: a valid batch with a higher
+    offset is there.
+    """
+
+    start: int
+    frame: Frame
+    magic: int
+    lasts: tuple[int, ...]
+    end: int | None
+    batch_follows: bool = False
+
+    def last_by(self, magic: int) -> int:
+        """The last offset by the layout of this magic."""
+        return self.lasts[-1] if magic >= 2 else self.lasts[0]
+
+
+class MessageValue(NamedTuple):
+    """Where the value of a message begins, and its length."""
+
+    begin: int
+    length: int
+
+
+class Chain(NamedTuple):
+    """Valid frames without a byte between them, with rising offsets. `cut`: it goes on."""
+
+    end: int
+    last: int
+    cut: bool
+
+
+class NextBatchSearch(FrameWindow):
+    """Searches the next batch of a log, through a window of its own.
+
+    `scanner` is that of the walk, and knows the last offset and the last leader epoch.
+    """
+
+    def __init__(self, source: Source, scanner: "BatchScanner", max_batch_bytes: int) -> None:
+        super().__init__(source)
+        self.scanner = scanner
+        self._max_batch_bytes = max_batch_bytes
+
+    def next_batch(self, start: int, frame: Frame) -> NextBatch:
+        """Where the log goes on after the bad frame at `start`, and what was passed before that."""
+        bad = self._bad_header(start, frame)
+        end, by_checksum = self._confirmed_end(bad)
+        if end is None:
+            end = self._checksum_end(bad)
+            by_checksum = end not in (None, start + frame.total)
+        if end is not None:
+            passed = self._search(bad._replace(end=end), end, False)
+            return NextBatch(end, by_checksum, passed.foreign)
+        if bad.end is not None and self._batch_follows(bad, bad.end):
+            found = self._search(bad._replace(batch_follows=True), bad.end, True)
+            return NextBatch(bad.end if found.position is None else found.position, False, found.foreign)
+        return self._search(bad, self._end, True)
+
+    # ---- the end of the bad frame
+
+    def _bad_header(self, start: int, frame: Frame) -> BadHeader:
+        at = self._load(start, min(HEADER_BYTES, self._end - start))
+        header = bytes(self._window[at : min(at + HEADER_BYTES, self._filled)])
+        magic = header[UP_TO_MAGIC - 1] if len(header) >= UP_TO_MAGIC else 0
+        lasts = (frame.offset,)
+        if len(header) >= _PREFIX.size:
+            delta = _PREFIX.unpack_from(header)[-1]
+            lasts += (frame.offset + delta,) if delta >= 0 else ()
+        lowest, highest = self.scanner.offset_bounds()
+        end = start + frame.total if lowest <= frame.offset <= highest and frame.kind not in (LENGTH, SHORT) else None
+        return BadHeader(start, frame, magic, lasts, end)
+
+    def _confirmed_end(self, bad: BadHeader) -> tuple[int | None, bool]:
+        """The claimed end where a header is there whose offset continues, and whether the checksum shows another."""
+        end = bad.start + bad.frame.total
+        if bad.frame.total < LOG_OVERHEAD + MINIMUM_SIZE[0] or bad.frame.offset < 0 or self._end - end < UP_TO_MAGIC:
+            return None, False
+        at = self._load(end, UP_TO_MAGIC)
+        if self._filled - at < UP_TO_MAGIC:
+            return None, False
+        _, _, offset, _, possible = self.scanner.look(self._window, at, self._end - end)
+        if self._window[at + UP_TO_MAGIC - 1] > 2 or not possible or offset - 1 not in bad.lasts:
+            return None, False
+        try:
+            chain = self._chain(end, offset - 1, _NO_EPOCH, end + CHAIN_BYTES)
+            doubtful = chain.end > end and self._may_lie_in_value(bad, chain)
+        except SourceError:
+            return end, False  # the walk reports it where it comes to these bytes
+        if doubtful and (other := self._checksum_end(bad)) is not None:
+            return other, other != end
+        return end, False
+
+    def _may_lie_in_value(self, bad: BadHeader, chain: Chain) -> bool:
+        """Whether the valid frames at the claimed end can be in a value of the bad frame, whose length is wrong then.
+
+        A value of magic 0 or 1 ends where its message does, so that frames in it lead to the next message.
+        """
+        at_tail = not chain.cut and (self._end - chain.end < UP_TO_MAGIC or self._zeros(chain.end))
+        return at_tail or not self._is_linked(chain) or (bad.magic < 2 and bad.magic not in self._sound_layouts(bad))
+
+    def _checksum_end(self, bad: BadHeader) -> int | None:
+        """The first position up to which the checksum of the bad frame is right, where a batch or a tail can begin."""
+        start, legacy = bad.start, bad.magic < 2
+        least = start + LOG_OVERHEAD + MINIMUM_SIZE[min(bad.magic, 2)]
+        if not self._in_segment(bad.frame.offset) or self._end < least:
+            return None  # more than the length is wrong
+        at = self._load(start, min(HEADER_BYTES, self._end - start))
+        if self._filled - at < min(HEADER_BYTES, self._end - start):
+            return None
+        wanted, begin = stored(self._window, at)
+        if wanted == bad.frame.offset == 0 == bad.frame.total - LOG_OVERHEAD:
+            return None  # zeros
+        position, value = start + begin, 0
+        stop = min(self._end, start + END_BYTES)
+        while position < stop:
+            at = self._load(position, 1)
+            index, value = until(self._window, at, min(self._filled, at + stop - position), value, wanted, legacy)
+            if index == at:  # the file has shrunk
+                return None
+            position += index - at
+            if value == wanted and position >= least and self._can_follow(bad, position):
+                return position
+        return None
+
+    def _in_segment(self, offset: int) -> bool:
+        """Whether the segment can have the offset, be it above the last one or not."""
+        lowest, highest = self.scanner.offset_bounds()
+        return offset >= 0 and (offset >= lowest or lowest - offset <= _SPAN) and offset <= max(highest, lowest)
+
+    def _can_follow(self, bad: BadHeader, position: int) -> bool:
+        if self._end - position < UP_TO_MAGIC or self._zeros(position):
+            return True
+        at = self._load(position, UP_TO_MAGIC)
+        if self._filled - at < UP_TO_MAGIC:
+            return False
+        _, _, offset, _, possible = self.scanner.look(self._window, at, self._end - position)
+        magic = self._window[at + UP_TO_MAGIC - 1]
+        return magic <= 2 and possible and bad.frame.offset < offset <= bad.frame.offset + _SPAN
+
+    def _batch_follows(self, bad: BadHeader, end: int) -> bool:
+        frame = self._frame(end)
+        return (
+            frame.kind == VALID
+            and frame.plausible
+            and frame.epoch >= self.scanner.known_epoch
+            and frame.offset > bad.frame.offset
+        )
+
+    # ---- frames after it
+
+    def _search(self, bad: BadHeader, stop: int, judged: bool) -> NextBatch:
+        """The first frame before `stop` that is of the log, if they are to be judged."""
+        known_epoch, bounds = self.scanner.known_epoch, self.scanner.offset_bounds()
+        foreign: list[PassedFrame] = []
+        work, foreign_work, any_offset, position, passed = 0, 0, True, bad.start + 1, 0
+        while position < stop and self._end - position >= UP_TO_MAGIC:
+            at = self._load(position, UP_TO_MAGIC)
+            if self._filled - at < UP_TO_MAGIC:
+                break
+            found = find(
+                self._window, at, self._filled, self._end - position, *bounds, self._max_batch_bytes, any_offset
+            )
+            if found < 0:
+                position = self._after_window(position, at)
+                continue
+            position += found - at
+            if position >= stop:
+                break
+            total, plausible, *_ = self.scanner.look(self._window, found, self._end - position)
+            if not plausible:
+                # It can only be foreign. Zeros look like such a header every few bytes, so these have a budget of their
+                # own.
+                any_offset = foreign_work <= FOREIGN_FACTOR * (position - bad.start) + SEARCH_ALLOWANCE
+                foreign_work += total
+                if not any_offset or (frame := self._frame(position)).kind != VALID:
+                    position += 1
+                    continue
+            else:
+                if work > SEARCH_FACTOR * (position - bad.start + SEARCH_ALLOWANCE):
+                    return NextBatch(None, False, foreign, position)
+                frame = self._frame(position)
+                work += frame.total
+                if frame.kind != VALID:
+                    position += 1
+                    continue
+                if judged and frame.epoch >= known_epoch and position >= passed:
+                    of_log, passed = self._is_of_log(bad, position, frame)
+                    if of_log:
+                        return NextBatch(position, False, foreign)
+            if len(foreign) < FOREIGN_KEPT:
+                foreign.append(PassedFrame(position, frame.total, frame.offset))
+            position += 1
+        return NextBatch(None, False, foreign)
+
+    def _after_window(self, position: int, at: int) -> int:
+        """The next position to search, after nothing was found in the window from index `at` on."""
+        following = position + self._filled - at - UP_TO_MAGIC + 1
+        if is_zero(self._window, at, self._filled):
+            return max(following, self.source.data_from(position + self._filled - at) - UP_TO_MAGIC + 1)
+        return following
+
+    def _is_of_log(self, bad: BadHeader, position: int, frame: Frame) -> tuple[bool, int]:
+        """Whether a valid frame is the next batch; and up to where others are not, if it is not."""
+        inside = bad.end is not None and position < bad.end
+        if position == bad.end:
+            return True, position
+        if bad.end is not None and inside and not bad.batch_follows and self._ends_at_tail(bad.end):
+            return False, position
+        stop = position + CHAIN_BYTES
+        if bad.end is not None and inside and bad.end <= self._end:
+            stop = bad.end if bad.batch_follows else max(stop, bad.end)
+        chain = self._chain(position, frame.offset - 1, self.scanner.known_epoch, stop)
+        if bad.end is None or not inside:
+            return self._is_linked(chain), chain.end
+        if bad.batch_follows:
+            fills = bad.magic == 2 and chain.end == bad.end and frame.offset == bad.last_by(2) + 1
+            return fills and self._frame(bad.end).offset == chain.last + 1, chain.end
+        if chain.end > bad.end:  # a valid batch lies across the claimed end
+            return True, position
+        if not self._is_linked(chain) or self._lies_in_value(bad, position):
+            return False, chain.end
+        if frame.offset <= bad.frame.offset and self._is_header(bad):
+            return False, chain.end
+        for magic in self._sound_layouts(bad):
+            last = bad.last_by(magic)
+            if frame.offset <= last:
+                return False, chain.end
+            if bad.end > self._end or self._zeros(bad.end):
+                # The bad frame is torn, or bytes of it are missing. Disks lose whole sectors.
+                torn = not (chain.cut or self._zeros(chain.end))
+                if torn or (frame.offset == last + 1 and (bad.end - position) % _SECTOR):
+                    return False, chain.end
+        return True, position
+
+    def _ends_at_tail(self, end: int) -> bool:
+        """Whether a batch that ends there is the last one: the file ends there, or its zeros begin there."""
+        return end == self._end or (end < self._end and self._zeros(end) and not self._zeros(end - _SLACK))
+
+    def _sound_layouts(self, bad: BadHeader) -> list[int]:
+        """The magics by whose layouts the fields of the header agree with each other."""
+        sound = []
+        for magic in (0, 1):
+            value = self._legacy_value(bad, magic)
+            if value is not None and value.begin + max(value.length, 0) == bad.start + bad.frame.total:
+                sound.append(magic)
+        at = self._load(bad.start, min(HEADER_BYTES, self._end - bad.start))
+        if self._filled - at >= HEADER_BYTES and bad.frame.total >= HEADER_BYTES:
+            attributes, delta = struct.unpack_from(">Hi", self._window, at + 21)
+            (count,) = struct.unpack_from(">i", self._window, at + 57)
+            if attributes & 0xFF80 == 0 and 0 <= count <= delta + 1:
+                sound.append(2)
+        return sound
+
+    def _is_header(self, bad: BadHeader) -> bool:
+        """Whether the bad frame has a header of this log, though some field of it may be wrong.
+
+        Zeros and small numbers in records look like magic 0 and 1.
+        """
+        if bad.magic == 2 or bad.frame.offset == self.scanner.offset_bounds()[0] or self._sound_layouts(bad):
+            return True
+        return bad.magic < 2 and self._legacy_value(bad, bad.magic) is not None
+
+    def _legacy_value(self, bad: BadHeader, magic: int) -> MessageValue | None:
+        """The value of a message of magic 0 or 1, where its length is in the file."""
+        position = bad.start + _LEGACY_HEADER[magic]
+        lengths: list[int] = []
+        for _ in ("key", "value"):
+            if self._end - position < 4:
+                return None
+            at = self._load(position, 4)
+            if self._filled - at < 4:
+                return None
+            lengths.append(int.from_bytes(self._window[at : at + 4], signed=True))
+            position += 4 + (max(lengths[0], 0) if len(lengths) == 1 else 0)
+        return MessageValue(position, lengths[1])
+
+    def _lies_in_value(self, bad: BadHeader, position: int) -> bool:
+        """Whether the frame at `position` begins a value of the bad frame, or follows frames that do."""
+        assert bad.end is not None
+        for magic in (0, 1):
+            value = self._legacy_value(bad, magic)
+            if value is not None and self._leads_to(value.begin, position):
+                return True
+        if position - bad.start >= _LEGACY_HEADER[0] + 4:
+            at = self._load(position - 4, 4)
+            if position + int.from_bytes(self._window[at : at + 4]) == bad.end:
+                return True  # the length of a value of magic 0 or 1, up to the claimed end
+        begin = bad.start + HEADER_BYTES
+        if position <= begin or not (bad.magic == 2 or 2 in self._sound_layouts(bad)):
+            return False
+        if position - begin > _LARGE:
+            return True  # not known
+        fields = record_fields(bytes(self.bytes_at(begin, position - begin)))
+        return any(self._leads_to(begin + field, position) for field in fields)
+
+    def _leads_to(self, begin: int, position: int) -> bool:
+        """Whether frames lead from `begin` to the position, or to a bad one that has the header of a batch."""
+        while begin < position:
+            frame = self._frame(begin)
+            if frame.kind != VALID and (frame.plausible or not self._steps_over(frame, begin)):
+                return frame.plausible
+            begin += frame.total
+        return begin == position
+
+    # ---- chains of valid frames
+
+    def _chain(self, position: int, last: int, epoch: int, stop: int) -> Chain:
+        """The valid frames from `position` on that begin before `stop`, with offsets above `last`."""
+        highest = self.scanner.offset_bounds()[1]
+        while position < stop and self._end - position >= UP_TO_MAGIC:
+            at = self._load(position, UP_TO_MAGIC)
+            if self._filled - at < UP_TO_MAGIC:
+                break
+            total = LOG_OVERHEAD + int.from_bytes(self._window[at + 8 : at + 12], signed=True)
+            if total > _LARGE:
+                frame = self._frame(position)
+                at = self._load(position, HEADER_BYTES)
+                rest = bytes(self._window[at : at + HEADER_BYTES])
+                delta = max(struct.unpack_from(">i", rest, 23)[0], 0) if rest[16] == 2 else 0
+                back = rest[16] == 2 and frame.epoch < epoch
+                if frame.kind != VALID or back or not last < frame.offset <= highest - delta:
+                    break
+                epoch = frame.epoch if rest[16] == 2 else epoch
+                last = frame.offset + delta
+                position += total
+                continue
+            at = self._load(position, max(UP_TO_MAGIC, min(total, self._end - position)))
+            until_index, largest = min(self._filled, at + stop - position), self._max_batch_bytes
+            index, last, epoch = follow(self._window, at, self._filled, until_index, largest, last, highest, epoch)
+            if index == at:
+                break
+            position += index - at
+        return Chain(position, last, position >= stop)
+
+    def _is_linked(self, chain: Chain) -> bool:
+        """Whether a chain of valid frames leads on as the batches of a log do."""
+        left = self._end - chain.end
+        if chain.cut or left < UP_TO_MAGIC or self._zeros(chain.end):
+            return True
+        at = self._load(chain.end, UP_TO_MAGIC)
+        if self._filled - at < UP_TO_MAGIC:
+            return True
+        _, _, offset, _, possible = self.scanner.look(self._window, at, left)
+        if offset == chain.last + 1:
+            return True
+        magic = self._window[at + UP_TO_MAGIC - 1]
+        return magic <= 2 and possible and chain.last < offset <= self.scanner.offset_bounds()[1]
+
+    # ---- the first batch of a range
+
+    def first_batch(self, start: int, stop: int) -> int | None:
+        """The first batch in [start, stop) of a range whose batches before are not known. It is a hint."""
+        known_epoch, bounds = self.scanner.known_epoch, self.scanner.offset_bounds()
+        work, position = 0, start
+        while position < stop and self._end - position >= UP_TO_MAGIC:
+            at = self._load(position, UP_TO_MAGIC)
+            if self._filled - at < UP_TO_MAGIC:
+                return None
+            found = find(self._window, at, self._filled, self._end - position, *bounds, self._max_batch_bytes, False)
+            if found < 0:
+                position = self._after_window(position, at)
+                continue
+            position += found - at
+            total, plausible, *_ = self.scanner.look(self._window, found, self._end - position)
+            # A frame that no header follows is skipped before its checksum is computed.
+            if plausible and self._leads_to_header(position + total):
+                if work > SEARCH_FACTOR * (position - start + SEARCH_ALLOWANCE):
+                    return None
+                frame = self._frame(position)
+                work += frame.total
+                if frame.kind == VALID and frame.epoch >= known_epoch:
+                    following = self._frame(position + total)
+                    short = self._end - position - total < UP_TO_MAGIC
+                    if short or following.kind == VALID or following.plausible or self._zeros(position + total):
+                        return position if position < stop else None
+            position += 1
+        return None
+
+    def _leads_to_header(self, position: int) -> bool:
+        """Whether a header of this log, or its end, is there."""
+        left = self._end - position
+        if left < UP_TO_MAGIC:
+            return left >= 0
+        at = self._load(position, UP_TO_MAGIC)
+        if self._filled - at < UP_TO_MAGIC:
+            return False
+        _, plausible, _, _, possible = self.scanner.look(self._window, at, left)
+        return (plausible and possible) or self._zeros(position)
+
+
+def record_fields(records: bytes) -> list[int]:
+    """The indexes where the key and the value of the record begin that is cut at the end of these bytes."""
+    at = 0
+    while at < len(records):
+        length, begin = _varint(records, at)
+        if length < 0 or begin + length > len(records):
+            break
+        at = begin + length
+    else:
+        return []
+    fields = []
+    begin += 1
+    for _ in ("timestamp delta", "offset delta"):
+        _, begin = _varint(records, begin)
+    for _ in ("key", "value"):
+        length, begin = _varint(records, begin)
+        if begin > len(records):
+            break
+        fields.append(begin)
+        begin += max(length, 0)
+    return fields
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number and the index after it, which is behind the end where the bytes end first."""
+    value = 0
+    for number in range(10):
+        if at + number >= len(data):
+            return -1, len(data) + 1
+        byte = data[at + number]
+        value |= (byte & 0x7F) << 7 * number
+        if byte < 0x80:
+            return value >> 1 ^ -(value & 1), at + number + 1
+    return -1, len(data) + 1
