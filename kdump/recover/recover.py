@@ -62,13 +62,18 @@ def recover_logs(
     how: ApplyOptions,
     engine: Engine | None = None,
     on_bytes: Callable[[int], None] | None = None,
+    *,
+    on_notice: Callable[[str], object] | None = None,
 ) -> Iterator[RecoveryResult | Report]:
     """Plan everything, then apply it, with the log directories locked against brokers.
 
-    A Report stands for what cannot be read. Raises KdumpError before anything is written.
+    A Report stands for what cannot be read. For a copy a .lock that cannot be written is only looked at; `on_notice` is
+    called with a sentence then. Raises KdumpError before anything is written.
     """
     with ExitStack() as locks:
-        yield from apply_all(plan_recovery(found, options, engine, on_bytes, locks), options, how, engine)
+        copies = how.output is not None
+        planned = plan_recovery(found, options, engine, on_bytes, locks, only_reads=copies, on_notice=on_notice)
+        yield from apply_all(planned, options, how, engine)
 
 
 def apply_all(
