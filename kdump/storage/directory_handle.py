@@ -352,6 +352,24 @@ def rewrite_file(directory: DirectoryHandle, name: str, data: bytes) -> None:
     directory.sync()
 
 
+def detach_links(directory: DirectoryHandle, name: str) -> None:
+    """Give a file that has other names (hard links) bytes of its own: a copy takes its place under this name.
+
+    What is written to the file then does not change what the other names show. After a crash the file is the old or the
+    new one. Raises OSError, KdumpError.
+    """
+    status = directory.stat(name)
+    if status is None or status.st_nlink < 2:
+        return
+    temporary = f"{name}.tmp"
+    directory.remove(temporary)
+    with _removed_on_error(directory, temporary):
+        with directory.open(name) as source, directory.create(temporary, attributes_of(source)) as target:
+            clone_file(source, target)
+        directory.rename(temporary, name)
+    directory.sync()
+
+
 @contextmanager
 def _removed_on_error(directory: DirectoryHandle, name: str) -> Iterator[None]:
     """Delete the file where writing it fails."""
