@@ -337,6 +337,8 @@ class _RunProgress:
                 continue
             if item.error is not None:
                 self._problems.take([item.error])
+            if item.lost_attributes:
+                complain(f"{item.plan.path}: the copy does not have the {', '.join(item.lost_attributes)} of its files")
             self._totals.add(item)
             yield item
 

@@ -7,7 +7,7 @@ and a partition that fails does not stop the others.
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -21,7 +21,7 @@ from kdump.recover import undo
 from kdump.recover.plan import REINDEX, Action, Plan, RecoverOptions, RecoveryResult
 from kdump.recover.planner import Points, plan_log_directory, plan_recovery, points_by_directory, points_of_plans
 from kdump.recover.selection import Found
-from kdump.storage.directory_handle import DirectoryHandle
+from kdump.storage.directory_handle import DirectoryHandle, attribute_losses
 from kdump.storage.discovery import discover
 from kdump.storage.lock import Lock, possible_log_directories
 from kdump.storage.partition import Partition
@@ -136,10 +136,13 @@ def _is_log_directory(path: str) -> bool:
 def apply_and_verify(plan: Plan, how: ApplyOptions) -> RecoveryResult:
     """Apply one plan and verify the result."""
     path, name, applied = plan.path, None, None
+    lost: tuple[str, ...] = ()
     try:
         if how.output is not None:
             # Where nothing is to be done, the plan has no stamps. They are taken when the copy begins.
             path = applying.output(plan if plan.files else plan._replace(files=read_stamps(plan.path)), how.output)
+            with suppress(OSError, KdumpError):  # the copy is there
+                lost = attribute_losses(plan.path, path)
         elif plan.is_empty:
             return RecoveryResult(plan)
         elif plan.alone:
@@ -155,8 +158,8 @@ def apply_and_verify(plan: Plan, how: ApplyOptions) -> RecoveryResult:
     try:
         found = () if plan.is_root else _verified(plan, path, applied)
     except SourceError as error:
-        return RecoveryResult(plan, True, name, error)
-    return RecoveryResult(plan, True, name, None, found, _next(plan, path, found))
+        return RecoveryResult(plan, True, name, error, lost_attributes=lost)
+    return RecoveryResult(plan, True, name, None, found, _next(plan, path, found), lost)
 
 
 def _verified(plan: Plan, path: str, applied: applying.ApplyResult | None) -> tuple[Finding, ...]:

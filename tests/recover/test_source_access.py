@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from kdump.cli import run as run_here
 from support.directories import changed, clean, stem, write
 
 KDUMP = Path(sys.executable).with_name("kdump")
@@ -126,3 +128,50 @@ def test_a_user_who_may_only_read_makes_a_copy(tmp_path: Path, monkeypatch: pyte
     unseen = run(sys.executable, "-P", "-c", code, "recover", "--output", "other", directory, cwd=tmp_path)
     assert unseen.returncode == 3
     assert "whether a broker holds the lock cannot be seen" in unseen.stderr
+
+
+@pytest.mark.parametrize(
+    ("call", "refused", "lost"),
+    [
+        ("setxattr", errno.EOPNOTSUPP, "user.origin"),
+        ("setxattr", errno.ENOSPC, "user.origin"),
+        ("fchown", errno.EPERM, "owner"),
+        ("fchmod", errno.EPERM, "mode"),
+    ],
+)
+def test_a_copy_does_without_what_its_file_system_cannot_store(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    call: str,
+    refused: int,
+    lost: str,
+) -> None:
+    directory = damaged(tmp_path / "d")
+    log = directory / "t-0" / f"{stem(10)}.log"
+    log.chmod(0o640)
+    try:
+        os.setxattr(log, "user.origin", b"disk 7")
+    except OSError:
+        pytest.skip("no extended attributes here")
+    if os.geteuid() == 0:
+        os.chown(log, 1234, 1234)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(refused, os.strerror(refused))
+
+    monkeypatch.setattr(os, call, refuse)
+    if lost == "owner" and os.geteuid() != 0:
+        pytest.skip("only root can give files away")
+    assert run_here(["recover", "--output", str(tmp_path / "copy"), str(directory / "t-0")]) == 0
+    assert f"t-0: the copy does not have the {lost} of its files\n" in capsys.readouterr().err
+    assert (tmp_path / "copy" / "t-0" / log.name).read_bytes() == log.read_bytes()
+
+
+def test_a_deleted_working_directory_is_named(tmp_path: Path) -> None:
+    for command in ("verify", "recover"):
+        gone = tmp_path / "gone"
+        gone.mkdir()
+        done = run("sh", "-c", 'rmdir "$PWD"; exec "$0" "$@"', KDUMP, command, ".", cwd=gone)
+        assert done.returncode == 3
+        assert done.stderr == "kdump: the working directory was deleted; change to another one\n"
