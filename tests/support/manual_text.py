@@ -634,6 +634,12 @@ ABOUT = {
             "machine is not seen."
         ),
         (
+            "What a broker's next start does is said of Kafka 4.3. The loader of Kafka 4.4.0 was compared over the "
+            "same damaged directories. One difference decides whether a broker starts: a transaction index whose entries "
+            "have an unknown version is rebuilt by 4.3, and refused by 4.4.0 (KafkaException). kdump recover "
+            "--reindex rebuilds it for both."
+        ),
+        (
             "In text an action is one line, path: action from-to code: what is done (what the bytes held). Lines "
             "about a "
             "partition are path: label: sentence, with the labels failed, refused, lost, clash, undecided, mind, "
