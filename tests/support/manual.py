@@ -117,7 +117,7 @@ def options_of(command: click.Command) -> list[click.Option]:
 
 def command_lines(commands: Iterable[str]) -> Iterator[str]:
     """Commands as they are typed: a reader can copy them out of the page. A long one goes on after a |."""
-    yield ".Bd -literal -offset indent"
+    yield ".Bd -literal -offset 2n"
     for command in commands:
         lines = [command] if len(command) <= COMMAND_WIDTH else re.split(r"(?<= \|) (?=kdump|jq|tee|tail)", command)
         for number, line in enumerate(lines):

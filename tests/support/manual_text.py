@@ -635,7 +635,8 @@ ABOUT = {
         ),
         (
             "What a broker's next start does is said of Kafka 4.3. The loader of Kafka 4.4.0 was compared over the "
-            "same damaged directories. One difference decides whether a broker starts: a transaction index whose entries "
+            "same damaged directories. One difference decides whether a broker starts: a transaction index whose "
+            "entries "
             "have an unknown version is rebuilt by 4.3, and refused by 4.4.0 (KafkaException). kdump recover "
             "--reindex rebuilds it for both."
         ),
