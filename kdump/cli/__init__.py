@@ -105,7 +105,7 @@ def run(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
     except OSError as error:
-        complain(error)
+        complain("the working directory was deleted; change to another one" if _is_nowhere() else error)
         return FAILED
     except ImportError as error:
         if error.name != "kdump.kernel":
@@ -118,6 +118,15 @@ def run(arguments: list[str] | None = None) -> int:
     except Exception:
         return _bug(arguments)
     return _int(status)
+
+
+def _is_nowhere() -> bool:
+    """Whether the working directory was deleted: a relative path stands for nothing then."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _bug(arguments: list[str] | None) -> int:

@@ -85,7 +85,7 @@ from kdump.verify.findings import Severity
     " Of a directory, its indexes are read.",
 )
 @options.any_kind
-@options.max_batch_bytes
+@options.batch_limit("256m")
 @options.fail_on
 @options.color
 @options.quiet
@@ -146,7 +146,9 @@ def _tool_events(events: Iterator[Event], wanted: DumpOptions) -> Iterator[Event
     from kdump.dump.kafka_tool.dump_log_segments import UnreadableByTool, tool_events
 
     try:
-        yield from tool_events(events, records=wanted.records, max_bytes=wanted.max_bytes)
+        yield from tool_events(
+            events, records=wanted.records, max_bytes=wanted.max_bytes, max_batch_bytes=wanted.max_batch_bytes
+        )
     except UnreadableByTool as error:
         raise click.UsageError(str(error)) from None
 

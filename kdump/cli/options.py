@@ -79,14 +79,21 @@ color = click.option(
 )
 kind = file_type(*LOG_KINDS)
 any_kind = file_type(*Kind)
-max_batch_bytes = click.option(
-    "--max-batch-bytes",
-    type=SizeParam(),
-    default="1g",
-    show_default=True,
-    metavar="SIZE",
-    help="Largest batch, and largest decompressed batch, that is read into memory.",
-)
+
+
+def batch_limit(default: str) -> Callable[[Command], Command]:
+    """The option --max-batch-bytes with this default."""
+    return click.option(
+        "--max-batch-bytes",
+        type=SizeParam(),
+        default=default,
+        show_default=True,
+        metavar="SIZE",
+        help="Largest batch, and largest decompressed batch, that is read into memory.",
+    )
+
+
+max_batch_bytes = batch_limit("1g")
 fail_on = click.option(
     "--fail-on",
     type=click.Choice(["error", "warning", "info", "never"]),

@@ -176,8 +176,9 @@ def _results(
     with engine_and_progress(lambda: discover(chosen["paths"]), chosen) as (engine, on_bytes, _), ExitStack() as locks:
         kept = locks if _applies(chosen) else None
         # Discovered again once the lock is held: a broker may have written until then.
+        copies = chosen["output"] is not None
         found: Iterable[Plan | Report] = planner.plan_recovery(
-            discover(chosen["paths"]), wanted, engine, on_bytes, kept
+            discover(chosen["paths"]), wanted, engine, on_bytes, kept, only_reads=copies, on_notice=complain
         )
         if saved is not None:
             found = saved.check(found)
@@ -336,6 +337,8 @@ class _RunProgress:
                 continue
             if item.error is not None:
                 self._problems.take([item.error])
+            if item.lost_attributes:
+                complain(f"{item.plan.path}: the copy does not have the {', '.join(item.lost_attributes)} of its files")
             self._totals.add(item)
             yield item
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import NamedTuple
 
 from kdump.dump.events import (
+    SHOWN_BATCH_BYTES,
     BatchEvent,
     CompanionDamage,
     CompanionEntry,
@@ -21,9 +22,9 @@ from kdump.kernel.results import BatchDiagnosis
 from kdump.kernel.scan import SUSPECTS
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile
-from kdump.storage.records import UNOPENED, open_batch
+from kdump.storage.records import UNOPENED, open_in_pieces
 from kdump.storage.source import Source, reader_of
-from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk, Tail, TailContent
+from kdump.storage.walk import BatchChunk, Tail, TailContent
 from kdump.verify import checks
 from kdump.verify.checks import framing
 from kdump.verify.findings import CATALOGUE, Severity
@@ -50,7 +51,7 @@ class DumpOptions(NamedTuple):
     limit: int | None = None
     force: bool = False
     max_bytes: int | None = None
-    max_batch_bytes: int = MAX_BATCH_BYTES
+    max_batch_bytes: int = SHOWN_BATCH_BYTES
     compare_indexes: bool = False
     check_indexes: bool = False
     index_entries: bool = True
@@ -186,7 +187,10 @@ def dump_messages(
             # the base offset of a wrapper message is known only after it was opened
             if not options.includes_batch(event.batch):
                 continue
-            yield event if not start else event._replace(batch=event.batch._replace(position=start + batch.position))
+            event = event if not start else event._replace(batch=event.batch._replace(position=start + batch.position))
+            yield event
+            if event.damage == "batch/limit" and options.records:
+                yield _above_limit(file.path, event, options.max_batch_bytes)
             if limit.reached:
                 return False
     return everything
@@ -202,7 +206,7 @@ def _open(
         return BatchEvent(batch, damage, None, crc_ok)
     if damage is not None and not options.force:
         return BatchEvent(batch, damage, UNOPENED, crc_ok)
-    opened = open_batch(batch, chunk.body(batch), options.max_batch_bytes)
+    opened = open_in_pieces(batch, chunk.body(batch), options.max_batch_bytes)
     if batch.is_wrapper and opened.problem is None:
         # only the inner messages say where a wrapper begins and how many it holds
         base_offset = opened.first_offset if batch.base_offset == NULL else batch.base_offset
@@ -210,6 +214,18 @@ def _open(
     selected = opened.select(*options.offsets, limit.remaining)
     limit.take(selected.records)
     return BatchEvent(batch, damage or opened.problem, selected, crc_ok)
+
+
+def _above_limit(path: str, event: BatchEvent, limit_bytes: int) -> CompanionDamage:
+    """Why a batch is shown without its records."""
+    batch, severity = event.batch, CATALOGUE["batch/limit"].severity
+    what = "is" if event.crc_ok is None else "decompresses to"
+    return CompanionDamage(
+        path,
+        severity,
+        f"the batch at byte {batch.position} {what} more than {limit_bytes} bytes, and its records are not shown; a"
+        " larger --max-batch-bytes shows them",
+    )
 
 
 def _damage(batch: Batch, diagnosis: BatchDiagnosis) -> tuple[str | None, bool | None]:

@@ -8,19 +8,23 @@ tool adds (`kdump.dump.kafka_tool`).
 
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.errors import KdumpError
 from kdump.format.batch import Batch
 from kdump.format.naming import TopicPartition
 from kdump.storage.partition import LogFile
-from kdump.storage.records import DecodedBatch
+from kdump.storage.records import OpenedBatch
 from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, ShrunkFile, Tail
 from kdump.verify.findings import Severity
 
 if TYPE_CHECKING:
     from kdump.format.index import OffsetIndexEntry
     from kdump.format.json_types import Fields
+
+
+SHOWN_BATCH_BYTES: Final = 256 << 20
+"""What a dump reads and decompresses of one batch, unless it is told otherwise."""
 
 
 class FileBegin(NamedTuple):
@@ -38,14 +42,15 @@ class FileBegin(NamedTuple):
 class BatchEvent(NamedTuple):
     """A batch with its selected records; `records` is None where none were asked for.
 
-    `kdump.storage.records.records` turns them into values. `damage` is the code of what is wrong with the whole batch
-    or ended its records. `crc_ok` says whether the CRC is right. It is None for a batch above the limit of size, whose
-    CRC was not computed. The bytes of the records are valid until the next event.
+    `kdump.storage.records.records` turns them into values; `records.pieces()` gives rows, of a batch with many records
+    a piece at a time. `damage` is the code of what is wrong with the whole batch or ended its records. `crc_ok` says
+    whether the CRC is right. It is None for a batch above the limit of size, whose CRC was not computed. The bytes of
+    the records are valid until the next event.
     """
 
     batch: Batch
     damage: str | None
-    records: DecodedBatch | None
+    records: OpenedBatch | None
     crc_ok: bool | None
 
 

@@ -35,3 +35,32 @@ def decode_messages(
 
     With a wrapper's magic and offset, `payload` holds the messages inside that wrapper, else messages of the log.
     """
+
+def count_records(payload: Buffer, count: int) -> tuple[int, int]:
+    """Return how many records `decode` gives for a payload that holds `count` records, and its status."""
+
+def decode_piece(
+    payload: Buffer,
+    at: int,
+    count: int,
+    most_headers: int,
+    base_offset: int,
+    base_timestamp: int,
+    log_append_ms: int | None = None,
+) -> tuple[bytes, bytes, int]:
+    """Decode at most `count` records of a batch of magic 2 from byte `at` of the payload on.
+
+    Stops before a record with which the piece would have more than `most_headers` headers, unless it is the first, and
+    before one that is not valid. Returns (rows, header rows, byte after the last record).
+    """
+
+def count_messages(payload: Buffer, wrapper_magic: int, wrapper_offset: int) -> tuple[int, int, int]:
+    """Return how many messages `decode_messages` gives, what is added to their stored offsets, and its status."""
+
+def decode_message_piece(
+    payload: Buffer, at: int, count: int, shift: int, log_append_ms: int | None = None
+) -> tuple[bytes, int]:
+    """Decode at most `count` messages of magic 0 and 1 from byte `at` of the payload on; `shift` is added to offsets.
+
+    Returns (rows, byte after the last message).
+    """

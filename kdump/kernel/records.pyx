@@ -494,68 +494,124 @@ cdef object _rows(Py_ssize_t count, Py_ssize_t width):
     return PyBytes_FromStringAndSize(NULL, count * width * 8)
 
 
+cdef const uint8_t *fill(const uint8_t *start, const uint8_t *p, const uint8_t *end, int64_t count,
+                         int64_t base_offset, int64_t base_timestamp, const int64_t *append_ms, int64_t *row,
+                         int64_t *cell) noexcept nogil:
+    """Write the rows of valid records from `p` on; returns the end of the last one."""
+    cdef Fields f
+    cdef const uint8_t *stop
+    cdef const uint8_t *h
+    cdef int64_t i, j, at, header = 0
+    cdef int32_t size = 0
+    cdef int status = 0
+    cdef bint odd = False
+    for i in range(count):
+        at = p - start
+        stop = record_end(&p, end, &status, &odd)
+        walk_record(p, stop, &f, &odd)
+        row[R_ATTRIBUTES] = p[0]
+        p = stop
+        row[R_AT] = at
+        row[R_SIZE] = p - start - at
+        row[R_OFFSET] = <int64_t> (<uint64_t> base_offset + <uint64_t> <int64_t> f.offset_delta)
+        row[R_TIMESTAMP] = append_ms[0] if append_ms != NULL \
+            else <int64_t> (<uint64_t> base_timestamp + <uint64_t> f.timestamp_delta)
+        row[R_KEY_AT] = f.key - start
+        row[R_KEY_SIZE] = f.key_size if f.key_size >= 0 else -1
+        row[R_VALUE_AT] = f.value - start
+        row[R_VALUE_SIZE] = f.value_size if f.value_size >= 0 else -1
+        row[R_HEADER_AT] = header
+        row[R_HEADER_COUNT] = f.header_count
+        row[R_MAGIC] = 2
+        row[R_CRC] = row[R_COMPUTED_CRC] = INT64_MIN
+        row += RECORD_WIDTH
+        h = f.headers
+        for j in range(f.header_count):
+            h = varint(h, stop, &size, &odd)
+            cell[0] = h - start
+            cell[1] = size
+            h += size
+            h = varint(h, stop, &size, &odd)
+            cell[2] = h - start
+            cell[3] = size if size >= 0 else -1
+            if size > 0:
+                h += size
+            cell += HEADER_WIDTH
+        header += f.header_count
+    return p
+
+
 def decode(payload, int64_t count, int64_t base_offset, int64_t base_timestamp, log_append_ms=None):
     cdef Py_buffer view
     cdef RecordsDiagnosis v
+    cdef const uint8_t *start
+    cdef int64_t append_ms = 0
+    if log_append_ms is not None:
+        append_ms = log_append_ms
+    PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+    try:
+        start = <const uint8_t *> view.buf
+        validate_batch(start, start + view.len, count, 2147483647, base_timestamp, PLAIN, &v)
+        rows = _rows(v.records, RECORD_WIDTH)
+        headers = _rows(v.headers, HEADER_WIDTH)
+        fill(start, start, start + view.len, v.records, base_offset, base_timestamp,
+             NULL if log_append_ms is None else &append_ms, <int64_t *> PyBytes_AsString(rows),
+             <int64_t *> PyBytes_AsString(headers))
+    finally:
+        PyBuffer_Release(&view)
+    return rows, headers, v.status, v.status_at
+
+
+def count_records(payload, int64_t count):
+    cdef Py_buffer view
+    cdef RecordsDiagnosis v
+    PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+    try:
+        validate_batch(<const uint8_t *> view.buf, <const uint8_t *> view.buf + view.len, count, 2147483647, 0, PLAIN,
+                       &v)
+    finally:
+        PyBuffer_Release(&view)
+    return v.records, v.status
+
+
+def decode_piece(payload, int64_t at, int64_t count, int64_t most_headers, int64_t base_offset, int64_t base_timestamp,
+                 log_append_ms=None):
+    cdef Py_buffer view
     cdef Fields f
     cdef const uint8_t *start
     cdef const uint8_t *p
     cdef const uint8_t *end
     cdef const uint8_t *stop
-    cdef const uint8_t *h
-    cdef int64_t *row
-    cdef int64_t *cell
-    cdef int64_t i, j, at, header = 0, append_ms = 0
-    cdef int32_t size = 0
+    cdef int64_t records = 0, header_count = 0, append_ms = 0
     cdef int status = 0
-    cdef bint odd = False, appended = log_append_ms is not None
-    if appended:
+    cdef bint odd = False
+    if log_append_ms is not None:
         append_ms = log_append_ms
     PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
     try:
-        start = p = <const uint8_t *> view.buf
+        if at < 0 or at > view.len:
+            raise ValueError("at")
+        start = <const uint8_t *> view.buf
+        p = start + at
         end = start + view.len
-        validate_batch(start, end, count, 2147483647, base_timestamp, PLAIN, &v)
-        rows = _rows(v.records, RECORD_WIDTH)
-        headers = _rows(v.headers, HEADER_WIDTH)
-        row = <int64_t *> PyBytes_AsString(rows)
-        cell = <int64_t *> PyBytes_AsString(headers)
-        for i in range(v.records):
-            at = p - start
+        while records < count:
             stop = record_end(&p, end, &status, &odd)
-            walk_record(p, stop, &f, &odd)
-            row[R_ATTRIBUTES] = p[0]
+            if stop == NULL or walk_record(p, stop, &f, &odd):
+                break
+            if records > 0 and f.header_count > most_headers - header_count:
+                break
+            header_count += f.header_count
+            records += 1
             p = stop
-            row[R_AT] = at
-            row[R_SIZE] = p - start - at
-            row[R_OFFSET] = <int64_t> (<uint64_t> base_offset + <uint64_t> <int64_t> f.offset_delta)
-            row[R_TIMESTAMP] = append_ms if appended \
-                else <int64_t> (<uint64_t> base_timestamp + <uint64_t> f.timestamp_delta)
-            row[R_KEY_AT] = f.key - start
-            row[R_KEY_SIZE] = f.key_size if f.key_size >= 0 else -1
-            row[R_VALUE_AT] = f.value - start
-            row[R_VALUE_SIZE] = f.value_size if f.value_size >= 0 else -1
-            row[R_HEADER_AT] = header
-            row[R_HEADER_COUNT] = f.header_count
-            row[R_MAGIC] = 2
-            row[R_CRC] = row[R_COMPUTED_CRC] = INT64_MIN
-            row += RECORD_WIDTH
-            h = f.headers
-            for j in range(f.header_count):
-                h = varint(h, stop, &size, &odd)
-                cell[0] = h - start
-                cell[1] = size
-                h += size
-                h = varint(h, stop, &size, &odd)
-                cell[2] = h - start
-                cell[3] = size if size >= 0 else -1
-                if size > 0:
-                    h += size
-                cell += HEADER_WIDTH
-            header += f.header_count
+        rows = _rows(records, RECORD_WIDTH)
+        headers = _rows(header_count, HEADER_WIDTH)
+        p = fill(start, start + at, end, records, base_offset, base_timestamp,
+                 NULL if log_append_ms is None else &append_ms, <int64_t *> PyBytes_AsString(rows),
+                 <int64_t *> PyBytes_AsString(headers))
+        at = p - start
     finally:
         PyBuffer_Release(&view)
-    return rows, headers, v.status, v.status_at
+    return rows, headers, at
 
 
 def first_record(batch, int64_t least):
@@ -612,74 +668,133 @@ def first_record(batch, int64_t least):
         PyBuffer_Release(&view)
 
 
+cdef struct MessageScan:
+    int64_t count   # messages that can be decoded
+    int64_t shift   # what their offsets count from
+    int64_t status  # 0, or one of STATUSES
+    int64_t at      # byte of the payload with the defect
+
+
+cdef void scan_messages(const uint8_t *start, const uint8_t *end, int64_t wrapper_magic, int64_t wrapper_offset,
+                        MessageScan *s) noexcept nogil:
+    """Count messages, and read the last inner offset, from which relative offsets count back."""
+    cdef Message m
+    cdef const uint8_t *p = start
+    cdef int64_t total, last = 0
+    cdef bint wrapped = wrapper_magic >= 0
+    s.count = s.shift = s.status = s.at = 0
+    while end - p >= LOG_OVERHEAD:
+        total = total_of(p)
+        if total > end - p and total >= LOG_OVERHEAD + MINIMUM_LENGTH_0:
+            break
+        if total < LOG_OVERHEAD + MINIMUM_LENGTH_0:
+            if s.status == 0:
+                s.status = WRAPPER_SIZE
+                s.at = p - start
+            if wrapper_magic == 1 and wrapper_offset != 0:
+                s.count = 0  # the last offset is not known
+            break
+        last = be64(p)
+        if s.status == 0:
+            s.at = p - start
+            if p[MAGIC_AT] > 1:
+                s.status = WRAPPER_MAGIC
+            elif wrapped and p[MESSAGE_ATTRIBUTES_AT] & CODEC_MASK:
+                s.status = WRAPPER_NESTED
+            elif not parse_message(p, total, &m):
+                s.status = MESSAGE_FIELDS
+            else:
+                s.count += 1
+        p += total
+    if s.status == 0:
+        s.at = p - start
+    if wrapped and s.count == 0 and s.status == 0:
+        s.status = WRAPPER_EMPTY
+    if wrapper_magic == 1 and wrapper_offset != 0:
+        if wrapper_offset < last and s.status == 0:
+            s.status = WRAPPER_OFFSET
+        s.shift = <int64_t> (<uint64_t> wrapper_offset - <uint64_t> last)
+
+
+cdef object fill_messages(const uint8_t *start, int64_t at, int64_t count, int64_t shift, log_append_ms):
+    cdef Message m
+    cdef const uint8_t *p = start + at
+    cdef int64_t *row
+    cdef int64_t total, i, append_ms = 0
+    cdef bint appended = log_append_ms is not None
+    if appended:
+        append_ms = log_append_ms
+    rows = _rows(count, RECORD_WIDTH)
+    row = <int64_t *> PyBytes_AsString(rows)
+    for i in range(count):
+        total = total_of(p)
+        parse_message(p, total, &m)
+        row[R_AT] = p - start
+        row[R_SIZE] = total
+        row[R_OFFSET] = <int64_t> (<uint64_t> be64(p) + <uint64_t> shift)
+        row[R_TIMESTAMP] = append_ms if appended and m.magic == 1 else m.timestamp
+        row[R_KEY_AT] = row[R_AT] + m.key_at
+        row[R_KEY_SIZE] = m.key_size
+        row[R_VALUE_AT] = row[R_AT] + m.value_at
+        row[R_VALUE_SIZE] = m.value_size
+        row[R_HEADER_AT] = row[R_HEADER_COUNT] = 0
+        row[R_MAGIC] = m.magic
+        row[R_CRC] = <uint32_t> be32(p + MESSAGE_CRC_AT)
+        row[R_COMPUTED_CRC] = crc32_of(p + MAGIC_AT, total - MAGIC_AT)
+        row[R_ATTRIBUTES] = m.attributes
+        row += RECORD_WIDTH
+        p += total
+    return rows
+
+
 def decode_messages(payload, int64_t wrapper_magic=-1, int64_t wrapper_offset=0, log_append_ms=None):
+    cdef Py_buffer view
+    cdef MessageScan s
+    cdef const uint8_t *start
+    PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+    try:
+        start = <const uint8_t *> view.buf
+        scan_messages(start, start + view.len, wrapper_magic, wrapper_offset, &s)
+        rows = fill_messages(start, 0, s.count, s.shift, log_append_ms)
+    finally:
+        PyBuffer_Release(&view)
+    return rows, b"", s.status, s.at
+
+
+def count_messages(payload, int64_t wrapper_magic, int64_t wrapper_offset):
+    cdef Py_buffer view
+    cdef MessageScan s
+    PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+    try:
+        scan_messages(<const uint8_t *> view.buf, <const uint8_t *> view.buf + view.len, wrapper_magic, wrapper_offset,
+                      &s)
+    finally:
+        PyBuffer_Release(&view)
+    return s.count, s.shift, s.status
+
+
+def decode_message_piece(payload, int64_t at, int64_t count, int64_t shift, log_append_ms=None):
     cdef Py_buffer view
     cdef Message m
     cdef const uint8_t *start
     cdef const uint8_t *p
     cdef const uint8_t *end
-    cdef int64_t *row
-    cdef int64_t count = 0, total, last = 0, shift = 0, append_ms = 0, status = 0, at = 0
-    cdef bint appended = log_append_ms is not None, wrapped = wrapper_magic >= 0
-    if appended:
-        append_ms = log_append_ms
+    cdef int64_t total, found = 0
     PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
     try:
-        start = p = <const uint8_t *> view.buf
+        if at < 0 or at > view.len:
+            raise ValueError("at")
+        start = <const uint8_t *> view.buf
+        p = start + at
         end = start + view.len
-        # First pass: the number of messages, and the last inner offset, from which relative offsets count back.
-        while end - p >= LOG_OVERHEAD:
+        while found < count and end - p >= LOG_OVERHEAD + MINIMUM_LENGTH_0:
             total = total_of(p)
-            if total > end - p and total >= LOG_OVERHEAD + MINIMUM_LENGTH_0:
+            if total < LOG_OVERHEAD + MINIMUM_LENGTH_0 or total > end - p or not parse_message(p, total, &m):
                 break
-            if total < LOG_OVERHEAD + MINIMUM_LENGTH_0:
-                if status == 0:
-                    status = WRAPPER_SIZE
-                    at = p - start
-                if wrapper_magic == 1 and wrapper_offset != 0:
-                    count = 0  # the last offset is not known
-                break
-            last = be64(p)
-            if status == 0:
-                at = p - start
-                if p[MAGIC_AT] > 1:
-                    status = WRAPPER_MAGIC
-                elif wrapped and p[MESSAGE_ATTRIBUTES_AT] & CODEC_MASK:
-                    status = WRAPPER_NESTED
-                elif not parse_message(p, total, &m):
-                    status = MESSAGE_FIELDS
-                else:
-                    count += 1
             p += total
-        if status == 0:
-            at = p - start
-        if wrapped and count == 0 and status == 0:
-            status = WRAPPER_EMPTY
-        if wrapper_magic == 1 and wrapper_offset != 0:
-            if wrapper_offset < last and status == 0:
-                status = WRAPPER_OFFSET
-            shift = <int64_t> (<uint64_t> wrapper_offset - <uint64_t> last)
-        rows = _rows(count, RECORD_WIDTH)
-        row = <int64_t *> PyBytes_AsString(rows)
-        p = start
-        for _ in range(count):
-            total = total_of(p)
-            parse_message(p, total, &m)
-            row[R_AT] = p - start
-            row[R_SIZE] = total
-            row[R_OFFSET] = <int64_t> (<uint64_t> be64(p) + <uint64_t> shift)
-            row[R_TIMESTAMP] = append_ms if appended and m.magic == 1 else m.timestamp
-            row[R_KEY_AT] = row[R_AT] + m.key_at
-            row[R_KEY_SIZE] = m.key_size
-            row[R_VALUE_AT] = row[R_AT] + m.value_at
-            row[R_VALUE_SIZE] = m.value_size
-            row[R_HEADER_AT] = row[R_HEADER_COUNT] = 0
-            row[R_MAGIC] = m.magic
-            row[R_CRC] = <uint32_t> be32(p + MESSAGE_CRC_AT)
-            row[R_COMPUTED_CRC] = crc32_of(p + MAGIC_AT, total - MAGIC_AT)
-            row[R_ATTRIBUTES] = m.attributes
-            row += RECORD_WIDTH
-            p += total
+            found += 1
+        rows = fill_messages(start, at, found, shift, log_append_ms)
+        at = p - start
     finally:
         PyBuffer_Release(&view)
-    return rows, b"", status, at
+    return rows, at

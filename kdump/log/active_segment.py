@@ -22,7 +22,7 @@ from kdump.format.index import (
 )
 from kdump.format.naming import MAPPED_INDEX_SUFFIXES, segment_file_name
 from kdump.log.options import KAFKA07, LogOptions
-from kdump.storage.directory_handle import DirectoryHandle, write_all
+from kdump.storage.directory_handle import DirectoryHandle, detach_links, write_all
 
 _WAITING_BYTES: Final = 512
 """Index entries are written when this many bytes of an index wait."""
@@ -75,6 +75,7 @@ class ActiveSegment:
             raise
 
     def _open(self, name: str) -> int:
+        detach_links(self._directory, name)
         return self._files.enter_context(self._directory.open(name, os.O_RDWR))
 
     def _sibling(self, suffix: str) -> str:

@@ -43,8 +43,9 @@ class Log:
 
     A log that is open for reading shows the state at the moment when it was opened. With `write` the log can be
     appended to and segments can be deleted; the directory is created if it does not exist. Readers in other threads see
-    an append when it is complete. All offsets are record offsets (of Kafka 0.7: positions in the log), all times are
-    milliseconds since the epoch.
+    an append when it is complete. A file of the active segment that has other names (hard links) is copied first: a
+    copy made of links stays as it is. All offsets are record offsets (of Kafka 0.7: positions in the log), all times
+    are milliseconds since the epoch.
 
     Raises SourceError where the path cannot be read, KdumpError where the log cannot be written to: a broker uses it,
     or it has to be recovered first.

@@ -188,7 +188,8 @@ def view(plan: Plan, name: str) -> Source:
 class RecoveryResult(NamedTuple):
     """The result of a plan. `left` are the findings of a verify afterwards, `next` is what to do now.
 
-    `error` says why it was not applied, or, where it was applied, why the verify afterwards failed.
+    `error` says why it was not applied, or, where it was applied, why the verify afterwards failed. `lost_attributes`
+    are the attributes that the files of a copy do not have.
     """
 
     plan: Plan
@@ -197,3 +198,4 @@ class RecoveryResult(NamedTuple):
     error: KdumpError | None = None
     left: tuple[Finding, ...] = ()
     next: str = ""
+    lost_attributes: tuple[str, ...] = ()

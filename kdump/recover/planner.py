@@ -35,12 +35,16 @@ def plan_recovery(
     engine: Engine | None = None,
     on_bytes: Callable[[int], None] | None = None,
     locks: ExitStack | None = None,
+    *,
+    only_reads: bool = False,
+    on_notice: Callable[[str], object] | None = None,
 ) -> Iterator[Plan | Report]:
     """A plan for each topic-partition directory, then for each log directory of which a checkpoint has to change.
 
     A Report with errors stands for what cannot be read. With `locks` each log directory is locked against brokers until
-    it is closed; without it a broker that runs is an error all the same. Nothing is written. The log of KRaft is
-    planned only where its path was given.
+    it is closed; without it a broker may run. With `only_reads`, which is for copies, a .lock that cannot be written is
+    looked at and not taken. `on_notice` is called with a sentence where a broker may write what is read. Nothing is
+    written. The log of KRaft is planned only where its path was given.
     """
     if options.now_ms is None:
         options = options._replace(now_ms=int(time.time() * 1000))
@@ -49,9 +53,8 @@ def plan_recovery(
     made: list[Plan] = []
     budget = RebuildBudget()
     directories: dict[str, Report] = {}
-    for report in verify_logs(
-        _kept(RecoverySelection(locks).items(found), partitions), verify_options, engine, on_bytes
-    ):
+    selection = RecoverySelection(locks, only_reads=only_reads, on_notice=on_notice)
+    for report in verify_logs(_kept(selection.items(found), partitions), verify_options, engine, on_bytes):
         item = partitions.pop(report.path, None)
         if report.errors:
             yield report

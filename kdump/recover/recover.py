@@ -7,7 +7,7 @@ and a partition that fails does not stop the others.
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -21,7 +21,7 @@ from kdump.recover import undo
 from kdump.recover.plan import REINDEX, Action, Plan, RecoverOptions, RecoveryResult
 from kdump.recover.planner import Points, plan_log_directory, plan_recovery, points_by_directory, points_of_plans
 from kdump.recover.selection import Found
-from kdump.storage.directory_handle import DirectoryHandle
+from kdump.storage.directory_handle import DirectoryHandle, attribute_losses
 from kdump.storage.discovery import discover
 from kdump.storage.lock import Lock, possible_log_directories
 from kdump.storage.partition import Partition
@@ -62,13 +62,18 @@ def recover_logs(
     how: ApplyOptions,
     engine: Engine | None = None,
     on_bytes: Callable[[int], None] | None = None,
+    *,
+    on_notice: Callable[[str], object] | None = None,
 ) -> Iterator[RecoveryResult | Report]:
     """Plan everything, then apply it, with the log directories locked against brokers.
 
-    A Report stands for what cannot be read. Raises KdumpError before anything is written.
+    A Report stands for what cannot be read. For a copy a .lock that cannot be written is only looked at; `on_notice` is
+    called with a sentence then. Raises KdumpError before anything is written.
     """
     with ExitStack() as locks:
-        yield from apply_all(plan_recovery(found, options, engine, on_bytes, locks), options, how, engine)
+        copies = how.output is not None
+        planned = plan_recovery(found, options, engine, on_bytes, locks, only_reads=copies, on_notice=on_notice)
+        yield from apply_all(planned, options, how, engine)
 
 
 def apply_all(
@@ -131,10 +136,13 @@ def _is_log_directory(path: str) -> bool:
 def apply_and_verify(plan: Plan, how: ApplyOptions) -> RecoveryResult:
     """Apply one plan and verify the result."""
     path, name, applied = plan.path, None, None
+    lost: tuple[str, ...] = ()
     try:
         if how.output is not None:
             # Where nothing is to be done, the plan has no stamps. They are taken when the copy begins.
             path = applying.output(plan if plan.files else plan._replace(files=read_stamps(plan.path)), how.output)
+            with suppress(OSError, KdumpError):  # the copy is there
+                lost = attribute_losses(plan.path, path)
         elif plan.is_empty:
             return RecoveryResult(plan)
         elif plan.alone:
@@ -150,8 +158,8 @@ def apply_and_verify(plan: Plan, how: ApplyOptions) -> RecoveryResult:
     try:
         found = () if plan.is_root else _verified(plan, path, applied)
     except SourceError as error:
-        return RecoveryResult(plan, True, name, error)
-    return RecoveryResult(plan, True, name, None, found, _next(plan, path, found))
+        return RecoveryResult(plan, True, name, error, lost_attributes=lost)
+    return RecoveryResult(plan, True, name, None, found, _next(plan, path, found), lost)
 
 
 def _verified(plan: Plan, path: str, applied: applying.ApplyResult | None) -> tuple[Finding, ...]:

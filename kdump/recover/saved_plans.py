@@ -87,6 +87,8 @@ def from_lines(lines: "Sequence[Mapping[str, JsonValue]]", name: str = "the plan
     if not isinstance(paths, list) or not paths:
         raise KdumpError(f"{name}: the plan does not name its paths")
     compared = tuple(_compared(line) for line in lines if line.get("type") in _TYPES)
+    for line in compared:
+        _path(line.get("path"), name)
     return SavedPlan(name, _options(lines[0], name), tuple(_path(path, name) for path in paths), compared)
 
 

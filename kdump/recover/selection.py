@@ -1,7 +1,7 @@
-"""Selects the topic-partition directories that can be recovered: those that no broker uses."""
+"""Selects the topic-partition directories that can be recovered, and locks them where anything is written."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from kdump.errors import KdumpError, SourceError
 from kdump.format import naming
 from kdump.format.naming import SEGMENT_SUFFIXES, number_of
 from kdump.storage.discovery import discover, discover_whole
-from kdump.storage.lock import Lock, is_locked, possible_log_directories
+from kdump.storage.lock import IS_LOCKED, Lock, is_locked, possible_log_directories
 from kdump.storage.partition import LogDirectory, Partition
 from kdump.storage.stamps import DirectoryFiles, Stamp, read_stamps
 
@@ -27,11 +27,20 @@ class PlanItem(NamedTuple):
 class RecoverySelection:
     """Selects partitions, and locks their log directories against brokers until `locks` is closed.
 
-    Without `locks` it takes no lock; a broker that runs is an error all the same.
+    Without `locks` it takes no lock, and a broker may run. `only_reads` is for a copy, which needs no lock where .lock
+    cannot be written. `on_notice` is called with a sentence where a broker may write what is read.
     """
 
-    def __init__(self, locks: ExitStack | None) -> None:
+    def __init__(
+        self,
+        locks: ExitStack | None,
+        *,
+        only_reads: bool = False,
+        on_notice: Callable[[str], object] | None = None,
+    ) -> None:
         self._locks = locks
+        self._only_reads = only_reads
+        self._on_notice = on_notice
         self._free: dict[str, bool] = {}
         self._directories: set[str] = set()
         self._older: list[Partition] = []
@@ -62,13 +71,18 @@ class RecoverySelection:
         yield from self._alone()
 
     def _lock(self, directory: str) -> None:
-        if self._locks is not None:
+        """Lock a log directory, or say that it is not locked. Raises SourceError."""
+        notice = ""
+        if self._locks is None:
+            if is_locked(path := os.path.join(directory, naming.LOCK_FILE)):
+                notice = f"{path}: {IS_LOCKED}: what is read here may change, and nothing can be applied until it stops"
+        else:
             try:
-                self._locks.enter_context(Lock(directory))
+                notice = self._locks.enter_context(Lock(directory, only_reads=self._only_reads)).warning
             except KdumpError as error:
                 raise SourceError(str(error)) from None
-        elif is_locked(path := os.path.join(directory, naming.LOCK_FILE)):
-            raise SourceError(f"{path}: another process holds the lock, probably a running broker; stop it first")
+        if notice and self._on_notice is not None:
+            self._on_notice(notice)
 
     def _of(self, partition: Partition) -> Iterator[PlanItem | SourceError]:
         path = partition.path

@@ -204,8 +204,8 @@ class Renderer(ABC):
             match event:
                 case BatchEvent(batch, damage, records, crc_ok):
                     self.batch(path, batch, damage, crc_ok)
-                    if records is not None:
-                        self.records(path, topic, partition, batch, records)
+                    for piece in records.pieces() if records is not None else ():
+                        self.records(path, topic, partition, batch, piece)
                 case FileBegin(file, topic_partition):
                     path = file.path
                     topic, partition = (None, None) if topic_partition is None else topic_partition

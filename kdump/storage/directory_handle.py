@@ -23,6 +23,9 @@ _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 # Errors of file systems that cannot sync a directory, or have no extended attributes.
 _UNSUPPORTED: Final = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
+# Errors of attributes that this process may not set, or that the file system does not store.
+_NOT_STORED: Final = (*_UNSUPPORTED, errno.EPERM, errno.EACCES, errno.ENOSPC, errno.E2BIG, errno.ERANGE)
+
 OnBytes = Callable[[int], object]
 
 
@@ -149,12 +152,17 @@ class DirectoryHandle:
         self._dress(self._fd, other._own)
 
     def _dress(self, descriptor: int, attributes: FileAttributes) -> None:
-        try:
+        if not self._is_copy:
             set_attributes(descriptor, attributes)
-        except PermissionError:
-            if not self._is_copy:
-                raise
+            return
+        # A copy takes what this process may set and the file system can store; attribute_losses says what is missing.
+        with _refused():
+            os.fchown(descriptor, attributes.uid, attributes.gid)
+        with _refused():
             os.fchmod(descriptor, attributes.mode)
+        for name, value in attributes.extended_attributes.items() if sys.platform == "linux" else ():
+            with _refused():
+                os.setxattr(descriptor, name, value)
 
     def make_directory(self, name: str) -> None:
         """Create a directory with the owner and mode of this one, so that the same users may delete it."""
@@ -221,6 +229,37 @@ class DirectoryHandle:
                 raise
         finally:
             os.close(descriptor)
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    """Go on where the system refuses to set an attribute."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NOT_STORED:
+            raise
+
+
+def attribute_losses(directory: str, copy: str) -> tuple[str, ...]:
+    """What the files of a copy do not have of the files with the same names: owner, mode, extended attributes.
+
+    Raises OSError, KdumpError.
+    """
+    lost: set[str] = set()
+    with DirectoryHandle(directory, read_only=True) as source, DirectoryHandle(copy, read_only=True) as target:
+        for name in target.names():
+            before = source.stat(name)
+            if before is None or not stat.S_ISREG(before.st_mode):
+                continue
+            with source.open(name) as old, target.open(name) as new:
+                had, has = attributes_of(old), attributes_of(new)
+            if (had.uid, had.gid) != (has.uid, has.gid):
+                lost.add("owner")
+            if had.mode != has.mode:
+                lost.add("mode")
+            lost.update(had.extended_attributes.keys() - has.extended_attributes.keys())
+    return tuple(sorted(lost))
 
 
 # ---- open files
@@ -349,6 +388,24 @@ def rewrite_file(directory: DirectoryHandle, name: str, data: bytes) -> None:
     directory.remove(name)
     with _removed_on_error(directory, name), directory.create(name) as descriptor:
         write_all(descriptor, data)
+    directory.sync()
+
+
+def detach_links(directory: DirectoryHandle, name: str) -> None:
+    """Give a file that has other names (hard links) bytes of its own: a copy takes its place under this name.
+
+    What is written to the file then does not change what the other names show. After a crash the file is the old or the
+    new one. Raises OSError, KdumpError.
+    """
+    status = directory.stat(name)
+    if status is None or status.st_nlink < 2:
+        return
+    temporary = f"{name}.tmp"
+    directory.remove(temporary)
+    with _removed_on_error(directory, temporary):
+        with directory.open(name) as source, directory.create(temporary, attributes_of(source)) as target:
+            clone_file(source, target)
+        directory.rename(temporary, name)
     directory.sync()
 
 

@@ -2,6 +2,7 @@
 FileChannel.tryLock).
 """
 
+import errno
 import fcntl
 import os
 import struct
@@ -14,16 +15,26 @@ from kdump.format.naming import LOCK_FILE
 # The layout of struct flock: the type of lock, whence, start, length and owner.
 _FLOCK = "qqihh" if sys.platform == "darwin" else "hhqqi"
 
+# Errors of a .lock that this user, or this mount, cannot write.
+_NOT_WRITABLE: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+IS_LOCKED: Final = "another process holds the lock, probably a running broker"
+
 _held: Final[set[tuple[int, int]]] = set()
 """The files that this process has locked. Closing any descriptor of such a file would release the lock."""
 
 
 class Lock:
-    """Locks a log directory against brokers until it is closed. Without a .lock, as in a copy, it locks nothing."""
+    """Locks a log directory against brokers until it is closed. Without a .lock, as in a copy, it locks nothing.
 
-    def __init__(self, directory: str) -> None:
+    With `only_reads` a .lock that cannot be opened for writing, as on a disk that is mounted read-only, is looked at
+    instead: `warning` then says that no lock was taken, which is enough to read. It is "" otherwise.
+    """
+
+    def __init__(self, directory: str, *, only_reads: bool = False) -> None:
         """Raises KdumpError where another process has the lock, SourceError where the lock cannot be requested."""
         path = os.path.join(directory, LOCK_FILE)
+        self.warning = ""
         self._fd: int | None = None
         self._inode = (0, 0)
         try:
@@ -37,15 +48,16 @@ class Lock:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as error:
+            if only_reads and error.errno in _NOT_WRITABLE:
+                self.warning = _look_at(path)
+                return
             raise SourceError(f"{path}: {reason(error)}; without the lock a broker could start in the middle") from None
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(descriptor)
             if isinstance(error, BlockingIOError | PermissionError):
-                raise KdumpError(
-                    f"{path}: another process holds the lock, probably a running broker; stop it first"
-                ) from None
+                raise KdumpError(f"{path}: {IS_LOCKED}; stop it first") from None
             raise SourceError(f"{path}: {reason(error)}; without the lock a broker could start in the middle") from None
         self._fd = descriptor
         status = os.fstat(descriptor)
@@ -79,18 +91,34 @@ def is_locked(path: str) -> bool:
 
     A lock of this process, or of the process that it was forked from, does not count.
     """
-    asked = (0, 0, 0, fcntl.F_WRLCK, os.SEEK_SET) if sys.platform == "darwin" else (fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     try:
-        status = os.stat(path)
-        if (status.st_dev, status.st_ino) in _held:
-            return False
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        return _holds_another(path)
     except OSError:
         return False
+
+
+def _look_at(path: str) -> str:
+    """Why no lock could be taken, for a .lock that no process holds. Raises KdumpError for one that another holds."""
+    try:
+        if _holds_another(path):
+            raise KdumpError(f"{path}: {IS_LOCKED}; stop it first")
+    except OSError as error:
+        raise SourceError(f"{path}: {reason(error)}; whether a broker holds the lock cannot be seen") from None
+    return (
+        f"{path}: no lock could be taken, because the file cannot be written. No process of this machine holds it;"
+        " a broker on another machine is not seen"
+    )
+
+
+def _holds_another(path: str) -> bool:
+    """Ask with F_GETLK, which a descriptor for reading is enough for. Raises OSError."""
+    asked = (0, 0, 0, fcntl.F_WRLCK, os.SEEK_SET) if sys.platform == "darwin" else (fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    status = os.stat(path)
+    if (status.st_dev, status.st_ino) in _held:
+        return False
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         answer = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, struct.pack(_FLOCK, *asked)))
-    except OSError:
-        return False
     finally:
         os.close(descriptor)
     return bool((answer[3] if sys.platform == "darwin" else answer[0]) != fcntl.F_UNLCK)

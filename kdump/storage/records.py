@@ -1,18 +1,38 @@
-"""Decoding the records of one batch: decompress it, let the kernel find its records, return them as values."""
+"""Decoding the records of one batch: decompress it, let the kernel find its records, return them as values.
+
+A row of a small record is many times as large as the record. What shows records (`open_in_pieces`) decodes a batch with
+many of them a piece at a time; what computes with them (`open_batch`) gets all rows at once.
+"""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kdump.format import codec
 from kdump.format.batch import HEADER_SIZE, NULL, Batch, next_sequence
 from kdump.format.record import Record
-from kdump.kernel.records import HEADER_COLUMNS, RECORD_COLUMNS, STATUSES, decode, decode_messages
+from kdump.kernel.records import (
+    HEADER_COLUMNS,
+    RECORD_COLUMNS,
+    STATUSES,
+    count_messages,
+    count_records,
+    decode,
+    decode_message_piece,
+    decode_messages,
+    decode_piece,
+)
 from kdump.kernel.scan07 import decode_entries
 
 _WIDTH = len(RECORD_COLUMNS)
 _HEADER_WIDTH = len(HEADER_COLUMNS)
 _OFFSET = RECORD_COLUMNS.index("offset")
 _WRAPPER = STATUSES.index("wrapper-size")
+
+PIECE_RECORDS: Final = 4096
+"""The most records of a piece. Their rows take half a MiB."""
+_WHOLE_BYTES: Final = 64 * 1024
+"""Batches up to this size are decoded at once: their rows take a MiB at most."""
+_PIECE_HEADERS: Final = 4 * PIECE_RECORDS
 
 
 class DecodedBatch(NamedTuple):
@@ -50,58 +70,164 @@ class DecodedBatch(NamedTuple):
             rows = rows[: limit * _WIDTH]
         return self if rows is self.rows else self._replace(rows=rows)
 
+    def pieces(self) -> "Iterator[DecodedBatch]":
+        """The batch itself."""
+        yield self
+
 
 _NOTHING = memoryview(b"").cast("q")
 UNOPENED = DecodedBatch(b"", _NOTHING, _NOTHING, None)
 """Stands for the records of a batch that was not opened."""
 
 
+class BatchPieces(NamedTuple):
+    """The records of a batch that has many: they are decoded anew whenever `pieces` is called.
+
+    Used like a DecodedBatch. `records` is the number of selected ones; `shift` is what is added to the offsets of inner
+    messages, None for records of magic 2. The selection is that of DecodedBatch.select.
+    """
+
+    batch: Batch
+    payload: bytes | bytearray | memoryview
+    problem: str | None
+    total: int
+    shift: int | None
+    records: int
+    first: int | None = None
+    stop: int | None = None
+
+    @property
+    def first_offset(self) -> int:
+        """The offset of the first record, NULL without records."""
+        return next(self.pieces()).first_offset
+
+    def select(self, first: int | None, stop: int | None, limit: int | None) -> "BatchPieces":
+        """The first `limit` records with offsets in [first, stop)."""
+        found = self.records
+        if first is not None or stop is not None:
+            chosen = self._replace(first=first, stop=stop, records=self.total)
+            found = 0
+            for piece in chosen.pieces():
+                found += piece.records
+                if limit is not None and found >= limit:
+                    break
+        return self._replace(first=first, stop=stop, records=found if limit is None else min(found, limit))
+
+    def pieces(self) -> Iterator[DecodedBatch]:
+        """The selected records, at most PIECE_RECORDS at a time; at least one piece."""
+        at, left, shown = 0, self.total, 0
+        while left and shown < self.records:
+            piece, at = self._piece(at, min(left, PIECE_RECORDS))
+            if not piece.records:
+                break
+            left -= piece.records
+            piece = piece.select(self.first, self.stop, self.records - shown)
+            if piece.records:
+                yield piece
+            shown += piece.records
+        if not shown:
+            yield UNOPENED._replace(problem=self.problem)
+
+    def _piece(self, at: int, count: int) -> tuple[DecodedBatch, int]:
+        batch, headers = self.batch, b""
+        if self.shift is None:
+            rows, headers, at = decode_piece(
+                self.payload, at, count, _PIECE_HEADERS, batch.base_offset, batch.base_timestamp, batch.log_append_ms
+            )
+        else:
+            rows, at = decode_message_piece(self.payload, at, count, self.shift, batch.log_append_ms)
+        cells = memoryview(rows).cast("q"), memoryview(headers).cast("q")
+        return DecodedBatch(self.payload, *cells, self.problem), at
+
+
+OpenedBatch = DecodedBatch | BatchPieces
+
+
+class _Payload(NamedTuple):
+    """The decompressed records of a batch; `problem` is the finding code of what stopped it."""
+
+    data: bytes | bytearray | memoryview
+    problem: str | None
+
+
 def open_batch(batch: Batch, body: bytes | memoryview, max_bytes: int) -> DecodedBatch:
     """Decompress a batch, to at most `max_bytes`, and find its records. `body` is the batch with its header."""
     if batch.is_kafka07:
         return _open_07(batch, body, max_bytes)
+    payload, problem = _payload(batch, body, max_bytes)
+    if problem is not None:
+        return UNOPENED._replace(problem=problem)
+    return _decode(batch, payload)
+
+
+def _decode(batch: Batch, payload: bytes | bytearray | memoryview) -> DecodedBatch:
     if batch.is_legacy:
-        return _open_message(batch, body, max_bytes)
-    payload: bytes | bytearray | memoryview = body[HEADER_SIZE:]
-    if batch.count < 0:
-        return DecodedBatch(b"", _NOTHING, _NOTHING, "batch/count")
-    if batch.codec and (batch.count or not payload):  # a consumer begins to decompress even empty data
-        try:
-            payload, _ = codec.decompress(batch.codec, payload, batch.magic, max_bytes)
-        except codec.LimitExceeded:
-            return DecodedBatch(b"", _NOTHING, _NOTHING, "batch/limit")
-        except codec.CodecError:
-            return DecodedBatch(b"", _NOTHING, _NOTHING, "batch/codec")
-    rows, headers, status, _ = decode(
-        payload, batch.count, batch.base_offset, batch.base_timestamp, batch.log_append_ms
-    )
-    return DecodedBatch(
-        payload, memoryview(rows).cast("q"), memoryview(headers).cast("q"), "record/structure" if status else None
-    )
+        within = (batch.magic, batch.last_offset) if batch.codec else (-1, 0)
+        rows, headers, status, _ = decode_messages(payload, *within, log_append_ms=batch.log_append_ms)
+    else:
+        rows, headers, status, _ = decode(
+            payload, batch.count, batch.base_offset, batch.base_timestamp, batch.log_append_ms
+        )
+    cells = memoryview(rows).cast("q"), memoryview(headers).cast("q")
+    return DecodedBatch(payload, *cells, _problem(batch, status))
 
 
-def _open_message(batch: Batch, body: bytes | memoryview, max_bytes: int) -> DecodedBatch:
+def open_in_pieces(batch: Batch, body: bytes | memoryview, max_bytes: int) -> OpenedBatch:
+    """As `open_batch`, but the rows of a batch with many records are made when they are asked for.
+
+    Needs no more memory than the decompressed batch and one piece.
+    """
+    if batch.is_kafka07:
+        return _open_07(batch, body, max_bytes)
+    payload, problem = _payload(batch, body, max_bytes)
+    if problem is not None:
+        return UNOPENED._replace(problem=problem)
+    if len(payload) <= _WHOLE_BYTES:
+        return _decode(batch, payload)
+    if not batch.is_legacy:
+        count, status = count_records(payload, batch.count)
+        return BatchPieces(batch, payload, _problem(batch, status), count, None, count)
     if not batch.codec:
-        rows, _, status, _ = decode_messages(body, log_append_ms=batch.log_append_ms)
-        return DecodedBatch(body, memoryview(rows).cast("q"), _NOTHING, "record/structure" if status else None)
-    shell, _, status, _ = decode_messages(body)
-    fields = memoryview(shell).cast("q")
-    if status or not fields:
-        return DecodedBatch(b"", _NOTHING, _NOTHING, "record/structure")
-    if batch.codec > 3:  # zstd came with magic 2; Kafka refuses it here before it reads the data
-        return DecodedBatch(b"", _NOTHING, _NOTHING, "batch/codec")
-    at, size = fields[RECORD_COLUMNS.index("value_at")], fields[RECORD_COLUMNS.index("value_size")]
-    if size <= 0:
-        return DecodedBatch(b"", _NOTHING, _NOTHING, "legacy/wrapper")
+        return _decode(batch, payload)
+    count, shift, status = count_messages(payload, batch.magic, batch.last_offset)
+    return BatchPieces(batch, payload, _problem(batch, status), count, shift, count)
+
+
+def _problem(batch: Batch, status: int) -> str | None:
+    """The finding code of a status of the kernel."""
+    if not status:
+        return None
+    return "legacy/wrapper" if batch.is_legacy and batch.codec and status >= _WRAPPER else "record/structure"
+
+
+def _payload(batch: Batch, body: bytes | memoryview, max_bytes: int) -> _Payload:
+    """What holds the records: of magic 2 without the header, of magic 0 and 1 whole messages."""
+    data: bytes | bytearray | memoryview = body
+    if batch.is_legacy:
+        if not batch.codec:
+            return _Payload(body, None)
+        shell, _, status, _ = decode_messages(body)
+        fields = memoryview(shell).cast("q")
+        if status or not fields:
+            return _Payload(b"", "record/structure")
+        if batch.codec > 3:  # zstd came with magic 2; Kafka refuses it here before it reads the data
+            return _Payload(b"", "batch/codec")
+        at, size = fields[RECORD_COLUMNS.index("value_at")], fields[RECORD_COLUMNS.index("value_size")]
+        if size <= 0:
+            return _Payload(b"", "legacy/wrapper")
+        data = body[at : at + size]
+    else:
+        if batch.count < 0:
+            return _Payload(b"", "batch/count")
+        data = body[HEADER_SIZE:]
+        if not batch.codec or not (batch.count or not data):  # a consumer begins to decompress even empty data
+            return _Payload(data, None)
     try:
-        payload, _ = codec.decompress(batch.codec, body[at : at + size], batch.magic, max_bytes)
+        return _Payload(codec.decompress(batch.codec, data, batch.magic, max_bytes)[0], None)
     except codec.LimitExceeded:
-        return DecodedBatch(b"", _NOTHING, _NOTHING, "batch/limit")
+        return _Payload(b"", "batch/limit")
     except codec.CodecError:
-        return DecodedBatch(b"", _NOTHING, _NOTHING, "batch/codec")
-    rows, _, status, _ = decode_messages(payload, batch.magic, batch.last_offset, batch.log_append_ms)
-    problem = None if not status else "legacy/wrapper" if status >= _WRAPPER else "record/structure"
-    return DecodedBatch(payload, memoryview(rows).cast("q"), _NOTHING, problem)
+        return _Payload(b"", "batch/codec")
 
 
 def _open_07(batch: Batch, body: bytes | memoryview, max_bytes: int) -> DecodedBatch:
@@ -118,8 +244,13 @@ def _open_07(batch: Batch, body: bytes | memoryview, max_bytes: int) -> DecodedB
     return DecodedBatch(body, memoryview(rows).cast("q"), _NOTHING, None)
 
 
-def records(batch: Batch, opened: DecodedBatch) -> Iterator[Record]:
+def records(batch: Batch, opened: OpenedBatch) -> Iterator[Record]:
     """The records as values, one by one."""
+    for piece in opened.pieces():
+        yield from _values(batch, piece)
+
+
+def _values(batch: Batch, opened: DecodedBatch) -> Iterator[Record]:
     payload, headers, rows = memoryview(opened.payload), opened.headers, opened.rows
     numbered = batch.base_sequence >= 0
     control, transactional = batch.control, batch.transactional

@@ -47,7 +47,7 @@ class Library:
         self.how: list[ApplyOptions] = []
         self.stop = False
 
-    def planned(self, found: Iterable[Any], options: RecoverOptions, *_: Any) -> Iterator[Plan | Report]:
+    def planned(self, found: Iterable[Any], options: RecoverOptions, *_: Any, **__: Any) -> Iterator[Plan | Report]:
         self.found.append([str(item) if isinstance(item, SourceError) else item.path for item in found])
         self.asked.append(options)
         for item in self.plans:

@@ -112,6 +112,13 @@ def test_a_file_that_changed(damaged: Path) -> None:
         ([{**OPTIONS._asdict(), "type": "plan", "paths": [{"base64": "?"}]}, {"type": "summary"}], "is not valid"),
         ([{**OPTIONS._asdict(), "type": "plan", "paths": [{}]}, {"type": "summary"}], "is not valid"),
         ([{**OPTIONS._asdict(), "type": "plan", "paths": ["x"], "walk": "no"}, {"type": "summary"}], "no valid walk"),
+        *(
+            (
+                [{**OPTIONS._asdict(), "type": "plan", "paths": ["x"]}, {"type": kind}, {"type": "summary"}],
+                "a path that",
+            )
+            for kind in ("partition", "action", "not_covered")
+        ),
     ],
 )
 def test_what_is_no_plan(lines: list[dict[str, Any]], why: str) -> None:

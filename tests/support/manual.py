@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 
@@ -42,6 +42,10 @@ from support.manual_text import (
     STATUS_RULE,
     UNDO,
 )
+
+COMMAND_WIDTH = 66
+LITERAL = {"\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "^": "\\(ha", "~": "\\(ti"}
+"""Characters that roff shows as others, or obeys, and how to write them."""
 
 PAGES = Path(__file__).resolve().parents[2] / "man"
 
@@ -111,14 +115,36 @@ def options_of(command: click.Command) -> list[click.Option]:
     return [parameter for parameter in command.get_params(context) if isinstance(parameter, click.Option)]
 
 
+def command_lines(commands: Iterable[str]) -> Iterator[str]:
+    """Commands as they are typed: a reader can copy them out of the page. A long one goes on after a |."""
+    yield ".Bd -literal -offset 2n"
+    for command in commands:
+        lines = [command] if len(command) <= COMMAND_WIDTH else re.split(r"(?<= \|) (?=kdump|jq|tee|tail)", command)
+        for number, line in enumerate(lines):
+            text = ("    " if number else "") + line
+            for char, escape in LITERAL.items():
+                text = text.replace(char, escape)
+            yield "\\&" + text
+    yield ".Ed"
+
+
+def table(fields: Mapping[str, str]) -> Iterator[str]:
+    """The fields of a JSON line, a row for each."""
+    yield f".Bl -column {max(fields, key=len)}"
+    yield ".It Em field Ta Em meaning"
+    for name, text in fields.items():
+        yield f".It Li {quoted(name)} Ta"
+        yield from prose(text)
+    yield ".El"
+
+
 def examples(name: str) -> Iterator[str]:
     yield ".Sh EXAMPLES"
     for number, (what, command) in enumerate(EXAMPLES[name]):
         if number:
             yield ".Pp"
         yield from prose(what)
-        yield ".Pp"
-        yield f".Dl {escaped(command)}"
+        yield from command_lines([command])
 
 
 def exit_status() -> Iterator[str]:
@@ -211,7 +237,7 @@ def page_of(name: str) -> Iterator[str]:
     for kind, (what, fields) in LINES[name].items():
         yield f".Ss {kind}"
         yield from prose(what)
-        yield from listed(fields.items(), width="partition_leader_epoch" if kind == "batch" else "control_value")
+        yield from table(fields)
     yield from examples(name)
     if name == "dump":
         yield ".Sh COMPATIBILITY"
@@ -238,8 +264,7 @@ def guidance() -> Iterator[str]:
     for what, commands in RUNBOOK:
         yield ".It"
         yield from prose(what)
-        for command in commands:
-            yield f".Dl {escaped(command)}"
+        yield from command_lines(commands)
     yield ".El"
     for title, paragraphs in (("UNDO", UNDO), ("REPLICATED PARTITIONS", REPLICATED)):
         yield f".Sh {title}"

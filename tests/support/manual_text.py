@@ -627,6 +627,20 @@ ABOUT = {
             "nothing is done."
         ),
         (
+            "A preview takes no lock. While a broker runs it reads all the same, and says on standard error that a "
+            "broker runs. --output reads from a disk that is mounted read-only, and as a user who may only read: "
+            "where .lock cannot be written, it is asked whether a process holds it. If one does, the exit status is 3. "
+            "If none does, kdump reads, and says on standard error that no lock could be taken: a broker on another "
+            "machine is not seen."
+        ),
+        (
+            "What a broker's next start does is said of Kafka 4.3. The loader of Kafka 4.4.0 was compared over the "
+            "same damaged directories. One difference decides whether a broker starts: a transaction index whose "
+            "entries "
+            "have an unknown version is rebuilt by 4.3, and refused by 4.4.0 (KafkaException). kdump recover "
+            "--reindex rebuilds it for both."
+        ),
+        (
             "In text an action is one line, path: action from-to code: what is done (what the bytes held). Lines "
             "about a "
             "partition are path: label: sentence, with the labels failed, refused, lost, clash, undecided, mind, "

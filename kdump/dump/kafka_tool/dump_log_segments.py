@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from kdump.broker.file_records import FileLogInputStream, batch_checksum
 from kdump.dump.events import (
+    SHOWN_BATCH_BYTES,
     BatchEvent,
     CompanionDamage,
     CompanionEntry,
@@ -35,8 +36,8 @@ from kdump.format.java import MAX_INT, hash_map_order_of_strings, parse_integer
 from kdump.format.naming import Kind
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.storage.partition import LogFile
-from kdump.storage.records import DecodedBatch, open_batch
-from kdump.storage.walk import MAX_BATCH_BYTES, ForeignBatch, Gap, SearchLimit, ShrunkFile, Tail
+from kdump.storage.records import OpenedBatch, open_in_pieces
+from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, ShrunkFile, Tail
 from kdump.verify.findings import Severity
 
 _KINDS = (Kind.LOG, Kind.CHECKPOINT, Kind.INDEX, Kind.TIMEINDEX, Kind.TXNINDEX, Kind.SNAPSHOT)
@@ -101,19 +102,23 @@ def tool_files(files: Iterable[LogFile | SourceError]) -> Iterator[LogFile | Sou
             yield NotShown(file.path)
 
 
-def tool_events(events: Iterable[Event], *, records: bool, max_bytes: int | None) -> Iterator[Event]:
+def tool_events(
+    events: Iterable[Event], *, records: bool, max_bytes: int | None, max_batch_bytes: int = SHOWN_BATCH_BYTES
+) -> Iterator[Event]:
     """The events of a dump (`DumpOptions.force`, without limits of offsets) as the tool shows them.
 
-    `records` says that the dump has records, `max_bytes` is its limit for each log file.
+    `records` says that the dump has records, `max_bytes` is its limit for each log file, `max_batch_bytes`
+    that for each batch.
     """
-    return _DumpLogSegments(records, max_bytes).events(events)
+    return _DumpLogSegments(records, max_bytes, max_batch_bytes).events(events)
 
 
 class _DumpLogSegments:
     """The state of the tool while it goes through the files; `_begin` sets what belongs to one file."""
 
-    def __init__(self, records: bool, max_bytes: int | None) -> None:
+    def __init__(self, records: bool, max_bytes: int | None, max_batch_bytes: int) -> None:
         self._records = records
+        self._max_batch_bytes = max_batch_bytes
         self._max_bytes = max_bytes
         self._stream: FileLogInputStream | None = None
         self._stops: dict[str, str] = {}
@@ -197,20 +202,21 @@ class _DumpLogSegments:
             return
         for batch in self._stream.batches_before(position):
             records = None
-            if self._records and batch.size <= MAX_BATCH_BYTES:
-                records = open_batch(batch, self._read(batch.position, batch.size), MAX_BATCH_BYTES)
+            if self._records and batch.size <= self._max_batch_bytes:
+                records = open_in_pieces(batch, self._read(batch.position, batch.size), self._max_batch_bytes)
             self._take(batch, records)
             yield BatchEvent(batch, None, records, batch_checksum(self._read, batch) == batch.crc)
         if self._stream.raised_at is not None:
             self._stop(f"at byte {self._stream.raised_at}, where a batch would have less than {MINIMUM_SIZE[0]} bytes")
 
-    def _take(self, batch: Batch, records: DecodedBatch | None) -> None:
+    def _take(self, batch: Batch, records: OpenedBatch | None) -> None:
         self._valid_end = batch.position + batch.size
         if batch.codec >= len(CODECS):
             self._stop(f"at byte {batch.position}, at a batch of the unknown codec {batch.codec}")
         if records is None or self._stream is None:
             return
-        self._follow(records.rows[_OFFSET::_WIDTH].tolist())
+        for piece in records.pieces():
+            self._follow(piece.rows[_OFFSET::_WIDTH].tolist())
         if records.problem not in (None, "batch/limit") and not batch.is_legacy:
             self._stop(
                 f"in the records of the batch at byte {batch.position}, which cannot be read ({records.problem})"
