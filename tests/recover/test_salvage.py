@@ -436,6 +436,21 @@ def test_a_segment_whose_name_lies_behind_others_is_put_in_order(tmp_path: Path)
     assert [one.because for one in found.dropped] == ["offset/range"] * 2
 
 
+def test_segments_that_have_one_anothers_names_get_their_own_back(tmp_path: Path) -> None:
+    """Compacted ones, too, which do not begin at their names; and a lie in one of them costs one batch."""
+    names = [f"{base:020d}.log" for base in (0, 5, 10)]
+    found, after = kept(tmp_path / "p-0", (0, run(5, 5)), (5, run(0, 5)), (10, run(10, 3)))
+    assert list(after) == names
+    assert offsets(after) == [[*range(5)], [*range(5, 10)], [10, 11, 12]]
+    assert found.renamed == {names[0]: names[1], names[1]: names[0]}
+    assert (found.dropped, found.lost) == ((), SalvageResult(()).lost)
+    found, after = kept(tmp_path / "p-0", (0, run(7, 3)), (5, run(2, 2)), (10, run(10, 3)))
+    assert (list(after), offsets(after)) == (names, [[2, 3], [7, 8, 9], [10, 11, 12]])
+    found, after = kept(tmp_path / "p-0", (0, run(0, 5)), (5, run(10, 5)), (10, run(5, 2) + run(3, 1) + run(8, 2)))
+    assert (list(after), offsets(after)) == (names, [[*range(5)], [5, 6, 8, 9], [*range(10, 15)]])
+    assert [one.batches for one in found.dropped] == [1]
+
+
 def test_a_segment_of_which_nothing_is_left_stays_as_a_name(tmp_path: Path) -> None:
     found, after = kept(tmp_path / "p-0", (0, run(0, 5)), (5, b"\1" * 500), (8, run(8, 3)), (11, b"\2" * 300))
     assert [len(data) for data in after.values()] == [5 * ONE, 0, 3 * ONE, 0]

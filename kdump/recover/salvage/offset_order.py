@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.recover.salvage.batch_span import BatchSpan, are_ordered
 from kdump.recover.salvage.disputes import EPOCH, Conflict, Disputes, Explanations, run_of
-from kdump.recover.salvage.rising_chain import RisingChain, Support
+from kdump.recover.salvage.rising_chain import RisingChain, Support, uncontradicted
 
 _MOST_ROUNDS: Final = 16
 
@@ -98,9 +98,10 @@ def _end_of(own: Sequence[BatchSpan], low: int, high: int, others: Iterable[Batc
 def actual_base_offsets(names: Sequence[LogName], batches: Sequence[Sequence[BatchSpan]]) -> list[int]:
     """The base offset of each segment: that of its name, or of its first batch.
 
-    The name is too high where the batches show it and no other segment has their offsets.
+    The name is too high where the batches show it and no other segment has their offsets. Segments that have the names
+    of others get their own back.
     """
-    return [_base(number, names, batches) for number in range(len(names))]
+    return _exchanged(names, batches) or [_base(number, names, batches) for number in range(len(names))]
 
 
 def _base(number: int, names: Sequence[LogName], batches: Sequence[Sequence[BatchSpan]]) -> int:
@@ -117,6 +118,28 @@ def _base(number: int, names: Sequence[LogName], batches: Sequence[Sequence[Batc
     # Batches of a segment before it that would end behind its beginning.
     behind = [other for index, name in enumerate(names) if name.base_offset < first for other in batches[index]]
     return base if sum(1 for other in behind if other.last >= first) >= below else first
+
+
+def _exchanged(names: Sequence[LogName], batches: Sequence[Sequence[BatchSpan]]) -> list[int] | None:
+    """The base offset of each segment where all have one another's names, else None."""
+    held = [number for number, own in enumerate(batches) if own]
+    ranges: dict[int, tuple[int, int]] = {}
+    for number in held:
+        certain = [
+            batch for batch, alone in zip(batches[number], uncontradicted(batches[number]), strict=True) if alone
+        ]
+        if not certain:
+            return None
+        ranges[number] = certain[0].first, certain[-1].last
+    by_offset = sorted(held, key=ranges.__getitem__)
+    own_names = sorted(names[number].base_offset for number in held)
+    found = [name.base_offset for name in names]
+    for number, base, end in zip(by_offset, own_names, [*own_names[1:], 1 << 63], strict=True):
+        first, last = ranges[number]
+        if not base <= first <= last < end or last - base > HIGHEST_RELATIVE_OFFSET:
+            return None
+        found[number] = base
+    return found if by_offset != sorted(held, key=lambda number: names[number].base_offset) else None
 
 
 def _too_far(own: Sequence[BatchSpan], base: int, high: int) -> set[int]:

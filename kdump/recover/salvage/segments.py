@@ -53,10 +53,11 @@ class SegmentLayout:
     def _base_of(
         self, one: BatchFile, own: Sequence[BatchSpan], lowest: int, used: set[int], reader: BatchReader
     ) -> int:
-        """The base offset of a file: that of its name, where its batches fit, else that of its first batch."""
-        base = one.base
-        fits = lowest <= base <= own[0].first and own[0].last - base <= HIGHEST_RELATIVE_OFFSET and base not in used
-        if not fits:
+        """The base offset of a file: of its name, its actual one or that of its first batch, whichever fits."""
+        for base in (one.base, one.actual_base_offset):
+            if lowest <= base <= own[0].first and own[0].last - base <= HIGHEST_RELATIVE_OFFSET and base not in used:
+                break
+        else:
             base = max(lowest, reader.first_offset(own[0]))
         if segment_file_name(base, ".log") != one.name:
             self.renamed[one.name] = segment_file_name(base, ".log")
