@@ -177,8 +177,10 @@ class Explanation(NamedTuple):
 class Explanations:
     """Compares what speaks for the two sides of a dispute about these batches."""
 
-    def __init__(self, batches: Sequence[BatchSpan], rising: RisingChain, support: Support) -> None:
-        self._batches, self._rising, self._support = batches, rising, support
+    def __init__(
+        self, batches: Sequence[BatchSpan], rising: RisingChain, support: Support, base_offsets: Sequence[int]
+    ) -> None:
+        self._batches, self._rising, self._support, self._base_offsets = batches, rising, support, base_offsets
 
     def of(self, disputes: Disputes, dispute: Dispute) -> tuple[Explanation, Explanation]:
         """What speaks for the batches of the chain, and what for the run outside it."""
@@ -213,6 +215,7 @@ class Explanations:
         low = self._batches[chain[at - 1]].last if at else self._rising.start_offset - 1
         high = self._batches[chain[at]].first if at < len(chain) else _NO_END
         batch = self._batches[number]
+        low = max(low, self._base_offsets[batch.file] - 1)
         length = batch.last - batch.first
         return any(low < batch.first ^ bit and (batch.first ^ bit) + length < high for bit in _BITS)
 

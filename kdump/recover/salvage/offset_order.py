@@ -66,7 +66,7 @@ def in_order(names: Sequence[LogName], batches: Sequence[Sequence[BatchSpan]], s
                 inside.append(batch)
             else:
                 dropped.append((batch, code))
-    kept, conflicts = _order(inside, dropped, names[0].base_offset if names else 0, support)
+    kept, conflicts = _order(inside, dropped, [name.base_offset for name in names], support)
     return OffsetOrder(kept, sorted(dropped), conflicts)
 
 
@@ -163,21 +163,21 @@ def _misplaced(batch: BatchSpan, low: int, high: int, alone: bool) -> str | None
 
 
 def _order(
-    batches: Sequence[BatchSpan], dropped: list[tuple[BatchSpan, str]], start_offset: int, support: Support
+    batches: Sequence[BatchSpan], dropped: list[tuple[BatchSpan, str]], bases: Sequence[int], support: Support
 ) -> tuple[list[BatchSpan], list[Conflict]]:
     """The batches that stay, and why; the others go into `dropped`."""
     if are_ordered(batches):
         return list(batches), []
     conflicts: list[Conflict] = []
     for last_round in (False,) * _MOST_ROUNDS + (True,):
-        rising = RisingChain(batches, start_offset, support)
+        rising = RisingChain(batches, bases[0], support)
         disputes = Disputes(batches, rising.find())
         outdated = set() if last_round else _outdated(disputes, conflicts)
         if not outdated:
             break
         dropped += ((batch, "offset/backwards") for batch in outdated)
         batches = [batch for batch in batches if batch not in outdated]
-    explanations = Explanations(batches, rising, support)
+    explanations = Explanations(batches, rising, support, bases)
     disputes = Disputes(batches, disputes.improved(explanations))
     for dispute in disputes:
         run, code = disputes.run(dispute), "offset/backwards" if disputes.by_offset(dispute) else "epoch/backwards"

@@ -35,7 +35,11 @@ class OffsetSupport:
         entries = self._entries.get(batch.file)
         if entries is None:
             entries = self._entries[batch.file] = _entries_of(self._files[batch.file])
-        found = (batch.first in self._bases) + (batch.last + 1 in self._bases) + (batch.last + 1 in self._snapshots)
+        found = (
+            (batch.position == 0 and batch.first in self._bases)
+            + (batch.last + 1 in self._bases)
+            + (batch.last + 1 in self._snapshots)
+        )
         found += (batch.producer_id, batch.last) in self._producers
         timed = entries.times.get(batch.timestamp)
         found += timed is not None and batch.first <= timed <= batch.last
