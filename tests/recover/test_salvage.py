@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,9 @@ from typing import NamedTuple
 import pytest
 
 from kdump.broker.rebuild_request import PlannedSegment
+from kdump.recover.salvage.batch_span import BatchSpan
+from kdump.recover.salvage.conflicts import conflict_sentence
+from kdump.recover.salvage.offset_order import LogName, in_order
 from kdump.recover.salvage.result import SalvageResult
 from kdump.storage.pieces import Piece
 from support import build, damage, damage_partition, directories, oracle, oracle_partition
@@ -331,6 +335,83 @@ def test_of_two_equal_runs_the_earlier_stays(tmp_path: Path) -> None:
     assert [clash.by for clash in found.conflicts] == ["position"]
 
 
+def order(directory: Path, *batches: tuple[int, int] | tuple[int, int, int]) -> tuple[list[tuple[int, int]], list[str]]:
+    """First offset and count of the batches that stay of these (and their leader epochs), and what decided."""
+    data = b"".join(
+        build.batch([build.record(b"k", b"%d" % number)] * count, base_offset=first, epoch=next(iter(epoch), 0))
+        for number, (first, count, *epoch) in enumerate(batches)
+    )
+    found, after = kept(directory, (0, data))
+    return [(own.first, own.last - own.first + 1) for own in valid(after)], [clash.by for clash in found.conflicts]
+
+
+def test_the_fewest_batches_go(tmp_path: Path) -> None:
+    """Of runs through one another, too: what is kept is the longest chain of all."""
+    lies = (0, 1), (1, 1), (20, 1), (3, 1), (30, 1), (5, 1), (40, 1), (7, 1), (8, 1)
+    assert order(tmp_path / "p-0", *lies)[0] == [(0, 1), (1, 1), (3, 1), (5, 1), (7, 1), (8, 1)]
+    rows = (0, 1), (9, 1), (10, 1), (11, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (12, 1)
+    assert order(tmp_path / "p-0", *rows)[0] == [(0, 1), *((offset, 1) for offset in range(4, 10)), (12, 1)]
+
+
+def test_of_as_many_those_go_that_count_the_offsets_of_their_hole(tmp_path: Path) -> None:
+    assert order(tmp_path / "p-0", (500, 1), (1, 1)) == ([(1, 1)], ["hole"])
+    assert order(tmp_path / "p-0", (0, 2), (9, 3), (5, 4)) == ([(0, 2), (5, 4)], ["hole"])
+    assert order(tmp_path / "p-0", (0, 2), (7, 4), (6, 3)) == ([(0, 2), (6, 3)], ["hole"])
+
+
+def test_of_as_many_the_one_that_a_flipped_bit_explains_goes(tmp_path: Path) -> None:
+    """A bit makes 33 of 41, but of 38 nothing between 41 and 45."""
+    assert order(tmp_path / "p-0", (20, 1), (41, 1), (38, 1), (45, 1)) == ([(20, 1), (38, 1), (45, 1)], ["bits"])
+    assert order(tmp_path / "p-0", (5, 1), (10, 1), (7, 1), (26, 1)) == ([(5, 1), (10, 1), (26, 1)], ["bits"])
+
+
+def test_of_as_many_those_stay_that_the_companions_agree_with(tmp_path: Path) -> None:
+    """Else the earlier ones; the report names both."""
+    data = run(0, 1) + run(200, 1) + run(150, 1)
+    log, index, timeindex = (f"{0:020d}{suffix}" for suffix in (".log", ".index", ".timeindex"))
+    companions = {
+        "nothing": {},
+        "an offset index": {index: build.offset_index((150, 2 * ONE))},
+        "an offset index of before 2.0": {index: build.offset_index((100, ONE))},
+        "a snapshot": {f"{151:020d}.snapshot": build.producer_snapshot()},
+        "the next segment": {f"{151:020d}.log": b""},
+        "damaged ones": {index: b"\xff" * 20, timeindex: b"\1" * 13, f"{7:020d}.snapshot": b"\0\1"},
+    }
+    for what, files_beside in companions.items():
+        directory = written(tmp_path / "p-0", {log: data}, files_beside)
+        found = salvaged(directory)
+        (clash,) = found.conflicts
+        stays = 200 if what in ("nothing", "damaged ones") else 150
+        assert offsets(results(directory, found))[0] == [0, stays], what
+        assert clash.by == ("position" if stays == 200 else "support"), what
+        assert {clash.kept.first_offset, clash.dropped.first_offset} == {150, 200}
+        assert "offsets 150-150" in conflict_sentence(clash)
+        assert "offsets 200-200" in conflict_sentence(clash)
+
+
+def test_one_batch_of_a_higher_leader_epoch_at_the_end_does_not_replace_many(tmp_path: Path) -> None:
+    """A log is truncated at a change of leaders; but one offset can be wrong."""
+    rows = [(offset, 1, 1) for offset in range(12)]
+    assert order(tmp_path / "p-0", *rows, (4, 1, 2)) == ([(offset, 1) for offset in range(12)], ["batches"])
+    assert order(tmp_path / "p-0", *rows, (11, 1, 2)) == ([(offset, 1) for offset in range(12)], ["epoch"])
+    found, why = order(tmp_path / "p-0", *rows, (4, 1, 2), (5, 1, 2))
+    assert (found, why) == ([(offset, 1) for offset in range(6)], ["epoch"])
+
+
+@pytest.mark.parametrize("lies", [1, 40, 5000])
+def test_many_batches_and_lies_take_no_long_time(lies: int) -> None:
+    spans = [BatchSpan(0, 100 * at, 100, 2, at, at, 0, 0, -1, -1, 1, 0, -1) for at in range(20_000)]
+    for number in range(lies):
+        at = 19_000 // lies * number + 1
+        spans[at] = spans[at]._replace(first=30_000 - number, last=30_000 - number)
+    began = time.process_time()
+    found = in_order([LogName(0, 2_000_000)], [spans], lambda _: 0)
+    assert [batch.position for batch, _ in found.dropped] == [
+        span.position for span in spans if span.first != span.position // 100
+    ]
+    assert time.process_time() - began < 10  # the square would be minutes
+
+
 def test_what_belongs_to_the_next_segment_goes(tmp_path: Path) -> None:
     found, after = kept(tmp_path / "p-0", (0, run(0, 14, value=b"w")), (10, run(10, 5)))
     assert offsets(after) == [[*range(10)], [*range(10, 15)]]
@@ -353,6 +434,21 @@ def test_a_segment_whose_name_lies_behind_others_is_put_in_order(tmp_path: Path)
     found, after = kept(tmp_path / "p-0", (0, run(0, 10)), (10, run(3, 1) + run(11, 4)), (15, run(7, 1)))
     assert offsets(after) == [[*range(10)], [*range(11, 15)], []]
     assert [one.because for one in found.dropped] == ["offset/range"] * 2
+
+
+def test_segments_that_have_one_anothers_names_get_their_own_back(tmp_path: Path) -> None:
+    """Compacted ones, too, which do not begin at their names; and a lie in one of them costs one batch."""
+    names = [f"{base:020d}.log" for base in (0, 5, 10)]
+    found, after = kept(tmp_path / "p-0", (0, run(5, 5)), (5, run(0, 5)), (10, run(10, 3)))
+    assert list(after) == names
+    assert offsets(after) == [[*range(5)], [*range(5, 10)], [10, 11, 12]]
+    assert found.renamed == {names[0]: names[1], names[1]: names[0]}
+    assert (found.dropped, found.lost) == ((), SalvageResult(()).lost)
+    found, after = kept(tmp_path / "p-0", (0, run(7, 3)), (5, run(2, 2)), (10, run(10, 3)))
+    assert (list(after), offsets(after)) == (names, [[2, 3], [7, 8, 9], [10, 11, 12]])
+    found, after = kept(tmp_path / "p-0", (0, run(0, 5)), (5, run(10, 5)), (10, run(5, 2) + run(3, 1) + run(8, 2)))
+    assert (list(after), offsets(after)) == (names, [[*range(5)], [5, 6, 8, 9], [*range(10, 15)]])
+    assert [one.batches for one in found.dropped] == [1]
 
 
 def test_a_segment_of_which_nothing_is_left_stays_as_a_name(tmp_path: Path) -> None:

@@ -6,7 +6,10 @@ from typing import Final, NamedTuple
 _REASONS: Final[Mapping[str, str]] = {
     "epoch": "the leader epoch is higher",
     "batches": "there are more batches",
-    "position": "the position is lower",
+    "hole": "the hole has exactly the offsets that the dropped ones count",
+    "support": "the indexes, the names of the segments or the producer snapshots agree with it",
+    "bits": "one flipped bit would explain the offset of the dropped one",
+    "position": "the position is lower, and nothing else tells which one is right",
 }
 
 
@@ -24,7 +27,7 @@ class BatchRange(NamedTuple):
 
 
 class BatchConflict(NamedTuple):
-    """Two ranges that contradict each other; `by` is what decided: "epoch", "batches" or "position".
+    """Two ranges that contradict each other; `by` is what decided, a key of the reasons above.
 
     kdump.recover.salvage.offset_order has the rules.
     """

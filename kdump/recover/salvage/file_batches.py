@@ -16,7 +16,8 @@ from kdump.kernel.producers import TRANSACTIONAL as EVENT_TRANSACTIONAL
 from kdump.kernel.results import ScanState
 from kdump.kernel.scan import SUSPECTS
 from kdump.recover.plan import RecoverOptions
-from kdump.recover.salvage.offset_order import BatchSpan, LogName, actual_base_offsets, are_ordered
+from kdump.recover.salvage.batch_span import BatchSpan, are_ordered
+from kdump.recover.salvage.offset_order import LogName, actual_base_offsets
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile, Segment
 from kdump.storage.source import Source

@@ -13,8 +13,8 @@ from kdump.broker.rebuild_request import PlannedSegment
 from kdump.broker.refusal_reason import RefusalReason
 from kdump.broker.result import Refusal
 from kdump.recover.plan import RecoverOptions
+from kdump.recover.salvage.batch_span import BatchSpan
 from kdump.recover.salvage.file_batches import BatchFile, DamageRange
-from kdump.recover.salvage.offset_order import BatchSpan
 from kdump.recover.salvage.result import RemovedBytes, SalvageResult, loss_of, removed_bytes
 from kdump.storage.pieces import Piece, open_pieces
 

@@ -16,12 +16,15 @@ from typing import Final, NamedTuple
 
 from kdump.format.naming import Kind
 from kdump.recover.plan import RecoverOptions
+from kdump.recover.salvage.batch_span import BatchSpan
 from kdump.recover.salvage.broker_check import BatchKey, batches_refused, refusals_of
 from kdump.recover.salvage.conflicts import BatchConflict, BatchRange
+from kdump.recover.salvage.disputes import Conflict, OffsetRun
 from kdump.recover.salvage.file_batches import BatchFile, read_files, sorted_files
 from kdump.recover.salvage.kafka07 import keep_kafka07
 from kdump.recover.salvage.lost_markers import NO_END
-from kdump.recover.salvage.offset_order import BatchSpan, Conflict, LogName, OffsetOrder, OffsetRun, in_order
+from kdump.recover.salvage.offset_order import LogName, OffsetOrder, in_order
+from kdump.recover.salvage.offset_support import OffsetSupport
 from kdump.recover.salvage.producer_replay import SalvageReplay
 from kdump.recover.salvage.result import RemovedBytes, SalvageResult, loss_of, removed_bytes
 from kdump.recover.salvage.segments import SegmentLayout
@@ -77,7 +80,7 @@ def _attempt(
 ) -> _Attempt:
     """What is kept without the refused batches; `is_ordered` says that all batches are in order."""
     removed: dict[BatchSpan, str] = {}
-    ordered = _all_of(files) if is_ordered else _in_order(files, refused, removed)
+    ordered = _all_of(files) if is_ordered else _in_order(partition, files, refused, removed)
     old = list(usable_entries(files))
     replay = SalvageReplay(partition.path, files, old, drop=options.undecided == "drop")
     replay.run(ordered.kept)
@@ -111,7 +114,7 @@ def _all_of(files: Sequence[BatchFile]) -> OffsetOrder:
 
 
 def _in_order(
-    files: Sequence[BatchFile], refused: Mapping[BatchKey, str], removed: dict[BatchSpan, str]
+    partition: Partition, files: Sequence[BatchFile], refused: Mapping[BatchKey, str], removed: dict[BatchSpan, str]
 ) -> OffsetOrder:
     """The batches that are in order, without the refused ones; the others go into `removed`."""
     candidates = []
@@ -119,7 +122,8 @@ def _in_order(
         gone = {batch: code for batch in one.batches if (code := refused.get((one.number, batch.position))) is not None}
         removed |= gone
         candidates.append([batch for batch in one.batches if batch not in gone] if gone else one.batches)
-    ordered = in_order([LogName(one.actual_base_offset, one.log.size) for one in files], candidates)
+    names = [LogName(one.actual_base_offset, one.log.size) for one in files]
+    ordered = in_order(names, candidates, OffsetSupport(partition, files))
     removed |= dict(ordered.dropped)
     return ordered
 

@@ -1,60 +1,31 @@
 """Decides which batches of a log are in order. A CRC covers neither the offset nor the leader epoch of a batch.
 
 A batch is out of order where its offsets are not those of its segment, which begins at its name and ends before the
-next segment, or where it and other batches contradict each other: offsets and leader epochs of a log only rise. Of two
-runs of batches that contradict each other,
+next segment, or where it and other batches contradict each other: offsets and leader epochs of a log only rise. Of
+batches that contradict each other,
 
-1. the one with the higher leader epoch is right, where both claim the same offsets and it continues in what follows:
-   the log was truncated at a change of leaders and written again;
-2. else the one with more batches: one wrong offset must not cost all that follow it;
-3. else the earlier one.
+1. those with the higher leader epoch are right, where both claim the same offsets and the log continues after them: it
+   was truncated at a change of leaders and written again;
+2. else the fewest batches go: one wrong offset must not cost all that follow it;
+3. of as many those go of which one flipped bit in the offset explains what is wrong, where the others' do not;
+4. else those that count exactly the offsets of the hole that they leave; next, not those whose hole is too small;
+5. else those stay that the indexes, the names of the segments and the producer snapshots agree with;
+6. else the earlier ones stay.
 
-What is left rises from the first batch to the last, over all segments.
+What is left rises from the first batch to the last, over all segments. kdump.recover.salvage.rising_chain finds the
+most batches, kdump.recover.salvage.disputes decides between as many.
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from kdump.format.batch import CODEC_MASK
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
+from kdump.recover.salvage.batch_span import BatchSpan, are_ordered
+from kdump.recover.salvage.disputes import EPOCH, Conflict, Disputes, Explanations, run_of
+from kdump.recover.salvage.rising_chain import RisingChain, Support, uncontradicted
 
-EPOCH: Final = "epoch"
-BATCHES: Final = "batches"
-POSITION: Final = "position"
-
-
-class BatchSpan(NamedTuple):
-    """A valid batch in the log file of that number.
-
-    The first offset of a compressed message of magic 0 or 1 is that of its last inner message. Where no two batches of
-    a log contradict each other, one span can be that of several `batches`, which touch. The timestamp is in
-    milliseconds.
-    """
-
-    file: int
-    position: int
-    size: int
-    magic: int
-    first: int
-    last: int
-    epoch: int
-    attributes: int
-    producer_id: int
-    producer_epoch: int
-    count: int  # type: ignore[assignment]  # Kafka's word, also the name of a method of tuple
-    suspect: int
-    timestamp: int
-    batches: int = 1
-
-    @property
-    def end(self) -> int:
-        return self.position + self.size
-
-    @property
-    def is_wrapper(self) -> bool:
-        return self.magic < 2 and self.attributes & CODEC_MASK != 0
+_MOST_ROUNDS: Final = 16
 
 
 class LogName(NamedTuple):
@@ -62,27 +33,6 @@ class LogName(NamedTuple):
 
     base_offset: int
     size: int
-
-
-class OffsetRun(NamedTuple):
-    """Consecutive batches: their bytes, and the offsets and leader epochs that they claim."""
-
-    file: int
-    start: int
-    stop: int
-    batches: int
-    first: int
-    last: int
-    first_epoch: int
-    last_epoch: int
-
-
-class Conflict(NamedTuple):
-    """Two runs that contradict each other; `by` is the rule that decided."""
-
-    kept: OffsetRun
-    dropped: OffsetRun
-    by: str
 
 
 class OffsetOrder(NamedTuple):
@@ -93,7 +43,7 @@ class OffsetOrder(NamedTuple):
     conflicts: list[Conflict]
 
 
-def in_order(names: Sequence[LogName], batches: Sequence[Sequence[BatchSpan]]) -> OffsetOrder:
+def in_order(names: Sequence[LogName], batches: Sequence[Sequence[BatchSpan]], support: Support) -> OffsetOrder:
     """Which batches are in order; `names` are sorted by `actual_base_offsets`, the batches by position."""
     dropped: list[tuple[BatchSpan, str]] = []
     inside: list[BatchSpan] = []
@@ -116,18 +66,8 @@ def in_order(names: Sequence[LogName], batches: Sequence[Sequence[BatchSpan]]) -
                 inside.append(batch)
             else:
                 dropped.append((batch, code))
-    kept, conflicts = _order(inside, dropped)
+    kept, conflicts = _order(inside, dropped, [name.base_offset for name in names], support)
     return OffsetOrder(kept, sorted(dropped), conflicts)
-
-
-def are_ordered(batches: Iterable[BatchSpan]) -> bool:
-    """Whether no batch contradicts one before it."""
-    last = epoch = -1
-    for batch in batches:
-        if batch.first <= last or -1 < batch.epoch < epoch:
-            return False
-        last, epoch = batch.last, max(epoch, batch.epoch)
-    return True
 
 
 def _later_files(names: Sequence[LogName], number: int) -> list[int]:
@@ -158,9 +98,10 @@ def _end_of(own: Sequence[BatchSpan], low: int, high: int, others: Iterable[Batc
 def actual_base_offsets(names: Sequence[LogName], batches: Sequence[Sequence[BatchSpan]]) -> list[int]:
     """The base offset of each segment: that of its name, or of its first batch.
 
-    The name is too high where the batches show it and no other segment has their offsets.
+    The name is too high where the batches show it and no other segment has their offsets. Segments that have the names
+    of others get their own back.
     """
-    return [_base(number, names, batches) for number in range(len(names))]
+    return _exchanged(names, batches) or [_base(number, names, batches) for number in range(len(names))]
 
 
 def _base(number: int, names: Sequence[LogName], batches: Sequence[Sequence[BatchSpan]]) -> int:
@@ -171,8 +112,34 @@ def _base(number: int, names: Sequence[LogName], batches: Sequence[Sequence[Batc
     if len(own) > 1 and own[0].last + 1 != own[1].first and 2 * below <= len(own):
         return base
     first, last = own[0].first, max(batch.last for batch in own[:below])
-    others = (other for index, those in enumerate(batches) if index != number for other in those)
-    return base if any(other.first <= last and first <= other.last for other in others) else first
+    others = [other for index, those in enumerate(batches) if index != number for other in those]
+    if any(other.first <= last and first <= other.last for other in others):
+        return base
+    # Batches of a segment before it that would end behind its beginning.
+    behind = [other for index, name in enumerate(names) if name.base_offset < first for other in batches[index]]
+    return base if sum(1 for other in behind if other.last >= first) >= below else first
+
+
+def _exchanged(names: Sequence[LogName], batches: Sequence[Sequence[BatchSpan]]) -> list[int] | None:
+    """The base offset of each segment where all have one another's names, else None."""
+    held = [number for number, own in enumerate(batches) if own]
+    ranges: dict[int, tuple[int, int]] = {}
+    for number in held:
+        certain = [
+            batch for batch, alone in zip(batches[number], uncontradicted(batches[number]), strict=True) if alone
+        ]
+        if not certain:
+            return None
+        ranges[number] = certain[0].first, certain[-1].last
+    by_offset = sorted(held, key=ranges.__getitem__)
+    own_names = sorted(names[number].base_offset for number in held)
+    found = [name.base_offset for name in names]
+    for number, base, end in zip(by_offset, own_names, [*own_names[1:], 1 << 63], strict=True):
+        first, last = ranges[number]
+        if not base <= first <= last < end or last - base > HIGHEST_RELATIVE_OFFSET:
+            return None
+        found[number] = base
+    return found if by_offset != sorted(held, key=lambda number: names[number].base_offset) else None
 
 
 def _too_far(own: Sequence[BatchSpan], base: int, high: int) -> set[int]:
@@ -196,78 +163,38 @@ def _misplaced(batch: BatchSpan, low: int, high: int, alone: bool) -> str | None
 
 
 def _order(
-    batches: Sequence[BatchSpan], dropped: list[tuple[BatchSpan, str]]
+    batches: Sequence[BatchSpan], dropped: list[tuple[BatchSpan, str]], bases: Sequence[int], support: Support
 ) -> tuple[list[BatchSpan], list[Conflict]]:
-    kept: list[BatchSpan] = []
-    lasts: list[int] = []
-    epochs: list[int] = []  # the largest so far
+    """The batches that stay, and why; the others go into `dropped`."""
+    if are_ordered(batches):
+        return list(batches), []
     conflicts: list[Conflict] = []
-    at = 0
-    while at < len(batches):
-        batch = batches[at]
-        last, epoch = (lasts[-1], epochs[-1]) if kept else (-1, -1)
-        if batch.first > last and (batch.epoch < 0 or batch.epoch >= epoch):
-            kept.append(batch)
-            lasts.append(batch.last)
-            epochs.append(max(epoch, batch.epoch))
-            at += 1
-            continue
-        stop = at + 1
-        while stop < len(batches) and _follows(batches[stop - 1], batches[stop]):
-            if batches[stop].first > last and (batches[stop].epoch < 0 or batches[stop].epoch >= epoch):
-                break
-            stop += 1
-        start = bisect_left(lasts, batch.first)
-        if batch.epoch >= 0:
-            start = min(start, bisect_right(epochs, batch.epoch))
-        earlier, later = kept[start:], batches[at:stop]
-        following = batches[stop] if stop < len(batches) and _follows(later[-1], batches[stop]) else None
-        wins, by = _later_wins(earlier, later, following)
-        code = "offset/backwards" if batch.first <= last else "epoch/backwards"
-        if wins:
-            conflicts.append(Conflict(_run(later), _run(earlier), by))
-            dropped += ((one, code) for one in earlier)
-            del kept[start:], lasts[start:], epochs[start:]
-        else:
-            conflicts.append(Conflict(_run(earlier), _run(later), by))
-            dropped += ((one, code) for one in later)
-            at = stop
-    return kept, conflicts
+    for last_round in (False,) * _MOST_ROUNDS + (True,):
+        rising = RisingChain(batches, bases[0], support)
+        disputes = Disputes(batches, rising.find())
+        outdated = set() if last_round else _outdated(disputes, conflicts)
+        if not outdated:
+            break
+        dropped += ((batch, "offset/backwards") for batch in outdated)
+        batches = [batch for batch in batches if batch not in outdated]
+    explanations = Explanations(batches, rising, support, bases)
+    disputes = Disputes(batches, disputes.improved(explanations))
+    for dispute in disputes:
+        run, code = disputes.run(dispute), "offset/backwards" if disputes.by_offset(dispute) else "epoch/backwards"
+        if dispute.start < dispute.stop:
+            reason = disputes.reason(dispute, explanations)
+            conflicts.append(Conflict(disputes.range_against(dispute), run_of(run), reason))
+        dropped += ((batch, code) for batch in run)
+    return [batches[number] for number in disputes.chain], conflicts
 
 
-def _follows(left: BatchSpan, right: BatchSpan) -> bool:
-    return right.first > left.last and (right.epoch < 0 or left.epoch < 0 or right.epoch >= left.epoch)
-
-
-def _later_wins(
-    earlier: Sequence[BatchSpan], later: Sequence[BatchSpan], following: BatchSpan | None
-) -> tuple[bool, str]:
-    """Whether the later of two runs is right, and by which rule.
-
-    `following` is the batch after the later run, where nothing contradicts it.
-    """
-    if earlier[-1].epoch < later[0].epoch and earlier[-1].epoch >= 0 and _overlap(earlier, later):
-        if following is None or following.first == later[-1].last + 1:
-            return True, EPOCH
-    elif earlier[0].epoch > later[-1].epoch >= 0 and _overlap(earlier, later):
-        return False, EPOCH
-    if len(earlier) == len(later):
-        return False, POSITION
-    return len(later) > len(earlier), BATCHES
-
-
-def _overlap(earlier: Sequence[BatchSpan], later: Sequence[BatchSpan]) -> bool:
-    """Whether a batch of the one claims an offset of the other; both rise."""
-    at = 0
-    for batch in later:
-        while at < len(earlier) and earlier[at].last < batch.first:
-            at += 1
-        if at < len(earlier) and earlier[at].first <= batch.last:
-            return True
-    return False
-
-
-def _run(batches: Sequence[BatchSpan]) -> OffsetRun:
-    first, last = batches[0], batches[-1]
-    end = last.end if last.file == first.file else max(one.end for one in batches if one.file == first.file)
-    return OffsetRun(first.file, first.position, end, len(batches), first.first, last.last, first.epoch, last.epoch)
+def _outdated(disputes: Disputes, conflicts: list[Conflict]) -> set[BatchSpan]:
+    """The batches of a chain that ones of a higher leader epoch replace; adds the conflicts."""
+    outdated: set[BatchSpan] = set()
+    for dispute in disputes:
+        if disputes.epoch_decides(dispute):
+            against = [batch for batch in disputes.against(dispute) if batch not in outdated]
+            if against:
+                conflicts.append(Conflict(run_of(disputes.run(dispute)), run_of(against), EPOCH))
+                outdated.update(against)
+    return outdated

@@ -7,9 +7,9 @@ from kdump.broker.rebuild_request import PlannedSegment
 from kdump.broker.result import Refusal
 from kdump.format.batch import CONTROL, TRANSACTIONAL
 from kdump.recover.plan import Lost
+from kdump.recover.salvage.batch_span import BatchSpan
 from kdump.recover.salvage.conflicts import BatchConflict
 from kdump.recover.salvage.lost_markers import UndecidedTransaction
-from kdump.recover.salvage.offset_order import BatchSpan
 
 
 class RemovedBytes(NamedTuple):

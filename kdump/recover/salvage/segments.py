@@ -6,9 +6,9 @@ from kdump.broker.rebuild_request import PlannedSegment
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.format.naming import segment_file_name
 from kdump.recover.salvage.batch_reader import BatchReader
+from kdump.recover.salvage.batch_span import BatchSpan
 from kdump.recover.salvage.file_batches import ORDER_CODES, BatchFile, codes_of
 from kdump.recover.salvage.lost_markers import NO_END
-from kdump.recover.salvage.offset_order import BatchSpan
 from kdump.storage.pieces import Piece
 from kdump.verify.reaction import is_valid_log
 
@@ -53,10 +53,11 @@ class SegmentLayout:
     def _base_of(
         self, one: BatchFile, own: Sequence[BatchSpan], lowest: int, used: set[int], reader: BatchReader
     ) -> int:
-        """The base offset of a file: that of its name, where its batches fit, else that of its first batch."""
-        base = one.base
-        fits = lowest <= base <= own[0].first and own[0].last - base <= HIGHEST_RELATIVE_OFFSET and base not in used
-        if not fits:
+        """The base offset of a file: of its name, its actual one or that of its first batch, whichever fits."""
+        for base in (one.base, one.actual_base_offset):
+            if lowest <= base <= own[0].first and own[0].last - base <= HIGHEST_RELATIVE_OFFSET and base not in used:
+                break
+        else:
             base = max(lowest, reader.first_offset(own[0]))
         if segment_file_name(base, ".log") != one.name:
             self.renamed[one.name] = segment_file_name(base, ".log")
