@@ -61,24 +61,65 @@ class FileContent(NamedTuple):
         return not self.pieces and self.data is None
 
 
-class Lost(NamedTuple):
-    """What would be lost: valid batches, their records, all bytes, and ranges of offsets (first, last).
+class GivenUp(NamedTuple):
+    """The valid batches that a plan removes: their records, their bytes, and ranges of their offsets (first, last).
 
-    `records` is None where wrapper messages were not opened. The timestamps are in milliseconds, that of the first lost
+    `records` is None where wrapper messages were not opened. The timestamps are in milliseconds, that of the first
     batch and the largest of all; -1 without one. `producers` are the ids of those that wrote the batches,
-    `transactions`, as (producer id, first offset), those whose records or marker are among them. `committed` says
-    whether some are below the stored high watermark, None where none is stored.
+    `transactions`, as (producer id, first offset), those whose records or marker are among them. `batches`, `records`,
+    `bytes` and `offsets` are None where the plan removes bytes that were not searched for batches.
     """
 
-    batches: int = 0
+    batches: int | None = 0
     records: int | None = 0
-    bytes: int = 0
-    offsets: tuple[tuple[int, int], ...] = ()
+    bytes: int | None = 0
+    offsets: tuple[tuple[int, int], ...] | None = ()
     first_timestamp: int = -1
     max_timestamp: int = -1
     producers: tuple[int, ...] = ()
     transactions: tuple[tuple[int, int], ...] = ()
+
+
+class Damaged(NamedTuple):
+    """The offsets at or above the log start offset that the replica had, and whose bytes are damaged or missing.
+
+    `offsets` are ranges (first, last), with last None where the end is not known; None where bytes were not searched.
+    `bytes` are those of the log files that hold no valid batch, without preallocated zeros. `exact` is False where the
+    log is compacted, so that the ranges are an upper bound, or where only a header that is not proven, or the high
+    watermark, says that the offsets were there.
+    """
+
+    offsets: tuple[tuple[int, int | None], ...] | None = ()
+    bytes: int | None = 0
+    exact: bool = True
+
+
+class Lost(NamedTuple):
+    """What a partition loses: what the plan gives up, and what was damaged before.
+
+    `committed` says whether either is in [log start offset, high watermark), None where no high watermark is known.
+    `missing` are the ranges of it that no valid batch has after the plan. `is_complete`: no other offset below the high
+    watermark can be missing. `removes_committed`: the plan removes damaged bytes, and offsets below the high watermark
+    are missing then. `compacted`: the log cleaner may have removed offsets before.
+    """
+
+    given_up: GivenUp = GivenUp()
+    damaged: Damaged = Damaged()
     committed: bool | None = None
+    missing: tuple[tuple[int, int], ...] = ()
+    is_complete: bool = True
+    removes_committed: bool = False
+    compacted: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is known to be lost."""
+        return self.given_up.batches == 0 and self.damaged.offsets == () and not self.damaged.bytes
+
+    @property
+    def is_for_good(self) -> bool:
+        """Whether carrying out the plan gives up valid records, or what may be left of committed ones."""
+        return self.given_up.batches != 0 or self.removes_committed
 
 
 class Action(NamedTuple):

@@ -70,6 +70,12 @@ class PlanInput:
         return self._findings.get(name, [])
 
     @property
+    def all_findings(self) -> Iterator[Finding]:
+        """All errors and warnings."""
+        for found in self._findings.values():
+            yield from found
+
+    @property
     def codes(self) -> frozenset[str]:
         """The codes of all errors and warnings."""
         return frozenset(finding.code for found in self._findings.values() for finding in found)

@@ -14,6 +14,7 @@ from kdump.errors import SourceError
 from kdump.format.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointError, build_offsets, offset_entries
 from kdump.format.naming import PARTITION_METADATA, RECOVERY_POINTS, TopicPartition
 from kdump.recover.plan import REINDEX, SALVAGE, Action, FileContent, Plan, RecoverOptions
+from kdump.recover.losses import loss_without_plan
 from kdump.recover.plan_input import PlanInput, unchanged
 from kdump.recover.rebuild_cache import RebuildBudget
 from kdump.recover.selection import Found, PlanItem, RecoverySelection
@@ -94,7 +95,7 @@ def plan_partition(
     """The plan for the directory of a report that has its valid segments. Raises SourceError."""
     given = PlanInput(report, options)
     if given.has_nothing_to_do:
-        return unchanged(given)
+        return unchanged(given)._replace(lost=loss_without_plan(given))
     # A strategy imports the steps of a broker's start, which most directories do without.
     if options.strategy == SALVAGE:
         from kdump.recover.salvage.plan import salvage

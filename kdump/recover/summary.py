@@ -2,12 +2,15 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kdump.recover.plan import SALVAGE, Lost, RecoverOptions, RecoveryResult
-from kdump.recover.plan_lines import CountsByCode, FindingTotals, counts_of, finding_totals
+from kdump.recover.plan import SALVAGE, Damaged, GivenUp, Lost, RecoverOptions, RecoveryResult
+from kdump.recover.plan_lines import CountsByCode, FindingTotals, counts_of, finding_totals, lost_fields
 from kdump.verify.findings import Severity
+
+if TYPE_CHECKING:
+    from kdump.format.json_types import Fields
 
 _OPTIONS: Final[Mapping[str, str]] = {
     "walk": "--from",
@@ -43,6 +46,10 @@ class RecoverySummary(NamedTuple):
     next: str | None
     interrupted: bool
 
+    def fields(self) -> "Fields":
+        """The fields of the JSON line, without the command, its exit status and the seconds."""
+        return {**self._asdict(), "lost": lost_fields(self.lost)}
+
     @property
     def has_errors(self) -> bool:
         """Whether findings of severity error are not covered, or are left."""
@@ -66,7 +73,7 @@ class RecoveryTotals:
         self._left: CountsByCode = Counter()
         self._run: str | None = None
         self._next: dict[str, None] = {}
-        self._alone = self._salvageable = False
+        self._alone = self._salvageable = self._gives_up = False
 
     @property
     def partitions(self) -> int:
@@ -84,8 +91,9 @@ class RecoveryTotals:
         if result.error is None:
             self._actions.update(action.action for action in plan.actions)
             self._bytes_needed += plan.bytes_needed
-            if plan.lost.bytes or plan.lost.batches:
+            if not plan.is_root:
                 self._lost.append(plan.lost)
+            self._gives_up |= plan.lost.is_for_good and not plan.is_empty
         self._alone |= plan.alone and not plan.is_empty
         self._not_covered += counts_of(plan.not_covered)
         self._left += counts_of(result.left)
@@ -116,8 +124,8 @@ class RecoveryTotals:
 
     @property
     def gives_up_records(self) -> bool:
-        """Whether valid batches, or records, were given up."""
-        return self._applies and any(lost.batches or lost.records for lost in self._lost)
+        """Whether valid records were given up, or damaged bytes with committed offsets were removed."""
+        return self._applies and self._gives_up
 
     def _next_command(self, failed: bool) -> str | None:
         if self._applies:
@@ -145,14 +153,26 @@ def _total(lost: Sequence[Lost]) -> Lost:
     """What several partitions lose. Offsets, producers and transactions belong to one partition, and are left out."""
     if len(lost) < 2:
         return lost[0] if lost else Lost()
-    records = [each.records for each in lost]
-    firsts = [each.first_timestamp for each in lost if each.first_timestamp != -1]
-    committed = {each.committed for each in lost if each.batches}
-    return Lost(
-        batches=sum(each.batches for each in lost),
-        records=None if None in records else sum(count or 0 for count in records),
-        bytes=sum(each.bytes for each in lost),
-        first_timestamp=min(firsts, default=-1),
-        max_timestamp=max(each.max_timestamp for each in lost),
-        committed=True if True in committed else None if None in committed else False,
+    given_up = [each.given_up for each in lost]
+    firsts = [each.first_timestamp for each in given_up if each.first_timestamp != -1]
+    committed = {each.committed for each in lost if not each.is_empty} or {each.committed for each in lost}
+    total = GivenUp(
+        _sum_known(each.batches for each in given_up),
+        _sum_known(each.records for each in given_up),
+        _sum_known(each.bytes for each in given_up),
+        None,
+        min(firsts, default=-1),
+        max((each.max_timestamp for each in given_up), default=-1),
     )
+    exact = all(each.damaged.exact for each in lost)
+    return Lost(
+        total,
+        Damaged(None, _sum_known(each.damaged.bytes for each in lost), exact),
+        True if True in committed else None if None in committed else False,
+    )
+
+
+def _sum_known(counts: Iterable[int | None]) -> int | None:
+    """The sum, None where a part of it is not known."""
+    known = list(counts)
+    return None if None in known else sum(count or 0 for count in known)

@@ -113,7 +113,7 @@ ENTRIES = (
     ),
     CatalogueEntry(
         "segment/missing",
-        _W,
+        _E,
         "Offsets are missing between segments",
         (
             "the segment begins at offset {base}, the segment before it ends with offset {previous}; offsets "
@@ -121,9 +121,12 @@ ENTRIES = (
         ),
         (
             "Legal where the log cleaner compacted the log: then this is info. Elsewhere a segment, or the "
-            "end of one, is missing."
+            "end of one, is missing, and its records with it. A consumer gets no error: it reads on after the hole."
         ),
-        _KEPT,
+        (
+            "Nothing on this disk can bring them back: recover reports the offsets as damaged and leaves the hole. "
+            "Other replicas may still have the records."
+        ),
         "LocalLog.roll",
     ),
     CatalogueEntry(
@@ -219,8 +222,15 @@ ENTRIES = (
         _W,
         "Checkpoint is after the end of the log",
         "{topic}-{partition}: the {what} is {value}, but the log ends at {end_offset}",
-        "The end of the log was lost after the checkpoint was written.",
-        "A broker uses the end of the log instead.",
+        (
+            "The end of the log was lost after the checkpoint was written. Where it ends below the high watermark, "
+            "committed records are gone, and this is an error: a consumer at one of these offsets gets "
+            "OFFSET_OUT_OF_RANGE, and goes where its auto.offset.reset says. Else it is a warning."
+        ),
+        (
+            "A broker uses the end of the log instead. Nothing on this disk can bring the records back: recover reports "
+            "the offsets as damaged. Other replicas may still have them."
+        ),
         "LogManager, UnifiedLog",
     ),
     CatalogueEntry(
