@@ -357,11 +357,16 @@ class _RunProgress:
         return round(time.monotonic() - self._started, 3)
 
     @property
+    def _refuses(self) -> bool:
+        """Whether the run leaves something with which a broker does not start."""
+        return self._applies and self._totals.has_refusals
+
+    @property
     def status(self) -> int:
         summary = self._totals.summary()
         return exit_status.of_recovery(
             interrupted=self._interrupted,
             failed=self._problems.failed,
             gave_up=self._totals.gives_up_records,
-            work_left=bool(summary.actions and not self._applies) or summary.has_errors,
+            work_left=bool(summary.actions and not self._applies) or summary.has_errors or self._refuses,
         )

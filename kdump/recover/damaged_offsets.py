@@ -144,7 +144,7 @@ class _DamageReader:
             self._between.append(_MissingRange(self.expected, last, exact, removed))
 
     def missing(self, start: int, high_watermark: int | None) -> Iterator[_MissingRange]:
-        """The ranges in order, none of them below `start`. Batches out of order that have the offsets count as present."""
+        """The ranges in order, none of them below `start`. Offsets of batches out of order count as present."""
         end = self.expected
         found = [] if end is None else [*self._between, *self._after(end, high_watermark)]
         present = sorted(self._present)

@@ -208,16 +208,17 @@ class _OutlineReader:
             return batch.last_offset
         file = FileRecords(ReadBuffer(), lambda: self._source, 0, self._source.size)
         try:
-            first = file.first_offset(FileChannelRecordBatch(batch.position, batch.size, batch.last_offset, batch.magic))
+            first = file.first_offset(
+                FileChannelRecordBatch(batch.position, batch.size, batch.last_offset, batch.magic)
+            )
         except UncaughtReadError:
             return batch.last_offset
         return first if 0 <= batch.last_offset - first <= HIGHEST_RELATIVE_OFFSET else batch.last_offset
 
     def _add_bytes(self, item: Gap | Tail) -> None:
+        headed = item.headed if isinstance(item, Gap) else item.reason is TailContent.TORN
         claimed = None
-        if isinstance(item, Tail) and item.reason is TailContent.TORN and self._log.kind is not Kind.KAFKA07:
-            claimed = self._claim_at(item.position, item.length)
-        elif isinstance(item, Gap) and item.headed and self._log.kind is not Kind.KAFKA07:
+        if headed and self._log.kind is not Kind.KAFKA07:
             claimed = self._claim_at(item.position, item.length)
         padding = isinstance(item, Tail) and item.reason is TailContent.ZEROS and self._log.preallocated
         self._add_damage(item.position, item.position + item.length, claimed, padding=padding)

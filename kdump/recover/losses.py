@@ -171,9 +171,7 @@ def _segments(
 ) -> Iterable[SegmentOutline]:
     """The segments of the partition as it is, in the order of their base offsets; nothing where verify is content."""
     report = given.report
-    outlined = [
-        name for file in report.files if ranges.is_outlined(name := os.path.basename(file.file.path))
-    ]
+    outlined = [name for file in report.files if ranges.is_outlined(name := os.path.basename(file.file.path))]
     missing = any(finding.code == "segment/missing" for finding in given.all_findings)
     if not outlined and not missing and not removed:
         return

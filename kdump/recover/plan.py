@@ -23,6 +23,7 @@ SALVAGE: Final = "salvage"
 REINDEX: Final = "reindex"
 STRATEGIES: Final = (TRUNCATE, SALVAGE, REINDEX)
 WALKS: Final = ("checkpoint", "newest", "all")
+SAVED_WALK: Final = "checkpoint-newest"
 UNDECIDED: Final = ("keep", "drop")
 
 
@@ -30,7 +31,8 @@ class RecoverOptions(NamedTuple):
     """How to recover.
 
     `walk` is where a truncation begins to read as a broker does after an unclean stop: "checkpoint" is the recovery
-    point of the log directory's checkpoint, else the active segment; "newest" the active segment; "all" the first one.
+    point of the log directory's checkpoint, 0 without one; "newest" the active segment; "all" the first one.
+    "checkpoint-newest" is what plans that kdump 0.1 saved mean by "checkpoint": without a line, the active segment.
     `rebuild_all` rebuilds every companion of the segments that are read, as a broker does, and not only wrong ones.
     `undecided` is what a salvage does with the batches of a transaction whose marker may be lost: "keep" or "drop".
     Producers expire by the clock `now_ms`.
@@ -153,6 +155,25 @@ ACTIONS: Final[Mapping[str, str]] = {
 }
 
 
+class RecoveryStart(NamedTuple):
+    """Where a broker's next start begins to read: the recovery point, and the base offset of its segment.
+
+    `because` says where the offset comes from: "checkpoint", "no-line", "no-checkpoint" or "own" (CheckpointContext),
+    "from" where an option or the path of a segment chose it.
+    """
+
+    offset: int
+    segment: int | None
+    because: str
+
+
+class NewestWalk(NamedTuple):
+    """What a walk of the active segment alone would leave, where that is another log."""
+
+    log_end_offset: int | None
+    given_up: GivenUp
+
+
 class Plan(NamedTuple):
     """All that is to be done with one topic-partition directory; nothing without `actions`.
 
@@ -164,6 +185,11 @@ class Plan(NamedTuple):
     `not_covered` are the findings that stay. Of a salvage, `undecided` says which transactions may have lost their
     markers, `conflicts` which batches contradict each other and which of them stay. A plan that is `alone` is about one
     segment of several, so that it can only become a copy. `rebuild_cache` has companions that planning rebuilt.
+    `start` is where a broker's next start begins to read, None for a log of Kafka 0.7. `newest` is what a walk of the
+    active segment alone leaves, where the partition stands on its own and that is another log: then a truncation asks
+    which is meant. `clean_shutdown`: the next start reads nothing, because the log directory has a clean-shutdown file.
+    `covered` are the findings about damage in logs that the plan removes. `is_running`: a broker held the lock of the
+    log directory while it was read.
     """
 
     path: str
@@ -185,6 +211,11 @@ class Plan(NamedTuple):
     conflicts: tuple[str, ...] = ()
     alone: bool = False
     rebuild_cache: RebuildCache = RebuildCache()
+    start: RecoveryStart | None = None
+    newest: NewestWalk | None = None
+    clean_shutdown: bool = False
+    covered: tuple[Finding, ...] = ()
+    is_running: bool = False
 
     @property
     def is_empty(self) -> bool:

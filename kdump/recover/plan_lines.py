@@ -86,6 +86,8 @@ def _plan_fields(plan: Plan) -> "Fields":
         "refusals": [{"exception": exception, "name": name} for exception, name in plan.refusals],
         "segments": [{"base_offset": log.base_offset, "size": log.size} for log in plan.segments],
         "bytes_needed": plan.bytes_needed,
+        "start": plan.start,
+        "newest": plan.newest,
         "lost": lost_fields(plan.lost),
         # One object a file: a name that is not UTF-8 cannot be a key.
         "files": [{"name": name, **stamp._asdict()} for name, stamp in sorted(plan.files.items())],

@@ -18,21 +18,26 @@ _FilesBySegment = dict[int | None, dict[str, Stamp]]
 
 
 class PlanItem(NamedTuple):
-    """A partition to plan, and where to begin; None where the options say it."""
+    """A partition to plan, and where to begin; None where the options say it.
+
+    `is_running`: another process, probably a broker, holds the lock of its log directory.
+    """
 
     partition: Partition
     walk: str | None = None
+    is_running: bool = False
 
 
 class RecoverySelection:
     """Selects partitions, and locks their log directories against brokers until `locks` is closed.
 
-    Without `locks` it takes no lock; a broker that runs is an error all the same.
+    Without `locks` it takes no lock, and a broker that runs is no error: then nothing is written.
     """
 
     def __init__(self, locks: ExitStack | None) -> None:
         self._locks = locks
         self._free: dict[str, bool] = {}
+        self._running: set[str] = set()
         self._directories: set[str] = set()
         self._older: list[Partition] = []
 
@@ -57,8 +62,10 @@ class RecoverySelection:
                 continue
             if isinstance(item, LogDirectory):
                 yield item
-            else:
-                yield from self._of(item)
+                continue
+            is_running = not self._running.isdisjoint(places)
+            for one in self._of(item):
+                yield one._replace(is_running=is_running) if isinstance(one, PlanItem) else one
         yield from self._alone()
 
     def _lock(self, directory: str) -> None:
@@ -67,8 +74,8 @@ class RecoverySelection:
                 self._locks.enter_context(Lock(directory))
             except KdumpError as error:
                 raise SourceError(str(error)) from None
-        elif is_locked(path := os.path.join(directory, naming.LOCK_FILE)):
-            raise SourceError(f"{path}: another process holds the lock, probably a running broker; stop it first")
+        elif is_locked(os.path.join(directory, naming.LOCK_FILE)):
+            self._running.add(directory)
 
     def _of(self, partition: Partition) -> Iterator[PlanItem | SourceError]:
         path = partition.path

@@ -22,12 +22,17 @@ _OPTIONS: Final[Mapping[str, str]] = {
 }
 
 
+START_BROKER: Final = "start the broker"
+PUT_BACK: Final = "put it back in place"
+
+
 class RecoverySummary(NamedTuple):
     """The sums over all partitions, by the names of the `summary` line.
 
     `actions` counts them by their names, `not_covered` and `left` count findings. The offsets are those of a partition
     that is the only one. `undo` is the run that --undo takes back, `output` the directory of the copies, `next` the
-    command to run, None where there is not one for all partitions.
+    command to run, None where there is not one for all partitions. `is_running`: a broker, probably, held the lock of a
+    log directory that was read.
     """
 
     strategy: str
@@ -45,10 +50,13 @@ class RecoverySummary(NamedTuple):
     output: str | None
     next: str | None
     interrupted: bool
+    is_running: bool = False
 
     def fields(self) -> "Fields":
         """The fields of the JSON line, without the command, its exit status and the seconds."""
-        return {**self._asdict(), "lost": lost_fields(self.lost)}
+        fields = {**self._asdict(), "lost": lost_fields(self.lost), "running": self.is_running}
+        del fields["is_running"]
+        return fields
 
     @property
     def has_errors(self) -> bool:
@@ -73,7 +81,7 @@ class RecoveryTotals:
         self._left: CountsByCode = Counter()
         self._run: str | None = None
         self._next: dict[str, None] = {}
-        self._alone = self._salvageable = self._gives_up = False
+        self._alone = self._salvageable = self._gives_up = self._refused = self._is_running = False
 
     @property
     def partitions(self) -> int:
@@ -83,6 +91,7 @@ class RecoveryTotals:
     def add(self, result: RecoveryResult) -> None:
         """Count the result of a partition, or of the root of a log directory."""
         plan = result.plan
+        self._is_running |= plan.is_running
         if not plan.is_root:
             self._partitions += 1
             self._failed += result.error is not None
@@ -98,6 +107,8 @@ class RecoveryTotals:
         self._not_covered += counts_of(plan.not_covered)
         self._left += counts_of(result.left)
         self._run = self._run or result.run
+        staying = result.left if result.applied else plan.not_covered
+        self._refused |= any(finding.broker == "refuses" for finding in staying)
         if result.applied and result.next:
             self._next[result.next] = None
 
@@ -120,6 +131,7 @@ class RecoveryTotals:
             output=self._output,
             next=self._next_command(failed),
             interrupted=interrupted,
+            is_running=self._is_running,
         )
 
     @property
@@ -127,9 +139,15 @@ class RecoveryTotals:
         """Whether valid records were given up, or damaged bytes with committed offsets were removed."""
         return self._applies and self._gives_up
 
+    @property
+    def has_refusals(self) -> bool:
+        """Whether a finding stays with which a broker does not start."""
+        return self._refused
+
     def _next_command(self, failed: bool) -> str | None:
         if self._applies:
-            return next(iter(self._next)) if len(self._next) == 1 and not failed else None
+            one = next(iter(self._next)) if len(self._next) == 1 and not failed else None
+            return None if self._refused and one == START_BROKER else one
         if self._actions:
             return command(self._options, self._paths, *(["--output", "DIR"] if self._alone else []))
         if self._options.strategy != SALVAGE and self._salvageable:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from kdump.broker.defaults import RELEASE
 from kdump.recover.plan import ACTIONS, SALVAGE, TRUNCATE
 from kdump.recover.plan_lines import counts_of, finding_totals
 from kdump.render.sentences import counted, iso_time
@@ -19,6 +20,16 @@ if TYPE_CHECKING:
 
 NOTHING_GIVEN_UP = "no valid batch is given up"
 NOTHING_DAMAGED = "no damaged offsets known"
+CLEAN_SHUTDOWN = (
+    "the log directory has its clean-shutdown file: the next start reads nothing, and would serve the damage; the rest"
+    " is said of an unclean start (--drop-marker removes the file)"
+)
+RUNNING = (
+    "another process, probably a broker, holds the lock of the log directory: its files may have changed while they"
+    " were read. Stop it before anything is written"
+)
+MOST_DROPS = 20
+"""So many drops of a partition are listed; the others are counted."""
 NAMED = 5
 """A sentence lists so many ranges, producers and transactions; the others are counted."""
 
@@ -65,11 +76,20 @@ def _amounts(size: int, batches: int | None, records: int | None, first: int | N
 def sentences(result: RecoveryResult) -> Iterator[tuple[str, str]]:
     """What is said of a partition after its actions, as (label, sentence); nothing where nothing is to be done."""
     plan = result.plan
+    if plan.clean_shutdown and not (plan.is_empty and plan.lost.is_empty):
+        yield "clean", CLEAN_SHUTDOWN
     if result.error is not None:
         yield "failed", str(result.error)
+    if plan.is_running and not plan.is_empty:
+        yield "running", RUNNING
     for exception, name in dict.fromkeys(plan.refusals):
         start = "would not have started on the directory" if result.applied else "does not start on it as it is"
-        yield "refused", f"a broker {start}: {exception} ({name})"
+        yield "refused", f"{RELEASE} {start}: {exception} ({name})"
+    if not plan.is_empty:
+        if more := len(plan.actions) - len(listed_actions(plan.actions)):
+            yield "more", f"and {more} more drop{'s' if more > 1 else ''} of bytes that are not listed"
+        yield from _begin(plan)
+        yield from _found(plan.covered)
     if not plan.is_root and not (plan.is_empty and plan.lost.is_empty):
         yield from _lost(result)
     if not plan.is_empty:
@@ -89,6 +109,52 @@ def sentences(result: RecoveryResult) -> Iterator[tuple[str, str]]:
         yield "undo", shlex.join(["kdump", "recover", "--undo", "--run", result.run, "--", plan.path])
     if result.applied and result.next and not plan.is_root:
         yield "next", result.next
+
+
+_BECAUSE = {
+    "checkpoint": "the recovery point of the log directory's checkpoint",
+    "no-line": "the log directory's checkpoint of recovery points has no line for the partition",
+    "no-checkpoint": "the log directory has no checkpoint of recovery points that can be read",
+    "own": "the partition stands in no log directory",
+    "from": "as asked for",
+}
+
+
+def _begin(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Where the start begins that the plan is about."""
+    start, newest = plan.start, plan.newest
+    if plan.options.strategy != TRUNCATE or start is None:
+        return
+    segment = "" if start.segment is None else f", in the segment with base offset {start.segment}"
+    yield "start", f"an unclean start of {RELEASE} reads from offset {start.offset}{segment}: {_BECAUSE[start.because]}"
+    if newest is not None:
+        gone = NOTHING_GIVEN_UP if newest.given_up.batches == 0 else f"{sums(newest.given_up)} are given up"
+        yield (
+            "newest",
+            (
+                f"a walk of the active segment alone gives another plan: the log ends at offset"
+                f" {newest.log_end_offset}, and {gone}; choose with --from all or --from newest"
+            ),
+        )
+
+
+def _found(covered: Sequence[Finding]) -> Iterator[tuple[str, str]]:
+    """The damage that the plan removes."""
+    for finding in covered[:NAMED]:
+        name = finding.path.rpartition("/")[2]
+        yield "found", f"{name}:{finding.position}: {finding.severity.word} {finding.code}: {finding.message}"
+    if len(covered) > NAMED:
+        yield "found", f"and {len(covered) - NAMED} more findings that the plan removes"
+
+
+def listed_actions(actions: Sequence[Action]) -> tuple[Action, ...]:
+    """The actions to list: of those that drop bytes the first MOST_DROPS. `sentences` counts the others."""
+    listed, drops = [], 0
+    for action in actions:
+        drops += action.action == "drop"
+        if action.action != "drop" or drops <= MOST_DROPS:
+            listed.append(action)
+    return tuple(listed)
 
 
 def _lost(result: RecoveryResult) -> Iterator[tuple[str, str]]:
@@ -221,11 +287,11 @@ def _severities(counts: Mapping[str, int]) -> str:
 def not_covered_words(finding: Finding) -> str:
     """A finding that a plan leaves as it is, with what a broker does about it."""
     broker = {
-        "truncates": "; a broker's next start truncates here",
-        "deletes": "; a broker's next start deletes it",
-        "rebuilds": "; a broker's next start rebuilds it",
-        "refuses": "; a broker does not start with it",
-        "ignores": "; a broker's next start does nothing about it",
+        "truncates": f"; the next start of {RELEASE} truncates here",
+        "deletes": f"; the next start of {RELEASE} deletes it",
+        "rebuilds": f"; the next start of {RELEASE} rebuilds it",
+        "refuses": f"; {RELEASE} does not start with it",
+        "ignores": f"; the next start of {RELEASE} does nothing about it",
     }
     return f"{finding.message}{broker.get(finding.broker or '', '')}"
 
@@ -271,6 +337,8 @@ def verdict(summary: RecoverySummary) -> str:
     for totals, name in ((summary.not_covered, "not covered"), (summary.left, "left after applying")):
         if counts := _severities(totals.by_severity):
             words += f"; {name}: {counts}"
+    if summary.is_running:
+        words += "; a broker is probably running: files may have changed while they were read"
     if summary.output is not None and summary.partitions > summary.failed:
         words += f"; the copy is in {summary.output}"
     if summary.next:

@@ -30,6 +30,10 @@ PARTITIONS = (
 IN_LOGS = tuple(damage_partition.DAMAGES)[: list(damage_partition.DAMAGES).index("index-deleted")]
 BESIDE = tuple(name for name in damage_partition.DAMAGES if name.startswith(("leftover-", "odd-")))
 STRATEGIES = ("truncate", "salvage", "reindex")
+LIKE_CLEANED = frozenset(
+    {"resealed-last-offset-delta", "resealed-count", "missing-segment", "missing-log", "removed-batch"}
+)
+"""After these a log looks as the log cleaner leaves one, where it went over the log, or seems to have done so."""
 POSITIONS = tuple(product(("above", "below"), ("above", "below")))
 """Of the high watermark and of the recovery point, at the end of the log or at its start."""
 
@@ -126,7 +130,9 @@ def read(directory: Path) -> dict[str, bytes]:
 def planned(case: LossCase, directory: Path) -> Plan:
     options = RecoverOptions(strategy=case.strategy, now_ms=NOW_MS)
     (plan,) = (
-        item for item in plan_recovery(discover([str(directory)]), options) if isinstance(item, Plan) and not item.is_root
+        item
+        for item in plan_recovery(discover([str(directory)]), options)
+        if isinstance(item, Plan) and not item.is_root
     )
     return plan
 
@@ -175,6 +181,8 @@ def broken_promises(case: LossCase, place: Path) -> Iterator[str]:
     mark = plan.high_watermark or 0
     present = offsets_of(batches_of(logs_after(plan, before), named=True))
     missing = {offset for offset in original - present if start <= offset < mark}
+    if lost.compacted and case.damage in LIKE_CLEANED:
+        return
     if unsaid := {offset for offset in missing if not said.has(offset)}:
         yield f"nothing is said of the missing offsets {sorted(unsaid)[:9]}"
     if missing and lost.committed is not True:
@@ -188,9 +196,8 @@ def broken_promises(case: LossCase, place: Path) -> Iterator[str]:
     words = [sentence for _, sentence in recovery.sentences(RecoveryResult(plan))]
     if missing and any("nothing lost" in sentence for sentence in words):
         yield f"it says that nothing is lost, but {sorted(missing)[:9]} are"
-    removed = bool(set(lost.missing) and missing)
     if missing - offsets_of(had) and plan.actions and _removes_damage(plan) and not lost.is_for_good:
-        yield f"damaged bytes of {sorted(missing)[:9]} are removed, and the status says nothing: {removed}"
+        yield f"damaged bytes of {sorted(missing)[:9]} are removed, and the status does not say so"
 
 
 def _removes_damage(plan: Plan) -> bool:

@@ -22,6 +22,7 @@ def seen(code: str, path: str, position: int, length: int, broker: str | None, *
 
 
 OLD = seen("batch/crc", f"{FIRST}.log", 130, 84, "ignores", computed=1, stored=2)
+REFUSED = seen("file/name", "/data/orders 3/x.log", 0, 0, "refuses", problem="number")
 GIVEN_UP = GivenUp(
     batches=12,
     records=14,

@@ -228,8 +228,8 @@ ENTRIES = (
             "OFFSET_OUT_OF_RANGE, and goes where its auto.offset.reset says. Else it is a warning."
         ),
         (
-            "A broker uses the end of the log instead. Nothing on this disk can bring the records back: recover reports "
-            "the offsets as damaged. Other replicas may still have them."
+            "A broker uses the end of the log instead. Nothing on this disk can bring the records back: recover "
+            "reports the offsets as damaged. Other replicas may still have them."
         ),
         "LogManager, UnifiedLog",
     ),
