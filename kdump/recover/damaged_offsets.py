@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
-from kdump.recover.log_outline import DamagedBytes, OffsetRun
+from kdump.recover.log_outline import DamagedBytes, ValidRun
 from kdump.recover.plan import Damaged, GivenUp, Lost
 from kdump.recover.plan_input import PlanInput
 
@@ -18,7 +18,7 @@ class SegmentOutline(NamedTuple):
     """A segment: what its file holds, in order, and where the search for batches gave up."""
 
     base_offset: int
-    items: tuple[OffsetRun | DamagedBytes, ...]
+    items: tuple[ValidRun | DamagedBytes, ...]
     unsearched: int | None = None
 
 
@@ -99,8 +99,10 @@ class _DamageReader:
         self.is_ordered = True
         self._compacted = compacted
         self._between: list[_MissingRange] = []
-        self._present: list[OffsetRun] = []
+        self._present: list[ValidRun] = []
         self._pending: list[DamagedBytes] = []
+        self._before = self._highest = -1
+        self._resumed: int | None = None
 
     @property
     def is_proven(self) -> bool:
@@ -108,34 +110,46 @@ class _DamageReader:
 
     def read(self, segments: Iterable[SegmentOutline]) -> None:
         for segment in segments:
-            self._begin(segment.base_offset)
+            has_batch = any(isinstance(item, ValidRun) for item in segment.items)
+            self._begin(segment.base_offset, is_proven=has_batch)
             self.unsearched = self.unsearched or segment.unsearched is not None
             for item in segment.items:
-                if isinstance(item, OffsetRun):
+                if isinstance(item, ValidRun):
                     self._add_run(item)
                 else:
                     self._pending.append(item)
                     self.bytes += 0 if item.padding else item.stop - item.start
 
-    def _begin(self, base: int) -> None:
-        """The name of a segment says where the one before ends."""
+    def _begin(self, base: int, *, is_proven: bool) -> None:
+        """The name of a segment says where the one before ends; without a batch in it, it is not proven."""
         if self.expected is None or base < self.expected:
             self.is_ordered = self.is_ordered and self.expected is None
             self.expected = base
         elif base > self.expected:
-            self._skip(base - 1, exact=True)
+            self._skip(base - 1, exact=is_proven)
         self._pending = []
         self.expected = base
 
-    def _add_run(self, run: OffsetRun) -> None:
+    def _add_run(self, run: ValidRun) -> None:
         assert self.expected is not None
         if run.first > self.expected:
+            if self._compacted and self._resumed is not None and run.first > self._resumed:
+                self._between.append(_MissingRange(self._resumed, run.first - 1, exact=False, removed=False))
+                self._resumed = None
             self._skip(run.first - 1, exact=bool(self._pending))
         elif run.first < self.expected:
             self.is_ordered = False
+            self._step_back(run)
         self._pending = []
         self._present.append(run)
-        self.expected = run.last + 1
+        self._before, self.expected = self.expected, run.last + 1
+        self._highest = max(self._highest, run.last)
+
+    def _step_back(self, run: ValidRun) -> None:
+        """Offsets go back: a batch has wrong ones, this or the one before. Its own lie between its neighbours."""
+        if self._compacted and run.first > self._before:
+            self._between.append(_MissingRange(self._before, run.first - 1, exact=False, removed=False))
+        self._resumed = self._highest + 1
 
     def _skip(self, last: int, *, exact: bool) -> None:
         """The offsets up to the next valid batch are missing; in a compacted log only where bytes are damaged."""
@@ -177,12 +191,12 @@ class _DamageReader:
             yield _MissingRange(end, last, exact=False, removed=any(damage.removed for damage in self._pending))
 
 
-def _fits(claimed: OffsetRun | None, end: int) -> bool:
+def _fits(claimed: ValidRun | None, end: int) -> bool:
     """Whether a header can be that of a batch after this offset."""
     return claimed is not None and end <= claimed.first and claimed.last - end <= HIGHEST_RELATIVE_OFFSET
 
 
-def _without(missing: _MissingRange, present: list[OffsetRun]) -> Iterator[_MissingRange]:
+def _without(missing: _MissingRange, present: list[ValidRun]) -> Iterator[_MissingRange]:
     """A range without the offsets that are present."""
     first = missing.first
     for run in present:

@@ -16,7 +16,7 @@ from kdump.storage.source import Source, reader_of
 from kdump.storage.walk import BatchChunk, Gap, SearchLimit, ShrunkFile, Tail, TailContent
 
 
-class OffsetRun(NamedTuple):
+class ValidRun(NamedTuple):
     """The offsets of adjacent valid batches. `removed`: a plan removes them."""
 
     first: int
@@ -33,7 +33,7 @@ class DamagedBytes(NamedTuple):
 
     start: int
     stop: int
-    claimed: OffsetRun | None
+    claimed: ValidRun | None
     padding: bool = False
     removed: bool = False
 
@@ -68,7 +68,7 @@ class LogOutline(NamedTuple):
     """
 
     log: LogFile
-    items: tuple[OffsetRun | DamagedBytes, ...]
+    items: tuple[ValidRun | DamagedBytes, ...]
     removed: tuple[ValidBatches, ...]
     unsearched: int | None = None
 
@@ -76,7 +76,7 @@ class LogOutline(NamedTuple):
 def read_outline(log: LogFile, removed: Sequence[Piece], max_batch_bytes: int, *, compacted: bool) -> LogOutline:
     """Read a log file, of which a plan removes these ranges. Raises SourceError.
 
-    In a `compacted` log the offsets between two adjacent batches belong to the run.
+    In a `compacted` log the offsets between two adjacent batches belong to the run, unless some are out of order.
     """
     reader = _OutlineReader(log, removed, compacted=compacted)
     with log.open() as source:
@@ -142,7 +142,7 @@ class _OutlineReader:
     """Reads one log file. `items`, `totals` and `unsearched` are complete after `read`."""
 
     def __init__(self, log: LogFile, removed: Sequence[Piece], *, compacted: bool) -> None:
-        self.items: list[OffsetRun | DamagedBytes] = []
+        self.items: list[ValidRun | DamagedBytes] = []
         self.totals = [BatchTotals(piece) for piece in sorted(removed)]
         self.unsearched: int | None = None
         self._log, self._compacted = log, compacted
@@ -170,18 +170,18 @@ class _OutlineReader:
 
     def _add_batch(self, batch: Batch) -> None:
         items, last = self.items, batch.last_offset
-        previous = items[-1] if self._linked and isinstance(items[-1], OffsetRun) else None
+        previous = items[-1] if self._linked and isinstance(items[-1], ValidRun) else None
         first = batch.base_offset
         if first == NULL:
             # Only the messages inside a wrapper message say where it begins, unless it follows another message.
             follows = previous is not None and previous.last < last
             first = previous.last + 1 if previous is not None and follows else self._first_inside(batch)
         total = self._total_at(batch.position)
-        run = OffsetRun(first, last, total is not None)
+        run = ValidRun(first, last, total is not None)
         if self._log.kind is Kind.KAFKA07:
             # The offset of a message is its position, and all its bytes count.
             start = (self._log.base_offset or 0) + batch.position
-            run = OffsetRun(start, start + batch.size - 1, total is not None)
+            run = ValidRun(start, start + batch.size - 1, total is not None)
         joined = previous is not None and (
             run.first == previous.last + 1 or (self._compacted and run.first > previous.last)
         )
@@ -223,28 +223,28 @@ class _OutlineReader:
         padding = isinstance(item, Tail) and item.reason is TailContent.ZEROS and self._log.preallocated
         self._add_damage(item.position, item.position + item.length, claimed, padding=padding)
 
-    def _claim_at(self, position: int, length: int) -> OffsetRun | None:
+    def _claim_at(self, position: int, length: int) -> ValidRun | None:
         """The offsets that a header names whose batch is torn; None where the header is torn, too."""
         data = reader_of(self._source)(position, min(length, HEADER_SIZE))
         if len(data) < UP_TO_MAGIC:
             return None
         base, _, _, magic, _, _, delta, *_ = HEADER.unpack(data.ljust(HEADER_SIZE, b"\0"))
         if magic < 2:
-            return OffsetRun(base, base)
-        return OffsetRun(base, base + delta) if len(data) >= _TORN_HEADER and delta >= 0 else None
+            return ValidRun(base, base)
+        return ValidRun(base, base + delta) if len(data) >= _TORN_HEADER and delta >= 0 else None
 
-    def _add_damage(self, start: int, stop: int, claimed: OffsetRun | None, *, padding: bool = False) -> None:
+    def _add_damage(self, start: int, stop: int, claimed: ValidRun | None, *, padding: bool = False) -> None:
         if self._log.kind is Kind.KAFKA07:
             # There an offset is a position.
             base = self._log.base_offset or 0
-            claimed = OffsetRun(base + start, base + stop - 1)
+            claimed = ValidRun(base + start, base + stop - 1)
         self._total_at(start)
         removed = self._at < len(self.totals) and self.totals[self._at].piece.start < stop
         self.items.append(DamagedBytes(start, stop, claimed, padding, removed))
         self._linked = False
 
 
-def _claim(batch: Batch) -> OffsetRun | None:
+def _claim(batch: Batch) -> ValidRun | None:
     """The offsets that a header names whose batch is damaged."""
     first = batch.last_offset if batch.base_offset == NULL else batch.base_offset
-    return OffsetRun(first, batch.last_offset) if 0 <= first <= batch.last_offset else None
+    return ValidRun(first, batch.last_offset) if 0 <= first <= batch.last_offset else None

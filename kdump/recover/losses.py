@@ -9,7 +9,7 @@ from kdump.format.naming import Kind, kind_of, number_of
 from kdump.kernel.producers import DATA, EVENT, GAP, TRANSACTIONAL
 from kdump.kernel.results import Carry
 from kdump.recover.damaged_offsets import SegmentOutline, damaged_offsets
-from kdump.recover.log_outline import BatchTotals, LogOutline, OffsetRun, ValidBatches, read_outline
+from kdump.recover.log_outline import BatchTotals, LogOutline, ValidBatches, ValidRun, read_outline
 from kdump.recover.plan import GivenUp, Lost
 from kdump.recover.plan_input import PlanInput
 from kdump.storage.partition import LogFile, Segment
@@ -21,6 +21,7 @@ from kdump.verify.scan import ScanOptions, ScanTask, scan
 _EVENT: Final = struct.Struct(EVENT)
 _AFRESH: Final = Carry(-1, False, -1, False, -1, 0)
 """Nothing is known of the bytes before, but a batch may begin here. So a wrong offset does not hide the batch."""
+_OUT_OF_ORDER: Final = frozenset({"offset/backwards", "offset/range"})
 _OUTLINED: Final = TRUNCATION_CODES | {"offset/gap", "gap/foreign-batch", "epoch/backwards"}
 """The codes of findings that make a file be read batch by batch."""
 
@@ -43,9 +44,9 @@ class RangeReader:
         """
         if name not in self._outlines:
             given = self._given
-            outline = read_outline(
-                self._log(name), removed, given.options.max_batch_bytes, compacted=given.report.compacted
-            )
+            in_order = _OUT_OF_ORDER.isdisjoint(one.code for one in given.findings_of(name))
+            joins = given.report.compacted and in_order
+            outline = read_outline(self._log(name), removed, given.options.max_batch_bytes, compacted=joins)
             self._outlines[name] = outline
             self._known.update((held.piece, held) for held in outline.removed)
         return self._outlines[name]
@@ -82,8 +83,8 @@ class RangeReader:
         seen = summary.state
         if seen is None or not seen.batches:
             return ValidBatches(piece)
-        if any(code in _OUTLINED for code, _ in summary.counts):
-            # A file of which verify reports nothing, such as one with another suffix.
+        if not seen.first_spans or any(code in _OUTLINED for code, _ in summary.counts):
+            # A wrapper message has to be opened. Verify reports nothing of a file with another suffix.
             return read_outline(log, [piece], options.max_batch_bytes, compacted=False).removed[0]
         producers, transactions = _producers_in(summary.events)
         return ValidBatches(
@@ -190,7 +191,7 @@ def _segments(
             end = (ranges.within(Piece(name, 0, log.size)).last_offset or log.base_offset - 1) + 1
         else:
             end = log.base_offset
-        run = OffsetRun(log.base_offset, end - 1, name in removed)
+        run = ValidRun(log.base_offset, end - 1, name in removed)
         items = (run,) if end > log.base_offset else ()
         yield SegmentOutline(log.base_offset, items)
 

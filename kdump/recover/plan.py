@@ -88,7 +88,8 @@ class Damaged(NamedTuple):
     `offsets` are ranges (first, last), with last None where the end is not known; None where bytes were not searched.
     `bytes` are those of the log files that hold no valid batch, without preallocated zeros. `exact` is False where the
     log is compacted, so that the ranges are an upper bound, or where only a header that is not proven, or the high
-    watermark, says that the offsets were there.
+    watermark, says that the offsets were there. It says nothing of whole batches that were cut from the end of the log,
+    above the high watermark: the log keeps no trace of them.
     """
 
     offsets: tuple[tuple[int, int | None], ...] | None = ()

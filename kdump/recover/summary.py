@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kdump.recover.plan import SALVAGE, Damaged, GivenUp, Lost, RecoverOptions, RecoveryResult
+from kdump.recover.plan import REINDEX, SALVAGE, Damaged, GivenUp, Lost, RecoverOptions, RecoveryResult
 from kdump.recover.plan_lines import CountsByCode, FindingTotals, counts_of, finding_totals, lost_fields
 from kdump.verify.findings import Severity
 
@@ -22,6 +22,7 @@ _OPTIONS: Final[Mapping[str, str]] = {
 }
 
 
+_INDEXES: Final = ("index/", "timeindex/", "txnindex/")
 START_BROKER: Final = "start the broker"
 PUT_BACK: Final = "put it back in place"
 
@@ -82,6 +83,7 @@ class RecoveryTotals:
         self._run: str | None = None
         self._next: dict[str, None] = {}
         self._alone = self._salvageable = self._gives_up = self._refused = self._is_running = False
+        self._reindexable = False
 
     @property
     def partitions(self) -> int:
@@ -97,6 +99,7 @@ class RecoveryTotals:
             self._failed += result.error is not None
             self._first_offset, self._end_offset = plan.log_start_offset, plan.log_end_offset
             self._salvageable |= any(finding.severity is Severity.ERROR for finding in plan.not_covered)
+            self._reindexable |= any(finding.code.startswith(_INDEXES) for finding in plan.not_covered)
         if result.error is None:
             self._actions.update(action.action for action in plan.actions)
             self._bytes_needed += plan.bytes_needed
@@ -150,9 +153,13 @@ class RecoveryTotals:
             return None if self._refused and one == START_BROKER else one
         if self._actions:
             return command(self._options, self._paths, *(["--output", "DIR"] if self._alone else []))
+        defaults = RecoverOptions()
         if self._options.strategy != SALVAGE and self._salvageable:
-            salvage = self._options._replace(strategy=SALVAGE, walk=RecoverOptions().walk)
+            salvage = self._options._replace(strategy=SALVAGE, walk=defaults.walk)
             return command(salvage, self._paths, "--dry-run")
+        if self._options.strategy != REINDEX and self._reindexable:
+            reindex = self._options._replace(strategy=REINDEX, walk=defaults.walk, undecided=defaults.undecided)
+            return command(reindex, self._paths)
         return None
 
 

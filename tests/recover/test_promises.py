@@ -329,3 +329,22 @@ def test_a_topic_of_its_own(tmp_path: Path) -> None:
     plan = next(plan for plan in plans_of(tmp_path / "d") if not plan.is_root)
     assert (plan.lost.damaged.offsets, plan.lost.damaged.exact) == ((), False)
     assert os.path.basename(plan.path) == "__consumer_offsets-0"
+
+
+# ---- the second opinion
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_snapshot_with_a_wrong_checksum_is_never_put_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: bool
+) -> None:
+    """Another implementation computes the checksums of what a recovery built; nothing is changed where they differ."""
+    from kdump.format import producer_snapshot
+
+    write(tmp_path / "d", last_batch_flipped(29))
+    monkeypatch.setattr(producer_snapshot, "crc32c", lambda *_: 7)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "d" / "t-0").iterdir() if path.is_file()}
+    (whole,) = (result for result in run(tmp_path / "d", options(), keep=keep) if not result.plan.is_root)
+    assert "wrong checksum; this is a bug in kdump" in str(whole.error)
+    assert not whole.applied
+    assert {path.name: path.read_bytes() for path in (tmp_path / "d" / "t-0").iterdir() if path.is_file()} == before

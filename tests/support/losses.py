@@ -31,9 +31,13 @@ IN_LOGS = tuple(damage_partition.DAMAGES)[: list(damage_partition.DAMAGES).index
 BESIDE = tuple(name for name in damage_partition.DAMAGES if name.startswith(("leftover-", "odd-")))
 STRATEGIES = ("truncate", "salvage", "reindex")
 LIKE_CLEANED = frozenset(
-    {"resealed-last-offset-delta", "resealed-count", "missing-segment", "missing-log", "removed-batch"}
+    {
+        *("resealed-last-offset-delta", "resealed-count", "missing-segment", "missing-log", "removed-batch"),
+        *("flip-offset", "offset-ahead", "overflow-tail"),
+    }
 )
-"""After these a log looks as the log cleaner leaves one, where it went over the log, or seems to have done so."""
+"""After these a log looks as the log cleaner leaves one, where it went over the log, or seems to have done so: the last
+ones where they are about the last batch."""
 POSITIONS = tuple(product(("above", "below"), ("above", "below")))
 """Of the high watermark and of the recovery point, at the end of the log or at its start."""
 
@@ -188,8 +192,10 @@ def broken_promises(case: LossCase, place: Path) -> Iterator[str]:
     if missing and lost.committed is not True:
         yield f"committed is {lost.committed}, but {sorted(missing)[:9]} are missing"
     if lost.damaged.exact:
-        wrong = {offset for offset in original if offset >= start and said.is_damaged(offset)}
-        truth = {offset for offset in original - offsets_of(had) if offset >= start}
+        # A log keeps no trace of whole batches that were cut from its end, above the high watermark.
+        end = max([mark, *(batch.last + 1 for batch in had)])
+        wrong = {offset for offset in original if start <= offset < end and said.is_damaged(offset)}
+        truth = {offset for offset in original - offsets_of(had) if start <= offset < end}
         beyond = [one for one in said.damaged if one[1] is None or one[1] > max(original)]
         if wrong != truth or beyond:
             yield f"damaged is {said.damaged}, exact, but {sorted(truth)[:9]}"

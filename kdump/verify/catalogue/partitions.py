@@ -205,7 +205,12 @@ ENTRIES = (
             "number is malformed, it depends on the file: recovery points become 0, logs start at their first "
             "segment, no replica is served because the high watermarks are missing, or the log cleaner stops."
         ),
-        "Nothing: a missing file does less harm than a malformed one.",
+        (
+            "--truncate and --salvage of the log directory move a recovery-point-offset-checkpoint to the undo files: "
+            "the next start then reads every partition from offset 0. Nothing else. To delete one of the others "
+            "means: without high watermarks a replica serves nothing new until it has learned them again, without log "
+            "start offsets a log starts at its first segment, without cleaner offsets cleaning begins again."
+        ),
         _CHECKPOINT,
     ),
     CatalogueEntry(
