@@ -251,9 +251,9 @@ RECOVERED = {
     "segments": "afterwards: an array of objects with base_offset and size",
     "bytes_needed": "what is written before anything is removed",
     "start": "where an unclean start of Kafka 4.3 begins to read: an object with offset (the recovery point), "
-    "segment (the base offset of the one that holds it) and because: checkpoint, no-line (the log directory's checkpoint "
-    "does not name the partition), no-checkpoint, own (the partition stands in no log directory), or from (an option, or "
-    "the path of a segment); null for a log of Kafka 0.7",
+    "segment (the base offset of the one that holds it) and because: checkpoint, no-line (the log directory's "
+    "checkpoint does not name the partition), no-checkpoint, own (the partition stands in no log directory), or from (an "
+    "option, or the path of a segment); null for a log of Kafka 0.7",
     "newest": "null, except for a partition in no log directory where a walk of the active segment alone leaves "
     "another log: then an object with log_end_offset and given_up of that walk, and --truncate asks for --from",
     "lost": "an object. given_up are the valid records that the plan removes, exactly: batches, records (null where "
@@ -261,7 +261,8 @@ RECOVERED = {
     "max_timestamp, producers, transactions (an array of producer id and first offset). damaged are the offsets "
     "that the replica had and whose bytes are damaged or missing: offsets (an array of first and last; last is null "
     "where the end is not known), bytes, and exact, which is false where the log is compacted, or where only a header "
-    "that is not proven, or the high watermark, says so. Both are null inside where bytes were not searched for batches. "
+    "that is not proven, or the high watermark, says so. Both are null inside where bytes were not searched for "
+    "batches. "
     "committed: whether either part meets the offsets from the log start offset up to the high watermark; null "
     "without one",
     "files": "as they were seen: an array of objects with name, size, mtime_ns and inode",
