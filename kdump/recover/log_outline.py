@@ -173,9 +173,8 @@ class _OutlineReader:
         previous = items[-1] if self._linked and isinstance(items[-1], ValidRun) else None
         first = batch.base_offset
         if first == NULL:
-            # Only the messages inside a wrapper message say where it begins, unless it follows another message.
-            follows = previous is not None and previous.last < last
-            first = previous.last + 1 if previous is not None and follows else self._first_inside(batch)
+            # Only the messages inside a wrapper message say where it begins.
+            first = self._first_inside(batch)
         total = self._total_at(batch.position)
         run = ValidRun(first, last, total is not None)
         if self._log.kind is Kind.KAFKA07:

@@ -180,11 +180,12 @@ def _segments(
         log, name = file.file, os.path.basename(file.file.path)
         if log.base_offset is None or log.kind not in (Kind.LOG, Kind.KAFKA07):
             continue
-        if name in outlined:
+        valid = report.valid_segments.get(name)
+        if name in outlined or (valid is not None and valid.has_wrapper_messages):
+            # Only the messages inside a wrapper message say where it begins.
             outline = ranges.outline(name, removed.get(name, ()))
             yield SegmentOutline(log.base_offset, outline.items, outline.unsearched)
             continue
-        valid = report.valid_segments.get(name)
         if valid is not None:
             end = valid.next_offset
         elif log.size:

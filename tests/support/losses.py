@@ -185,7 +185,8 @@ def broken_promises(case: LossCase, place: Path) -> Iterator[str]:
     mark = plan.high_watermark or 0
     present = offsets_of(batches_of(logs_after(plan, before), named=True))
     missing = {offset for offset in original - present if start <= offset < mark}
-    if lost.compacted and case.damage in LIKE_CLEANED:
+    # Verify does not open compressed messages of magic 0 and 1, whose offsets nothing else shows.
+    if (lost.compacted or case.partition.startswith("v")) and case.damage in LIKE_CLEANED:
         return
     if unsaid := {offset for offset in missing if not said.has(offset)}:
         yield f"nothing is said of the missing offsets {sorted(unsaid)[:9]}"

@@ -252,8 +252,8 @@ RECOVERED = {
     "bytes_needed": "what is written before anything is removed",
     "start": "where an unclean start of Kafka 4.3 begins to read: an object with offset (the recovery point), "
     "segment (the base offset of the one that holds it) and because: checkpoint, no-line (the log directory's "
-    "checkpoint does not name the partition), no-checkpoint, own (the partition stands in no log directory), or from (an "
-    "option, or the path of a segment); null for a log of Kafka 0.7",
+    "checkpoint does not name the partition), no-checkpoint, own (the partition stands in no log directory), or from "
+    "(an option, or the path of a segment); null for a log of Kafka 0.7",
     "newest": "null, except for a partition in no log directory where a walk of the active segment alone leaves "
     "another log: then an object with log_end_offset and given_up of that walk, and --truncate asks for --from",
     "lost": "an object. given_up are the valid records that the plan removes, exactly: batches, records (null where "
