@@ -8,3 +8,5 @@ SEGMENT_INDEX_BYTES: Final = 10 << 20
 """segment.index.bytes"""
 PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
 """producer.id.expiration.ms"""
+RELEASE: Final = "Kafka 4.3"
+"""The release whose start is predicted."""

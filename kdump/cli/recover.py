@@ -62,8 +62,8 @@ def _run_id(ctx: click.Context, param: click.Parameter, value: str | None) -> st
     type=click.Choice(WALKS),
     default="checkpoint",
     show_default=True,
-    help="Where --truncate begins: at the recovery point in the log directory's checkpoint (at the active segment where"
-    " it does not name the partition), at the active segment (newest), or at the first segment (all).",
+    help="Where --truncate begins: at the recovery point in the log directory's checkpoint (at offset 0 where it does"
+    " not name the partition), at the active segment (newest), or at the first segment (all).",
 )
 @click.option(
     "--rebuild",
@@ -134,8 +134,9 @@ def command(**chosen: Any) -> int:
     """Print what recovery would do to partitions, and what would be lost; with a strategy, do it, with an undo.
 
     PATH is a topic-partition directory, a log directory, any directory above, a segment, or a glob. Without --truncate,
-    --salvage or --reindex nothing is changed: the plan of --truncate is printed, which is what a broker's next start
-    would do. Stop the broker first. What is removed goes to .kdump-undo in the partition.
+    --salvage or --reindex nothing is changed: the plan of --truncate is printed, which is what an unclean start of
+    Kafka 4.3 would do. Stop the broker before anything is written. What is removed goes to .kdump-undo in the
+    partition.
 
     \b
     Examples:
@@ -145,8 +146,9 @@ def command(**chosen: Any) -> int:
       kdump recover --salvage --dry-run --format json /data/kafka > plan; kdump recover --plan plan
 
     \b
-    Exit status: 0 nothing to do, or done; 1 there is something to do, or errors remain; 2 usage; 3 something could not
-    be done; 4 done, and valid records were given up.
+    Exit status: 0 nothing to do, or done; 1 there is something to do, or errors remain, or a broker refuses what
+    remains; 2 usage; 3 something could not be done; 4 done, and valid records were given up, or damaged bytes were
+    removed and offsets below the high watermark are missing.
     """
     wanted, saved = _request(chosen)
     if chosen["undo"] or chosen["resume"]:
@@ -360,11 +362,16 @@ class _RunProgress:
         return round(time.monotonic() - self._started, 3)
 
     @property
+    def _refuses(self) -> bool:
+        """Whether the run leaves something with which a broker does not start."""
+        return self._applies and self._totals.has_refusals
+
+    @property
     def status(self) -> int:
         summary = self._totals.summary()
         return exit_status.of_recovery(
             interrupted=self._interrupted,
             failed=self._problems.failed,
             gave_up=self._totals.gives_up_records,
-            work_left=bool(summary.actions and not self._applies) or summary.has_errors,
+            work_left=bool(summary.actions and not self._applies) or summary.has_errors or self._refuses,
         )

@@ -120,6 +120,8 @@ METADATA_TOPIC = "__cluster_metadata"
 TRANSACTION_LOG: Final = "__transaction_state"
 COORDINATOR_TOPICS: Final = frozenset(("__consumer_offsets", TRANSACTION_LOG, "__share_group_state"))
 """Topics whose producers are not checked: every batch of a coordinator has sequence 0."""
+COMPACTED_TOPICS: Final = COORDINATOR_TOPICS
+"""Kafka's own topics that the log cleaner compacts."""
 UNDO_FOLDER = ".kdump-undo"
 MAPPED_INDEX_SUFFIXES: Final = (".index", ".timeindex")
 """The indexes that a broker maps into memory and preallocates (Kafka's AbstractIndex)."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kdump.format.naming import INDEX_SUFFIXES, SEGMENT_SUFFIXES, number_of
-from kdump.recover.losses import ValidBatches
+from kdump.recover.log_outline import ValidBatches
 from kdump.recover.plan import Action, FileContent
 from kdump.recover.plan_builder import PlanBuilder, Segments
 from kdump.storage.pieces import Piece

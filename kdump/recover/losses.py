@@ -1,132 +1,200 @@
-"""What is lost with the bytes that a recovery removes: batches, records, offsets, producers."""
+"""What is lost with a recovery: the valid batches that it gives up, and the offsets that were damaged before."""
 
 import os
 import struct
-from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
-from kdump.format.batch import NULL
 from kdump.format.naming import Kind, kind_of, number_of
 from kdump.kernel.producers import DATA, EVENT, GAP, TRANSACTIONAL
 from kdump.kernel.results import Carry
-from kdump.recover.plan import Lost
-from kdump.storage.log_walk import walk_of
+from kdump.recover.damaged_offsets import SegmentOutline, damaged_offsets
+from kdump.recover.log_outline import BatchTotals, LogOutline, ValidBatches, ValidRun, read_outline
+from kdump.recover.plan import GivenUp, Lost
+from kdump.recover.plan_input import PlanInput
 from kdump.storage.partition import LogFile, Segment
 from kdump.storage.pieces import Piece
 from kdump.storage.ranges import SegmentRange
-from kdump.storage.walk import BatchChunk
+from kdump.verify.reaction import TRUNCATION_CODES
 from kdump.verify.scan import ScanOptions, ScanTask, scan
 
 _EVENT: Final = struct.Struct(EVENT)
 _AFRESH: Final = Carry(-1, False, -1, False, -1, 0)
 """Nothing is known of the bytes before, but a batch may begin here. So a wrong offset does not hide the batch."""
 _OUT_OF_ORDER: Final = frozenset({"offset/backwards", "offset/range"})
+_OUTLINED: Final = TRUNCATION_CODES | {"offset/gap", "gap/foreign-batch", "epoch/backwards"}
+"""The codes of findings that make a file be read batch by batch."""
 
 
-class ValidBatches(NamedTuple):
-    """What a range of a log file holds."""
+class RangeReader:
+    """Reads what ranges of the log files of a directory hold, each file at most once batch by batch.
 
-    piece: Piece
-    batches: int
-    records: int | None
-    first_offset: int | None
-    last_offset: int | None
-    first_timestamp: int
-    max_timestamp: int
-    producers: frozenset[int]
-    transactions: tuple[tuple[int, int], ...]
-
-
-def valid_batches_in(directory: str, piece: Piece, size: int, max_batch_bytes: int) -> ValidBatches:
-    """What verify would find in a range of a log file of `size` bytes. Raises SourceError.
-
-    At the start of the range begins a batch, or a gap.
+    A file without damage is scanned by the kernel alone.
     """
-    path = os.path.join(directory, piece.name)
-    log = LogFile(path, kind_of(piece.name) or Kind.LOG, number_of(piece.name), False, size)
-    stop = None if piece.stop >= size else piece.stop
-    task = ScanTask(SegmentRange(Segment(log), piece.start, stop), ScanOptions(max_batch_bytes=max_batch_bytes))
-    summary = scan(task, _AFRESH)
-    seen = summary.state
-    if seen is None or not seen.batches:
-        return ValidBatches(piece, 0, 0, None, None, -1, -1, frozenset(), ())
+
+    def __init__(self, given: PlanInput) -> None:
+        self._given = given
+        self._known: dict[Piece, ValidBatches] = {}
+        self._outlines: dict[str, LogOutline] = {}
+
+    def outline(self, name: str, removed: Sequence[Piece] = ()) -> LogOutline:
+        """The outline of a file, of which these ranges are removed. Raises SourceError.
+
+        The first call for a file says what is removed.
+        """
+        if name not in self._outlines:
+            given = self._given
+            in_order = _OUT_OF_ORDER.isdisjoint(one.code for one in given.findings_of(name))
+            joins = given.report.compacted and in_order
+            outline = read_outline(self._log(name), removed, given.options.max_batch_bytes, compacted=joins)
+            self._outlines[name] = outline
+            self._known.update((held.piece, held) for held in outline.removed)
+        return self._outlines[name]
+
+    def is_outlined(self, name: str) -> bool:
+        """Whether verify found something in a file that only its batches, one by one, explain."""
+        given = self._given
+        return any(one.code in _OUTLINED for one in given.findings_of(name))
+
+    def within(self, piece: Piece) -> ValidBatches:
+        """What a range holds. Raises SourceError."""
+        if piece not in self._known:
+            self._known[piece] = self._scan(piece)
+        return self._known[piece]
+
+    def known(self, piece: Piece) -> ValidBatches | None:
+        """What a range holds, where it was read."""
+        return self._known.get(piece)
+
+    def _log(self, name: str) -> LogFile:
+        given = self._given
+        for file in given.report.files:
+            if os.path.basename(file.file.path) == name:
+                return file.file
+        path = os.path.join(given.directory, name)
+        return LogFile(path, kind_of(name) or Kind.LOG, number_of(name), False, given.sizes[name])
+
+    def _scan(self, piece: Piece) -> ValidBatches:
+        """What verify finds in a range of a file without damage. A batch begins at the start of the range."""
+        log = self._log(piece.name)._replace(active=False)
+        stop = None if piece.stop >= log.size else piece.stop
+        options = ScanOptions(max_batch_bytes=self._given.options.max_batch_bytes)
+        summary = scan(ScanTask(SegmentRange(Segment(log), piece.start, stop), options), _AFRESH)
+        seen = summary.state
+        if seen is None or not seen.batches:
+            return ValidBatches(piece)
+        if not seen.first_spans or any(code in _OUTLINED for code, _ in summary.counts):
+            # A wrapper message has to be opened. Verify reports nothing of a file with another suffix.
+            return read_outline(log, [piece], options.max_batch_bytes, compacted=False).removed[0]
+        producers, transactions = _producers_in(summary.events)
+        return ValidBatches(
+            piece,
+            seen.batches,
+            None if seen.unopened else seen.records,
+            seen.valid_bytes,
+            ((seen.first_offset, seen.last_offset),),
+            seen.first_timestamp,
+            seen.max_timestamp,
+            producers,
+            transactions,
+        )
+
+
+def _producers_in(events: Iterable[bytes]) -> tuple[frozenset[int], tuple[tuple[int, int], ...]]:
+    """The producers of batches, and their transactions, each with its first offset here."""
     producers: set[int] = set()
     transactions: dict[tuple[int, int], None] = {}
     open_: dict[int, int] = {}
-    for events in summary.events:
-        for producer, _, first, _, _, _, _, _, _, _, _, kind, flags, _ in _EVENT.iter_unpack(events):
+    for packed in events:
+        for producer, _, first, _, _, _, _, _, _, _, _, kind, flags, _ in _EVENT.iter_unpack(packed):
             if kind == GAP:
                 continue
             producers.add(producer)
             if kind != DATA:
                 transactions[producer, open_.pop(producer, first)] = None
             elif flags & TRANSACTIONAL:
-                open_.setdefault(producer, first)
-                transactions[producer, open_[producer]] = None
-    first, last = seen.first_offset, seen.last_offset
-    if any(code in _OUT_OF_ORDER for code, _ in summary.counts):
-        first, last = _span(log, piece, stop, max_batch_bytes)
-    return ValidBatches(
-        piece,
-        seen.batches,
-        None if seen.unopened else seen.records,
-        first,
-        last,
-        seen.first_timestamp,
-        seen.max_timestamp,
-        frozenset(producers),
-        tuple(transactions),
-    )
+                transactions[producer, open_.setdefault(producer, first)] = None
+    return frozenset(producers), tuple(transactions)
 
 
-def _span(log: LogFile, piece: Piece, stop: int | None, max_batch_bytes: int) -> tuple[int, int]:
-    """The lowest and the highest offset of batches whose offsets do not rise."""
-    offsets: set[int] = set()
-    how = {"start": piece.start, "stop": stop, "carry": _AFRESH, "max_batch_bytes": max_batch_bytes}
-    with log.open() as source:
-        for item in walk_of(log.kind, source, base_offset=log.base_offset, everything=True, **how):
-            if isinstance(item, BatchChunk) and not item.damaged:
-                for batch in item.rows():
-                    offsets |= (
-                        {batch.last_offset} if batch.base_offset == NULL else {batch.base_offset, batch.last_offset}
-                    )
-                offsets = {min(offsets), max(offsets)}
-    return min(offsets), max(offsets)
+def loss_of_plan(given: PlanInput, ranges: RangeReader, removed: Mapping[str, Sequence[Piece]]) -> Lost:
+    """What is lost where a plan removes these ranges, by the names of the files. Raises SourceError."""
+    held: list[ValidBatches] = []
+    unknown = False
+    for name, pieces in removed.items():
+        if ranges.is_outlined(name):
+            outline = ranges.outline(name, pieces)
+            held += outline.removed
+            unknown |= any(outline.unsearched is not None and piece.stop > outline.unsearched for piece in pieces)
+        else:
+            held += map(ranges.within, pieces)
+    given_up = _sum(held)
+    if unknown:
+        given_up = given_up._replace(batches=None, records=None, bytes=None, offsets=None)
+    return damaged_offsets(given, given_up, _segments(given, ranges, removed))
 
 
-def total_loss(found: Iterable[ValidBatches], high_watermark: int | None) -> Lost:
-    """The sum of the ranges."""
-    held = list(found)
+def loss_without_plan(given: PlanInput) -> Lost:
+    """What is lost of a partition with which nothing is to be done. Raises SourceError."""
+    if given.report.state in ("delete", "stray"):
+        return Lost()
+    return loss_of_plan(given, RangeReader(given), {})
+
+
+def _sum(held: Sequence[ValidBatches]) -> GivenUp:
     some = sorted((one for one in held if one.batches), key=lambda one: one.first_offset or 0)
-    records = [one.records for one in held]
-    return Lost(
-        sum(one.batches for one in held),
+    records = [one.records for one in some]
+    return GivenUp(
+        sum(one.batches for one in some),
         None if None in records else sum(count or 0 for count in records),
-        sum(one.piece.stop - one.piece.start for one in held),
-        tuple((one.first_offset or 0, one.last_offset or 0) for one in some),
+        sum(one.bytes for one in some),
+        _joined(offsets for one in some for offsets in one.offsets),
         some[0].first_timestamp if some else -1,
         max((one.max_timestamp for one in some), default=-1),
         tuple(sorted(frozenset().union(*(one.producers for one in some)))),
         tuple(dict.fromkeys(transaction for one in some for transaction in one.transactions)),
-        None if high_watermark is None else any((one.first_offset or 0) < high_watermark for one in some),
     )
 
 
-class RangeReader:
-    """Reads what ranges of the log files of a directory hold, each range once. `sizes` are those of the files."""
+def _joined(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """The ranges in order; those that touch become one."""
+    joined: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = joined[-1][0], max(joined[-1][1], last)
+        else:
+            joined.append((first, last))
+    return tuple(joined)
 
-    def __init__(self, directory: str, sizes: Mapping[str, int], max_batch_bytes: int) -> None:
-        self._directory, self._sizes, self._max_batch_bytes = directory, sizes, max_batch_bytes
-        self._known: dict[Piece, ValidBatches] = {}
 
-    def within(self, piece: Piece) -> ValidBatches:
-        """What a range holds. Raises SourceError."""
-        if piece not in self._known:
-            self._known[piece] = valid_batches_in(
-                self._directory, piece, self._sizes[piece.name], self._max_batch_bytes
-            )
-        return self._known[piece]
+def _segments(
+    given: PlanInput, ranges: RangeReader, removed: Mapping[str, Sequence[Piece]]
+) -> Iterable[SegmentOutline]:
+    """The segments of the partition as it is, in the order of their base offsets; nothing where verify is content."""
+    report = given.report
+    outlined = [name for file in report.files if ranges.is_outlined(name := os.path.basename(file.file.path))]
+    missing = any(finding.code == "segment/missing" for finding in given.all_findings)
+    if not outlined and not missing and not removed:
+        return
+    for file in report.files:
+        log, name = file.file, os.path.basename(file.file.path)
+        if log.base_offset is None or log.kind not in (Kind.LOG, Kind.KAFKA07):
+            continue
+        valid = report.valid_segments.get(name)
+        if name in outlined or (valid is not None and valid.has_wrapper_messages):
+            # Only the messages inside a wrapper message say where it begins.
+            outline = ranges.outline(name, removed.get(name, ()))
+            yield SegmentOutline(log.base_offset, outline.items, outline.unsearched)
+            continue
+        if valid is not None:
+            end = valid.next_offset
+        elif log.size:
+            end = (ranges.within(Piece(name, 0, log.size)).last_offset or log.base_offset - 1) + 1
+        else:
+            end = log.base_offset
+        run = ValidRun(log.base_offset, end - 1, name in removed)
+        items = (run,) if end > log.base_offset else ()
+        yield SegmentOutline(log.base_offset, items)
 
-    def known(self, piece: Piece) -> ValidBatches | None:
-        """What a range holds, where it was read."""
-        return self._known.get(piece)
+
+__all__ = ["BatchTotals", "RangeReader", "ValidBatches", "loss_of_plan", "loss_without_plan"]

@@ -23,6 +23,7 @@ SALVAGE: Final = "salvage"
 REINDEX: Final = "reindex"
 STRATEGIES: Final = (TRUNCATE, SALVAGE, REINDEX)
 WALKS: Final = ("checkpoint", "newest", "all")
+SAVED_WALK: Final = "checkpoint-newest"
 UNDECIDED: Final = ("keep", "drop")
 
 
@@ -30,7 +31,8 @@ class RecoverOptions(NamedTuple):
     """How to recover.
 
     `walk` is where a truncation begins to read as a broker does after an unclean stop: "checkpoint" is the recovery
-    point of the log directory's checkpoint, else the active segment; "newest" the active segment; "all" the first one.
+    point of the log directory's checkpoint, 0 without one; "newest" the active segment; "all" the first one.
+    "checkpoint-newest" is what plans that kdump 0.1 saved mean by "checkpoint": without a line, the active segment.
     `rebuild_all` rebuilds every companion of the segments that are read, as a broker does, and not only wrong ones.
     `undecided` is what a salvage does with the batches of a transaction whose marker may be lost: "keep" or "drop".
     Producers expire by the clock `now_ms`.
@@ -61,24 +63,66 @@ class FileContent(NamedTuple):
         return not self.pieces and self.data is None
 
 
-class Lost(NamedTuple):
-    """What would be lost: valid batches, their records, all bytes, and ranges of offsets (first, last).
+class GivenUp(NamedTuple):
+    """The valid batches that a plan removes: their records, their bytes, and ranges of their offsets (first, last).
 
-    `records` is None where wrapper messages were not opened. The timestamps are in milliseconds, that of the first lost
+    `records` is None where wrapper messages were not opened. The timestamps are in milliseconds, that of the first
     batch and the largest of all; -1 without one. `producers` are the ids of those that wrote the batches,
-    `transactions`, as (producer id, first offset), those whose records or marker are among them. `committed` says
-    whether some are below the stored high watermark, None where none is stored.
+    `transactions`, as (producer id, first offset), those whose records or marker are among them. `batches`, `records`,
+    `bytes` and `offsets` are None where the plan removes bytes that were not searched for batches.
     """
 
-    batches: int = 0
+    batches: int | None = 0
     records: int | None = 0
-    bytes: int = 0
-    offsets: tuple[tuple[int, int], ...] = ()
+    bytes: int | None = 0
+    offsets: tuple[tuple[int, int], ...] | None = ()
     first_timestamp: int = -1
     max_timestamp: int = -1
     producers: tuple[int, ...] = ()
     transactions: tuple[tuple[int, int], ...] = ()
+
+
+class Damaged(NamedTuple):
+    """The offsets at or above the log start offset that the replica had, and whose bytes are damaged or missing.
+
+    `offsets` are ranges (first, last), with last None where the end is not known; None where bytes were not searched.
+    `bytes` are those of the log files that hold no valid batch, without preallocated zeros. `exact` is False where the
+    log is compacted, so that the ranges are an upper bound, or where only a header that is not proven, or the high
+    watermark, says that the offsets were there. It says nothing of whole batches that were cut from the end of the log,
+    above the high watermark: the log keeps no trace of them.
+    """
+
+    offsets: tuple[tuple[int, int | None], ...] | None = ()
+    bytes: int | None = 0
+    exact: bool = True
+
+
+class Lost(NamedTuple):
+    """What a partition loses: what the plan gives up, and what was damaged before.
+
+    `committed` says whether either is in [log start offset, high watermark), None where no high watermark is known.
+    `missing` are the ranges of it that no valid batch has after the plan. `is_complete`: no other offset below the high
+    watermark can be missing. `removes_committed`: the plan removes damaged bytes, and offsets below the high watermark
+    are missing then. `compacted`: the log cleaner may have removed offsets before.
+    """
+
+    given_up: GivenUp = GivenUp()
+    damaged: Damaged = Damaged()
     committed: bool | None = None
+    missing: tuple[tuple[int, int], ...] = ()
+    is_complete: bool = True
+    removes_committed: bool = False
+    compacted: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is known to be lost."""
+        return self.given_up.batches == 0 and self.damaged.offsets == () and not self.damaged.bytes
+
+    @property
+    def is_for_good(self) -> bool:
+        """Whether carrying out the plan gives up valid records, or what may be left of committed ones."""
+        return self.given_up.batches != 0 or self.removes_committed
 
 
 class Action(NamedTuple):
@@ -112,6 +156,25 @@ ACTIONS: Final[Mapping[str, str]] = {
 }
 
 
+class RecoveryStart(NamedTuple):
+    """Where a broker's next start begins to read: the recovery point, and the base offset of its segment.
+
+    `because` says where the offset comes from: "checkpoint", "no-line", "no-checkpoint" or "own" (CheckpointContext),
+    "from" where an option or the path of a segment chose it.
+    """
+
+    offset: int
+    segment: int | None
+    because: str
+
+
+class NewestWalk(NamedTuple):
+    """What a walk of the active segment alone would leave, where that is another log."""
+
+    log_end_offset: int | None
+    given_up: GivenUp
+
+
 class Plan(NamedTuple):
     """All that is to be done with one topic-partition directory; nothing without `actions`.
 
@@ -123,6 +186,11 @@ class Plan(NamedTuple):
     `not_covered` are the findings that stay. Of a salvage, `undecided` says which transactions may have lost their
     markers, `conflicts` which batches contradict each other and which of them stay. A plan that is `alone` is about one
     segment of several, so that it can only become a copy. `rebuild_cache` has companions that planning rebuilt.
+    `start` is where a broker's next start begins to read, None for a log of Kafka 0.7. `newest` is what a walk of the
+    active segment alone leaves, where the partition stands on its own and that is another log: then a truncation asks
+    which is meant. `clean_shutdown`: the next start reads nothing, because the log directory has a clean-shutdown file.
+    `covered` are the findings about damage in logs that the plan removes. `is_running`: a broker held the lock of the
+    log directory while it was read.
     """
 
     path: str
@@ -144,6 +212,11 @@ class Plan(NamedTuple):
     conflicts: tuple[str, ...] = ()
     alone: bool = False
     rebuild_cache: RebuildCache = RebuildCache()
+    start: RecoveryStart | None = None
+    newest: NewestWalk | None = None
+    clean_shutdown: bool = False
+    covered: tuple[Finding, ...] = ()
+    is_running: bool = False
 
     @property
     def is_empty(self) -> bool:

@@ -26,7 +26,7 @@ class PlanBuilder:
         self.after: dict[str, FileContent | None] = {}
         self.reasons: dict[str, str] = {}
         self.gap_codes: dict[Piece, str] = {}
-        self.ranges = RangeReader(given.directory, given.sizes, given.options.max_batch_bytes)
+        self.ranges = RangeReader(given)
         self.recorder = RebuildRecorder(budget)
 
     def gone_segments(self, segments: Segments) -> Iterator[str]:

@@ -6,7 +6,7 @@ from typing import Final
 
 from kdump.format.naming import number_of
 from kdump.recover.actions import actions_of
-from kdump.recover.losses import total_loss
+from kdump.recover.losses import loss_of_plan
 from kdump.recover.plan import FileContent, Plan
 from kdump.recover.plan_builder import PlanBuilder, Segments
 from kdump.recover.plan_input import unchanged
@@ -22,10 +22,11 @@ def complete_plan(
     """The plan that leaves these segments. Raises SourceError."""
     given, context = builder.given, builder.given.report.context
     _drop_unchanged(builder, segments)
-    lost = [builder.ranges.within(piece) for piece in _lost(builder)]
+    removed = {name: list(pieces) for name, pieces in _removed(builder)}
+    lost = loss_of_plan(given, builder.ranges, removed)
     point = context.recovery_point
     actions = actions_of(builder, segments)
-    plan = unchanged(given, builder.after)
+    plan = unchanged(given, builder.after)._replace(lost=lost)
     if not actions:
         return plan
     lower = point is not None and log_end_offset is not None and point > log_end_offset
@@ -36,7 +37,6 @@ def complete_plan(
         log_start_offset=log_start_offset,
         log_end_offset=log_end_offset,
         recovery_point=log_end_offset if lower else None,
-        lost=total_loss(lost, context.high_watermark),
         bytes_needed=sum(_bytes_needed(builder, name, content) for name, content in builder.after.items()),
     )
     return plan._replace(rebuild_cache=builder.recorder.cache_for(plan.rebuild_request()))
@@ -90,8 +90,8 @@ def _holds(builder: PlanBuilder, name: str, data: bytes) -> bool:
 # ---- what goes
 
 
-def _lost(builder: PlanBuilder) -> Iterator[Piece]:
-    """The bytes of segments that no file holds afterwards; not those of segments that a .swap file replaces."""
+def _removed(builder: PlanBuilder) -> Iterator[tuple[str, Iterator[Piece]]]:
+    """By segment, its bytes that no file holds afterwards; not those of segments that a .swap file replaces."""
     kept: dict[str, list[Piece]] = {}
     replaced: list[tuple[int, int]] = []
     for name, content in builder.after.items():
@@ -102,10 +102,10 @@ def _lost(builder: PlanBuilder) -> Iterator[Piece]:
                 replaced.append((number, builder.ranges.within(piece).last_offset or number))
     for name in sorted(builder.given.sizes):
         number = number_of(name)
-        if name not in builder.after or not name.endswith(builder.given.suffix) or number is None:
+        if name not in builder.after or not name.endswith(builder.given.suffix):
             continue
-        if not any(first <= number <= last for first, last in replaced):
-            yield from builder.between(name, kept.get(name, []))
+        if number is None or not any(first <= number <= last for first, last in replaced):
+            yield name, builder.between(name, kept.get(name, []))
 
 
 def _bytes_needed(builder: PlanBuilder, name: str, content: FileContent | None) -> int:

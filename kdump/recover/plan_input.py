@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property, lru_cache
+from typing import Final
 
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.errors import SourceError
@@ -13,14 +14,17 @@ from kdump.format.meta_properties import parse_meta_properties
 from kdump.format.naming import INDEX_SUFFIXES, PARTITION_METADATA, Kind, number_of
 from kdump.format.partition_metadata import build_partition_metadata, parse_partition_metadata
 from kdump.format.text_files import MAX_PROPERTIES_BYTES
-from kdump.recover.plan import FileContent, Plan, RecoverOptions
+from kdump.recover.plan import SAVED_WALK, FileContent, Plan, RecoverOptions, RecoveryStart
 from kdump.recover.selection import files_by_segment
 from kdump.storage.pieces import Piece
 from kdump.storage.source import FileSource, read_whole
 from kdump.storage.stamps import Stamp, read_stamps
 from kdump.verify.findings import Finding, Severity
-from kdump.verify.reaction import is_valid_log
+from kdump.verify.reaction import TRUNCATION_CODES, is_valid_log
 from kdump.verify.report import Report
+
+ACTIVE_SEGMENT: Final = (1 << 63) - 1
+"""A recovery point after which only the active segment lies."""
 
 
 class PlanInput:
@@ -68,6 +72,12 @@ class PlanInput:
     def findings_of(self, name: str) -> list[Finding]:
         """The errors and warnings about a file."""
         return self._findings.get(name, [])
+
+    @property
+    def all_findings(self) -> Iterator[Finding]:
+        """All errors and warnings."""
+        for found in self._findings.values():
+            yield from found
 
     @property
     def codes(self) -> frozenset[str]:
@@ -155,7 +165,44 @@ def unchanged(given: PlanInput, after: Mapping[str, FileContent | None] | None =
         high_watermark=report.context.high_watermark,
         not_covered=tuple(_not_covered(given, after or {})),
         alone=given.alone,
+        start=_start_of(given),
+        clean_shutdown=report.context.clean_shutdown,
+        covered=tuple(_covered(given, after or {})),
     )
+
+
+def recovery_point_of(given: PlanInput) -> int:
+    """The offset from which on a truncation reads; ACTIVE_SEGMENT for the active segment alone."""
+    point = given.report.context.recovery_point
+    match given.options.walk:
+        case "newest":
+            return ACTIVE_SEGMENT
+        case "all":
+            return 0
+        case walk:
+            return point if point is not None else ACTIVE_SEGMENT if walk == SAVED_WALK else 0
+
+
+def _start_of(given: PlanInput) -> RecoveryStart | None:
+    """Where a broker's next start begins to read: at the segment that holds the recovery point, else the first."""
+    if given.is_kafka07:
+        return None
+    walk = given.options.walk
+    point = recovery_point_of(given)
+    because = given.report.context.start_because if walk in ("checkpoint", SAVED_WALK) else "from"
+    bases = [file.file.base_offset for file in given.report.files if file.file.base_offset is not None]
+    segment = max((base for base in bases if base <= point), default=min(bases, default=None))
+    if point == ACTIVE_SEGMENT:
+        return RecoveryStart(segment or 0, segment, "from")
+    return RecoveryStart(point, segment, because)
+
+
+def _covered(given: PlanInput, after: Mapping[str, FileContent | None]) -> Iterator[Finding]:
+    """The findings about damage in the logs that the plan removes."""
+    for finding in given.report.findings:
+        is_damage = finding.severity >= Severity.WARNING and finding.code in TRUNCATION_CODES
+        if is_damage and finding.path.endswith(given.suffix) and _is_covered(finding, after, given.suffix):
+            yield finding
 
 
 def _not_covered(given: PlanInput, after: Mapping[str, FileContent | None]) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kdump.format.naming import TopicPartition
-from kdump.recover.plan import Action, Plan, RecoveryResult
+from kdump.recover.plan import Action, Lost, Plan, RecoveryResult
 from kdump.verify.findings import Finding, Severity, finding_fields
 
 if TYPE_CHECKING:
@@ -64,6 +64,11 @@ def action_fields(action: Action, topic_partition: TopicPartition | None) -> "Fi
     }
 
 
+def lost_fields(lost: Lost) -> "Fields":
+    """The field `lost`, in its two parts."""
+    return {"given_up": lost.given_up, "damaged": lost.damaged, "committed": lost.committed}
+
+
 def partition_fields(result: RecoveryResult) -> "Fields":
     """The fields of a `partition` line: those of the plan, then those of its result, from `applied` on."""
     return {**_plan_fields(result.plan), **{name: value(result) for name, value in _RESULT.items()}}
@@ -81,7 +86,9 @@ def _plan_fields(plan: Plan) -> "Fields":
         "refusals": [{"exception": exception, "name": name} for exception, name in plan.refusals],
         "segments": [{"base_offset": log.base_offset, "size": log.size} for log in plan.segments],
         "bytes_needed": plan.bytes_needed,
-        "lost": plan.lost,
+        "start": plan.start,
+        "newest": plan.newest,
+        "lost": lost_fields(plan.lost),
         # One object a file: a name that is not UTF-8 cannot be a key.
         "files": [{"name": name, **stamp._asdict()} for name, stamp in sorted(plan.files.items())],
         "undecided": plan.undecided,

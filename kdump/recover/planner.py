@@ -13,6 +13,7 @@ from kdump.engine.protocol import Engine
 from kdump.errors import SourceError
 from kdump.format.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointError, build_offsets, offset_entries
 from kdump.format.naming import PARTITION_METADATA, RECOVERY_POINTS, TopicPartition
+from kdump.recover.losses import loss_without_plan
 from kdump.recover.plan import REINDEX, SALVAGE, Action, FileContent, Plan, RecoverOptions
 from kdump.recover.plan_input import PlanInput, unchanged
 from kdump.recover.rebuild_cache import RebuildBudget
@@ -42,9 +43,9 @@ def plan_recovery(
     """A plan for each topic-partition directory, then for each log directory of which a checkpoint has to change.
 
     A Report with errors stands for what cannot be read. With `locks` each log directory is locked against brokers until
-    it is closed; without it a broker may run. With `only_reads`, which is for copies, a .lock that cannot be written is
-    looked at and not taken. `on_notice` is called with a sentence where a broker may write what is read. Nothing is
-    written. The log of KRaft is planned only where its path was given.
+    it is closed; without it a broker may run, which the plans then say. With `only_reads`, which is for copies, a .lock
+    that cannot be written is looked at and not taken. `on_notice` is called with a sentence where no lock could be
+    taken. Nothing is written. The log of KRaft is planned only where its path was given.
     """
     if options.now_ms is None:
         options = options._replace(now_ms=int(time.time() * 1000))
@@ -70,7 +71,7 @@ def plan_recovery(
     points = points_of_plans(made)
     for directory in dict.fromkeys((*points, *directories)):
         try:
-            plan = plan_log_directory(directory, points.get(directory, {}), options)
+            plan = plan_log_directory(directory, points.get(directory, {}), options, repairs=directory in directories)
         except SourceError as error:
             yield Report(directory, errors=[error])
             continue
@@ -88,7 +89,7 @@ def _plan(report: Report, item: PlanItem, options: RecoverOptions, budget: Rebui
         run = next((one.run for one in undo.runs(report.path) if not one.finished), "")
         raise SourceError(f"{report.path}: {resume_hint(report.path, run)}")
     options = options if item.walk is None else options._replace(walk=item.walk)
-    return plan_partition(report, item.partition, options, budget)
+    return plan_partition(report, item.partition, options, budget)._replace(is_running=item.is_running)
 
 
 def plan_partition(
@@ -97,7 +98,7 @@ def plan_partition(
     """The plan for the directory of a report that has its valid segments. Raises SourceError."""
     given = PlanInput(report, options)
     if given.has_nothing_to_do:
-        return unchanged(given)
+        return unchanged(given)._replace(lost=loss_without_plan(given))
     # A strategy imports the steps of a broker's start, which most directories do without.
     if options.strategy == SALVAGE:
         from kdump.recover.salvage.plan import salvage
@@ -144,18 +145,30 @@ def points_of_plans(plans: Iterable[Plan]) -> dict[str, dict[TopicPartition, int
     return points_by_directory((plan.path, plan.topic_partition, plan.recovery_point) for plan in plans)
 
 
-def plan_log_directory(directory: str, points: Points, options: RecoverOptions) -> Plan:
-    """The plan for a log directory whose recovery points are above the ends of truncated logs. Raises SourceError."""
+def repairs_checkpoint(plan: Plan) -> bool:
+    """Whether the plan for a log directory moves a checkpoint that cannot be read out of the way."""
+    return RECOVERY_POINTS in plan.after and plan.after[RECOVERY_POINTS] is None
+
+
+def plan_log_directory(directory: str, points: Points, options: RecoverOptions, *, repairs: bool = False) -> Plan:
+    """The plan for a log directory whose recovery points are above the ends of truncated logs. Raises SourceError.
+
+    With `repairs`, a truncation and a salvage remove a checkpoint of recovery points that cannot be read, with which no
+    broker starts: then a start reads every partition from offset 0.
+    """
     # A listing of its own: the root may not have been discovered, and its checkpoint is read only here.
     plan = Plan(directory, None, options, files=read_stamps(directory))
-    if not points or RECOVERY_POINTS not in plan.files:
+    if not (points or repairs) or RECOVERY_POINTS not in plan.files:
         return plan
     path = os.path.join(directory, RECOVERY_POINTS)
     try:
         with FileSource(path) as source:
             entries = list(offset_entries(read_whole(source, MAX_CHECKPOINT_BYTES)))
-    except CheckpointError as error:
-        raise SourceError(f"{path}: {error}") from None
+    except CheckpointError:
+        if not repairs or options.strategy == REINDEX:
+            return plan  # no line of it counts
+        action = Action("delete", path, "checkpoint/format", bytes=plan.files[RECOVERY_POINTS].size)
+        return plan._replace(actions=(action,), after={RECOVERY_POINTS: None})
     lowered = [
         entry._replace(offset=min(entry.offset, points.get(TopicPartition(entry.topic, entry.partition), entry.offset)))
         for entry in entries
@@ -173,7 +186,8 @@ def _uncovered_findings(report: Report, plan: Plan, written: Set[str]) -> Iterat
     A recovery point that is lowered is covered, and so is a partition.metadata that is `written`.
     """
     for finding in report.findings:
-        covered = os.path.basename(finding.path) in plan.after and finding.code == "checkpoint/beyond"
+        repaired = finding.code in ("checkpoint/beyond", "checkpoint/format")
+        covered = os.path.basename(finding.path) in plan.after and repaired
         covered = covered or (finding.code == "metadata/missing" and finding.path in written)
         if finding.severity >= Severity.WARNING and not covered:
             yield finding

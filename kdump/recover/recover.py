@@ -18,9 +18,17 @@ from kdump.format import naming
 from kdump.format.naming import topic_partition_of
 from kdump.recover import apply as applying
 from kdump.recover import undo
-from kdump.recover.plan import REINDEX, Action, Plan, RecoverOptions, RecoveryResult
-from kdump.recover.planner import Points, plan_log_directory, plan_recovery, points_by_directory, points_of_plans
+from kdump.recover.plan import REINDEX, Action, NewestWalk, Plan, RecoverOptions, RecoveryResult
+from kdump.recover.planner import (
+    Points,
+    plan_log_directory,
+    plan_recovery,
+    points_by_directory,
+    points_of_plans,
+    repairs_checkpoint,
+)
 from kdump.recover.selection import Found
+from kdump.recover.summary import PUT_BACK, START_BROKER
 from kdump.storage.directory_handle import DirectoryHandle, attribute_losses
 from kdump.storage.discovery import discover
 from kdump.storage.lock import Lock, possible_log_directories
@@ -88,41 +96,61 @@ def apply_all(
     if how.output is not None and _is_log_directory(os.path.dirname(os.path.abspath(how.output))):
         raise KdumpError(f"{how.output}: in a log directory, where it would keep the broker from starting")
     partitions: list[Plan] = []
+    roots: dict[str, Plan] = {}
     for plan in planned:
         if isinstance(plan, Report):
             yield plan
-        elif not plan.is_root:
+        elif plan.is_root:
+            roots[os.path.abspath(plan.path)] = plan
+        else:
             partitions.append(plan)
+    work = partial(apply_and_verify, how=how, refusals=_refusals_by_directory([*partitions, *roots.values()]))
     done: list[Plan] = []
     engine = engine if engine is not None and sum(not plan.is_empty for plan in partitions) > 1 else Serial()
     in_place = how.output is None
     try:
-        for _, result in engine.map(partial(apply_and_verify, how=how), partitions):
+        for _, result in engine.map(work, partitions):
             if result.applied:
                 done.append(result.plan)
             yield result
     except (KeyboardInterrupt, GeneratorExit):
         # The results go nowhere any more, but a truncated log needs its lower recovery point.
-        for _ in _roots(points_of_plans(done) if in_place else {}, options, how._replace(drop_marker=False)):
+        for _ in _roots(points_of_plans(done) if in_place else {}, {}, options, how._replace(drop_marker=False)):
             pass
         raise
     if in_place:
         above = {os.path.dirname(os.path.abspath(plan.path)) for plan in partitions} if how.drop_marker else set()
-        yield from _roots({**{directory: {} for directory in above}, **points_of_plans(done)}, options, how)
+        yield from _roots({**{directory: {} for directory in above}, **points_of_plans(done)}, roots, options, how)
+
+
+def _refusals_by_directory(plans: Iterable[Plan]) -> dict[str, str]:
+    """By log directory, what stays there with which a broker does not start: its code and its path."""
+    found: dict[str, str] = {}
+    for plan in plans:
+        directory = os.path.abspath(plan.path)
+        directory = directory if plan.is_root else os.path.dirname(directory)
+        for finding in plan.not_covered:
+            if finding.broker == "refuses":
+                found.setdefault(directory, f"{finding.code} of {finding.path}")
+    return found
 
 
 def _roots(
-    points: Mapping[str, Points], options: RecoverOptions, how: ApplyOptions
+    points: Mapping[str, Points], planned: Mapping[str, Plan], options: RecoverOptions, how: ApplyOptions
 ) -> Iterator[RecoveryResult | Report]:
-    """Correct the files at the roots of log directories."""
-    for directory in sorted(points):
+    """Correct the files at the roots of log directories. Findings about these that stay are in the results."""
+    for directory in sorted({*points, *planned}):
+        before = planned.get(directory)
         try:
-            plan = plan_log_directory(directory, points[directory], options)
+            plan = plan_log_directory(
+                directory, points.get(directory, {}), options, repairs=before is not None and repairs_checkpoint(before)
+            )
         except SourceError as error:
             yield Report(directory, errors=[error])
             continue
         plan = _without_marker(plan) if how.drop_marker else plan
-        if not plan.is_empty:
+        plan = plan._replace(not_covered=() if before is None else before.not_covered)
+        if not plan.is_empty or plan.not_covered:
             yield apply_and_verify(plan, how)
 
 
@@ -133,11 +161,14 @@ def _is_log_directory(path: str) -> bool:
         return False  # not there yet, or what writing will say
 
 
-def apply_and_verify(plan: Plan, how: ApplyOptions) -> RecoveryResult:
-    """Apply one plan and verify the result."""
+def apply_and_verify(plan: Plan, how: ApplyOptions, refusals: Mapping[str, str] | None = None) -> RecoveryResult:
+    """Apply one plan and verify the result. `refusals` are what a broker refuses, by log directory."""
     path, name, applied = plan.path, None, None
     lost: tuple[str, ...] = ()
+    plan = plan._replace(clean_shutdown=plan.clean_shutdown and not how.drop_marker)
     try:
+        if plan.newest is not None:
+            raise KdumpError(_question(plan, plan.newest))
         if how.output is not None:
             # Where nothing is to be done, the plan has no stamps. They are taken when the copy begins.
             path = applying.output(plan if plan.files else plan._replace(files=read_stamps(plan.path)), how.output)
@@ -156,10 +187,19 @@ def apply_and_verify(plan: Plan, how: ApplyOptions) -> RecoveryResult:
     except KdumpError as error:
         return RecoveryResult(plan, error=error)
     try:
-        found = () if plan.is_root else _verified(plan, path, applied)
+        found = plan.not_covered if plan.is_root else _verified(plan, path, applied)
     except SourceError as error:
         return RecoveryResult(plan, True, name, error, lost_attributes=lost)
-    return RecoveryResult(plan, True, name, None, found, _next(plan, path, found), lost)
+    refused = (refusals or {}).get(os.path.dirname(os.path.abspath(plan.path)))
+    return RecoveryResult(plan, True, name, None, found, _next(plan, path, found, refused), lost)
+
+
+def _question(plan: Plan, newest: NewestWalk) -> str:
+    return (
+        f"{plan.path}: it stands in no log directory, so that no recovery point says where to begin: a walk of all"
+        f" segments leaves a log that ends at offset {plan.log_end_offset}, a walk of the active segment alone one that"
+        f" ends at {newest.log_end_offset}: choose with --from all or --from newest"
+    )
 
 
 def _verified(plan: Plan, path: str, applied: applying.ApplyResult | None) -> tuple[Finding, ...]:
@@ -193,16 +233,26 @@ def remaining_findings(path: str) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-def _next(plan: Plan, path: str, found: tuple[Finding, ...]) -> str:
+def _next(plan: Plan, path: str, found: tuple[Finding, ...], refused: str | None) -> str:
     if plan.lost.committed:
         return (
             "committed records are lost here: if another replica has them, move the directory aside and let the broker"
             " fetch it anew"
         )
-    if all(finding.severity < Severity.ERROR for finding in found):
-        return "start the broker"
+    refused = next((f"{one.code} of {one.path}" for one in found if one.broker == "refuses"), refused)
+    if all(finding.severity < Severity.ERROR for finding in found) or plan.is_root:
+        if refused is not None:
+            return f"a broker does not start yet: see {refused}"
+        if path != plan.path:
+            return "put the copy in place of the original"
+        return PUT_BACK if _stands_alone(plan) else START_BROKER
     how = "--salvage --dry-run" if plan.options.walk == "all" or plan.options.strategy == REINDEX else "--from all"
     return shlex.join(["kdump", "recover", *how.split(), path])
+
+
+def _stands_alone(plan: Plan) -> bool:
+    """Whether the partition lies in no log directory."""
+    return not plan.is_root and not _is_log_directory(os.path.dirname(os.path.abspath(plan.path)))
 
 
 # ---- back, and on

@@ -10,26 +10,37 @@ from itertools import zip_longest
 from typing import IO, TYPE_CHECKING, Final, NamedTuple
 
 from kdump.errors import KdumpError
-from kdump.recover.plan import STRATEGIES, UNDECIDED, WALKS, Plan, RecoverOptions
+from kdump.recover.plan import SAVED_WALK, STRATEGIES, UNDECIDED, WALKS, Plan, RecoverOptions
 from kdump.recover.plan_lines import RESULT_FIELDS, plain, plan_lines
 
 if TYPE_CHECKING:
     from kdump.format.json_types import Fields, JsonObject, JsonValue
     from kdump.verify.report import Report
 
-_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {"strategy": STRATEGIES, "walk": WALKS, "undecided": UNDECIDED}
+_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "strategy": STRATEGIES,
+    "walk": (*WALKS, SAVED_WALK),
+    "undecided": UNDECIDED,
+}
 _TYPES: Final = ("action", "not_covered", "partition")
 _NOT_COMPARED: Final = frozenset({*RESULT_FIELDS, "message"})
 """Fields that a plan does not depend on: what became of it, and the wording of this version."""
+_NOT_IN_SCHEMA_1: Final = frozenset({"lost", "start", "newest"})
+"""Fields that kdump 0.1 did not have, or with another meaning. Neither does it report the same findings that stay."""
+SCHEMA: Final = 2
 
 
 class SavedPlan(NamedTuple):
-    """A plan that was saved: its options, the paths it was made for, and its lines. `name` is that of its file."""
+    """A plan that was saved: its options, the paths it was made for, and its lines. `name` is that of its file.
+
+    `schema` is that of its lines.
+    """
 
     name: str
     options: RecoverOptions
     paths: tuple[str, ...]
     lines: "tuple[JsonObject, ...]"
+    schema: int = SCHEMA
 
     def check(self, found: "Iterable[Plan | Report]") -> "list[Plan | Report]":
         """The plans that were made now, where they are the saved ones.
@@ -37,7 +48,13 @@ class SavedPlan(NamedTuple):
         Raises KdumpError, which names the first difference, where they are not.
         """
         plans = list(found)
-        lines = [_compared(line) for plan in plans if isinstance(plan, Plan) for line in plan_lines(plan)]
+        lines = [
+            _compared(line, self.schema)
+            for plan in plans
+            if isinstance(plan, Plan)
+            for line in plan_lines(plan)
+            if _is_compared(line, self.schema)
+        ]
         saved = {str(line["path"]): line for line in self.lines if line["type"] == "partition"}
         for line in lines:
             if line["type"] == "partition" and (before := saved.get(str(line["path"]))) is not None:
@@ -71,7 +88,7 @@ def to_lines(options: RecoverOptions, paths: Sequence[str], plans: Iterable[Plan
     lines = [_plain_line({"type": "plan", **options._asdict(), "paths": paths})]
     for plan in plans:
         lines += plan_lines(plan)
-    return [*lines, {"type": "summary", "command": "recover", "applied": False, "interrupted": False}]
+    return [*lines, {"type": "summary", "command": "recover", "applied": False, "interrupted": False, "schema": SCHEMA}]
 
 
 def from_lines(lines: "Sequence[Mapping[str, JsonValue]]", name: str = "the plan") -> SavedPlan:
@@ -86,10 +103,15 @@ def from_lines(lines: "Sequence[Mapping[str, JsonValue]]", name: str = "the plan
     paths = lines[0].get("paths")
     if not isinstance(paths, list) or not paths:
         raise KdumpError(f"{name}: the plan does not name its paths")
-    compared = tuple(_compared(line) for line in lines if line.get("type") in _TYPES)
+    schema = lines[-1].get("schema")
+    schema = schema if isinstance(schema, int) else 1
+    options = _options(lines[0], name)
+    if schema == 1 and options.walk == "checkpoint":
+        options = options._replace(walk=SAVED_WALK)
+    compared = tuple(_compared(line, schema) for line in lines if _is_compared(line, schema))
     for line in compared:
         _path(line.get("path"), name)
-    return SavedPlan(name, _options(lines[0], name), tuple(_path(path, name) for path in paths), compared)
+    return SavedPlan(name, options, tuple(_path(path, name) for path in paths), compared, schema)
 
 
 def read(stream: IO[bytes]) -> SavedPlan:
@@ -111,8 +133,16 @@ def _plain_line(fields: "Fields") -> "JsonObject":
     return {name: plain(value) for name, value in fields.items()}
 
 
-def _compared(line: "Mapping[str, JsonValue]") -> "JsonObject":
-    return {name: value for name, value in line.items() if name not in _NOT_COMPARED}
+def _is_compared(line: "Mapping[str, JsonValue]", schema: int) -> bool:
+    kind = line.get("type")
+    if schema == 1 and line.get("empty") and kind == "partition" and line.get("topic") is None:
+        return False  # the root of a log directory with nothing but findings
+    return kind in _TYPES and not (schema == 1 and kind == "not_covered")
+
+
+def _compared(line: "Mapping[str, JsonValue]", schema: int) -> "JsonObject":
+    left_out = _NOT_COMPARED | _NOT_IN_SCHEMA_1 if schema == 1 else _NOT_COMPARED
+    return {name: value for name, value in line.items() if name not in left_out}
 
 
 def _options(line: "Mapping[str, JsonValue]", name: str) -> RecoverOptions:

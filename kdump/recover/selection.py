@@ -9,7 +9,7 @@ from kdump.errors import KdumpError, SourceError
 from kdump.format import naming
 from kdump.format.naming import SEGMENT_SUFFIXES, number_of
 from kdump.storage.discovery import discover, discover_whole
-from kdump.storage.lock import IS_LOCKED, Lock, is_locked, possible_log_directories
+from kdump.storage.lock import Lock, is_locked, possible_log_directories
 from kdump.storage.partition import LogDirectory, Partition
 from kdump.storage.stamps import DirectoryFiles, Stamp, read_stamps
 
@@ -18,17 +18,21 @@ _FilesBySegment = dict[int | None, dict[str, Stamp]]
 
 
 class PlanItem(NamedTuple):
-    """A partition to plan, and where to begin; None where the options say it."""
+    """A partition to plan, and where to begin; None where the options say it.
+
+    `is_running`: another process, probably a broker, holds the lock of its log directory.
+    """
 
     partition: Partition
     walk: str | None = None
+    is_running: bool = False
 
 
 class RecoverySelection:
     """Selects partitions, and locks their log directories against brokers until `locks` is closed.
 
-    Without `locks` it takes no lock, and a broker may run. `only_reads` is for a copy, which needs no lock where .lock
-    cannot be written. `on_notice` is called with a sentence where a broker may write what is read.
+    Without `locks` it takes no lock, and a broker that runs is no error: then nothing is written. `only_reads` is for a
+    copy, which needs no lock where .lock cannot be written; `on_notice` is called with a sentence where none was taken.
     """
 
     def __init__(
@@ -42,6 +46,7 @@ class RecoverySelection:
         self._only_reads = only_reads
         self._on_notice = on_notice
         self._free: dict[str, bool] = {}
+        self._running: set[str] = set()
         self._directories: set[str] = set()
         self._older: list[Partition] = []
 
@@ -66,16 +71,18 @@ class RecoverySelection:
                 continue
             if isinstance(item, LogDirectory):
                 yield item
-            else:
-                yield from self._of(item)
+                continue
+            is_running = not self._running.isdisjoint(places)
+            for one in self._of(item):
+                yield one._replace(is_running=is_running) if isinstance(one, PlanItem) else one
         yield from self._alone()
 
     def _lock(self, directory: str) -> None:
         """Lock a log directory, or say that it is not locked. Raises SourceError."""
         notice = ""
         if self._locks is None:
-            if is_locked(path := os.path.join(directory, naming.LOCK_FILE)):
-                notice = f"{path}: {IS_LOCKED}: what is read here may change, and nothing can be applied until it stops"
+            if is_locked(os.path.join(directory, naming.LOCK_FILE)):
+                self._running.add(directory)
         else:
             try:
                 notice = self._locks.enter_context(Lock(directory, only_reads=self._only_reads)).warning

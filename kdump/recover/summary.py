@@ -2,12 +2,15 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kdump.recover.plan import SALVAGE, Lost, RecoverOptions, RecoveryResult
-from kdump.recover.plan_lines import CountsByCode, FindingTotals, counts_of, finding_totals
+from kdump.recover.plan import REINDEX, SALVAGE, Damaged, GivenUp, Lost, RecoverOptions, RecoveryResult
+from kdump.recover.plan_lines import CountsByCode, FindingTotals, counts_of, finding_totals, lost_fields
 from kdump.verify.findings import Severity
+
+if TYPE_CHECKING:
+    from kdump.format.json_types import Fields
 
 _OPTIONS: Final[Mapping[str, str]] = {
     "walk": "--from",
@@ -19,12 +22,18 @@ _OPTIONS: Final[Mapping[str, str]] = {
 }
 
 
+_INDEXES: Final = ("index/", "timeindex/", "txnindex/")
+START_BROKER: Final = "start the broker"
+PUT_BACK: Final = "put it back in place"
+
+
 class RecoverySummary(NamedTuple):
     """The sums over all partitions, by the names of the `summary` line.
 
     `actions` counts them by their names, `not_covered` and `left` count findings. The offsets are those of a partition
     that is the only one. `undo` is the run that --undo takes back, `output` the directory of the copies, `next` the
-    command to run, None where there is not one for all partitions.
+    command to run, None where there is not one for all partitions. `is_running`: a broker, probably, held the lock of a
+    log directory that was read.
     """
 
     strategy: str
@@ -42,6 +51,13 @@ class RecoverySummary(NamedTuple):
     output: str | None
     next: str | None
     interrupted: bool
+    is_running: bool = False
+
+    def fields(self) -> "Fields":
+        """The fields of the JSON line, without the command, its exit status and the seconds."""
+        fields = {**self._asdict(), "lost": lost_fields(self.lost), "running": self.is_running}
+        del fields["is_running"]
+        return fields
 
     @property
     def has_errors(self) -> bool:
@@ -66,7 +82,8 @@ class RecoveryTotals:
         self._left: CountsByCode = Counter()
         self._run: str | None = None
         self._next: dict[str, None] = {}
-        self._alone = self._salvageable = False
+        self._alone = self._salvageable = self._gives_up = self._refused = self._is_running = False
+        self._reindexable = False
 
     @property
     def partitions(self) -> int:
@@ -76,20 +93,25 @@ class RecoveryTotals:
     def add(self, result: RecoveryResult) -> None:
         """Count the result of a partition, or of the root of a log directory."""
         plan = result.plan
+        self._is_running |= plan.is_running
         if not plan.is_root:
             self._partitions += 1
             self._failed += result.error is not None
             self._first_offset, self._end_offset = plan.log_start_offset, plan.log_end_offset
             self._salvageable |= any(finding.severity is Severity.ERROR for finding in plan.not_covered)
+            self._reindexable |= any(finding.code.startswith(_INDEXES) for finding in plan.not_covered)
         if result.error is None:
             self._actions.update(action.action for action in plan.actions)
             self._bytes_needed += plan.bytes_needed
-            if plan.lost.bytes or plan.lost.batches:
+            if not plan.is_root:
                 self._lost.append(plan.lost)
+            self._gives_up |= plan.lost.is_for_good and not plan.is_empty
         self._alone |= plan.alone and not plan.is_empty
         self._not_covered += counts_of(plan.not_covered)
         self._left += counts_of(result.left)
         self._run = self._run or result.run
+        staying = result.left if result.applied else plan.not_covered
+        self._refused |= any(finding.broker == "refuses" for finding in staying)
         if result.applied and result.next:
             self._next[result.next] = None
 
@@ -112,21 +134,32 @@ class RecoveryTotals:
             output=self._output,
             next=self._next_command(failed),
             interrupted=interrupted,
+            is_running=self._is_running,
         )
 
     @property
     def gives_up_records(self) -> bool:
-        """Whether valid batches, or records, were given up."""
-        return self._applies and any(lost.batches or lost.records for lost in self._lost)
+        """Whether valid records were given up, or damaged bytes with committed offsets were removed."""
+        return self._applies and self._gives_up
+
+    @property
+    def has_refusals(self) -> bool:
+        """Whether a finding stays with which a broker does not start."""
+        return self._refused
 
     def _next_command(self, failed: bool) -> str | None:
         if self._applies:
-            return next(iter(self._next)) if len(self._next) == 1 and not failed else None
+            one = next(iter(self._next)) if len(self._next) == 1 and not failed else None
+            return None if self._refused and one == START_BROKER else one
         if self._actions:
             return command(self._options, self._paths, *(["--output", "DIR"] if self._alone else []))
+        defaults = RecoverOptions()
         if self._options.strategy != SALVAGE and self._salvageable:
-            salvage = self._options._replace(strategy=SALVAGE, walk=RecoverOptions().walk)
+            salvage = self._options._replace(strategy=SALVAGE, walk=defaults.walk)
             return command(salvage, self._paths, "--dry-run")
+        if self._options.strategy != REINDEX and self._reindexable:
+            reindex = self._options._replace(strategy=REINDEX, walk=defaults.walk, undecided=defaults.undecided)
+            return command(reindex, self._paths)
         return None
 
 
@@ -145,14 +178,26 @@ def _total(lost: Sequence[Lost]) -> Lost:
     """What several partitions lose. Offsets, producers and transactions belong to one partition, and are left out."""
     if len(lost) < 2:
         return lost[0] if lost else Lost()
-    records = [each.records for each in lost]
-    firsts = [each.first_timestamp for each in lost if each.first_timestamp != -1]
-    committed = {each.committed for each in lost if each.batches}
-    return Lost(
-        batches=sum(each.batches for each in lost),
-        records=None if None in records else sum(count or 0 for count in records),
-        bytes=sum(each.bytes for each in lost),
-        first_timestamp=min(firsts, default=-1),
-        max_timestamp=max(each.max_timestamp for each in lost),
-        committed=True if True in committed else None if None in committed else False,
+    given_up = [each.given_up for each in lost]
+    firsts = [each.first_timestamp for each in given_up if each.first_timestamp != -1]
+    committed = {each.committed for each in lost if not each.is_empty} or {each.committed for each in lost}
+    total = GivenUp(
+        _sum_known(each.batches for each in given_up),
+        _sum_known(each.records for each in given_up),
+        _sum_known(each.bytes for each in given_up),
+        None,
+        min(firsts, default=-1),
+        max((each.max_timestamp for each in given_up), default=-1),
     )
+    exact = all(each.damaged.exact for each in lost)
+    return Lost(
+        total,
+        Damaged(None, _sum_known(each.damaged.bytes for each in lost), exact),
+        True if True in committed else None if None in committed else False,
+    )
+
+
+def _sum_known(counts: Iterable[int | None]) -> int | None:
+    """The sum, None where a part of it is not known."""
+    known = list(counts)
+    return None if None in known else sum(count or 0 for count in known)

@@ -3,32 +3,37 @@
 Where a broker refuses the directory, the plan first removes what it refuses.
 """
 
-from typing import Final
-
 from kdump.recover.broker_start import complete_start, loadable, plan_indexes, plan_segments
 from kdump.recover.kafka07 import complete_kafka07, segments_after_start
 from kdump.recover.loadable_log import LogView
-from kdump.recover.plan import Plan
+from kdump.recover.plan import FileContent, NewestWalk, Plan
 from kdump.recover.plan_builder import PlanBuilder
-from kdump.recover.plan_input import PlanInput
+from kdump.recover.plan_input import ACTIVE_SEGMENT, PlanInput, recovery_point_of
 from kdump.recover.rebuild_cache import RebuildBudget
-
-ACTIVE_SEGMENT: Final = (1 << 63) - 1
-"""A recovery point after which only the active segment lies."""
 
 
 def truncate(given: PlanInput, budget: RebuildBudget | None = None) -> Plan:
     """The plan for a directory that has something to do. Raises SourceError."""
-    builder = PlanBuilder(given, budget)
     if given.is_kafka07:
+        builder = PlanBuilder(given, budget)
         return complete_kafka07(builder, segments_after_start(builder))
-    log = loadable(given, LogView(given.directory, given.sizes), _recovery_point(given))
+    plan = _truncation(given, recovery_point_of(given), budget)
+    asks = given.options.walk == "checkpoint" and given.report.context.start_because == "own"
+    if not asks or len(given.report.files) < 2:
+        return plan
+    newest = _truncation(given, ACTIVE_SEGMENT, None)
+    if _logs_after(newest, given) == _logs_after(plan, given):
+        return plan
+    return plan._replace(newest=NewestWalk(newest.log_end_offset, newest.lost.given_up))
+
+
+def _truncation(given: PlanInput, recovery_point: int, budget: RebuildBudget | None) -> Plan:
+    builder = PlanBuilder(given, budget)
+    log = loadable(given, LogView(given.directory, given.sizes), recovery_point)
     segments = plan_segments(builder, log)
     plan_indexes(builder, log, segments)
     return complete_start(builder, log, segments)
 
 
-def _recovery_point(given: PlanInput) -> int:
-    points = {"checkpoint": given.report.context.recovery_point, "newest": None, "all": 0}
-    point = points[given.options.walk]
-    return ACTIVE_SEGMENT if point is None else point
+def _logs_after(plan: Plan, given: PlanInput) -> dict[str, FileContent | None]:
+    return {name: content for name, content in plan.after.items() if name.endswith(given.suffix)}

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kdump.verify.findings import Finding
     from kdump.verify.summary import VerifySummary
 
-SCHEMA = 1
+SCHEMA = 2
 
 Encode = Callable[[bytes | None], str]
 
@@ -283,7 +283,7 @@ class JsonRenderer(Renderer):
         self._summary("verify", summary.fields(), exit_status, summary.seconds)
 
     def recovery_summary(self, summary: RecoverySummary, exit_status: int, seconds: float) -> None:
-        self._summary("recover", summary._asdict(), exit_status, seconds)
+        self._summary("recover", summary.fields(), exit_status, seconds)
 
     def exit_summary(self, command: str, exit_status: int, seconds: float) -> None:
         self._summary(command, {}, exit_status, seconds)

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from kdump.broker.defaults import RELEASE
 from kdump.recover.plan import ACTIONS, SALVAGE, TRUNCATE
 from kdump.recover.plan_lines import counts_of, finding_totals
 from kdump.render.sentences import counted, iso_time
 
 if TYPE_CHECKING:
-    from kdump.recover.plan import Action, Lost, Plan, RecoveryResult
+    from kdump.recover.plan import Action, GivenUp, Lost, Plan, RecoveryResult
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
     from kdump.verify.findings import Finding
 
+NOTHING_GIVEN_UP = "no valid batch is given up"
+NOTHING_DAMAGED = "no damaged offsets known"
+CLEAN_SHUTDOWN = (
+    "the log directory has its clean-shutdown file: the next start reads nothing, and would serve the damage; the rest"
+    " is said of an unclean start (--drop-marker removes the file)"
+)
+RUNNING = (
+    "another process, probably a broker, holds the lock of the log directory: its files may have changed while they"
+    " were read. Stop it before anything is written"
+)
+MOST_DROPS = 20
+"""So many drops of a partition are listed; the others are counted."""
 NAMED = 5
 """A sentence lists so many ranges, producers and transactions; the others are counted."""
 
@@ -57,20 +70,29 @@ def _amounts(size: int, batches: int | None, records: int | None, first: int | N
     if batches and records is not None:
         yield counted(records, "record")
     if first is not None and last is not None:
-        yield f"offsets {first}..{last}"
+        yield f"offsets {first}..{last}, next {last + 1}"
 
 
 def sentences(result: RecoveryResult) -> Iterator[tuple[str, str]]:
     """What is said of a partition after its actions, as (label, sentence); nothing where nothing is to be done."""
     plan = result.plan
+    if plan.clean_shutdown and not (plan.is_empty and plan.lost.is_empty):
+        yield "clean", CLEAN_SHUTDOWN
     if result.error is not None:
         yield "failed", str(result.error)
+    if plan.is_running and not plan.is_empty:
+        yield "running", RUNNING
     for exception, name in dict.fromkeys(plan.refusals):
         start = "would not have started on the directory" if result.applied else "does not start on it as it is"
-        yield "refused", f"a broker {start}: {exception} ({name})"
+        yield "refused", f"{RELEASE} {start}: {exception} ({name})"
     if not plan.is_empty:
-        if not plan.is_root:
-            yield "lost", lost_sentence(plan, applied=result.applied)
+        if more := len(plan.actions) - len(listed_actions(plan.actions)):
+            yield "more", f"and {more} more drop{'s' if more > 1 else ''} of bytes that are not listed"
+        yield from _begin(plan)
+        yield from _found(plan.covered)
+    if not plan.is_root and not (plan.is_empty and plan.lost.is_empty):
+        yield from _lost(result)
+    if not plan.is_empty:
         yield from (("clash", sentence) for sentence in plan.conflicts)
         yield from (("undecided", sentence) for sentence in plan.undecided)
         acts = {(action.action, action.because) for action in plan.actions}
@@ -89,13 +111,70 @@ def sentences(result: RecoveryResult) -> Iterator[tuple[str, str]]:
         yield "next", result.next
 
 
-def lost_sentence(plan: Plan, *, applied: bool = False) -> str:
-    """What a plan gives up."""
-    lost = plan.lost
-    if not lost.batches and not lost.records:
-        gone = f" (the {counted(lost.bytes, 'byte')} that are removed hold none)" if lost.bytes else ""
-        return f"no valid batch{gone}"
-    words = [sums(lost), _committed(lost.committed, plan.high_watermark), *_where(lost)]
+_BECAUSE = {
+    "checkpoint": "the recovery point of the log directory's checkpoint",
+    "no-line": "the log directory's checkpoint of recovery points has no line for the partition",
+    "no-checkpoint": "the log directory has no checkpoint of recovery points that can be read",
+    "own": "the partition stands in no log directory",
+    "from": "as asked for",
+}
+
+
+def _begin(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Where the start begins that the plan is about."""
+    start, newest = plan.start, plan.newest
+    if plan.options.strategy != TRUNCATE or start is None:
+        return
+    segment = "" if start.segment is None else f", in the segment with base offset {start.segment}"
+    yield "start", f"an unclean start of {RELEASE} reads from offset {start.offset}{segment}: {_BECAUSE[start.because]}"
+    if newest is not None:
+        gone = NOTHING_GIVEN_UP if newest.given_up.batches == 0 else f"{sums(newest.given_up)} are given up"
+        yield (
+            "newest",
+            (
+                f"a walk of the active segment alone gives another plan: the log ends at offset"
+                f" {newest.log_end_offset}, and {gone}; choose with --from all or --from newest"
+            ),
+        )
+
+
+def _found(covered: Sequence[Finding]) -> Iterator[tuple[str, str]]:
+    """The damage that the plan removes."""
+    for finding in covered[:NAMED]:
+        name = finding.path.rpartition("/")[2]
+        yield "found", f"{name}:{finding.position}: {finding.severity.word} {finding.code}: {finding.message}"
+    if len(covered) > NAMED:
+        yield "found", f"and {len(covered) - NAMED} more findings that the plan removes"
+
+
+def listed_actions(actions: Sequence[Action]) -> tuple[Action, ...]:
+    """The actions to list: of those that drop bytes the first MOST_DROPS. `sentences` counts the others."""
+    listed, drops = [], 0
+    for action in actions:
+        drops += action.action == "drop"
+        if action.action != "drop" or drops <= MOST_DROPS:
+            listed.append(action)
+    return tuple(listed)
+
+
+def _lost(result: RecoveryResult) -> Iterator[tuple[str, str]]:
+    """The block about what is lost."""
+    plan = result.plan
+    yield "given up", given_up_sentence(plan, applied=result.applied)
+    yield "damaged", damaged_sentence(plan.lost)
+    committed = committed_sentence(plan, applied=result.applied)
+    if committed is not None:
+        yield "committed", committed
+
+
+def given_up_sentence(plan: Plan, *, applied: bool = False) -> str:
+    """The valid batches that a plan removes."""
+    gone = plan.lost.given_up
+    if gone.batches == 0:
+        return NOTHING_GIVEN_UP
+    words = [sums(gone), *_where(gone)]
+    if plan.lost.committed is None:
+        words.append("whether it was committed is not known, since no high watermark is stored")
     if plan.options.strategy == TRUNCATE:
         words.append(
             "--undo, then --salvage, may keep some of it"
@@ -105,30 +184,72 @@ def lost_sentence(plan: Plan, *, applied: bool = False) -> str:
     return "; ".join(words)
 
 
-def _committed(committed: bool | None, high_watermark: int | None) -> str:
-    if committed is None:
-        return "whether it was committed is not known, since no high watermark is stored"
-    if committed:
-        return f"COMMITTED records are among them (below the high watermark {high_watermark})"
-    return f"nothing of it was committed (the high watermark is {high_watermark})"
+def damaged_sentence(lost: Lost) -> str:
+    """The offsets whose bytes are damaged or missing."""
+    damaged = lost.damaged
+    size = f" in {counted(damaged.bytes, 'damaged byte')}" if damaged.bytes else ""
+    if damaged.offsets is None:
+        return "not known, since the search for batches gave up"
+    if not damaged.offsets:
+        return f"{NOTHING_DAMAGED}{size}"
+    words = f"{offset_words(damaged.offsets)}{size}"
+    if damaged.exact:
+        return words
+    if lost.compacted:
+        return f"at most {words}; the log is compacted, so that the log cleaner may have removed some of them before"
+    return f"{words}; these are not proven, and more may be damaged or missing"
 
 
-def sums(lost: Lost) -> str:
+def committed_sentence(plan: Plan, *, applied: bool = False) -> str | None:
+    """What is said of offsets below the high watermark, None where nothing is known of them."""
+    lost, mark = plan.lost, plan.high_watermark
+    if mark is None:
+        return None
+    if lost.committed is False and lost.is_complete:
+        return f"nothing lost below the high watermark {mark}"
+    if not lost.missing:
+        return None
+    are = "are" if applied or not lost.given_up.batches else "would be"
+    words = (
+        f"COMMITTED {offset_words(lost.missing)}, {are} missing here (the high watermark is {mark}). Nothing on this"
+        " disk can bring damaged bytes back. Other replicas of the partition may still have these offsets: move this"
+        " directory aside, and the broker fetches all of the partition from the leader. Do not start it as a follower"
+        " with the hole: a follower fetches only from its log end offset on, so that the hole stays; if it becomes the"
+        " leader, "
+    )
+    if lost.missing[-1][1] + 1 >= mark and (plan.log_end_offset or 0) <= lost.missing[-1][0]:
+        return (
+            f"{words}the other replicas truncate these offsets, too. A consumer at one of them gets"
+            " OFFSET_OUT_OF_RANGE and goes where its auto.offset.reset says"
+        )
+    return f"{words}consumers get no error: they read on after the hole"
+
+
+def offset_words(ranges: Sequence[tuple[int, int | None]]) -> str:
+    """`offsets 15..19, 25..29, next 30`; the last range may have no known end."""
+    said = _some(f"{first}.." if last is None else f"{first}..{last}" for first, last in ranges)
+    end = ranges[-1][1]
+    return f"offsets {said}, end not known" if end is None else f"offsets {said}, next {end + 1}"
+
+
+def sums(gone: GivenUp) -> str:
     """`3 batches, 3 records, 4719 bytes`."""
-    records = "an unknown number of records" if lost.records is None else counted(lost.records, "record")
-    return f"{counted(lost.batches, 'batch', 'batches')}, {records}, {counted(lost.bytes, 'byte')}"
+    if gone.batches is None:
+        return "an unknown number of batches, since the search for batches gave up"
+    records = "an unknown number of records" if gone.records is None else counted(gone.records, "record")
+    return f"{counted(gone.batches, 'batch', 'batches')}, {records}, {counted(gone.bytes or 0, 'byte')}"
 
 
-def _where(lost: Lost) -> Iterator[str]:
-    if lost.offsets:
-        yield f"offsets {_some(f'{first}..{last}' for first, last in lost.offsets)}"
-    if lost.max_timestamp != -1 or lost.first_timestamp != -1:
-        yield f"from {iso_time(lost.first_timestamp)} to {iso_time(lost.max_timestamp)}"
-    if lost.producers:
-        yield f"of {'producer' if len(lost.producers) == 1 else 'producers'} {_some(map(str, lost.producers))}"
-    if lost.transactions:
-        each = (f"producer {producer_id} from offset {first}" for producer_id, first in lost.transactions)
-        yield f"{counted(len(lost.transactions), 'transaction')} affected ({_some(each)})"
+def _where(gone: GivenUp) -> Iterator[str]:
+    if gone.offsets:
+        yield offset_words(gone.offsets)
+    if gone.max_timestamp != -1 or gone.first_timestamp != -1:
+        yield f"from {iso_time(gone.first_timestamp)} to {iso_time(gone.max_timestamp)}"
+    if gone.producers:
+        yield f"of {'producer' if len(gone.producers) == 1 else 'producers'} {_some(map(str, gone.producers))}"
+    if gone.transactions:
+        each = (f"producer {producer_id} from offset {first}" for producer_id, first in gone.transactions)
+        yield f"{counted(len(gone.transactions), 'transaction')} affected ({_some(each)})"
 
 
 def _some(words: Iterable[str]) -> str:
@@ -139,10 +260,16 @@ def _some(words: Iterable[str]) -> str:
 
 
 def _afterwards(plan: Plan) -> str:
-    words = f"offsets {plan.log_start_offset} to {plan.log_end_offset} in {counted(len(plan.segments), 'segment')}"
+    start, end = plan.log_start_offset, plan.log_end_offset
+    offsets = f"no offset, next {end}" if start is None or end is None or start >= end else _range_words(start, end)
+    words = f"{offsets}, in {counted(len(plan.segments), 'segment')}"
     if plan.recovery_point is not None:
         words += f"; the recovery point becomes {plan.recovery_point}"
     return words
+
+
+def _range_words(start: int, end: int) -> str:
+    return offset_words([(start, end - 1)])
 
 
 def _verified(left: Iterable[Finding]) -> str:
@@ -160,11 +287,11 @@ def _severities(counts: Mapping[str, int]) -> str:
 def not_covered_words(finding: Finding) -> str:
     """A finding that a plan leaves as it is, with what a broker does about it."""
     broker = {
-        "truncates": "; a broker's next start truncates here",
-        "deletes": "; a broker's next start deletes it",
-        "rebuilds": "; a broker's next start rebuilds it",
-        "refuses": "; a broker does not start with it",
-        "ignores": "; a broker's next start does nothing about it",
+        "truncates": f"; the next start of {RELEASE} truncates here",
+        "deletes": f"; the next start of {RELEASE} deletes it",
+        "rebuilds": f"; the next start of {RELEASE} rebuilds it",
+        "refuses": f"; {RELEASE} does not start with it",
+        "ignores": f"; the next start of {RELEASE} does nothing about it",
     }
     return f"{finding.message}{broker.get(finding.broker or '', '')}"
 
@@ -176,24 +303,42 @@ def run_words(done: RunResult) -> str:
     return f"{state}: run {done.run.run}" + (f" ({about})" if about else "")
 
 
+def _total_words(lost: Lost, *, applied: bool) -> str:
+    """What all partitions lose, in a few words."""
+    gone, damaged = lost.given_up, lost.damaged
+    given_up = f"{sums(gone)} {'given up' if applied else 'would be given up'}"
+    words = [NOTHING_GIVEN_UP if gone.batches == 0 else given_up]
+    if damaged.offsets:
+        words.append(f"damaged {offset_words(damaged.offsets)}")
+    elif damaged.bytes or damaged.offsets is None:
+        words.append("damaged bytes not searched" if damaged.bytes is None else counted(damaged.bytes, "damaged byte"))
+    else:
+        words.append(NOTHING_DAMAGED)
+    if lost.committed:
+        words.append("COMMITTED offsets are among them")
+    return "; ".join(words)
+
+
 def verdict(summary: RecoverySummary) -> str:
     """The summary of a recovery as one sentence, and the command that comes next."""
     words = counted(summary.partitions, "partition")
     if summary.failed:
         words += f", {summary.failed} failed"
     actions = ", ".join(f"{count} {action}" for action, count in summary.actions.items())
-    lost = summary.lost
-    gone = sums(lost) if lost.batches else "no valid batch"
+    gone = _total_words(summary.lost, applied=summary.applied)
     if not actions:
         others = " in the others" if summary.failed else ""
         words += f": nothing to do{others}" if summary.partitions > summary.failed else ""
+        words += f"; {_total_words(summary.lost, applied=True)}" if summary.lost.committed else ""
     elif summary.applied:
-        words += f": {actions}; lost {gone}"
+        words += f": {actions}; {gone}"
     else:
-        words += f": {actions}; {gone} would be lost; nothing was changed"
+        words += f": {actions}; {gone}; nothing was changed"
     for totals, name in ((summary.not_covered, "not covered"), (summary.left, "left after applying")):
         if counts := _severities(totals.by_severity):
             words += f"; {name}: {counts}"
+    if summary.is_running:
+        words += "; a broker is probably running: files may have changed while they were read"
     if summary.output is not None and summary.partitions > summary.failed:
         words += f"; the copy is in {summary.output}"
     if summary.next:

@@ -65,7 +65,10 @@ _ACTION_COLUMNS = ("action", "file", "from", "to", "because", "bytes", "batches"
 _LABELS = {
     "failed": _BAD,
     "refused": _BAD,
-    "lost": "bold yellow",
+    "given up": "bold yellow",
+    "damaged": "bold yellow",
+    "committed": _BAD,
+    "clean": "bold yellow",
     "clash": "yellow",
     "undecided": "yellow",
     "mind": "bold yellow",
@@ -227,7 +230,7 @@ class TerminalRenderer(Renderer):
         if not (said or plan.actions or plan.not_covered):
             return
         self._print(Text(path_text(plan.path), style="bold"))
-        for action in plan.actions:
+        for action in recovery.listed_actions(plan.actions):
             name = path_text(
                 action.path if os.path.dirname(action.path) != plan.path else os.path.basename(action.path)
             )

@@ -10,7 +10,7 @@
     path:position: severity code: sentence
     path: truncate 1573-3146 batch/crc: sentence (1573 bytes, 1 batch, 1 record, offsets 29..29)
     path:position: not covered: severity code: sentence
-    path: lost: sentence
+    path: given up: sentence
     2 files, 10 batches, 100 records, 4000 of 4096 bytes in valid batches: 1 error, 0 warnings, 0 info
 
 (a batch is one line, broken here to fit). The words of a line stand in this order:
@@ -23,8 +23,9 @@
 * record: `offset`, `time`, `timestamp`, `key`, `value`, and where there are any: `headers`, `sequence`, `control` (the
   type of a control record with what it says in parentheses), `crc=WRONG` (of a message of magic 0 or 1).
 * of a recovery: the action, `from-to` in bytes where it is not about a whole file, the code of the finding that it is
-  about. Then come lines about the partition, each with a label: `failed`, `refused`, `lost`, `clash`, `undecided`,
-  `mind`, `afterwards`, `space`, `verified`, `undo`, `next`. The line of a run has the label `undone`, `finished` or
+  about. Then come lines about the partition, each with a label: `clean`, `failed`, `running`, `refused`, `more`,
+  `start`, `newest`, `found`, `given up`, `damaged`, `committed`, `clash`, `undecided`, `mind`, `afterwards`, `space`,
+  `verified`, `undo`, `next`. The line of a run has the label `undone`, `finished` or
   `failed`.
 
 Times are ISO-8601 in UTC, `-` without one, with the stored milliseconds beside them. Bytes that are valid UTF-8 stand
@@ -211,7 +212,16 @@ class TextRenderer(Renderer):
 
     def recovery(self, result: RecoveryResult) -> None:
         # after applying, what is left includes what was not covered
-        super().recovery(result if not result.applied else result._replace(plan=result.plan._replace(not_covered=())))
+        from kdump.render import recovery
+
+        plan = result.plan if not result.applied else result.plan._replace(not_covered=())
+        for action in recovery.listed_actions(plan.actions):
+            self.action(action, plan.topic_partition)
+        for finding in plan.not_covered:
+            self.not_covered(finding)
+        for finding in result.left:
+            self.finding(finding)
+        self.recovered(result)
 
     def recovered(self, result: RecoveryResult) -> None:
         from kdump.render import recovery

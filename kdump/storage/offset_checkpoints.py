@@ -17,7 +17,8 @@ class CheckpointContext(NamedTuple):
     """What the files of a log directory say of one partition; None where they say nothing.
 
     `cleaned`: the log cleaner has been over it. `clean_shutdown`: the broker shut down cleanly and has not started
-    since.
+    since. `start_because` says where the recovery point comes from: "checkpoint", a line of the log directory; 0 for
+    "no-line", "no-checkpoint" (the file is missing or cannot be read), and "own", a partition in no log directory.
     """
 
     recovery_point: int | None = None
@@ -25,15 +26,20 @@ class CheckpointContext(NamedTuple):
     high_watermark: int | None = None
     cleaned: bool = False
     clean_shutdown: bool = False
+    start_because: str = "own"
 
 
 class CheckpointOffsets:
     """The offset checkpoints of a log directory, parsed. A file that a broker could not read either counts as empty."""
 
-    def __init__(self, contents: Mapping[str, bytes | None], *, clean_shutdown: bool = False) -> None:
+    def __init__(
+        self, contents: Mapping[str, bytes | None], *, clean_shutdown: bool = False, in_log_directory: bool = True
+    ) -> None:
         """`contents` are the files by name, `clean_shutdown` whether there is a clean-shutdown file."""
         self._contents = contents
         self._clean_shutdown = clean_shutdown
+        self._in_log_directory = in_log_directory
+        self._has_recovery_points = False
         self._recovery_points = self._of(naming.RECOVERY_POINTS)
         self._log_starts = self._of("log-start-offset-checkpoint")
         self._high_watermarks = self._of("replication-offset-checkpoint")
@@ -41,12 +47,15 @@ class CheckpointOffsets:
 
     def _of(self, name: str) -> dict[TopicPartition, int]:
         try:
-            return {
+            found = {
                 TopicPartition(entry.topic, entry.partition): entry.offset
                 for entry in offset_entries(self._contents.get(name) or b"")
             }
         except CheckpointError:
             return {}
+        if name == naming.RECOVERY_POINTS:
+            self._has_recovery_points = self._contents.get(name) is not None
+        return found
 
     def context(self, partition: Partition) -> CheckpointContext:
         """What the checkpoints say of a partition; nothing of one that is deleted or stray."""
@@ -59,7 +68,15 @@ class CheckpointOffsets:
             self._high_watermarks.get(name),
             self._cleaned.get(name, 0) > 0,
             self._clean_shutdown,
+            self._start_because(name),
         )
+
+    def _start_because(self, name: TopicPartition) -> str:
+        if not self._in_log_directory:
+            return "own"
+        if name in self._recovery_points:
+            return "checkpoint"
+        return "no-line" if self._has_recovery_points else "no-checkpoint"
 
 
 def read_offset_checkpoints(directory: str) -> CheckpointOffsets:
@@ -68,4 +85,11 @@ def read_offset_checkpoints(directory: str) -> CheckpointOffsets:
     for name in naming.OFFSET_CHECKPOINTS:
         with suppress(SourceError), FileSource(os.path.join(directory, name)) as source:
             contents[name] = read_whole(source, MAX_CHECKPOINT_BYTES)
-    return CheckpointOffsets(contents, clean_shutdown=os.path.lexists(os.path.join(directory, naming.CLEAN_SHUTDOWN)))
+    with suppress(OSError):
+        names = frozenset(os.listdir(directory))
+        return CheckpointOffsets(
+            contents,
+            clean_shutdown=naming.CLEAN_SHUTDOWN in names,
+            in_log_directory=not naming.ROOT_FILES.isdisjoint(names),
+        )
+    return CheckpointOffsets(contents, in_log_directory=False)

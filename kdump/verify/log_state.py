@@ -36,21 +36,27 @@ class LogState:
         self.magics = [0, 0, 0]
         self.epochs: list[tuple[int, int, int]] = []
         self.empty_segments: list[str] = []
+        self._missing: list[tuple[str, int, int]] = []
 
     @property
     def end_offset(self) -> int | None:
         """The offset after the last segment so far, None where damage hides it."""
         return None if self.previous is None else self.previous.end_offset
 
-    def check_neighbours(self, log: LogFile, scanned: ScanState, *, compacted: bool) -> Iterator[Finding]:
-        """Check a segment against the segment before it. `compacted`: the cleaner went over this segment."""
+    def missing_segments(self, *, compacted: bool) -> Iterator[Finding]:
+        """segment/missing for each hole between segments. A later segment can show that the log is `compacted`."""
+        for path, base, end_offset in self._missing:
+            yield segments.missing(path, base, end_offset, compacted=compacted)
+
+    def check_neighbours(self, log: LogFile, scanned: ScanState) -> Iterator[Finding]:
+        """Check a segment against the segment before it; `missing_segments` has the offsets between them."""
         previous, base, path = self.previous, log.base_offset, log.path
         if previous is None or base is None:
             return
         if previous.last_offset >= base:
             yield segments.overlap(previous.path, previous.last_position, previous.last_offset, base)
         elif previous.end_offset is not None and base > previous.end_offset:
-            yield segments.missing(path, base, previous.end_offset, compacted=compacted or self.compacted)
+            self._missing.append((path, base, previous.end_offset))
             self.gapped = True
         if scanned.batches and 0 <= scanned.first_epoch < previous.epoch:
             where = path, scanned.first_position, 0, scanned.first_offset

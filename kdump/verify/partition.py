@@ -9,7 +9,7 @@ from typing import Final
 from kdump.broker.result import ValidSegment
 from kdump.errors import SourceError
 from kdump.format.checkpoint import CheckpointError, epoch_entries
-from kdump.format.naming import Kind
+from kdump.format.naming import COMPACTED_TOPICS, Kind
 from kdump.kernel.results import ScanState
 from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import LogFile, Partition, Segment
@@ -58,6 +58,13 @@ class PartitionVerifier:
         self._indexes = IndexVerifier(partition, self._report, self._reader)
         self._future: list[tuple[str, int, int]] = []
         self._valid: dict[str, ValidSegment] = {}
+
+    def _is_compacted_log(self) -> bool:
+        """Whether anything shows that the log cleaner goes over the partition."""
+        if self._options.compacted is not None:
+            return self._options.compacted
+        name = self._partition.topic_partition
+        return self._state.compacted or (name is not None and name.topic in COMPACTED_TOPICS)
 
     def _first_epoch(self) -> int:
         """The first offset of the first leader epoch, which moves with the log start offset; 0 where not known."""
@@ -158,7 +165,7 @@ class PartitionVerifier:
         # A tail hides nothing that a broker would keep.
         tail_only = hidden and summary.damaged_at == summary.tail
         self._report.log_end_offset = valid_end if tail_only or not hidden else None
-        self._report.add(state.check_neighbours(log, scanned, compacted=compacted))
+        self._report.add(state.check_neighbours(log, scanned))
         state.gapped = state.gapped or bool(scanned.gaps)
         state.broken = state.broken or summary.damages > 0
         replayed = self._producers.end_segment(log.path, compacted=compacted or (state.broken and state.compacted))
@@ -192,6 +199,7 @@ class PartitionVerifier:
         report.end_is_known = end is not None
         if end is not None:
             report.log_end_offset = end
+        report.compacted = self._is_compacted_log()
         self._check_segments()
         self._producers.check_end(self._state)
         if end is not None and partition.segments[-1].log.active:
@@ -209,6 +217,7 @@ class PartitionVerifier:
     def _check_segments(self) -> None:
         """Check the segments together: empty ones, several magics, a timestamp that blocks retention."""
         report, partition, state = self._report, self._partition, self._state
+        report.add(state.missing_segments(compacted=report.compacted))
         if state.empty_segments:
             report.add([segments.empty(state.empty_segments[0], len(state.empty_segments))])
         magics = [magic for magic, count in enumerate(state.magics) if count]

@@ -51,6 +51,7 @@ class Report:
     `findings` are in the order of path and position, at most KEPT of one code and file. `counts` are exact.
     `log_end_offset` is the offset after the last batch, None where damaged batches hide it. `end_is_known` is False
     where a tail may have held more offsets.
+    `compacted`: a segment, the name of the topic, a checkpoint or the options show that the log cleaner is at work.
     `outcome` is what a broker's next start would leave of the partition, None without findings or a directory.
     `context` is what the checkpoints of the log directory say about the partition. `valid_segments` are the segments,
     by file name, that a broker's recovery leaves as they are, where VerifyOptions asks for them. Then
@@ -72,6 +73,7 @@ class Report:
     max_timestamp: int = -1
     topic_id: str | None = None
     has_metadata: bool = False
+    compacted: bool = False
     open: "list[OpenTransaction]" = field(default_factory=list)
     outcome: LoadResult | None = None
     context: CheckpointContext = field(default_factory=CheckpointContext)

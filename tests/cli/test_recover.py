@@ -18,19 +18,19 @@ import kdump.recover.recover
 from kdump.cli import recover as command
 from kdump.errors import KdumpError, NotALog, SourceError
 from kdump.recover.apply import apply
-from kdump.recover.plan import Action, FileContent, Lost, Plan, RecoverOptions, RecoveryResult
+from kdump.recover.plan import Action, Damaged, FileContent, GivenUp, Lost, Plan, RecoverOptions, RecoveryResult
 from kdump.recover.recover import ApplyOptions
 from kdump.storage.pieces import Piece
 from kdump.storage.stamps import Stamp
 from kdump.verify.report import Report
 from support.command_runs import lines, unwatched
-from support.recovery_results import LOST, OLD, nothing, plan
+from support.recovery_results import GIVEN_UP, NO_LOSS, OLD, REFUSED, nothing, plan
 
 RUN = r"\d{8}T\d{6}Z-\d+"
 NONE = {"by_severity": {"error": 0, "warning": 0, "info": 0}, "by_code": {}}
 SUMMARY = [
     *("type", "schema", "command", "strategy", "applied", "partitions", "failed", "actions", "not_covered", "left"),
-    *("log_start_offset", "log_end_offset", "bytes_needed", "lost", "undo", "output", "next", "interrupted"),
+    *("log_start_offset", "log_end_offset", "bytes_needed", "lost", "undo", "output", "next", "interrupted", "running"),
     *("exit_status", "seconds"),
 ]
 
@@ -197,7 +197,7 @@ def test_usage(kdump: Any, library: Library, logs: Path, given: list[str], why: 
 def test_status_of_a_plan(kdump: Any, library: Library, place: str, given: list[str]) -> None:
     for plans, status in (
         ([plan()], 1),
-        ([plan(lost=Lost(), not_covered=())], 1),
+        ([plan(lost=NO_LOSS, not_covered=())], 1),
         ([nothing()], 0),
         ([nothing(), plan()], 1),
         ([nothing(not_covered=(OLD,))], 1),
@@ -214,9 +214,13 @@ def test_status_of_a_plan(kdump: Any, library: Library, place: str, given: list[
     ("plans", "left", "status"),
     [
         ([plan()], (), 4),
-        ([plan(lost=LOST._replace(records=None))], (), 4),
-        ([plan(lost=Lost(bytes=20), not_covered=())], (), 0),
-        ([plan(lost=Lost(bytes=20), not_covered=())], (OLD,), 1),
+        ([plan(lost=Lost(GIVEN_UP._replace(records=None)))], (), 4),
+        ([plan(lost=Lost(GivenUp(None, None, None, None)))], (), 4),
+        ([plan(lost=Lost(damaged=Damaged(((5, 9),), 20)), not_covered=())], (), 0),
+        ([plan(lost=Lost(damaged=Damaged(((5, 9),), 20)), not_covered=())], (OLD,), 1),
+        ([plan(lost=Lost(damaged=Damaged(((5, 9),), 20), removes_committed=True), not_covered=())], (OLD,), 4),
+        ([nothing(lost=Lost(damaged=Damaged(((5, 9),)), committed=True))], (), 0),
+        ([nothing(not_covered=(REFUSED,))], (), 1),
         ([nothing()], (), 0),
         ([nothing(not_covered=(OLD,))], (), 1),
         ([nothing(), plan(), nothing()], (OLD,), 4),
@@ -290,7 +294,7 @@ def test_summary(kdump: Any, library: Library, place: str) -> None:
     assert list(totals) == SUMMARY
     assert totals["actions"] == {"delete": 2, "rebuild": 1, "truncate": 1, "write": 1}
     assert (totals["partitions"], totals["log_start_offset"], totals["log_end_offset"]) == (1, 0, 15)
-    assert (totals["bytes_needed"], totals["lost"]["records"], totals["undo"]) == (18_904, 14, None)
+    assert (totals["bytes_needed"], totals["lost"]["given_up"]["records"], totals["undo"]) == (18_904, 14, None)
     assert totals["not_covered"]["by_code"] == {"batch/crc": 1}
     assert totals["left"] == NONE
     assert totals["next"] == "kdump recover --truncate topic-0"
@@ -305,17 +309,20 @@ def test_quiet(kdump: Any, library: Library, place: str) -> None:
 
 def test_several_partitions_in_one_summary(kdump: Any, library: Library, place: str) -> None:
     root = nothing("/data", files={"meta.properties": Stamp(1, 2, 3)})._replace(topic_partition=None)
-    older = Lost(1, None, 5, ((0, 0),), 7, 9, (3,), (), committed=False)
+    older = Lost(GivenUp(1, None, 5, ((0, 0),), 7, 9, (3,), ()), committed=False)
     library.plans = [plan(), nothing(), plan(path="/data/x-0", lost=older), root]
     totals = summary(kdump.inside("recover", "--format", "json", place))
     assert totals["partitions"] == 3
     assert (totals["log_start_offset"], totals["log_end_offset"]) == (None, None)
     lost = totals["lost"]
-    assert (lost["batches"], lost["records"], lost["bytes"], lost["committed"]) == (13, None, 18_881, True)
-    assert (lost["first_timestamp"], lost["max_timestamp"]) == (7, LOST.max_timestamp)
-    assert lost["offsets"] == lost["producers"] == lost["transactions"] == []
-    library.plans = [plan(), nothing()]
-    assert summary(kdump.inside("recover", "--format", "json", place))["lost"]["offsets"] == [[15, 19], [20, 29]]
+    given_up, damaged = lost["given_up"], lost["damaged"]
+    assert (given_up["batches"], given_up["records"], given_up["bytes"], lost["committed"]) == (13, None, 18_881, True)
+    assert (given_up["first_timestamp"], given_up["max_timestamp"]) == (7, GIVEN_UP.max_timestamp)
+    assert given_up["producers"] == given_up["transactions"] == []
+    assert (given_up["offsets"], damaged) == (None, {"offsets": None, "bytes": 158, "exact": False})
+    library.plans = [plan()]
+    totals = summary(kdump.inside("recover", "--format", "json", place))
+    assert totals["lost"]["given_up"]["offsets"] == [[15, 28]]
 
 
 @pytest.mark.parametrize(
@@ -412,7 +419,7 @@ CHANGED: dict[str, tuple[Callable[[], Plan], str]] = {
         lambda: plan(actions=(*plan().actions, plan().actions[0])),
         "what would be done now is not what plan.json says",
     ),
-    "more lost": (lambda: plan(lost=LOST._replace(records=15)), "(lost is "),
+    "more lost": (lambda: plan(lost=Lost(GIVEN_UP._replace(records=15))), "(lost is "),
     "another finding": (lambda: plan(not_covered=()), "what would be done now is not what plan.json says"),
 }
 

@@ -112,10 +112,15 @@ def test_what_is_lost_stands_in_the_report(kdump: Any, tmp_path: Path) -> None:
         line for line in lines(kdump.inside("recover", "--format", "json", "d")) if line["type"] == "partition"
     )
     lost = whole["lost"]
-    assert (lost["batches"], lost["records"], lost["offsets"]) == (7, 7, [[23, 29]])
+    given_up = lost["given_up"]
+    assert (given_up["batches"], given_up["records"], given_up["offsets"]) == (7, 7, [[23, 29]])
+    assert lost["damaged"]["offsets"] == [[22, 22]]
+    assert lost["damaged"]["exact"]
     assert (lost["committed"], whole["high_watermark"], whole["log_end_offset"]) == (True, 28, 22)
     text = kdump.inside("recover", "d").text
-    assert "COMMITTED records are among them (below the high watermark 28)" in text
+    assert (
+        "d/t-0: committed: COMMITTED offsets 22..27, next 28, would be missing here (the high watermark is 28)" in text
+    )
     assert text.splitlines()[-1].endswith("next: kdump recover --truncate d")
 
 
@@ -123,7 +128,7 @@ def test_salvage_keeps_what_lies_behind(changing: Any, tmp_path: Path) -> None:
     write(tmp_path / "d", flipped(f"t-0/{C}.log", 4000))
     ran = changing.inside("recover", "--salvage", "--format", "json", "d")
     assert (ran.status, ran.err) == (0, b"")
-    assert lines(ran)[-1]["lost"]["batches"] == 0
+    assert lines(ran)[-1]["lost"]["given_up"]["batches"] == 0
     assert (tmp_path / f"d/t-0/{C}.log").stat().st_size == len(content(clean(), f"t-0/{C}.log")) - BATCH_BYTES
     assert lines(ran)[-1]["log_end_offset"] == 30
 
@@ -147,7 +152,7 @@ def test_a_copy(changing: Any, tmp_path: Path) -> None:
     before = snapshot([tmp_path / "d"])
     ran = changing.inside("recover", "--truncate", "--output", "copy", "d/t-0")
     assert ran.status == 4
-    assert ran.lines[-1].endswith("; the copy is in copy; next: start the broker")
+    assert ran.lines[-1].endswith("; the copy is in copy; next: put the copy in place of the original")
     assert snapshot([tmp_path / "d"]) == before
     assert os.listdir(tmp_path / "copy") == ["t-0"]
     assert changing.inside("verify", "copy").status == 0
@@ -183,10 +188,15 @@ def test_a_running_broker_keeps_its_log_directory(changing: Any, tmp_path: Path)
     ) as broker:
         assert broker.stdout is not None
         broker.stdout.readline()
-        for given in (["d"], ["--truncate", "d"], ["--truncate", "d/t-0"], ["--salvage", f"d/t-0/{C}.log"]):
+        for given in (["--truncate", "d"], ["--truncate", "d/t-0"], ["--salvage", f"d/t-0/{C}.log"]):
             ran = changing.inside("recover", *given)
             assert ran.status == 3
             assert "another process holds the lock" in ran.problems
+        for given in (["d"], ["--truncate", "--dry-run", "d/t-0"]):
+            ran = changing.inside("recover", *given)
+            assert ran.status == 1
+            assert "d/t-0: running: another process, probably a broker, holds the lock" in ran.out.decode()
+            assert "a broker is probably running" in ran.lines[-1]
         broker.communicate()
     assert tree(tmp_path / "d") == before
 
@@ -220,7 +230,7 @@ def test_many_partitions(changing: Any, tmp_path: Path) -> None:
     ]
     totals = lines(one)[-1]
     assert (totals["partitions"], totals["failed"], totals["actions"]["truncate"]) == (20, 0, 10)
-    assert totals["lost"]["records"] == 70
+    assert totals["lost"]["given_up"]["records"] == 70
 
 
 def test_a_link_does_not_lead_around_a_running_broker(changing: Any, tmp_path: Path) -> None:
@@ -239,7 +249,7 @@ def test_a_link_does_not_lead_around_a_running_broker(changing: Any, tmp_path: P
         assert broker.stdout is not None
         broker.stdout.readline()
         for given in (
-            ["link-0"],
+            ["--truncate", "link-0"],
             ["--truncate", f"link-0/{C}.log"],
             ["--undo", "link-0"],
             ["--undo", "a"],

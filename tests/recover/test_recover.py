@@ -15,9 +15,12 @@ import pytest
 
 from kdump.errors import KdumpError, SourceError
 from kdump.format.checkpoint import offset_entries
-from kdump.recover import apply, losses, planner, recover
+from kdump.format.naming import Kind
+from kdump.recover import apply, planner, recover
+from kdump.recover.log_outline import read_outline
 from kdump.recover.plan import REINDEX, SALVAGE, TRUNCATE, Plan, RecoverOptions, RecoveryResult
 from kdump.storage.discovery import discover
+from kdump.storage.partition import LogFile
 from kdump.storage.pieces import Piece
 from kdump.verify.report import Report
 from support import build, directories, oracle
@@ -157,7 +160,7 @@ def test_a_segment_whose_name_lies_above_its_first_batch_goes_where_it_belongs(t
     (plan,) = planned(partition, options=RecoverOptions(walk="all"))
     if plan.refusals:
         assert [action.action for action in plan.actions if action.path.endswith(f"{name:020d}.log")] == ["rename"]
-        assert (plan.log_start_offset, plan.log_end_offset, plan.lost.batches) == (0, 81, 0)
+        assert (plan.log_start_offset, plan.log_end_offset, plan.lost.given_up.batches) == (0, 81, 0)
     else:
         assert name == 1  # the first batch reaches beyond the name, so that a broker loads it
 
@@ -169,7 +172,7 @@ def test_a_salvage_keeps_what_a_truncation_gives_up(directory: Path) -> None:
         for plan in planned(directory / "transfers-0", options=RecoverOptions(strategy=SALVAGE))
         if not plan.is_root
     )
-    assert cut.lost.batches > 0 == kept.lost.batches
+    assert cut.lost.given_up.batches > 0 == kept.lost.given_up.batches
     assert cut.lost.committed
     assert kept.log_end_offset == 81
 
@@ -181,8 +184,8 @@ def test_a_log_that_ends_below_its_log_start_is_emptied_as_a_broker_does(tmp_pat
     target = shutil.copytree(FIXTURES / "killed" / "transfers-0", tmp_path / "logs" / "transfers-0")
     (tmp_path / "logs" / "log-start-offset-checkpoint").write_text("0\n1\ntransfers 0 90\n")
     (plan,) = (plan for plan in planned(target) if not plan.is_root)
-    assert (plan.log_start_offset, plan.log_end_offset, plan.lost.offsets[0][0]) == (90, 90, 0)
-    assert plan.lost.offsets[-1][1] == 80
+    assert (plan.log_start_offset, plan.log_end_offset, plan.lost.given_up.offsets[0][0]) == (90, 90, 0)
+    assert plan.lost.given_up.offsets[-1][1] == 80
     assert {action.because for action in plan.actions} == {"checkpoint/log-start"}
     (reindexed,) = (plan for plan in planned(target, options=RecoverOptions(strategy=REINDEX)) if not plan.is_root)
     assert reindexed.is_empty
@@ -195,8 +198,8 @@ def test_a_batch_whose_offset_lies_is_lost_all_the_same(tmp_path: Path) -> None:
     batches = [build.batch([build.record(b"k", b"v")] * 2, base_offset=offset) for offset in (0, 2, 1 << 40)]
     (partition / f"{0:020d}.log").write_bytes(b"".join(batches))
     (plan,) = planned(partition, options=RecoverOptions(strategy=SALVAGE))
-    assert (plan.lost.batches, plan.lost.records, plan.lost.bytes) == (1, 2, len(batches[2]))
-    assert plan.lost.offsets == ((1 << 40, (1 << 40) + 1),)
+    assert (plan.lost.given_up.batches, plan.lost.given_up.records, plan.lost.given_up.bytes) == (1, 2, len(batches[2]))
+    assert plan.lost.given_up.offsets == ((1 << 40, (1 << 40) + 1),)
     (told,) = (action for action in plan.actions if action.action == "truncate")
     assert (told.batches, told.start, told.stop) == (1, len(batches[0]) * 2, len(batches[0]) * 3)
 
@@ -206,7 +209,8 @@ def test_lost_offsets_that_go_back_are_told_from_the_lowest_to_the_highest(tmp_p
     log = tmp_path / f"{0:020d}.log"
     log.write_bytes(b"".join(build.batch([build.record(b"k", b"v")], base_offset=offset) for offset in offsets))
     size = log.stat().st_size
-    held = losses.valid_batches_in(str(tmp_path), Piece(log.name, 0, size), size, 1 << 30)
+    file = LogFile(str(log), Kind.LOG, 0, True, size)
+    (held,) = read_outline(file, [Piece(log.name, 0, size)], 1 << 30, compacted=False).removed
     assert (held.batches, held.first_offset, held.last_offset) == (3, 1, 3)
 
 
@@ -215,7 +219,7 @@ def test_a_salvage_does_not_believe_one_file_that_was_slipped_in(tmp_path: Path,
     partition = shutil.copytree(FIXTURES / "killed" / "transfers-1", tmp_path / "transfers-1")
     (partition / name).write_bytes(build.batch([build.record(b"k", b"v")], base_offset=5))
     (plan,) = planned(partition, options=RecoverOptions(strategy=SALVAGE))
-    assert (plan.lost.batches, plan.lost.offsets) == (1, ((5, 5),))
+    assert (plan.lost.given_up.batches, plan.lost.given_up.offsets) == (1, ((5, 5),))
     (gone,) = (action for action in plan.actions if action.batches)
     assert (gone.action, gone.because, Path(gone.path).name) == ("delete", "offset/backwards", name)
     (clash,) = plan.conflicts
@@ -226,7 +230,7 @@ def test_a_salvage_keeps_what_a_file_without_a_batch_seems_to_end(tmp_path: Path
     partition = shutil.copytree(FIXTURES / "killed" / "transfers-1", tmp_path / "transfers-1")
     (partition / f"{5:020d}.log").write_bytes(b"no batch" * 9)
     (plan,) = planned(partition, options=RecoverOptions(strategy=SALVAGE))
-    assert (plan.lost.batches, plan.lost.bytes) == (0, 72)
+    assert (plan.lost.given_up.batches, plan.lost.damaged.bytes) == (0, 72)
 
 
 def test_a_salvage_keeps_what_the_transaction_index_alone_knows(tmp_path: Path) -> None:
@@ -262,7 +266,8 @@ def test_what_a_split_leaves_out_is_told(tmp_path: Path) -> None:
         "split",
         "truncate",
     ]
-    assert plan.lost.bytes == sum(action.bytes for action in plan.actions if action.action == "truncate")
+    removed = sum(action.bytes for action in plan.actions if action.action == "truncate")
+    assert (plan.lost.given_up.bytes, removed) == (0, 50)
 
 
 def test_a_snapshot_that_goes_is_no_reason_to_write_the_epochs_anew(directory: Path) -> None:

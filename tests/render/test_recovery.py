@@ -10,14 +10,25 @@ import pytest
 
 from kdump.errors import KdumpError
 from kdump.format.naming import TopicPartition
-from kdump.recover.plan import ACTIONS, SALVAGE, Action, Lost, RecoverOptions, RecoveryResult
+from kdump.recover.plan import (
+    ACTIONS,
+    SALVAGE,
+    Action,
+    Damaged,
+    GivenUp,
+    Lost,
+    NewestWalk,
+    RecoverOptions,
+    RecoveryResult,
+    RecoveryStart,
+)
 from kdump.recover.plan_lines import FindingTotals, finding_totals
 from kdump.recover.summary import RecoverySummary
 from kdump.render import RenderOptions as Look
 from kdump.render import recovery, renderer
 from kdump.storage.stamps import Stamp
 from kdump.verify.findings import CATALOGUE, Severity, make_finding
-from support.recovery_results import DIRECTORY, FIRST, LOST, NOON_MS, OLD, SECOND, nothing, plan
+from support.recovery_results import DIRECTORY, FIRST, GIVEN_UP, LOST, OLD, SECOND, nothing, plan
 
 ACTION_FIELDS = [
     *("type", "path", "action", "topic", "partition", "from", "to", "target", "because"),
@@ -25,7 +36,8 @@ ACTION_FIELDS = [
 ]
 PARTITION_FIELDS = [
     *("type", "path", "topic", "partition", "strategy", "empty", "log_start_offset", "log_end_offset"),
-    *("high_watermark", "recovery_point", "refusals", "segments", "bytes_needed", "lost", "files"),
+    *("high_watermark", "recovery_point", "refusals", "segments", "bytes_needed", "start"),
+    *("newest", "lost", "files"),
     *("undecided", "clashes", "alone"),
     *("applied", "undo", "left", "next", "error"),
 ]
@@ -56,20 +68,20 @@ def test_a_line_for_every_action() -> None:
     assert lines[:5] == [
         (
             "00000000000000000010.log: truncate 7865-15730 batch/crc: remove the bytes up to the end of the file (7865 "
-            "bytes, 4 batches, 4 records, offsets 15..19)"
+            "bytes, 4 batches, 4 records, offsets 15..19, next 20)"
         ),
         "00000000000000000010.index: rebuild batch/crc: rebuild the file from the log",
         (
             "00000000000000000020.log: delete 0-11011 batch/crc: delete the file (11011 bytes, 8 batches, 10 records, "
-            "offsets 20..29)"
+            "offsets 20..29, next 30)"
         ),
         "00000000000000000020.index: delete batch/crc: delete the file (16 bytes)",
         "leader-epoch-checkpoint: write epoch/checkpoint: write the file with the right content (12 bytes)",
     ]
     assert lines[5:] == [
         (
-            f"00000000000000000000.log:130: not covered: error batch/crc: {OLD.message}; a broker's next start does "
-            "nothing about it"
+            f"00000000000000000000.log:130: not covered: error batch/crc: {OLD.message}; the next start of "
+            "Kafka 4.3 does nothing about it"
         )
     ]
 
@@ -79,7 +91,8 @@ def test_every_action_has_words(action: str) -> None:
     made = Action(action, f"{FIRST}.log", "segment/overlap", 10, 20, f"{SECOND}.log", 10, 1, 2, 3, 4)
     words = recovery.action_words(made)
     assert words == (
-        f"{action} 10-20 segment/overlap: {ACTIONS[action]}: {SECOND}.log (10 bytes, 1 batch, 2 records, offsets 3..4)"
+        f"{action} 10-20 segment/overlap: {ACTIONS[action]}: {SECOND}.log (10 bytes, 1 batch, 2 records, "
+        "offsets 3..4, next 5)"
     )
     assert recovery.action_words(Action(action, f"{FIRST}.log")) == f"{action}: {ACTIONS[action]}"
     assert recovery.action_words(Action(action, "x", target="x")) == f"{action}: {ACTIONS[action]}"
@@ -87,7 +100,7 @@ def test_every_action_has_words(action: str) -> None:
 
 def test_records_that_nobody_counted() -> None:
     made = Action("truncate", f"{FIRST}.log", "batch/crc", 0, 9, None, 9, 2, None, 0, 5)
-    assert recovery.held(made) == "9 bytes, 2 batches, offsets 0..5"
+    assert recovery.held(made) == "9 bytes, 2 batches, offsets 0..5, next 6"
     assert recovery.span(Action("truncate", "x", start=7)) == "7-"
 
 
@@ -97,57 +110,106 @@ def labels(result: RecoveryResult) -> dict[str, str]:
 
 def test_a_plan_says_what_is_lost_and_what_it_needs() -> None:
     said = labels(RecoveryResult(plan()))
-    assert list(said) == ["lost", "afterwards", "space"]
-    assert said["lost"] == (
-        "12 batches, 14 records, 18876 bytes; COMMITTED records are among them (below the high watermark 28); "
-        "offsets 15..19, 20..29;"
+    assert list(said) == ["given up", "damaged", "committed", "afterwards", "space"]
+    assert said["given up"] == (
+        "12 batches, 14 records, 18876 bytes; offsets 15..28, next 29;"
         " from 2023-11-14T22:13:20.123Z to 2023-11-14T22:14:20.123Z; of producers 1, 2; 1 transaction affected "
-        "(producer 2 from offset 17);"
-        " --salvage --dry-run shows what of it can be kept"
+        "(producer 2 from offset 17); --salvage --dry-run shows what of it can be kept"
     )
-    assert said["afterwards"] == "offsets 0 to 15 in 2 segments; the recovery point becomes 15"
+    assert said["damaged"] == (
+        "offsets 29..33, next 34 in 158 damaged bytes; these are not proven, and more may be damaged or missing"
+    )
+    assert said["committed"].startswith(
+        "COMMITTED offsets 15..27, next 28, would be missing here (the high watermark is 28)."
+    )
+    assert "Other replicas" in said["committed"]
+    assert "as a follower with the hole" in said["committed"]
+    assert said["afterwards"] == "offsets 0..14, next 15, in 2 segments; the recovery point becomes 15"
     assert said["space"] == "18904 bytes are written before anything is removed"
+
+
+UNKNOWN = "whether it was committed is not known, since no high watermark is stored"
 
 
 @pytest.mark.parametrize(
     ("lost", "words"),
     [
-        (Lost(), "no valid batch"),
-        (Lost(bytes=20), "no valid batch (the 20 bytes that are removed hold none)"),
+        (Lost(committed=False), ["no valid batch is given up", "no damaged offsets known", "nothing lost below"]),
+        (Lost(), ["no valid batch is given up", "no damaged offsets known"]),
+        (Lost(committed=False, is_complete=False), ["no valid batch is given up", "no damaged offsets known"]),
         (
-            Lost(1, None, 70, ((5, 5),)),
-            (
-                "1 batch, an unknown number of records, 70 bytes; whether it was committed is not known, since no high "
-                "watermark is stored; offsets 5..5"
-            ),
+            Lost(GivenUp(1, None, 70, ((5, 5),)), Damaged(((7, None),), 9, exact=False)),
+            [
+                f"1 batch, an unknown number of records, 70 bytes; offsets 5..5, next 6; {UNKNOWN}",
+                "offsets 7.., end not known in 9 damaged bytes; these are not proven, and more may be damaged",
+            ],
         ),
         (
-            Lost(1, 1, 70, ((5, 5),), NOON_MS, NOON_MS, (7,), committed=False),
-            (
-                "1 batch, 1 record, 70 bytes; nothing of it was committed (the high watermark is 28); offsets 5..5;"
-                " from 2023-11-14T22:13:20.123Z to 2023-11-14T22:13:20.123Z; of producer 7"
-            ),
+            Lost(GivenUp(9, 9, 90, tuple((at, at) for at in range(0, 18, 2))), Damaged(((1, 2), (5, 6)), 4)),
+            [
+                "9 batches, 9 records, 90 bytes; offsets 0..0, 2..2, 4..4, 6..6, 8..8 and 4 more, next 17; " + UNKNOWN,
+                "offsets 1..2, 5..6, next 7 in 4 damaged bytes",
+            ],
         ),
         (
-            Lost(9, 9, 90, tuple((at, at) for at in range(9)), committed=False),
-            (
-                "9 batches, 9 records, 90 bytes; nothing of it was committed (the high watermark is 28); offsets 0..0, "
-                "1..1, 2..2, 3..3, 4..4 and 4 more"
-            ),
+            Lost(GivenUp(None, None, None, None), Damaged(None, None, exact=False)),
+            ["an unknown number of batches, since", "not known, since the search for batches gave up"],
         ),
+        (Lost(damaged=Damaged(((1, 2),), 4, exact=False), compacted=True), ["no valid batch", "at most offsets 1..2"]),
     ],
 )
-def test_what_is_lost_in_words(lost: Lost, words: str) -> None:
-    assert recovery.lost_sentence(plan(lost=lost, options=RecoverOptions(SALVAGE))) == words
+def test_what_is_lost_in_words(lost: Lost, words: list[str]) -> None:
+    made = plan(lost=lost, options=RecoverOptions(SALVAGE))
+    said = [
+        sentence
+        for label, sentence in recovery.sentences(RecoveryResult(made))
+        if label in ("given up", "damaged", "committed")
+    ]
+    assert len(said) == len(words)
+    assert all(sentence.startswith(start) for sentence, start in zip(said, words, strict=True))
+    assert all("nothing lost" not in sentence or "below the high watermark 28" in sentence for sentence in said)
+
+
+def test_where_the_start_begins() -> None:
+    newest = NewestWalk(25, GivenUp(2, 2, 20, ((25, 26),)))
+    said = labels(RecoveryResult(plan(start=RecoveryStart(0, 0, "own"), newest=newest, clean_shutdown=True)))
+    assert list(said)[:3] == ["clean", "start", "newest"]
+    assert "the next start reads nothing, and would serve the damage" in said["clean"]
+    assert said["start"] == (
+        "an unclean start of Kafka 4.3 reads from offset 0, in the segment with base offset 0: the partition stands in "
+        "no log directory"
+    )
+    assert said["newest"].endswith(
+        "the log ends at offset 25, and 2 batches, 2 records, 20 bytes are given up; choose with --from all or --from "
+        "newest"
+    )
+
+
+def test_the_damage_that_goes_is_in_the_report() -> None:
+    made = plan(covered=(OLD,) * 7)
+    said = [sentence for label, sentence in recovery.sentences(RecoveryResult(made)) if label == "found"]
+    assert said[0] == f"{FIRST.rpartition('/')[2]}.log:130: error batch/crc: {OLD.message}"
+    assert (len(said), said[-1]) == (6, "and 2 more findings that the plan removes")
+
+
+def test_at_most_twenty_drops_are_listed() -> None:
+    drops = tuple(Action("drop", f"{FIRST}.log", "batch/crc", at, at + 1, None, 1) for at in range(30))
+    made = plan(actions=(*drops, Action("rebuild", f"{FIRST}.index", "batch/crc")))
+    for name in ("text", "terminal"):
+        told = shown(name, RecoveryResult(made))
+        assert sum("drop" in line and "more" not in line for line in told) == 20
+        assert sum("and 10 more drops of bytes that are not listed" in line for line in told) == 1
+        assert any("rebuild" in line for line in told)
+    assert sum(line.get("action") == "drop" for line in objects(RecoveryResult(made))) == 30
 
 
 def test_what_holds_after_applying() -> None:
     refusals = (("CorruptRecordException", "leader-epoch-checkpoint"),)
     result = RecoveryResult(plan(refusals=refusals), True, "20261122T001122Z-7", None, (OLD,), "start the broker")
     said = labels(result)
-    assert list(said) == ["refused", "lost", "afterwards", "verified", "undo", "next"]
-    assert said["refused"].startswith("a broker would not have started on the directory: CorruptRecordException")
-    assert said["lost"].endswith("; --undo, then --salvage, may keep some of it")
+    assert list(said) == [*("refused", "given up", "damaged", "committed", "afterwards", "verified", "undo", "next")]
+    assert said["refused"].startswith("Kafka 4.3 would not have started on the directory: CorruptRecordException")
+    assert said["given up"].endswith("; --undo, then --salvage, may keep some of it")
     assert said["verified"] == "1 error (batch/crc 1)"
     assert said["undo"] == f"kdump recover --undo --run 20261122T001122Z-7 -- {DIRECTORY}"
     assert said["next"] == "start the broker"
@@ -184,7 +246,7 @@ def test_failed_and_refused() -> None:
     said = list(recovery.sentences(result))
     assert said[:2] == [
         ("failed", f"{DIRECTORY}: no space left"),
-        ("refused", "a broker does not start on it as it is: KafkaException (x-0)"),
+        ("refused", "Kafka 4.3 does not start on it as it is: KafkaException (x-0)"),
     ]
     assert "verified" not in labels(result)
     assert "undo" not in labels(result)
@@ -230,11 +292,11 @@ def test_fields() -> None:
     assert list(lines[5])[2:] == list(json.loads(shown_finding()))[2:]
     whole = lines[-1]
     assert whole["lost"] == {
-        **LOST._asdict(),
-        "offsets": [[15, 19], [20, 29]],
-        "producers": [1, 2],
-        "transactions": [[2, 17]],
+        "given_up": {**GIVEN_UP._asdict(), "offsets": [[15, 28]], "producers": [1, 2], "transactions": [[2, 17]]},
+        "damaged": {"offsets": [[29, 33]], "bytes": 158, "exact": False},
+        "committed": True,
     }
+    assert (whole["start"], whole["newest"]) == (None, None)
     assert whole["files"][0] == {"name": "00000000000000000010.log", "size": 15_730, "mtime_ns": 5, "inode": 7}
     assert whole["segments"] == [{"base_offset": 0, "size": 15_730}, {"base_offset": 10, "size": 7865}]
     assert (whole["undo"], whole["left"], whole["next"], whole["error"]) == (None, None, None, None)
@@ -355,16 +417,20 @@ def summary(**fields: Any) -> RecoverySummary:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"actions": {}, "partitions": 1}, "1 partition: nothing to do"),
+        ({"actions": {}, "partitions": 1, "lost": Lost()}, "1 partition: nothing to do"),
         (
             {"next": "kdump recover --truncate x"},
             (
-                "2 partitions: 2 delete, 1 truncate; 12 batches, 14 records, 18876 bytes would be lost; nothing was "
+                "2 partitions: 2 delete, 1 truncate; 12 batches, 14 records, 18876 bytes would be given up; damaged "
+                "offsets 29..33, next 34; COMMITTED offsets are among them; nothing was "
                 "changed; next: kdump recover --truncate x"
             ),
         ),
-        ({"actions": {}, "partitions": 0}, "0 partitions"),
-        ({"applied": True, "lost": Lost()}, "2 partitions: 2 delete, 1 truncate; lost no valid batch"),
+        ({"actions": {}, "partitions": 0, "lost": Lost()}, "0 partitions"),
+        (
+            {"applied": True, "lost": Lost()},
+            "2 partitions: 2 delete, 1 truncate; no valid batch is given up; no damaged offsets known",
+        ),
         (
             {
                 "applied": True,
@@ -373,13 +439,15 @@ def summary(**fields: Any) -> RecoverySummary:
                 "output": "copy",
             },
             (
-                "2 partitions, 1 failed: 2 delete, 1 truncate; lost 12 batches, 14 records, 18876 bytes;"
-                " left after applying: 1 error, 2 warnings; the copy is in copy"
+                "2 partitions, 1 failed: 2 delete, 1 truncate; 12 batches, 14 records, 18876 bytes given up; damaged "
+                "offsets 29..33, next 34; COMMITTED offsets are among them; left after "
+                "applying: 1 error, 2 warnings; the copy is in copy"
             ),
         ),
         (
             {
                 "actions": {},
+                "lost": Lost(),
                 "not_covered": FindingTotals({"error": 3, "warning": 0, "info": 0}, {}),
                 "interrupted": True,
             },

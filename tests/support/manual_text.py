@@ -7,6 +7,10 @@ from collections.abc import Mapping
 
 DATE = "November 22, 2026"
 
+SCHEMA_WORDS = (
+    "2; a larger number means that a field was removed or changed its meaning. 2 brought lost in two parts (given_up, "
+    "damaged), and start and newest; saved plans of schema 1 can still be applied"
+)
 EXIT_STATUS = {
     "kdump": {
         "0": "Done, and nothing at or above --fail-on (error, if not given).",
@@ -20,7 +24,8 @@ EXIT_STATUS = {
         "Something could not be done: a running broker holds the lock, a file changed since the plan or the run, "
         "the disk is full. The other paths are still done.",
         "4": (
-            "kdump recover: applied, and valid records were given up. They are kept for --undo, unless --no-keep "
+            "kdump recover: applied, and valid records were given up, or damaged bytes were removed and offsets below "
+            "the high watermark are missing now. What was removed is kept for --undo, unless --no-keep "
             "was given."
         ),
         "70": "A bug in kdump. Traceback and versions are on standard error.",
@@ -149,7 +154,7 @@ FETCH = {
     ),
 }
 DUMP_SUMMARY = {
-    "schema": "1; a larger number means that a field was removed or changed its meaning",
+    "schema": SCHEMA_WORDS,
     "command": "dump",
     "exit_status": "of this run",
     "seconds": "that it took",
@@ -190,7 +195,7 @@ PARTITION = {
     "log_start_offset, log_end_offset, segments, cuts (positions by file) and deletes (files)",
 }
 VERIFY_SUMMARY = {
-    "schema": "1; a larger number means that a field was removed or changed its meaning",
+    "schema": SCHEMA_WORDS,
     "command": "verify",
     "files": "that were read",
     "segments": "that they hold",
@@ -205,7 +210,7 @@ VERIFY_SUMMARY = {
     "seconds": "that it took",
 }
 ASKED = {
-    "schema": "1; a larger number means that a field was removed or changed its meaning",
+    "schema": SCHEMA_WORDS,
     "strategy": "truncate, salvage, or reindex",
     "walk": "checkpoint, newest, or all: --from",
     "rebuild_all": "true with --rebuild all",
@@ -245,10 +250,21 @@ RECOVERED = {
     ),
     "segments": "afterwards: an array of objects with base_offset and size",
     "bytes_needed": "what is written before anything is removed",
-    "lost": "what is given up: an object with batches, records (null where they were not counted), bytes, offsets "
-    "(an array of first and last), first_timestamp (of the first batch), "
-    "max_timestamp, producers, transactions (an array of producer id and first offset) and committed (whether some "
-    "of it lies below the high watermark, null without one)",
+    "start": "where an unclean start of Kafka 4.3 begins to read: an object with offset (the recovery point), "
+    "segment (the base offset of the one that holds it) and because: checkpoint, no-line (the log directory's "
+    "checkpoint does not name the partition), no-checkpoint, own (the partition stands in no log directory), or from "
+    "(an option, or the path of a segment); null for a log of Kafka 0.7",
+    "newest": "null, except for a partition in no log directory where a walk of the active segment alone leaves "
+    "another log: then an object with log_end_offset and given_up of that walk, and --truncate asks for --from",
+    "lost": "an object. given_up are the valid records that the plan removes, exactly: batches, records (null where "
+    "they were not counted), bytes, offsets (an array of first and last), first_timestamp (of the first batch), "
+    "max_timestamp, producers, transactions (an array of producer id and first offset). damaged are the offsets "
+    "that the replica had and whose bytes are damaged or missing: offsets (an array of first and last; last is null "
+    "where the end is not known), bytes, and exact, which is false where the log is compacted, or where only a header "
+    "that is not proven, or the high watermark, says so. Both are null inside where bytes were not searched for "
+    "batches. "
+    "committed: whether either part meets the offsets from the log start offset up to the high watermark; null "
+    "without one",
     "files": "as they were seen: an array of objects with name, size, mtime_ns and inode",
     "undecided": "sentences about transactions whose marker may be lost",
     "clashes": "sentences about batches that contradict each other, and which of them are kept",
@@ -270,7 +286,7 @@ RUN = {
     "error": "why it failed; null where it did not",
 }
 RECOVER_SUMMARY = {
-    "schema": "1; a larger number means that a field was removed or changed its meaning",
+    "schema": SCHEMA_WORDS,
     "command": "recover",
     "strategy": "of the plan",
     "applied": "whether the plans were applied",
@@ -282,11 +298,12 @@ RECOVER_SUMMARY = {
     "log_start_offset": "of a single partition, else null",
     "log_end_offset": "likewise",
     "bytes_needed": "of all partitions",
-    "lost": "as of a partition; where several lose something without offsets, producers and transactions",
+    "lost": "as of a partition; of more than one partition without offsets, producers and transactions",
     "undo": "the run that --undo takes back; null without one",
     "output": "the directory of the copy; null without one",
     "next": "what to do now, where it is one thing for all partitions; of a plan, the command that does it",
     "interrupted": "whether the run was",
+    "running": "whether another process, probably a broker, held the lock of a log directory that was read",
     "exit_status": "of this run",
     "seconds": "that it took",
 }
@@ -643,7 +660,8 @@ ABOUT = {
         (
             "In text an action is one line, path: action from-to code: what is done (what the bytes held). Lines "
             "about a "
-            "partition are path: label: sentence, with the labels failed, refused, lost, clash, undecided, mind, "
+            "partition are path: label: sentence, with the labels clean, failed, running, "
+            "refused, more, start, newest, found, given up, damaged, committed, clash, undecided, mind, "
             "afterwards, space, verified, undo, next."
         ),
     ],
@@ -663,14 +681,11 @@ RUNBOOK = [
     (
         (
             "Read the lines with the label refused: they say why the broker does not start. Read the lines with the "
-            "label "
-            "mind. Read the lines with the label lost. If they say no valid batch, go on. If they say that nothing "
-            "of it "
-            "was committed, no consumer has seen it, but a producer that does not wait for all replicas (acks=1) "
-            "may count "
-            "on it. If they say COMMITTED, or that it is not known, and other replicas of the partition are alive, "
-            "read "
-            "REPLICATED PARTITIONS first. Where this is the only replica, see what can be kept after the damage:"
+            "label mind. Read the lines with the labels given up, damaged and committed. If they say that no valid "
+            "batch is given up, and that nothing is lost below the high watermark, go on: no consumer has seen what is "
+            "gone, but a producer that does not wait for all replicas (acks=1) may count on it. If they say COMMITTED, "
+            "or if there is no line committed, and other replicas of the partition are alive, read REPLICATED "
+            "PARTITIONS first. Where this is the only replica, see what can be kept after the damage:"
         ),
         ["kdump recover --salvage --dry-run /data/kafka/orders-3"],
     ),
@@ -688,9 +703,9 @@ RUNBOOK = [
     ),
     (
         (
-            "Exit status 0: no valid records were given up. 4: valid records were given up, as the plan said. 1: "
-            "errors "
-            "remain that the strategy does not cover; see the lines, and --from all or --salvage. 3: nothing was "
+            "Exit status 0: no valid records were given up. 4: valid records were given up, or committed offsets are "
+            "missing where damaged bytes were, as the plan said. 1: errors remain that the strategy does not cover, or "
+            "something with which a broker does not start; see the lines, and --from all or --salvage. 3: nothing was "
             "changed "
             "where it failed, and the message says why. Then:"
         ),

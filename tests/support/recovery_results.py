@@ -6,7 +6,7 @@ from typing import Any
 
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.format.naming import TopicPartition
-from kdump.recover.plan import Action, FileContent, Lost, Plan, RecoverOptions
+from kdump.recover.plan import Action, Damaged, FileContent, GivenUp, Lost, Plan, RecoverOptions
 from kdump.storage.pieces import Piece
 from kdump.storage.stamps import Stamp
 from kdump.verify.findings import Finding, make_finding
@@ -22,17 +22,19 @@ def seen(code: str, path: str, position: int, length: int, broker: str | None, *
 
 
 OLD = seen("batch/crc", f"{FIRST}.log", 130, 84, "ignores", computed=1, stored=2)
-LOST = Lost(
+REFUSED = seen("file/name", "/data/orders 3/x.log", 0, 0, "refuses", problem="number")
+GIVEN_UP = GivenUp(
     batches=12,
     records=14,
     bytes=18_876,
-    offsets=((15, 19), (20, 29)),
+    offsets=((15, 28),),
     first_timestamp=NOON_MS,
     max_timestamp=NOON_MS + 60_000,
     producers=(1, 2),
     transactions=((2, 17),),
-    committed=True,
 )
+LOST = Lost(GIVEN_UP, Damaged(((29, 33),), 158, exact=False), True, ((15, 27),))
+NO_LOSS = Lost(committed=False)
 
 
 def plan(**fields: Any) -> Plan:

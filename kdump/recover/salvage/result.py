@@ -6,7 +6,7 @@ from typing import NamedTuple
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.broker.result import Refusal
 from kdump.format.batch import CONTROL, TRANSACTIONAL
-from kdump.recover.plan import Lost
+from kdump.recover.plan import GivenUp
 from kdump.recover.salvage.batch_span import BatchSpan
 from kdump.recover.salvage.conflicts import BatchConflict
 from kdump.recover.salvage.lost_markers import UndecidedTransaction
@@ -48,7 +48,7 @@ class SalvageResult(NamedTuple):
     transaction_indexes: Mapping[str, bytes] = {}
     right_indexes: tuple[str, ...] = ()
     missing: tuple[tuple[int, int | None], ...] = ()
-    lost: Lost = Lost()
+    lost: GivenUp = GivenUp()
     log_end_offset: int | None = None
     refusals: tuple[Refusal, ...] = ()
     """Why a broker would still refuse the log: no case is known."""
@@ -62,7 +62,7 @@ def removed_bytes(name: str, start: int, stop: int, code: str, batches: Sequence
     return RemovedBytes(name, start, stop, code, count, _records(batches), first, last)
 
 
-def loss_of(batches: Sequence[BatchSpan], removed: Iterable[RemovedBytes]) -> Lost:
+def loss_of(batches: Sequence[BatchSpan], removed: Iterable[RemovedBytes]) -> GivenUp:
     """The sum of valid batches that go, which are in the order of their offsets, and of all bytes that go."""
     offsets: list[tuple[int, int]] = []
     transactions: dict[tuple[int, int], None] = {}
@@ -76,7 +76,7 @@ def loss_of(batches: Sequence[BatchSpan], removed: Iterable[RemovedBytes]) -> Lo
             transactions[batch.producer_id, open_.pop(batch.producer_id, batch.first)] = None
         elif batch.producer_id >= 0 and batch.attributes & TRANSACTIONAL:
             transactions[batch.producer_id, open_.setdefault(batch.producer_id, batch.first)] = None
-    return Lost(
+    return GivenUp(
         sum(batch.batches for batch in batches),
         _records(batches),
         sum(piece.stop - piece.start for piece in removed),

@@ -113,7 +113,7 @@ ENTRIES = (
     ),
     CatalogueEntry(
         "segment/missing",
-        _W,
+        _E,
         "Offsets are missing between segments",
         (
             "the segment begins at offset {base}, the segment before it ends with offset {previous}; offsets "
@@ -121,9 +121,12 @@ ENTRIES = (
         ),
         (
             "Legal where the log cleaner compacted the log: then this is info. Elsewhere a segment, or the "
-            "end of one, is missing."
+            "end of one, is missing, and its records with it. A consumer gets no error: it reads on after the hole."
         ),
-        _KEPT,
+        (
+            "Nothing on this disk can bring them back: recover reports the offsets as damaged and leaves the hole. "
+            "Other replicas may still have the records."
+        ),
         "LocalLog.roll",
     ),
     CatalogueEntry(
@@ -202,7 +205,12 @@ ENTRIES = (
             "number is malformed, it depends on the file: recovery points become 0, logs start at their first "
             "segment, no replica is served because the high watermarks are missing, or the log cleaner stops."
         ),
-        "Nothing: a missing file does less harm than a malformed one.",
+        (
+            "--truncate and --salvage of the log directory move a recovery-point-offset-checkpoint to the undo files: "
+            "the next start then reads every partition from offset 0. Nothing else. To delete one of the others "
+            "means: without high watermarks a replica serves nothing new until it has learned them again, without log "
+            "start offsets a log starts at its first segment, without cleaner offsets cleaning begins again."
+        ),
         _CHECKPOINT,
     ),
     CatalogueEntry(
@@ -219,8 +227,15 @@ ENTRIES = (
         _W,
         "Checkpoint is after the end of the log",
         "{topic}-{partition}: the {what} is {value}, but the log ends at {end_offset}",
-        "The end of the log was lost after the checkpoint was written.",
-        "A broker uses the end of the log instead.",
+        (
+            "The end of the log was lost after the checkpoint was written. Where it ends below the high watermark, "
+            "committed records are gone, and this is an error: a consumer at one of these offsets gets "
+            "OFFSET_OUT_OF_RANGE, and goes where its auto.offset.reset says. Else it is a warning."
+        ),
+        (
+            "A broker uses the end of the log instead. Nothing on this disk can bring the records back: recover "
+            "reports the offsets as damaged. Other replicas may still have them."
+        ),
         "LogManager, UnifiedLog",
     ),
     CatalogueEntry(

@@ -40,12 +40,13 @@ from kdump.format.partition_metadata import parse_partition_metadata
 from kdump.verify.findings import Finding, FindingValue, Severity, make_finding
 
 LOG_START = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
 # The log start offsets come first: others are compared with them.
 _OFFSETS = {
     LOG_START: "log start offset",
     "cleaner-offset-checkpoint": "cleaner offset",
     RECOVERY_POINTS: "recovery point",
-    "replication-offset-checkpoint": "high watermark",
+    HIGH_WATERMARKS: "high watermark",
 }
 CHECKPOINTS = tuple(sorted(_OFFSETS))
 """The four checkpoints of a log directory that hold an offset for each partition."""
@@ -231,7 +232,18 @@ def _check_offset(
         if name == LOG_START:
             yield _found("checkpoint/log-start", path, partition, line, value=value, end_offset=end_offset)
         else:
-            yield _found("checkpoint/beyond", path, partition, line, value=value, end_offset=end_offset, what=what)
+            # Committed records are gone where the log ends below the high watermark.
+            severity = Severity.ERROR if name == HIGH_WATERMARKS else None
+            yield _found(
+                "checkpoint/beyond",
+                path,
+                partition,
+                line,
+                severity=severity,
+                value=value,
+                end_offset=end_offset,
+                what=what,
+            )
 
 
 def _check_topic_ids(log_directory: str, facts: Mapping[TopicPartition, PartitionOffsets]) -> Iterator[Finding]:

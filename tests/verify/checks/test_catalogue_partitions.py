@@ -328,10 +328,10 @@ CASES: dict[str, Case] = {
         offsets("replication-offset", "t 0 5"),
     ),
     "checkpoint/beyond": Case(
-        offsets("replication-offset", "t 0 31"),
+        offsets("recovery-point-offset", "t 0 31"),
         "rebuilds",
-        "replication-offset-checkpoint",
-        offsets("replication-offset", "t 0 30"),
+        "recovery-point-offset-checkpoint",
+        offsets("recovery-point-offset", "t 0 30"),
     ),
     "checkpoint/log-start": Case(
         offsets("log-start-offset", "t 0 31"),

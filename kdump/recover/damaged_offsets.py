@@ -1,0 +1,209 @@
+"""The offsets of a partition whose bytes are damaged or missing.
+
+Offsets of a log that is not compacted follow one another. So those between two valid batches, with damaged bytes
+between them, were in these bytes: both neighbours prove it. After the last valid batch only headers that are not proven
+and the high watermark say what was there. In a compacted log the offsets between two batches may have been removed.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from kdump.format.index import HIGHEST_RELATIVE_OFFSET
+from kdump.recover.log_outline import DamagedBytes, ValidRun
+from kdump.recover.plan import Damaged, GivenUp, Lost
+from kdump.recover.plan_input import PlanInput
+
+
+class SegmentOutline(NamedTuple):
+    """A segment: what its file holds, in order, and where the search for batches gave up."""
+
+    base_offset: int
+    items: tuple[ValidRun | DamagedBytes, ...]
+    unsearched: int | None = None
+
+
+class _MissingRange(NamedTuple):
+    """Offsets that no valid batch has; `last` is None where the end is not known.
+
+    `removed`: the plan removes damaged bytes that may have held them.
+    """
+
+    first: int
+    last: int | None
+    exact: bool
+    removed: bool
+
+
+def damaged_offsets(given: PlanInput, given_up: GivenUp, segments: Iterable[SegmentOutline]) -> Lost:
+    """What is lost, with the batches that are given up.
+
+    `segments` are empty where verify found no damage, and nothing is given up.
+    """
+    context, report = given.report.context, given.report
+    bases = [file.file.base_offset for file in report.files if file.file.base_offset is not None]
+    start = max(min(bases, default=0), context.log_start_offset or 0)
+    reader = _DamageReader(compacted=report.compacted)
+    reader.read(segments)
+    if reader.expected is None:
+        reader.expected = start if report.log_end_offset is None else report.log_end_offset
+    # The line of a replica that is moved here is that of the one that it will replace.
+    mark = context.high_watermark if report.state != "future" else None
+    found = list(reader.missing(start, None if given.alone else mark))
+    damaged = Damaged(
+        tuple((one.first, one.last) for one in found),
+        reader.bytes,
+        reader.is_proven and not report.compacted and all(one.exact for one in found),
+    )
+    if reader.unsearched:
+        damaged = Damaged(None, None, exact=False)
+    below = [one for one in found if mark is not None and one.first < mark]
+    lost = Lost(given_up, damaged, compacted=report.compacted)
+    if mark is None:
+        return lost
+    gone = [(first, last) for first, last in given_up.offsets or () if first < mark and last >= start]
+    return lost._replace(
+        committed=bool(below or gone),
+        missing=tuple(_joined_below(below, reader.only_removed(start, mark), mark)),
+        is_complete=reader.is_ordered and not report.compacted and not reader.unsearched,
+        removes_committed=any(one.removed for one in below),
+    )
+
+
+def _joined_below(
+    damaged: Iterable[_MissingRange], given_up: Iterable[tuple[int, int]], mark: int
+) -> Iterator[tuple[int, int]]:
+    """The ranges below the high watermark, in order; those that touch become one."""
+    ranges = [(one.first, mark - 1 if one.last is None else min(one.last, mark - 1)) for one in damaged]
+    current: tuple[int, int] | None = None
+    for first, last in sorted([*ranges, *given_up]):
+        if current is not None and first <= current[1] + 1:
+            current = current[0], max(current[1], last)
+            continue
+        if current is not None:
+            yield current
+        current = first, last
+    if current is not None:
+        yield current
+
+
+class _DamageReader:
+    """Reads the segments of a partition in log order. `expected` is the offset after the last valid batch so far.
+
+    `is_ordered`: offsets only rise. `is_proven`: also no zeros at the end may have been batches.
+    """
+
+    def __init__(self, *, compacted: bool) -> None:
+        self.expected: int | None = None
+        self.bytes = 0
+        self.unsearched = False
+        self.is_ordered = True
+        self._compacted = compacted
+        self._between: list[_MissingRange] = []
+        self._present: list[ValidRun] = []
+        self._pending: list[DamagedBytes] = []
+        self._before = self._highest = -1
+        self._resumed: int | None = None
+
+    @property
+    def is_proven(self) -> bool:
+        return self.is_ordered and not any(damage.padding for damage in self._pending)
+
+    def read(self, segments: Iterable[SegmentOutline]) -> None:
+        for segment in segments:
+            has_batch = any(isinstance(item, ValidRun) for item in segment.items)
+            self._begin(segment.base_offset, is_proven=has_batch)
+            self.unsearched = self.unsearched or segment.unsearched is not None
+            for item in segment.items:
+                if isinstance(item, ValidRun):
+                    self._add_run(item)
+                else:
+                    self._pending.append(item)
+                    self.bytes += 0 if item.padding else item.stop - item.start
+
+    def _begin(self, base: int, *, is_proven: bool) -> None:
+        """The name of a segment says where the one before ends; without a batch in it, it is not proven."""
+        if self.expected is None or base < self.expected:
+            self.is_ordered = self.is_ordered and self.expected is None
+            self.expected = base
+        elif base > self.expected:
+            self._skip(base - 1, exact=is_proven)
+        self._pending = []
+        self.expected = base
+
+    def _add_run(self, run: ValidRun) -> None:
+        assert self.expected is not None
+        if run.first > self.expected:
+            if self._compacted and self._resumed is not None and run.first > self._resumed:
+                self._between.append(_MissingRange(self._resumed, run.first - 1, exact=False, removed=False))
+                self._resumed = None
+            self._skip(run.first - 1, exact=bool(self._pending))
+        elif run.first < self.expected:
+            self.is_ordered = False
+            self._step_back(run)
+        self._pending = []
+        self._present.append(run)
+        self._before, self.expected = self.expected, run.last + 1
+        self._highest = max(self._highest, run.last)
+
+    def _step_back(self, run: ValidRun) -> None:
+        """Offsets go back: a batch has wrong ones, this or the one before. Its own lie between its neighbours."""
+        if self._compacted and run.first > self._before:
+            self._between.append(_MissingRange(self._before, run.first - 1, exact=False, removed=False))
+        self._resumed = self._highest + 1
+
+    def _skip(self, last: int, *, exact: bool) -> None:
+        """The offsets up to the next valid batch are missing; in a compacted log only where bytes are damaged."""
+        if self.expected is not None and (self._pending or not self._compacted):
+            removed = any(damage.removed for damage in self._pending)
+            self._between.append(_MissingRange(self.expected, last, exact, removed))
+
+    def missing(self, start: int, high_watermark: int | None) -> Iterator[_MissingRange]:
+        """The ranges in order, none of them below `start`. Offsets of batches out of order count as present."""
+        end = self.expected
+        found = [] if end is None else [*self._between, *self._after(end, high_watermark)]
+        present = sorted(self._present)
+        for one in found:
+            if end is not None and one.first < end:
+                one = one._replace(last=end - 1 if one.last is None else min(one.last, end - 1))
+            one = one._replace(first=max(one.first, start))
+            yield from _without(one, present if not self.is_ordered else [])
+
+    def only_removed(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """The ranges in [start, stop) whose valid batches are all removed."""
+        stay = sorted(run for run in self._present if not run.removed)
+        for run in self._present:
+            first, last = max(run.first, start), min(run.last, stop - 1)
+            if run.removed and first <= last:
+                for one in _without(_MissingRange(first, last, exact=True, removed=True), stay):
+                    yield one.first, last if one.last is None else one.last
+
+    def _after(self, end: int, high_watermark: int | None) -> Iterator[_MissingRange]:
+        """What was there after the last valid batch."""
+        damages = [damage for damage in self._pending if not damage.padding]
+        lasts = [damage.claimed.last if _fits(damage.claimed, end) else None for damage in damages if damage.claimed]
+        known = [last for last in lasts if last is not None]
+        last: int | None = max(known, default=end - 1)
+        if len(known) < len(damages):
+            last = None
+        if high_watermark is not None and last is not None:
+            last = max(last, high_watermark - 1)
+        if last is None or last >= end:
+            yield _MissingRange(end, last, exact=False, removed=any(damage.removed for damage in self._pending))
+
+
+def _fits(claimed: ValidRun | None, end: int) -> bool:
+    """Whether a header can be that of a batch after this offset."""
+    return claimed is not None and end <= claimed.first and claimed.last - end <= HIGHEST_RELATIVE_OFFSET
+
+
+def _without(missing: _MissingRange, present: list[ValidRun]) -> Iterator[_MissingRange]:
+    """A range without the offsets that are present."""
+    first = missing.first
+    for run in present:
+        if run.last < first or (missing.last is not None and run.first > missing.last):
+            continue
+        if run.first > first:
+            yield missing._replace(first=first, last=run.first - 1)
+        first = run.last + 1
+    if missing.last is None or first <= missing.last:
+        yield missing._replace(first=first)
