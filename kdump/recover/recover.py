@@ -17,7 +17,7 @@ from kdump.errors import KdumpError, SourceError
 from kdump.format import naming
 from kdump.format.naming import topic_partition_of
 from kdump.recover import apply as applying
-from kdump.recover import undo
+from kdump.recover import copies, undo
 from kdump.recover.plan import REINDEX, Action, Plan, RecoverOptions, RecoveryResult
 from kdump.recover.planner import Points, plan_log_directory, plan_recovery, points_by_directory, points_of_plans
 from kdump.recover.selection import Found
@@ -134,7 +134,7 @@ def apply_and_verify(plan: Plan, how: ApplyOptions) -> RecoveryResult:
     try:
         if how.output is not None:
             # Where nothing is to be done, the plan has no stamps. They are taken when the copy begins.
-            path = applying.output(plan if plan.files else plan._replace(files=read_stamps(plan.path)), how.output)
+            path = copies.output(plan if plan.files else plan._replace(files=read_stamps(plan.path)), how.output)
         elif plan.is_empty:
             return RecoveryResult(plan)
         elif plan.alone:

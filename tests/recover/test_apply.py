@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 
 from kdump.errors import KdumpError
-from kdump.recover.apply import apply, output, steps
+from kdump.recover.apply import apply
+from kdump.recover.copies import output
 from kdump.recover.plan import FileContent, Plan, RecoverOptions
+from kdump.recover.step_order import steps
 from kdump.recover.undo import UndoFailure, runs, undo
 from kdump.storage import directory_handle as disk
 from kdump.storage.directory_handle import DirectoryHandle
