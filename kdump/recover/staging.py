@@ -22,6 +22,7 @@ from kdump.storage.directory_handle import (
 )
 from kdump.storage.pieces import Piece
 from kdump.storage.undo_folders import UndoFolder
+from kdump.storage.zeros import append_with_holes
 
 Make = Callable[[Plan], Iterable[tuple[str, bytes | None]]]
 """Builds the files that a plan leaves to kdump.broker.rebuild."""
@@ -61,23 +62,30 @@ class FileWriter:
                 return self._attributes[model]
         return None
 
-    def write_content(self, name: str, content: FileContent, to: str) -> int:
-        """Write a file; the CRC-32C of its bytes."""
+    def write_content(self, name: str, content: FileContent, to: str, *, holes: bool = False) -> int:
+        """Write a file, with `holes` runs of zeros as holes; the CRC-32C of its bytes."""
         if content.data is not None:
             return self._write_data(name, content.data, to)
         with self.target.create(to, self._attributes_of(name, content)) as target:
             crc = 0
             for piece in content.pieces:
                 with self.handle.open(piece.name) as source:
+                    if holes:
+                        crc = append_with_holes(source, piece.start, piece.stop, target, 0)
+                        self._count(piece.stop - piece.start)
+                        continue
                     crc = append_range(source, piece.start, piece.stop, target, crc, self._on_bytes)
             return crc
 
     def _write_data(self, name: str, data: bytes, to: str) -> int:
         with self.target.create(to, self._attributes_of(name, None)) as target:
             write_all(target, data)
-        if self._on_bytes is not None:
-            self._on_bytes(len(data))
+        self._count(len(data))
         return crc32c(data)
+
+    def _count(self, size: int) -> None:
+        if self._on_bytes is not None:
+            self._on_bytes(size)
 
     def clone(self, name: str, to: str) -> None:
         """Copy a file; it shares its blocks with the copy where the file system can do that."""
@@ -134,7 +142,7 @@ def _complete_step(step: Step, writer: FileWriter, folder: UndoFolder, checksums
         assert step.before is not None
         assert step.position is not None
         tail = FileContent((Piece(step.name, step.position, step.before.size),))
-        checksum = writer.write_content(step.name, tail, folder.file_name("cut", step.name))
+        checksum = writer.write_content(step.name, tail, folder.file_name("cut", step.name), holes=True)
         return step._replace(crc32c=checksum, after=step.before._replace(size=step.position))
     if step.do in ("take", "replace", "rename"):
         step = step._replace(crc32c=handle.checksum(step.name))

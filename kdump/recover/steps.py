@@ -13,9 +13,10 @@ from typing import Final
 from kdump.errors import KdumpError
 from kdump.format import naming
 from kdump.recover.journal import Journal, Step, from_bytes, to_bytes
-from kdump.storage.directory_handle import COPY_BYTES, DirectoryHandle, append_range, attributes_of, write_all
+from kdump.storage.directory_handle import DirectoryHandle, append_range, attributes_of, write_all
 from kdump.storage.stamps import Stamp
 from kdump.storage.undo_folders import APPLIED, APPLYING, JOURNAL_LOST, OVER, UNDOING, UndoFolder, run_state
+from kdump.storage.zeros import append_with_holes, is_same
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
 _Known = list[tuple[Stamp, int | None]]
@@ -141,55 +142,72 @@ class RunExecutor:
                 os.utime(descriptor, ns=(status.st_atime_ns, step.before.mtime_ns))
 
     def truncate_file(self, step: Step) -> None:
-        assert step.before is not None
+        self._shorten(step, step.before, None)
+
+    def undo_truncate_file(self, step: Step) -> None:
+        self._lengthen(step, step.before, self.folder.file_name("cut", step.name))
+
+    def append_to_file(self, step: Step) -> None:
+        self._lengthen(step, step.after, self.folder.file_name("new", step.name))
+
+    def undo_append_to_file(self, step: Step) -> None:
+        self._shorten(step, step.after, self.folder.file_name("new", step.name))
+
+    def _shorten(self, step: Step, whole: Stamp | None, kept: str | None) -> None:
+        """Let a file end at the position of the step. With `kept` it may have only some of the bytes after it."""
+        assert whole is not None
         assert step.position is not None
         with self._cut_file(step) as descriptor:
             status = os.fstat(descriptor)
             if status.st_size != step.position:
-                if (status.st_size, status.st_mtime_ns) != (step.before.size, step.before.mtime_ns):
+                is_whole = (status.st_size, status.st_mtime_ns) == (whole.size, whole.mtime_ns)
+                if not is_whole and not (kept and self._is_part(step, descriptor, kept)):
                     raise self._changed(step.name)
                 if status.st_nlink > 1:
                     raise FileChanged(
                         f"{self.handle.path_of(step.name)}: it has a second name now, whose bytes would be removed too"
                     )
                 os.ftruncate(descriptor, step.position)
-            os.utime(descriptor, ns=(status.st_atime_ns, step.before.mtime_ns))
+            os.utime(descriptor, ns=(status.st_atime_ns, whole.mtime_ns))
             os.fsync(descriptor)
 
-    def undo_truncate_file(self, step: Step) -> None:
-        assert step.before is not None
+    def _lengthen(self, step: Step, whole: Stamp | None, kept_name: str) -> None:
+        """Put the bytes of a kept file after the position of the step; runs of zeros as holes."""
+        assert whole is not None
         assert step.position is not None
-        with self._cut_file(step) as descriptor, self.handle.open(self.folder.file_name("cut", step.name)) as kept:
+        with self._cut_file(step) as descriptor, self.handle.open(kept_name) as kept:
             status = os.fstat(descriptor)
-            if (status.st_size, status.st_mtime_ns) == (step.before.size, step.before.mtime_ns):
+            if (status.st_size, status.st_mtime_ns) == (whole.size, whole.mtime_ns):
                 return
-            if not step.position <= status.st_size <= step.before.size:
+            # An earlier attempt, or another process, wrote what is already there.
+            if not self._is_part(step, descriptor, kept_name):
                 raise self._changed(step.name)
+            if status.st_nlink > 1 and step.do == "append":
+                raise FileChanged(f"{self.handle.path_of(step.name)}: it has a second name now, which would grow too")
             if status.st_nlink > 1:
-                self._rebuild_linked(step, descriptor, kept)
+                self._rebuild_linked(step, whole, descriptor, kept)
                 return
-            at = 0
-            while data := os.pread(kept, COPY_BYTES, at):
-                # An earlier attempt, or another process, wrote what is already there.
-                there = os.pread(descriptor, len(data), step.position + at)
-                if not data.startswith(there):
-                    raise self._changed(step.name)
-                os.lseek(descriptor, step.position + at + len(there), os.SEEK_SET)
-                write_all(descriptor, memoryview(data)[len(there) :])
-                at += len(data)
+            done = status.st_size - step.position
+            append_with_holes(kept, done, whole.size - step.position, descriptor, status.st_size)
             os.fsync(descriptor)
-            os.utime(descriptor, ns=(status.st_atime_ns, step.before.mtime_ns))
+            os.utime(descriptor, ns=(status.st_atime_ns, whole.mtime_ns))
             os.fsync(descriptor)
 
-    def _rebuild_linked(self, step: Step, rest: int, kept: int) -> None:
+    def _is_part(self, step: Step, descriptor: int, kept_name: str) -> bool:
+        """Whether what is after the position of the step is a beginning of the kept bytes."""
+        assert step.position is not None
+        length = os.fstat(descriptor).st_size - step.position
+        with self.handle.open(kept_name) as kept:
+            return length >= 0 and is_same(descriptor, step.position, kept, 0, length)
+
+    def _rebuild_linked(self, step: Step, whole: Stamp, rest: int, kept: int) -> None:
         """Write a file again whose bytes have a second name, which keeps them as they are."""
-        assert step.before is not None
         assert step.position is not None
         new = self.folder.file_name("new", step.name)
         self.handle.remove(new)
-        with self.handle.create(new, attributes_of(rest)._replace(mtime_ns=step.before.mtime_ns)) as target:
+        with self.handle.create(new, attributes_of(rest)._replace(mtime_ns=whole.mtime_ns)) as target:
             append_range(rest, 0, step.position, target)
-            append_range(kept, 0, step.before.size - step.position, target)
+            append_with_holes(kept, 0, whole.size - step.position, target, step.position)
         self.handle.rename(new, step.name)
 
     # ---- which file has which name
@@ -348,6 +366,7 @@ _STEPS: Final[Mapping[str, tuple[Callable[[RunExecutor, Step], None], Callable[[
     "put": (RunExecutor.add_file, RunExecutor.undo_add_file),
     "replace": (RunExecutor.replace_file, RunExecutor.undo_replace_file),
     "cut": (RunExecutor.truncate_file, RunExecutor.undo_truncate_file),
+    "append": (RunExecutor.append_to_file, RunExecutor.undo_append_to_file),
     "rename": (RunExecutor.rename_file, RunExecutor.undo_rename_file),
     "sync": (RunExecutor.sync, RunExecutor.sync),
 }

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, Self
 from kdump.errors import KdumpError, SourceError, reason
 from kdump.kernel.crc import crc32c
 from kdump.storage.stamps import Stamp
+from kdump.storage.zeros import crc_of_range
 
 COPY_BYTES: Final = 1 << 20
 _FICLONE: Final = 0x40049409
@@ -132,11 +133,7 @@ class DirectoryHandle:
     def checksum(self, name: str, start: int = 0) -> int:
         """The CRC-32C of a file from byte `start` on."""
         with self.open(name) as descriptor:
-            crc = 0
-            while data := os.pread(descriptor, COPY_BYTES, start):
-                crc = crc32c(data, crc)
-                start += len(data)
-            return crc
+            return crc_of_range(descriptor, start, max(start, os.fstat(descriptor).st_size))
 
     # ---- writing
 

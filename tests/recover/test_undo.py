@@ -337,7 +337,7 @@ def journal(directory: Path) -> Path:
 def test_a_journal_says_all_that_is_needed(tmp_path: Path) -> None:
     directory, before = applied("truncate", tmp_path)
     head, *steps, end = [json.loads(line) for line in journal(directory).read_text().splitlines()]
-    assert (head["type"], head["version"], head["run"], head["strategy"]) == ("run", 1, "1", "truncate")
+    assert (head["type"], head["version"], head["run"], head["strategy"]) == ("run", 2, "1", "truncate")
     assert end["type"] == "end"
     (cut,) = (step for step in steps if step["do"] == "cut")
     log = before[f"{B}.log"][0]
@@ -362,7 +362,7 @@ def test_a_journal_says_all_that_is_needed(tmp_path: Path) -> None:
         lambda data: data.replace(b'"take"', b'"sync"', 1),
         lambda data: b"[]\n" * 3,
         lambda data: b"\xff\xfe\n" + data,
-        lambda data: data.replace(b'"version": 1', b'"version": 2'),
+        lambda data: data.replace(b'"version": 2', b'"version": 3'),
     ],
 )
 def test_a_damaged_journal_changes_nothing(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
