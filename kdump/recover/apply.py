@@ -38,6 +38,7 @@ from kdump.storage.undo_folders import (
 )
 
 NOTHING: Final = "nothing was changed"
+_NO_TIMES: Final[Mapping[str, int]] = MappingProxyType({})
 _NONE_WRITTEN: Final[Mapping[str, int]] = MappingProxyType({})
 
 
@@ -78,8 +79,13 @@ def in_place(
     keep: bool = True,
     on_bytes: OnBytes | None = None,
     make: Make | None = None,
+    undoes: str | None = None,
+    times: Mapping[str, int] = _NO_TIMES,
 ) -> ApplyResult:
-    """Apply a plan, whatever other runs left in the directory. Raises KdumpError as `apply` does."""
+    """Apply a plan, whatever other runs left in the directory. Raises KdumpError as `apply` does.
+
+    The run `undoes` another one. `times` are those of kdump.recover.step_order.
+    """
     try:
         check_fits(plan, handle)
     except (OSError, KdumpError) as error:
@@ -94,15 +100,15 @@ def in_place(
     try:
         for name in folder.directories:
             handle.make_directory(name)
-        todo = stage(handle, folder, plan, after, on_bytes, make)
+        todo = stage(handle, folder, plan, after, on_bytes, make, times)
         check_fits(plan._replace(bytes_needed=0), handle)
         touched = {step.name for step in todo} | {step.to for step in todo}
         # A broker may write the other files at the root of a log directory at any time.
         rest = {} if folder.flat else {name: stamp for name, stamp in plan.files.items() if name not in touched}
-        now = time.time_ns() // 1_000_000
-        executor = RunExecutor(
-            handle, folder, Journal(run, plan.options.strategy, now, folder.flat, todo, rest, plan.recovery_point, keep)
+        journal = Journal(
+            run, plan.options.strategy, next_time_ms(handle), folder.flat, todo, rest, plan.recovery_point, keep, undoes
         )
+        executor = RunExecutor(handle, folder, journal)
         executor.begin()
     except (OSError, EOFError, KdumpError, KeyboardInterrupt) as error:
         # No step was done, even if the journal exists and only the sync after it failed.
@@ -113,6 +119,16 @@ def in_place(
     undo = handle.path_of(folder.directories[1] if folder.directories else folder.journal(APPLIED)) if keep else None
     written = {step.name: step.after_crc32c for step in todo if step.after_crc32c is not None}
     return ApplyResult(plan.path, run, undo, plan.recovery_point, written)
+
+
+def next_time_ms(handle: DirectoryHandle) -> int:
+    """The time of a run that begins now. It comes after the runs before it, whatever the clock says."""
+    before = [0]
+    for folder in undo_folders_in(handle):
+        with suppress(OSError, KdumpError):  # a run that cannot be read has no time
+            if (loaded := load(handle, folder)) is not None:
+                before.append(loaded[1].time_ms + 1)
+    return max(time.time_ns() // 1_000_000, *before)
 
 
 def run_steps(executor: RunExecutor) -> None:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from kdump.errors import KdumpError
@@ -10,8 +11,9 @@ from kdump.kernel.crc import crc32c
 from kdump.recover.journal import Step
 from kdump.recover.plan import FileContent, Plan
 from kdump.recover.second_opinion import check_snapshots
-from kdump.recover.step_order import After, steps
+from kdump.recover.step_order import After, is_kept, steps
 from kdump.storage.directory_handle import (
+    NO_LINKS,
     DirectoryHandle,
     FileAttributes,
     OnBytes,
@@ -28,6 +30,7 @@ Make = Callable[[Plan], Iterable[tuple[str, bytes | None]]]
 """Builds the files that a plan leaves to kdump.broker.rebuild."""
 
 _NEWS: Final = ("put", "replace")
+_NO_TIMES: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class FileWriter:
@@ -40,9 +43,10 @@ class FileWriter:
         plan: Plan,
         on_bytes: OnBytes | None,
         make: Make | None,
+        times: Mapping[str, int] = _NO_TIMES,
     ) -> None:
         self.handle, self.target, self.plan = handle, target, plan
-        self._on_bytes, self._make = on_bytes, make
+        self._on_bytes, self._make, self._times = on_bytes, make, times
         logs = sorted(name for name in plan.files if name.endswith(".log"))
         self._last_log = logs[-1:]
         filled = (log for log in plan.segments if log.pieces)
@@ -55,7 +59,7 @@ class FileWriter:
         stem = name.rpartition(".")[0]
         beside = [self._sources.get(stem, ""), f"{stem}.log"]
         for model in (*pieces, *beside, *self._last_log, name):
-            if model in self.plan.files:
+            if model in self.plan.files or is_kept(Piece(model, 0, 0)):
                 if model not in self._attributes:
                     with self.handle.open(model) as descriptor:
                         self._attributes[model] = attributes_of(descriptor)
@@ -66,7 +70,12 @@ class FileWriter:
         """Write a file, with `holes` runs of zeros as holes; the CRC-32C of its bytes."""
         if content.data is not None:
             return self._write_data(name, content.data, to)
-        with self.target.create(to, self._attributes_of(name, content)) as target:
+        if len(content.pieces) == 1 and is_kept(content.pieces[0]):
+            return self._link_kept(content.pieces[0].name, to)
+        attributes = self._attributes_of(name, content)
+        if attributes is not None and name in self._times:
+            attributes = attributes._replace(mtime_ns=self._times[name])
+        with self.target.create(to, attributes) as target:
             crc = 0
             for piece in content.pieces:
                 with self.handle.open(piece.name) as source:
@@ -76,6 +85,17 @@ class FileWriter:
                         continue
                     crc = append_range(source, piece.start, piece.stop, target, crc, self._on_bytes)
             return crc
+
+    def _link_kept(self, kept: str, to: str) -> int:
+        """Give a file that a run keeps a second name, or copy it; the CRC-32C of its bytes."""
+        self.target.remove(to)
+        try:
+            self.target.link(kept, to)
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+            self.clone(kept, to)
+        return self.target.checksum(to)
 
     def _write_data(self, name: str, data: bytes, to: str) -> int:
         with self.target.create(to, self._attributes_of(name, None)) as target:
@@ -111,14 +131,23 @@ class FileWriter:
 
 
 def stage(
-    handle: DirectoryHandle, folder: UndoFolder, plan: Plan, after: After, on_bytes: OnBytes | None, make: Make | None
+    handle: DirectoryHandle,
+    folder: UndoFolder,
+    plan: Plan,
+    after: After,
+    on_bytes: OnBytes | None = None,
+    make: Make | None = None,
+    times: Mapping[str, int] = _NO_TIMES,
 ) -> tuple[Step, ...]:
     """Write what is new, copy what is cut off, and give the steps with all that they need to know."""
     links = {name: status.st_nlink for name in plan.files if (status := handle.stat(name)) is not None}
     because = {os.path.basename(action.path): action.because for action in plan.actions if action.because is not None}
-    todo = steps(after, plan.files, links, because)
-    writer = FileWriter(handle, handle, plan, on_bytes, make)
+    todo = steps(after, plan.files, links, because, times)
+    writer = FileWriter(handle, handle, plan, on_bytes, make, times)
     news = {step.name: content for step in todo if step.do in _NEWS and (content := after[step.name]) is not None}
+    for step in todo:
+        if step.do == "append" and (content := after[step.name]) is not None:
+            news[step.name] = FileContent(content.pieces[1:])
     rebuilt = [name for name, content in news.items() if content.is_rebuilt]
     checksums = writer.write_rebuilt(rebuilt, lambda name: folder.file_name("new", name))
     for name, content in news.items():
@@ -144,6 +173,11 @@ def _complete_step(step: Step, writer: FileWriter, folder: UndoFolder, checksums
         tail = FileContent((Piece(step.name, step.position, step.before.size),))
         checksum = writer.write_content(step.name, tail, folder.file_name("cut", step.name), holes=True)
         return step._replace(crc32c=checksum, after=step.before._replace(size=step.position))
+    if step.do == "append" and step.before is not None:
+        kept = handle.stamp(folder.file_name("new", step.name))
+        length = 0 if kept is None else kept.size
+        whole = step.before._replace(size=step.before.size + length)
+        return step._replace(crc32c=checksums[step.name], length=length, after=whole)
     if step.do in ("take", "replace", "rename"):
         step = step._replace(crc32c=handle.checksum(step.name))
     if step.do in _NEWS:

@@ -17,6 +17,7 @@ from kdump.storage.stamps import Stamp
 _PARTS: Final = ("index", "log", "timeindex", "txnindex")
 _CUT: Final = (".log", ".kafka")
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
+_NO_TIMES: Final[Mapping[str, int]] = MappingProxyType({})
 
 After = Mapping[str, FileContent | None]
 Files = Mapping[str, Stamp]
@@ -50,12 +51,19 @@ def _rank(name: str) -> _Rank:
     return _Rank(_SEGMENT, _PARTS.index(suffix) - len(_PARTS) * number, suffix)
 
 
-def steps(after: After, files: Files, links: Mapping[str, int], because: Mapping[str, str] = _NONE) -> list[Step]:
+def steps(
+    after: After,
+    files: Files,
+    links: Mapping[str, int],
+    because: Mapping[str, str] = _NONE,
+    times: Mapping[str, int] = _NO_TIMES,
+) -> list[Step]:
     """The steps from `files` to `after`, in order, without what only the staging knows.
 
-    `links` has the number of hard links of each file, `because` the codes of the findings.
+    `links` has the number of hard links of each file, `because` the codes of the findings, `times` the modification
+    times that files have afterwards, in nanoseconds, where they are not those of the files that they come from.
     """
-    targets = _renames(after, files)
+    targets = _renames(after, files, times)
     moved = set(targets.values())
     swaps, dropped, away, free, logs, others, indexes = [list[Step]() for _ in range(7)]
 
@@ -79,8 +87,10 @@ def steps(after: After, files: Files, links: Mapping[str, int], because: Mapping
                 )
         elif name in moved or name not in files:
             into.append(step("put", name))
-        elif (at := _cut_at(name, content, files, links)) is not None:
+        elif (at := _cut_at(name, content, files, links, times)) is not None:
             into.append(step("cut", name, position=at))
+        elif _is_longer(name, content, files, links, times):
+            into.append(step("append", name, position=files[name].size))
         elif suffix in ("", "log"):
             into.append(step("replace", name))
         else:
@@ -91,7 +101,7 @@ def steps(after: After, files: Files, links: Mapping[str, int], because: Mapping
     return [one for group in groups if group for one in (*group, sync)]
 
 
-def _renames(after: After, files: Files) -> dict[str, str]:
+def _renames(after: After, files: Files, times: Mapping[str, int]) -> dict[str, str]:
     """Files that are only renamed: the old name by the new one."""
     renames: dict[str, str] = {}
     for target, content in after.items():
@@ -99,7 +109,7 @@ def _renames(after: After, files: Files) -> dict[str, str]:
             (piece,) = content.pieces
             whole = piece.name in files and piece == Piece(piece.name, 0, files[piece.name].size)
             goes = piece.name in after and piece.name not in renames.values()
-            if whole and goes and target != piece.name:
+            if whole and goes and target != piece.name and _keeps_time(target, files[piece.name], times):
                 renames[target] = piece.name
     # A name that is given and removed in one run would need an order of its own.
     return {target: source for target, source in renames.items() if target not in renames.values()}
@@ -112,12 +122,35 @@ def _is_dropped(name: str, after: After, files: Files) -> bool:
     return suffix in _PARTS and (after[log] is None if log in after else log not in files)
 
 
-def _cut_at(name: str, content: FileContent, files: Files, links: Mapping[str, int]) -> int | None:
+def _cut_at(
+    name: str, content: FileContent, files: Files, links: Mapping[str, int], times: Mapping[str, int]
+) -> int | None:
     """Where a log ends that loses its end and nothing else, None for others; a second name would lose its end too."""
     if not name.endswith(_CUT) or links.get(name) != 1 or len(content.pieces) != 1:
         return None
+    if not _keeps_time(name, files[name], times):
+        return None
     (piece,) = content.pieces
     return piece.stop if piece.name == name and piece.start == 0 and piece.stop < files[name].size else None
+
+
+def _is_longer(
+    name: str, content: FileContent, files: Files, links: Mapping[str, int], times: Mapping[str, int]
+) -> bool:
+    """Whether a log only gets the bytes back that a run cut off and kept."""
+    if not name.endswith(_CUT) or links.get(name) != 1 or len(content.pieces) != 2:
+        return False
+    first, second = content.pieces
+    return first == Piece(name, 0, files[name].size) and is_kept(second) and _keeps_time(name, files[name], times)
+
+
+def is_kept(piece: Piece) -> bool:
+    """Whether it is of a file that a run keeps."""
+    return naming.is_undo(piece.name.partition("/")[0])
+
+
+def _keeps_time(name: str, source: Stamp, times: Mapping[str, int]) -> bool:
+    return times.get(name, source.mtime_ns) == source.mtime_ns
 
 
 def with_indexes(plan: Plan) -> dict[str, FileContent | None]:

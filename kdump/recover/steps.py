@@ -3,7 +3,6 @@
 Each step looks at the files first and does what is left of it, so that it can be repeated after any interruption.
 """
 
-import errno
 import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -13,12 +12,12 @@ from typing import Final
 from kdump.errors import KdumpError
 from kdump.format import naming
 from kdump.recover.journal import Journal, Step, from_bytes, to_bytes
-from kdump.storage.directory_handle import DirectoryHandle, append_range, attributes_of, write_all
+from kdump.storage.directory_handle import NO_LINKS, DirectoryHandle, append_range, attributes_of, write_all
 from kdump.storage.stamps import Stamp
 from kdump.storage.undo_folders import APPLIED, APPLYING, JOURNAL_LOST, OVER, UNDOING, UndoFolder, run_state
 from kdump.storage.zeros import append_with_holes, is_same
 
-_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
+_ENDS = ("cut", "append")
 _Known = list[tuple[Stamp, int | None]]
 
 
@@ -226,7 +225,7 @@ class RunExecutor:
         try:
             self.handle.link(name, old)
         except OSError as error:
-            if error.errno not in _NO_LINKS:
+            if error.errno not in NO_LINKS:
                 raise
             self.handle.rename(name, old)
 
@@ -285,12 +284,12 @@ class RunExecutor:
             if step.do == "sync":
                 continue
             if step.before is not None:
-                known[step.name].append((step.before, step.crc32c if step.do != "cut" else None))
+                known[step.name].append((step.before, step.crc32c if step.do not in _ENDS else None))
             final[step.name] = []
             if step.after is not None:
                 known[step.name].append((step.after, step.after_crc32c))
                 final[step.name] = [(step.after, step.after_crc32c)]
-            if step.do != "cut":
+            if step.do not in _ENDS:
                 may_lack.add(step.name)
             if step.to is not None and step.before is not None:
                 known[step.to].append((step.before, step.crc32c))
@@ -310,11 +309,14 @@ class RunExecutor:
         return odd, [] if self.folder.flat else self._others(known)
 
     def _half_cut(self, name: str, there: Stamp, state: str) -> bool:
-        """Whether the file is one that was being cut, or whose bytes were being put back."""
+        """Whether the file is one that was being cut, or whose bytes were being put after its end."""
         for step in self.journal.steps:
-            if step.do == "cut" and step.name == name and step.before is not None and step.position is not None:
-                last = step.before.size if state == UNDOING else step.position
-                return state != APPLIED and step.position <= there.size <= last
+            if step.do not in _ENDS or step.name != name or step.before is None or step.position is None:
+                continue
+            last = step.before.size if state == UNDOING else step.position
+            if step.do == "append" and step.after is not None:
+                last = step.after.size
+            return state != APPLIED and step.position <= there.size <= last
         return False
 
     def _others(self, known: Iterable[str]) -> list[str]:

@@ -23,6 +23,8 @@ _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 # Errors of file systems that cannot sync a directory, or have no extended attributes.
 _UNSUPPORTED: Final = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
+"""Errors of file systems that cannot give a file a second name."""
 
 OnBytes = Callable[[int], object]
 
