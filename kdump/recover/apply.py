@@ -30,7 +30,9 @@ from kdump.storage.undo_folders import (
     UndoFolder,
     check_run,
     discard,
+    empty,
     is_directory,
+    plan_state,
     refuse_unfinished,
     resume_hint,
     run_state,
@@ -57,18 +59,25 @@ class ApplyResult(NamedTuple):
 
 
 def apply(
-    plan: Plan, run: str, *, keep: bool = True, on_bytes: OnBytes | None = None, make: Make | None = None
+    plan: Plan,
+    run: str,
+    *,
+    keep: bool = True,
+    whole: bool = False,
+    on_bytes: OnBytes | None = None,
+    make: Make | None = None,
 ) -> ApplyResult:
     """Apply a plan in place, to a topic-partition or to the files at the root of a log directory.
 
-    `on_bytes` is called with the number of bytes that were written since its last call. Raises KdumpError: before
+    `whole`: there is a plan of the whole run, which needs to know that this part of it was done, also where nothing is
+    kept. `on_bytes` is called with the number of bytes that were written since its last call. Raises KdumpError: before
     anything changed, or after everything was undone. Where that failed too, the message says how to go on.
     """
     check_run(run)
     with DirectoryHandle(plan.path) as handle:
-        refuse_unfinished(handle)
-        remove_finished_runs(handle)
-        return in_place(handle, plan, run, keep=keep, on_bytes=on_bytes, make=make)
+        refuse_unfinished(handle, but=run if whole else None)
+        remove_finished_runs(handle, but=run if whole else None)
+        return in_place(handle, plan, run, keep=keep, whole=whole, on_bytes=on_bytes, make=make)
 
 
 def in_place(
@@ -77,6 +86,7 @@ def in_place(
     run: str,
     *,
     keep: bool = True,
+    whole: bool = False,
     on_bytes: OnBytes | None = None,
     make: Make | None = None,
     undoes: str | None = None,
@@ -115,7 +125,7 @@ def in_place(
         _clear(handle, folder)
         left = run_state(handle, folder) not in (None, OVER)
         raise sentence(plan.path, error, f"{NOTHING}; {resume_hint(plan.path, run)}" if left else NOTHING) from None
-    run_steps(executor)
+    run_steps(executor, whole=whole)
     undo = handle.path_of(folder.directories[1] if folder.directories else folder.journal(APPLIED)) if keep else None
     written = {step.name: step.after_crc32c for step in todo if step.after_crc32c is not None}
     return ApplyResult(plan.path, run, undo, plan.recovery_point, written)
@@ -131,8 +141,11 @@ def next_time_ms(handle: DirectoryHandle) -> int:
     return max(time.time_ns() // 1_000_000, *before)
 
 
-def run_steps(executor: RunExecutor) -> None:
-    """Do the remaining steps of a journal, or undo all where that fails. Raises KdumpError."""
+def run_steps(executor: RunExecutor, *, whole: bool = False) -> None:
+    """Do the remaining steps of a journal, or undo all where that fails. Raises KdumpError.
+
+    Where nothing is kept, the journal of a part of a `whole` run stays until all of it is done.
+    """
     handle = executor.handle
     try:
         executor.forward()
@@ -147,7 +160,10 @@ def run_steps(executor: RunExecutor) -> None:
             raise KdumpError(f"{first} ({_why(second)}); {resume_hint(handle.path, executor.journal.run)}") from None
         _clear(handle, executor.folder)
         raise sentence(handle.path, error, "what was done was taken back") from None
-    if not executor.journal.keep:
+    if not executor.journal.keep and whole:
+        with suppress(OSError):  # the end of the whole run removes it
+            empty(handle, executor.folder)
+    elif not executor.journal.keep:
         _clear(handle, executor.folder)
 
 
@@ -172,10 +188,15 @@ def _why(error: BaseException) -> str:
     return "a file became shorter while it was read" if isinstance(error, EOFError) else str(error)
 
 
-def remove_finished_runs(handle: DirectoryHandle) -> None:
-    """Remove what is left of runs that changed nothing, or that are finished. Raises KdumpError."""
+def remove_finished_runs(handle: DirectoryHandle, but: str | None = None) -> None:
+    """Remove what is left of runs, other than the run `but`, that changed nothing, or that are finished.
+
+    Raises KdumpError.
+    """
     try:
         for folder in undo_folders_in(handle):
+            if folder.run == but or plan_state(handle, folder) is not None:
+                continue
             state = run_state(handle, folder)
             applied = load(handle, folder) if state == APPLIED else None
             if state in (None, OVER) or (applied is not None and not applied[1].keep):

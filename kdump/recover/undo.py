@@ -10,10 +10,10 @@ from typing import NamedTuple
 from kdump.errors import KdumpError
 from kdump.recover import run_plan
 from kdump.recover.apply import next_time_ms, run_steps, sentence
-from kdump.recover.plan import RecoverOptions
+from kdump.recover.plan import RecoverOptions, RecoveryResult
 from kdump.recover.run_plan import RunPlan
 from kdump.recover.runs import Run as Run
-from kdump.recover.runs import folder_of, log_directory_of
+from kdump.recover.runs import folder_of, log_directory_of, unfinished_below
 from kdump.recover.runs import runs as runs
 from kdump.recover.steps import FileChanged, RunExecutor, load
 from kdump.recover.undo_check import SAVED, UndoCheck, check_undo, names_of, refusal
@@ -35,10 +35,14 @@ _COMMAND_PATHS = 20
 
 
 class RunResult(NamedTuple):
-    """What became of a run in one directory: as it is now, and why it was not undone or finished."""
+    """What became of a run in one directory: as it is now, and why it was not undone or finished.
+
+    Where a recovery was finished whose plan is known, `recovery` is its result.
+    """
 
     run: Run
     error: KdumpError | None = None
+    recovery: RecoveryResult | None = None
 
 
 class UndoFailure(KdumpError):
@@ -76,7 +80,7 @@ def undo(path: str, run: str | None = None, force: bool = False) -> list[RunResu
     name = None
     if any(not check.is_as_left for check in checks) or any(group.has_new_marker() for group in groups):
         name = _free_name(found, f"{wanted}-{'forced' if force else 'undo'}")
-    return _raise_failures([one for group in groups for one in group.undo(name, force)])
+    return raise_failures([one for group in groups for one in group.undo(name, force)])
 
 
 def _free_name(found: Iterable[Run], stem: str) -> str:
@@ -102,7 +106,7 @@ def _refused(checks: list[UndoCheck]) -> UndoFailure:
     return UndoFailure([RunResult(one.run, one.error) for one in checks if one.error is not None], then)
 
 
-def _raise_failures(done: list[RunResult]) -> list[RunResult]:
+def raise_failures(done: list[RunResult]) -> list[RunResult]:
     if any(one.error is not None for one in done):
         raise UndoFailure(done)
     return done
@@ -114,12 +118,13 @@ def _raise_failures(done: list[RunResult]) -> list[RunResult]:
 class UndoGroup:
     """The partitions of a log directory in which a run is undone, and its root; or one partition on its own."""
 
-    def __init__(self, root: str | None, checks: list[UndoCheck]) -> None:
-        self.root = root
+    def __init__(self, root: str | None, checks: list[UndoCheck], undone: RunPlan | None = None) -> None:
+        """`undone` is the plan of the undo, where that was interrupted; then some partitions may be undone already."""
+        self.root, self._undone = root, undone
         self._partitions = [check for check in checks if not check.run.flat]
         self._own = next((check for check in checks if check.run.flat), None)
-        self._run = checks[0].run.run
-        self._time_ms = max(check.run.time_ms for check in checks)
+        self._run = checks[0].run.run if undone is None or undone.undoes is None else undone.undoes
+        self._time_ms = max((check.run.time_ms for check in checks), default=0)
 
     def has_new_marker(self) -> bool:
         """Whether a broker stopped cleanly in the log directory since the run."""
@@ -133,7 +138,8 @@ class UndoGroup:
 
     @property
     def _names(self) -> frozenset[str]:
-        return names_of(check.run for check in self._partitions)
+        names = names_of(check.run for check in self._partitions)
+        return names if self._undone is None else names.union(self._undone.names)
 
     def undo(self, name: str | None, force: bool) -> list[RunResult]:
         """Undo the run, with a `name` as a run of that name."""
@@ -265,17 +271,46 @@ def _back(executor: RunExecutor) -> str:
 # ---- on
 
 
+def resume_undo(root: Run, plan: RunPlan) -> list[RunResult]:
+    """Finish the undo of a whole log directory that was interrupted. `root` is what it left there."""
+    undone, name = (plan.run, None) if plan.undoes is None else (plan.undoes, plan.run)
+    done: list[RunResult] = []
+    found = runs(root.directory)
+    if name is not None:
+        done = [resume_one(one) for one in found if one.run == name and not one.flat and not one.finished]
+        if any(one.error is not None for one in done):
+            return done
+    names = None if name is None else set(plan.names)
+    todo = [
+        one
+        for one in reversed(found)
+        if one.run == undone and (one.flat or names is None or not names.isdisjoint(names_of([one])))
+    ]
+    checks = [_check(one, plan.forced) for one in todo]
+    if any(check.error is not None for check in checks):
+        return [*done, *(RunResult(check.run, check.error) for check in checks if check.error is not None)]
+    return done + UndoGroup(root.directory, checks, None if name is None else plan).undo(name, plan.forced)
+
+
 def resume(path: str, run: str | None = None) -> list[RunResult]:
     """Finish what was interrupted, a recovery or an undo. A directory that fails does not stop the others.
 
     Raises UndoFailure, and KdumpError where nothing is unfinished.
     """
+    return raise_failures([resume_one(one) for one in unfinished(path, run)])
+
+
+def unfinished(path: str, run: str | None = None) -> list[Run]:
+    """The runs below a path that are not finished. Raises KdumpError where there are none."""
     todo = [one for one in runs(path) if not one.finished and run in (None, one.run)]
     if not todo:
+        above = log_directory_of(path)
+        if above is not None and (other := unfinished_below(above)) is not None:
+            raise KdumpError(f"{path}: it belongs to {above}; {resume_hint(above, other.run)}")
         raise KdumpError(
             f"{path}: no run of kdump recover is unfinished here{'' if run is None else f' under the id {run}'}"
         )
-    return _raise_failures([resume_one(one) for one in todo])
+    return todo
 
 
 def resume_one(run: Run) -> RunResult:
@@ -290,8 +325,11 @@ def resume_one(run: Run) -> RunResult:
     return _try_run(run, act)
 
 
-def resume_steps(executor: RunExecutor, state: str) -> str:
-    """Finish the steps of a run, or their undo; the state then. Raises KdumpError."""
+def resume_steps(executor: RunExecutor, state: str, *, whole: bool = False) -> str:
+    """Finish the steps of a run, or their undo; the state then. Raises KdumpError.
+
+    `whole` is that of kdump.recover.apply.run_steps.
+    """
     odd, others = executor.differing(state)
     if odd or others:
         then = "--undo --force takes it back all the same, and keeps what is there now"
@@ -299,7 +337,7 @@ def resume_steps(executor: RunExecutor, state: str) -> str:
     if state == UNDOING:
         return _back(executor)
     if state != APPLIED:
-        run_steps(executor)
+        run_steps(executor, whole=whole)
     if executor.journal.undoes is not None:
         discard(executor.handle, executor.folder._replace(run=executor.journal.undoes))
     return APPLIED

@@ -288,7 +288,7 @@ def test_a_forced_undo_is_taken_back_byte_for_byte(case: str, tmp_path: Path) ->
 
 def test_an_undo_that_was_taken_back_too_often(tmp_path: Path) -> None:
     """The undo of an undo, after a start: all of them come back, one after the other."""
-    directory, before = applied("truncate", tmp_path)
+    directory, _ = applied("truncate", tmp_path)
     states = [tree(directory)]
     for _ in range(3):
         append(directory / "leader-epoch-checkpoint")
