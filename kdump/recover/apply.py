@@ -108,6 +108,7 @@ def in_place(
     if run_state(handle, folder) is not None:
         raise KdumpError(f"{plan.path}: there is a run {run} already; {NOTHING}")
     try:
+        empty(handle, folder)  # what an attempt left that was killed before its journal
         for name in folder.directories:
             handle.make_directory(name)
         todo = stage(handle, folder, plan, after, on_bytes, make, times)

@@ -7,13 +7,13 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from kdump.errors import KdumpError
-from kdump.format.naming import CLEAN_SHUTDOWN
+from kdump.format.naming import CLEAN_SHUTDOWN, UNDO_FOLDER
 from kdump.recover import run_plan
 from kdump.recover.apply import NOTHING, ApplyResult, apply, remove_finished_runs, sentence
 from kdump.recover.journal import Step
 from kdump.recover.plan import Plan, RecoverOptions
 from kdump.recover.run_plan import RunPlan
-from kdump.recover.runs import Run, log_directory_of
+from kdump.recover.runs import Run, folder_of, log_directory_of, runs_in
 from kdump.recover.steps import RunExecutor, load
 from kdump.recover.undo import resume_steps
 from kdump.recover.undo_root import root_state
@@ -50,6 +50,7 @@ def begin_groups(groups: Iterable[RunGroup], run: str, options: RecoverOptions, 
             with DirectoryHandle(group.directory) as handle:
                 refuse_unfinished(handle)
                 remove_finished_runs(handle)
+                _remove_finished_plans(handle, group)
                 if plan_state(handle, folder) is not None:
                     raise KdumpError(f"{group.directory}: there is a run {run} already")
                 run_plan.write(handle, folder, _run_plan(handle, group, run, options, keep, drop_marker))
@@ -57,6 +58,15 @@ def begin_groups(groups: Iterable[RunGroup], run: str, options: RecoverOptions, 
             _discard(begun, run)
             raise sentence(group.directory, error, NOTHING) from None
         begun.append(group)
+
+
+def _remove_finished_plans(handle: DirectoryHandle, group: RunGroup) -> None:
+    """Remove the plans of runs of which no partition keeps anything any more."""
+    for run in runs_in(handle):
+        if run.plan == APPLIED and run.flat and load(handle, folder_of(run)) is None:
+            kept = os.path.join(UNDO_FOLDER, run.run)
+            if not any(os.path.lexists(os.path.join(group.directory, name, kept)) for name in handle.names()):
+                discard(handle, folder_of(run))
 
 
 def _run_plan(

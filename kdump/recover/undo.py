@@ -88,9 +88,9 @@ def _free_name(found: Iterable[Run], stem: str) -> str:
     return next(name for number in count(1) if (name := f"{stem}{number}") not in taken)
 
 
-def _check(run: Run, force: bool) -> UndoCheck:
+def _check(run: Run, force: bool, within: str | None = None) -> UndoCheck:
     try:
-        return check_undo(run, force)
+        return check_undo(run, force, within)
     except (OSError, EOFError, KdumpError) as error:
         return UndoCheck(run, error=sentence(run.directory, error))
 
@@ -280,13 +280,14 @@ def resume_undo(root: Run, plan: RunPlan) -> list[RunResult]:
         done = [resume_one(one) for one in found if one.run == name and not one.flat and not one.finished]
         if any(one.error is not None for one in done):
             return done
+        found = runs(root.directory)
     names = None if name is None else set(plan.names)
     todo = [
         one
         for one in reversed(found)
         if one.run == undone and (one.flat or names is None or not names.isdisjoint(names_of([one])))
     ]
-    checks = [_check(one, plan.forced) for one in todo]
+    checks = [_check(one, plan.forced, name) for one in todo]
     if any(check.error is not None for check in checks):
         return [*done, *(RunResult(check.run, check.error) for check in checks if check.error is not None)]
     return done + UndoGroup(root.directory, checks, None if name is None else plan).undo(name, plan.forced)

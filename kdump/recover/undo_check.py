@@ -42,8 +42,11 @@ class UndoCheck(NamedTuple):
         return not (self.odd or self.others or self.gone)
 
 
-def check_undo(run: Run, force: bool) -> UndoCheck:
-    """Whether a run can be undone in its directory. Raises KdumpError where the directory cannot be read."""
+def check_undo(run: Run, force: bool, within: str | None = None) -> UndoCheck:
+    """Whether a run can be undone in its directory, as a part of the run `within`.
+
+    Raises KdumpError where the directory cannot be read.
+    """
     with DirectoryHandle(run.directory) as handle:
         loaded = load(handle, folder_of(run))
         if loaded is None:
@@ -52,7 +55,7 @@ def check_undo(run: Run, force: bool) -> UndoCheck:
             raise KdumpError(f"{run.undo}: its journal is gone, so that it is not known where these files belong")
         state, journal = loaded
         executor = RunExecutor(handle, folder_of(run), journal)
-        if later := _later(executor):
+        if later := _later(executor, within):
             return UndoCheck(run, error=_later_error(handle, later))
         gone = executor.gone(state)
         odd, others = executor.differing(state)
@@ -69,12 +72,12 @@ def check_undo(run: Run, force: bool) -> UndoCheck:
         return found._replace(error=refusal(executor, blocking, then)) if blocking else found
 
 
-def _later(executor: RunExecutor) -> Run | None:
+def _later(executor: RunExecutor, within: str | None) -> Run | None:
     return next(
         (
             run
             for run in runs_in(executor.handle)
-            if run.run != executor.journal.run
+            if run.run not in (executor.journal.run, within)
             and (not run.finished or (run.time_ms > executor.journal.time_ms and run.strategy != SAVED))
         ),
         None,

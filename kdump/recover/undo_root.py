@@ -160,6 +160,8 @@ class RootUndo:
         executor = None if loaded is None else RunExecutor(self._handle, folder, loaded[1])
         if not {step.name for step in before} - {CLEAN_SHUTDOWN, ""} and (after := self._changes()):
             plan = self._plan(after)
+            for checkpoint in after:  # what an attempt left that was killed
+                self._handle.remove(folder.file_name("new", checkpoint))
             executor = self._run(folder, (*before, *stage(self._handle, folder, plan, plan.after)))
             executor.begin()
         if executor is not None:
