@@ -124,7 +124,7 @@ class UndoGroup:
         self._partitions = [check for check in checks if not check.run.flat]
         self._own = next((check for check in checks if check.run.flat), None)
         self._run = checks[0].run.run if undone is None or undone.undoes is None else undone.undoes
-        self._time_ms = max((check.run.time_ms for check in checks), default=0)
+        self._time_ms = max((check.run.time_ms for check in checks), default=0 if undone is None else undone.time_ms)
 
     def has_new_marker(self) -> bool:
         """Whether a broker stopped cleanly in the log directory since the run."""
@@ -181,9 +181,9 @@ class UndoGroup:
 
         def finish(handle: DirectoryHandle) -> None:
             self._root_undo(handle).finish(name)
-            run_plan.enter(handle, UndoFolder(name, flat=True), APPLIED)
             if whole:
                 discard(handle, UndoFolder(self._run, flat=True))
+            run_plan.enter(handle, UndoFolder(name, flat=True), APPLIED)
 
         if failed := self._at_root(root, begin):
             return failed

@@ -86,7 +86,8 @@ class GroupTrial:
         for name in (*PARTITIONS, "whole-0"):
             name = f"{name}/00000000000000000020.index"
             (self.directory / name).write_bytes(before[name]) if name in before else (self.directory / name).unlink()
-        assert not list(self.directory.rglob(".kdump-undo*"))
+        left = [str(path) for path in self.directory.rglob("*") if ".kdump-undo" in str(path)]
+        assert not left, left
 
     def refuses(self) -> None:
         """A new run refuses the whole log directory."""
