@@ -35,14 +35,14 @@ class RunExecutor:
 
     # ---- the state
 
-    def begin(self) -> None:
+    def begin(self, state: str = APPLYING) -> None:
         """Write the journal. From now on the run has to be finished or undone, and all that it needs is on the disk."""
         self.handle.remove(self.folder.of_run("journal.tmp"))
         with self.handle.create(self.folder.of_run("journal.tmp")) as target:
             write_all(target, to_bytes(self.journal))
         for name in (*reversed(self.folder.directories), "."):
             self.handle.sync(name)
-        self.handle.rename(self.folder.of_run("journal.tmp"), self.folder.journal(APPLYING))
+        self.handle.rename(self.folder.of_run("journal.tmp"), self.folder.journal(state))
         self._sync()
 
     def enter(self, state: str) -> None:

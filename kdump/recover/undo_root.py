@@ -134,6 +134,20 @@ class RootUndo:
         after = self._changes()
         if after:
             in_place(self._handle, self._plan(after), f"{self._folder.run}-lines", keep=False)
+            self._know(after)
+
+    def _know(self, names: Collection[str]) -> None:
+        """Write into the journal what the checkpoints are now: no broker wrote them."""
+        if self._journal is None:
+            return
+        steps = tuple(
+            step._replace(after=self._handle.stamp(step.name), after_crc32c=self._handle.checksum(step.name))
+            if step.name in names and step.after is not None
+            else step
+            for step in self._journal.steps
+        )
+        executor = RunExecutor(self._handle, self._folder, self._journal._replace(steps=steps))
+        executor.begin(run_state(self._handle, self._folder) or APPLYING)
 
     def _plan(self, after: Mapping[str, FileContent | None]) -> Plan:
         files = read_stamps(self._handle.path)

@@ -70,7 +70,7 @@ def sentences(result: RecoveryResult) -> Iterator[tuple[str, str]]:
         yield "refused", f"a broker {start}: {exception} ({name})"
     if not plan.is_empty:
         if not plan.is_root:
-            yield "lost", lost_sentence(plan, applied=result.applied)
+            yield "lost", lost_sentence(plan, applied=result.applied, kept=result.run is not None)
         yield from (("clash", sentence) for sentence in plan.conflicts)
         yield from (("undecided", sentence) for sentence in plan.undecided)
         acts = {(action.action, action.because) for action in plan.actions}
@@ -89,14 +89,14 @@ def sentences(result: RecoveryResult) -> Iterator[tuple[str, str]]:
         yield "next", result.next
 
 
-def lost_sentence(plan: Plan, *, applied: bool = False) -> str:
+def lost_sentence(plan: Plan, *, applied: bool = False, kept: bool = True) -> str:
     """What a plan gives up."""
     lost = plan.lost
     if not lost.batches and not lost.records:
         gone = f" (the {counted(lost.bytes, 'byte')} that are removed hold none)" if lost.bytes else ""
         return f"no valid batch{gone}"
     words = [sums(lost), _committed(lost.committed, plan.high_watermark), *_where(lost)]
-    if plan.options.strategy == TRUNCATE:
+    if plan.options.strategy == TRUNCATE and (kept or not applied):
         words.append(
             "--undo, then --salvage, may keep some of it"
             if applied

@@ -160,11 +160,17 @@ class DirectoryHandle:
         if self.is_directory(name):
             return
         os.mkdir(name, 0o700, dir_fd=self._fd)
-        descriptor = os.open(name, _READ | os.O_DIRECTORY, dir_fd=self._fd)
         try:
-            set_attributes(descriptor, self._own)
-        finally:
-            os.close(descriptor)
+            descriptor = os.open(name, _READ | os.O_DIRECTORY, dir_fd=self._fd)
+            try:
+                set_attributes(descriptor, self._own)
+            finally:
+                os.close(descriptor)
+        except OSError:
+            # A directory of another user would be in the way of the owner's next run.
+            with suppress(OSError):
+                os.rmdir(name, dir_fd=self._fd)
+            raise
 
     @contextmanager
     def create(self, name: str, attributes: FileAttributes | None = None) -> Iterator[int]:

@@ -137,6 +137,8 @@ def empty(directory: "DirectoryHandle", folder: UndoFolder) -> None:
 def discard(directory: "DirectoryHandle", folder: UndoFolder) -> None:
     """Delete the files of a run that cannot be undone any more. Raises KdumpError where its directories are links."""
     if not all(directory.is_directory(name) for name in folder.directories[:2]):
+        if not folder.flat and directory.is_directory(folder.directories[0]):
+            directory.remove_directory(folder.directories[0])
         return
     state = run_state(directory, folder)
     if state is not None:
