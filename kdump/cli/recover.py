@@ -225,11 +225,11 @@ def _back(chosen: dict[str, Any]) -> int:
         for path in chosen["paths"]:
             directory = _directory(path)
             how = partial(recover.undo_recovery, force=chosen["force"]) if chosen["undo"] else recover.resume_recovery
+            then = ""
             try:
                 done = how(directory, chosen["run"])
             except undo.UndoFailure as error:
-                done = list(error.done)
-                problems.take([KdumpError(error.then)] if error.then else [])
+                done, then = list(error.done), error.then
             except KdumpError as error:
                 problems.take([error])
                 continue
@@ -241,6 +241,7 @@ def _back(chosen: dict[str, Any]) -> int:
                 for finding in recover.remaining_findings(one.run.directory) if _is_whole(one) else ():
                     met.add(finding.severity)
                     out.finding(finding)
+            problems.take([KdumpError(then)] if then else [])
         errors = max(met, default=None) == Severity.ERROR
         status = exit_status.of_recovery(
             interrupted=False, failed=problems.failed, gave_up=totals.gives_up_records, work_left=errors

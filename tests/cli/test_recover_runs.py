@@ -292,7 +292,8 @@ def test_a_resumed_run_has_its_status(changing: Any, tmp_path: Path) -> None:
     write(tmp_path / "d", flipped(f"t-0/{C}.log", 4000))
     script = (
         "import os, sys; from kdump.recover import apply; apply.in_place = lambda *_, **__: os._exit(9);"
-        "from kdump.__main__ import main; sys.exit(main(['recover', '--truncate', 'd']))"
+        "import runpy; sys.argv = ['kdump', 'recover', '--truncate', 'd'];"
+        "runpy.run_module('kdump', run_name='__main__')"
     )
     done = subprocess.run([sys.executable, "-P", "-c", script], cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == 9, done.stderr

@@ -383,3 +383,32 @@ def test_a_broker_refuses_before_and_again_after_an_undo(place: Place, what: Dam
     if what.name == "renamed-segment":
         assert says in place.refuses()
         assert recovery_plans.contents(recovery_plans.tree(place.logs / what.partition)) == refused
+
+
+def test_a_truncation_is_undone_after_a_start_and_a_stop(place: Place) -> None:
+    """The way of the runbook: nobody wrote, but the broker rewrote what belongs to the logs."""
+    place.reset("stopped")
+    logs = place.logs
+    for what in FROM_THE_FIRST:
+        damage(logs, what, "undone")
+    damaged = recovery_plans.tree(logs)
+    status, lines, complaints = recover("--truncate", "--from", "all", logs)
+    assert (status, complaints) == (4, ""), lines
+    applied = {Path(line["path"]).name for line in lines if line["type"] == "partition" and line["applied"]}
+    place.broker.start()
+    place.broker.stop()
+    since = recovery_plans.tree(logs)
+    status, lines, complaints = recover("--undo", logs)
+    assert (status, complaints) == (0, "")
+    now = recovery_plans.tree(logs)
+    logs_of = [{name: one[name] for name in one if name.endswith(".log")} for one in (now, damaged)]
+    assert {name for name in logs_of[0] if name.partition("/")[0] in applied} == {
+        name for name in logs_of[1] if name.partition("/")[0] in applied
+    }
+    for name in applied:
+        for path in (path for path in damaged if path.startswith(f"{name}/") and path.endswith(".log")):
+            assert now[path] == damaged[path], path
+    assert ".kafka_cleanshutdown" not in now
+    status, lines, complaints = recover("--undo", logs)
+    assert (status, complaints) == (0, "")
+    assert recovery_plans.tree(logs) == since
