@@ -98,11 +98,11 @@ def _check(run: Run, force: bool, within: str | None = None) -> UndoCheck:
 def _refused(checks: list[UndoCheck]) -> UndoFailure:
     """The error where nothing is undone: the directories that cannot be, and the command for the others."""
     rest = [check.run.directory for check in checks if check.error is None and not check.run.flat]
-    then = "nothing was changed"
+    then = ""
     if rest:
         words = ["kdump", "recover", "--undo", "--run", checks[0].run.run, "--", *rest[:_COMMAND_PATHS]]
         more = f" (and {len(rest) - _COMMAND_PATHS} more)" if len(rest) > _COMMAND_PATHS else ""
-        then += f"; to take back the rest: {shlex.join(words)}{more}"
+        then = f"nothing was changed; to take back the rest: {shlex.join(words)}{more}"
     return UndoFailure([RunResult(one.run, one.error) for one in checks if one.error is not None], then)
 
 
