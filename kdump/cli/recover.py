@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kdump.verify.report import Report
 
 _OF_THE_PLAN = ("walk", "rebuild", "undecided", "index_interval_bytes", "segment_index_bytes", "max_batch_bytes")
-_HOW = ("output", "dry_run", "no_keep", "drop_marker")
+_HOW = ("output", "dry_run", "no_keep", "yes", "drop_marker")
 _BACK = ("undo", "resume")
 
 
@@ -119,6 +119,7 @@ def _run_id(ctx: click.Context, param: click.Parameter, value: str | None) -> st
     help="With --undo: also where another process wrote a file since; its present state is kept first.",
 )
 @click.option("--no-keep", is_flag=True, help="Keep nothing of what is removed: the run cannot be undone.")
+@click.option("--yes", is_flag=True, help="With --no-keep: do not ask.")
 @click.option(
     "--drop-marker",
     is_flag=True,
@@ -153,6 +154,8 @@ def command(**chosen: Any) -> int:
     wanted, saved = _request(chosen)
     if chosen["undo"] or chosen["resume"]:
         return _back(chosen)
+    if _applies(chosen) and chosen["no_keep"]:
+        _warn_of_no_way_back(chosen)
     progress = _RunProgress(wanted, chosen)
     with renderer(chosen["format_name"], sys.stdout, Look(color=options.use_color(chosen["color"]))) as out:
         out.plan({**wanted._asdict(), "paths": chosen["paths"]})
@@ -165,6 +168,14 @@ def command(**chosen: Any) -> int:
         if not chosen["quiet"]:
             out.recovery_summary(summary, progress.status, progress.seconds)
     return progress.status
+
+
+def _warn_of_no_way_back(chosen: dict[str, Any]) -> None:
+    """Say that the run cannot be undone, and ask where somebody can answer. Raises KdumpError after a no."""
+    complain("--no-keep: nothing of what is removed is kept, so that there will be no way back")
+    asks = not chosen["yes"] and sys.stdin.isatty() and sys.stderr.isatty()
+    if asks and not click.confirm("Go on?", err=True):
+        raise KdumpError("nothing was changed")
 
 
 def _results(
@@ -209,26 +220,35 @@ def _back(chosen: dict[str, Any]) -> int:
     """Undo runs, or finish them; the exit status."""
     from kdump.cli.execution import ProblemLog
     from kdump.recover import recover, undo
+    from kdump.recover.summary import RecoveryTotals
 
     started, problems, met = time.monotonic(), ProblemLog(), set[Severity]()
+    totals = RecoveryTotals(RecoverOptions(), chosen["paths"], applies=True)
     with renderer(chosen["format_name"], sys.stdout, Look(color=options.use_color(chosen["color"]))) as out:
         for path in chosen["paths"]:
             directory = _directory(path)
             how = partial(recover.undo_recovery, force=chosen["force"]) if chosen["undo"] else recover.resume_recovery
+            then = ""
             try:
                 done = how(directory, chosen["run"])
             except undo.UndoFailure as error:
-                done = list(error.done)
+                done, then = list(error.done), error.then
             except KdumpError as error:
                 problems.take([error])
                 continue
             for one in done:
                 problems.take([one.error] if one.error is not None else [])
+                if one.recovery is not None:
+                    totals.add(one.recovery)
                 out.run(one)
                 for finding in recover.remaining_findings(one.run.directory) if _is_whole(one) else ():
                     met.add(finding.severity)
                     out.finding(finding)
-        status = exit_status.of_findings(max(met, default=None), Severity.ERROR, failed=problems.failed)
+            problems.take([KdumpError(then)] if then else [])
+        errors = max(met, default=None) == Severity.ERROR
+        status = exit_status.of_recovery(
+            interrupted=False, failed=problems.failed, gave_up=totals.gives_up_records, work_left=errors
+        )
         if chosen["format_name"] == "json" and not chosen["quiet"]:
             out.exit_summary("recover", status, round(time.monotonic() - started, 3))
     return status
@@ -301,6 +321,7 @@ def _check(chosen: dict[str, Any], given: frozenset[str]) -> None:
         (("walk",) if mode in (SALVAGE, REINDEX) else (), f"--{mode} reads every segment"),
         (("no_keep", "drop_marker") if mode is None else (), "nothing is changed without a strategy"),
         (("no_keep", "drop_marker") if chosen["output"] else (), "--output changes nothing in PATH"),
+        (("yes",) if not chosen["no_keep"] else (), "that goes with --no-keep"),
         (("output",) if chosen["dry_run"] else (), "--dry-run writes nothing"),
     )
     for names, why in rules:

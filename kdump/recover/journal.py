@@ -14,7 +14,9 @@ from kdump.format.naming import is_undo
 from kdump.kernel.crc import crc32c
 from kdump.storage.stamps import Stamp
 
-VERSION: Final = 1
+VERSION: Final = 2
+"""Version 1 had no step `append` and no `undoes`."""
+_READ: Final = (1, VERSION)
 
 
 class Step(NamedTuple):
@@ -24,11 +26,12 @@ class Step(NamedTuple):
     - `put`: a new file gets the name, which is free.
     - `replace`: a new file gets the name of a file that moves to the old ones, in one step.
     - `cut`: the file ends at `position`; the `length` bytes after it are kept.
+    - `append`: `length` bytes that are kept come after the end of the file at `position`; an undo puts them back.
     - `rename`: the file gets the name `to`.
     - `sync`: the steps so far are on the disk before the next one.
 
-    `crc32c` is that of the bytes that go, None where none go. `before` is the file that has the name first, `after` the
-    file that has it then. `because` is the code of a finding.
+    `crc32c` is that of the bytes that go, or that are appended, None where there are none. `before` is the file that
+    has the name first, `after` the file that has it then. `because` is the code of a finding.
     """
 
     do: str
@@ -47,6 +50,7 @@ class Journal(NamedTuple):
     """A run in one directory. `files` are those that it does not change; it is `flat` at the root of a log directory.
 
     `recovery_point` is the offset that the log directory's checkpoint needs after the run, None where it may stay.
+    `undoes` is the run that this one undid: what that run kept is not needed while this one is applied.
     """
 
     run: str
@@ -57,6 +61,7 @@ class Journal(NamedTuple):
     files: Mapping[str, Stamp] = {}
     recovery_point: int | None = None
     keep: bool = True
+    undoes: str | None = None
 
 
 # ---- bytes
@@ -74,6 +79,7 @@ def to_bytes(journal: Journal) -> bytes:
         "flat": journal.flat,
         "keep": journal.keep,
         "recovery_point": journal.recovery_point,
+        "undoes": journal.undoes,
         "files": journal.files,
     }
     # Names that are not UTF-8 are escaped surrogates.
@@ -94,8 +100,8 @@ def from_bytes(data: bytes, path: str) -> Journal:
         cut = data.rstrip(b"\n").rfind(b"\n") + 1
         lines = [json.loads(line) for line in data.splitlines()]
         head, steps, end = lines[0], lines[1:-1], lines[-1]
-        if head["version"] != VERSION:
-            raise KdumpError(f"{path}: a journal of version {head['version']}, this kdump reads {VERSION}")
+        if head["version"] not in _READ:
+            raise KdumpError(f"{path}: a journal of version {head['version']}, this kdump reads 1 to {VERSION}")
         if end != {"type": "end", "crc32c": crc32c(data[:cut])}:
             raise KdumpError(f"{path}: the journal is damaged: its checksum is wrong")
         return Journal(
@@ -107,6 +113,7 @@ def from_bytes(data: bytes, path: str) -> Journal:
             files={name: Stamp(*stamp) for name, stamp in head["files"].items()},
             recovery_point=head["recovery_point"],
             keep=head["keep"],
+            undoes=head.get("undoes"),
         )
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise KdumpError(f"{path}: the journal is damaged: {error}") from None

@@ -12,6 +12,7 @@ from kdump.recover.plan_builder import PlanBuilder, Segments
 from kdump.recover.plan_input import unchanged
 from kdump.storage.pieces import Piece
 from kdump.storage.source import FileSource, read_whole
+from kdump.storage.zeros import filled_bytes
 
 _DEPEND_ON_PRODUCERS: Final = (".snapshot", ".txnindex")
 
@@ -120,7 +121,7 @@ def _bytes_needed(builder: PlanBuilder, name: str, content: FileContent | None) 
         same = len(content.pieces) == 1 and content.pieces[0][:2] == (name, 0)
         moved = content.pieces == given.whole_file(content.pieces[0].name)
         if same and not _is_linked(builder, name):
-            return given.sizes[name] - size
+            return _tail_bytes(builder, name, size)
         return 0 if moved else size
     stem = name.partition(".")[0] + given.suffix
     log = builder.after.get(stem)
@@ -130,6 +131,16 @@ def _bytes_needed(builder: PlanBuilder, name: str, content: FileContent | None) 
     # The number of producers is not known yet. Those before needed as much as the largest file has.
     before = [size for other, size in given.sizes.items() if other.endswith(kind) and kind in _DEPEND_ON_PRODUCERS]
     return max([entries, *before])
+
+
+def _tail_bytes(builder: PlanBuilder, name: str, start: int) -> int:
+    """How many bytes a copy of the end of a file takes, which leaves out zeros."""
+    stop = builder.given.sizes[name]
+    try:
+        with open(os.path.join(builder.given.directory, name), "rb") as file:
+            return filled_bytes(file.fileno(), start, stop)
+    except (OSError, EOFError):
+        return stop - start  # it is gone or shorter, which applying reports
 
 
 def _is_linked(builder: PlanBuilder, name: str) -> bool:

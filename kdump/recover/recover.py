@@ -6,7 +6,7 @@ and a partition that fails does not stop the others.
 
 import os
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Final, NamedTuple
@@ -17,7 +17,7 @@ from kdump.errors import KdumpError, SourceError
 from kdump.format import naming
 from kdump.format.naming import topic_partition_of
 from kdump.recover import apply as applying
-from kdump.recover import undo
+from kdump.recover import copies, run_group, undo
 from kdump.recover.plan import REINDEX, Action, NewestWalk, Plan, RecoverOptions, RecoveryResult
 from kdump.recover.planner import (
     Points,
@@ -27,6 +27,7 @@ from kdump.recover.planner import (
     points_of_plans,
     repairs_checkpoint,
 )
+from kdump.recover.runs import Run, is_log_directory
 from kdump.recover.selection import Found
 from kdump.recover.summary import PUT_BACK, START_BROKER
 from kdump.storage.directory_handle import DirectoryHandle, attribute_losses
@@ -34,7 +35,7 @@ from kdump.storage.discovery import discover
 from kdump.storage.lock import Lock, possible_log_directories
 from kdump.storage.partition import Partition
 from kdump.storage.stamps import read_stamps
-from kdump.storage.undo_folders import undo_folders_in
+from kdump.storage.undo_folders import APPLIED, APPLYING, UNFINISHED, undo_folders_in
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.report import Report
 from kdump.verify.verify import verify_logs
@@ -93,34 +94,47 @@ def apply_all(
     """
     if how.output is not None and os.path.lexists(how.output):
         raise KdumpError(f"{how.output}: exists already")
-    if how.output is not None and _is_log_directory(os.path.dirname(os.path.abspath(how.output))):
+    if how.output is not None and is_log_directory(os.path.dirname(os.path.abspath(how.output))):
         raise KdumpError(f"{how.output}: in a log directory, where it would keep the broker from starting")
     partitions: list[Plan] = []
-    roots: dict[str, Plan] = {}
+    planned_roots: dict[str, Plan] = {}
     for plan in planned:
         if isinstance(plan, Report):
             yield plan
         elif plan.is_root:
-            roots[os.path.abspath(plan.path)] = plan
+            planned_roots[os.path.abspath(plan.path)] = plan
         else:
             partitions.append(plan)
-    work = partial(apply_and_verify, how=how, refusals=_refusals_by_directory([*partitions, *roots.values()]))
-    done: list[Plan] = []
+    work = partial(apply_and_verify, how=how, refusals=_refusals_by_directory([*partitions, *planned_roots.values()]))
     engine = engine if engine is not None and sum(not plan.is_empty for plan in partitions) > 1 else Serial()
-    in_place = how.output is None
-    try:
+    if how.output is not None:
         for _, result in engine.map(work, partitions):
-            if result.applied:
-                done.append(result.plan)
             yield result
-    except (KeyboardInterrupt, GeneratorExit):
-        # The results go nowhere any more, but a truncated log needs its lower recovery point.
-        for _ in _roots(points_of_plans(done) if in_place else {}, {}, options, how._replace(drop_marker=False)):
-            pass
-        raise
-    if in_place:
-        above = {os.path.dirname(os.path.abspath(plan.path)) for plan in partitions} if how.drop_marker else set()
-        yield from _roots({**{directory: {} for directory in above}, **points_of_plans(done)}, roots, options, how)
+        return
+    todo = [plan for plan in partitions if not (plan.is_empty or plan.alone or plan.newest is not None)]
+    groups = run_group.groups_of(todo)
+    run_group.begin_groups(groups, how.run, options, how.keep, how.drop_marker)
+    above = {os.path.dirname(os.path.abspath(plan.path)) for plan in partitions} if how.drop_marker else set()
+    points = {**{directory: {} for directory in above}, **points_of_plans(todo)}
+    # A killed run must not leave a recovery point above the end of a log.
+    roots = list(_roots(points, planned_roots, options, how))
+    failed = {item.plan.path if isinstance(item, RecoveryResult) else item.path for item in roots if _has_failed(item)}
+    left = [plan for plan in partitions if not _belongs_to(plan, failed)]
+    for plan in partitions:
+        if _belongs_to(plan, failed):
+            yield RecoveryResult(plan, error=KdumpError(f"{plan.path}: its log directory failed; {applying.NOTHING}"))
+    for _, result in engine.map(work, left):
+        yield result
+    run_group.finish_groups(groups, how.run, keep=how.keep)
+    yield from roots
+
+
+def _has_failed(item: RecoveryResult | Report) -> bool:
+    return isinstance(item, Report) or item.error is not None
+
+
+def _belongs_to(plan: Plan, directories: Collection[str]) -> bool:
+    return not plan.is_empty and os.path.dirname(os.path.abspath(plan.path)) in directories
 
 
 def _refusals_by_directory(plans: Iterable[Plan]) -> dict[str, str]:
@@ -154,13 +168,6 @@ def _roots(
             yield apply_and_verify(plan, how)
 
 
-def _is_log_directory(path: str) -> bool:
-    try:
-        return not naming.ROOT_FILES.isdisjoint(os.listdir(path))
-    except OSError:
-        return False  # not there yet, or what writing will say
-
-
 def apply_and_verify(plan: Plan, how: ApplyOptions, refusals: Mapping[str, str] | None = None) -> RecoveryResult:
     """Apply one plan and verify the result. `refusals` are what a broker refuses, by log directory."""
     path, name, applied = plan.path, None, None
@@ -171,7 +178,7 @@ def apply_and_verify(plan: Plan, how: ApplyOptions, refusals: Mapping[str, str] 
             raise KdumpError(_question(plan, plan.newest))
         if how.output is not None:
             # Where nothing is to be done, the plan has no stamps. They are taken when the copy begins.
-            path = applying.output(plan if plan.files else plan._replace(files=read_stamps(plan.path)), how.output)
+            path = copies.output(plan if plan.files else plan._replace(files=read_stamps(plan.path)), how.output)
             with suppress(OSError, KdumpError):  # the copy is there
                 lost = attribute_losses(plan.path, path)
         elif plan.is_empty:
@@ -182,7 +189,7 @@ def apply_and_verify(plan: Plan, how: ApplyOptions, refusals: Mapping[str, str] 
                 " hole: recover the directory, or make a copy with --output"
             )
         else:
-            applied = applying.apply(plan, how.run, keep=how.keep)
+            applied = run_group.apply_or_resume(plan, how.run, keep=how.keep)
             name = applied.run if how.keep else None
     except KdumpError as error:
         return RecoveryResult(plan, error=error)
@@ -252,7 +259,7 @@ def _next(plan: Plan, path: str, found: tuple[Finding, ...], refused: str | None
 
 def _stands_alone(plan: Plan) -> bool:
     """Whether the partition lies in no log directory."""
-    return not plan.is_root and not _is_log_directory(os.path.dirname(os.path.abspath(plan.path)))
+    return not plan.is_root and not is_log_directory(os.path.dirname(os.path.abspath(plan.path)))
 
 
 # ---- back, and on
@@ -267,16 +274,43 @@ def undo_recovery(path: str, name: str | None = None, force: bool = False) -> li
 def resume_recovery(path: str, name: str | None = None) -> list[undo.RunResult]:
     """Finish runs that were interrupted (kdump.recover.undo.resume), then correct the checkpoints of log directories.
 
-    The log directories are locked against brokers.
+    The log directories are locked against brokers. Where the plan of the whole run is there, all of it is finished, and
+    the results say what became of each directory.
     """
     with _locked(path):
-        try:
-            done = undo.resume(path, name)
-        except undo.UndoFailure as failed:
-            _lower_recovery_points(failed.done)
-            raise
-        _lower_recovery_points(done)
-        return done
+        todo = undo.unfinished(path, name)
+        groups = [run for run in todo if run.plan in UNFINISHED]
+        done = [one for run in groups for one in _resume_group(run)]
+        covered = {(run.directory, run.run) for run in groups} | {(one.run.directory, one.run.run) for one in done}
+        rest = [undo.resume_one(run) for run in todo if (run.directory, run.run) not in covered]
+        _lower_recovery_points(rest)
+        return undo.raise_failures([*done, *rest])
+
+
+def _resume_group(run: Run) -> list[undo.RunResult]:
+    """Finish what a run left undone in a log directory, or in a partition on its own."""
+    try:
+        group, whole = run_group.group_of(run)
+        if run.plan != APPLYING or whole.undoes is not None:
+            return undo.resume_undo(run, whole)
+        drop = run_group.drops_marker(run, whole)
+    except (OSError, KdumpError) as error:
+        return [undo.RunResult(run, applying.sentence(run.directory, error))]
+    how = ApplyOptions(run.run, None, whole.keep, drop)
+    points: dict[str, Points] = {run.directory: {}} if drop else {}
+    roots = list(_roots({**points, **points_of_plans(group.plans)}, {}, whole.options, how))
+    plans = [] if any(map(_has_failed, roots)) else group.plans
+    done = []
+    for item in [*(apply_and_verify(plan, how) for plan in plans), *roots]:
+        if isinstance(item, Report):
+            done.append(undo.RunResult(run, item.errors[0]))
+            continue
+        undone = os.path.join(item.plan.path, naming.UNDO_FOLDER, "" if item.plan.is_root else run.run)
+        own = Run(run.run, APPLIED, item.plan.path, undone, run.time_ms, whole.options.strategy)
+        done.append(undo.RunResult(own, item.error, item))
+    if not any(map(_has_failed, roots)):
+        run_group.finish_groups([group], run.run, keep=whole.keep)
+    return done
 
 
 @contextmanager

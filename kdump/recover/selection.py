@@ -12,6 +12,7 @@ from kdump.storage.discovery import discover, discover_whole
 from kdump.storage.lock import Lock, is_locked, possible_log_directories
 from kdump.storage.partition import LogDirectory, Partition
 from kdump.storage.stamps import DirectoryFiles, Stamp, read_stamps
+from kdump.storage.undo_folders import resume_hint
 
 Found = Partition | LogDirectory | SourceError
 _FilesBySegment = dict[int | None, dict[str, Stamp]]
@@ -63,6 +64,7 @@ class RecoverySelection:
                 if place not in self._free:
                     try:
                         self._lock(place)
+                        _refuse_unfinished(place)
                         self._free[place] = True
                     except SourceError as error:
                         self._free[place] = False
@@ -133,6 +135,14 @@ class RecoverySelection:
             files = None if stamps is None else DirectoryFiles(stamps)
             yield PlanItem(partition._replace(directory_files=files), "all")
         self._older.clear()
+
+
+def _refuse_unfinished(directory: str) -> None:
+    """Raises SourceError where a run is not finished in a log directory: all of it waits for the end of the run."""
+    from kdump.recover import runs  # only a directory with undo folders needs it
+
+    if runs.is_log_directory(directory) and (run := runs.unfinished_below(directory)) is not None:
+        raise SourceError(f"{directory}: {resume_hint(directory, run.run)}")
 
 
 def _above(partition: Partition) -> list[str]:

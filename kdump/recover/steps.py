@@ -3,7 +3,6 @@
 Each step looks at the files first and does what is left of it, so that it can be repeated after any interruption.
 """
 
-import errno
 import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -13,11 +12,12 @@ from typing import Final
 from kdump.errors import KdumpError
 from kdump.format import naming
 from kdump.recover.journal import Journal, Step, from_bytes, to_bytes
-from kdump.storage.directory_handle import COPY_BYTES, DirectoryHandle, append_range, attributes_of, write_all
+from kdump.storage.directory_handle import NO_LINKS, DirectoryHandle, append_range, attributes_of, write_all
 from kdump.storage.stamps import Stamp
 from kdump.storage.undo_folders import APPLIED, APPLYING, JOURNAL_LOST, OVER, UNDOING, UndoFolder, run_state
+from kdump.storage.zeros import append_with_holes, is_same
 
-_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
+_ENDS = ("cut", "append")
 _Known = list[tuple[Stamp, int | None]]
 
 
@@ -35,14 +35,14 @@ class RunExecutor:
 
     # ---- the state
 
-    def begin(self) -> None:
+    def begin(self, state: str = APPLYING) -> None:
         """Write the journal. From now on the run has to be finished or undone, and all that it needs is on the disk."""
         self.handle.remove(self.folder.of_run("journal.tmp"))
         with self.handle.create(self.folder.of_run("journal.tmp")) as target:
             write_all(target, to_bytes(self.journal))
         for name in (*reversed(self.folder.directories), "."):
             self.handle.sync(name)
-        self.handle.rename(self.folder.of_run("journal.tmp"), self.folder.journal(APPLYING))
+        self.handle.rename(self.folder.of_run("journal.tmp"), self.folder.journal(state))
         self._sync()
 
     def enter(self, state: str) -> None:
@@ -141,55 +141,72 @@ class RunExecutor:
                 os.utime(descriptor, ns=(status.st_atime_ns, step.before.mtime_ns))
 
     def truncate_file(self, step: Step) -> None:
-        assert step.before is not None
+        self._shorten(step, step.before, None)
+
+    def undo_truncate_file(self, step: Step) -> None:
+        self._lengthen(step, step.before, self.folder.file_name("cut", step.name))
+
+    def append_to_file(self, step: Step) -> None:
+        self._lengthen(step, step.after, self.folder.file_name("new", step.name))
+
+    def undo_append_to_file(self, step: Step) -> None:
+        self._shorten(step, step.after, self.folder.file_name("new", step.name))
+
+    def _shorten(self, step: Step, whole: Stamp | None, kept: str | None) -> None:
+        """Let a file end at the position of the step. With `kept` it may have only some of the bytes after it."""
+        assert whole is not None
         assert step.position is not None
         with self._cut_file(step) as descriptor:
             status = os.fstat(descriptor)
             if status.st_size != step.position:
-                if (status.st_size, status.st_mtime_ns) != (step.before.size, step.before.mtime_ns):
+                is_whole = (status.st_size, status.st_mtime_ns) == (whole.size, whole.mtime_ns)
+                if not is_whole and not (kept and self._is_part(step, descriptor, kept)):
                     raise self._changed(step.name)
                 if status.st_nlink > 1:
                     raise FileChanged(
                         f"{self.handle.path_of(step.name)}: it has a second name now, whose bytes would be removed too"
                     )
                 os.ftruncate(descriptor, step.position)
-            os.utime(descriptor, ns=(status.st_atime_ns, step.before.mtime_ns))
+            os.utime(descriptor, ns=(status.st_atime_ns, whole.mtime_ns))
             os.fsync(descriptor)
 
-    def undo_truncate_file(self, step: Step) -> None:
-        assert step.before is not None
+    def _lengthen(self, step: Step, whole: Stamp | None, kept_name: str) -> None:
+        """Put the bytes of a kept file after the position of the step; runs of zeros as holes."""
+        assert whole is not None
         assert step.position is not None
-        with self._cut_file(step) as descriptor, self.handle.open(self.folder.file_name("cut", step.name)) as kept:
+        with self._cut_file(step) as descriptor, self.handle.open(kept_name) as kept:
             status = os.fstat(descriptor)
-            if (status.st_size, status.st_mtime_ns) == (step.before.size, step.before.mtime_ns):
+            if (status.st_size, status.st_mtime_ns) == (whole.size, whole.mtime_ns):
                 return
-            if not step.position <= status.st_size <= step.before.size:
+            # An earlier attempt, or another process, wrote what is already there.
+            if not self._is_part(step, descriptor, kept_name):
                 raise self._changed(step.name)
+            if status.st_nlink > 1 and step.do == "append":
+                raise FileChanged(f"{self.handle.path_of(step.name)}: it has a second name now, which would grow too")
             if status.st_nlink > 1:
-                self._rebuild_linked(step, descriptor, kept)
+                self._rebuild_linked(step, whole, descriptor, kept)
                 return
-            at = 0
-            while data := os.pread(kept, COPY_BYTES, at):
-                # An earlier attempt, or another process, wrote what is already there.
-                there = os.pread(descriptor, len(data), step.position + at)
-                if not data.startswith(there):
-                    raise self._changed(step.name)
-                os.lseek(descriptor, step.position + at + len(there), os.SEEK_SET)
-                write_all(descriptor, memoryview(data)[len(there) :])
-                at += len(data)
+            done = status.st_size - step.position
+            append_with_holes(kept, done, whole.size - step.position, descriptor, status.st_size)
             os.fsync(descriptor)
-            os.utime(descriptor, ns=(status.st_atime_ns, step.before.mtime_ns))
+            os.utime(descriptor, ns=(status.st_atime_ns, whole.mtime_ns))
             os.fsync(descriptor)
 
-    def _rebuild_linked(self, step: Step, rest: int, kept: int) -> None:
+    def _is_part(self, step: Step, descriptor: int, kept_name: str) -> bool:
+        """Whether what is after the position of the step is a beginning of the kept bytes."""
+        assert step.position is not None
+        length = os.fstat(descriptor).st_size - step.position
+        with self.handle.open(kept_name) as kept:
+            return length >= 0 and is_same(descriptor, step.position, kept, 0, length)
+
+    def _rebuild_linked(self, step: Step, whole: Stamp, rest: int, kept: int) -> None:
         """Write a file again whose bytes have a second name, which keeps them as they are."""
-        assert step.before is not None
         assert step.position is not None
         new = self.folder.file_name("new", step.name)
         self.handle.remove(new)
-        with self.handle.create(new, attributes_of(rest)._replace(mtime_ns=step.before.mtime_ns)) as target:
+        with self.handle.create(new, attributes_of(rest)._replace(mtime_ns=whole.mtime_ns)) as target:
             append_range(rest, 0, step.position, target)
-            append_range(kept, 0, step.before.size - step.position, target)
+            append_with_holes(kept, 0, whole.size - step.position, target, step.position)
         self.handle.rename(new, step.name)
 
     # ---- which file has which name
@@ -208,7 +225,7 @@ class RunExecutor:
         try:
             self.handle.link(name, old)
         except OSError as error:
-            if error.errno not in _NO_LINKS:
+            if error.errno not in NO_LINKS:
                 raise
             self.handle.rename(name, old)
 
@@ -267,12 +284,12 @@ class RunExecutor:
             if step.do == "sync":
                 continue
             if step.before is not None:
-                known[step.name].append((step.before, step.crc32c if step.do != "cut" else None))
+                known[step.name].append((step.before, step.crc32c if step.do not in _ENDS else None))
             final[step.name] = []
             if step.after is not None:
                 known[step.name].append((step.after, step.after_crc32c))
                 final[step.name] = [(step.after, step.after_crc32c)]
-            if step.do != "cut":
+            if step.do not in _ENDS:
                 may_lack.add(step.name)
             if step.to is not None and step.before is not None:
                 known[step.to].append((step.before, step.crc32c))
@@ -292,11 +309,14 @@ class RunExecutor:
         return odd, [] if self.folder.flat else self._others(known)
 
     def _half_cut(self, name: str, there: Stamp, state: str) -> bool:
-        """Whether the file is one that was being cut, or whose bytes were being put back."""
+        """Whether the file is one that was being cut, or whose bytes were being put after its end."""
         for step in self.journal.steps:
-            if step.do == "cut" and step.name == name and step.before is not None and step.position is not None:
-                last = step.before.size if state == UNDOING else step.position
-                return state != APPLIED and step.position <= there.size <= last
+            if step.do not in _ENDS or step.name != name or step.before is None or step.position is None:
+                continue
+            last = step.before.size if state == UNDOING else step.position
+            if step.do == "append" and step.after is not None:
+                last = step.after.size
+            return state != APPLIED and step.position <= there.size <= last
         return False
 
     def _others(self, known: Iterable[str]) -> list[str]:
@@ -348,6 +368,7 @@ _STEPS: Final[Mapping[str, tuple[Callable[[RunExecutor, Step], None], Callable[[
     "put": (RunExecutor.add_file, RunExecutor.undo_add_file),
     "replace": (RunExecutor.replace_file, RunExecutor.undo_replace_file),
     "cut": (RunExecutor.truncate_file, RunExecutor.undo_truncate_file),
+    "append": (RunExecutor.append_to_file, RunExecutor.undo_append_to_file),
     "rename": (RunExecutor.rename_file, RunExecutor.undo_rename_file),
     "sync": (RunExecutor.sync, RunExecutor.sync),
 }

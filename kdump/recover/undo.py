@@ -1,155 +1,68 @@
-"""Undoes a run of recover, or finishes one that was interrupted."""
+"""Undoes a run of recover, or finishes what was interrupted in one directory."""
 
 import os
-import stat
-from collections.abc import Callable, Iterator, Mapping
+import shlex
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import count
-from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from kdump.errors import KdumpError, SourceError, reason
-from kdump.format import naming
-from kdump.recover.apply import in_place, remove_finished_runs, run_steps, sentence
-from kdump.recover.plan import FileContent, Plan, RecoverOptions
+from kdump.errors import KdumpError
+from kdump.recover import run_plan
+from kdump.recover.apply import next_time_ms, run_steps, sentence
+from kdump.recover.plan import RecoverOptions, RecoveryResult
+from kdump.recover.run_plan import RunPlan
+from kdump.recover.runs import Run as Run
+from kdump.recover.runs import folder_of, log_directory_of, unfinished_below
+from kdump.recover.runs import runs as runs
 from kdump.recover.steps import FileChanged, RunExecutor, load
+from kdump.recover.undo_check import SAVED, UndoCheck, check_undo, names_of, refusal
+from kdump.recover.undo_plan import undo_as_run
+from kdump.recover.undo_root import RootUndo, root_state
 from kdump.storage.directory_handle import DirectoryHandle
-from kdump.storage.partition import natural
-from kdump.storage.pieces import Piece
-from kdump.storage.stamps import Stamp
 from kdump.storage.undo_folders import (
     APPLIED,
     OVER,
     UNDOING,
-    UNFINISHED,
     UndoFolder,
     discard,
     resume_hint,
     run_state,
-    undo_folders_in,
 )
 
-SAVED: Final = "undo"
-"""The strategy of a run that keeps what a forced undo would have overwritten."""
-
-
-class Run(NamedTuple):
-    """What a run left in one directory, in the path `undo`; `state` is applying, applied, undoing or lost.
-
-    It began at `time_ms`, 0 where that is not known.
-    """
-
-    run: str
-    state: str
-    directory: str
-    undo: str
-    time_ms: int = 0
-    strategy: str = ""
-    recovery_point: int | None = None
-
-    @property
-    def flat(self) -> bool:
-        """Whether it is at the root of a log directory."""
-        return not self.undo.startswith(os.path.join(self.directory, naming.UNDO_FOLDER, ""))
-
-    @property
-    def finished(self) -> bool:
-        return self.state not in UNFINISHED
+_COMMAND_PATHS = 20
+"""A command to go on names so many directories."""
 
 
 class RunResult(NamedTuple):
-    """What became of a run in one directory: as it is now, and why it was not undone or finished."""
+    """What became of a run in one directory: as it is now, and why it was not undone or finished.
+
+    Where a recovery was finished whose plan is known, `recovery` is its result.
+    """
 
     run: Run
     error: KdumpError | None = None
+    recovery: RecoveryResult | None = None
 
 
 class UndoFailure(KdumpError):
     """In some directories it did not work; `done` has what became of all."""
 
-    def __init__(self, done: list[RunResult]) -> None:
+    def __init__(self, done: Sequence[RunResult], then: str = "") -> None:
         errors = [one.error for one in done if one.error is not None]
         more = f"; and {len(errors) - 1} more of {len(done)} directories" if len(errors) > 1 else ""
-        super().__init__(f"{errors[0]}{more}")
+        super().__init__(f"{errors[0]}{more}{f'; {then}' if then else ''}")
         self.done = tuple(done)
-
-
-def runs(path: str) -> list[Run]:
-    """What runs left in a directory and below it: the oldest first, the root of a log directory after its partitions.
-
-    Raises SourceError.
-    """
-    found: list[Run] = []
-    for directory in _directories(path):
-        with DirectoryHandle(directory, read_only=True) as handle:
-            found += _runs_in(handle)
-    return sorted(found, key=lambda run: (run.time_ms, run.flat, natural(run.directory)))
-
-
-def _directories(path: str) -> Iterator[str]:
-    """The directory and those below it in which a run left something."""
-    entered: set[tuple[int, int]] = set()
-    left = [path]
-    while left:
-        here = left.pop()
-        try:
-            status = os.stat(here)
-            if (status.st_dev, status.st_ino) in entered:
-                continue
-            entered.add((status.st_dev, status.st_ino))
-            with os.scandir(here) as entries:
-                found = list(entries)
-        except OSError as error:
-            if here == path:
-                raise SourceError(f"{path}: {reason(error)}") from None
-            continue
-        if any(naming.is_undo(entry.name) for entry in found):
-            yield here
-        left += (entry.path for entry in found if not naming.is_undo(entry.name) and _is_directory(entry))
-
-
-def _is_directory(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False
-
-
-def _runs_in(handle: DirectoryHandle) -> Iterator[Run]:
-    for folder in undo_folders_in(handle):
-        state = run_state(handle, folder)
-        if state is None or state == OVER:
-            continue
-        undo = handle.path_of(folder.directories[1] if folder.directories else folder.journal(state))
-        run = Run(folder.run, state, handle.path, undo)
-        with suppress(KdumpError):  # undoing it, or finishing it, reports the error
-            if (loaded := load(handle, folder)) is not None:
-                _, journal = loaded
-                run = run._replace(
-                    time_ms=journal.time_ms, strategy=journal.strategy, recovery_point=journal.recovery_point
-                )
-        yield run
-
-
-def resume(path: str, run: str | None = None) -> list[RunResult]:
-    """Finish what was interrupted, a recovery or an undo. A directory that fails does not stop the others.
-
-    Raises UndoFailure, and KdumpError where nothing is unfinished.
-    """
-    todo = [one for one in runs(path) if not one.finished and run in (None, one.run)]
-    if not todo:
-        raise KdumpError(
-            f"{path}: no run of kdump recover is unfinished here{'' if run is None else f' under the id {run}'}"
-        )
-    return _raise_failures([_try_run(one, _resume) for one in todo])
+        self.then = then
 
 
 def undo(path: str, run: str | None = None, force: bool = False) -> list[RunResult]:
     """Restore every byte, name and time that a run changed; the last run where none is given.
 
-    The root of a log directory comes first. A file that is not as the run left it stops the undo before anything
-    changes. With `force` its present state is kept as a run of its own. A directory that fails does not stop the
-    others. Raises UndoFailure, and KdumpError where there is nothing to undo.
+    Every directory is checked before anything changes. Where one cannot be taken back, nothing changes. Where a broker
+    wrote since, or with `force` where its logs changed, the undo is a run of its own, which keeps what is there now and
+    can be undone. The root of a log directory comes last. A directory that fails then does not stop the others. Raises
+    UndoFailure, and KdumpError where there is nothing to undo.
     """
     found = runs(path)
     if not found:
@@ -160,120 +73,272 @@ def undo(path: str, run: str | None = None, force: bool = False) -> list[RunResu
         raise KdumpError(
             f"{path}: no run {wanted} here; there are {', '.join(dict.fromkeys(one.run for one in found))}"
         )
-    return _raise_failures([_try_run(one, lambda executor, state: _undo(executor, state, force)) for one in todo])
+    checks = [_check(one, force) for one in todo]
+    if any(check.error is not None for check in checks):
+        raise _refused(checks)
+    groups = undo_groups(checks)
+    name = None
+    if any(not check.is_as_left for check in checks) or any(group.has_new_marker() for group in groups):
+        name = _free_name(found, f"{wanted}-{'forced' if force else 'undo'}")
+    return raise_failures([one for group in groups for one in group.undo(name, force)])
 
 
-def _raise_failures(done: list[RunResult]) -> list[RunResult]:
+def _free_name(found: Iterable[Run], stem: str) -> str:
+    taken = {run.run for run in found}
+    return next(name for number in count(1) if (name := f"{stem}{number}") not in taken)
+
+
+def _check(run: Run, force: bool, within: str | None = None) -> UndoCheck:
+    try:
+        return check_undo(run, force, within)
+    except (OSError, EOFError, KdumpError) as error:
+        return UndoCheck(run, error=sentence(run.directory, error))
+
+
+def _refused(checks: list[UndoCheck]) -> UndoFailure:
+    """The error where nothing is undone: the directories that cannot be, and the command for the others."""
+    rest = [check.run.directory for check in checks if check.error is None and not check.run.flat]
+    then = ""
+    if rest:
+        words = ["kdump", "recover", "--undo", "--run", checks[0].run.run, "--", *rest[:_COMMAND_PATHS]]
+        more = f" (and {len(rest) - _COMMAND_PATHS} more)" if len(rest) > _COMMAND_PATHS else ""
+        then = f"nothing was changed; to take back the rest: {shlex.join(words)}{more}"
+    return UndoFailure([RunResult(one.run, one.error) for one in checks if one.error is not None], then)
+
+
+def raise_failures(done: list[RunResult]) -> list[RunResult]:
     if any(one.error is not None for one in done):
         raise UndoFailure(done)
     return done
 
 
-def _try_run(run: Run, how: Callable[[RunExecutor, str], str]) -> RunResult:
+# ---- the directories of one run
+
+
+class UndoGroup:
+    """The partitions of a log directory in which a run is undone, and its root; or one partition on its own."""
+
+    def __init__(self, root: str | None, checks: list[UndoCheck], undone: RunPlan | None = None) -> None:
+        """`undone` is the plan of the undo, where that was interrupted; then some partitions may be undone already."""
+        self.root, self._undone = root, undone
+        self._partitions = [check for check in checks if not check.run.flat]
+        self._own = next((check for check in checks if check.run.flat), None)
+        self._run = checks[0].run.run if undone is None or undone.undoes is None else undone.undoes
+        self._time_ms = max((check.run.time_ms for check in checks), default=0 if undone is None else undone.time_ms)
+
+    def has_new_marker(self) -> bool:
+        """Whether a broker stopped cleanly in the log directory since the run."""
+        if self.root is None:
+            return False
+        with DirectoryHandle(self.root, read_only=True) as handle:
+            return self._root_undo(handle).has_new_marker
+
+    def _root_undo(self, handle: DirectoryHandle) -> RootUndo:
+        return RootUndo(handle, self._run, self._time_ms, self._names)
+
+    @property
+    def _names(self) -> frozenset[str]:
+        names = names_of(check.run for check in self._partitions)
+        return names if self._undone is None else names.union(self._undone.names)
+
+    def undo(self, name: str | None, force: bool) -> list[RunResult]:
+        """Undo the run, with a `name` as a run of that name."""
+        if self.root is None:
+            return [_undo_one(check, name) for check in self._partitions]
+        return self._plainly(self.root) if name is None else self._keeping(self.root, name, force)
+
+    def _is_whole(self, root: str) -> bool:
+        """Whether the run is in no other partition of the log directory."""
+        others = [run for run in runs(root) if run.run == self._run and not run.flat]
+        return names_of(others) <= self._names
+
+    def _plainly(self, root: str) -> list[RunResult]:
+        whole, folder = self._is_whole(root), UndoFolder(self._run, flat=True)
+        with DirectoryHandle(root) as handle:
+            if whole:
+                run_plan.enter(handle, folder, UNDOING)
+        done = [_undo_one(check, None) for check in self._partitions]
+        if any(one.error is not None for one in done):
+            return done
+        if whole and self._own is not None:
+            own = _undo_one(self._own, None)
+            return [*done, *([own] if own.error is not None or self._own.run.strategy else [])]
+        if not whole:
+            done += self._at_root(root, lambda handle: self._root_undo(handle).correct())
+        return done
+
+    def _keeping(self, root: str, name: str, force: bool) -> list[RunResult]:
+        whole = self._is_whole(root)
+
+        def begin(handle: DirectoryHandle) -> None:
+            folder = UndoFolder(name, flat=True)
+            if run_plan.read(handle, folder) is None:
+                now = root_state(handle, self._names)
+                plan = RunPlan(name, next_time_ms(handle), RecoverOptions(SAVED), undoes=self._run, forced=force)
+                plan = plan._replace(names=tuple(sorted(self._names)), files=now.files, lines=now.lines)
+                run_plan.write(handle, folder, plan)
+            self._root_undo(handle).begin(name)
+
+        def finish(handle: DirectoryHandle) -> None:
+            self._root_undo(handle).finish(name)
+            if whole:
+                discard(handle, UndoFolder(self._run, flat=True))
+            run_plan.enter(handle, UndoFolder(name, flat=True), APPLIED)
+
+        if failed := self._at_root(root, begin):
+            return failed
+        done = [_undo_one(check, name) for check in self._partitions]
+        if any(one.error is not None for one in done):
+            whole = False
+        if failed := self._at_root(root, finish):
+            return [*done, *failed]
+        return [*done, *([RunResult(self._own.run._replace(state=OVER))] if self._own and whole else [])]
+
+    def _at_root(self, root: str, act: Callable[[DirectoryHandle], None]) -> list[RunResult]:
+        """Do something at the root; the result where it fails."""
+        try:
+            with DirectoryHandle(root) as handle:
+                act(handle)
+        except (OSError, EOFError, KdumpError) as error:
+            run = self._own.run if self._own is not None else Run(self._run, APPLIED, root, root)
+            return [RunResult(run, sentence(root, error))]
+        return []
+
+
+def undo_groups(checks: Iterable[UndoCheck]) -> list[UndoGroup]:
+    """The directories of a run by the log directories that they belong to."""
+    found: dict[str, list[UndoCheck]] = {}
+    alone: list[UndoGroup] = []
+    for check in checks:
+        root = check.run.directory if check.run.flat else log_directory_of(check.run.directory)
+        if root is None:
+            alone.append(UndoGroup(None, [check]))
+        else:
+            found.setdefault(os.path.realpath(root), []).append(check)
+    roots = [
+        UndoGroup(next((one.run.directory for one in group if one.run.flat), root), group)
+        for root, group in found.items()
+    ]
+    return [*alone, *roots]
+
+
+# ---- one directory
+
+
+def _undo_one(check: UndoCheck, name: str | None) -> RunResult:
+    run = check.run
+
+    def act(handle: DirectoryHandle) -> str:
+        folder = folder_of(run)
+        loaded = load(handle, folder)
+        if loaded is None:  # a run that changed nothing here, or is undone already
+            discard(handle, folder)
+            return OVER
+        executor = RunExecutor(handle, folder, loaded[1])
+        if name is None:
+            return _back(executor)
+        undo_as_run(executor, check, name)
+        if check.gone:
+            gone = ", ".join(handle.path_of(one) for one, _ in check.gone)
+            raise KdumpError(f"{gone}: could not come back, the rest did")
+        return OVER
+
+    return _try_run(run, act)
+
+
+def _try_run(run: Run, act: Callable[[DirectoryHandle], str]) -> RunResult:
     try:
         with DirectoryHandle(run.directory) as handle:
-            folder = UndoFolder(run.run, run.flat)
-            loaded = load(handle, folder)
-            if loaded is None:
-                raise KdumpError(f"{run.undo}: its journal is gone, so that it is not known where these files belong")
-            state, journal = loaded
-            return RunResult(run._replace(state=how(RunExecutor(handle, folder, journal), state)))
+            return RunResult(run._replace(state=act(handle)))
     except (OSError, EOFError, KdumpError) as error:
         return RunResult(run, sentence(run.directory, error))
 
 
-def _resume(executor: RunExecutor, state: str) -> str:
-    odd, others = executor.differing(state)
-    if odd or others:
-        raise _refusal(executor, odd, others, "--undo --force takes it back all the same, and keeps what is there now")
-    if state == UNDOING:
-        return _back(executor)
-    run_steps(executor)
-    return APPLIED
-
-
-def _undo(executor: RunExecutor, state: str, force: bool) -> str:
-    later = [
-        run
-        for run in _runs_in(executor.handle)
-        if run.run != executor.journal.run
-        and (not run.finished or (run.time_ms > executor.journal.time_ms and run.strategy != SAVED))
-    ]
-    if later:
-        raise KdumpError(
-            f"{executor.handle.path}: run {later[0].run} came later: undo it first (--undo --run {later[0].run})"
-        )
-    gone = executor.gone(state)
-    if gone and not force:
-        where = executor.handle.path_of(next(iter(gone.values())))
-        raise KdumpError(
-            f"{where}: gone or changed, so that run {executor.journal.run} cannot be undone; --force undoes all the"
-            " rest"
-        )
-    odd, others = executor.differing(state)
-    if odd or others:
-        if not force:
-            raise _refusal(executor, odd, others, "--force keeps what is there now and takes the run back all the same")
-        _save(
-            executor,
-            [name for name in odd if name not in gone],
-            [name for name in others if name not in executor.journal.files],
-        )
-    return _back(executor, gone)
-
-
-def _back(executor: RunExecutor, gone: Mapping[str, str] = MappingProxyType({})) -> str:
+def _back(executor: RunExecutor) -> str:
     handle, folder = executor.handle, executor.folder
     try:
         executor.enter(UNDOING)
-        executor.backward(gone)
-        if any(handle.stat(kept) is not None for kept in gone.values()):
-            # What was kept is damaged. Without its journal no later run removes it.
-            handle.remove(folder.journal(UNDOING))
-        else:
-            executor.enter(OVER)
+        executor.backward()
+        executor.enter(OVER)
     except (OSError, EOFError, FileChanged) as error:
         raise sentence(handle.path, error, resume_hint(handle.path, executor.journal.run)) from None
     if run_state(handle, folder) == OVER:
         with suppress(OSError):  # the next run removes it
             discard(handle, folder)
-    if gone:
-        raise KdumpError(f"{', '.join(map(handle.path_of, gone))}: could not come back, the rest did")
     return OVER
 
 
-def _refusal(executor: RunExecutor, odd: list[str], others: list[str], then: str) -> KdumpError:
-    names = ", ".join(executor.handle.path_of(name) for name in [*odd, *others][:3])
-    more = f" and {len(odd) + len(others) - 3} more" if len(odd) + len(others) > 3 else ""
-    return KdumpError(f"{names}{more}: not as run {executor.journal.run} left it, so a broker wrote since; {then}")
+# ---- on
 
 
-def _save(executor: RunExecutor, odd: list[str], extra: list[str]) -> None:
-    """Change the directory so that the run can be undone, as a run of its own that keeps the present files."""
-    handle = executor.handle
-    files = {name: stamp for name in handle.names() if (stamp := _regular(handle, name)) is not None}
-    after: dict[str, FileContent | None] = {name: None for name in extra if name in files}
-    sizes = {step.name: step.position for step in executor.journal.steps if step.do == "cut"}
-    sizes |= {step.to: step.length for step in executor.journal.steps if step.do == "rename" and step.to is not None}
-    for name in odd:
-        size = sizes.get(name)
-        if size is None:
-            after |= {name: None} if name in files else {}
-        elif name not in files or files[name].size < size:
-            raise KdumpError(
-                f"{handle.path_of(name)}: bytes before position {size} are gone, so that the run cannot be undone"
-            )
-        elif files[name].size > size:
-            after[name] = FileContent((Piece(name, 0, size),))
-    if after:
-        remove_finished_runs(handle)
-        taken = {run.run for run in _runs_in(handle)}
-        run = next(name for number in count(1) if (name := f"{executor.journal.run}-forced{number}") not in taken)
-        in_place(handle, Plan(handle.path, None, RecoverOptions(SAVED), after=after, files=files), run)
+def resume_undo(root: Run, plan: RunPlan) -> list[RunResult]:
+    """Finish the undo of a whole log directory that was interrupted. `root` is what it left there."""
+    undone, name = (plan.run, None) if plan.undoes is None else (plan.undoes, plan.run)
+    done: list[RunResult] = []
+    found = runs(root.directory)
+    if name is not None:
+        done = [resume_one(one) for one in found if one.run == name and not one.flat and not one.finished]
+        if any(one.error is not None for one in done):
+            return done
+        found = runs(root.directory)
+    names = None if name is None else set(plan.names)
+    todo = [
+        one
+        for one in reversed(found)
+        if one.run == undone and (one.flat or names is None or not names.isdisjoint(names_of([one])))
+    ]
+    checks = [_check(one, plan.forced, name) for one in todo]
+    if any(check.error is not None for check in checks):
+        return [*done, *(RunResult(check.run, check.error) for check in checks if check.error is not None)]
+    return done + UndoGroup(root.directory, checks, None if name is None else plan).undo(name, plan.forced)
 
 
-def _regular(handle: DirectoryHandle, name: str) -> Stamp | None:
-    status = handle.stat(name)
-    if status is None or not stat.S_ISREG(status.st_mode) or naming.is_undo(name):
-        return None
-    return Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
+def resume(path: str, run: str | None = None) -> list[RunResult]:
+    """Finish what was interrupted, a recovery or an undo. A directory that fails does not stop the others.
+
+    Raises UndoFailure, and KdumpError where nothing is unfinished.
+    """
+    return raise_failures([resume_one(one) for one in unfinished(path, run)])
+
+
+def unfinished(path: str, run: str | None = None) -> list[Run]:
+    """The runs below a path that are not finished. Raises KdumpError where there are none."""
+    todo = [one for one in runs(path) if not one.finished and run in (None, one.run)]
+    if not todo:
+        above = log_directory_of(path)
+        if above is not None and (other := unfinished_below(above)) is not None:
+            raise KdumpError(f"{path}: it belongs to {above}; {resume_hint(above, other.run)}")
+        raise KdumpError(
+            f"{path}: no run of kdump recover is unfinished here{'' if run is None else f' under the id {run}'}"
+        )
+    return todo
+
+
+def resume_one(run: Run) -> RunResult:
+    """Finish what was interrupted in one directory."""
+
+    def act(handle: DirectoryHandle) -> str:
+        loaded = load(handle, folder_of(run))
+        if loaded is None:
+            raise KdumpError(f"{run.undo}: its journal is gone, so that it is not known where these files belong")
+        return resume_steps(RunExecutor(handle, folder_of(run), loaded[1]), loaded[0])
+
+    return _try_run(run, act)
+
+
+def resume_steps(executor: RunExecutor, state: str, *, whole: bool = False) -> str:
+    """Finish the steps of a run, or their undo; the state then. Raises KdumpError.
+
+    `whole` is that of kdump.recover.apply.run_steps.
+    """
+    odd, others = executor.differing(state)
+    if odd or others:
+        then = "--undo --force takes it back all the same, and keeps what is there now"
+        raise refusal(executor, [*odd, *others], then)
+    if state == UNDOING:
+        return _back(executor)
+    if state != APPLIED:
+        run_steps(executor, whole=whole)
+    if executor.journal.undoes is not None:
+        discard(executor.handle, executor.folder._replace(run=executor.journal.undoes))
+    return APPLIED

@@ -160,14 +160,14 @@ def listed_actions(actions: Sequence[Action]) -> tuple[Action, ...]:
 def _lost(result: RecoveryResult) -> Iterator[tuple[str, str]]:
     """The block about what is lost."""
     plan = result.plan
-    yield "given up", given_up_sentence(plan, applied=result.applied)
+    yield "given up", given_up_sentence(plan, applied=result.applied, kept=result.run is not None)
     yield "damaged", damaged_sentence(plan.lost)
     committed = committed_sentence(plan, applied=result.applied)
     if committed is not None:
         yield "committed", committed
 
 
-def given_up_sentence(plan: Plan, *, applied: bool = False) -> str:
+def given_up_sentence(plan: Plan, *, applied: bool = False, kept: bool = True) -> str:
     """The valid batches that a plan removes."""
     gone = plan.lost.given_up
     if gone.batches == 0:
@@ -175,7 +175,7 @@ def given_up_sentence(plan: Plan, *, applied: bool = False) -> str:
     words = [sums(gone), *_where(gone)]
     if plan.lost.committed is None:
         words.append("whether it was committed is not known, since no high watermark is stored")
-    if plan.options.strategy == TRUNCATE:
+    if plan.options.strategy == TRUNCATE and (kept or not applied):
         words.append(
             "--undo, then --salvage, may keep some of it"
             if applied

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, Self
 from kdump.errors import KdumpError, SourceError, reason
 from kdump.kernel.crc import crc32c
 from kdump.storage.stamps import Stamp
+from kdump.storage.zeros import crc_of_range
 
 COPY_BYTES: Final = 1 << 20
 _FICLONE: Final = 0x40049409
@@ -22,6 +23,8 @@ _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 # Errors of file systems that cannot sync a directory, or have no extended attributes.
 _UNSUPPORTED: Final = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
+"""Errors of file systems that cannot give a file a second name."""
 
 # Errors of attributes that this process may not set, or that the file system does not store.
 _NOT_STORED: Final = (*_UNSUPPORTED, errno.EPERM, errno.EACCES, errno.ENOSPC, errno.E2BIG, errno.ERANGE)
@@ -135,11 +138,7 @@ class DirectoryHandle:
     def checksum(self, name: str, start: int = 0) -> int:
         """The CRC-32C of a file from byte `start` on."""
         with self.open(name) as descriptor:
-            crc = 0
-            while data := os.pread(descriptor, COPY_BYTES, start):
-                crc = crc32c(data, crc)
-                start += len(data)
-            return crc
+            return crc_of_range(descriptor, start, max(start, os.fstat(descriptor).st_size))
 
     # ---- writing
 
@@ -169,11 +168,17 @@ class DirectoryHandle:
         if self.is_directory(name):
             return
         os.mkdir(name, 0o700, dir_fd=self._fd)
-        descriptor = os.open(name, _READ | os.O_DIRECTORY, dir_fd=self._fd)
         try:
-            set_attributes(descriptor, self._own)
-        finally:
-            os.close(descriptor)
+            descriptor = os.open(name, _READ | os.O_DIRECTORY, dir_fd=self._fd)
+            try:
+                set_attributes(descriptor, self._own)
+            finally:
+                os.close(descriptor)
+        except OSError:
+            # A directory of another user would be in the way of the owner's next run.
+            with suppress(OSError):
+                os.rmdir(name, dir_fd=self._fd)
+            raise
 
     @contextmanager
     def create(self, name: str, attributes: FileAttributes | None = None) -> Iterator[int]:

@@ -11,7 +11,12 @@ every directory for a topic-partition, it has plain files:
     ``cut/<name>``              ``cut-<name>``                bytes that were truncated from the end of a file
     ``new/<name>``              ``new-<name>``                a new file, not yet renamed to its name
     ``journal.tmp``             ``journal.tmp``               a journal that is being written
+    ``plan-applying.jsonl``     ``plan-applying.jsonl``       the plan of the whole run; its name is its state
+    ``plan.tmp``                ``plan.tmp``                  a plan that is being written
     ==========================  ============================  ============================================
+
+The plan of a whole run lies at the root of each log directory that the run touches. For a partition on its own it lies
+in the partition.
 """
 
 import re
@@ -32,11 +37,15 @@ OVER: Final = "over"
 STATES: Final = (APPLYING, APPLIED, UNDOING, OVER)
 JOURNAL_LOST: Final = "lost"
 """The state of a run that keeps files but has lost its journal."""
+PLAN_STATES: Final = (APPLYING, APPLIED, UNDOING)
 UNFINISHED: Final = (APPLYING, UNDOING, JOURNAL_LOST)
 
 _RUN: Final = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.+-]{0,99}")
 _FLAT: Final = re.compile(
-    re.escape(UNDO_FOLDER) + r"-(.+?)-(?:(?:old|cut|new)-.+|journal\.tmp|(?:" + "|".join(STATES) + r")\.jsonl)",
+    re.escape(UNDO_FOLDER)
+    + r"-(.+?)-(?:(?:old|cut|new)-.+|journal\.tmp|plan\.tmp|(?:plan-)?(?:"
+    + "|".join(STATES)
+    + r")\.jsonl)",
     re.DOTALL,
 )
 
@@ -56,6 +65,10 @@ class UndoFolder(NamedTuple):
 
     def journal(self, state: str) -> str:
         return self.of_run(f"{state}.jsonl")
+
+    def plan(self, state: str) -> str:
+        """The plan of the whole run."""
+        return self.of_run(f"plan-{state}.jsonl")
 
     @property
     def directories(self) -> tuple[str, ...]:
@@ -89,7 +102,8 @@ def is_unfinished(name: str) -> bool:
 def lacks_an_end(names: list[str]) -> bool:
     """Whether the directory of a run with these files is of a run that is not finished."""
     journals = {name.removesuffix(".jsonl") for name in names if name.endswith(".jsonl")} & {*STATES}
-    return bool(journals & {*UNFINISHED}) or (not journals and "old" in names)
+    plans = {f"plan-{APPLYING}.jsonl", f"plan-{UNDOING}.jsonl"}.intersection(names)
+    return bool(journals & {*UNFINISHED} or plans) or (not journals and "old" in names)
 
 
 def run_state(directory: "DirectoryHandle", folder: UndoFolder) -> str | None:
@@ -102,9 +116,29 @@ def run_state(directory: "DirectoryHandle", folder: UndoFolder) -> str | None:
     return JOURNAL_LOST if any(name.startswith(folder.file_name("old", "")) for name in directory.names()) else None
 
 
+def plan_state(directory: "DirectoryHandle", folder: UndoFolder) -> str | None:
+    """The state of the plan of a whole run; None where there is none."""
+    return next((state for state in PLAN_STATES if directory.stat(folder.plan(state)) is not None), None)
+
+
+def empty(directory: "DirectoryHandle", folder: UndoFolder) -> None:
+    """Delete what an applied run keeps, but its journal, which says that it was here."""
+    if folder.flat:
+        for name in directory.names():
+            if run_of(name) == folder.run and not name.endswith(".jsonl"):
+                directory.remove(name)
+    else:
+        for below in (*folder.directories[2:], folder.old or ""):
+            for name in directory.names(below):
+                directory.remove(f"{below}/{name}")
+            directory.remove_directory(below)
+
+
 def discard(directory: "DirectoryHandle", folder: UndoFolder) -> None:
     """Delete the files of a run that cannot be undone any more. Raises KdumpError where its directories are links."""
     if not all(directory.is_directory(name) for name in folder.directories[:2]):
+        if not folder.flat and directory.is_directory(folder.directories[0]):
+            directory.remove_directory(folder.directories[0])
         return
     state = run_state(directory, folder)
     if state is not None:
@@ -121,7 +155,8 @@ def discard(directory: "DirectoryHandle", folder: UndoFolder) -> None:
             for name in directory.names(below):
                 directory.remove(f"{below}/{name}")
             directory.remove_directory(below)
-        directory.remove(folder.of_run("journal.tmp"))
+        for name in ("journal.tmp", "plan.tmp", *(f"plan-{state}.jsonl" for state in PLAN_STATES)):
+            directory.remove(folder.of_run(name))
     directory.remove(folder.journal(OVER))
     if not folder.flat:
         directory.remove_directory(run)
@@ -148,16 +183,18 @@ def resume_hint(path: str, run: str) -> str:
     )
 
 
-def refuse_unfinished(directory: "DirectoryHandle") -> None:
-    """Raises KdumpError where a run in this directory is not finished."""
+def refuse_unfinished(directory: "DirectoryHandle", but: str | None = None) -> None:
+    """Raises KdumpError where a run in this directory, other than the run `but`, is not finished."""
     for folder in undo_folders_in(directory):
+        if folder.run == but:
+            continue
         state = run_state(directory, folder)
         if state == JOURNAL_LOST:
             raise KdumpError(
                 f"{directory.path_of(folder.of_run(''))}: files that a run of kdump recover took away, without its"
                 " journal; move them elsewhere"
             )
-        if state in UNFINISHED:
+        if state in UNFINISHED or plan_state(directory, folder) in UNFINISHED:
             raise KdumpError(f"{directory.path}: {resume_hint(directory.path, folder.run)}")
 
 

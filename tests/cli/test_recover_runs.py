@@ -261,3 +261,69 @@ def test_a_link_does_not_lead_around_a_running_broker(changing: Any, tmp_path: P
         broker.communicate()
     assert tree(tmp_path / "a") == before
     assert changing.inside("recover", "--undo", "link-0").status == 0
+
+
+def test_no_keep_says_that_there_is_no_way_back(changing: Any, tmp_path: Path) -> None:
+    write(tmp_path / "d", flipped(f"t-0/{C}.log", 4000))
+    ran = changing.inside("recover", "--truncate", "--no-keep", "d")
+    assert ran.status == 4
+    assert ran.problems == "kdump: --no-keep: nothing of what is removed is kept, so that there will be no way back\n"
+    assert "--undo" not in ran.text
+    assert not list((tmp_path / "d").rglob(".kdump-undo*"))
+
+
+@pytest.mark.parametrize(("answer", "given", "status"), [("n", [], 3), ("y", [], 4), (None, ["--yes"], 4)])
+def test_no_keep_asks_on_a_terminal(tmp_path: Path, answer: str | None, given: list[str], status: int) -> None:
+    write(tmp_path / "d", flipped(f"t-0/{C}.log", 4000))
+    before = tree(tmp_path / "d")
+    leader, follower = os.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "kdump", "recover", "--truncate", "--no-keep", *given, "--no-progress", "d"],
+        cwd=tmp_path,
+        stdin=follower,
+        stdout=subprocess.PIPE,
+        stderr=follower,
+    ) as running:
+        os.close(follower)
+        if answer is not None:
+            os.write(leader, f"{answer}\n".encode())
+        output, _ = running.communicate(timeout=60)
+    said = os.read(leader, 10000).decode()
+    os.close(leader)
+    assert running.returncode == status
+    assert "no way back" in said
+    assert ("Go on?" in said) == (answer is not None)
+    assert (tree(tmp_path / "d") == before) == (status == 3)
+    assert b"--undo" not in output
+
+
+def test_a_resumed_run_has_its_status(changing: Any, tmp_path: Path) -> None:
+    """Killed before it began with any partition."""
+    write(tmp_path / "d", flipped(f"t-0/{C}.log", 4000))
+    script = (
+        "import os, sys; from kdump.recover import apply; apply.in_place = lambda *_, **__: os._exit(9);"
+        "import runpy; sys.argv = ['kdump', 'recover', '--truncate', 'd'];"
+        "runpy.run_module('kdump', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", script], cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 9, done.stderr
+    assert "--resume" in changing.inside("recover", "--truncate", "d").problems
+    assert changing.inside("recover", "--resume", "d").status == 4
+    assert changing.inside("recover", "--undo", "d").status == 0
+
+
+def test_an_undo_that_is_refused_names_the_command_for_the_rest(changing: Any, tmp_path: Path) -> None:
+    files = flipped(f"t-0/{C}.log", 4000)
+    files |= {name.replace("t-0/", "t-1/"): data for name, data in files.items() if name.startswith("t-0/")}
+    write(tmp_path / "d", files)
+    assert changing.inside("recover", "--truncate", "d").status == 4
+    with (tmp_path / f"d/t-0/{C}.log").open("ab") as log:
+        log.write(b"since")
+    before = tree(tmp_path / "d")
+    ran = changing.inside("recover", "--undo", "d")
+    assert ran.status == 3
+    *_, last = ran.problems.splitlines()
+    assert last.startswith("kdump: nothing was changed; to take back the rest: kdump recover --undo --run ")
+    assert last.endswith(" -- d/t-1")
+    assert tree(tmp_path / "d") == before
+    assert changing.inside(*last.partition("rest: ")[2].split()[1:]).status == 0

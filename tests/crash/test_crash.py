@@ -29,11 +29,11 @@ TROUBLED = list(CASES) if ALL else ["truncate", "root"]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the library that comes between is made for Linux")
 
 
-def run(shim: Path, *trials: tuple[str, ...], before: tuple[str, ...] = ()) -> str:
+def run(shim: Path, *trials: tuple[str, ...], before: tuple[str, ...] = (), worker: str = "worker.py") -> str:
     said = ""
     for arguments in trials:
         done = subprocess.run(
-            [*before, sys.executable, "-P", HERE / "worker.py", *arguments],
+            [*before, sys.executable, "-P", HERE / worker, *arguments],
             env={**os.environ, "LD_PRELOAD": str(shim), "PYTHONPATH": str(HERE.parent)},
             capture_output=True,
             text=True,
@@ -85,6 +85,15 @@ def test_trouble_with_a_copy(shim: Path, case: str, mode: str) -> None:
 @pytest.mark.parametrize("case", ["truncate", "promote", "salvage", "split"] if ALL else ["truncate"])
 def test_trouble_with_a_forced_undo(shim: Path, case: str, mode: str) -> None:
     run(shim, (case, mode, "force"))
+
+
+@pytest.mark.parametrize("operation", ["apply", "apply, nothing kept", "undo", "undo after a start"])
+def test_a_whole_log_directory_is_killed(shim: Path, operation: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """And resumed: it becomes what it would have become, also in the partitions that were never begun."""
+    said = run(shim, (operation, "1" if ALL else "11"), worker="group_worker.py")
+    with capsys.disabled():
+        print(f"\n{said}", end="")
+    assert "resumed" in said
 
 
 CHANGING = re.compile(

@@ -21,7 +21,8 @@ from typing import NamedTuple
 import pytest
 
 from kdump.errors import KdumpError
-from kdump.recover.apply import apply, output
+from kdump.recover.apply import apply
+from kdump.recover.copies import output
 from kdump.recover.undo import resume, runs, undo
 from kdump.storage.discovery import discover
 from kdump.storage.partition import LogDirectory, Partition

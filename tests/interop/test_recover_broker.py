@@ -383,3 +383,33 @@ def test_a_broker_refuses_before_and_again_after_an_undo(place: Place, what: Dam
     if what.name == "renamed-segment":
         assert says in place.refuses()
         assert recovery_plans.contents(recovery_plans.tree(place.logs / what.partition)) == refused
+
+
+def test_a_truncation_is_undone_after_a_start_and_a_stop(place: Place) -> None:
+    """The way of the runbook: nobody wrote, but the broker rewrote what belongs to the logs."""
+    place.reset("stopped")
+    logs = place.logs
+    for what in FROM_THE_FIRST:
+        damage(logs, what, "undone")
+    damaged = recovery_plans.tree(logs)
+    status, lines, complaints = recover("--truncate", "--from", "all", logs)
+    assert (status, complaints) == (4, ""), lines
+    applied = {Path(line["path"]).name for line in lines if line["type"] == "partition" and line["applied"]}
+    left = recovery_plans.tree(logs)
+    place.broker.start()
+    place.broker.stop()
+    since = recovery_plans.tree(logs)
+    # A coordinator that ends a transaction, and the cleaner, write into a log.
+    wrote = {path.partition("/")[0] for path in left if path.endswith(".log") and since.get(path) != left[path]}
+    back = applied - wrote - {logs.name}
+    assert back, complaints
+    status, lines, complaints = recover("--undo", *([logs] if not wrote & applied else [logs / name for name in back]))
+    assert not complaints, f"{sorted(wrote)} {complaints}"
+    now = recovery_plans.tree(logs)
+    for name in back:
+        logs_of = [
+            {path: one[path] for path in one if path.startswith(f"{name}/") and path.endswith(".log")}
+            for one in (now, damaged)
+        ]
+        assert logs_of[0] == logs_of[1], name
+    assert ".kafka_cleanshutdown" not in now

@@ -14,11 +14,15 @@ from pathlib import Path
 import pytest
 
 from kdump.errors import KdumpError
-from kdump.recover.apply import apply, output, steps
+from kdump.recover import planner
+from kdump.recover.apply import apply
+from kdump.recover.copies import output
 from kdump.recover.plan import FileContent, Plan, RecoverOptions
+from kdump.recover.step_order import steps
 from kdump.recover.undo import UndoFailure, runs, undo
 from kdump.storage import directory_handle as disk
 from kdump.storage.directory_handle import DirectoryHandle
+from kdump.storage.discovery import discover
 from kdump.storage.pieces import Piece
 from kdump.storage.stamps import Stamp
 from support import directories, recovery_plans
@@ -496,3 +500,24 @@ def test_the_commit_is_on_the_disk(tmp_path: Path) -> None:
     assert len(written) > 5
     assert written <= synced
     assert {".kdump-undo", ".kdump-undo/1", ".kdump-undo/1/new", ".kdump-undo/1/cut"} <= synced
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_zeros_that_are_cut_are_kept_as_a_hole(tmp_path: Path, sparse: bool) -> None:
+    """A preallocated tail does not need its size once more, and comes back as a hole."""
+    directory = directories.write(tmp_path / "t-0", recovery_plans.PARTITION)
+    log, size = directory / f"{C}.log", 48 << 20
+    with log.open("ab") as file:
+        file.write(b"torn")
+        file.truncate(size) if sparse else file.write(bytes(size - file.tell()))
+    before = tree(directory)
+    (plan,) = planner.plan_recovery(discover([str(directory)]), RecoverOptions(walk="all"))
+    assert isinstance(plan, Plan)
+    assert plan.bytes_needed < 1 << 20
+    apply(plan, "1")
+    kept = (directory / ".kdump-undo" / "1" / "cut" / log.name).stat()
+    assert kept.st_size > size - (1 << 20)
+    assert kept.st_blocks * 512 < 1 << 20
+    undo(str(directory))
+    assert tree(directory) == before
+    assert log.stat().st_blocks * 512 < 1 << 20

@@ -12,7 +12,8 @@ import pytest
 from kdump.broker import rebuild
 from kdump.errors import KdumpError
 from kdump.recover import planner
-from kdump.recover.apply import apply, output
+from kdump.recover.apply import apply
+from kdump.recover.copies import output
 from kdump.recover.plan import Plan, RecoverOptions
 from kdump.recover.rebuild_cache import RebuildBudget, RebuildCache, RebuildRecorder
 from kdump.storage.discovery import discover

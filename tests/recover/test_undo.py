@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import stat
 from collections.abc import Callable
@@ -131,7 +132,7 @@ def test_the_same_id_twice(tmp_path: Path) -> None:
 
 
 def test_a_log_directory(tmp_path: Path) -> None:
-    """One id covers its partitions and its root; the root comes back first."""
+    """One id covers its partitions and its root; the root, whose recovery points go up, comes back last."""
     directory = directories.write(
         tmp_path / "d", changed(directories.clean(), {f"u-1/{name}": data for name, data in PARTITION.items()})
     )
@@ -149,15 +150,16 @@ def test_a_log_directory(tmp_path: Path) -> None:
     # A broker takes every directory here for a topic-partition.
     assert sorted(path.name for path in directory.iterdir() if path.is_dir()) == ["t-0", "u-1"]
     assert [done.run.directory for done in undo(str(directory))] == [
-        str(directory),
         str(directory / "u-1"),
         str(directory / "t-0"),
+        str(directory),
     ]
     assert tree(directory) == before
     assert clean(directory)
 
 
-def test_one_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
+def test_where_one_cannot_come_back_nothing_changes(tmp_path: Path) -> None:
+    """And the command for the rest works."""
     directory = tmp_path
     before = {}
     for name in ("t-0", "t-1", "t-2"):
@@ -165,13 +167,17 @@ def test_one_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
         apply(plan_of(inside, recovery_plans.truncated(stamps(inside))), "1", make=make)
     with (directory / "t-1" / f"{A}.log").open("ab") as log:
         log.write(b"more")
-    with pytest.raises(UndoFailure, match="t-1") as caught:
+    now = tree(directory, undo=True)
+    with pytest.raises(UndoFailure, match=r"t-1.*nothing was changed; to take back the rest: kdump") as caught:
         undo(str(directory))
     assert [(os.path.basename(done.run.directory), done.error is None) for done in caught.value.done] == [
-        ("t-2", True),
-        ("t-1", False),
-        ("t-0", True),
+        ("t-1", False)
     ]
+    assert tree(directory, undo=True) == now
+    *command, _, second, first = shlex.split(caught.value.then.rpartition(": ")[2])
+    assert command == ["kdump", "recover", "--undo", "--run", "1"]
+    undo(second, "1")
+    undo(first, "1")
     assert tree(directory / "t-0") == before["t-0"]
     assert tree(directory / "t-2") == before["t-2"]
 
@@ -198,21 +204,32 @@ def add(path: Path) -> None:
     path.with_name(f"{stem(99)}.log").write_bytes(b"new")
 
 
-CHANGES = [
+def roll(path: Path) -> None:
+    """A new segment without a record."""
+    path.with_name(f"{stem(99)}.log").touch()
+    path.with_name(f"{stem(99)}.index").write_bytes(bytes(4096))
+
+
+OF_THE_LOG = [
     (f"{B}.log", append),
     (f"{B}.log", empty),
     (f"{B}.log", Path.unlink),
     (f"{A}.log", append),
+    (f"{B}.log", add),
+]
+OF_A_START = [
     (f"{A}.index", Path.unlink),
     (f"{B}.index", rewrite),
     (f"{B}.timeindex", Path.unlink),
     (f"{B}.snapshot", rewrite),
+    (f"{stem(15)}.snapshot", Path.unlink),
     ("leader-epoch-checkpoint", append),
-    (f"{B}.log", add),
+    (f"{B}.log", roll),
 ]
+CHANGES = OF_THE_LOG + OF_A_START
 
 
-@pytest.mark.parametrize(("name", "change"), CHANGES)
+@pytest.mark.parametrize(("name", "change"), OF_THE_LOG)
 def test_what_was_written_since_is_not_overwritten(tmp_path: Path, name: str, change: Callable[[Path], None]) -> None:
     directory, _ = applied("truncate", tmp_path)
     change(directory / name)
@@ -221,6 +238,65 @@ def test_what_was_written_since_is_not_overwritten(tmp_path: Path, name: str, ch
         undo(str(directory))
     assert (stem(99) if change is add else name) in str(caught.value)
     assert tree(directory, undo=True) == before
+
+
+@pytest.mark.parametrize("case", KEPT)
+@pytest.mark.parametrize(("name", "change"), OF_A_START)
+def test_what_a_start_rewrites_does_not_block(
+    tmp_path: Path, case: str, name: str, change: Callable[[Path], None]
+) -> None:
+    """It is kept, and the undo can be undone."""
+    directory, before = applied(case, tmp_path)
+    if not (directory / name).exists():
+        pytest.skip("the case has no such file")
+    changed_by_run = contents(tree(directory)).get(name) != contents(before).get(name)
+    change(directory / name)
+    now = tree(directory)
+    undo(str(directory))
+    untouched = set() if changed_by_run or change is roll else {name}
+    assert without(tree(directory), untouched) == without(before, untouched)
+    undo(str(directory))
+    assert tree(directory) == now
+    assert clean(directory)
+
+
+def without(of: Tree, names: set[str]) -> Tree:
+    return {name: content for name, content in of.items() if name not in names}
+
+
+@pytest.mark.parametrize("case", [case for case in KEPT if not CASES[case].root])
+def test_a_forced_undo_is_taken_back_byte_for_byte(case: str, tmp_path: Path) -> None:
+    """A broker appended, rolled and rewrote what belongs to the log."""
+    directory, before = applied(case, tmp_path)
+    logs = sorted(directory.glob("*.log"))
+    for log in logs[-1:]:
+        append(log)
+    (directory / f"{stem(99)}.log").write_bytes(b"written since")
+    for path in (*directory.glob("*.snapshot"), *directory.glob("*.index")):
+        rewrite(path)
+    now = tree(directory)
+    undo(str(directory), force=True)
+    undone = tree(directory)
+    assert undone != now
+    for name in before.keys() | undone.keys():  # what the run did not touch, and a broker wrote since, stays as it is
+        if name not in now or undone.get(name) != now[name]:
+            assert undone.get(name) == before.get(name), name
+    undo(str(directory))
+    assert tree(directory) == now
+    assert clean(directory)
+
+
+def test_an_undo_that_was_taken_back_too_often(tmp_path: Path) -> None:
+    """The undo of an undo, after a start: all of them come back, one after the other."""
+    directory, _ = applied("truncate", tmp_path)
+    states = [tree(directory)]
+    for _ in range(3):
+        append(directory / "leader-epoch-checkpoint")
+        states.append(tree(directory))
+        undo(str(directory))
+    assert len(runs(str(directory))) == 1
+    undo(str(directory))
+    assert tree(directory) == states[-1]
 
 
 def test_the_same_bytes_written_again_are_no_change(tmp_path: Path) -> None:
@@ -236,7 +312,7 @@ def test_the_same_bytes_written_again_are_no_change(tmp_path: Path) -> None:
 def test_with_force_the_present_state_is_kept(tmp_path: Path, name: str, change: Callable[[Path], None]) -> None:
     directory, before = applied("truncate", tmp_path)
     change(directory / name)
-    now = contents(tree(directory))
+    now = tree(directory)
     if (name, change) in ((f"{B}.log", empty), (f"{B}.log", Path.unlink)):
         # What was before the cut is nowhere any more.
         kept = tree(directory, undo=True)
@@ -250,14 +326,10 @@ def test_with_force_the_present_state_is_kept(tmp_path: Path, name: str, change:
         name: content for name, content in before.items() if name not in untouched
     }
     saved = [run for run in runs(str(directory)) if run.run == "1-forced1"]
-    if name in untouched or change is Path.unlink:
-        return
     assert [(run.state, run.strategy) for run in saved] == [("applied", "undo")]
     # And back again.
-    undo(str(directory), force=True)
-    undone = contents(tree(directory))
-    written = stem(99) + ".log" if change is add else name
-    assert undone[written] == now[written]
+    undo(str(directory))
+    assert tree(directory) == now
 
 
 def test_a_broker_goes_on_and_the_undo_is_forced(tmp_path: Path) -> None:
@@ -272,7 +344,7 @@ def test_a_broker_goes_on_and_the_undo_is_forced(tmp_path: Path) -> None:
     undo(str(directory), force=True)
     assert tree(directory) == before
     kept = {path.read_bytes() for path in (directory / ".kdump-undo" / "1-forced1").rglob("*") if path.is_file()}
-    assert {b"written since", bytes(4096), b"more"} <= kept
+    assert {b"written since", bytes(4096), now[f"{B}.log"]} <= kept
     assert now[f"{B}.log"].endswith(b"more")
 
 
@@ -307,7 +379,7 @@ def test_what_was_kept_is_gone(tmp_path: Path, kept: str, change: Callable[[Path
     index = now.get(f"{name[:20]}.index")
     assert index != before[f"{B}.index"] or name == "leader-epoch-checkpoint" or f"{B}.log" not in stays
     left = directory / ".kdump-undo" / "1" / kept
-    assert left.exists() == (change is not Path.unlink) == (directory / ".kdump-undo").exists()
+    assert left.exists() == (change is not Path.unlink) == (directory / ".kdump-undo" / "1").exists()
 
 
 def test_a_backup_of_what_was_cut_keeps_its_bytes(tmp_path: Path) -> None:
@@ -337,7 +409,7 @@ def journal(directory: Path) -> Path:
 def test_a_journal_says_all_that_is_needed(tmp_path: Path) -> None:
     directory, before = applied("truncate", tmp_path)
     head, *steps, end = [json.loads(line) for line in journal(directory).read_text().splitlines()]
-    assert (head["type"], head["version"], head["run"], head["strategy"]) == ("run", 1, "1", "truncate")
+    assert (head["type"], head["version"], head["run"], head["strategy"]) == ("run", 2, "1", "truncate")
     assert end["type"] == "end"
     (cut,) = (step for step in steps if step["do"] == "cut")
     log = before[f"{B}.log"][0]
@@ -362,7 +434,7 @@ def test_a_journal_says_all_that_is_needed(tmp_path: Path) -> None:
         lambda data: data.replace(b'"take"', b'"sync"', 1),
         lambda data: b"[]\n" * 3,
         lambda data: b"\xff\xfe\n" + data,
-        lambda data: data.replace(b'"version": 1', b'"version": 2'),
+        lambda data: data.replace(b'"version": 2', b'"version": 3'),
     ],
 )
 def test_a_damaged_journal_changes_nothing(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:

@@ -737,11 +737,23 @@ UNDO = [
         "One run has one name in all partitions."
     ),
     (
-        "--undo restores every byte, name and modification time. It refuses with exit status 3 where a file is not "
-        "as the "
-        "run left it, because a broker or another process wrote to it since. --force undoes the run all the same. "
-        "It first "
-        "keeps these files as they are now, as a run of its own whose name ends with -forced1. "
+        "Before its first change a run writes its whole plan: at the root of each log directory that it touches, or in "
+        "a partition on its own. --resume finishes all of it, the partitions that were never begun too. It refuses a "
+        "partition whose files changed since. Until then recover refuses the whole log directory."
+    ),
+    (
+        "--undo restores every byte, name and modification time. Before its first change it checks every directory "
+        "below PATH that the run changed. Where one cannot be taken back, nothing changes, the exit status is 3, and "
+        "the command for the others is printed. What a broker's start rewrites does not matter: the leader-epoch "
+        "checkpoint, producer snapshots, indexes, new empty segments, and the checkpoints of the log directory, in "
+        "which only the lines of the undone partitions go back. A clean-shutdown file that was written since is "
+        "removed, so that the next start recovers what the undo brought back. Log bytes that the run did not leave "
+        "stop the undo; --force undoes the run all the same."
+    ),
+    (
+        "Where anything was written since, the undo "
+        "keeps these files as they are now, as a run of its own whose name ends with -undo1 or -forced1; --undo of "
+        "that run brings them back. "
         "Bytes that a broker truncated below the end that the run had left cannot be restored; then --force refuses "
         "too."
     ),

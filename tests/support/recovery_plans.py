@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from kdump.broker import rebuild
 from kdump.broker.rebuild_request import PlannedSegment
 from kdump.recover import planner
-from kdump.recover.apply import Make
 from kdump.recover.plan import STRATEGIES, Action, FileContent, Plan, RecoverOptions
+from kdump.recover.staging import Make
 from kdump.storage.discovery import discover
 from kdump.storage.pieces import Piece
 from kdump.storage.stamps import Stamp

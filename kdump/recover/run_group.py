@@ -1,0 +1,164 @@
+"""The directories that one run changes together: their plan is on the disk before the first of them changes."""
+
+import os
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+from kdump.errors import KdumpError
+from kdump.format.naming import CLEAN_SHUTDOWN, UNDO_FOLDER
+from kdump.recover import run_plan
+from kdump.recover.apply import NOTHING, ApplyResult, apply, remove_finished_runs, sentence
+from kdump.recover.journal import Step
+from kdump.recover.plan import Plan, RecoverOptions
+from kdump.recover.run_plan import RunPlan
+from kdump.recover.runs import Run, folder_of, log_directory_of, runs_in
+from kdump.recover.steps import RunExecutor, load
+from kdump.recover.undo import resume_steps
+from kdump.recover.undo_root import root_state
+from kdump.storage.directory_handle import DirectoryHandle
+from kdump.storage.undo_folders import APPLIED, UNDOING, UndoFolder, discard, plan_state, refuse_unfinished
+
+
+class RunGroup(NamedTuple):
+    """The plans of partitions that lie in the log directory `directory`, or of one partition on its own (`flat` False).
+
+    The plans have the paths that were given.
+    """
+
+    directory: str
+    flat: bool
+    plans: tuple[Plan, ...]
+
+
+def groups_of(plans: Iterable[Plan]) -> list[RunGroup]:
+    """The plans that change something by the directories that they belong to."""
+    found: dict[tuple[str, bool], list[Plan]] = {}
+    for plan in plans:
+        root = log_directory_of(plan.path)
+        found.setdefault((plan.path if root is None else root, root is not None), []).append(plan)
+    return [RunGroup(directory, flat, tuple(group)) for (directory, flat), group in found.items()]
+
+
+def begin_groups(groups: Iterable[RunGroup], run: str, options: RecoverOptions, keep: bool, drop_marker: bool) -> None:
+    """Write the plans of a run. Raises KdumpError, and then leaves nothing."""
+    begun: list[RunGroup] = []
+    for group in groups:
+        folder = UndoFolder(run, group.flat)
+        try:
+            with DirectoryHandle(group.directory) as handle:
+                refuse_unfinished(handle)
+                remove_finished_runs(handle)
+                _remove_finished_plans(handle, group)
+                if plan_state(handle, folder) is not None:
+                    raise KdumpError(f"{group.directory}: there is a run {run} already")
+                run_plan.write(handle, folder, _run_plan(handle, group, run, options, keep, drop_marker))
+        except (OSError, KdumpError) as error:
+            _discard(begun, run)
+            raise sentence(group.directory, error, NOTHING) from None
+        begun.append(group)
+
+
+def _remove_finished_plans(handle: DirectoryHandle, group: RunGroup) -> None:
+    """Remove the plans of runs of which no partition keeps anything any more."""
+    for run in runs_in(handle):
+        if run.plan == APPLIED and run.flat and load(handle, folder_of(run)) is None:
+            kept = os.path.join(UNDO_FOLDER, run.run)
+            if not any(os.path.lexists(os.path.join(group.directory, name, kept)) for name in handle.names()):
+                discard(handle, folder_of(run))
+
+
+def _run_plan(
+    handle: DirectoryHandle, group: RunGroup, run: str, options: RecoverOptions, keep: bool, drop_marker: bool
+) -> RunPlan:
+    plans = tuple(plan._replace(path=_name_in(group, plan.path)) for plan in group.plans)
+    now = root_state(handle, [plan.path for plan in plans] if group.flat else [])
+    time_ms = time.time_ns() // 1_000_000
+    return RunPlan(run, time_ms, options, keep, drop_marker, files=now.files, lines=now.lines, plans=plans)
+
+
+def _name_in(group: RunGroup, path: str) -> str:
+    """The name of a partition in its log directory; `.` for a partition on its own."""
+    if not group.flat:
+        return "."
+    here = os.path.abspath(path)
+    return os.path.basename(here if os.path.dirname(here) == group.directory else os.path.realpath(path))
+
+
+def _discard(groups: Iterable[RunGroup], run: str) -> None:
+    for group in groups:
+        with suppress(OSError, KdumpError), DirectoryHandle(group.directory) as handle:
+            discard(handle, UndoFolder(run, group.flat))
+
+
+def finish_groups(groups: Iterable[RunGroup], run: str, *, keep: bool) -> None:
+    """Say on the disk that a run is done. Where nothing is kept, or nothing was done, nothing of it stays."""
+    for group in groups:
+        folder = UndoFolder(run, group.flat)
+        try:
+            with DirectoryHandle(group.directory) as handle:
+                run_plan.enter(handle, folder, APPLIED)
+                parts = [_own_state(plan, run) for plan in group.plans]
+                if not keep or not any((*parts, load(handle, folder))):
+                    for plan, state in zip(group.plans, parts, strict=True):
+                        if group.flat and state == APPLIED:
+                            with DirectoryHandle(plan.path) as inner:
+                                discard(inner, UndoFolder(run))
+                    discard(handle, folder)
+        except (OSError, KdumpError) as error:
+            raise sentence(group.directory, error) from None
+
+
+def _own_state(plan: Plan, run: str) -> str | None:
+    """The state of a run in one of its partitions."""
+    try:
+        with DirectoryHandle(plan.path, read_only=True) as handle:
+            loaded = load(handle, UndoFolder(run))
+            return None if loaded is None else loaded[0]
+    except KdumpError:
+        return "unknown"
+
+
+def group_of(run: Run) -> tuple[RunGroup, RunPlan]:
+    """The group of a run whose plan is on the disk, with the paths of the partitions. Raises KdumpError."""
+    with DirectoryHandle(run.directory, read_only=True) as handle:
+        whole = run_plan.read(handle, UndoFolder(run.run, run.flat))
+    if whole is None:
+        raise KdumpError(f"{run.undo}: the plan of the run is gone")
+    plans = tuple(
+        plan._replace(path=run.directory if plan.path == "." else os.path.join(run.directory, plan.path))
+        for plan in whole.plans
+    )
+    return RunGroup(run.directory, run.flat, plans), whole
+
+
+def drops_marker(run: Run, whole: RunPlan) -> bool:
+    """Whether the clean-shutdown file that the run was to remove is still there, and no other one."""
+    with DirectoryHandle(run.directory, read_only=True) as handle:
+        there = handle.stamp(CLEAN_SHUTDOWN)
+    return whole.drop_marker and there is not None and there == whole.files.get(CLEAN_SHUTDOWN)
+
+
+def apply_or_resume(plan: Plan, run: str, *, keep: bool) -> ApplyResult:
+    """Do the part of a run that is left in one directory: all of it, the rest, or nothing. Raises KdumpError."""
+    folder = UndoFolder(run, plan.is_root)
+    with DirectoryHandle(plan.path) as handle:
+        loaded = load(handle, folder)
+        if loaded is not None:
+            state, journal = loaded
+            if state == UNDOING:
+                whole = run_plan.read(handle, folder)
+                resume_steps(RunExecutor(handle, folder, journal), state)
+                if whole is not None:
+                    run_plan.write(handle, folder, whole)
+            else:
+                if state != APPLIED:
+                    resume_steps(RunExecutor(handle, folder, journal), state, whole=True)
+                undo = handle.path_of(folder.directories[1] if folder.directories else folder.journal(APPLIED))
+                return ApplyResult(plan.path, run, undo if keep else None, plan.recovery_point, _written(journal.steps))
+    return apply(plan, run, keep=keep, whole=True)
+
+
+def _written(steps: Iterable[Step]) -> Mapping[str, int]:
+    return {step.name: step.after_crc32c for step in steps if step.after_crc32c is not None}

@@ -1,0 +1,222 @@
+"""A run over a whole log directory is undone and resumed as a whole, also after a broker ran."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kdump.errors import KdumpError
+from kdump.format.checkpoint import offset_entries
+from kdump.format.naming import CLEAN_SHUTDOWN, RECOVERY_POINTS
+from kdump.recover import apply, recover, run_plan
+from kdump.recover.plan import RecoverOptions
+from kdump.recover.runs import runs
+from kdump.recover.undo import UndoFailure
+from kdump.storage.directory_handle import DirectoryHandle
+from kdump.storage.discovery import discover
+from kdump.storage.undo_folders import UndoFolder
+from support import build, directories, recovery_plans
+from support.group_trial import PARTITIONS, GroupTrial
+from support.recovery_plans import contents, tree
+
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+
+
+@pytest.fixture
+def trial(tmp_path: Path) -> GroupTrial:
+    return GroupTrial(tmp_path / "x", keep=True)
+
+
+def lines(path: Path) -> dict[str, int]:
+    return {f"{entry.topic}-{entry.partition}": entry.offset for entry in offset_entries(path.read_bytes())}
+
+
+def stopped(trial: GroupTrial, partition: str) -> None:
+    """A run that ends where it would begin with a partition."""
+
+    class Stop(BaseException):
+        pass
+
+    in_place = apply.in_place
+
+    def until(handle: DirectoryHandle, *given: object, **how: object) -> object:
+        if handle.path.endswith(partition):
+            raise Stop
+        return in_place(handle, *given, **how)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(apply, "in_place", until)
+        with pytest.raises(Stop):
+            trial.apply()
+
+
+def test_the_lines_go_down_first(trial: GroupTrial) -> None:
+    stopped(trial, "t-0")
+    assert lines(trial.directory / RECOVERY_POINTS)["t-0"] < 30
+    assert not (trial.directory / CLEAN_SHUTDOWN).exists()
+    assert contents(tree(trial.directory / "t-0")) == recovery_plans.DAMAGED
+
+
+def test_a_resume_finishes_what_was_never_begun(trial: GroupTrial, tmp_path: Path) -> None:
+    whole = GroupTrial(tmp_path / "y", keep=True)
+    whole.apply()
+    stopped(trial, "t-1")
+    trial.refuses()
+    done = trial.resume()
+    assert contents(tree(trial.directory)) == contents(tree(whole.directory))
+    assert {os.path.basename(one.run.directory) for one in done} >= {*PARTITIONS}
+    assert sum(one.recovery.plan.lost.batches for one in done if one.recovery is not None) > 0
+    trial.undo()
+    assert tree(trial.directory) == trial.old
+
+
+def test_a_partition_that_changed_since_is_refused_and_the_rest_is_finished(trial: GroupTrial, tmp_path: Path) -> None:
+    whole = GroupTrial(tmp_path / "y", keep=True)
+    whole.apply()
+    stopped(trial, "t-1")
+    log = trial.directory / "u-0" / f"{directories.stem(20)}.log"
+    with log.open("ab") as file:
+        file.write(b"since")
+    now = tree(trial.directory / "u-0")
+    with pytest.raises(UndoFailure, match=r"u-0.*has changed since"):
+        trial.resume()
+    assert tree(trial.directory / "u-0") == now
+    assert contents(tree(trial.directory / "t-1")) == contents(tree(whole.directory / "t-1"))
+    assert not trial.is_unfinished()
+
+
+def test_a_resume_of_one_partition_names_the_log_directory(trial: GroupTrial) -> None:
+    stopped(trial, "t-0")
+    with pytest.raises(KdumpError, match=f"belongs to {trial.directory}; .*--resume {trial.directory}"):
+        recover.resume_recovery(str(trial.directory / "u-0"))
+
+
+def test_an_interrupted_run_is_undone(trial: GroupTrial) -> None:
+    stopped(trial, "t-1")
+    trial.undo()
+    assert tree(trial.directory) == trial.old
+    assert not list(trial.directory.rglob(".kdump-undo*"))
+
+
+def test_a_partition_on_its_own_has_its_plan_inside(tmp_path: Path) -> None:
+    directory = directories.write(tmp_path / "t-0", recovery_plans.DAMAGED)
+    before = tree(directory)
+    how = recover.ApplyOptions("1")
+    list(recover.recover_logs(discover([str(directory)]), RecoverOptions(walk="all"), how))
+    with DirectoryHandle(str(directory), read_only=True) as handle:
+        plan = run_plan.read(handle, UndoFolder("1"))
+    assert plan is not None
+    assert [one.path for one in plan.plans] == ["."]
+    assert plan.plans[0].files
+    recover.undo_recovery(str(directory))
+    assert tree(directory, undo=True) == before
+
+
+def test_nothing_of_a_run_that_keeps_nothing_stays(tmp_path: Path) -> None:
+    trial = GroupTrial(tmp_path, keep=False)
+    trial.apply()
+    assert not list(trial.directory.rglob(".kdump-undo*"))
+
+
+@pytest.mark.parametrize("change", [b"", b"x"])
+def test_a_plan_that_was_written_by_another_hand(trial: GroupTrial, change: bytes) -> None:
+    stopped(trial, "t-1")
+    (path,) = trial.directory.glob(".kdump-undo-1-plan-applying.jsonl")
+    path.write_bytes(path.read_bytes()[:-40] + change)
+    now = tree(trial.directory, undo=True)
+    with pytest.raises(KdumpError, match="plan is damaged"):
+        trial.resume()
+    assert tree(trial.directory, undo=True) == now
+
+
+# ---- after a broker
+
+
+def broker(trial: GroupTrial) -> None:
+    """Its start and stop: it rewrites the checkpoints, and what belongs to the logs."""
+    trial.broker()
+    for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
+        text = [f"{partition.replace('-', ' ')} {18 if partition in PARTITIONS else 31}" for partition in ALL]
+        (trial.directory / name).write_bytes(build.checkpoint(*text))
+
+
+ALL = (*PARTITIONS, "whole-0")
+
+
+def test_after_a_start_only_the_lines_of_the_run_go_back(trial: GroupTrial) -> None:
+    trial.apply()
+    broker(trial)
+    now = tree(trial.directory)
+    trial.undo()
+    after = tree(trial.directory)
+    for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
+        assert lines(trial.directory / name) == {**dict.fromkeys(PARTITIONS, 30), "whole-0": 31}
+    assert not (trial.directory / CLEAN_SHUTDOWN).exists()
+    inside = {name: content for name, content in trial.old.items() if "/" in name}
+    assert {name: content for name, content in after.items() if "/" in name} == inside
+    trial.undo()
+    assert tree(trial.directory) == now
+    assert not list(trial.directory.rglob(".kdump-undo*"))
+
+
+def test_no_line_goes_above_the_log_end(trial: GroupTrial) -> None:
+    for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
+        (trial.directory / name).write_bytes(build.checkpoint("t 0 99", "t 1 7", "whole 0 30"))
+    trial.apply()
+    broker(trial)
+    trial.undo()
+    assert lines(trial.directory / RECOVERY_POINTS) == {"t-0": 30, "t-1": 7, "whole-0": 31}
+
+
+def test_one_partition_takes_its_line_back(trial: GroupTrial) -> None:
+    trial.apply()
+    low = lines(trial.directory / RECOVERY_POINTS)
+    recover.undo_recovery(str(trial.directory / "t-1"))
+    assert lines(trial.directory / RECOVERY_POINTS) == {**low, "t-1": 30}
+    assert [run.run for run in runs(str(trial.directory / "t-1"))] == []
+    trial.undo()
+    assert tree(trial.directory) == trial.old
+
+
+def test_a_log_that_grew_keeps_all_of_it_from_being_undone(trial: GroupTrial) -> None:
+    trial.apply()
+    broker(trial)
+    (log, *_) = sorted((trial.directory / "t-1").glob("*.log"), reverse=True)
+    with log.open("ab") as file:
+        file.write(b"since")
+    now = tree(trial.directory, undo=True)
+    with pytest.raises(UndoFailure, match=r"t-1/.*a broker wrote since.*nothing was changed; to take back the rest"):
+        trial.undo()
+    assert tree(trial.directory, undo=True) == now
+    for name in ("t-0", "u-0"):
+        recover.undo_recovery(str(trial.directory / name), "1")
+    for name in ("t-0", "u-0"):
+        assert tree(trial.directory / name) == {
+            inner.partition("/")[2]: content for inner, content in trial.old.items() if inner.startswith(f"{name}/")
+        }
+
+
+def test_a_forced_undo_of_a_log_directory_is_taken_back(trial: GroupTrial) -> None:
+    trial.apply()
+    broker(trial)
+    (log, *_) = sorted((trial.directory / "t-1").glob("*.log"), reverse=True)
+    with log.open("ab") as file:
+        file.write(b"since")
+    now = tree(trial.directory)
+    recover.undo_recovery(str(trial.directory), None, True)
+    assert contents(tree(trial.directory / "t-1")) == recovery_plans.DAMAGED
+    trial.undo()
+    assert tree(trial.directory) == now
+
+
+def test_a_clock_of_1970(trial: GroupTrial, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last run is the last one, whatever the clock says."""
+    trial.apply()
+    broker(trial)
+    now = tree(trial.directory)
+    monkeypatch.setattr("time.time_ns", lambda: 1_000_000)
+    trial.undo()
+    trial.undo()
+    assert tree(trial.directory) == now
