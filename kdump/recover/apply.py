@@ -1,6 +1,6 @@
 """Applies a plan, in place or as a copy.
 
-In handle it may be killed between any two system calls, and then be finished or undone. First everything new is written
+In place it may be killed between any two system calls, and then be finished or undone. First everything new is written
 beside the partition's own files, and the bytes that are cut out of a file are copied. Then the journal is written
 (kdump.recover.journal). Before it, nothing of the partition has changed. After it, every step can be repeated and
 undone (kdump.recover.steps).
@@ -14,12 +14,12 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from kdump.errors import KdumpError, reason
 from kdump.format import naming
 from kdump.kernel.crc import crc32c
+from kdump.recover import phases
 from kdump.recover.journal import Journal, Step
 from kdump.recover.plan import FileContent, Plan
 from kdump.recover.second_opinion import check_snapshots
@@ -56,8 +56,6 @@ NOTHING: Final = "nothing was changed"
 _PARTS: Final = ("index", "log", "timeindex", "txnindex")
 _CUT: Final = (".log", ".kafka")
 _NEWS: Final = ("put", "replace")
-_NONE: Final[Mapping[str, str]] = MappingProxyType({})
-_NONE_WRITTEN: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class ApplyResult(NamedTuple):
@@ -71,7 +69,7 @@ class ApplyResult(NamedTuple):
     run: str | None
     undo: str | None
     recovery_point: int | None = None
-    written: Mapping[str, int] = _NONE_WRITTEN
+    written: Mapping[str, int] = {}
 
 
 def apply(
@@ -241,7 +239,7 @@ def _rank(name: str) -> _Rank:
     return _Rank(_SEGMENT, _PARTS.index(suffix) - len(_PARTS) * number, suffix)
 
 
-def steps(after: _After, files: _Files, links: Mapping[str, int], because: Mapping[str, str] = _NONE) -> list[Step]:
+def steps(after: _After, files: _Files, links: Mapping[str, int], because: Mapping[str, str]) -> list[Step]:
     """The steps from `files` to `after`, in order, without what only the staging knows.
 
     `links` has the number of hard links of each file, `because` the codes of the findings.
@@ -366,6 +364,7 @@ class _FileWriter:
 
     def write_content(self, name: str, content: FileContent, to: str) -> int:
         """Write a file; the CRC-32C of its bytes."""
+        phases.enter(phases.Phase.COPY, self.handle.path_of(name))
         if content.data is not None:
             return self._write_data(name, content.data, to)
         with self.target.create(to, self._attributes_of(name, content)) as target:
@@ -384,6 +383,7 @@ class _FileWriter:
 
     def clone(self, name: str, to: str) -> None:
         """Copy a file; it shares its blocks with the copy where the file system can do that."""
+        phases.enter(phases.Phase.COPY, self.handle.path_of(name))
         with self.handle.open(name) as source, self.target.create(to, attributes_of(source)) as copied:
             clone_file(source, copied, self._on_bytes)
 

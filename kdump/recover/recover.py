@@ -17,9 +17,16 @@ from kdump.errors import KdumpError, SourceError
 from kdump.format import naming
 from kdump.format.naming import topic_partition_of
 from kdump.recover import apply as applying
-from kdump.recover import undo
+from kdump.recover import phases, undo
 from kdump.recover.plan import REINDEX, Action, Plan, RecoverOptions, RecoveryResult
-from kdump.recover.planner import Points, plan_log_directory, plan_recovery, points_by_directory, points_of_plans
+from kdump.recover.planner import (
+    Points,
+    directory_above,
+    plan_log_directory,
+    plan_recovery,
+    points_by_directory,
+    points_of_plans,
+)
 from kdump.recover.selection import Found
 from kdump.storage.directory_handle import DirectoryHandle
 from kdump.storage.discovery import discover
@@ -93,6 +100,8 @@ def apply_all(
     in_place = how.output is None
     try:
         for _, result in engine.map(partial(apply_and_verify, how=how), partitions):
+            if engine.slots > 1:  # the phases of other processes are not seen here
+                phases.enter(phases.Phase.APPLY, result.plan.path)
             if result.applied:
                 done.append(result.plan)
             yield result
@@ -102,7 +111,7 @@ def apply_all(
             pass
         raise
     if in_place:
-        above = {os.path.dirname(os.path.abspath(plan.path)) for plan in partitions} if how.drop_marker else set()
+        above = {directory_above(plan.path) for plan in partitions} if how.drop_marker else set()
         yield from _roots({**{directory: {} for directory in above}, **points_of_plans(done)}, options, how)
 
 
@@ -178,6 +187,7 @@ def remaining_findings(path: str) -> tuple[Finding, ...]:
     Lists the directory again, as it is after what was written.
     """
     found: list[Finding] = []
+    phases.enter(phases.Phase.VERIFY, path)
     for report in verify_logs(item for item in discover([path]) if isinstance(item, Partition | SourceError)):
         for error in report.errors:
             raise error

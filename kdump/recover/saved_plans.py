@@ -5,6 +5,7 @@ paths, the lines of every partition, a line of type `summary`. Loading gives no 
 directories are planned again with the same options, and `check` compares.
 """
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import IO, TYPE_CHECKING, Final, NamedTuple
@@ -110,7 +111,12 @@ def _plain_line(fields: "Fields") -> "JsonObject":
 
 
 def _compared(line: "Mapping[str, JsonValue]") -> "JsonObject":
-    return {name: value for name, value in line.items() if name not in _NOT_COMPARED}
+    return {name: _absolute(name, value) for name, value in line.items() if name not in _NOT_COMPARED}
+
+
+def _absolute(name: str, value: "JsonValue") -> "JsonValue":
+    """A path as an absolute one: plans of 0.1.0 name the files of a log directory so."""
+    return os.path.abspath(value) if name in ("path", "target") and isinstance(value, str) else value
 
 
 def _options(line: "Mapping[str, JsonValue]", name: str) -> RecoverOptions:
