@@ -44,7 +44,7 @@ class SavedPlan(NamedTuple):
             if line["type"] == "partition" and (before := saved.get(str(line["path"]))) is not None:
                 self._check_files(before, line)
         for before, now in zip_longest(self.lines, lines):
-            if before != now:
+            if before != now and _with_absolute_paths(before) != _with_absolute_paths(now):
                 path = _path((before or now or {}).get("path"), self.name)
                 raise KdumpError(
                     f"{path}: what would be done now is not what {self.name} says ({_difference(before, now)}):"
@@ -111,12 +111,13 @@ def _plain_line(fields: "Fields") -> "JsonObject":
 
 
 def _compared(line: "Mapping[str, JsonValue]") -> "JsonObject":
-    return {name: _absolute(name, value) for name, value in line.items() if name not in _NOT_COMPARED}
+    return {name: value for name, value in line.items() if name not in _NOT_COMPARED}
 
 
-def _absolute(name: str, value: "JsonValue") -> "JsonValue":
-    """A path as an absolute one: plans of 0.1.0 name the files of a log directory so."""
-    return os.path.abspath(value) if name in ("path", "target") and isinstance(value, str) else value
+def _with_absolute_paths(line: "JsonObject | None") -> "JsonObject | None":
+    """The line as plans of 0.1.0 have those about the root of a log directory."""
+    paths = {name: line.get(name) for name in ("path", "target")} if line is not None else {}
+    return line and {**line, **{name: os.path.abspath(path) for name, path in paths.items() if isinstance(path, str)}}
 
 
 def _options(line: "Mapping[str, JsonValue]", name: str) -> RecoverOptions:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kdump.recover.plan import ACTIONS, SALVAGE, TRUNCATE
 from kdump.recover.plan_lines import counts_of, finding_totals
-from kdump.render.sentences import counted, iso_time
+from kdump.render.sentences import counted, finding_sentence, iso_time
 
 if TYPE_CHECKING:
     from kdump.recover.plan import Action, Lost, Plan, RecoveryResult
@@ -159,14 +159,7 @@ def _severities(counts: Mapping[str, int]) -> str:
 
 def not_covered_words(finding: Finding) -> str:
     """A finding that a plan leaves as it is, with what a broker does about it."""
-    broker = {
-        "truncates": "; a broker's next start truncates here",
-        "deletes": "; a broker's next start deletes it",
-        "rebuilds": "; a broker's next start rebuilds it",
-        "refuses": "; a broker does not start with it",
-        "ignores": "; a broker's next start does nothing about it",
-    }
-    return f"{finding.message}{broker.get(finding.broker or '', '')}"
+    return finding_sentence(finding)
 
 
 def run_words(done: RunResult) -> str:
