@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from kdump import __version__
+from kdump.cli import streams
 from kdump.cli.exit_status import BUG, FAILED, INTERRUPTED, PIPE_CLOSED, USAGE
 from kdump.errors import KdumpError
 
@@ -22,21 +23,42 @@ COMMANDS = {
 }
 
 
+_AROUND = {
+    "help": ("help_command", "show the help of kdump or of a command"),
+    "completion": ("completion", "print the script with which bash, zsh or fish completes kdump"),
+}
+"""The commands about kdump itself: module and help."""
+
+
 class Group(click.Group):
     """Imports a command when it is called, so that --help stays fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return [*COMMANDS, *_AROUND]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
+        if name not in COMMANDS and name not in _AROUND:
             return None
-        command: click.Command = import_module(f"kdump.cli.{name}").command
+        module = name if name in COMMANDS else _AROUND[name][0]
+        command: click.Command = import_module(f"kdump.cli.{module}").command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-") and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, self.list_commands(ctx), n=2, cutoff=0.5)
+            near = near or [one for one in self.list_commands(ctx) if one.startswith(name[:2])]
+            hint = f" Did you mean {' or '.join(near)}?" if near else " kdump help lists the commands."
+            ctx.fail(f"No such command '{name}'.{hint}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl([*COMMANDS.items(), *((name, text) for name, (_, text) in _AROUND.items())])
 
 
 def _version(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
@@ -54,6 +76,7 @@ def _version(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
+    "-V",
     "--version",
     is_flag=True,
     is_eager=True,
@@ -65,14 +88,16 @@ def group() -> None:
     """Inspect, verify and recover the log segments that Apache Kafka left on disk, without a broker.
 
     \b
-    Exit status: 0 no damage, 1 damage, 2 usage, 3 something could not be done, 4 valid records
-    were given up, 70 a bug in kdump, 130 interrupted, 141 the reader of the output closed it.
+    Exit status: 0 no damage, 1 damage, 2 usage, 3 something could not be done,
+    4 valid records were given up, 70 a bug in kdump, 130 interrupted,
+    141 the reader of the output closed it.
     """
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and end the process with its exit status."""
     gc.set_threshold(ALLOCATIONS, *gc.get_threshold()[1:])
+    streams.install()
     status = run(arguments)
     # The process ends now. A last garbage collection would take as long as half of the imports.
     gc.freeze()
@@ -87,25 +112,30 @@ def run(arguments: list[str] | None = None) -> int:
         complain("standard output is closed")
         return FAILED
     try:
+        status = _run(arguments)
+        sys.stderr.flush()
+    except OSError:  # nothing can say so
+        streams.drop(sys.stderr)
+        return FAILED
+    return status
+
+
+def _run(arguments: list[str] | None) -> int:
+    try:
         status = _invoke(arguments)
         sys.stdout.flush()
-    except click.UsageError as error:
-        error.show()
-        return USAGE
     except click.ClickException as error:
-        error.show()
-        return FAILED
-    except KdumpError as error:
-        complain(error)
-        return FAILED
+        _refuse(error)
+        return USAGE if isinstance(error, click.UsageError) else FAILED
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
     except BrokenPipeError:
-        # The interpreter would complain when it flushes at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        streams.drop(sys.stdout)
         return PIPE_CLOSED
-    except OSError as error:
-        complain("the working directory was deleted; change to another one" if _is_nowhere() else error)
+    except (KdumpError, OSError) as error:
+        if isinstance(error, streams.StreamFailure) and error.stream == streams.STANDARD_OUTPUT:
+            streams.drop(sys.stdout)
+        complain("the working directory was deleted; change to another one" if _is_nowhere(error) else error)
         return FAILED
     except ImportError as error:
         if error.name != "kdump.kernel":
@@ -120,13 +150,26 @@ def run(arguments: list[str] | None = None) -> int:
     return _int(status)
 
 
-def _is_nowhere() -> bool:
+def _is_nowhere(error: Exception) -> bool:
     """Whether the working directory was deleted: a relative path stands for nothing then."""
+    if isinstance(error, KdumpError):
+        return False
     try:
         os.getcwd()
     except FileNotFoundError:
         return True
     return False
+
+
+def _refuse(error: click.ClickException) -> None:
+    """Print what Click prints of an error, without control characters: it repeats the arguments."""
+    from kdump.render.escaping import printable
+
+    lines = [f"Error: {line}" if not number else line for number, line in enumerate(error.format_message().split("\n"))]
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        context = error.ctx
+        lines = [*context.get_usage().split("\n"), f"Try '{context.command_path} --help' for help.", "", *lines]
+    sys.stderr.write("".join(f"{printable(line)}\n" for line in lines))
 
 
 def _bug(arguments: list[str] | None) -> int:

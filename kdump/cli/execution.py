@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kdump.cli import complain
-from kdump.cli.progress import Progress
+from kdump.cli.progress import READING, Progress
 from kdump.engine.serial import Serial
 from kdump.errors import KdumpError, NotALog, SourceError
 from kdump.storage.partition import LogDirectory, Partition
@@ -20,18 +20,27 @@ SMALL_PARTITIONS = 100  # companions are work too
 Found = Partition | LogDirectory | SourceError
 
 
+class Work(NamedTuple):
+    """The engine (--jobs), what shows progress (--progress), and what was found, once."""
+
+    engine: "Engine"
+    progress: Progress
+    found: Iterator[Found]
+
+
 @contextmanager
-def engine_and_progress(
-    found: Callable[[], Iterator[Found]], chosen: dict[str, Any]
-) -> "Iterator[tuple[Engine, Callable[[int], None], Iterator[Found]]]":
-    """Give the engine (--jobs), the function that counts bytes (--progress), and what `found` yields, once."""
-    progress = Progress(0, chosen["progress"])
-    size = sum(size_of(item) for item in found() if isinstance(item, Partition)) if progress.wanted else 0
-    rest = found()
-    seen = list(_until_enough(rest)) if chosen["jobs"] > 1 else []
-    many = _is_enough(seen)
-    with progress.over(size):
-        yield _engine(chosen["jobs"]) if many else Serial(), progress.advance, chain(seen, rest)
+def execution(
+    found: Callable[[], Iterator[Found]], chosen: dict[str, Any], progress: Progress | None = None
+) -> Iterator[Work]:
+    """Give what the work on what `found` yields needs."""
+    with progress or Progress(chosen["progress"]) as progress:
+        if progress.wanted:
+            progress.enter(READING, "")
+            progress.over(sum(size_of(item) for item in progress.read(found()) if isinstance(item, Partition)))
+        rest = found()
+        seen = list(_until_enough(rest)) if chosen["jobs"] > 1 else []
+        many = _is_enough(seen)
+        yield Work(_engine(chosen["jobs"]) if many else Serial(), progress, progress.watch(chain(seen, rest)))
 
 
 def _engine(jobs: int) -> "Engine":

@@ -5,15 +5,19 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kdump.cli import completion
 from kdump.errors import SourceError
 from kdump.format.naming import LOG_KINDS, Kind
 from kdump.storage import discovery
 from kdump.storage.partition import LogDirectory, LogFile, Partition, without_companions
 from kdump.verify.findings import Severity
+
+if TYPE_CHECKING:
+    from kdump.verify.display import FindingDisplay
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -63,19 +67,21 @@ def file_type(*kinds: Kind) -> Callable[[Command], Command]:
         "--type",
         "kind",
         type=click.Choice([kind.value for kind in kinds]),
+        metavar="KIND",
         callback=lambda ctx, param, value: value and Kind(value),
-        help="What the files hold, where their suffix does not say it.",
+        help=f"What the files hold, where their suffix does not say it: {', '.join(kind.value for kind in kinds)}.",
     )
 
 
-paths = click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+paths = click.argument("paths", nargs=-1, required=True, metavar="PATH...", shell_complete=completion.files)
 quiet = click.option("-q", "--quiet", is_flag=True, help="Print no summary.")
 color = click.option(
     "--color",
     type=click.Choice(["auto", "always", "never"]),
     default="auto",
     show_default=True,
-    help="Colours in the terminal format.",
+    is_eager=True,
+    help="Colours in the terminal format. With always that is the format in a pipe too, unless --format is given.",
 )
 kind = file_type(*LOG_KINDS)
 any_kind = file_type(*Kind)
@@ -102,6 +108,18 @@ fail_on = click.option(
     callback=_severity,
     help="The least severity that makes the exit status 1.",
 )
+level = click.option(
+    "--level",
+    type=click.Choice(["error", "warning", "info"]),
+    callback=lambda ctx, param, value: value and Severity[value.upper()],
+    help="The least severity of the findings that are shown. Default: warning; with --format json all are.",
+)
+everything = click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Show every finding that was kept, also above 20 of one code and file.",
+)
 progress = click.option(
     "--progress/--no-progress", default=None, help="Progress on standard error; by default only on a terminal."
 )
@@ -120,7 +138,8 @@ def output_format(*names: str, note: str = "") -> Callable[[Command], Command]:
     """The option --format with these formats. Its default is terminal on a terminal, text elsewhere."""
 
     def chosen(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
-        return value or ("terminal" if sys.stdout.isatty() else "text")
+        coloured = ctx.params.get("color") == "always"
+        return value or ("terminal" if coloured or sys.stdout.isatty() else "text")
 
     return click.option(
         "--format",
@@ -130,6 +149,22 @@ def output_format(*names: str, note: str = "") -> Callable[[Command], Command]:
         callback=chosen,
         help=f"How to print{note}. Default: terminal on a terminal, text in a pipe.",
     )
+
+
+def display(chosen: dict[str, Any], select: tuple[str, ...] = (), *, verbose: bool = False) -> "FindingDisplay":
+    """Which findings --level, --all and --select show in the chosen format; `verbose` shows info too.
+
+    JSON is for programs: it holds all of them unless --level is given.
+    """
+    from kdump.verify.display import LINES, FindingDisplay
+
+    level: Severity | None = chosen["level"]
+    if chosen["format_name"] == "json":
+        return FindingDisplay(Severity.INFO if level is None else level, select)
+    if level is None:
+        fails = chosen.get("fail_on")
+        level = Severity.INFO if verbose else min(Severity.WARNING, Severity.WARNING if fails is None else fails)
+    return FindingDisplay(level, select, None if chosen["everything"] else LINES, folds=True)
 
 
 def use_color(value: str) -> bool | None:

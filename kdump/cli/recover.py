@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from kdump.cli import complain, exit_status, options
+from kdump.cli import complain, completion, exit_status, options
+from kdump.cli.sections import SectionedCommand
 from kdump.errors import KdumpError
 from kdump.format import naming
 from kdump.recover.plan import (
@@ -47,8 +48,17 @@ def _run_id(ctx: click.Context, param: click.Parameter, value: str | None) -> st
     return value
 
 
-@click.command("recover")
-@click.argument("paths", nargs=-1, metavar="PATH...")
+_SECTIONS = {
+    "Strategy": (*STRATEGIES, "plan_file", "undo", "resume"),
+    "Scope": ("run", "walk", "rebuild", "undecided", "index_interval_bytes", "segment_index_bytes", "max_batch_bytes"),
+    "Safety": ("dry_run", "output", "no_keep", "force", "drop_marker"),
+    "Output": ("format_name", "level", "everything", "progress", "color", "quiet", "jobs"),
+}
+"""The sections of the help, with the options in their order."""
+
+
+@click.command("recover", cls=SectionedCommand, sections=_SECTIONS)
+@click.argument("paths", nargs=-1, metavar="PATH...", shell_complete=completion.files)
 @click.option(
     "--truncate",
     is_flag=True,
@@ -100,6 +110,7 @@ def _run_id(ctx: click.Context, param: click.Parameter, value: str | None) -> st
 @click.option(
     "--output",
     metavar="DIR",
+    shell_complete=completion.directories,
     help="Write a repaired copy to DIR, which must not exist, and change nothing in PATH. Without a strategy, as"
     " --truncate would.",
 )
@@ -125,6 +136,8 @@ def _run_id(ctx: click.Context, param: click.Parameter, value: str | None) -> st
     is_flag=True,
     help="Remove the log directory's clean-shutdown file, so that the broker recovers the logs too.",
 )
+@options.level
+@options.everything
 @options.output_format(*FINDING_FORMATS)
 @options.max_batch_bytes
 @options.jobs
@@ -144,11 +157,13 @@ def command(**chosen: Any) -> int:
       kdump recover /data/kafka/orders-3
       kdump recover --truncate /data/kafka/orders-3
       kdump recover --undo /data/kafka/orders-3
-      kdump recover --salvage --dry-run --format json /data/kafka > plan; kdump recover --plan plan
+      kdump recover --salvage --dry-run --format json /data/kafka > plan
+      kdump recover --plan plan
 
     \b
-    Exit status: 0 nothing to do, or done; 1 there is something to do, or errors remain, or a broker refuses what
-    remains; 2 usage; 3 something could not be done; 4 done, and valid records were given up, or damaged bytes were
+    Exit status: 0 nothing to do, or done; 1 there is something to do, or
+    errors remain, or a broker refuses what remains; 2 usage; 3 something could
+    not be done; 4 done, and valid records were given up, or damaged bytes were
     removed and offsets below the high watermark are missing.
     """
     wanted, saved = _request(chosen)
@@ -157,7 +172,7 @@ def command(**chosen: Any) -> int:
     if _applies(chosen) and chosen["no_keep"]:
         _warn_of_no_way_back(chosen)
     progress = _RunProgress(wanted, chosen)
-    with renderer(chosen["format_name"], sys.stdout, Look(color=options.use_color(chosen["color"]))) as out:
+    with renderer(chosen["format_name"], sys.stdout, _look(chosen)) as out:
         out.plan({**wanted._asdict(), "paths": chosen["paths"]})
         try:
             for result in progress.results(_results(chosen, wanted, saved)):
@@ -178,20 +193,34 @@ def _warn_of_no_way_back(chosen: dict[str, Any]) -> None:
         raise KdumpError("nothing was changed")
 
 
+def _look(chosen: dict[str, Any]) -> Look:
+    return Look(color=options.use_color(chosen["color"]), display=options.display(chosen))
+
+
 def _results(
     chosen: dict[str, Any], wanted: RecoverOptions, saved: "SavedPlan | None"
 ) -> "Iterator[RecoveryResult | Report]":
     """What would be done with each partition, or what became of it."""
-    from kdump.cli.execution import engine_and_progress
-    from kdump.recover import planner
+    from kdump.cli.execution import execution
+    from kdump.recover import phases, planner
     from kdump.storage.discovery import discover
 
-    with engine_and_progress(lambda: discover(chosen["paths"]), chosen) as (engine, on_bytes, _), ExitStack() as locks:
+    with (
+        execution(lambda: discover(chosen["paths"]), chosen) as job,
+        phases.observed(job.progress.enter),
+        ExitStack() as locks,
+    ):
         kept = locks if _applies(chosen) else None
         # Discovered again once the lock is held: a broker may have written until then.
         copies = chosen["output"] is not None
         found: Iterable[Plan | Report] = planner.plan_recovery(
-            discover(chosen["paths"]), wanted, engine, on_bytes, kept, only_reads=copies, on_notice=complain
+            job.progress.watch(discover(chosen["paths"])),
+            wanted,
+            job.engine,
+            job.progress.advance,
+            kept,
+            only_reads=copies,
+            on_notice=complain,
         )
         if saved is not None:
             found = saved.check(found)
@@ -199,7 +228,7 @@ def _results(
             from kdump.recover import recover
 
             how = recover.ApplyOptions(_new_run(), chosen["output"], not chosen["no_keep"], chosen["drop_marker"])
-            yield from recover.apply_all(found, wanted, how, engine)
+            yield from recover.apply_all(found, wanted, how, job.engine)
         else:
             for item in found:
                 yield RecoveryResult(item) if isinstance(item, Plan) else item
@@ -219,12 +248,18 @@ def _applies(chosen: dict[str, Any]) -> bool:
 def _back(chosen: dict[str, Any]) -> int:
     """Undo runs, or finish them; the exit status."""
     from kdump.cli.execution import ProblemLog
-    from kdump.recover import recover, undo
+    from kdump.cli.progress import Progress
+    from kdump.recover import phases, recover, undo
     from kdump.recover.summary import RecoveryTotals
 
     started, problems, met = time.monotonic(), ProblemLog(), set[Severity]()
     totals = RecoveryTotals(RecoverOptions(), chosen["paths"], applies=True)
-    with renderer(chosen["format_name"], sys.stdout, Look(color=options.use_color(chosen["color"]))) as out:
+    look = _look(chosen)
+    with (
+        Progress(chosen["progress"]) as progress,
+        phases.observed(progress.enter),
+        renderer(chosen["format_name"], sys.stdout, look) as out,
+    ):
         for path in chosen["paths"]:
             directory = _directory(path)
             how = partial(recover.undo_recovery, force=chosen["force"]) if chosen["undo"] else recover.resume_recovery
@@ -241,9 +276,9 @@ def _back(chosen: dict[str, Any]) -> int:
                 if one.recovery is not None:
                     totals.add(one.recovery)
                 out.run(one)
-                for finding in recover.remaining_findings(one.run.directory) if _is_whole(one) else ():
-                    met.add(finding.severity)
-                    out.finding(finding)
+                left = recover.remaining_findings(one.run.directory) if _is_whole(one) else ()
+                met.update(finding.severity for finding in left)
+                out.findings(left)
             problems.take([KdumpError(then)] if then else [])
         errors = max(met, default=None) == Severity.ERROR
         status = exit_status.of_recovery(

@@ -1,24 +1,25 @@
 """The command `kdump verify`: its options, and what it prints of each report."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
 
-from kdump.cli import exit_status, options
-from kdump.cli.execution import Found, ProblemLog, engine_and_progress
+from kdump.cli import completion, exit_status, options
+from kdump.cli.execution import Found, ProblemLog, execution
+from kdump.cli.progress import Progress
 from kdump.render import FINDING_FORMATS, renderer
 from kdump.render import RenderOptions as Look
 from kdump.render.base import Renderer
 from kdump.verify import verify
 from kdump.verify.findings import CATALOGUE, Finding
+from kdump.verify.next_step import repair_of
 from kdump.verify.summary import (
     FindingFilter,
-    VerifySummary,
     VerifyTotals,
+    findings_by_file,
     names_code,
-    summarize_file,
     summarize_partition,
 )
 
@@ -26,17 +27,21 @@ ALL = "all"
 
 
 def _explain(ctx: click.Context, param: click.Parameter, code: str | None) -> None:
-    if code is None:
+    if code is None or ctx.resilient_parsing:
         return
     if code == ALL:
         for entry in CATALOGUE.values():
             click.echo(f"{entry.code:<24}{entry.severity.word:<9}{entry.title}")
         ctx.exit()
-    if code not in CATALOGUE:
+    found = [entry for entry in CATALOGUE.values() if names_code(code, entry.code)]
+    if not found:
         raise click.UsageError(f"no finding has the code {code!r}; kdump verify --explain lists them all")
-    entry = CATALOGUE[code]
-    click.echo(f"{entry.code} ({entry.severity.word}): {entry.title}\n")
-    click.echo(f"{entry.why}\n\nRecovery: {entry.recover}\nSource: {entry.source}")
+    for number, entry in enumerate(found):
+        click.echo("\n" if number else "", nl=False)
+        click.echo(f"{entry.code} ({entry.severity.word}): {entry.title}\n")
+        click.echo(
+            f"{entry.why}\n\nRecovery: {entry.recover}\nCommand: {repair_of(entry.code)}\nSource: {entry.source}"
+        )
     ctx.exit()
 
 
@@ -57,6 +62,7 @@ def _codes(ctx: click.Context, param: click.Parameter, patterns: tuple[str, ...]
     multiple=True,
     metavar="CODE",
     callback=_codes,
+    shell_complete=completion.codes,
     help="Report only findings whose code is CODE or begins with CODE/. May be given several times.",
 )
 @click.option(
@@ -64,6 +70,7 @@ def _codes(ctx: click.Context, param: click.Parameter, patterns: tuple[str, ...]
     multiple=True,
     metavar="CODE",
     callback=_codes,
+    shell_complete=completion.codes,
     help="Report no findings whose code is CODE or begins with CODE/. May be given several times.",
 )
 @click.option(
@@ -91,9 +98,12 @@ def _codes(ctx: click.Context, param: click.Parameter, patterns: tuple[str, ...]
     is_eager=True,
     expose_value=False,
     callback=_explain,
-    help="Explain a finding code, or list all codes, and stop.",
+    shell_complete=completion.codes,
+    help="Explain a finding code or all codes of a family, or list all codes, and stop.",
 )
 @options.fail_on
+@options.level
+@options.everything
 @options.output_format(*FINDING_FORMATS)
 @options.kind
 @options.max_batch_bytes
@@ -105,9 +115,9 @@ def _codes(ctx: click.Context, param: click.Parameter, patterns: tuple[str, ...]
     "--summary",
     "by_partition",
     is_flag=True,
-    help="Print a line for each partition instead of a line for each finding.",
+    help="Print a line for each partition instead of a line for each finding; with --format json beside these.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Print a line for each file, also for a file without findings.")
+@click.option("-v", "--verbose", is_flag=True, help="Print a line for each file, and findings of severity info too.")
 def command(**chosen: Any) -> int:
     """Verify partitions: batches, producers, transactions, indexes, snapshots, checkpoints; with --deep every record.
 
@@ -125,54 +135,69 @@ def command(**chosen: Any) -> int:
       kdump verify --explain batch/crc
 
     \b
-    Exit status: 0 no finding at or above --fail-on, 1 findings, 2 usage, 3 a path could not be read.
+    Exit status: 0 no finding at or above --fail-on, 1 findings, 2 usage,
+    3 a path could not be read.
     """
     wanted = FindingFilter(chosen["select"], chosen["ignore"])
-    totals, problems = VerifyTotals(wanted), ProblemLog()
+    totals, problems, progress = VerifyTotals(wanted, chosen["paths"]), ProblemLog(), Progress(chosen["progress"])
     with (
         options.partitions(chosen, companions=not chosen["no_companions"]) as found,
-        renderer(chosen["format_name"], sys.stdout, Look(color=options.use_color(chosen["color"]))) as out,
+        renderer(chosen["format_name"], sys.stdout, _look(chosen)) as out,
     ):
         try:
-            for report in _reports(found, chosen):
+            for report in _reports(found, chosen, progress):
                 problems.take(report.errors)
                 _show(report, totals.add(report), wanted, chosen, out)
         except KeyboardInterrupt as stop:
-            totals.interrupted = True
+            totals.interrupted, totals.interrupted_at = True, progress.position
             if isinstance(stop, verify.VerifyInterrupted):
                 problems.take(stop.report.errors)
                 _show(stop.report, totals.add(stop.report), wanted, chosen, out)
         problems.end(some=totals.has_path)
-        return _end(totals.summary(), problems, chosen, out)
+        return _end(totals, problems, chosen, out)
 
 
-def _reports(found: Callable[[], Iterator[Found]], chosen: dict[str, Any]) -> Iterator[verify.Report]:
+def _look(chosen: dict[str, Any]) -> Look:
+    display = options.display(chosen, chosen["select"], verbose=chosen["verbose"])
+    return Look(color=options.use_color(chosen["color"]), display=display)
+
+
+def _reports(
+    found: Callable[[], Iterator[Found]], chosen: dict[str, Any], progress: Progress
+) -> Iterator[verify.Report]:
     compacted = {"yes": True, "no": False}.get(chosen["compacted"])
     what = verify.VerifyOptions(chosen["deep"], compacted, chosen["max_batch_bytes"], chosen["live"])
-    with engine_and_progress(found, chosen) as (engine, on_bytes, items):
-        yield from verify.verify_logs(items, what, engine, on_bytes)
+    with execution(found, chosen, progress) as job:
+        yield from verify.verify_logs(job.found, what, job.engine, job.progress.advance)
 
 
 def _show(
-    report: verify.Report, findings: Iterable[Finding], wanted: FindingFilter, chosen: dict[str, Any], out: Renderer
+    report: verify.Report, findings: list[Finding], wanted: FindingFilter, chosen: dict[str, Any], out: Renderer
 ) -> None:
     """Print what the options ask for of one report."""
     if chosen["by_partition"]:
         summary = summarize_partition(report, wanted)
         if summary is not None:
             out.partition(report.path, summary)
+        if chosen["format_name"] != "json":
+            return
+    if not chosen["verbose"]:
+        if findings:
+            out.findings(findings, report.not_kept)
         return
-    for finding in findings:
-        out.finding(finding)
-    for file in report.files if chosen["verbose"] else ():
-        if file.error is None:
-            out.file(file.file.path, summarize_file(file, wanted))
+    for finding_group, file in findings_by_file(report, findings, wanted):
+        out.findings(finding_group, report.not_kept)
+        if file is not None:
+            out.file(file.path, file.summary)
 
 
-def _end(summary: VerifySummary, problems: ProblemLog, chosen: dict[str, Any], out: Renderer) -> int:
+def _end(totals: VerifyTotals, problems: ProblemLog, chosen: dict[str, Any], out: Renderer) -> int:
     """Print the summary. Returns the exit status."""
+    summary = totals.summary()
     ended = {"failed": problems.failed, "interrupted": summary.interrupted}
     status = exit_status.of_findings(summary.worst, chosen["fail_on"], **ended)
     if not chosen["quiet"]:
+        if totals.has_several and not chosen["by_partition"]:
+            out.worst(totals.worst_partitions(), totals.hides_partitions)
         out.verify_summary(summary, status)
     return status

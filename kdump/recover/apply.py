@@ -55,7 +55,7 @@ class ApplyResult(NamedTuple):
     run: str | None
     undo: str | None
     recovery_point: int | None = None
-    written: Mapping[str, int] = _NONE_WRITTEN
+    written: Mapping[str, int] = {}
 
 
 def apply(

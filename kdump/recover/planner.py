@@ -60,7 +60,7 @@ def plan_recovery(
         if report.errors:
             yield report
         elif item is None and report.findings:
-            directories[report.path] = report
+            directories[report.path.rstrip("/") or "/"] = report
         elif item is not None:
             try:
                 made.append(_plan(report, item, options, budget))
@@ -126,6 +126,12 @@ def _kept(found: Iterable[PlanItem | LogDirectory | SourceError], partitions: di
 # ---- the root of a log directory
 
 
+def directory_above(path: str) -> str:
+    """The directory of a partition, in the style of its path: relative where that is relative."""
+    above, name = os.path.split(path.rstrip("/"))
+    return os.path.dirname(os.path.abspath(path)) if name in ("", ".", "..") else above or "."
+
+
 def points_by_directory(
     cut: Iterable[tuple[str, TopicPartition | None, int | None]],
 ) -> dict[str, dict[TopicPartition, int]]:
@@ -136,7 +142,7 @@ def points_by_directory(
     found: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
     for path, partition, point in cut:
         if point is not None and partition is not None:
-            found[os.path.dirname(os.path.abspath(path))][partition] = point
+            found[directory_above(path)][partition] = point
     return found
 
 

@@ -17,10 +17,11 @@ from kdump.errors import KdumpError, SourceError
 from kdump.format import naming
 from kdump.format.naming import topic_partition_of
 from kdump.recover import apply as applying
-from kdump.recover import copies, run_group, undo
+from kdump.recover import copies, phases, run_group, undo
 from kdump.recover.plan import REINDEX, Action, NewestWalk, Plan, RecoverOptions, RecoveryResult
 from kdump.recover.planner import (
     Points,
+    directory_above,
     plan_log_directory,
     plan_recovery,
     points_by_directory,
@@ -114,7 +115,7 @@ def apply_all(
     todo = [plan for plan in partitions if not (plan.is_empty or plan.alone or plan.newest is not None)]
     groups = run_group.groups_of(todo)
     run_group.begin_groups(groups, how.run, options, how.keep, how.drop_marker)
-    above = {os.path.dirname(os.path.abspath(plan.path)) for plan in partitions} if how.drop_marker else set()
+    above = {directory_above(plan.path) for plan in partitions} if how.drop_marker else set()
     points = {**{directory: {} for directory in above}, **points_of_plans(todo)}
     # A killed run must not leave a recovery point above the end of a log.
     roots = list(_roots(points, planned_roots, options, how))
@@ -124,6 +125,8 @@ def apply_all(
         if _belongs_to(plan, failed):
             yield RecoveryResult(plan, error=KdumpError(f"{plan.path}: its log directory failed; {applying.NOTHING}"))
     for _, result in engine.map(work, left):
+        if engine.slots > 1:  # the phases of other processes are not seen here
+            phases.enter(phases.Phase.APPLY, result.plan.path)
         yield result
     run_group.finish_groups(groups, how.run, keep=how.keep)
     yield from roots
@@ -233,6 +236,7 @@ def remaining_findings(path: str) -> tuple[Finding, ...]:
     Lists the directory again, as it is after what was written.
     """
     found: list[Finding] = []
+    phases.enter(phases.Phase.VERIFY, path)
     for report in verify_logs(item for item in discover([path]) if isinstance(item, Partition | SourceError)):
         for error in report.errors:
             raise error

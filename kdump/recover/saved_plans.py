@@ -5,6 +5,7 @@ paths, the lines of every partition, a line of type `summary`. Loading gives no 
 directories are planned again with the same options, and `check` compares.
 """
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import IO, TYPE_CHECKING, Final, NamedTuple
@@ -60,7 +61,7 @@ class SavedPlan(NamedTuple):
             if line["type"] == "partition" and (before := saved.get(str(line["path"]))) is not None:
                 self._check_files(before, line)
         for before, now in zip_longest(self.lines, lines):
-            if before != now:
+            if before != now and _with_absolute_paths(before) != _with_absolute_paths(now):
                 path = _path((before or now or {}).get("path"), self.name)
                 raise KdumpError(
                     f"{path}: what would be done now is not what {self.name} says ({_difference(before, now)}):"
@@ -143,6 +144,12 @@ def _is_compared(line: "Mapping[str, JsonValue]", schema: int) -> bool:
 def _compared(line: "Mapping[str, JsonValue]", schema: int) -> "JsonObject":
     left_out = _NOT_COMPARED | _NOT_IN_SCHEMA_1 if schema == 1 else _NOT_COMPARED
     return {name: value for name, value in line.items() if name not in left_out}
+
+
+def _with_absolute_paths(line: "JsonObject | None") -> "JsonObject | None":
+    """The line as plans of 0.1.0 have those about the root of a log directory."""
+    paths = {name: line.get(name) for name in ("path", "target")} if line is not None else {}
+    return line and {**line, **{name: os.path.abspath(path) for name, path in paths.items() if isinstance(path, str)}}
 
 
 def _options(line: "Mapping[str, JsonValue]", name: str) -> RecoverOptions:

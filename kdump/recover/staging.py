@@ -8,6 +8,7 @@ from typing import Final
 from kdump.errors import KdumpError
 from kdump.format import naming
 from kdump.kernel.crc import crc32c
+from kdump.recover import phases
 from kdump.recover.journal import Step
 from kdump.recover.plan import FileContent, Plan
 from kdump.recover.second_opinion import check_snapshots
@@ -68,6 +69,7 @@ class FileWriter:
 
     def write_content(self, name: str, content: FileContent, to: str, *, holes: bool = False) -> int:
         """Write a file, with `holes` runs of zeros as holes; the CRC-32C of its bytes."""
+        phases.enter(phases.Phase.COPY, self.handle.path_of(name))
         if content.data is not None:
             return self._write_data(name, content.data, to)
         if len(content.pieces) == 1 and is_kept(content.pieces[0]):
@@ -109,6 +111,7 @@ class FileWriter:
 
     def clone(self, name: str, to: str) -> None:
         """Copy a file; it shares its blocks with the copy where the file system can do that."""
+        phases.enter(phases.Phase.COPY, self.handle.path_of(name))
         with self.handle.open(name) as source, self.target.create(to, attributes_of(source)) as copied:
             clone_file(source, copied, self._on_bytes)
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from kdump.errors import KdumpError
 from kdump.format import naming
+from kdump.recover import phases
 from kdump.recover.journal import Journal, Step, from_bytes, to_bytes
 from kdump.storage.directory_handle import NO_LINKS, DirectoryHandle, append_range, attributes_of, write_all
 from kdump.storage.stamps import Stamp
@@ -63,6 +64,8 @@ class RunExecutor:
             self.handle.make_directory(self.folder.old)
             self._sync()
         for step in self.journal.steps:
+            if step.do != "sync":
+                phases.enter(phases.Phase.APPLY, self.handle.path_of(step.name))
             _STEPS[step.do][0](self, step)
 
     def backward(self, without: Collection[str] = ()) -> None:
@@ -73,6 +76,8 @@ class RunExecutor:
         for name in self.folder.directories:
             self.handle.make_directory(name)
         for step in reversed(self.journal.steps):
+            if step.do != "sync":
+                phases.enter(phases.Phase.UNDO, self.handle.path_of(step.name))
             log = f"{step.name.rpartition('.')[0]}.log"
             if log not in without and (step.name not in without or step.do == "put"):
                 _STEPS[step.do][1](self, step)

@@ -7,7 +7,7 @@ to its `Output`. It reads no file, and counts, sorts and decides nothing.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
@@ -32,8 +32,11 @@ if TYPE_CHECKING:
     from kdump.recover.undo import RunResult
     from kdump.storage.records import DecodedBatch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
+    from kdump.verify.display import FindingDisplay, FoldedFindings
     from kdump.verify.findings import Finding
-    from kdump.verify.summary import FileSummary, PartitionSummary, VerifySummary
+    from kdump.verify.summary import FileSummary, PartitionSummary, VerifySummary, WorstPartition
+
+_NOTHING: Mapping[tuple[str, str], int] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +45,8 @@ class RenderOptions:
 
     `bytes_mode` is one of `kdump.render.escaping.BYTES_MODES`. `color` and `width` belong to the terminal; None leaves
     the choice to it. `records_only` leaves out the lines of valid batches. `deep_iteration`, `print_data_log` and
-    `skip_record_metadata` are options of Kafka's dump tool and belong to the format `kafka` alone.
+    `skip_record_metadata` are options of Kafka's dump tool and belong to the format `kafka` alone. `display` says which
+    findings are shown; without it all are.
     """
 
     bytes_mode: str = "auto"
@@ -52,6 +56,7 @@ class RenderOptions:
     deep_iteration: bool = False
     print_data_log: bool = False
     skip_record_metadata: bool = False
+    display: FindingDisplay | None = None
 
     def hides_batch(self, damage: str | None) -> bool:
         """Whether the line of a batch is left out. A damaged batch is always shown, since its records are missing."""
@@ -141,6 +146,28 @@ class Renderer(ABC):
         """A verified partition, with its totals and what a broker's next start would leave."""
         self.entry(path, "partition", summary.fields())
 
+    def findings(
+        self,
+        findings: Iterable[Finding],
+        not_kept: Mapping[tuple[str, str], int] = _NOTHING,
+        show: Callable[[Finding], None] | None = None,
+    ) -> None:
+        """Findings in the order of path and position, shown by `finding` or by `show`.
+
+        `not_kept` are the numbers of those that a verify counted and did not keep, by path and code.
+        """
+        from kdump.verify.display import FindingDisplay, FoldedFindings  # verify and recover have loaded it
+
+        show = show or self.finding
+        for item in (self.options.display or FindingDisplay()).shown(findings, not_kept):
+            self.folded(item) if isinstance(item, FoldedFindings) else show(item)
+
+    def folded(self, folded: FoldedFindings) -> None:  # noqa: B027
+        """The number of the findings of a code and file that are not shown."""
+
+    def worst(self, partitions: Sequence[WorstPartition], hidden: int) -> None:  # noqa: B027
+        """The partitions with errors or warnings, the worst first; so many more are hidden."""
+
     @abstractmethod
     def finding(self, finding: Finding) -> None:
         """A finding, with the sentence of the catalogue."""
@@ -152,14 +179,16 @@ class Renderer(ABC):
         """A partition, with what a recovery would do or has done."""
         for action in result.plan.actions:
             self.action(action, result.plan.topic_partition)
-        for finding in result.plan.not_covered:
-            self.not_covered(finding)
-        for finding in result.left:
-            self.finding(finding)
+        self.all_not_covered(result.plan.not_covered)
+        self.findings(result.left)
         self.recovered(result)
 
     def action(self, action: Action, topic_partition: TopicPartition | None) -> None:  # noqa: B027
         """One action of a recovery."""
+
+    def all_not_covered(self, findings: Iterable[Finding]) -> None:
+        """The findings that a recovery leaves as they are."""
+        self.findings(findings, show=self.not_covered)
 
     def not_covered(self, finding: Finding) -> None:
         """A finding that a recovery leaves as it is."""

@@ -57,6 +57,11 @@ def path_text(path: Path) -> str:
     return printable(os.fspath(path))
 
 
+def shortened(text: str, columns: int) -> str:
+    """The text, or the end of it after an ellipsis where it has more than so many characters."""
+    return text if len(text) <= columns else f"…{text[len(text) - columns + 1 :]}" if columns > 1 else ""
+
+
 def bytes_text(data: bytes | None, mode: str = "auto") -> str:
     """A binary field as one word of text; `mode` is one of BYTES_MODES. Null is `null`, empty is `""`.
 

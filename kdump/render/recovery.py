@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kdump.broker.defaults import RELEASE
 from kdump.recover.plan import ACTIONS, SALVAGE, TRUNCATE
 from kdump.recover.plan_lines import counts_of, finding_totals
-from kdump.render.sentences import counted, iso_time
+from kdump.render.sentences import counted, finding_sentence, iso_time
 
 if TYPE_CHECKING:
     from kdump.recover.plan import Action, GivenUp, Lost, Plan, RecoveryResult
@@ -286,14 +286,7 @@ def _severities(counts: Mapping[str, int]) -> str:
 
 def not_covered_words(finding: Finding) -> str:
     """A finding that a plan leaves as it is, with what a broker does about it."""
-    broker = {
-        "truncates": f"; the next start of {RELEASE} truncates here",
-        "deletes": f"; the next start of {RELEASE} deletes it",
-        "rebuilds": f"; the next start of {RELEASE} rebuilds it",
-        "refuses": f"; {RELEASE} does not start with it",
-        "ignores": f"; the next start of {RELEASE} does nothing about it",
-    }
-    return f"{finding.message}{broker.get(finding.broker or '', '')}"
+    return finding_sentence(finding)
 
 
 def run_words(done: RunResult) -> str:

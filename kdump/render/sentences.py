@@ -6,9 +6,13 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from kdump.render.escaping import path_text
+
 if TYPE_CHECKING:
     from kdump.dump.events import ReadEntry
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit
+    from kdump.verify.display import FoldedFindings
+    from kdump.verify.findings import Finding
     from kdump.verify.summary import PartitionSummary, VerifySummary
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -48,6 +52,46 @@ def gap_reason(gap: Gap | ForeignBatch | SearchLimit) -> str:
     return "length" if gap.headed else "zeros" if gap.zeros else "bytes"
 
 
+_REACTIONS = {
+    "truncates": "a broker's next start truncates these bytes",
+    "deletes": "a broker's next start deletes the file",
+    "rebuilds": "a broker's next start rebuilds the file",
+    "refuses": "a broker does not start with it",
+    "ignores": "a broker's next start does nothing about it",
+}
+_OF_LINES = {"deletes": "a broker's next start deletes the line", "rebuilds": "a broker's next start corrects it"}
+"""The same for a finding about a line of a checkpoint."""
+_COMPLETE = frozenset(("file/name", "txn/hanging"))
+"""The codes whose sentences say it already, or end with a command to be copied."""
+
+
+def finding_sentence(finding: Finding) -> str:
+    """The sentence of a finding, and what a broker's next start does about it where that is predicted.
+
+    That it does nothing is not said of what is legal.
+    """
+    ignored = finding.broker == "ignores"
+    if finding.broker is None or finding.code in _COMPLETE or (ignored and not finding.severity):
+        return finding.message
+    words = _REACTIONS | _OF_LINES if finding.code.startswith(("checkpoint/", "epoch/")) else _REACTIONS
+    return f"{finding.message}; {words[finding.broker]}"
+
+
+def folded_sentence(folded: FoldedFindings) -> str:
+    """How many findings of a code and file are not shown."""
+    words = f"{folded.others} more of {folded.code}"
+    if not folded.kept:
+        return f"{words}, which were counted and not kept"
+    return f"{words}; --all shows {'them' if folded.kept == folded.others else f'{folded.kept} of them'}"
+
+
+def offsets_text(start: int | None, end: int | None) -> str:
+    """Offsets up to the next one: `0..48, next 49`; `none, next 0` of an empty log."""
+    if start is None or end is None:
+        return ""
+    return f"none, next {end}" if start >= end else f"{start}..{end - 1}, next {end}"
+
+
 def verify_summary(summary: VerifySummary) -> str:
     """The summary of a verify as one sentence."""
     from kdump.verify.summary import counts_by  # loaded already where there is such a summary
@@ -56,7 +100,9 @@ def verify_summary(summary: VerifySummary) -> str:
     severities = counts_by(summary.counts)["by_severity"]
     found = ", ".join(f"{counted(count, word)}" for word, count in severities.items())
     dropped = f" ({summary.findings_dropped} of them not shown)" if summary.findings_dropped else ""
-    interrupted = "interrupted: " if summary.interrupted else ""
+    at = summary.interrupted_at
+    where = "" if at is None else f" at byte {at.position} of {at.size} in {path_text(at.path)}"
+    interrupted = f"interrupted{where}: " if summary.interrupted else ""
     files, batches = counted(summary.files, "file"), counted(summary.batches, "batch", "batches")
     return (
         f"{interrupted}{files}, {batches}, {records} records,"
@@ -73,7 +119,7 @@ def partition_summary(summary: PartitionSummary) -> str:
     if not summary.segments and summary.topic_partition is None:
         line = "the log directory itself"
     if summary.log_end_offset is not None:
-        line += f", offsets {summary.log_start_offset} to {summary.log_end_offset}"
+        line += f", offsets {offsets_text(summary.log_start_offset, summary.log_end_offset)}"
     found = ", ".join(counted(count, word) for word, count in counts["by_severity"].items() if count)
     codes = ", ".join(f"{code} {count}" for code, count in counts["by_code"].items())
     line += f": {found} ({codes})" if found else ": clean"
@@ -82,7 +128,8 @@ def partition_summary(summary: PartitionSummary) -> str:
     if outcome.refusals:
         return f"{line}; a broker refuses to start"
     if outcome.log_end_offset != summary.log_end_offset or outcome.truncations:
-        line += f"; a broker's next start leaves offsets {outcome.log_start_offset} to {outcome.log_end_offset}"
+        left = offsets_text(outcome.log_start_offset, outcome.log_end_offset)
+        line += f"; a broker's next start leaves offsets {left}"
     return line
 
 

@@ -11,7 +11,9 @@
     path: truncate 1573-3146 batch/crc: sentence (1573 bytes, 1 batch, 1 record, offsets 29..29)
     path:position: not covered: severity code: sentence
     path: given up: sentence
+    path: 7 more of code; --all shows them
     2 files, 10 batches, 100 records, 4000 of 4096 bytes in valid batches: 1 error, 0 warnings, 0 info
+    next: command
 
 (a batch is one line, broken here to fit). The words of a line stand in this order:
 
@@ -42,7 +44,14 @@ from typing import IO, TYPE_CHECKING, Any
 from kdump.format.batch import NULL
 from kdump.render.base import Renderer, RenderOptions
 from kdump.render.escaping import Path, bytes_text, path_text, printable, quoted, replaced
-from kdump.render.sentences import gap_reason, iso_time, partition_summary, verify_summary
+from kdump.render.sentences import (
+    finding_sentence,
+    folded_sentence,
+    gap_reason,
+    iso_time,
+    partition_summary,
+    verify_summary,
+)
 
 if TYPE_CHECKING:
     from kdump.format.batch import Batch
@@ -53,6 +62,7 @@ if TYPE_CHECKING:
     from kdump.recover.undo import RunResult
     from kdump.storage.records import DecodedBatch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
+    from kdump.verify.display import FoldedFindings
     from kdump.verify.findings import Finding
     from kdump.verify.summary import FileSummary, PartitionSummary, VerifySummary
 
@@ -147,7 +157,7 @@ def _word(value: object, mode: str) -> str:
 def finding_line(finding: Finding) -> str:
     """`path:position: severity code: sentence`, without a line end."""
     position = f"{path_text(finding.path)}:{finding.position}"
-    return f"{position}: {finding.severity.word} {finding.code}: {printable(finding.message)}"
+    return f"{position}: {finding.severity.word} {finding.code}: {printable(finding_sentence(finding))}"
 
 
 class TextRenderer(Renderer):
@@ -197,6 +207,9 @@ class TextRenderer(Renderer):
     def finding(self, finding: Finding) -> None:
         self.out.write(finding_line(finding) + "\n")
 
+    def folded(self, folded: FoldedFindings) -> None:
+        self.out.write(f"{path_text(folded.path)}: {printable(folded_sentence(folded))}\n")
+
     def action(self, action: Action, topic_partition: TopicPartition | None) -> None:
         from kdump.render import recovery  # neither a dump nor a verify needs it
 
@@ -236,6 +249,8 @@ class TextRenderer(Renderer):
 
     def verify_summary(self, summary: VerifySummary, exit_status: int) -> None:
         self.out.write(f"{verify_summary(summary)}\n")
+        if summary.next is not None:
+            self.out.write(f"next: {printable(summary.next)}\n")
 
     def recovery_summary(self, summary: RecoverySummary, exit_status: int, seconds: float) -> None:
         from kdump.render import recovery

@@ -111,7 +111,7 @@ def log_files(
         else:
             some = False
             for found in walk.below(item.path):
-                some = some or not isinstance(found, LogDirectory | Partition)
+                some = some or not isinstance(found, Partition | LogDirectory if indexes else Partition)
                 if isinstance(found, SourceError):
                     yield found
                 wanted = index_files if indexes else logs_of_partition
@@ -289,10 +289,16 @@ class _DirectoryWalk:
     def __init__(self, named: set[_Inode], listing: Listing | None = None) -> None:
         self._named = named
         self._listing = listing
-        self._entered: set[_Inode] = set()
+        self._entered: dict[_Inode, int] = {}
+        self._walks = 0
 
     def below(self, path: str) -> Iterator[Found | None]:
-        """The partitions in a named directory and below it; None for a directory that was entered before."""
+        """The partitions in a named directory and below it.
+
+        None stands for what gives nothing here: an empty directory with the name of a topic-partition, and a directory
+        that was entered below a path that was named before.
+        """
+        self._walks += 1
         left: list[str | Partition] = [path]
         while left:
             here = left.pop()
@@ -308,18 +314,22 @@ class _DirectoryWalk:
                 odd.sort(key=natural, reverse=True)
                 left += odd
                 continue
-            partition, errors = partition_of_listing(found, _topic_partition(found), whole=whole)
+            name = _topic_partition(found)
+            partition, errors = partition_of_listing(found, name, whole=whole)
             yield from errors
+            if not _is_one(partition) and name is not None and not (found.files or found.directories):
+                yield None
             left += reversed(_in_order(_inside(found), partition if _is_one(partition) else None))
 
     def _enter(self, path: str) -> Generator[Found | None, None, Listing | None]:
-        """The entries of a directory. Yields an error, or None for a directory that was entered before."""
+        """The entries of a directory. Yields an error, or None for one that was entered below another path."""
         inode = _inode_of(path)
         if inode in self._entered:
-            yield None
+            if self._entered[inode] < self._walks:
+                yield None
             return None
         if inode is not None:
-            self._entered.add(inode)
+            self._entered[inode] = self._walks
         if self._listing is not None and path == self._listing.path:
             return self._listing
         try:

@@ -90,8 +90,10 @@ class IndexVerifier:
         for problem, count in counts.items():
             # The kernel keeps KEPT entries of a problem. The others count only where the kept ones are findings, all
             # or all but one: of one entry the order is reported instead.
-            if count > KEPT and kinds[_ENTRY_FINDINGS[problem]] >= KEPT - 1:
-                self._report.counts[_ENTRY_FINDINGS[problem]] += count - KEPT
+            code, severity = _ENTRY_FINDINGS[problem]
+            if count > KEPT and kinds[code, severity] >= KEPT - 1:
+                place = next(finding.path for finding in found if finding.code == code)
+                self._report.count_not_kept(place, code, severity, count - KEPT)
 
     def check_transaction_index(
         self,

@@ -19,7 +19,7 @@ from kdump.verify.index_verifier import CompanionReader, IndexVerifier
 from kdump.verify.log_state import LogState, PreviousSegment
 from kdump.verify.producer_verifier import ProducerVerifier
 from kdump.verify.range_summary import RangeSummary
-from kdump.verify.report import FileReport, Report
+from kdump.verify.report import Counts, FileReport, Report
 from kdump.verify.scan import ScanOptions
 from kdump.verify.valid_segments import valid_segment
 
@@ -129,6 +129,16 @@ class PartitionVerifier:
         self._report.findings += found
         self._report.counts.update(counts)
         report.counts.update(counts)
+        if sum(counts.values()) > len(found):
+            self._add_not_kept(report.file.path, found, counts)
+
+    def _add_not_kept(self, path: str, found: list[Finding], counts: Counts) -> None:
+        """Note how many findings of the file the scan counted and did not keep."""
+        kept = Counter(finding.code for finding in found)
+        for code in {code for code, _ in counts}:
+            count = sum(number for (other, _), number in counts.items() if other == code)
+            if count > kept[code]:
+                self._report.not_kept[path, code] += count - kept[code]
 
     def _add_counted(self, log: LogFile, scanned: ScanState) -> None:
         """Add the findings that the kernel only counts, one for a segment and code."""

@@ -55,7 +55,8 @@ class ProducerVerifier:
         """Report what the replay found in a segment. Returns the codes of it."""
         problems, counts, tallies = self._producers.take()
         for code, count in counts.items():
-            self._report.counts[code, CATALOGUE[code].severity] += max(0, count - KEPT)  # the kernel keeps KEPT
+            # The kernel keeps KEPT.
+            self._report.count_not_kept(path, code, CATALOGUE[code].severity, max(0, count - KEPT))
         self._report.add(producers.explain(path, problems))
         self._report.add(producers.tallies(path, tallies, compacted=compacted))
         return frozenset(counts)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from kdump.verify.checks.hanging import OpenTransaction
 
 Counts = Counter[tuple[str, Severity]]
+NotKept = Counter[tuple[str, str]]
+"""Numbers of findings by path and code."""
 
 
 @dataclass(slots=True)
@@ -48,7 +50,8 @@ def _file_report(file: tuple[Any, ...], counts: dict[tuple[str, Severity], int] 
 class Report:
     """What verify says about a partition, or about the own files of a log directory.
 
-    `findings` are in the order of path and position, at most KEPT of one code and file. `counts` are exact.
+    `findings` are in the order of path and position, at most KEPT of one code and file. `counts` are exact. `not_kept`
+    has the numbers of those that are not in `findings`.
     `log_end_offset` is the offset after the last batch, None where damaged batches hide it. `end_is_known` is False
     where a tail may have held more offsets.
     `compacted`: a segment, the name of the topic, a checkpoint or the options show that the log cleaner is at work.
@@ -65,6 +68,7 @@ class Report:
     files: list[FileReport] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     counts: Counts = field(default_factory=Counter)
+    not_kept: NotKept = field(default_factory=Counter)
     errors: list[SourceError] = field(default_factory=list)
     first_offset: int | None = None
     log_start_offset: int | None = None
@@ -86,10 +90,24 @@ class Report:
             self.counts[finding.code, finding.severity] += 1
             self.findings.append(finding)
 
+    def count_not_kept(self, path: str, code: str, severity: Severity, count: int) -> None:
+        """Count findings of a file that nobody kept."""
+        self.counts[code, severity] += count
+        if count:
+            self.not_kept[path, code] += count
+
+    def counts_by_path(self, wanted: Callable[[str], bool]) -> Counter[str]:
+        """How many findings each file has, of the codes that are `wanted`. They are exact."""
+        counts = Counter(finding.path for finding in self.findings if wanted(finding.code))
+        for (path, code), count in self.not_kept.items():
+            counts[path] += count if wanted(code) else 0
+        return counts
+
     def filter(self, wanted: Callable[[Finding], bool]) -> None:
         """Drop the findings that are not wanted, and the counts of findings that were not kept."""
         self.findings = [finding for finding in self.findings if wanted(finding)]
         self.counts = Counter((finding.code, finding.severity) for finding in self.findings)
+        self.not_kept.clear()
 
     def sort(self) -> "Report":
         """Sort the findings, and drop those above KEPT of one code and file. Returns the report itself."""
@@ -100,6 +118,8 @@ class Report:
             kept[finding.path, finding.code] += 1
             if kept[finding.path, finding.code] <= KEPT:
                 self.findings.append(finding)
+            else:
+                self.not_kept[finding.path, finding.code] += 1
         return self
 
 

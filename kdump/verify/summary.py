@@ -4,17 +4,21 @@
 """
 
 import time
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.broker.result import LoadResult
 from kdump.format.naming import TopicPartition
+from kdump.storage.partition import natural
 from kdump.verify.findings import Finding, Severity
+from kdump.verify.next_step import NextStep
 from kdump.verify.report import Counts, FileReport, Report
 
 if TYPE_CHECKING:
     from kdump.format.json_types import Fields
+WORST: Final = 20
+"""How many of the worst partitions are kept."""
 
 
 def names_code(pattern: str, code: str) -> bool:
@@ -72,10 +76,35 @@ class FileSummary(NamedTuple):
         return self._asdict()
 
 
-def summarize_file(report: FileReport, wanted: FindingFilter) -> FileSummary:
-    """The totals of one log file."""
-    findings = sum(count for (code, _), count in report.counts.items() if wanted.selects(code))
+def summarize_file(report: FileReport, findings: int) -> FileSummary:
+    """The totals of one log file with so many findings."""
     return FileSummary(report.batches, report.records, report.bytes, report.valid_bytes, findings)
+
+
+class NamedSummary(NamedTuple):
+    """The totals of the log file at `path`."""
+
+    path: str
+    summary: FileSummary
+
+
+def findings_by_file(
+    report: Report, findings: Iterable[Finding], wanted: FindingFilter
+) -> Iterator[tuple[list[Finding], NamedSummary | None]]:
+    """The findings in their order, cut after those of each log file; with each file its totals.
+
+    The last ones come with None.
+    """
+    counts = report.counts_by_path(wanted.selects)
+    left = deque(findings)
+    for file in report.files:
+        if file.error is not None:
+            continue
+        path, group = file.file.path, list[Finding]()
+        while left and natural(left[0].path) <= natural(path):
+            group.append(left.popleft())
+        yield group, NamedSummary(path, summarize_file(file, counts[path]))
+    yield list(left), None
 
 
 class PartitionSummary(NamedTuple):
@@ -140,11 +169,20 @@ def _outcome_fields(outcome: LoadResult) -> "Fields":
     }
 
 
+class LogPosition(NamedTuple):
+    """How far a run came: the first `position` bytes of the log at `path` were read, which has `size` bytes."""
+
+    path: str
+    position: int
+    size: int
+
+
 class VerifySummary(NamedTuple):
     """The totals of a run of verify.
 
     `records` is None where it is not known without opening batches. `counts` are exact and by code and severity;
-    `findings_dropped` of these have no finding of their own. `seconds` is the time since the run began.
+    `findings_dropped` of these have no finding of their own. `next` is the command to run now, None where there is
+    nothing to do. `interrupted_at` is None where the run came to its end. `seconds` is the time since it began.
     """
 
     files: int
@@ -156,6 +194,8 @@ class VerifySummary(NamedTuple):
     counts: Counts
     findings_dropped: int
     interrupted: bool
+    interrupted_at: LogPosition | None
+    next: str | None
     seconds: float
 
     @property
@@ -175,14 +215,33 @@ class VerifySummary(NamedTuple):
             "findings": counts_by(self.counts),
             "findings_dropped": self.findings_dropped,
             "interrupted": self.interrupted,
+            "interrupted_at": self.interrupted_at,
+            "next": self.next,
         }
 
 
-class VerifyTotals:
-    """Adds up the reports of a run; `summary` can be taken at any time. `interrupted` is for the caller to set."""
+class WorstPartition(NamedTuple):
+    """A partition with errors or warnings, or the own files of a log directory."""
 
-    def __init__(self, wanted: FindingFilter | None = None) -> None:
+    path: str
+    errors: int
+    warnings: int
+    summary: PartitionSummary
+
+
+class VerifyTotals:
+    """Adds up the reports of a run over `paths`; `summary` can be taken at any time.
+
+    `interrupted` and `interrupted_at` are for the caller to set.
+    """
+
+    def __init__(self, wanted: FindingFilter | None = None, paths: Sequence[str] = ()) -> None:
         self.interrupted = False
+        self.interrupted_at: LogPosition | None = None
+        self._paths = tuple(paths)
+        self._next = NextStep()
+        self._worst: list[WorstPartition] = []
+        self._bad = self._partitions = 0
         self.has_path = False
         self._wanted = FindingFilter() if wanted is None else wanted
         self._started = time.monotonic()
@@ -202,7 +261,35 @@ class VerifyTotals:
         self._counts.update(self._wanted.counts(report.counts))
         kept = [finding for finding in report.findings if self._wanted.selects(finding.code)]
         self._kept += len(kept)
+        self._next.add(report, kept)
+        self._partitions += bool(report.path)
+        self._add_partition(report)
         return kept
+
+    def _add_partition(self, report: Report) -> None:
+        if report.counts and (summary := summarize_partition(report, self._wanted)) is not None:
+            by_severity = counts_by(summary.counts)["by_severity"]
+            numbers = by_severity["error"], by_severity["warning"]
+            if any(numbers):
+                self._bad += 1
+                self._worst.append(WorstPartition(report.path, *numbers, summary))
+        if len(self._worst) > 8 * WORST:
+            self._worst = self.worst_partitions()
+
+    def worst_partitions(self) -> "list[WorstPartition]":
+        """The partitions with errors or warnings, the worst first, at most WORST."""
+        ordered = sorted(self._worst, key=lambda one: (-one.errors, -one.warnings))
+        return ordered[:WORST]
+
+    @property
+    def hides_partitions(self) -> int:
+        """How many partitions with errors or warnings are not among the worst."""
+        return self._bad - min(self._bad, WORST)
+
+    @property
+    def has_several(self) -> bool:
+        """Whether more than one partition was added."""
+        return self._partitions > 1
 
     def summary(self) -> VerifySummary:
         """The totals so far."""
@@ -216,5 +303,7 @@ class VerifyTotals:
             Counter(self._counts),
             sum(self._counts.values()) - self._kept,
             self.interrupted,
+            self.interrupted_at if self.interrupted else None,
+            None if self.interrupted else self._next.command(self._paths),
             round(time.monotonic() - self._started, 3),
         )

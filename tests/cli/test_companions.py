@@ -260,11 +260,12 @@ def test_entries(kdump: Any, tmp_path: Path, name: str) -> None:
         assert line.startswith(f"{entry['type']} ")
         for key, value in list(entry.items())[1:]:
             assert f" {key}={value}" in line or f' {key}="{value}"' in line
-    terminal = kdump.inside("dump", "--format", "terminal", name)
+    terminal = kdump("dump", "--format", "terminal", name, COLUMNS="250")
     assert terminal.status == 0
     words = " ".join(terminal.text.split())
     for entry in entries:
-        assert all(str(value) in words for value in list(entry.values())[1:] if len(str(value)) < 12)
+        values = [value for field, value in list(entry.items())[1:] if field != "timestamp"]  # a time for people
+        assert all(str(value) in words for value in values if len(str(value)) < 12)
 
 
 @pytest.mark.parametrize("name", SOUND)
@@ -281,7 +282,8 @@ def test_a_directory_is_its_log_files(kdump: Any, tmp_path: Path) -> None:
     (tmp_path / "t-0").mkdir()
     for name, (data, _) in SOUND.items():
         (tmp_path / "t-0" / name).write_bytes(data)
-    assert "no log files here" in kdump.inside("dump", "t-0").problems
+    ran = kdump.inside("dump", "t-0")
+    assert (ran.status, ran.out, ran.err) == (0, b"", b"")  # a log directory, and no logs in it
     (tmp_path / "t-0" / "0.log").write_bytes(build.batch([build.record(b"k", b"v")]))
     assert kdump.inside("dump", "t-0").text.count("file ") == 1
     ran = kdump.inside("dump", "t-0/*")

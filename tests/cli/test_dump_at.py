@@ -367,7 +367,7 @@ def test_a_directory_above(kdump: Any, log: Path) -> None:
     ("path", "problem"),
     [
         ("nothing", "nothing: no such file or directory"),
-        ("empty-0", "empty-0: no log files here"),
+        ("empty-0", "empty-0: no log here"),
         ("0.index", "0.index: an offset index, not a log"),
         ("leader-epoch-checkpoint", "leader-epoch-checkpoint: a leader epoch checkpoint, not a log"),
         (f"{5:020}-{1:010}.checkpoint", f"{5:020}-{1:010}.checkpoint: no log here"),

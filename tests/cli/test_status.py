@@ -192,7 +192,7 @@ def test_closed_pipe_of_verify(kdump: Any, logs: Path) -> None:
     )
     for number in range(5):
         (logs / f"{number}.log").write_bytes(many)
-    with kdump.started("verify", *(f"{number}.log" for number in range(5))) as process:
+    with kdump.started("verify", "--all", *(f"{number}.log" for number in range(5))) as process:
         assert process.stdout.readline()
         process.stdout.close()
         assert process.wait(30) == 141

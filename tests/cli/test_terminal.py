@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from support import build
+from support.command_runs import unwatched
 
 ESCAPE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
+BAR = re.compile(rb"\x1b\[\?25l.*?\x1b\[\?25h\r\x1b\[1A\x1b\[2K", re.DOTALL)
+"""A bar from its first drawing until it is erased."""
 HOSTILE = b"\x1b[31m\x1b]0;title\x07\x9b5m\r\x08\xe2\x80\xae"
 
 
@@ -53,13 +56,14 @@ def test_text_when_the_output_goes_elsewhere(kdump: Any, logs: Path) -> None:
     assert b"\x1b" not in kdump("dump", "--format", "terminal", "clean.log").out
 
 
-def test_findings_worst_first(kdump: Any, logs: Path) -> None:
-    shown = plain(kdump.terminal("verify", "noted.log", "warned.log", "damaged.log", stderr=False).out)
-    titles = re.findall(r"^(error|warning|info) (\S+) ", shown, re.MULTILINE)
-    assert titles == [("error", "batch/crc"), ("warning", "offset/gap"), ("info", "offset/gap")]
-    assert "Batch checksum is wrong" in shown
-    assert re.search(r"^ *damaged\.log +\d+ +the batch of \d+ bytes has checksum 0x[0-9a-f]{8}", shown, re.MULTILINE)
-    assert re.search(r"^3 files, 6 batches, .*: 1 error, 1 warning, 1 info$", shown, re.MULTILINE)
+def test_findings_below_their_files(kdump: Any, logs: Path) -> None:
+    names = ["noted.log", "warned.log", "damaged.log"]
+    shown = plain(kdump.terminal("verify", "--level", "info", *names, stderr=False).out)
+    lines = [line.split()[:3] for line in shown.split("\n")]
+    heads = [line for line in lines if line[1:2] in (["error"], ["warning"], ["info"]) or line in [[n] for n in names]]
+    assert [line[-1] for line in heads] == [names[0], "offset/gap", names[1], "offset/gap", names[2], "batch/crc"]
+    assert re.search(r"^3 files, 6 batches, .*: 1\s+error, 1 warning, 1 info$", shown, re.MULTILINE)
+    assert shown.rstrip().endswith("next: kdump recover damaged.log")
 
 
 @pytest.mark.parametrize("command", ["dump", "verify"])
@@ -113,7 +117,7 @@ def test_lines_fit_the_terminal(kdump: Any, logs: Path) -> None:
 
 def test_progress_only_on_a_terminal(kdump: Any, logs: Path) -> None:
     assert kdump("verify", "clean.log").err == b""
-    assert b"bytes" in kdump.terminal("verify", "clean.log", stdout=False).out
+    assert BAR.search(kdump.terminal("verify", "clean.log", stdout=False).out)
     assert kdump.terminal("verify", "--no-progress", "clean.log", stdout=False).out == b""
     assert kdump.terminal("verify", "clean.log", stderr=False).out.count(b"\x1b[?25l") == 0
 
@@ -138,3 +142,40 @@ def test_progress_never_mixes_with_the_output(kdump: Any, logs: Path) -> None:
     quiet = kdump("verify", "--no-progress", "-q", "damaged.log", "warned.log")
     loud = kdump("verify", "--progress", "-q", "damaged.log", "warned.log")
     assert quiet.out == loud.out
+
+
+@pytest.mark.parametrize("output_format", ["text", "json", "terminal"])
+def test_the_bar_is_erased_before_anything_is_printed(kdump: Any, logs: Path, output_format: str) -> None:
+    names = ["damaged.log", "missing.log", "warned.log", "damaged.log", "topic-0", "gone.log"]
+    arguments = ["--format", output_format, "--color", "never", *names]
+    for command in (["verify", "-v"], ["recover"]):
+        shown = kdump.terminal(*command, *arguments)
+        silent = kdump.terminal(*command, *arguments, "--no-progress")
+        assert BAR.search(shown.out), command
+        rest = BAR.sub(b"", shown.out)
+        seconds = rb'"(seconds|now_ms)":[0-9.]+'
+        assert re.sub(seconds, b"", rest) == re.sub(seconds, b"", silent.out), command
+        for bar in BAR.findall(shown.out):
+            assert b"kdump:" not in bar
+            assert b"batch/crc" not in bar
+
+
+def test_the_phases_of_a_recovery(kdump: Any, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(kdump), "watched", unwatched)
+    log = logs / "topic-0" / "00000000000000000000.log"
+    log.write_bytes(log.read_bytes() + b"\1" * 40)
+    drawn = b"".join(BAR.findall(kdump.terminal("recover", "--truncate", "--from", "all", "topic-0").out)).decode()
+    phases = ("verifying", "copying aside", "applying", "verifying again")
+    places = [drawn.find(phase) for phase in phases]
+    assert -1 not in places
+    assert places == sorted(places)
+    assert "topic-0/" in drawn[places[1] : places[2]]
+    assert "topic-0/" in drawn[places[2] : places[3]]
+    assert "100" not in drawn
+    drawn = b"".join(BAR.findall(kdump.terminal("recover", "--undo", "topic-0").out)).decode()
+    assert "undoing" in drawn
+    assert (
+        "undoing"
+        in kdump("recover", "--truncate", "--from", "all", "topic-0").text
+        + kdump("recover", "--undo", "--progress", "topic-0").problems
+    )

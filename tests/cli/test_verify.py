@@ -25,6 +25,8 @@ SUMMARY_FIELDS = [
     "findings",
     "findings_dropped",
     "interrupted",
+    "interrupted_at",
+    "next",
     "exit_status",
     "seconds",
 ]
@@ -100,13 +102,15 @@ def test_lines_of_json(kdump: Any, several: str) -> None:
         },
         "findings_dropped": 0,
         "interrupted": False,
+        "interrupted_at": None,
+        "next": f"kdump recover {several}",
         "exit_status": 1,
     }
 
 
 def test_lines_of_text(kdump: Any, several: str) -> None:
-    ran = kdump("verify", "--deep", several)
-    *found, summary = ran.lines
+    ran = kdump("verify", "--deep", "--level", "info", several)
+    *found, summary, following = ran.lines
     for line in found:
         match = re.fullmatch(r"(.+?):(\d+): (\w+) ([\w-]+/[\w-]+): (.+)", line)
         assert match is not None
@@ -116,10 +120,11 @@ def test_lines_of_text(kdump: Any, several: str) -> None:
         assert int(position) < len(SEVERAL)
     assert len(found) == 4
     assert summary.startswith("1 file, 3 batches, 3 records, ")
+    assert following == f"next: kdump recover {several}"
 
 
 def test_text_and_json_say_the_same(kdump: Any, several: str) -> None:
-    text = kdump.inside("verify", "--deep", several).lines[:-1]
+    text = kdump.inside("verify", "--deep", "--level", "info", several).lines[:-2]
     found = lines(kdump.inside("verify", "--deep", "--format", "json", several))[:-1]
     assert text == [
         f"{line['path']}:{line['position']}: {line['severity']} {line['code']}: {line['message']}" for line in found
@@ -166,7 +171,11 @@ def test_quiet_has_no_summary(kdump: Any, several: str) -> None:
     for output_format in ("text", "json"):
         loud = kdump.inside("verify", "--format", output_format, several)
         quiet = kdump.inside("verify", "-q", "--format", output_format, several)
-        assert quiet.lines == loud.lines[:-1]
+        assert (
+            quiet.lines
+            == [line for line in loud.lines if "info" not in line and not line.startswith("next: ")][: len(quiet.lines)]
+        )
+        assert len(quiet.lines) == 2
         assert quiet.status == loud.status == 1
     (kdump.directory / "clean.log").write_bytes(one())
     assert kdump.inside("verify", "-q", "clean.log").out == b""
@@ -289,11 +298,11 @@ def test_verbose_has_a_line_for_every_file(kdump: Any, logs: Path) -> None:
     plain = kdump.inside("verify", "clean.log", "damaged.log")
     verbose = kdump.inside("verify", "-v", "clean.log", "damaged.log")
     assert "clean.log" not in plain.text
-    *found, _summary = verbose.lines
+    *found, _summary, _next = verbose.lines
     assert found[0].startswith("file clean.log batches=3 records=9 bytes=")
     assert found[-1].startswith("file damaged.log batches=2 records=6 bytes=")
     assert found[-1].endswith(" findings=1")
-    assert found[1:-1] == plain.lines[:-1]
+    assert found[1:-1] == plain.lines[:-2]
     fields = lines(kdump.inside("verify", "-v", "--format", "json", "clean.log"))[0]
     assert list(fields) == ["type", "path", "batches", "records", "bytes", "valid_bytes", "findings"]
     assert fields["type"] == "file"

@@ -406,7 +406,7 @@ def order(case: str, files: directories.Files | None = None) -> list[str]:
         if isinstance(data, bytes)
     }
     after = CASES[case].after(sizes)
-    return [f"{step.do} {step.to or step.name}".strip() for step in steps(after, sizes, dict.fromkeys(sizes, 1))]
+    return [f"{step.do} {step.to or step.name}".strip() for step in steps(after, sizes, dict.fromkeys(sizes, 1), {})]
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if not CASES[case].root])
@@ -447,9 +447,9 @@ def test_only_whole_names_are_given() -> None:
     """A log of which a part goes elsewhere, and two that want the same file, are written anew."""
     sizes = {"1.log": Stamp(10, 0, 1), "2.log": Stamp(10, 0, 2)}
     whole = FileContent((Piece("1.log", 0, 10),))
-    both = steps({"1.log": None, "3.log": whole, "4.log": whole}, sizes, {})
+    both = steps({"1.log": None, "3.log": whole, "4.log": whole}, sizes, {}, {})
     assert sorted((step.do, step.name) for step in both if step.do != "sync") == [("put", "4.log"), ("rename", "1.log")]
-    turned = steps({"1.log": FileContent((Piece("2.log", 0, 10),)), "2.log": whole}, sizes, {})
+    turned = steps({"1.log": FileContent((Piece("2.log", 0, 10),)), "2.log": whole}, sizes, {}, {})
     assert [step.do for step in turned if step.do != "sync"] == ["replace", "replace"]
 
 

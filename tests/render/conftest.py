@@ -195,7 +195,8 @@ def play(to: Renderer) -> None:
     to.finding(make_finding("batch/crc", HOSTILE_PATH, 478, 100, offset=16, computed=2, stored=3))
     warning, error = codes
     counts = Counter({("batch/crc", error): 2, ("tail/zeros", error): 1, ("time/max", warning): 1})
-    to.verify_summary(VerifySummary(2, 2, 1, None, 867, 850, counts, 0, False, 0.25), 1)
+    following = "kdump recover orders-3"
+    to.verify_summary(VerifySummary(2, 2, 1, None, 867, 850, counts, 0, False, None, following, 0.25), 1)
 
 
 def shown(name: str, options: RenderOptions | None = None) -> bytes:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
+import re
 from collections.abc import Callable
 
 import pytest
@@ -13,6 +15,7 @@ from kdump.format.batch import Batch
 from kdump.format.record import Record
 from kdump.render import Renderer, RenderOptions, renderer
 from kdump.verify.findings import Severity, make_finding
+from kdump.verify.summary import FileSummary
 from support.plain_lines import opened
 
 
@@ -23,31 +26,79 @@ def rendered(fill: Callable[[Renderer], None], *, width: int = 100) -> str:
     return stream.getvalue().decode()
 
 
-def test_findings_come_last_and_the_worst_first() -> None:
+def test_findings_stand_below_their_file() -> None:
     def fill(to: Renderer) -> None:
-        to.finding(make_finding("gap/foreign-batch", "a", 1, 2, offset=3))
+        to.entry("a", "epoch", {"epoch": 1, "start_offset": 2})
         to.finding(make_finding("time/max", "a", 1, 2, stored=1, found=2))
         to.finding(make_finding("gap/bytes", "a", 5, 2, zeros=""))
-        to.finding(make_finding("time/max", "b", 7, 2, stored=1, found=2))
-        to.entry("a", "epoch", {"epoch": 1, "start_offset": 2})
+        to.finding(make_finding("tail/zeros", "b", 7, 20, severity=Severity.ERROR))
 
-    lines = rendered(fill).splitlines()
-    heads = [line.split("  ")[0] for line in lines if line.split(" ")[0] in {"error", "warning", "info"}]
-    assert heads == ["error gap/bytes", "warning time/max", "info gap/foreign-batch"]
-    assert lines.index(next(line for line in lines if "start offset" in line)) < lines.index(
-        next(line for line in lines if line.startswith("error"))
-    )
-    assert sum("(2)" in line for line in lines) == 1
+    for width in (80, 160):
+        lines = rendered(fill, width=width).splitlines()
+        heads = [" ".join(line.split()[:3]) for line in lines if re.match(r" *\d+ (error|warning|info) ", line)]
+        assert heads == ["1 warning time/max", "5 error gap/bytes", "7 error tail/zeros"]
+        assert [line for line in lines if line in ("a", "b")] == ["a", "b"]
+        assert lines.index("b") < next(at for at, line in enumerate(lines) if "tail/zeros" in line)
 
 
-def test_severity_of_a_finding_outranks_that_of_its_code() -> None:
+def test_a_finding_says_what_happens_to_it() -> None:
+    """The sentence comes from the prediction, not from the catalogue."""
+
     def fill(to: Renderer) -> None:
-        to.finding(make_finding("gap/bytes", "a", 5, 2, zeros=""))
-        to.finding(make_finding("tail/zeros", "a", 1, 2, severity=Severity.ERROR))
-        to.finding(make_finding("tail/zeros", "b", 1, 20))
+        for number, broker in enumerate(("truncates", "ignores", "refuses", None)):
+            finding = make_finding("gap/bytes", f"{number}", 5, 2, zeros="")
+            to.finding(dataclasses.replace(finding, broker=broker))
 
-    heads = [line.split("  ")[0] for line in rendered(fill).splitlines() if "tail/zeros" in line]
-    assert heads == ["error tail/zeros", "warning tail/zeros"]
+    said = [" ".join(part.split()) for part in re.split(r"gap/bytes", rendered(fill))[1:]]
+    assert "; a broker's next start truncates these bytes" in said[0]
+    assert "; a broker's next start does nothing about it" in said[1]
+    assert "; a broker does not start with it" in said[2]
+    assert "broker" not in said[3]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 110, 160])
+def test_no_table_folds_a_word(width: int, batch_of: Callable[..., Batch]) -> None:
+    """Every number that is shown is whole, and lines fit."""
+    large = {"position": 9_876_543_210, "size": 1_048_576, "base_offset": 10**15, "last_offset": 10**15 + 999}
+    batch = batch_of(**large, count=1000, producer_id=123456789, producer_epoch=12, base_sequence=2**31 - 2)
+    producer = {
+        "producer_id": 123456789,
+        "producer_epoch": 3,
+        "last_sequence": 2**31 - 1,
+        "last_offset": 10**15,
+        "offset_delta": 12,
+        "timestamp": 1_700_000_000_123,
+        "coordinator_epoch": 4,
+        "current_txn_first_offset": -1,
+    }
+
+    def fill(to: Renderer) -> None:
+        to.begin("/a/" + "long/" * 40 + "00000000000000000000.log")
+        to.batch("p", batch)
+        to.batch("p", batch, "batch/crc")
+        to.end("p")
+        to.begin("s.snapshot")
+        to.entry("s.snapshot", "producer", producer)
+        to.entry("s.snapshot", "producer", producer)
+        to.end("s.snapshot")
+        to.file("/a/" + "long/" * 40 + "00000000000000000000.log", FileSummary(10**9, 10**9, 10**12, 10**12, 0))
+
+    lines = rendered(fill, width=width).splitlines()
+    assert max(map(len, lines)) <= width
+    text = "\n".join(lines)
+    assert text.count("9876543210") == 2
+    assert text.count(f"{10**15}..{10**15 + 999}") == 2
+    assert text.count("123456789") >= 2
+    assert "1700000000123" not in text
+    assert "2023-11-14T22:13:20" in text
+
+
+def test_an_empty_column_is_left_out(batch_of: Callable[..., Batch]) -> None:
+    def fill(to: Renderer) -> None:
+        to.batch("p", batch_of())
+
+    assert "producer" not in rendered(fill, width=200)
+    assert "sequences" not in rendered(fill, width=200)
 
 
 def test_a_long_table_comes_in_pieces(batch_of: Callable[..., Batch]) -> None:

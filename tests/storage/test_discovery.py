@@ -150,12 +150,16 @@ def test_a_folder_of_saved_files_follows_no_rules(tmp_path: Path) -> None:
 
 
 def test_a_partition_without_segments(tmp_path: Path, logs: Path) -> None:
-    """A broker creates the first segment of an empty directory. Only a log directory tells that it is a partition."""
+    """A broker creates the first segment of an empty directory. Its name alone tells that it is Kafka's."""
     (logs / "empty-0").mkdir()
     assert [item.path for item in partitions(logs) if not item.segments] == [str(logs / "empty-0")]
     (tmp_path / "empty-0").mkdir()
+    assert found(tmp_path / "empty-0") == []
+    assert list(log_files([str(tmp_path / "empty-0")])) == []
+    (tmp_path / "empty-0" / "notes").write_text("")
     (error,) = found(tmp_path / "empty-0")
     assert str(error) == f"{tmp_path / 'empty-0'}: no log files here"
+    (tmp_path / "empty-0" / "notes").unlink()
     # what is left of a partition is looked at where it was named
     segments(tmp_path / "empty-0", 5, suffixes=("index", "snapshot"))
     (partition,) = partitions(tmp_path / "empty-0")

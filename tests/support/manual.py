@@ -22,9 +22,11 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])  # so that `support` is found
 
 from kdump.cli import COMMANDS, group
+from kdump.cli.sections import SectionedCommand
 from kdump.verify.findings import CATALOGUE
 from support.manual_text import (
     ABOUT,
+    COMPLETION,
     DATE,
     EXAMPLES,
     EXIT_STATUS,
@@ -138,6 +140,15 @@ def table(fields: Mapping[str, str]) -> Iterator[str]:
     yield ".El"
 
 
+def sections_of(command: click.Command) -> dict[str, list[click.Option]]:
+    """The options by the headings of the help; one without a name where it has none."""
+    if not isinstance(command, SectionedCommand):
+        return {"": options_of(command)}
+    context = click.Context(command, info_name=command.name, help_option_names=["-h", "--help"])
+    found = command.options_by_section(context).items()
+    return {heading: [one for one in options if isinstance(one, click.Option)] for heading, options in found}
+
+
 def examples(name: str) -> Iterator[str]:
     yield ".Sh EXAMPLES"
     for number, (what, command) in enumerate(EXAMPLES[name]):
@@ -173,6 +184,12 @@ def page_of_the_group() -> Iterator[str]:
         yield ".Op Ar options"
         yield ".Ar PATH ..."
     yield ".Nm"
+    yield ".Cm help"
+    yield ".Op Ar COMMAND"
+    yield ".Nm"
+    yield ".Cm completion"
+    yield ".Ar SHELL"
+    yield ".Nm"
     yield ".Fl -help | Fl -version"
     yield ".Sh DESCRIPTION"
     for number, paragraph in enumerate(ABOUT["kdump"]):
@@ -187,6 +204,10 @@ def page_of_the_group() -> Iterator[str]:
         yield from prose(what[0].upper() + what[1:] + ".")
         yield "See"
         yield f".Xr kdump-{name} 1 ."
+    yield ".It Cm help"
+    yield from prose("Show the help of kdump or of a command.")
+    yield ".It Cm completion"
+    yield from prose(COMPLETION)
     yield ".El"
     yield ".Pp"
     yield from prose(PATHS)
@@ -223,10 +244,13 @@ def page_of(name: str) -> Iterator[str]:
         yield ".Pp"
     yield from prose(PATHS if name != "recover" else PATHS_OF_RECOVER)
     yield ".Sh OPTIONS"
-    yield ".Bl -tag -width Ds"
-    for option in options_of(command):
-        yield from option_of(option)
-    yield ".El"
+    for heading, options in sections_of(command).items():
+        if heading:
+            yield f".Ss {heading}"
+        yield ".Bl -tag -width Ds"
+        for option in options:
+            yield from option_of(option)
+        yield ".El"
     if name == "recover":
         yield from guidance()
     yield from exit_status()

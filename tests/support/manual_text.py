@@ -33,6 +33,11 @@ EXIT_STATUS = {
         "141": "The reader of the output closed it.",
     }
 }
+COMPLETION = (
+    "Print the script with which bash, zsh or fish completes commands, options, choices, codes and paths: "
+    'eval "$(kdump completion bash)" in ~/.bashrc; eval "$(kdump completion zsh)" after compinit in ~/.zshrc; '
+    "kdump completion fish | source in ~/.config/fish/config.fish."
+)
 STATUS_RULE = "Where several apply, the first of 70, 130 and 141, 3, 4, 1, 0."
 
 BATCH = {
@@ -177,7 +182,7 @@ FILE = {
     "records": "in them; null where compressed messages of magic 0 or 1 were not opened",
     "bytes": "of the file",
     "valid_bytes": "in valid batches",
-    "findings": "their number",
+    "findings": "their number, exact",
 }
 PARTITION = {
     "topic": "of the directory; null where its name does not say it",
@@ -206,6 +211,8 @@ VERIFY_SUMMARY = {
     "findings": "an object: by_severity and by_code, both objects of numbers",
     "findings_dropped": "findings that were counted but not printed: after the first 1000 of one code and file",
     "interrupted": "whether the run was",
+    "interrupted_at": "how far it came, where it was: an object with path, position and size of the log, in bytes",
+    "next": "the command to run now; null where there is nothing to do",
     "exit_status": "of this run",
     "seconds": "that it took",
 }
@@ -327,7 +334,7 @@ LINES: dict[str, dict[str, tuple[str, Mapping[str, str]]]] = {
         "finding": ("One for every finding.", FINDING),
         "file": ("With --verbose, one for every file, after its findings.", FILE),
         "partition": (
-            "With --summary, one for every partition instead of its findings; then one for the log directory itself.",
+            "With --summary, one for every partition before its findings; then one for the log directory itself.",
             PARTITION,
         ),
         "summary": ("The last line.", VERIFY_SUMMARY),
@@ -602,8 +609,15 @@ ABOUT = {
             "not where PATH is a directory above them."
         ),
         (
-            "A finding in text is one line, path:position: severity code: sentence. "
-            "On a terminal findings are grouped, the worst first."
+            "A finding in text is one line, path:position: severity code: sentence. Where the directory is known, the "
+            "sentence says what a broker's next start does about it in this case, as the field broker in JSON. "
+            "On a terminal findings stand below their file, and a table of the partitions with errors or warnings "
+            "comes last, the worst first, at most 20. The last line is the next command, if there is something to do."
+        ),
+        (
+            "Findings of severity info are legal: they are counted in the summary, and shown with --level info. Of a "
+            "code and file 20 findings are shown, then a line has the number of the others, which --all shows too. "
+            "JSON holds all that were kept. The exit status depends on --select, --ignore and --fail-on alone."
         ),
         (
             "A directory can be verified while a broker writes to it. Where another process holds the lock of "

@@ -1,0 +1,115 @@
+"""Standard output and standard error, of which every byte is written.
+
+Python's own streams lose the rest of a short write where they are not buffered (PYTHONUNBUFFERED), and raise where a
+pipe does not block. A write to Linux takes at most 2 GiB less a page. `install` puts a CompleteWriter below both.
+"""
+
+import io
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from kdump.errors import reason
+
+STANDARD_OUTPUT: Final = "standard output"
+STANDARD_ERROR: Final = "standard error"
+
+
+class StreamFailure(OSError):
+    """A standard stream cannot be written to; `stream` is its name."""
+
+    def __init__(self, stream: str, error: OSError) -> None:
+        super().__init__(f"{stream}: {reason(error)}")
+        self.stream = stream
+
+
+class CompleteWriter(io.RawIOBase):
+    """Writes everything that it is given to `raw`, and waits where that does not block.
+
+    Raises BrokenPipeError for a pipe that is closed, StreamFailure for everything else. `before_write` is called before
+    each write.
+    """
+
+    def __init__(self, raw: Any, name: str) -> None:
+        self.raw = raw
+        self.before_write: Callable[[], None] | None = None
+        self._name = name
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return int(self.raw.fileno())
+
+    def isatty(self) -> bool:
+        return bool(self.raw.isatty())
+
+    def write(self, data: Any) -> int:
+        if self.before_write is not None:
+            self.before_write()
+        left = memoryview(data).cast("B")
+        size = len(left)
+        try:
+            while left:
+                written = self.raw.write(left)
+                if written is None:
+                    self._wait()
+                else:
+                    left = left[written:]
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise StreamFailure(self._name, error) from None
+        return size
+
+    def _wait(self) -> None:
+        """Wait until a descriptor that does not block takes bytes again."""
+        import select
+
+        waiting = select.poll()
+        waiting.register(self.fileno(), select.POLLOUT)
+        waiting.poll()
+
+
+def install() -> None:
+    """Replace sys.stdout and sys.stderr; a stream that is closed stays None."""
+    sys.stdout = _complete(sys.stdout, STANDARD_OUTPUT)
+    sys.stderr = _complete(sys.stderr, STANDARD_ERROR)
+
+
+def _complete(stream: Any, name: str) -> Any:
+    if stream is None:
+        return None
+    stream.flush()
+    return _text(getattr(stream.buffer, "raw", stream.buffer), name, stream)
+
+
+def _text(raw: Any, name: str, like: Any) -> io.TextIOWrapper:
+    return io.TextIOWrapper(
+        io.BufferedWriter(CompleteWriter(raw, name)),
+        encoding=like.encoding,
+        errors=like.errors,
+        line_buffering=like.line_buffering,
+    )
+
+
+def writer_of(stream: Any) -> CompleteWriter | None:
+    """The CompleteWriter below a standard stream; None where `install` put none."""
+    raw = getattr(getattr(stream, "buffer", None), "raw", None)
+    return raw if isinstance(raw, CompleteWriter) else None
+
+
+def without_hook(stream: Any) -> Any:
+    """Another stream to where `stream` writes, which calls no `before_write`."""
+    writer = writer_of(stream)
+    return stream if writer is None else _text(writer.raw, STANDARD_ERROR, stream)
+
+
+def drop(stream: Any) -> None:
+    """Send what a stream still holds nowhere: the interpreter flushes at its end, and would complain."""
+    with suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)

@@ -1,0 +1,95 @@
+"""The command that comes after a verify: what repairs, or previews the repair of, what it found."""
+
+import os
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import Final
+
+from kdump.verify.findings import Finding, Severity
+from kdump.verify.report import Report
+
+
+class RepairStep(IntEnum):
+    """What is to be done with a partition; the highest step of all partitions is the next one."""
+
+    NOTHING = 0
+    REINDEX = 1
+    RECOVER = 2
+    RESUME = 3
+
+
+_OPTIONS: Final = {
+    RepairStep.REINDEX: ("--reindex", "--dry-run"),
+    RepairStep.RECOVER: (),
+    RepairStep.RESUME: ("--resume",),
+}
+_REBUILT: Final = ("index/", "timeindex/", "txnindex/", "snapshot/", "epoch/")
+"""The families of the files that are rebuilt from the log."""
+_ELSEWHERE: Final = frozenset(("batch/limit", "txn/hanging", "metadata/missing"))
+"""What no recovery changes."""
+_NOT_OF_A_LOG: Final = ("time/", "producer/", "properties/", "checkpoint/")
+"""The families of which a recovery changes nothing, or only what a broker corrects by itself."""
+
+
+def _step_of(finding: Finding) -> RepairStep:
+    if finding.code == "undo/unfinished":
+        return RepairStep.RESUME
+    if finding.severity < Severity.WARNING or finding.code in _ELSEWHERE:
+        return RepairStep.NOTHING
+    if finding.code.startswith(_REBUILT):
+        return RepairStep.REINDEX
+    changes = finding.broker in ("truncates", "deletes", "rebuilds", "refuses")
+    return RepairStep.RECOVER if finding.severity is Severity.ERROR or changes else RepairStep.NOTHING
+
+
+def repair_of(code: str) -> str:
+    """The command that repairs findings of a code, as a clause."""
+    from kdump.verify.reaction import TRUNCATION_CODES  # which loads the model of the broker
+
+    if code == "undo/unfinished":
+        return "kdump recover --resume PATH finishes the run, --undo takes it back"
+    if code in _ELSEWHERE or code.startswith(_NOT_OF_A_LOG):
+        return "none: kdump recover changes nothing about it"
+    if code.startswith(_REBUILT):
+        return "kdump recover --reindex PATH"
+    if code in TRUNCATION_CODES:
+        return "kdump recover --truncate PATH does what a broker does, --salvage keeps every valid batch"
+    return "kdump recover PATH shows what a broker would do; --salvage keeps every valid batch"
+
+
+class NextStep:
+    """Collects what is to be done with the partitions of a run."""
+
+    def __init__(self) -> None:
+        self._step = RepairStep.NOTHING
+        self._path: str | None = None
+        self._several = False
+
+    def add(self, report: Report, findings: Iterable[Finding]) -> None:
+        """Add the findings of a partition. Those of the root of a log directory are not for a recovery."""
+        if not report.files or report.path == "-":
+            return
+        step = max(map(_step_of, findings), default=RepairStep.NOTHING)
+        if step:
+            self._several = self._several or self._path is not None
+            self._path = report.path
+            self._step = max(self._step, step)
+
+    def command(self, paths: Sequence[str]) -> str | None:
+        """The command for the partition that needs it, or for all `paths` where several do; None for nothing to do."""
+        if self._path is None:
+            return None
+        named = [path for path in paths if path != "-"] if self._several else [self._path]
+        before = ["--"] if any(path.startswith("-") for path in named) else []
+        return " ".join(map(_quoted, ["kdump", "recover", *_OPTIONS[self._step], *before, *named]))
+
+
+def _quoted(word: str) -> str:
+    """A word as bash, zsh and ksh read it, without control characters."""
+    if word.isprintable():
+        import shlex  # nothing to do, nothing to quote
+
+        return shlex.quote(word)
+    letters = (chr(byte) for byte in os.fsencode(word))
+    plain = (c if c.isascii() and c.isprintable() and c not in "'\\" else f"\\x{ord(c):02x}" for c in letters)
+    return f"$'{''.join(plain)}'"

@@ -1,0 +1,199 @@
+"""Every byte of the output is written, or the exit status says that it was not."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import pty
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kdump.cli.streams import CompleteWriter
+from support import build
+
+UNBUFFERED = pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+RUNS = [
+    ["dump", "long.log"],
+    ["dump", "--format", "json", "long.log"],
+    ["dump", "--format", "kafka", "--print-data-log", "long.log"],
+    ["dump", "--at", "0", "--format", "fetch", "--max-bytes", "1m", "long.log"],
+    ["verify", "--format", "json", "damaged.log"],
+    ["verify", "damaged.log"],
+    ["recover", "topic-0"],
+    ["verify", "--explain"],
+    ["dump", "--help"],
+    ["--version"],
+]
+
+
+@pytest.fixture
+def long_log(logs: Path) -> Path:
+    batch = build.batch([build.record(b"key", b"value" * 20)] * 50)
+    data = b"".join(number.to_bytes(8, "big") + batch[8:] for number in range(0, 15_000, 50))
+    (logs / "long.log").write_bytes(data)
+    return logs
+
+
+@UNBUFFERED
+@pytest.mark.parametrize("arguments", RUNS, ids=" ".join)
+def test_a_full_disk(kdump: Any, long_log: Path, arguments: list[str], unbuffered: str) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [kdump.program, *arguments],
+            cwd=long_log,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=kdump.environment(PYTHONUNBUFFERED=unbuffered),
+            check=False,
+            timeout=60,
+        )
+    assert (done.returncode, done.stderr) == (3, b"kdump: standard output: no space left on device\n")
+
+
+@UNBUFFERED
+def test_a_disk_that_is_full_for_standard_error(kdump: Any, logs: Path, unbuffered: str) -> None:
+    for arguments in (["verify", "missing.log"], ["verify", "--nonsense"], ["dump", "missing.log"]):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run(
+                [kdump.program, *arguments],
+                cwd=logs,
+                stdout=subprocess.PIPE,
+                stderr=full,
+                env=kdump.environment(PYTHONUNBUFFERED=unbuffered),
+                check=False,
+                timeout=60,
+            )
+        assert done.returncode == 3, arguments
+
+
+@UNBUFFERED
+@pytest.mark.parametrize("arguments", RUNS[:6], ids=" ".join)
+def test_a_pipe_that_does_not_block(kdump: Any, long_log: Path, arguments: list[str], unbuffered: str) -> None:
+    whole = kdump(*arguments)
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    os.set_blocking(writer, False)
+    try:
+        process = subprocess.Popen(
+            [kdump.program, *arguments],
+            cwd=long_log,
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            env=kdump.environment(PYTHONUNBUFFERED=unbuffered),
+        )
+    finally:
+        os.close(writer)
+    time.sleep(0.5)  # the pipe is full
+    with open(reader, "rb") as output:
+        got = output.read()
+    assert process.wait(60) == whole.status
+    assert process.stderr is not None
+    assert process.stderr.read() == whole.err
+    process.stderr.close()
+    if b'"seconds"' not in got:
+        assert got == whole.out
+    assert got.count(b"\n") == whole.out.count(b"\n")
+
+
+@UNBUFFERED
+@pytest.mark.parametrize("arguments", RUNS[:2], ids=" ".join)
+def test_a_pipe_that_is_closed(kdump: Any, long_log: Path, arguments: list[str], unbuffered: str) -> None:
+    process = subprocess.Popen(
+        [kdump.program, *arguments],
+        cwd=long_log,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=kdump.environment(PYTHONUNBUFFERED=unbuffered),
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.read(10)
+    process.stdout.close()
+    assert process.wait(60) == 141
+    assert process.stderr.read() == b""
+    process.stderr.close()
+
+
+class _Short(io.RawIOBase):
+    """A device that takes at most `limit` bytes at a time, as Linux takes at most 2 GiB less a page."""
+
+    def __init__(self, limit: int) -> None:
+        self.taken = bytearray()
+        self.limit = limit
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self.taken += bytes(data[: self.limit])
+        return min(self.limit, len(data))
+
+
+def test_a_device_that_takes_less_than_it_is_given() -> None:
+    device = _Short(7)
+    assert CompleteWriter(device, "standard output").write(bytes(range(100))) == 100
+    assert device.taken == bytes(range(100))
+
+
+def test_what_a_terminal_shows_of_arguments(kdump: Any, logs: Path) -> None:
+    hostile = "\x1b[31mred\x07\u202e"
+    for arguments in (
+        ["verify", f"--{hostile}", "clean.log"],
+        [hostile],
+        ["verify", "--format", hostile, "clean.log"],
+        ["verify", "--select", hostile, "clean.log"],
+        ["verify", "--jobs", hostile, "clean.log"],
+        ["verify", "--max-batch-bytes", hostile, "clean.log"],
+        ["verify", "--explain", hostile],
+        ["dump", "--offset", hostile, "clean.log"],
+        ["dump", "--at", hostile, "clean.log"],
+        ["recover", "--run", hostile, "--undo", "topic-0"],
+        ["recover", "--plan", hostile],
+        ["recover", "--color", "never", "--output", hostile + "/x/y", f"{hostile}-0"],
+        ["recover", "--salvage", f"--{hostile}", "topic-0"],
+        ["help", hostile],
+    ):
+        ran = kdump.terminal(*arguments)
+        assert ran.status != 0, arguments
+        shown = ran.out.replace(b"\r\n", b"\n").decode()
+        assert all(line.isprintable() for line in shown.split("\n")), (arguments, shown)
+        assert "red" in shown
+
+
+@pytest.mark.parametrize("name", ["\x1b[31mred\n0\u202e.log", "\x1b[31mred\n0\u202e.index", "\x1b[31mred.kafka"])
+def test_what_the_kafka_format_shows_of_paths(kdump: Any, logs: Path, name: str) -> None:
+    directory = logs / "\x1b[32mgreen-0"
+    directory.mkdir()
+    gap = build.segment(
+        build.batch([build.record(b"k", b"v")]), build.batch([build.record(b"k", b"v")], base_offset=9), b"\0" * 30
+    )
+    (directory / name).write_bytes(gap if name.endswith("log") else bytes(8) + b"\0\0\0\1\0\0\0\0")
+    for path in (f"{directory.name}/{name}", directory.name, f"{directory.name}/missing"):
+        for more in ([], ["--verify-index-only"]):
+            ran = kdump.terminal("dump", "--format", "kafka", *more, path)
+            shown = ran.out.replace(b"\r\n", b"\n").decode()
+            assert all(line.isprintable() for line in shown.split("\n")), (path, more, shown)
+
+
+def test_standard_error_beside_a_terminal(kdump: Any, logs: Path) -> None:
+    """A message for a terminal has no control characters, also where standard output is a file."""
+    ours, theirs = pty.openpty()
+    with open(logs / "out", "wb") as out:
+        done = subprocess.run(
+            [kdump.program, "dump", "--format", "kafka", "\x1b[31mx.log"],
+            cwd=logs,
+            stdout=out,
+            stderr=theirs,
+            env=kdump.environment(),
+            check=False,
+        )
+    os.close(theirs)
+    got = os.read(ours, 1 << 16)
+    os.close(ours)
+    assert done.returncode == 3
+    assert b"\x1b" not in got
