@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from kdump.broker.defaults import RELEASE
 from kdump.render.escaping import path_text
 
 if TYPE_CHECKING:
@@ -53,13 +54,16 @@ def gap_reason(gap: Gap | ForeignBatch | SearchLimit) -> str:
 
 
 _REACTIONS = {
-    "truncates": "a broker's next start truncates these bytes",
-    "deletes": "a broker's next start deletes the file",
-    "rebuilds": "a broker's next start rebuilds the file",
-    "refuses": "a broker does not start with it",
-    "ignores": "a broker's next start does nothing about it",
+    "truncates": f"the next start of {RELEASE} truncates these bytes",
+    "deletes": f"the next start of {RELEASE} deletes the file",
+    "rebuilds": f"the next start of {RELEASE} rebuilds the file",
+    "refuses": f"{RELEASE} does not start with it",
+    "ignores": f"the next start of {RELEASE} does nothing about it",
 }
-_OF_LINES = {"deletes": "a broker's next start deletes the line", "rebuilds": "a broker's next start corrects it"}
+_OF_LINES = {
+    "deletes": f"the next start of {RELEASE} deletes the line",
+    "rebuilds": f"the next start of {RELEASE} corrects it",
+}
 """The same for a finding about a line of a checkpoint."""
 _COMPLETE = frozenset(("file/name", "txn/hanging"))
 """The codes whose sentences say it already, or end with a command to be copied."""

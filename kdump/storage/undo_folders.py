@@ -122,12 +122,12 @@ def plan_state(directory: "DirectoryHandle", folder: UndoFolder) -> str | None:
 
 
 def empty(directory: "DirectoryHandle", folder: UndoFolder) -> None:
-    """Delete what an applied run keeps, but its journal, which says that it was here."""
+    """Delete what an applied run keeps, but its journal, which says that it was here; nothing where links lead away."""
     if folder.flat:
         for name in directory.names():
             if run_of(name) == folder.run and not name.endswith(".jsonl"):
                 directory.remove(name)
-    else:
+    elif all(directory.is_directory(name) for name in folder.directories[:2]):
         for below in (*folder.directories[2:], folder.old or ""):
             for name in directory.names(below):
                 directory.remove(f"{below}/{name}")

@@ -43,7 +43,7 @@ def shown(page: str, how: str) -> str:
 
 def blocks(text: str) -> list[str]:
     """What stands apart on a page, with its line breaks: commands are indented further than prose."""
-    return [re.sub(r"(?m)^ +", "", block) for block in re.findall(r"\n\n((?: {9,}.*\n)+)", text)]
+    return [re.sub(r"(?m)^ +", "", block) for block in re.findall(r"\n\n((?: {7,}.*\n)+)", text)]
 
 
 def words_of_kdump(command: str) -> list[list[str]]:

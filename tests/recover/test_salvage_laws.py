@@ -172,7 +172,7 @@ def test_two_swapped_segments_are_renamed_back(tmp_path: Path, partition: str, s
         plan = planned(directory, RecoverOptions(strategy=SALVAGE, now_ms=NOW_MS))
         after = put(tmp_path / "after" / str(number) / "p-0", left_by(plan))
         assert files(after) == before, (left, right)
-        assert plan.lost.batches == plan.lost.bytes == 0
+        assert plan.lost.given_up.batches == plan.lost.given_up.bytes == 0
         assert not planned(after, RecoverOptions(strategy=SALVAGE, now_ms=NOW_MS)).actions
 
 

@@ -50,9 +50,9 @@ def test_a_finding_says_what_happens_to_it() -> None:
             to.finding(dataclasses.replace(finding, broker=broker))
 
     said = [" ".join(part.split()) for part in re.split(r"gap/bytes", rendered(fill))[1:]]
-    assert "; a broker's next start truncates these bytes" in said[0]
-    assert "; a broker's next start does nothing about it" in said[1]
-    assert "; a broker does not start with it" in said[2]
+    assert "; the next start of Kafka 4.3 truncates these bytes" in said[0]
+    assert "; the next start of Kafka 4.3 does nothing about it" in said[1]
+    assert "; Kafka 4.3 does not start with it" in said[2]
     assert "broker" not in said[3]
 
 
@@ -152,7 +152,7 @@ def test_nothing_hostile_gets_through(data: bytes, path: str) -> None:
         to.begin(path)
         to.batch(path, batch)
         to.records(path, path, 0, batch, opened([record]))
-        to.entry(path, path, {path: data, "b": path})
+        to.entry(path, f"a {path}", {path: data, "b": path})
         to.finding(make_finding("batch/crc", path, 0, 1, computed=1, stored=2))
 
     assert all(line.isprintable() for line in rendered(fill).split("\n"))

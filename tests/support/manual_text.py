@@ -503,7 +503,7 @@ EXAMPLES = {
         ("A line for every partition of a broker:", "kdump verify --summary /data/kafka"),
         (
             "Only framing and checksums, and nothing printed unless something is wrong:",
-            "kdump verify -q --select batch --select gap --select tail /data/kafka/topic-*",
+            "kdump verify -q --select batch --select gap --select tail /data/kafka/t-*",
         ),
         (
             "Counts by code for a script:",
