@@ -110,8 +110,9 @@ def from_lines(lines: "Sequence[Mapping[str, JsonValue]]", name: str = "the plan
     if schema == 1 and options.walk == "checkpoint":
         options = options._replace(walk=SAVED_WALK)
     compared = tuple(_compared(line, schema) for line in lines if _is_compared(line, schema))
-    for line in compared:
-        _path(line.get("path"), name)
+    for line in lines:
+        if line.get("type") in _TYPES:
+            _path(line.get("path"), name)
     return SavedPlan(name, options, tuple(_path(path, name) for path in paths), compared, schema)
 
 

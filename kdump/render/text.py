@@ -230,8 +230,7 @@ class TextRenderer(Renderer):
         plan = result.plan if not result.applied else result.plan._replace(not_covered=())
         for action in recovery.listed_actions(plan.actions):
             self.action(action, plan.topic_partition)
-        for finding in plan.not_covered:
-            self.not_covered(finding)
+        self.all_not_covered(plan.not_covered)
         for finding in result.left:
             self.finding(finding)
         self.recovered(result)

@@ -278,6 +278,10 @@ class Walk(FrameWindow):
             return
         first = frame or self._frame(start)
         following = self._search().next_batch(start, first)
+        if (now := self.source.size_now()) < self._end:
+            # The search read past the end that the file has now. Begin again with that end.
+            yield self._shrink(max(now, start))
+            return
         found, others = following.position, [ForeignBatch(*each) for each in following.foreign]
         if found is not None:
             self.scanner.unlink()
