@@ -33,8 +33,12 @@ _Inode = tuple[int, int]
 _INDEXES = (Kind.INDEX, Kind.TIMEINDEX, Kind.TXNINDEX)
 
 
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+"""One path, or several."""
+
+
 def discover(
-    paths: Iterable[str], kind: Kind | None = None, standard_input: LogFile | SourceError | None = None
+    paths: Paths, kind: Kind | None = None, standard_input: LogFile | SourceError | None = None
 ) -> Iterator[Found]:
     """The partitions at the paths in natural order, a log directory before its partitions.
 
@@ -89,7 +93,7 @@ def discover_whole(partition: Partition) -> Iterator[Found]:
 
 
 def log_files(
-    paths: Iterable[str],
+    paths: Paths,
     kind: Kind | None = None,
     standard_input: LogFile | SourceError | None = None,
     *,
@@ -154,10 +158,9 @@ class _NamedPath(NamedTuple):
         return LogFile(self.path, kind, base, base is None or base >= highest[os.path.dirname(self.path), log], size)
 
 
-def _named(
-    paths: Iterable[str], standard_input: LogFile | SourceError | None
-) -> Iterator[_NamedPath | LogFile | SourceError]:
-    for path in dict.fromkeys(paths):
+def _named(paths: Paths, standard_input: LogFile | SourceError | None) -> Iterator[_NamedPath | LogFile | SourceError]:
+    several = [paths] if isinstance(paths, str | os.PathLike) else paths
+    for path in dict.fromkeys(os.fspath(path) for path in several):
         if path == "-" and standard_input is not None:
             yield standard_input
             continue

@@ -570,3 +570,12 @@ def test_the_report_of_a_file_travels() -> None:
     assert replace(copy, error=None) == replace(report, error=None)
     assert str(copy.error) == "0.log: gone"
     assert type(copy.counts) is Counter
+
+
+def test_one_path_is_not_taken_for_several_of_one_character(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    (directory / f"{0:020}.log").touch()
+    expected = list(discover([str(directory)]))
+    assert list(discover(str(directory))) == list(discover(directory)) == list(discover([directory])) == expected
+    assert len(expected) == 1
