@@ -90,8 +90,9 @@ class RootUndo:
         there = self._handle.stamp(CLEAN_SHUTDOWN)
         if there is None:
             return False
-        if self._journal is not None and any(step.name == CLEAN_SHUTDOWN for step in self._journal.steps):
-            return True
+        removed = [step for step in (self._journal.steps if self._journal else ()) if step.name == CLEAN_SHUTDOWN]
+        if removed:
+            return all(there != step.before for step in removed)  # an undo that broke off may have brought it back
         if self._whole is not None:
             return there != self._whole.files.get(CLEAN_SHUTDOWN)
         return there.mtime_ns > self._time_ms * 1_000_000
