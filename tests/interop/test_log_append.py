@@ -114,7 +114,9 @@ def test_every_file_is_that_of_a_broker(logs: Logs, name: str) -> None:
     assert left.keys() == expected_left.keys()
     assert [path for path in sorted(left) if left[path] != expected_left[path]] == []
     status, found = verified(ours)
-    assert (status, [one for one in found if one["severity"] == "error"]) == (0, [])
+    # Leader's offsets may be far apart. Between segments that is what missing segments look like.
+    codes = {one["code"] for one in found if one["severity"] == "error"}
+    assert (status, codes) == ((1, {"segment/missing"}) if name == "far apart" else (0, set()))
 
 
 def test_the_cases_hold_what_they_are_for(logs: Logs) -> None:
