@@ -303,6 +303,8 @@ class Walk(FrameWindow):
                 if bad.kind in FILLS:
                     yield self._damaged(at, bad)
                 else:
+                    if found is None:
+                        self.scanner.unlink()  # a whole frame is no write that broke off: batches are missing
                     yield Gap(at, bad.total, bad.plausible, bad.total, self._all_zero(at, rest))
         elif first.kind in FILLS and first.plausible and start + first.total <= end:
             rest += first.total

@@ -74,6 +74,14 @@ def test_partitions(rng: random.Random, sequences: bool, complete: bool, times: 
     agree(broken(made, rng, times), sequences=sequences, complete=complete)
 
 
+def test_a_gap_that_ends_a_segment_is_told() -> None:
+    """A whole frame with no batch and no tail after it may have been a batch of any producer."""
+    frame = struct.pack(">qiiBb", 1, 24, 0, 3, 0).ljust(36, b"\0")
+    for data in (frame, step(0, 0) + frame):
+        assert isinstance(oracle.walk(data, base_offset=0)[-1], oracle.Gap)
+        agree([PartSegment(0, data), PartSegment(2, step(2, 2))], sequences=True, complete=True)
+
+
 def test_everything_is_said() -> None:
     """The partitions above have everything in them that there is to say."""
     problems: Counter[str] = Counter()
