@@ -28,6 +28,7 @@ from kdump.recover.planner import (
     points_of_plans,
     repairs_checkpoint,
 )
+from kdump.recover.run_plan import RunPlan
 from kdump.recover.runs import Run, is_log_directory
 from kdump.recover.selection import Found
 from kdump.recover.summary import PUT_BACK, START_BROKER
@@ -114,11 +115,12 @@ def apply_all(
         return
     todo = [plan for plan in partitions if not (plan.is_empty or plan.alone or plan.newest is not None)]
     groups = run_group.groups_of(todo)
-    run_group.begin_groups(groups, how.run, options, how.keep, how.drop_marker)
+    repaired = {directory for directory, plan in planned_roots.items() if repairs_checkpoint(plan)}
+    run_group.begin_groups(groups, RunPlan(how.run, 0, options, how.keep, how.drop_marker), repaired)
     above = {directory_above(plan.path) for plan in partitions} if how.drop_marker else set()
     points = {**{directory: {} for directory in above}, **points_of_plans(todo)}
     # A killed run must not leave a recovery point above the end of a log.
-    roots = list(_roots(points, planned_roots, options, how))
+    roots = list(_roots(points, planned_roots, repaired, options, how))
     failed = {item.plan.path if isinstance(item, RecoveryResult) else item.path for item in roots if _has_failed(item)}
     left = [plan for plan in partitions if not _belongs_to(plan, failed)]
     for plan in partitions:
@@ -153,15 +155,20 @@ def _refusals_by_directory(plans: Iterable[Plan]) -> dict[str, str]:
 
 
 def _roots(
-    points: Mapping[str, Points], planned: Mapping[str, Plan], options: RecoverOptions, how: ApplyOptions
+    points: Mapping[str, Points],
+    planned: Mapping[str, Plan],
+    repaired: Collection[str],
+    options: RecoverOptions,
+    how: ApplyOptions,
 ) -> Iterator[RecoveryResult | Report]:
-    """Correct the files at the roots of log directories. Findings about these that stay are in the results."""
+    """Correct the files at the roots of log directories. Findings about these that stay are in the results.
+
+    `repaired`: where a checkpoint that cannot be read goes.
+    """
     for directory in sorted({*points, *planned}):
         before = planned.get(directory)
         try:
-            plan = plan_log_directory(
-                directory, points.get(directory, {}), options, repairs=before is not None and repairs_checkpoint(before)
-            )
+            plan = plan_log_directory(directory, points.get(directory, {}), options, repairs=directory in repaired)
         except SourceError as error:
             yield Report(directory, errors=[error])
             continue
@@ -298,12 +305,14 @@ def _resume_group(run: Run) -> list[undo.RunResult]:
         group, whole = run_group.group_of(run)
         if run.plan != APPLYING or whole.undoes is not None:
             return undo.resume_undo(run, whole)
-        drop = run_group.drops_marker(run, whole)
+        drop = whole.drop_marker and run_group.has_not_changed(run, whole, naming.CLEAN_SHUTDOWN)
+        repairs = whole.repairs_points and run_group.has_not_changed(run, whole, naming.RECOVERY_POINTS)
     except (OSError, KdumpError) as error:
         return [undo.RunResult(run, applying.sentence(run.directory, error))]
     how = ApplyOptions(run.run, None, whole.keep, drop)
-    points: dict[str, Points] = {run.directory: {}} if drop else {}
-    roots = list(_roots({**points, **points_of_plans(group.plans)}, {}, whole.options, how))
+    points: dict[str, Points] = {run.directory: {}} if drop or repairs else {}
+    repaired = [run.directory] if repairs else []
+    roots = list(_roots({**points, **points_of_plans(group.plans)}, {}, repaired, whole.options, how))
     plans = [] if any(map(_has_failed, roots)) else group.plans
     done = []
     for item in [*(apply_and_verify(plan, how) for plan in plans), *roots]:

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -41,21 +41,25 @@ def groups_of(plans: Iterable[Plan]) -> list[RunGroup]:
     return [RunGroup(directory, flat, tuple(group)) for (directory, flat), group in found.items()]
 
 
-def begin_groups(groups: Iterable[RunGroup], run: str, options: RecoverOptions, keep: bool, drop_marker: bool) -> None:
-    """Write the plans of a run. Raises KdumpError, and then leaves nothing."""
+def begin_groups(groups: Iterable[RunGroup], common: RunPlan, repaired: Collection[str]) -> None:
+    """Write the plans of a run, which have `common` in common. Raises KdumpError, and then leaves nothing.
+
+    `repaired` are the log directories whose checkpoint of recovery points cannot be read and goes.
+    """
     begun: list[RunGroup] = []
     for group in groups:
-        folder = UndoFolder(run, group.flat)
+        folder = UndoFolder(common.run, group.flat)
         try:
             with DirectoryHandle(group.directory) as handle:
                 refuse_unfinished(handle)
                 remove_finished_runs(handle)
                 _remove_finished_plans(handle, group)
                 if plan_state(handle, folder) is not None:
-                    raise KdumpError(f"{group.directory}: there is a run {run} already")
-                run_plan.write(handle, folder, _run_plan(handle, group, run, options, keep, drop_marker))
+                    raise KdumpError(f"{group.directory}: there is a run {common.run} already")
+                repairs = group.flat and os.path.abspath(group.directory) in repaired
+                run_plan.write(handle, folder, _run_plan(handle, group, common._replace(repairs_points=repairs)))
         except (OSError, KdumpError) as error:
-            _discard(begun, run)
+            _discard(begun, common.run)
             raise sentence(group.directory, error, NOTHING) from None
         begun.append(group)
 
@@ -69,13 +73,11 @@ def _remove_finished_plans(handle: DirectoryHandle, group: RunGroup) -> None:
                 discard(handle, folder_of(run))
 
 
-def _run_plan(
-    handle: DirectoryHandle, group: RunGroup, run: str, options: RecoverOptions, keep: bool, drop_marker: bool
-) -> RunPlan:
+def _run_plan(handle: DirectoryHandle, group: RunGroup, common: RunPlan) -> RunPlan:
     plans = tuple(plan._replace(path=_name_in(group, plan.path)) for plan in group.plans)
     now = root_state(handle, [plan.path for plan in plans] if group.flat else [])
     time_ms = time.time_ns() // 1_000_000
-    return RunPlan(run, time_ms, options, keep, drop_marker, files=now.files, lines=now.lines, plans=plans)
+    return common._replace(time_ms=time_ms, files=now.files, lines=now.lines, plans=plans)
 
 
 def _name_in(group: RunGroup, path: str) -> str:
@@ -133,11 +135,11 @@ def group_of(run: Run) -> tuple[RunGroup, RunPlan]:
     return RunGroup(run.directory, run.flat, plans), whole
 
 
-def drops_marker(run: Run, whole: RunPlan) -> bool:
-    """Whether the clean-shutdown file that the run was to remove is still there, and no other one."""
+def has_not_changed(run: Run, whole: RunPlan, name: str) -> bool:
+    """Whether a file at the root of a log directory is there as the run found it."""
     with DirectoryHandle(run.directory, read_only=True) as handle:
-        there = handle.stamp(CLEAN_SHUTDOWN)
-    return whole.drop_marker and there is not None and there == whole.files.get(CLEAN_SHUTDOWN)
+        there = handle.stamp(name)
+    return there is not None and there == whole.files.get(name)
 
 
 def apply_or_resume(plan: Plan, run: str, *, keep: bool) -> ApplyResult:

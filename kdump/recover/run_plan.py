@@ -28,7 +28,7 @@ class RunPlan(NamedTuple):
 
     `plans` are those of its partitions, whose paths are names in the directory. An undo that keeps what it overwrites
     has none: it `undoes` a run in the partitions `names`, and may be `forced`. `drop_marker`: the clean-shutdown file
-    goes. `files` are the checkpoints and the clean-shutdown file of the log directory as the run found them, `lines`
+    goes. `repairs_points`: so does a checkpoint of recovery points that cannot be read. `files` are the checkpoints and the clean-shutdown file of the log directory as the run found them, `lines`
     what the checkpoints said of the partitions, by the checkpoint's name.
     """
 
@@ -43,6 +43,7 @@ class RunPlan(NamedTuple):
     files: Mapping[str, Stamp] = {}
     lines: Mapping[str, Mapping[TopicPartition, int]] = {}
     plans: tuple[Plan, ...] = ()
+    repairs_points: bool = False
 
 
 def to_bytes(plan: RunPlan) -> bytes:

@@ -93,6 +93,24 @@ def test_a_resume_of_one_partition_names_the_log_directory(trial: GroupTrial) ->
         recover.resume_recovery(str(trial.directory / "u-0"))
 
 
+def test_a_resume_moves_recovery_points_that_cannot_be_read(trial: GroupTrial) -> None:
+    """Also where the run was killed before it came to them; where they have changed since, they stay."""
+    points = trial.directory / RECOVERY_POINTS
+    points.write_bytes(b"nonsense")
+    before = tree(trial.directory)
+    stopped(trial, trial.directory.name)
+    assert points.read_bytes() == b"nonsense"
+    trial.resume()
+    assert not points.exists()
+    assert not trial.is_unfinished()
+    trial.undo()
+    assert tree(trial.directory) == before
+    stopped(trial, trial.directory.name)
+    points.write_bytes(b"others")
+    trial.resume()
+    assert points.read_bytes() == b"others"
+
+
 def test_an_interrupted_run_is_undone(trial: GroupTrial) -> None:
     stopped(trial, "t-1")
     trial.undo()
