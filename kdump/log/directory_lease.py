@@ -17,6 +17,7 @@ from kdump.format.naming import RECOVERY_POINTS, TopicPartition
 from kdump.storage.directory_handle import DirectoryHandle, replace_file
 from kdump.storage.lock import Lock, possible_log_directories
 from kdump.storage.source import FileSource, read_whole
+from kdump.storage.undo_folders import refuse_unfinished
 
 _shared: Final[dict[tuple[int, int], "_LockedDirectory"]] = {}
 _mutex: Final = Mutex()
@@ -34,8 +35,12 @@ class _LockedDirectory:
         self.path = path
         self.users = 0
         self.is_clean = True
-        self._lock = Lock(path)
         self._clean_shutdown: bytes | None = None
+        with ExitStack() as undo:
+            self._lock = undo.enter_context(Lock(path))
+            with DirectoryHandle(path, read_only=True) as directory:
+                refuse_unfinished(directory)  # it may be about to change any log of the directory
+            undo.pop_all()
 
     def before_first_change(self) -> None:
         """Remove the clean-shutdown file. Raises OSError, KdumpError."""
@@ -86,7 +91,8 @@ class _LockedDirectory:
 class DirectoryLease:
     """The right to write to a topic-partition directory.
 
-    Raises KdumpError where a broker uses the log directory, SourceError where that cannot be found out.
+    Raises KdumpError where a broker uses the log directory or a run of recover over it is unfinished, SourceError where
+    that cannot be found out.
     """
 
     def __init__(self, partition: str, *, kafka07: bool = False) -> None:

@@ -7,11 +7,11 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from kdump.errors import KdumpError
-from kdump.format.naming import CLEAN_SHUTDOWN, UNDO_FOLDER
+from kdump.format.naming import UNDO_FOLDER
 from kdump.recover import run_plan
 from kdump.recover.apply import NOTHING, ApplyResult, apply, remove_finished_runs, sentence
 from kdump.recover.journal import Step
-from kdump.recover.plan import Plan, RecoverOptions
+from kdump.recover.plan import Plan
 from kdump.recover.run_plan import RunPlan
 from kdump.recover.runs import Run, folder_of, log_directory_of, runs_in
 from kdump.recover.steps import RunExecutor, load

@@ -28,8 +28,9 @@ class RunPlan(NamedTuple):
 
     `plans` are those of its partitions, whose paths are names in the directory. An undo that keeps what it overwrites
     has none: it `undoes` a run in the partitions `names`, and may be `forced`. `drop_marker`: the clean-shutdown file
-    goes. `repairs_points`: so does a checkpoint of recovery points that cannot be read. `files` are the checkpoints and the clean-shutdown file of the log directory as the run found them, `lines`
-    what the checkpoints said of the partitions, by the checkpoint's name.
+    is deleted. `repairs_points`: a checkpoint of recovery points that cannot be read is moved away. `files` are the
+    checkpoints and the clean-shutdown file of the log directory as the run found them, `lines` what the checkpoints
+    said of the partitions, by the checkpoint's name.
     """
 
     run: str

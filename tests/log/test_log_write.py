@@ -32,11 +32,14 @@ from kdump.log import active_segment, appender
 from kdump.log.appender import Appender, LogAppendInfo
 from kdump.log.builder import NewRecord
 from kdump.log.options import KAFKA07, LogOptions
+from kdump.recover import run_plan
 from kdump.recover.plan import FileContent, Plan, RecoverOptions
 from kdump.recover.recover import remaining_findings
+from kdump.recover.run_plan import RunPlan
 from kdump.storage import directory_handle as disk
 from kdump.storage.pieces import Piece
 from kdump.storage.stamps import read_stamps
+from kdump.storage.undo_folders import UndoFolder, discard
 from support import build, oracle
 from support.laws import examples
 
@@ -824,6 +827,20 @@ def test_a_log_that_ends_before_it_starts(tmp_path: Path) -> None:
     checkpoint.write_bytes(build.checkpoint("t 0 30"))
     with Appender(str(directory), options()) as log:
         assert log.append_batches(batch()) == LogAppendInfo(30, 30, 1)
+
+
+def test_an_unfinished_recovery_of_the_log_directory(tmp_path: Path) -> None:
+    """Such a run may be about to change any log of the directory."""
+    directory = tmp_path / "t-0"
+    made_log(directory)
+    there, folder = read(directory), UndoFolder("1", flat=True)
+    with disk.DirectoryHandle(str(tmp_path)) as root:
+        run_plan.write(root, folder, RunPlan("1", 0))
+        with pytest.raises(KdumpError, match=f"kdump recover --resume {tmp_path} "):
+            Appender(str(directory), options())
+        assert read(directory) == there
+        discard(root, folder)
+    Appender(str(directory), options()).close()
 
 
 def test_an_unfinished_recovery(tmp_path: Path) -> None:
