@@ -5,7 +5,7 @@ Each step looks at the files first and does what is left of it, so that it can b
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import Final
 
@@ -68,19 +68,14 @@ class RunExecutor:
                 phases.enter(phases.Phase.APPLY, self.handle.path_of(step.name))
             _STEPS[step.do][0](self, step)
 
-    def backward(self, without: Collection[str] = ()) -> None:
-        """Undo the steps, but those of the files `without`, of which nothing is kept. Raises OSError and FileChanged.
-
-        A segment whose log cannot come back stays as it is: a broker would trust its old index beside its new log.
-        """
+    def backward(self) -> None:
+        """Undo the steps. Raises OSError and FileChanged."""
         for name in self.folder.directories:
             self.handle.make_directory(name)
         for step in reversed(self.journal.steps):
             if step.do != "sync":
                 phases.enter(phases.Phase.UNDO, self.handle.path_of(step.name))
-            log = f"{step.name.rpartition('.')[0]}.log"
-            if log not in without and (step.name not in without or step.do == "put"):
-                _STEPS[step.do][1](self, step)
+            _STEPS[step.do][1](self, step)
         self.sync()
 
     def sync(self, _: Step | None = None) -> None:

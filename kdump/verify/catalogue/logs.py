@@ -25,8 +25,8 @@ ENTRIES = (
         _E,
         "Batch length is wrong",
         (
-            "a batch begins here and its header says {claimed} bytes, but the next batch of this log begins "
-            "after {length} bytes"
+            "a batch begins here and its header says {claimed} bytes, but there are {length} up to the next batch of "
+            "this log, or to the end of what was written"
         ),
         (
             "Readers step from batch to batch by this length. Kafka's reader stops silently at a length that "
