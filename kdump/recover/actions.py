@@ -118,7 +118,7 @@ class _ActionList:
             return
         origin = content.pieces[0].name
         source = os.path.join(self._given.directory, origin)
-        if origin != name and name in self._sizes:
+        if origin != name and name in self._sizes and name not in self._targets:
             yield Action("delete", path, code, 0, self._sizes[name], bytes=self._sizes[name])
         targets = self._targets[origin]
         if len(targets) > 1:

@@ -173,6 +173,7 @@ def test_two_swapped_segments_are_renamed_back(tmp_path: Path, partition: str, s
         after = put(tmp_path / "after" / str(number) / "p-0", left_by(plan))
         assert files(after) == before, (left, right)
         assert plan.lost.given_up.batches == plan.lost.given_up.bytes == 0
+        assert not [action for action in plan.actions if action.action == "delete" and action.path.endswith(".log")]
         assert not planned(after, RecoverOptions(strategy=SALVAGE, now_ms=NOW_MS)).actions
 
 
