@@ -736,7 +736,9 @@ cdef class Scanner:
         if s.segment_base >= 0 or s.has_last:
             highest[0] = start + OFFSET_SPAN if start <= INT64_MAX - OFFSET_SPAN else INT64_MAX
         # An offset that the segment cannot have says nothing about the next one.
-        if s.has_last and (s.segment_base < 0 or 0 <= s.known_last - s.segment_base <= OFFSET_SPAN):
+        if s.has_last and (
+            s.segment_base < 0 or (s.segment_base <= s.known_last and s.known_last - s.segment_base <= OFFSET_SPAN)
+        ):
             if s.known_last == INT64_MAX:
                 highest[0] = -1
             else:

@@ -2,6 +2,7 @@
 they say the same."""
 
 import random
+import struct
 from collections import Counter
 from pathlib import Path
 
@@ -108,6 +109,15 @@ def test_built_and_damaged(data: bytes, rng: random.Random, times: int) -> None:
             break
     agree(data, rng.choice((None, 0)))
     same_records(data)
+
+
+@pytest.mark.parametrize("first", [-(2**63), -(2**63) + 7, -1, 2**63 - 1])
+def test_damage_after_an_offset_far_from_the_segment(first: int) -> None:
+    """No difference to the base offset overflows, which only the sanitizers would see."""
+    batch = bytearray(build.batch([build.record(b"k")], base_offset=220))
+    struct.pack_into(">q", batch, 0, first)
+    torn = build.batch([build.record(b"k")], base_offset=221)[:-1] + b"x"
+    agree(bytes(batch) + torn + build.batch([build.record(b"k")], base_offset=222), 213)
 
 
 @settings(max_examples=examples(60), deadline=None)
