@@ -301,12 +301,22 @@ def test_an_offset_that_lies_costs_one_batch(tmp_path: Path, offset: int) -> Non
     assert found.lost.batches == found.lost.records == 1
 
 
-@pytest.mark.parametrize("epoch", [1, 900_000])
-def test_a_leader_epoch_that_lies_costs_one_batch(tmp_path: Path, epoch: int) -> None:
+@pytest.mark.parametrize("epoch", [1, 900_000, -5])
+def test_a_leader_epoch_that_lies_costs_no_batch(tmp_path: Path, epoch: int) -> None:
+    """No checksum covers it. A broker loads such a log, and a truncation leaves all of it."""
     data = run(0, 5, epoch=3) + run(5, 1, epoch=epoch) + run(6, 20, epoch=3)
     found, after = kept(tmp_path / "p-0", (0, data))
-    assert offsets(after) == [[*range(5), *range(6, 26)]]
-    assert [one.because for one in found.dropped] == ["epoch/backwards"]
+    assert offsets(after) == [[*range(26)]]
+    assert not found.dropped
+    assert not found.conflicts
+
+
+def test_a_leader_epoch_that_lies_beside_an_offset_that_lies_costs_one_batch(tmp_path: Path) -> None:
+    """What follows is no rest of an older write."""
+    data = run(0, 5, epoch=3) + run(5, 1, epoch=900) + run(5, 1, epoch=3, value=b"w") + run(7, 20, epoch=3)
+    found, after = kept(tmp_path / "p-0", (0, data))
+    assert offsets(after) == [[*range(6), *range(7, 27)]]
+    assert [clash.dropped.batches for clash in found.conflicts] == [1]
 
 
 def test_of_two_runs_the_one_of_the_higher_leader_epoch_stays(tmp_path: Path) -> None:

@@ -21,8 +21,9 @@ from support.salvage_oracle import SPAN, Own, files, partition_of, results, vali
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 MEMORY = Path("/dev/shm")
 OPTIONS = RecoverOptions(strategy="salvage")
-FIELDS = {"offset": range(64), "length": range(64, 96), "magic": range(128, 136)}
-"""The bits of a batch, from its beginning, that no checksum of magic 2 covers, by field."""
+FIELDS = {"offset": range(64), "length": range(64, 96), "magic": range(128, 136), "leader epoch": range(96, 128)}
+"""The bits of a batch, from its beginning, that no checksum of magic 2 covers, by field; for the others, that is the
+checksum."""
 
 
 class Flip(NamedTuple):

@@ -78,8 +78,7 @@ def valid(logs: dict[str, bytes]) -> Iterator[Own]:
 
 def contradict(earlier: Own, later: Own) -> bool:
     """Whether one of two batches cannot stand where it does; the first stands before the other."""
-    epochs = earlier.epoch > later.epoch >= 0
-    return earlier.last >= later.first or epochs
+    return earlier.last >= later.first
 
 
 def inside(own: Own, logs: dict[str, bytes]) -> bool:
@@ -89,7 +88,6 @@ def inside(own: Own, logs: dict[str, bytes]) -> bool:
     return (
         base <= own.first <= own.last < min((one for one in later if one > base), default=2**63)
         and own.last - base <= SPAN
-        and own.epoch >= -1
     )
 
 
@@ -97,22 +95,18 @@ def certain(logs: dict[str, bytes]) -> list[Own]:
     """The batches that nothing speaks against: neither the names of the segments, nor any other batch with a right
     checksum."""
     found = list(valid(logs))
-    most, least = (-1, -1), (2**63, 2**31)
-    before, behind = [], []
+    most, least = -1, 2**63
+    before, after = [], []
     for own in found:
         before.append(most)
-        most = max(most[0], own.last), max(most[1], own.epoch)
+        most = max(most, own.last)
     for own in reversed(found):
-        behind.append(least)
-        least = min(least[0], own.first), own.epoch if 0 <= own.epoch < least[1] else least[1]
+        after.append(least)
+        least = min(least, own.first)
     return [
         own
-        for own, low, high in zip(found, before, reversed(behind), strict=True)
-        if low[0] < own.first
-        and own.last < high[0]
-        and (own.epoch < 0 or low[1] <= own.epoch)
-        and own.epoch <= high[1]
-        and inside(own, logs)
+        for own, low, high in zip(found, before, reversed(after), strict=True)
+        if low < own.first and own.last < high and inside(own, logs)
     ]
 
 

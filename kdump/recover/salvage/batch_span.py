@@ -39,15 +39,15 @@ class BatchSpan(NamedTuple):
 
 
 def are_ordered(batches: Iterable[BatchSpan]) -> bool:
-    """Whether no batch contradicts one before it."""
-    last = epoch = -1
+    """Whether the offsets of each batch are above those of the batches before it."""
+    last = -1
     for batch in batches:
-        if batch.first <= last or -1 < batch.epoch < epoch:
+        if batch.first <= last:
             return False
-        last, epoch = batch.last, max(epoch, batch.epoch)
+        last = batch.last
     return True
 
 
 def follows(left: BatchSpan, right: BatchSpan) -> bool:
-    """Whether a batch can stand right after another one."""
+    """Whether a batch can be of the same write of the log as the one before it: offset and leader epoch rise."""
     return right.first > left.last and (right.epoch < 0 or left.epoch < 0 or right.epoch >= left.epoch)

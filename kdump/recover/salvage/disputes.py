@@ -60,9 +60,6 @@ class Disputes:
         self._firsts = [batches[number].first for number in chain]
         self._lasts = [batches[number].last for number in chain]
         self._counted = [0, *accumulate(batches[number].batches for number in chain)]
-        self._epochs: list[int] = []  # the largest so far
-        for number in chain:
-            self._epochs.append(max(batches[number].epoch, self._epochs[-1] if self._epochs else -1))
 
     def __iter__(self) -> Iterator[Dispute]:
         inside = set(self.chain)
@@ -81,10 +78,6 @@ class Disputes:
         middle = bisect_left(self.chain, run[0])
         start = bisect_left(self._lasts, first.first, 0, middle)
         stop = bisect_right(self._firsts, last.last, middle)
-        if first.epoch >= 0:
-            start = min(start, bisect_right(self._epochs, first.epoch, 0, middle))
-        if last.epoch >= 0:
-            stop = max(stop, bisect_left(self._epochs, last.epoch, middle))
         return Dispute(run, start, middle, stop)
 
     def run(self, dispute: Dispute) -> list[BatchSpan]:
@@ -107,36 +100,53 @@ class Disputes:
     def _count_against(self, dispute: Dispute) -> int:
         return self._counted[dispute.stop] - self._counted[dispute.start]
 
-    def by_offset(self, dispute: Dispute) -> bool:
-        """Whether offsets contradict each other, and not leader epochs alone."""
-        start, middle, stop = dispute[1:]
-        first, last = self._batches[dispute.numbers[0]].first, self._batches[dispute.numbers[-1]].last
-        before = start < middle and self._lasts[middle - 1] >= first
-        return before or (middle < stop and self._firsts[middle] <= last)
-
     def epoch_decides(self, dispute: Dispute) -> bool:
         """Whether the run is right although it is outside the chain, for its leader epoch is higher.
 
         One batch at the end of a log does not show that it was truncated: its offset may be wrong.
         """
         run = self.run(dispute)
-        if dispute.start == dispute.stop or not 0 <= self._epochs[dispute.stop - 1] < run[0].epoch:
+        if dispute.start == dispute.stop or self._batches[self.chain[dispute.start]].epoch >= run[0].epoch:
             return False
         against = self.against(dispute)
-        if not _overlap(against, run):
+        if not 0 <= max(batch.epoch for batch in against) < run[0].epoch or not _overlap(against, run):
             return False
         if dispute.start == dispute.middle:
-            return True  # an old copy behind the log
+            return True  # an old copy after the log
         if dispute.stop < len(self.chain):
             return self._firsts[dispute.stop] == run[-1].last + 1
         return len(run) > 1 or len(against) == 1
 
+    def is_older(self, dispute: Dispute) -> bool:
+        """Whether the batches of the chain have the offsets of the run, and higher leader epochs."""
+        run = self.run(dispute)
+        if dispute.start == dispute.stop or not 0 <= run[-1].epoch < self._batches[self.chain[dispute.start]].epoch:
+            return False
+        against = self.against(dispute)
+        return run[-1].epoch < min(batch.epoch for batch in against) and _overlap(against, run)
+
+    def rest_of(self, write: Sequence[BatchSpan], last: int, newer: Sequence[BatchSpan]) -> list[BatchSpan]:
+        """The batches that touch an older write of the log, `last` the number of its last batch, and are of it, too.
+
+        One newer batch does not show that there were two writes: its leader epoch, which no checksum covers, may be
+        wrong.
+        """
+        if len(newer) < 2:
+            return []
+        epoch, rest = min(batch.epoch for batch in newer), [write[-1]]
+        for number in range(last + 1, len(self._batches)):
+            before, batch = rest[-1], self._batches[number]
+            touches = batch.position == (before.end if batch.file == before.file else 0)
+            if not (touches and 0 <= batch.epoch < epoch and follows(before, batch)):
+                break
+            rest.append(batch)
+        return rest[1:]
+
     def reason(self, dispute: Dispute, explanations: "Explanations") -> str:
         """The rule by which the batches of the chain are right."""
-        run = self.run(dispute)
-        lowest = self._batches[self.chain[dispute.start]].epoch
-        if lowest > run[-1].epoch >= 0 and _overlap(self.against(dispute), run):
+        if self.is_older(dispute):
             return EPOCH
+        run = self.run(dispute)
         if sum(batch.batches for batch in run) != self._count_against(dispute):
             return BATCHES
         kept, other = explanations.of(self, dispute)

@@ -219,12 +219,12 @@ def read_files(files: "Sequence[BatchFile]", options: RecoverOptions) -> bool:
     transactional: set[int] = set()
     for one in files:
         one.scan(options, transactional)
-    last, epoch, is_ordered = -1, -1, all(one.scan_state is not None for one in files)
+    last, is_ordered = -1, all(one.scan_state is not None for one in files)
     for one in files if is_ordered else ():
         seen = one.scan_state
         if seen is not None and seen.batches:
-            is_ordered = is_ordered and one.base > last and (seen.first_epoch < 0 or seen.first_epoch >= epoch)
-            last, epoch = seen.last_offset, max(epoch, seen.known_epoch)
+            is_ordered = is_ordered and one.base > last
+            last = seen.last_offset
     for one in files:
         if not is_ordered:
             one.read(options)

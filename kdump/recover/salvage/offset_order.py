@@ -1,11 +1,11 @@
 """Decides which batches of a log are in order. A CRC covers neither the offset nor the leader epoch of a batch.
 
 A batch is out of order where its offsets are not those of its segment, which begins at its name and ends before the
-next segment, or where it and other batches contradict each other: offsets and leader epochs of a log only rise. Of
-batches that contradict each other,
+next segment, or where it and other batches contradict each other: the offsets of a log only rise. Leader epochs rise,
+too, but a wrong one makes no batch unreadable, and a broker loads it. Of batches that contradict each other,
 
 1. those with the higher leader epoch are right, where both claim the same offsets and the log continues after them: it
-   was truncated at a change of leaders and written again;
+   was truncated at a change of leaders and written again. What goes on after the older batches is as old;
 2. else the fewest batches go: one wrong offset must not cost all that follow it;
 3. of as many those go of which one flipped bit in the offset explains what is wrong, where the others' do not;
 4. else those that count exactly the offsets of the hole that they leave; next, not those whose hole is too small;
@@ -155,8 +155,6 @@ def _too_far(own: Sequence[BatchSpan], base: int, high: int) -> set[int]:
 
 
 def _misplaced(batch: BatchSpan, low: int, high: int, alone: bool) -> str | None:
-    if batch.epoch < -1:
-        return "epoch/backwards"
     if alone or not 0 <= batch.first <= batch.last or batch.first < low:
         return "offset/range"
     return "segment/overlap" if batch.last >= high else None
@@ -172,29 +170,35 @@ def _order(
     for last_round in (False,) * _MOST_ROUNDS + (True,):
         rising = RisingChain(batches, bases[0], support)
         disputes = Disputes(batches, rising.find())
-        outdated = set() if last_round else _outdated(disputes, conflicts)
+        outdated = {} if last_round else _outdated(disputes, conflicts)
         if not outdated:
             break
-        dropped += ((batch, "offset/backwards") for batch in outdated)
+        dropped += outdated.items()
         batches = [batch for batch in batches if batch not in outdated]
     explanations = Explanations(batches, rising, support, bases)
     disputes = Disputes(batches, disputes.improved(explanations))
     for dispute in disputes:
-        run, code = disputes.run(dispute), "offset/backwards" if disputes.by_offset(dispute) else "epoch/backwards"
+        run = disputes.run(dispute)
         if dispute.start < dispute.stop:
             reason = disputes.reason(dispute, explanations)
             conflicts.append(Conflict(disputes.range_against(dispute), run_of(run), reason))
-        dropped += ((batch, code) for batch in run)
+        dropped += ((batch, "offset/backwards") for batch in run)
     return [batches[number] for number in disputes.chain], conflicts
 
 
-def _outdated(disputes: Disputes, conflicts: list[Conflict]) -> set[BatchSpan]:
-    """The batches of a chain that ones of a higher leader epoch replace; adds the conflicts."""
-    outdated: set[BatchSpan] = set()
+def _outdated(disputes: Disputes, conflicts: list[Conflict]) -> dict[BatchSpan, str]:
+    """The batches of a chain that ones of a higher leader epoch replace, with codes; adds the conflicts."""
+    outdated: dict[BatchSpan, str] = {}
     for dispute in disputes:
         if disputes.epoch_decides(dispute):
-            against = [batch for batch in disputes.against(dispute) if batch not in outdated]
-            if against:
-                conflicts.append(Conflict(run_of(disputes.run(dispute)), run_of(against), EPOCH))
-                outdated.update(against)
+            newer, older, last = disputes.run(dispute), disputes.against(dispute), disputes.chain[dispute.stop - 1]
+        elif disputes.is_older(dispute):
+            newer, older, last = disputes.against(dispute), disputes.run(dispute), dispute.numbers[-1]
+        else:
+            continue
+        rest = disputes.rest_of(older, last, newer)
+        gone = [batch for batch in (*older, *rest) if batch not in outdated]
+        if gone:
+            conflicts.append(Conflict(run_of(newer), run_of(gone), EPOCH))
+        outdated |= dict.fromkeys(older, "offset/backwards") | dict.fromkeys(rest, "epoch/backwards")
     return outdated

@@ -1,4 +1,4 @@
-"""The longest chain of batches of a log, in file order, whose offsets and leader epochs rise.
+"""The longest chain of batches of a log, in file order, whose offsets rise.
 
 Of the chains with the most batches the one with the most exact holes wins: a hole between two batches of a chain is
 exact where the batches that it leaves out count exactly its offsets. Of these the one with the most support wins, then
@@ -17,18 +17,15 @@ Support = Callable[[BatchSpan], int]
 """How many facts outside the log say that a batch has its offsets, less those that say that it has not."""
 
 _NO_OFFSET: Final = 1 << 64
-_NO_EPOCH: Final = 1 << 32
-_MOST_EPOCHS: Final = 64
 
 
 class _ChainEnd(NamedTuple):
-    """A chain by its last batch: its score, the number of the batch as a negative, its largest epoch as a rank."""
+    """A chain by its last batch: its score, and the number of the batch as a negative."""
 
     batches: int
     exact_holes: int
     support: int
     earlier: int
-    epoch: int
     previous: "_ChainEnd | None"
 
 
@@ -72,35 +69,25 @@ class RisingChain:
 
     def _best(self, region: Sequence[int], before: int | None, after: int | None) -> list[int]:
         """The best chain in a region between two batches that are in the chain, or at an end of the log."""
-        own = [self._batches[number] for number in region]
-        epochs = sorted({batch.epoch for batch in own if batch.epoch >= 0})
-        ends = _ChainEnds(sorted({batch.last for batch in own}), max(1, len(epochs)))
-        start = _ChainEnd(0, 0, 0, 1, 0, None)
+        ends = _ChainEnds(sorted({self._batches[number].last for number in region}))
+        start = _ChainEnd(0, 0, 0, 1, None)
         ends.add_start(self._key_after(before), start)
         best = start
-        for number, batch in zip(region, own, strict=True):
-            highest = bisect_left(epochs, batch.epoch) if batch.epoch >= 0 else max(0, len(epochs) - 1)
-            # A batch without an epoch does not raise that of the chain.
-            every = batch.epoch < 0 and len(epochs) <= _MOST_EPOCHS
-            previous = None
-            for level in range(highest + 1) if every else (highest,):
-                found, is_exact = ends.best(batch.first, self._key_before(number), level)
-                if found is previous:
-                    continue
-                previous = found
-                end = _ChainEnd(
-                    found.batches + batch.batches,
-                    found.exact_holes + is_exact,
-                    found.support + self._support(batch),
-                    -number,
-                    found.epoch if batch.epoch < 0 else highest,
-                    found,
-                )
-                key = self._key_after(number)
-                ends.add(batch.last, key, end)
-                if after is not None and key == self._key_before(after):
-                    end = end._replace(exact_holes=end.exact_holes + 1)
-                best = max(best, end)
+        for number in region:
+            batch = self._batches[number]
+            found, is_exact = ends.best(batch.first, self._key_before(number))
+            end = _ChainEnd(
+                found.batches + batch.batches,
+                found.exact_holes + is_exact,
+                found.support + self._support(batch),
+                -number,
+                found,
+            )
+            key = self._key_after(number)
+            ends.add(batch.last, key, end)
+            if after is not None and key == self._key_before(after):
+                end = end._replace(exact_holes=end.exact_holes + 1)
+            best = max(best, end)
         chain: list[int] = []
         while best.previous is not None:
             chain.append(-best.earlier)
@@ -109,45 +96,38 @@ class RisingChain:
 
 
 class _ChainEnds:
-    """The chains so far: the best by their last offset and epoch in two nested Fenwick trees, and by their key."""
+    """The chains so far: the best by their last offset in a Fenwick tree, and by their key."""
 
-    def __init__(self, lasts: Sequence[int], epochs: int) -> None:
-        self._lasts, self._epochs = lasts, epochs
-        self._trees: list[dict[int, _ChainEnd]] = [{} for _ in range(len(lasts) + 1)]
-        self._by_key: dict[int, dict[int, _ChainEnd]] = {}
+    def __init__(self, lasts: Sequence[int]) -> None:
+        self._lasts = lasts
+        self._tree: list[_ChainEnd | None] = [None] * (len(lasts) + 1)
+        self._by_key: dict[int, _ChainEnd] = {}
 
     def add_start(self, key: int, start: _ChainEnd) -> None:
         """Add the chain of the batches before the region, or none."""
         self._start = start
-        self._by_key[key] = {0: start}
+        self._by_key[key] = start
 
     def add(self, last: int, key: int, end: _ChainEnd) -> None:
-        by_epoch = self._by_key.setdefault(key, {})
-        by_epoch[end.epoch] = max(end, by_epoch.get(end.epoch, end))
+        self._by_key[key] = max(end, self._by_key.get(key, end))
         at = bisect_left(self._lasts, last) + 1
-        while at < len(self._trees):
-            tree, epoch = self._trees[at], end.epoch + 1
-            while epoch <= self._epochs:
-                known = tree.get(epoch)
-                if known is None or known < end:
-                    tree[epoch] = end
-                epoch += epoch & -epoch
+        while at < len(self._tree):
+            known = self._tree[at]
+            if known is None or known < end:
+                self._tree[at] = end
             at += at & -at
 
-    def best(self, first: int, key: int, highest: int) -> tuple[_ChainEnd, bool]:
+    def best(self, first: int, key: int) -> tuple[_ChainEnd, bool]:
         """The best chain that a batch of this first offset can continue, and whether the hole between is exact."""
         found = self._start
         at = bisect_left(self._lasts, first)
         while at:
-            tree, epoch = self._trees[at], highest + 1
-            while epoch and tree:
-                known = tree.get(epoch)
-                if known is not None and known > found:
-                    found = known
-                epoch -= epoch & -epoch
+            known = self._tree[at]
+            if known is not None and known > found:
+                found = known
             at -= at & -at
         # A chain of this key ends before the batch: the hole holds what the batches between count.
-        exact = max((end for epoch, end in self._by_key.get(key, {}).items() if epoch <= highest), default=None)
+        exact = self._by_key.get(key)
         if exact is None or exact._replace(exact_holes=exact.exact_holes + 1) < found:
             return found, False
         return exact, True
@@ -155,17 +135,15 @@ class _ChainEnds:
 
 def uncontradicted(batches: Sequence[BatchSpan]) -> list[bool]:
     """Whether each batch contradicts no other one."""
-    behind: list[tuple[int, int]] = []
-    first, epoch = _NO_OFFSET, _NO_EPOCH
+    after: list[int] = []
+    first = _NO_OFFSET
     for batch in reversed(batches):
-        behind.append((first, epoch))
+        after.append(first)
         first = min(first, batch.first)
-        epoch = min(epoch, batch.epoch) if batch.epoch >= 0 else epoch
-    behind.reverse()
+    after.reverse()
     found = []
-    last = largest = -1
-    for batch, (first, epoch) in zip(batches, behind, strict=True):
-        in_epochs = batch.epoch < 0 or largest <= batch.epoch <= epoch
-        found.append(last < batch.first and batch.last < first and in_epochs)
-        last, largest = max(last, batch.last), max(largest, batch.epoch)
+    last = -1
+    for batch, first in zip(batches, after, strict=True):
+        found.append(last < batch.first and batch.last < first)
+        last = max(last, batch.last)
     return found
