@@ -201,9 +201,9 @@ class NextBatchSearch(FrameWindow):
         at = self._load(position, UP_TO_MAGIC)
         if self._filled - at < UP_TO_MAGIC:
             return False
-        _, _, offset, _, possible = self.scanner.look(self._window, at, self._end - position)
-        magic = self._window[at + UP_TO_MAGIC - 1]
-        return magic <= 2 and possible and bad.frame.offset < offset <= bad.frame.offset + _SPAN
+        offset = self.scanner.look(self._window, at, self._end - position).offset
+        # The length or the magic of that header can be wrong as well, or its offset.
+        return bad.frame.offset < offset <= bad.frame.offset + _SPAN or self._frame(position).kind == VALID
 
     def _batch_follows(self, bad: BadHeader, end: int) -> bool:
         frame = self._frame(end)

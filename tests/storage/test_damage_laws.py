@@ -50,6 +50,17 @@ def test_every_batch_without_a_changed_byte_is_found(name: str) -> None:
     assert tried > 400
 
 
+def test_every_batch_but_two_with_a_wrong_length_or_magic_is_found() -> None:
+    rng, tried, missed = random.Random("pairs"), 0, []
+    for log in small_logs():
+        for damage in scan_laws.neighbours(log, rng, 2000 if ALL else 15):
+            tried += 1
+            if damage.missed():
+                missed.append(damage.name)
+    assert not missed, "\n".join([f"{len(missed)} of {tried}", *missed[:20]])
+    assert tried > 2000
+
+
 def test_the_small_logs_have_every_magic_and_codec() -> None:
     seen = set()
     for log in small_logs():

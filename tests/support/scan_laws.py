@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import product
@@ -95,6 +96,26 @@ def flips(log: SmallLog, share: Share, fields: range) -> Iterator[Damage]:
                 rest = tuple(each for each in log.batches if each != batch)
                 name = f"{log.name}: bit {bit} of byte {at} of the batch at {batch[0]}, {len(zeros)} zeros at the end"
                 yield Damage(name, log, bytes(copy) + zeros, rest)
+
+
+def neighbours(log: SmallLog, rng: random.Random, count: int) -> Iterator[Damage]:
+    """One flipped bit in the length or the magic of each of two batches side by side, or with one between them.
+
+    Before magic 2 the checksum covers the magic: what stands alone between two such batches is not taken.
+    """
+    for _ in range(count if len(log.batches) > 2 else 0):
+        left = rng.randrange(len(log.batches) - 1)
+        right = min(left + rng.choice((1, 1, 2)), len(log.batches) - 1)
+        copy, names = bytearray(log.data), []
+        for number in (left, right):
+            has_bare_magic = log.data[log.batches[number][0] + 16] == 2
+            at, bit = rng.choice((*LENGTH, *MAGIC) if has_bare_magic else LENGTH), rng.randrange(8)
+            copy[log.batches[number][0] + at] ^= 1 << bit
+            names.append(f"bit {bit} of byte {at} of the batch at {log.batches[number][0]}")
+        zeros = rng.choice((b"", ZEROS))
+        rest = tuple(each for number, each in enumerate(log.batches) if number not in (left, right))
+        name = f"{log.name}: {', '.join(names)}, {len(zeros)} zeros at the end"
+        yield Damage(name, log, bytes(copy) + zeros, rest)
 
 
 def zeroed(log: SmallLog, share: Share, block: int) -> Iterator[Damage]:
