@@ -370,7 +370,7 @@ class _Walk:
     def may_follow(self, bad: int, position: int) -> bool:
         if self.end - position < 17 or position >= self.zeros_from:
             return True
-        return self.is_header(position) and 0 < self.offset(position) - self.offset(bad) <= SPAN
+        return 0 < self.offset(position) - self.offset(bad) <= SPAN or self.frame(position) == "VALID"
 
     def continued(self, bad: int) -> bool:
         """Whether a header at the claimed end goes on with the next offset."""
