@@ -32,6 +32,7 @@ from kdump.kernel import producers as kernel
 from kdump.kernel.crc import crc32c
 from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.scan import BATCH_COLUMNS, SCAN_DAMAGED, SCAN_NEED, SUSPECTS, Scanner
+from kdump.kernel.snapshot_entries import unexpired
 from kdump.storage.pieces import open_pieces
 from kdump.storage.source import FileSource, PiecesSource, Source, reader_of
 
@@ -282,7 +283,7 @@ class _CompanionBuilder:
 
     def _unexpired(self, entries: bytes) -> bytes:
         """Without the producers that were idle for too long (ProducerStateManager.isProducerExpired)."""
-        return kernel.unexpired(entries, self._now_ms, self._request.producer_id_expiration_ms)
+        return unexpired(entries, self._now_ms, self._request.producer_id_expiration_ms)
 
     def _load_producers(
         self, manager: "_RebuildStateManager", segment: LogSegment, start: int, log_end: int | None

@@ -4,7 +4,7 @@
 # have the byte tables.
 # A test compares them with these positions.
 
-from libc.stdint cimport INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from kdump.kernel.crc cimport crc32_of, crc32c_of
 
@@ -181,6 +181,12 @@ cdef inline int64_t be64(const uint8_t *p) noexcept nogil:
 
 
 # Writers return the address after the bytes that they wrote.
+cdef inline uint8_t *put16(uint8_t *q, uint16_t number) noexcept nogil:
+    q[0] = number >> 8
+    q[1] = number & 0xff
+    return q + 2
+
+
 cdef inline uint8_t *put32(uint8_t *q, uint32_t number) noexcept nogil:
     q[0] = number >> 24
     q[1] = number >> 16 & 0xff

@@ -39,8 +39,9 @@ from libc.string cimport memcpy, memset
 from kdump.kernel.layout cimport (
     SEQUENCE_MASK, SNAPSHOT_COORDINATOR_EPOCH_AT, SNAPSHOT_ENTRY, SNAPSHOT_EPOCH_AT, SNAPSHOT_LAST_OFFSET_AT,
     SNAPSHOT_LAST_SEQUENCE_AT, SNAPSHOT_OFFSET_DELTA_AT, SNAPSHOT_PRODUCER_ID_AT, SNAPSHOT_TIMESTAMP_AT,
-    SNAPSHOT_TXN_FIRST_OFFSET_AT,
+    SNAPSHOT_TXN_FIRST_OFFSET_AT, be16, be32, be64, put16, put32, put64,
 )
+from kdump.kernel.snapshot_entries cimport MOST_PRODUCERS, whole_entries
 from kdump.kernel.results import AbortedTxn, ProducerProblem, ProducerTally, SnapshotDifference, TxnMetadata
 
 import os
@@ -63,7 +64,6 @@ cdef enum:
 assert len(PROBLEMS) == PROBLEM_COUNT and len(TALLIES) == TALLY_COUNT
 cdef enum:
     ROWS_KEPT = 1000
-    MOST_PRODUCERS = 1 << 29
     FIRST_SLOTS = 128
 KEPT = ROWS_KEPT
 FIELDS = ("producer_epoch", "last_sequence", "last_offset", "offset_delta", "timestamp", "coordinator_epoch",
@@ -214,31 +214,15 @@ cdef struct Aborted:
     bint certain_lso
 
 
-cdef inline int64_t read_number(const uint8_t *p, int size) noexcept nogil:
-    """Read a big-endian number."""
-    cdef int i
-    cdef uint64_t value = <uint64_t> -<int64_t> (p[0] >> 7)
-    for i in range(size):
-        value = value << 8 | p[i]
-    return <int64_t> value
-
-
-cdef inline uint8_t *write_number(uint8_t *p, int64_t value, int size) noexcept nogil:
-    cdef int i
-    for i in range(size):
-        p[i] = <uint8_t> (<uint64_t> value >> 8 * (size - 1 - i))
-    return p + size
-
-
 cdef void parse_entry(const uint8_t *p, int64_t *fields) noexcept nogil:
     """Read the fields of a snapshot entry after the producer id: one value for each missing field."""
-    fields[F_EPOCH] = read_number(p + SNAPSHOT_EPOCH_AT, 2)
-    fields[F_SEQUENCE] = read_number(p + SNAPSHOT_LAST_SEQUENCE_AT, 4)
-    fields[F_OFFSET] = read_number(p + SNAPSHOT_LAST_OFFSET_AT, 8)
-    fields[F_DELTA] = read_number(p + SNAPSHOT_OFFSET_DELTA_AT, 4)
-    fields[F_TIMESTAMP] = read_number(p + SNAPSHOT_TIMESTAMP_AT, 8)
-    fields[F_COORDINATOR] = read_number(p + SNAPSHOT_COORDINATOR_EPOCH_AT, 4)
-    fields[F_TXN] = read_number(p + SNAPSHOT_TXN_FIRST_OFFSET_AT, 8)
+    fields[F_EPOCH] = be16(p + SNAPSHOT_EPOCH_AT)
+    fields[F_SEQUENCE] = be32(p + SNAPSHOT_LAST_SEQUENCE_AT)
+    fields[F_OFFSET] = be64(p + SNAPSHOT_LAST_OFFSET_AT)
+    fields[F_DELTA] = be32(p + SNAPSHOT_OFFSET_DELTA_AT)
+    fields[F_TIMESTAMP] = be64(p + SNAPSHOT_TIMESTAMP_AT)
+    fields[F_COORDINATOR] = be32(p + SNAPSHOT_COORDINATOR_EPOCH_AT)
+    fields[F_TXN] = be64(p + SNAPSHOT_TXN_FIRST_OFFSET_AT)
     normalise(fields)
 
 
@@ -646,7 +630,7 @@ cdef class Producers:
             for i in range(count):
                 p = <const uint8_t *> view.buf + i * SNAPSHOT_ENTRY
                 parse_entry(p, fields)
-                producer_id = read_number(p + SNAPSHOT_PRODUCER_ID_AT, 8)
+                producer_id = be64(p + SNAPSHOT_PRODUCER_ID_AT)
                 index = self.find(producer_id)
                 e = self._producers + index if index >= 0 else self.add(producer_id)
                 if e == NULL:
@@ -715,14 +699,14 @@ cdef class Producers:
         cdef Producer *e
         for i in range(self._count):
             e = self._producers + i
-            p = write_number(p, e.producer_id, 8)
-            p = write_number(p, e.epoch, 2)
-            p = write_number(p, e.last_sequence, 4)
-            p = write_number(p, e.last_offset, 8)
-            p = write_number(p, e.offset_delta, 4)
-            p = write_number(p, e.timestamp, 8)
-            p = write_number(p, e.coordinator_epoch, 4)
-            p = write_number(p, e.txn_first, 8)
+            p = put64(p, <uint64_t> e.producer_id)
+            p = put16(p, <uint16_t> e.epoch)
+            p = put32(p, <uint32_t> e.last_sequence)
+            p = put64(p, <uint64_t> e.last_offset)
+            p = put32(p, <uint32_t> e.offset_delta)
+            p = put64(p, <uint64_t> e.timestamp)
+            p = put32(p, <uint32_t> e.coordinator_epoch)
+            p = put64(p, <uint64_t> e.txn_first)
         return data
 
     def open(self):
@@ -753,7 +737,7 @@ cdef class Producers:
                     break
                 p = <const uint8_t *> view.buf + i * SNAPSHOT_ENTRY
                 parse_entry(p, stored)
-                producer_id = read_number(p + SNAPSHOT_PRODUCER_ID_AT, 8)
+                producer_id = be64(p + SNAPSHOT_PRODUCER_ID_AT)
                 index = self.find(producer_id)
                 if index < 0:
                     # An entry without an epoch is from a control batch whose marker the cleaner removed.
@@ -786,115 +770,3 @@ cdef class Producers:
             if not listed[i] and e.generation == self._generation and e.flags & CERTAIN:
                 differences.append(("missing", e.producer_id, FIELDS[F_TIMESTAMP], None, e.timestamp))
         return list(map(SnapshotDifference._make, differences))
-
-
-# ---- the entries of snapshots, packed
-
-
-cdef inline int64_t whole_entries(const Py_buffer *view) except -1:
-    if view.len % SNAPSHOT_ENTRY:
-        raise ValueError("no whole number of entries")
-    return view.len // SNAPSHOT_ENTRY
-
-
-def unexpired(entries, int64_t now_ms, int64_t longest_ms):
-    cdef Py_buffer view
-    cdef const uint8_t *p
-    cdef uint8_t *out
-    cdef int64_t i, idle_ms, kept = 0
-    cdef bytes data
-    PyObject_GetBuffer(entries, &view, PyBUF_SIMPLE)
-    try:
-        data = PyBytes_FromStringAndSize(NULL, whole_entries(&view) * SNAPSHOT_ENTRY)
-        out = <uint8_t *> PyBytes_AsString(data)
-        for i in range(view.len // SNAPSHOT_ENTRY):
-            p = <const uint8_t *> view.buf + i * SNAPSHOT_ENTRY
-            idle_ms = <int64_t> (<uint64_t> now_ms - <uint64_t> read_number(p + SNAPSHOT_TIMESTAMP_AT, 8))
-            if p[SNAPSHOT_TXN_FIRST_OFFSET_AT] < 128 or idle_ms < longest_ms:
-                memcpy(out + kept * SNAPSHOT_ENTRY, p, SNAPSHOT_ENTRY)
-                kept += 1
-    finally:
-        PyBuffer_Release(&view)
-    return data[:kept * SNAPSHOT_ENTRY]
-
-
-def backwards(entries, int64_t start):
-    cdef Py_buffer view
-    cdef uint8_t *out
-    cdef int64_t at
-    cdef bytes data
-    PyObject_GetBuffer(entries, &view, PyBUF_SIMPLE)
-    try:
-        whole_entries(&view)
-        if start < 0 or start > view.len or start % SNAPSHOT_ENTRY:
-            raise ValueError("no entry begins there")
-        data = PyBytes_FromStringAndSize(<char *> view.buf, view.len)
-        out = <uint8_t *> PyBytes_AsString(data)
-        for at in range(start, view.len, SNAPSHOT_ENTRY):
-            memcpy(out + start + view.len - SNAPSHOT_ENTRY - at, <const uint8_t *> view.buf + at, SNAPSHOT_ENTRY)
-    finally:
-        PyBuffer_Release(&view)
-    return data
-
-
-cdef inline uint32_t java_hash(const uint8_t *entry) noexcept nogil:
-    """Return what java.util.HashMap.hash returns for a Long."""
-    cdef uint64_t producer_id = <uint64_t> read_number(entry + SNAPSHOT_PRODUCER_ID_AT, 8)
-    cdef uint32_t folded = <uint32_t> (producer_id ^ producer_id >> 32)
-    return folded ^ folded >> 16
-
-
-cdef int64_t table_size(const uint8_t *entries, int64_t count) noexcept nogil:
-    """Return the table size of a java.util.HashMap after these producers were added one by one."""
-    cdef int64_t size = 16, held, other, chain
-    for held in range(min(count, 64)):
-        if size >= 64:
-            break
-        chain = 0
-        for other in range(held):
-            if ((java_hash(entries + held * SNAPSHOT_ENTRY) ^ java_hash(entries + other * SNAPSHOT_ENTRY))
-                    & <uint32_t> (size - 1) == 0):
-                chain += 1
-        if chain >= 8:
-            size *= 2
-        if held + 1 > size * 3 // 4:
-            size *= 2
-    while count > size * 3 // 4:
-        size *= 2
-    return size
-
-
-def hash_ordered(entries):
-    cdef Py_buffer view
-    cdef const uint8_t *p
-    cdef uint8_t *out
-    cdef int32_t *places
-    cdef int64_t count, size, i
-    cdef uint32_t mask
-    cdef bytes data
-    PyObject_GetBuffer(entries, &view, PyBUF_SIMPLE)
-    try:
-        count = whole_entries(&view)
-        if count > MOST_PRODUCERS:
-            raise MemoryError
-        data = PyBytes_FromStringAndSize(NULL, view.len)
-        out = <uint8_t *> PyBytes_AsString(data)
-        p = <const uint8_t *> view.buf
-        size = table_size(p, count)
-        places = <int32_t *> calloc(size + 1, sizeof(int32_t))
-        if places == NULL:
-            raise MemoryError
-        with nogil:
-            mask = <uint32_t> (size - 1)
-            for i in range(count):
-                places[(java_hash(p + i * SNAPSHOT_ENTRY) & mask) + 1] += 1
-            for i in range(size):
-                places[i + 1] += places[i]
-            for i in range(count):
-                memcpy(out + <int64_t> places[java_hash(p + i * SNAPSHOT_ENTRY) & mask] * SNAPSHOT_ENTRY,
-                       p + i * SNAPSHOT_ENTRY, SNAPSHOT_ENTRY)
-                places[java_hash(p + i * SNAPSHOT_ENTRY) & mask] += 1
-            free(places)
-    finally:
-        PyBuffer_Release(&view)
-    return data
