@@ -161,9 +161,12 @@ _FRAMING = (
 # A lost batch may show what it holds: stored messages of a wrapper, whose offsets then do not fit.
 _ORDER = ("offset/range", "offset/backwards", "offset/gap")
 _MOVED = ("record/delta", "legacy/wrapper")  # a wrapper message's offset no longer fits what is inside
+# Snappy and lz4 leave the messages of a wrapper as they are where they cannot compress them: a search for the next
+# batch finds them.
+_INNER = ("gap/foreign-batch",)
 # A flip of a legacy message's magic makes its size too small for its magic, so that the next batch must be searched
 # for.
-_UNDER_CRC = ("batch/crc", "batch/length", "gap/bytes", "tail/garbage")
+_UNDER_CRC = ("batch/crc", "batch/length", "gap/bytes", "tail/garbage", *_INNER)
 
 
 def checked_from(batch: Batch) -> int:
@@ -185,7 +188,7 @@ def _flip_under_crc(data: bytes, rng: random.Random) -> bytes:
     return _flip(data, rng, checked_from(batch), batch.position + batch.size)
 
 
-@_named("flip-crc", "batch/crc")
+@_named("flip-crc", "batch/crc", *_INNER)
 def _flip_crc(data: bytes, rng: random.Random) -> bytes:
     data, found = _any(data)
     start = checked_from(rng.choice(found))
@@ -226,7 +229,7 @@ def _negative_epoch(data: bytes, rng: random.Random) -> bytes:
     return _field(data, rng.choice(found), ">i", 12, rng.choice((-2, -1000, -(2**31))), seal=False)
 
 
-@_named("zero-body", "batch/crc")
+@_named("zero-body", "batch/crc", *_INNER)
 def _zero_body(data: bytes, rng: random.Random) -> bytes:
     data, found = _any(data)
     batch = rng.choice(found)
