@@ -25,7 +25,6 @@ from kdump.format.batch import (
     LOG_OVERHEAD,
     MAGIC_AT,
     MINIMUM_SIZE,
-    NULL,
     UP_TO_MAGIC,
     Batch,
     BatchHeader,
@@ -35,6 +34,7 @@ from kdump.format.control import ControlType
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET, Read
 from kdump.kernel.crc import crc32, crc32c
 from kdump.kernel.records import RECORD_COLUMNS
+from kdump.kernel.results import NO_VALUE
 from kdump.storage.records import DecodedBatch, open_batch
 from kdump.storage.source import Source
 from kdump.storage.walk import MAX_BATCH_BYTES
@@ -317,7 +317,7 @@ class FileLogInputStream:
 
 
 def batch_checksum(read: Read, batch: Batch) -> int:
-    """The checksum of a batch, computed as its magic says; NULL where the file has shrunk."""
+    """The checksum of a batch, computed as its magic says; NO_VALUE where the file has shrunk."""
     update = crc32 if batch.is_legacy else crc32c
     begin, stop = MAGIC_AT if batch.is_legacy else ATTRIBUTES_AT, batch.position + batch.size
     at = batch.position + begin
@@ -325,7 +325,7 @@ def batch_checksum(read: Read, batch: Batch) -> int:
     while at < stop:
         data = read(at, min(stop - at, 1 << 20))
         if not data:
-            return NULL
+            return NO_VALUE
         computed = update(data, computed)
         at += len(data)
     return computed
@@ -341,9 +341,9 @@ def batch_from_header(header: bytes, position: int, size: int) -> Batch:
     if magic < 2:
         timestamp = _TIMESTAMP_FIELD.unpack_from(header, legacy.TIMESTAMP_AT)[0] if magic else -1
         attributes = header[legacy.ATTRIBUTES_AT]
-        first, messages = (NULL, NULL) if attributes & CODEC_MASK else (base_offset, 1)
+        first, messages = (NO_VALUE, NO_VALUE) if attributes & CODEC_MASK else (base_offset, 1)
         crc = int.from_bytes(header[legacy.CRC_AT : MAGIC_AT], "big")
-        head = (position, size, magic, first, base_offset, messages, NULL, crc, attributes)
+        head = (position, size, magic, first, base_offset, messages, NO_VALUE, crc, attributes)
         return Batch(*head, timestamp, timestamp, -1, -1, -1)
     last_offset = wrapped(base_offset + delta, 64)
     head = (position, size, magic, base_offset, last_offset, count, epoch, crc, attributes & 0xFFFF)

@@ -17,8 +17,8 @@ from kdump.dump.kafka_tool.index_check import INDEX_ENTRIES, sanity_check_index
 from kdump.dump.message_range import MessageRange
 from kdump.errors import SourceError
 from kdump.format import naming
-from kdump.format.batch import NULL, Batch
-from kdump.kernel.results import BatchDiagnosis
+from kdump.format.batch import Batch
+from kdump.kernel.results import NO_VALUE, BatchDiagnosis
 from kdump.kernel.scan import SUSPECTS
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile
@@ -67,11 +67,11 @@ class DumpOptions(NamedTuple):
         return (first is None or last_offset >= first) and (stop is None or first_offset < stop)
 
     def includes_batch(self, batch: Batch) -> bool:
-        """Whether a batch is to be shown. Where its base offset is not known yet (NULL), its last offset decides."""
+        """Whether a batch is to be shown. Where its base offset is not known (NO_VALUE), its last offset decides."""
         first, stop = self.offsets
         if first is not None and (batch.last_offset < first or (stop is not None and stop <= first)):
             return False
-        return stop is None or batch.base_offset < stop or batch.base_offset == NULL
+        return stop is None or batch.base_offset < stop or batch.base_offset == NO_VALUE
 
 
 class RecordLimit:
@@ -209,7 +209,7 @@ def _open(
     opened = open_in_pieces(batch, chunk.body(batch), options.max_batch_bytes)
     if batch.is_wrapper and opened.problem is None:
         # only the inner messages say where a wrapper begins and how many it holds
-        base_offset = opened.first_offset if batch.base_offset == NULL else batch.base_offset
+        base_offset = opened.first_offset if batch.base_offset == NO_VALUE else batch.base_offset
         batch = batch._replace(base_offset=base_offset, count=opened.records)
     selected = opened.select(*options.offsets, limit.remaining)
     limit.take(selected.records)

@@ -46,7 +46,6 @@ CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
 
 SEQUENCES: Final = 1 << 31  # after 2147483647 comes 0
-NULL: Final = -(1 << 63)  # this format has no such field
 
 TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 
@@ -75,8 +74,8 @@ class Batch(NamedTuple):
     Three fields say what Kafka's own accessors say: `size` is 12 + batchLength (sizeInBytes), `last_offset` is
     baseOffset + lastOffsetDelta (lastOffset), `count` is recordsCount (countOrNull).
 
-    Fields that the format does not have are NULL, except that timestamps and producer fields are -1. `base_offset` and
-    `count` of a wrapper message are NULL too: only its inner messages show them.
+    Fields that the format does not have are NO_VALUE (kdump.kernel.results), except that timestamps and producer fields
+    are -1. `base_offset` and `count` of a wrapper message are NO_VALUE too: only its inner messages show them.
 
     What a scan found wrong with a batch is a kdump.kernel.results.BatchDiagnosis.
     """

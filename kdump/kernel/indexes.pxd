@@ -45,7 +45,7 @@ cdef class IndexTracker:
     cdef int64_t last_entry       # position of the last entry, for entries that continue the checked ones
     cdef int64_t last_built       # ... for entries that continue the built ones
     cdef int64_t built_after      # ... before the first built entry, -1 without a batch
-    cdef int64_t first_due        # largest timestamp at the first built entry, INT64_MIN: none
+    cdef int64_t first_due        # largest timestamp at the first built entry, NO_VALUE: none
     cdef int64_t index_count
     cdef int64_t index_begin
     cdef int64_t index_cursor

@@ -12,7 +12,7 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint
 from libc.stdlib cimport free, realloc
 
 from kdump.kernel.layout cimport (
-    INDEX_ENTRY, INDEX_POSITION_AT, OFFSET_SPAN, TIME_ENTRY, TIME_OFFSET_AT, be32, be64, put32, put64,
+    INDEX_ENTRY, INDEX_POSITION_AT, NO_VALUE, OFFSET_SPAN, TIME_ENTRY, TIME_OFFSET_AT, be32, be64, put32, put64,
 )
 from kdump.kernel.state cimport State
 
@@ -44,7 +44,7 @@ cdef class IndexTracker:
         self.due.position = self.due.offset = INT64_MAX
         self.index_begin = self.time_begin = self.index_cursor = self.time_cursor = self.carried_cursor = -1
         self.built_after = self.built_offset = self.built_timestamp = -1
-        self.first_index_offset = self.first_time_entry = self.first_due = INT64_MIN
+        self.first_index_offset = self.first_time_entry = self.first_due = NO_VALUE
 
     def __dealloc__(self):
         free(self.problems)
@@ -245,7 +245,7 @@ cdef class IndexTracker:
             p = self.built_index.data + self.built_index.size
             put32(put32(p, relative), position)
             self.built_index.size += INDEX_ENTRY
-        if self.first_due == INT64_MIN:
+        if self.first_due == NO_VALUE:
             self.first_due = timestamp if later else s.max_timestamp
         if (timestamp if later else s.max_timestamp) > self.built_timestamp:
             # The last slot is reserved for the entry at the end.
@@ -294,7 +294,7 @@ cdef class IndexTracker:
         cdef int64_t offset = self.time_offset(self.time_cursor)
         cdef int64_t timestamp = be64(self.time + TIME_ENTRY * self.time_cursor)
         outside = spans and offset < first
-        if self.first_time_entry == INT64_MIN:
+        if self.first_time_entry == NO_VALUE:
             self.first_time_entry = timestamp
         if s.max_timestamp > timestamp:
             self.bad_entry(TIME_MISSES, self.time_cursor, timestamp, offset, first, last, position, s.max_timestamp)

@@ -4,9 +4,13 @@
 # have the byte tables.
 # A test compares them with these positions.
 
-from libc.stdint cimport INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from kdump.kernel.crc cimport crc32_of, crc32c_of
+
+cdef extern from "<stdint.h>":
+    # The value of a field that the format does not have, or that does not apply (kdump.kernel.results).
+    const int64_t NO_VALUE "INT64_MIN"
 
 cdef enum:
     # Common to magic 0, 1 and 2.
@@ -232,11 +236,11 @@ cdef inline uint32_t stored_crc(const uint8_t *p) noexcept nogil:
 cdef inline void clear_diagnosis(int64_t *row) noexcept nogil:
     """Set the columns of a batch without a defect, and without a batch before it."""
     row[SUSPECT] = 0
-    row[PREVIOUS_OFFSET] = INT64_MIN
+    row[PREVIOUS_OFFSET] = NO_VALUE
     row[PREVIOUS_EPOCH] = -1
     row[STATUS] = row[STATUS_AT] = row[DELTA_OFFSET] = row[PARTIAL] = 0
     row[STATUS_RECORD] = row[VARINT_RECORD] = row[DELTA_RECORD] = row[INNER_CRC] = row[TRAILING] = -1
-    row[FOUND_TIMESTAMP] = INT64_MIN
+    row[FOUND_TIMESTAMP] = NO_VALUE
 
 
 cdef inline void header_row(int64_t *row, const uint8_t *p, int64_t total, int64_t position,
@@ -265,10 +269,10 @@ cdef inline void header_row(int64_t *row, const uint8_t *p, int64_t total, int64
     else:
         wrapper = p[MESSAGE_ATTRIBUTES_AT] & CODEC_MASK != 0
         row[LAST_OFFSET] = be64(p)
-        row[BASE_OFFSET] = INT64_MIN if wrapper else row[LAST_OFFSET]
-        row[COUNT] = INT64_MIN if wrapper else 1
-        row[EPOCH] = INT64_MIN
+        row[BASE_OFFSET] = NO_VALUE if wrapper else row[LAST_OFFSET]
+        row[COUNT] = NO_VALUE if wrapper else 1
+        row[EPOCH] = NO_VALUE
         row[ATTRIBUTES] = p[MESSAGE_ATTRIBUTES_AT]
         row[BASE_TIMESTAMP] = row[MAX_TIMESTAMP] = be64(p + MESSAGE_TIMESTAMP_AT) if p[MAGIC_AT] == 1 else -1
         row[PRODUCER_ID] = row[PRODUCER_EPOCH] = row[BASE_SEQUENCE] = -1
-        row[PAYLOAD_AT] = row[PAYLOAD_SIZE] = INT64_MIN
+        row[PAYLOAD_AT] = row[PAYLOAD_SIZE] = NO_VALUE

@@ -7,7 +7,7 @@ cdef struct RecordsDiagnosis:
     int64_t status_record   # index of that record
     int64_t records         # valid records
     int64_t headers         # headers of the valid records
-    int64_t max_timestamp   # largest record timestamp, INT64_MIN without records
+    int64_t max_timestamp   # largest record timestamp, NO_VALUE without records
     int64_t varint_record   # first record with a varint that is not canonical
     int64_t delta_record    # first record whose offset breaks the order or the range
     int64_t delta_offset    # ... and that offset (delta)

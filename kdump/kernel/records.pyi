@@ -5,11 +5,12 @@ from typing_extensions import Buffer
 STATUSES: tuple[str, ...]
 """The defects of the bytes of records. A status is an index into this tuple; 0 is valid."""
 RECORD_COLUMNS: tuple[str, ...]
-"""The columns of a row of a record. Positions count from the start of the payload; the size of null is -1."""
+"""The columns of a row of a record. Positions count from the start of the payload; the size of null is -1.
+
+A column that the format of the record does not have is NO_VALUE (kdump.kernel.results).
+"""
 HEADER_COLUMNS: tuple[str, ...]
 """The columns of a row of a header."""
-NULL_FIELD: int
-"""The value of a column that the format of the record does not have."""
 
 def decode(
     payload: Buffer, count: int, base_offset: int, base_timestamp: int, log_append_ms: int | None = None

@@ -8,12 +8,12 @@ records at once. Inner functions work on (pointer, end), compare a length with t
 
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kdump.kernel.crc cimport crc32_of
 from kdump.kernel.layout cimport (
     BASE_SEQUENCE_AT, BASE_TIMESTAMP_AT, CODEC_MASK, HEADER, HEADER_WIDTH, KEY_LENGTH_AT, LENGTH_AT, LOG_APPEND_TIME,
-    LOG_OVERHEAD, MAGIC_AT, MAX_TIMESTAMP_AT, MESSAGE_ATTRIBUTES_AT, MESSAGE_CRC_AT, MINIMUM_LENGTH_0, R_AT,
+    LOG_OVERHEAD, MAGIC_AT, MAX_TIMESTAMP_AT, MESSAGE_ATTRIBUTES_AT, MESSAGE_CRC_AT, MINIMUM_LENGTH_0, NO_VALUE, R_AT,
     R_ATTRIBUTES, R_COMPUTED_CRC, R_CRC, R_HEADER_AT, R_HEADER_COUNT, R_KEY_AT, R_KEY_SIZE, R_MAGIC, R_OFFSET, R_SIZE,
     R_TIMESTAMP, R_VALUE_AT, R_VALUE_SIZE, RECORD_WIDTH, RECORDS_COUNT_AT, SEQUENCE_MASK, attributes_of, be16, be32,
     be64, total_of,
@@ -52,7 +52,6 @@ RECORD_COLUMNS = (
     "magic", "crc", "computed_crc", "attributes",
 )
 HEADER_COLUMNS = ("key_at", "key_size", "value_at", "value_size")
-NULL_FIELD = INT64_MIN  # the format has no such field
 assert len(RECORD_COLUMNS) == RECORD_WIDTH and len(HEADER_COLUMNS) == HEADER_WIDTH \
     and STATUSES.index("control-type") == CONTROL_TYPE
 
@@ -310,7 +309,7 @@ cdef inline int control_status(Fields *f) noexcept nogil:
 cdef inline void clear(RecordsDiagnosis *v) noexcept nogil:
     v.status = v.status_at = v.records = v.headers = v.inner_magic = v.partial = v.delta_offset = 0
     v.status_record = v.varint_record = v.delta_record = v.inner_crc = v.trailing = -1
-    v.max_timestamp = INT64_MIN
+    v.max_timestamp = NO_VALUE
     v.holes = False
     v.marker = v.coordinator_epoch = -1
 
@@ -321,7 +320,7 @@ cdef void validate_batch(const uint8_t *start, const uint8_t *end, int64_t count
     cdef const uint8_t *stop
     cdef Fields f
     cdef int status = 0, control_problem = 0
-    cdef int64_t i, previous = -1, timestamp, highest = INT64_MIN, headers = 0
+    cdef int64_t i, previous = -1, timestamp, highest = NO_VALUE, headers = 0
     cdef int64_t varint_record = -1, delta_record = -1, valid = 0
     cdef bint odd = False, long_length
     clear(v)
@@ -523,7 +522,7 @@ cdef const uint8_t *fill(const uint8_t *start, const uint8_t *p, const uint8_t *
         row[R_HEADER_AT] = header
         row[R_HEADER_COUNT] = f.header_count
         row[R_MAGIC] = 2
-        row[R_CRC] = row[R_COMPUTED_CRC] = INT64_MIN
+        row[R_CRC] = row[R_COMPUTED_CRC] = NO_VALUE
         row += RECORD_WIDTH
         h = f.headers
         for j in range(f.header_count):

@@ -3,7 +3,7 @@
 from typing import Final, NamedTuple
 
 NO_VALUE: Final = -(1 << 63)
-"""The value of a field that does not apply."""
+"""The value of a field that the format does not have, or that does not apply (NO_VALUE of layout.pxd)."""
 
 
 class Carry(NamedTuple):

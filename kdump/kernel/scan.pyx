@@ -10,7 +10,7 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AsString, PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AsString
-from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.errno cimport EINTR, errno
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp
@@ -28,7 +28,7 @@ from kdump.kernel.records cimport (
 )
 from kdump.kernel.state cimport State
 from kdump.kernel.records import STATUSES
-from kdump.kernel.results import NO_VALUE, BatchDiagnosis, FrameHeader, ScanState
+from kdump.kernel.results import BatchDiagnosis, FrameHeader, ScanState
 
 import os
 
@@ -123,7 +123,7 @@ cdef inline int64_t message_bits(RecordsDiagnosis *v, int64_t timestamp, bint ti
         bits |= S_PARTIAL
     if v.delta_record >= 0:
         bits |= S_DELTA
-    if timed and v.max_timestamp != INT64_MIN and v.max_timestamp != timestamp:
+    if timed and v.max_timestamp != NO_VALUE and v.max_timestamp != timestamp:
         bits |= S_TIME
     return bits
 
@@ -480,7 +480,7 @@ cdef class Scanner:
         cdef bint checked = False
         if s.everything:
             self.fill_row(row, p, total, position, computed)
-        cdef int64_t previous_offset = s.known_last if s.linked else INT64_MIN
+        cdef int64_t previous_offset = s.known_last if s.linked else NO_VALUE
         cdef int64_t previous_epoch = s.known_epoch
         if attributes & 0xff80:
             bits |= S_ATTRIBUTES
@@ -547,10 +547,10 @@ cdef class Scanner:
         cdef Message m
         cdef bint fits = True, checked = False
         cdef int64_t *row = self._row + self.count * BATCH_WIDTH
-        cdef int64_t previous_offset = s.known_last if s.linked else INT64_MIN
+        cdef int64_t previous_offset = s.known_last if s.linked else NO_VALUE
         if p[MESSAGE_ATTRIBUTES_AT] & (0xf8 if p[MAGIC_AT] == 0 else 0xf0):
             bits |= S_ATTRIBUTES
-        bits |= self.check_offsets(p[MAGIC_AT], offset, offset, position, total, codec == 0, INT64_MIN, timestamp)
+        bits |= self.check_offsets(p[MAGIC_AT], offset, offset, position, total, codec == 0, NO_VALUE, timestamp)
         s.codecs[codec] += 1
         s.magics[p[MAGIC_AT]] += 1
         if codec == 0:

@@ -8,13 +8,13 @@ kdump.storage.walk handles both formats in the same way.
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AsString
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
-from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kdump.kernel.crc cimport crc32_of
 from kdump.kernel.layout cimport (
     ATTRIBUTES, ATTRIBUTES_AT_07, BAD_CRC, BAD_MAGIC, BASE_OFFSET, BASE_TIMESTAMP, BATCH_WIDTH, CODEC_MASK_07,
     COMPUTED_CRC, COUNT, CRC, DAMAGED, EPOCH, FULL, HEADER_07, INNER_CRC, LAST_OFFSET, LENGTH, LENGTH_07, LIMIT, MAGIC,
-    MAGIC_AT_07, MAX_TIMESTAMP, NEED, OVERRUN, PARTIAL, PAYLOAD_AT, PAYLOAD_SIZE, POSITION, PREVIOUS_OFFSET,
+    MAGIC_AT_07, MAX_TIMESTAMP, NEED, NO_VALUE, OVERRUN, PARTIAL, PAYLOAD_AT, PAYLOAD_SIZE, POSITION, PREVIOUS_OFFSET,
     PRODUCER_EPOCH, PRODUCER_ID, R_AT, R_ATTRIBUTES, R_COMPUTED_CRC, R_CRC, R_HEADER_AT, R_HEADER_COUNT, R_KEY_AT,
     R_KEY_SIZE, R_MAGIC, R_OFFSET, R_SIZE, R_TIMESTAMP, R_VALUE_AT, R_VALUE_SIZE, RECORD_WIDTH, S_ATTRIBUTES, S_CODEC,
     S_CRC, S_INNER_CRC, S_LIMIT, S_MAGIC, S_OPEN, S_PARTIAL, S_OFFSET_RANGE, S_WRAPPER, SHORT, SIZE, STATUS, STATUS_AT,
@@ -225,8 +225,8 @@ cdef class Scanner07:
         row[SIZE] = total
         row[MAGIC] = p[MAGIC_AT_07]
         row[BASE_OFFSET] = row[LAST_OFFSET] = <int64_t> (<uint64_t> self._base + <uint64_t> position)
-        row[COUNT] = INT64_MIN if attributes & CODEC_MASK_07 else 1
-        row[EPOCH] = INT64_MIN
+        row[COUNT] = NO_VALUE if attributes & CODEC_MASK_07 else 1
+        row[EPOCH] = NO_VALUE
         row[CRC] = <uint32_t> be32(p + head - 4)
         row[COMPUTED_CRC] = computed
         row[ATTRIBUTES] = attributes

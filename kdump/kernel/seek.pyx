@@ -11,12 +11,12 @@ from cpython.bytearray cimport PyByteArray_AsString
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_New, PyTuple_SetItem
 from libc.errno cimport EINTR, errno
-from libc.stdint cimport INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from posix.unistd cimport pread
 
 from kdump.kernel.layout cimport (
     BATCH_HEADER_WIDTH, BATCH_WIDTH, CODEC_MASK, HEADER, INDEX_ENTRY, INDEX_POSITION_AT, LENGTH_AT, LOG_OVERHEAD,
-    MAGIC_AT, MESSAGE_ATTRIBUTES_AT, MESSAGE_TIMESTAMP_AT, UP_TO_MAGIC, be32, be64, checksum, header_row,
+    MAGIC_AT, MESSAGE_ATTRIBUTES_AT, MESSAGE_TIMESTAMP_AT, NO_VALUE, UP_TO_MAGIC, be32, be64, checksum, header_row,
     last_offset_of, minimum, stored_crc,
 )
 
@@ -44,7 +44,7 @@ cdef inline bint is_verified(const Py_buffer *windows, int64_t position) noexcep
 # A valid batch.
 cdef struct Frame:
     int64_t size
-    int64_t first     # INT64_MIN for a wrapper message, which does not store it
+    int64_t first     # NO_VALUE for a wrapper message, which does not store it
     int64_t last
 
 
@@ -57,7 +57,7 @@ cdef inline bint fields(const uint8_t *p, int64_t total, Frame *frame) noexcept 
         frame.last = last_offset_of(p)
         return frame.first >= 0 and frame.last >= frame.first
     if p[MESSAGE_ATTRIBUTES_AT] & CODEC_MASK:
-        frame.first = INT64_MIN
+        frame.first = NO_VALUE
     return frame.last >= 0
 
 
@@ -173,14 +173,14 @@ cdef class Seeker:
             # The batch begins at the next entry at the latest. Large batches have an entry each: it begins just there.
             if following - begin >= 2 * LEAST \
                     and self.look(fd, following, end, ahead - (following - begin), &frame) == FOUND \
-                    and frame.first != INT64_MIN and frame.first <= target <= frame.last:
+                    and frame.first != NO_VALUE and frame.first <= target <= frame.last:
                 position = following
             else:
                 while True:
                     status = self.look(fd, position, end, ahead, &frame)
                     if status != FOUND:
                         break
-                    if frame.last <= last or (frame.first != INT64_MIN and frame.first <= last):
+                    if frame.last <= last or (frame.first != NO_VALUE and frame.first <= last):
                         status = DAMAGED
                         break
                     if frame.last >= target:
@@ -214,7 +214,7 @@ cdef class Seeker:
                 if position > target or self.look(fd, position, end, PIECE, &frame) != FOUND:
                     confirmed = False
                     break
-                if frame.last <= last or (frame.first != INT64_MIN and frame.first <= last):
+                if frame.last <= last or (frame.first != NO_VALUE and frame.first <= last):
                     confirmed = False
                     break
                 if position == target:
@@ -252,7 +252,7 @@ cdef int64_t run(const uint8_t *buffer, int64_t at, int64_t stop, int64_t *last)
         total = length(buffer + at, stop - at, stop - at)
         if total == 0 or not has_right_crc(buffer + at, total) or not fields(buffer + at, total, &frame):
             break
-        if frame.last <= last[0] or (frame.first != INT64_MIN and frame.first <= last[0]):
+        if frame.last <= last[0] or (frame.first != NO_VALUE and frame.first <= last[0]):
             break
         last[0] = frame.last
         at += total

@@ -20,7 +20,7 @@ cdef struct State:
     int64_t valid_bytes
     int64_t first_position   # of the first valid batch, -1: none
     int64_t first_offset
-    int64_t first_epoch      # INT64_MIN: a message of magic 0 or 1
+    int64_t first_epoch      # NO_VALUE: a message of magic 0 or 1
     bint first_spans         # its first offset is known: no wrapper message
     int64_t last_position
     int64_t last_offset

@@ -25,7 +25,7 @@ class DamagedRange(NamedTuple):
 class BatchLocation(NamedTuple):
     """The first batch whose last offset is at or above the target offset.
 
-    `first_offset` is NULL for a wrapper message. `body` is None for a large batch. The search began at
+    `first_offset` is NO_VALUE for a wrapper message. `body` is None for a large batch. The search began at
     `search_position`, where the offset index entry for `entry_offset` points; -1 means that it began without an entry.
     `damage` lies before the batch and after all batches below the target; `follows_batch` says whether there was such a
     batch.

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kdump.errors import SourceError
-from kdump.format.batch import NULL
 from kdump.format.naming import Kind, topic_partition_of
+from kdump.kernel.results import NO_VALUE
 from kdump.storage.discovery import discover
 from kdump.storage.listing import list_directory, partition_of_listing
 from kdump.storage.lock import possible_log_directories
@@ -60,10 +60,10 @@ def base_offset_of(file: LogFile) -> int:
         for item in walk_of(file.kind, source, everything=True, rows=1):
             if isinstance(item, BatchChunk) and not item.damaged:
                 batch = item.row(0)
-                if batch.base_offset != NULL:
+                if batch.base_offset != NO_VALUE:
                     return batch.base_offset
                 first = open_batch(batch, item.body(batch), MAX_BATCH_BYTES).first_offset
-                return batch.last_offset if first == NULL else first
+                return batch.last_offset if first == NO_VALUE else first
     return 0
 
 

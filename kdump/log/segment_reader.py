@@ -11,9 +11,9 @@ from contextlib import suppress
 from typing import Final
 
 from kdump.errors import SourceError, reason
-from kdump.format.batch import NULL
 from kdump.format.index import TIME_ENTRY, index_extent
 from kdump.format.naming import Kind, segment_file_name
+from kdump.kernel.results import NO_VALUE
 from kdump.kernel.seek import (
     SEEK_DAMAGED,
     SEEK_ENDED,
@@ -108,7 +108,7 @@ class SegmentReader(SegmentFile):
                 first, last = batch.base_offset, batch.last_offset
                 if last >= target:
                     # The skipped bytes cannot have held the offset where the batch itself has it.
-                    before = () if NULL < first <= target else tuple(damage)
+                    before = () if NO_VALUE < first <= target else tuple(damage)
                     return BatchLocation(
                         batch.position, batch.size, first, last, None, entry_offset, begin, before, follows
                     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from kdump.errors import MessageTooLarge, OffsetOutOfRange
-from kdump.format.batch import NULL
+from kdump.kernel.results import NO_VALUE
 from kdump.log.batch_location import BatchLocation, DamagedRange, NoBatch, OffsetAndTimestamp
 from kdump.log.fetch_data_info import FetchDataInfo
 from kdump.log.log_snapshot import LogSnapshot, SegmentDescription
@@ -51,7 +51,7 @@ class SegmentReaders(NamedTuple):
                 limit = max_bytes
                 if found.size > limit:
                     limit = _grown_limit(found, max_bytes, max_message_bytes, reader)
-                if found.follows_batch or NULL < found.first_offset <= offset:
+                if found.follows_batch or NO_VALUE < found.first_offset <= offset:
                     damage = ()
                 limit = min(limit, reader_bytes - found.position)
                 return FetchDataInfo(reader, found, offset, end, limit, damage + found.damage)

@@ -6,9 +6,10 @@ The file is read from its start, so that a frame counts as a batch of the log ex
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from kdump.format.batch import CONTROL, HEADER, HEADER_SIZE, NULL, TRANSACTIONAL, UP_TO_MAGIC, Batch
+from kdump.format.batch import CONTROL, HEADER, HEADER_SIZE, TRANSACTIONAL, UP_TO_MAGIC, Batch
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.format.naming import Kind
+from kdump.kernel.results import NO_VALUE
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile
 from kdump.storage.pieces import Piece
@@ -103,7 +104,7 @@ class BatchTotals:
             self._first_timestamp = batch.max_timestamp
         self._batches += 1
         self._bytes += batch.size
-        if batch.count == NULL:
+        if batch.count == NO_VALUE:
             self._records = None
         elif self._records is not None:
             self._records += max(0, batch.count)
@@ -172,7 +173,7 @@ class _OutlineReader:
         items, last = self.items, batch.last_offset
         previous = items[-1] if self._linked and isinstance(items[-1], ValidRun) else None
         first = batch.base_offset
-        if first == NULL:
+        if first == NO_VALUE:
             # Only the messages inside a wrapper message say where it begins.
             first = self._first_inside(batch)
         total = self._total_at(batch.position)
@@ -245,5 +246,5 @@ class _OutlineReader:
 
 def _claim(batch: Batch) -> ValidRun | None:
     """The offsets that a header names whose batch is damaged."""
-    first = batch.last_offset if batch.base_offset == NULL else batch.base_offset
+    first = batch.last_offset if batch.base_offset == NO_VALUE else batch.base_offset
     return ValidRun(first, batch.last_offset) if 0 <= first <= batch.last_offset else None

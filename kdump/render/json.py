@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from json.encoder import encode_basestring
 from typing import IO, TYPE_CHECKING, Any
 
-from kdump.format.batch import NULL
+from kdump.kernel.results import NO_VALUE
 from kdump.render.base import Renderer, RenderOptions
 from kdump.render.escaping import Path, replaced
 from kdump.render.sentences import gap_reason
@@ -184,7 +184,7 @@ def _control_fields(key: bytes | None, value: bytes | None, encode: Encode) -> b
 
 
 def _number(value: int | None) -> str:
-    return "null" if value is None or value == NULL else str(value)
+    return "null" if value is None or value == NO_VALUE else str(value)
 
 
 class JsonRenderer(Renderer):

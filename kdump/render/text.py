@@ -41,7 +41,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import IO, TYPE_CHECKING, Any
 
-from kdump.format.batch import NULL
+from kdump.kernel.results import NO_VALUE
 from kdump.render.base import Renderer, RenderOptions
 from kdump.render.escaping import Path, bytes_text, path_text, printable, quoted, replaced
 from kdump.render.sentences import (
@@ -69,15 +69,15 @@ if TYPE_CHECKING:
 
 def batch_line(batch: Batch, damage: str | None = None, crc_ok: bool | None = True) -> str:
     """The line of a batch, without its line end."""
-    wrapper = batch.base_offset == NULL
+    wrapper = batch.base_offset == NO_VALUE
     crc = {True: "ok", False: "WRONG", None: "unverified"}[crc_ok]
     line = (
         f"batch{'' if damage is None else f' DAMAGED={damage}'} position={batch.position} size={batch.size}"
         f" {f'offset={batch.last_offset}' if wrapper else f'offsets={batch.base_offset}..{batch.last_offset}'}"
-        f"{'' if batch.count == NULL else f' count={batch.count}'} magic={batch.magic} codec={batch.codec_name}"
+        f"{'' if batch.count == NO_VALUE else f' count={batch.count}'} magic={batch.magic} codec={batch.codec_name}"
         f" crc={batch.crc} {crc}"
     )
-    if batch.partition_leader_epoch != NULL:
+    if batch.partition_leader_epoch != NO_VALUE:
         line += f" epoch={batch.partition_leader_epoch}"
     line += f" {batch.timestamp_type}={iso_time(batch.max_timestamp)} max_timestamp={batch.max_timestamp}"
     if batch.producer_id != -1 or batch.producer_epoch != -1:

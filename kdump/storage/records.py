@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from kdump.format import codec
-from kdump.format.batch import HEADER_SIZE, NULL, Batch, next_sequence
+from kdump.format.batch import HEADER_SIZE, Batch, next_sequence
 from kdump.format.record import Record
 from kdump.kernel.records import (
     HEADER_COLUMNS,
@@ -21,6 +21,7 @@ from kdump.kernel.records import (
     decode_messages,
     decode_piece,
 )
+from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan07 import decode_entries
 
 _WIDTH = len(RECORD_COLUMNS)
@@ -54,14 +55,14 @@ class DecodedBatch(NamedTuple):
 
     @property
     def first_offset(self) -> int:
-        """The offset of the first record, NULL without records."""
-        return int(self.rows[_OFFSET]) if self.rows else NULL
+        """The offset of the first record, NO_VALUE without records."""
+        return int(self.rows[_OFFSET]) if self.rows else NO_VALUE
 
     def select(self, first: int | None, stop: int | None, limit: int | None) -> "DecodedBatch":
         """The first `limit` records with offsets in [first, stop)."""
         rows = self.rows
         if first is not None or stop is not None:
-            low, high = NULL if first is None else first, 1 << 63 if stop is None else stop
+            low, high = NO_VALUE if first is None else first, 1 << 63 if stop is None else stop
             offsets = rows[_OFFSET::_WIDTH].tolist()
             kept = [index * _WIDTH for index, offset in enumerate(offsets) if low <= offset < high]
             if len(kept) < len(offsets):
@@ -98,7 +99,7 @@ class BatchPieces(NamedTuple):
 
     @property
     def first_offset(self) -> int:
-        """The offset of the first record, NULL without records."""
+        """The offset of the first record, NO_VALUE without records."""
         return next(self.pieces()).first_offset
 
     def select(self, first: int | None, stop: int | None, limit: int | None) -> "BatchPieces":

@@ -31,8 +31,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from fuzz.check import Case, report, tiles
-from kdump.format.batch import NULL, Batch
+from kdump.format.batch import Batch
 from kdump.format.record import Record
+from kdump.kernel.results import NO_VALUE
 from kdump.render.kafka import java_text
 from kdump.storage.records import open_batch, records
 from kdump.storage.source import BytesSource
@@ -243,7 +244,7 @@ def _batch(tile: Tile, batch: Batch, seen: Seen, codes: set[str]) -> Iterator[st
         yield f"header {header(batch)}, to Kafka {seen.header}"
     serious = codes - READABLE - {"legacy/partial"}
     hidden = "batch/count" in codes and batch.count == 0
-    if "batch/count" in codes and batch.count != NULL and batch.count < 0:
+    if "batch/count" in codes and batch.count != NO_VALUE and batch.count < 0:
         serious = {*serious, "batch/count"}
     if seen.sound:
         if serious - {"batch/limit"}:

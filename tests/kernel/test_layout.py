@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from kdump.format import batch, index, kafka07, legacy, producer_snapshot
-from kdump.kernel.records import HEADER_COLUMNS, RECORD_COLUMNS
+from kdump.kernel.records import HEADER_COLUMNS, RECORD_COLUMNS, decode
+from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import BATCH_COLUMNS, SUSPECTS
+from support import build
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNEL = ROOT / "kdump" / "kernel"
@@ -71,6 +73,14 @@ def test_sizes_and_flags() -> None:
     expected = batch.CODEC_MASK, batch.LOG_APPEND_TIME, batch.TRANSACTIONAL, batch.CONTROL, batch.DELETE_HORIZON
     assert tuple(CONSTANTS[name] for name in flags) == expected
     assert (index.OFFSET_ENTRY.size, index.TIME_ENTRY.size) == (CONSTANTS["INDEX_ENTRY"], CONSTANTS["TIME_ENTRY"])
+
+
+def test_a_column_that_the_format_does_not_have() -> None:
+    rows, _, status, _ = decode(
+        build.encode_record(build.record(b"k", b"v"), offset_delta=0, timestamp_delta=0), 1, 0, 0
+    )
+    row = dict(zip(RECORD_COLUMNS, memoryview(rows).cast("q").tolist(), strict=False))
+    assert (status, row["crc"], row["computed_crc"]) == (0, NO_VALUE, NO_VALUE)
 
 
 def test_fields_of_a_snapshot_entry() -> None:

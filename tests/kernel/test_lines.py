@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from kdump.dump.dump import DumpOptions as What
 from kdump.dump.dump import dump_logs
 from kdump.dump.events import BatchEvent
-from kdump.format.batch import NULL, Batch
+from kdump.format.batch import Batch
 from kdump.format.record import Record
 from kdump.kernel.lines import PIECE_BYTES, Lines
 from kdump.kernel.records import RECORD_COLUMNS
+from kdump.kernel.results import NO_VALUE
 from kdump.render import BYTES_MODES, RenderOptions, renderer
 from kdump.render.escaping import printable
 from kdump.render.json import ENCODERS
@@ -165,7 +166,7 @@ RECORDS = st.builds(
 @ANY
 @given(
     items=st.lists(RECORDS, max_size=4),
-    base_offset=st.integers(0, 100) | st.just(NULL),
+    base_offset=st.integers(0, 100) | st.just(NO_VALUE),
     base_sequence=st.sampled_from([-1, -7, 0, 2**31 - 1]),
     attributes=st.sampled_from([0, 8, 0x10, 0x20]),
     producer=st.integers(-1, 2**63 - 1),

@@ -10,8 +10,9 @@ from unittest import mock
 
 import pytest
 
-from kdump.format.batch import NULL, Batch
+from kdump.format.batch import Batch
 from kdump.format.record import Record
+from kdump.kernel.results import NO_VALUE
 from kdump.render import Renderer, RenderOptions, renderer
 from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail, TailContent
 from kdump.verify.findings import CATALOGUE, CatalogueEntry, Severity, make_finding
@@ -57,10 +58,10 @@ def make_wrapper(**fields: int) -> Batch:
     """A message of magic 1 that is compressed with gzip."""
     legacy = {
         "magic": 1,
-        "base_offset": NULL,
+        "base_offset": NO_VALUE,
         "last_offset": 12,
-        "count": NULL,
-        "partition_leader_epoch": NULL,
+        "count": NO_VALUE,
+        "partition_leader_epoch": NO_VALUE,
         "attributes": 1,
         "base_timestamp": NOON_MS,
         "max_timestamp": NOON_MS,

@@ -17,9 +17,10 @@ from kdump.broker.file_records import FileLogInputStream, batch_from_header, nex
 from kdump.dump.dump import DumpOptions, dump_logs
 from kdump.dump.events import DumpFailure
 from kdump.dump.kafka_tool.dump_log_segments import tool_events
-from kdump.format.batch import NULL, Batch
+from kdump.format.batch import Batch
 from kdump.format.record import Record
 from kdump.kernel.crc import crc32c
+from kdump.kernel.results import NO_VALUE
 from kdump.render import RenderOptions, renderer
 from kdump.render.kafka import (
     control_text,
@@ -240,9 +241,13 @@ def test_a_header_of_any_magic() -> None:
     message = struct.pack(">qiIbbq", 9, 22, 77, 1, 8, 1234).ljust(61, b"\0")
     legacy = batch_from_header(message, 0, 34)
     assert (legacy.magic, legacy.last_offset, legacy.base_offset, legacy.count, legacy.crc) == (1, 9, 9, 1, 77)
-    assert (legacy.max_timestamp, legacy.timestamp_type, legacy.partition_leader_epoch) == (1234, "LogAppendTime", NULL)
+    assert (legacy.max_timestamp, legacy.timestamp_type, legacy.partition_leader_epoch) == (
+        1234,
+        "LogAppendTime",
+        NO_VALUE,
+    )
     wrapper = batch_from_header(message[:17] + b"\1" + message[18:], 0, 34)
-    assert (wrapper.base_offset, wrapper.count, wrapper.codec_name) == (NULL, NULL, "gzip")
+    assert (wrapper.base_offset, wrapper.count, wrapper.codec_name) == (NO_VALUE, NO_VALUE, "gzip")
 
 
 # --- lines ------------------------------------------------------------------------------------------------------------

@@ -17,9 +17,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from conftest import Command, Prove
-from kdump.format.batch import CONTROL, NULL
+from kdump.format.batch import CONTROL
 from kdump.format.kafka07 import MAX_DEPTH, Message
 from kdump.format.naming import Kind, TopicPartition, topic_partition_of_file
+from kdump.kernel.results import NO_VALUE
 from kdump.kernel.scan import Scanner
 from kdump.kernel.scan07 import Scanner07, Search07, decode_entries, until
 from kdump.storage import discovery
@@ -312,7 +313,7 @@ def test_vectors(data: bytes, magic: int) -> None:
         True,
     )
     assert (batch.partition_leader_epoch, batch.max_timestamp, batch.producer_id, batch.log_append_ms) == (
-        NULL,
+        NO_VALUE,
         -1,
         -1,
         None,

@@ -9,9 +9,10 @@ from array import array
 from collections.abc import Callable, Iterable
 
 from kdump.format import control
-from kdump.format.batch import NULL, Batch
+from kdump.format.batch import Batch
 from kdump.format.kafka07 import Message
 from kdump.format.record import Record
+from kdump.kernel.results import NO_VALUE
 from kdump.render.escaping import bytes_text
 from kdump.render.json import Encode, json_string, json_value
 from kdump.render.kafka import control_text
@@ -33,7 +34,9 @@ def opened(records: Iterable[Record]) -> DecodedBatch:
 
     for record in records:
         crc, computed = (
-            (NULL, NULL) if record.crc is None else (record.crc, record.crc if record.crc_ok else record.crc ^ 1)
+            (NO_VALUE, NO_VALUE)
+            if record.crc is None
+            else (record.crc, record.crc if record.crc_ok else record.crc ^ 1)
         )
         first = len(headers) // 4
         for key, value in record.headers:
@@ -119,7 +122,7 @@ def control_fields(record: Record, encode: Encode) -> str:
 
 
 def _number(value: int | None) -> str:
-    return "null" if value is None or value == NULL else str(value)
+    return "null" if value is None or value == NO_VALUE else str(value)
 
 
 def kafka_lines(

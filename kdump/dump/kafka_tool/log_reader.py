@@ -11,9 +11,10 @@ from typing import Final, NamedTuple
 
 from kdump.broker.file_records import batch_checksum, batch_from_header, next_batch_size
 from kdump.format import legacy
-from kdump.format.batch import CODEC_MASK, HEADER_SIZE, LAST_OFFSET_DELTA_AT, LENGTH_AT, MAGIC_AT, NULL, Batch, wrapped
+from kdump.format.batch import CODEC_MASK, HEADER_SIZE, LAST_OFFSET_DELTA_AT, LENGTH_AT, MAGIC_AT, Batch, wrapped
 from kdump.format.index import MAX_INDEX_BYTES, OFFSET_ENTRY
 from kdump.kernel.records import RECORD_COLUMNS
+from kdump.kernel.results import NO_VALUE
 from kdump.storage.records import open_batch
 from kdump.storage.source import Source, read_whole, reader_of
 from kdump.verify.findings import Severity
@@ -46,7 +47,7 @@ class FramedBatch(NamedTuple):
         return batch_from_header(self.header.ljust(HEADER_SIZE, b"\0"), self.position, self.size)
 
 
-UNREADABLE: Final = FramedBatch(NULL, 0, b"", NULL)
+UNREADABLE: Final = FramedBatch(NO_VALUE, 0, b"", NO_VALUE)
 """In place of a batch: the readers end with an exception."""
 
 

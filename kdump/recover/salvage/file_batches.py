@@ -10,10 +10,10 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from kdump.format.batch import CONTROL, NULL, TRANSACTIONAL, Batch
+from kdump.format.batch import CONTROL, TRANSACTIONAL, Batch
 from kdump.kernel.producers import DATA, EVENT, GAP, Runs
 from kdump.kernel.producers import TRANSACTIONAL as EVENT_TRANSACTIONAL
-from kdump.kernel.results import ScanState
+from kdump.kernel.results import NO_VALUE, ScanState
 from kdump.kernel.scan import SUSPECTS
 from kdump.recover.plan import RecoverOptions
 from kdump.recover.salvage.batch_span import BatchSpan, are_ordered
@@ -192,15 +192,15 @@ def _span_of(batch: Batch, suspect: int, number: int) -> BatchSpan:
         position,
         size,
         magic,
-        last if first == NULL else first,
+        last if first == NO_VALUE else first,
         last,
         -1 if legacy else epoch,
         attributes,
         -1 if legacy else producer,
         -1 if legacy else producer_epoch,
-        -1 if count == NULL else count,
+        -1 if count == NO_VALUE else count,
         suspect,
-        -1 if timestamp == NULL else timestamp,
+        -1 if timestamp == NO_VALUE else timestamp,
     )
 
 

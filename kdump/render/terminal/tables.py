@@ -11,7 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from kdump.format.batch import NULL
+from kdump.kernel.results import NO_VALUE
 from kdump.render.escaping import path_text, shortened
 from kdump.render.sentences import iso_time, offsets_text
 from kdump.render.terminal.columns import ColumnRule, fit
@@ -111,18 +111,18 @@ def batch_cells(batch: Batch, damage: str | None, crc_ok: bool | None, *, wide: 
     ):
         if there:
             flags.append(word if not flags.plain else f" {word}", style=style)
-    offsets = f"{batch.last_offset}" if batch.base_offset == NULL else f"{batch.base_offset}..{batch.last_offset}"
+    offsets = f"{batch.last_offset}" if batch.base_offset == NO_VALUE else f"{batch.base_offset}..{batch.last_offset}"
     crc = Text("unverified", "yellow") if crc_ok is None else Text("ok", "green") if crc_ok else Text("wrong", BAD)
     no_producer = batch.producer_id == -1 and batch.producer_epoch == -1
     return [
         Text(str(batch.position)),
         Text(str(batch.size)),
         Text(offsets),
-        Text("" if batch.count == NULL else str(batch.count)),
+        Text("" if batch.count == NO_VALUE else str(batch.count)),
         Text(str(batch.magic)),
         Text(str(batch.codec_name)),
         crc,
-        Text("" if batch.partition_leader_epoch == NULL else str(batch.partition_leader_epoch)),
+        Text("" if batch.partition_leader_epoch == NO_VALUE else str(batch.partition_leader_epoch)),
         Text(time_text(batch.max_timestamp, wide=wide)),
         Text("" if no_producer else f"{batch.producer_id}/{batch.producer_epoch}"),
         Text("" if batch.base_sequence == -1 else f"{batch.base_sequence}..{batch.last_sequence}"),

@@ -1,19 +1,19 @@
 """The checks `offset/*`: offsets against the batch before and against the base offset; offset gaps of a segment."""
 
-from kdump.format.batch import NULL, Batch
-from kdump.kernel.results import BatchDiagnosis, ScanState
+from kdump.format.batch import Batch
+from kdump.kernel.results import NO_VALUE, BatchDiagnosis, ScanState
 from kdump.verify.findings import Finding, Severity, make_finding
 
 
 def _backwards(path: str, batch: Batch, diagnosis: BatchDiagnosis, base: int | None) -> Finding:
-    offset = batch.last_offset if batch.base_offset == NULL else batch.base_offset
+    offset = batch.last_offset if batch.base_offset == NO_VALUE else batch.base_offset
     return make_finding(
         "offset/backwards", path, batch.position, batch.size, offset=offset, previous=diagnosis.previous_offset
     )
 
 
 def _range(path: str, batch: Batch, diagnosis: BatchDiagnosis, base: int | None) -> Finding:
-    offset = batch.last_offset if batch.base_offset == NULL else batch.base_offset
+    offset = batch.last_offset if batch.base_offset == NO_VALUE else batch.base_offset
     return make_finding(
         "offset/range",
         path,
