@@ -22,22 +22,32 @@ _MODULES = {
     "kdump.engine.protocol": "Engine",
     "kdump.engine.serial": "Serial",
     "kdump.format.batch": "Batch",
+    "kdump.format.index": "OffsetIndexEntry",
     "kdump.format.naming": "Kind TopicPartition",
     "kdump.format.record": "Record",
     "kdump.storage.discovery": "discover log_files",
     "kdump.storage.misplaced": "MisplacedFile",
     "kdump.storage.partition": "LogDirectory LogFile Partition Segment",
-    "kdump.storage.walk": "ForeignBatch Gap SearchLimit Tail",
+    "kdump.storage.pieces": "Piece",
+    "kdump.storage.records": "BatchPieces DecodedBatch",
+    "kdump.storage.source": "FileSource Source",
+    "kdump.storage.walk": "ForeignBatch Gap SearchLimit ShrunkFile Tail TailContent",
     "kdump.broker.predict": "directory_state predict_start",
-    "kdump.broker.result": "DirectoryState LoadResult Refusal",
+    "kdump.broker.refusal_reason": "RefusalReason",
+    "kdump.broker.result": "DirectoryState FileRange IndexChecksums LoadResult Refusal ResultSegment ValidSegment",
+    "kdump.verify.checks.hanging": "OpenTransaction",
     "kdump.verify.findings": "CATALOGUE CatalogueEntry Finding Severity",
     "kdump.verify.report": "FileReport Report VerifyInterrupted",
     "kdump.verify.scan": "VerifyOptions",
-    "kdump.verify.summary": "VerifySummary VerifyTotals",
+    "kdump.verify.summary": "FindingFilter LogPosition PartitionSummary VerifySummary VerifyTotals WorstPartition",
     "kdump.verify.verify": "verify_logs",
-    "kdump.recover.plan": "Action FileContent Lost Plan RecoverOptions RecoveryResult",
+    "kdump.recover.plan": (
+        "Action Damaged FileContent GivenUp Lost NewestWalk Plan RecoverOptions RecoveryResult RecoveryStart"
+    ),
+    "kdump.recover.plan_lines": "FindingTotals",
     "kdump.recover.planner": "plan_recovery",
     "kdump.recover.recover": "ApplyOptions recover_logs resume_recovery undo_recovery",
+    "kdump.recover.runs": "Run",
     "kdump.recover.saved_plans": "SavedPlan",
     "kdump.recover.summary": "RecoverySummary RecoveryTotals",
     "kdump.recover.undo": "RunResult UndoFailure",
@@ -49,9 +59,12 @@ _MODULES = {
     "kdump.log.log_snapshot": "SegmentDescription",
     "kdump.log.options": "LogOptions",
     "kdump.log.records": "DamageWarning Records",
-    "kdump.log.retention": "before by_age by_size",
+    "kdump.log.retention": "Policy before by_age by_size",
     "kdump.dump.dump": "DumpOptions dump_logs",
-    "kdump.dump.events": ("BatchEvent CompanionDamage CompanionEntry DumpFailure FileBegin FileEnd NothingAtOffset"),
+    "kdump.dump.events": (
+        "BatchEvent CompanionDamage CompanionEntry DumpFailure EmptyIndex FileBegin FileEnd IndexReport "
+        "NonConsecutiveOffsets NothingAtOffset ReportKind SanityCheckPassed TrailingBytes"
+    ),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 __all__ = [*sorted(_HOMES), "__version__"]  # noqa: PLE0604  # all are strings

@@ -1,0 +1,129 @@
+"""Every class that a user of the library meets has a public name: what exported functions and methods take and return,
+and what the attributes of exported classes are."""
+
+from __future__ import annotations
+
+import collections.abc
+import functools
+import inspect
+import pkgutil
+import typing
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import kdump
+
+# What one function of kdump hands to another: the classes of these stay inside.
+INSIDE = {
+    "Partition.directory_files": "DirectoryFiles",
+    "Partition.listing": "Listing",
+    "Plan.files": "Stamp",
+    "Plan.rebuild_cache": "RebuildCache",
+    "Plan.rebuild_request": "RebuildRequest",
+    "Plan.segments": "PlannedSegment",
+    "Report.context": "CheckpointContext",
+    "Report.directory_files": "DirectoryFiles",
+    "verify_logs": "ScanOptions",
+}
+# Only kdump itself builds these: what their constructors take is no user's business.
+RESULTS = {"FetchDataInfo", "Records", "Report"}
+SPECIAL = {"__init__", "__call__", "__enter__", "__iter__", "__next__"}
+
+
+def modules() -> list[ModuleType]:
+    found = pkgutil.walk_packages(kdump.__path__, "kdump.")
+    return [import_module(module.name) for module in found if module.name != "kdump.__main__"]
+
+
+@functools.cache
+def names() -> dict[str, object]:
+    """The names that annotations use, also those that a module imports for type checkers only."""
+    known: dict[str, object] = {**vars(collections.abc), **vars(typing)}
+    for module in modules():
+        known |= {name: value for name, value in vars(module).items() if not isinstance(value, ModuleType)}
+    return known
+
+
+def classes_in(hint: Any) -> Iterator[type]:
+    """The classes of kdump in a type."""
+    arguments = typing.get_args(hint)
+    if isinstance(hint, list):
+        arguments = tuple(hint)
+    elif isinstance(hint, type) and hint.__module__.startswith("kdump"):
+        yield hint
+    for argument in arguments:
+        yield from classes_in(argument)
+
+
+def hints(value: Callable[..., object] | type) -> dict[str, Any]:
+    return typing.get_type_hints(value, globalns={**names(), **vars(import_module(value.__module__))})
+
+
+def types_of(name: str, value: object) -> Iterator[tuple[str, type]]:
+    """Where a public function or class names classes of kdump, and which."""
+    if inspect.isfunction(value):
+        for hint in hints(value).values():
+            for found in classes_in(hint):
+                yield name, found
+    elif isinstance(value, type):
+        for attribute, hint in hints(value).items():
+            if not attribute.startswith("_"):
+                for found in classes_in(hint):
+                    yield f"{name}.{attribute}", found
+        for base in value.__mro__:
+            if base.__module__.startswith("kdump"):
+                for attribute, member in vars(base).items():
+                    yield from types_of_member(name, attribute, member)
+    else:
+        for found in classes_in(value):
+            yield name, found
+
+
+def types_of_member(name: str, attribute: str, member: Any) -> Iterator[tuple[str, type]]:
+    if attribute.startswith("_") and (attribute not in SPECIAL or (attribute == "__init__" and name in RESULTS)):
+        return
+    if isinstance(member, property):
+        member = member.fget
+    elif isinstance(member, classmethod | staticmethod):
+        member = member.__func__
+    elif isinstance(member, functools.cached_property):
+        member = member.func
+    if inspect.isfunction(member):
+        yield from types_of(f"{name}.{attribute}", member)
+
+
+@functools.cache
+def hidden() -> dict[str, set[str]]:
+    """The classes without a public name, by where they are met."""
+    public = {name: getattr(kdump, name) for name in kdump.__all__}
+    found: dict[str, set[str]] = {}
+    for name, value in public.items():
+        for where, one in types_of(name, value):
+            if public.get(one.__name__) is not one:
+                found.setdefault(where, set()).add(one.__name__)
+    return found
+
+
+def test_every_class_that_a_user_meets_has_a_public_name() -> None:
+    assert {where: classes for where, classes in hidden().items() if classes != {INSIDE.get(where)}} == {}
+
+
+@pytest.mark.parametrize("where", INSIDE)
+def test_what_stays_inside_is_still_there(where: str) -> None:
+    assert hidden().get(where) == {INSIDE[where]}
+
+
+def test_types_are_found_in_every_place() -> None:
+    found = set(types_of("Log", kdump.Log)) | set(types_of("verify_logs", kdump.verify_logs))
+    found |= set(types_of("Refusal", kdump.Refusal)) | set(types_of("Policy", kdump.Policy))
+    assert {
+        ("Log.read", kdump.FetchDataInfo),
+        ("Log.delete", kdump.SegmentDescription),
+        ("verify_logs", kdump.Report),
+        ("Refusal.reason", kdump.RefusalReason),
+        ("Policy", kdump.SegmentDescription),
+    } <= found
