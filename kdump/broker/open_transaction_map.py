@@ -81,7 +81,7 @@ class OpenTransactionMap:
     def is_ambiguous(self) -> bool:
         """Whether transactions began at the same offset.
 
-        Kafka knows an ongoing transaction by its first offset. So the transactions of a valid segment do not tell what
+        Kafka knows an ongoing transaction by its first offset. So the transactions of a valid segment do not show what
         becomes of the batches after it.
         """
         return len(self.transactions.ongoing) != len(self.transactions.first_offsets)

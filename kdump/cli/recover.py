@@ -186,7 +186,7 @@ def command(**chosen: Any) -> int:
 
 
 def _warn_of_no_way_back(chosen: dict[str, Any]) -> None:
-    """Say that the run cannot be undone, and ask where somebody can answer. Raises KdumpError after a no."""
+    """Say that the run cannot be undone, and ask on a terminal. Raises KdumpError after a no."""
     complain("--no-keep: nothing of what is removed is kept, so that there will be no way back")
     asks = not chosen["yes"] and sys.stdin.isatty() and sys.stderr.isatty()
     if asks and not click.confirm("Go on?", err=True):

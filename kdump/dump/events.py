@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 SHOWN_BATCH_BYTES: Final = 256 << 20
-"""What a dump reads and decompresses of one batch, unless it is told otherwise."""
+"""What a dump reads and decompresses of one batch by default."""
 
 
 class FileBegin(NamedTuple):

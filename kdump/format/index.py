@@ -108,9 +108,9 @@ def index_extent(read: Read, size: int, entry_size: int) -> IndexExtent:
     end = slots
     while end > 0:
         start = max(0, end - BLOCK_BYTES)
-        held = len(read(start, end - start).rstrip(b"\0"))
-        if held:
-            end = start + held
+        filled = len(read(start, end - start).rstrip(b"\0"))
+        if filled:
+            end = start + filled
             break
         end = start
     entries = slots if slots == entry_size else -(-end // entry_size) * entry_size

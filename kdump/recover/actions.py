@@ -102,8 +102,8 @@ class _ActionList:
         code = code or next((finding.code for finding in self._given.findings_of(name)), None) or self._cause
         size = self._sizes[name]
         if name.endswith(self._given.suffix) and number_of(name) is not None and size:
-            held = self._builder.ranges.known(Piece(name, 0, size))
-            yield _with_batches(Action("delete", path, code, 0, size, bytes=size), held)
+            removed = self._builder.ranges.known(Piece(name, 0, size))
+            yield _with_batches(Action("delete", path, code, 0, size, bytes=size), removed)
         else:
             yield Action("delete", path, code, bytes=size)
 
@@ -160,9 +160,12 @@ _LOG_START = "checkpoint/log-start"
 """Segments that go without a finding about them end before the log start offset."""
 
 
-def _with_batches(action: Action, held: ValidBatches | None) -> Action:
-    if held is None:
+def _with_batches(action: Action, removed: ValidBatches | None) -> Action:
+    if removed is None:
         return action
     return action._replace(
-        batches=held.batches, records=held.records, first_offset=held.first_offset, last_offset=held.last_offset
+        batches=removed.batches,
+        records=removed.records,
+        first_offset=removed.first_offset,
+        last_offset=removed.last_offset,
     )

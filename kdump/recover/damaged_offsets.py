@@ -1,7 +1,7 @@
 """The offsets of a partition whose bytes are damaged or missing.
 
 Offsets of a log that is not compacted follow one another. So those between two valid batches, with damaged bytes
-between them, were in these bytes: both neighbours prove it. After the last valid batch only headers that are not proven
+between them, were in these bytes: both neighbours show it. After the last valid batch only headers that are not proven
 and the high watermark say what was there. In a compacted log the offsets between two batches may have been removed.
 """
 

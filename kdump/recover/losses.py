@@ -48,7 +48,7 @@ class RangeReader:
             joins = given.report.compacted and in_order
             outline = read_outline(self._log(name), removed, given.options.max_batch_bytes, compacted=joins)
             self._outlines[name] = outline
-            self._known.update((held.piece, held) for held in outline.removed)
+            self._known.update((batches.piece, batches) for batches in outline.removed)
         return self._outlines[name]
 
     def is_outlined(self, name: str) -> bool:
@@ -119,16 +119,16 @@ def _producers_in(events: Iterable[bytes]) -> tuple[frozenset[int], tuple[tuple[
 
 def loss_of_plan(given: PlanInput, ranges: RangeReader, removed: Mapping[str, Sequence[Piece]]) -> Lost:
     """What is lost where a plan removes these ranges, by the names of the files. Raises SourceError."""
-    held: list[ValidBatches] = []
+    removed_batches: list[ValidBatches] = []
     unknown = False
     for name, pieces in removed.items():
         if ranges.is_outlined(name):
             outline = ranges.outline(name, pieces)
-            held += outline.removed
+            removed_batches += outline.removed
             unknown |= any(outline.unsearched is not None and piece.stop > outline.unsearched for piece in pieces)
         else:
-            held += map(ranges.within, pieces)
-    given_up = _sum(held)
+            removed_batches += map(ranges.within, pieces)
+    given_up = _sum(removed_batches)
     if unknown:
         given_up = given_up._replace(batches=None, records=None, bytes=None, offsets=None)
     return damaged_offsets(given, given_up, _segments(given, ranges, removed))
@@ -141,8 +141,8 @@ def loss_without_plan(given: PlanInput) -> Lost:
     return loss_of_plan(given, RangeReader(given), {})
 
 
-def _sum(held: Sequence[ValidBatches]) -> GivenUp:
-    some = sorted((one for one in held if one.batches), key=lambda one: one.first_offset or 0)
+def _sum(removed_batches: Sequence[ValidBatches]) -> GivenUp:
+    some = sorted((one for one in removed_batches if one.batches), key=lambda one: one.first_offset or 0)
     records = [one.records for one in some]
     return GivenUp(
         sum(one.batches for one in some),

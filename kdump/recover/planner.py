@@ -51,7 +51,7 @@ def plan_recovery(
         options = options._replace(now_ms=int(time.time() * 1000))
     verify_options = ScanOptions(max_batch_bytes=options.max_batch_bytes, now_ms=options.now_ms, valid_segments=True)
     partitions: dict[str, PlanItem] = {}
-    made: list[Plan] = []
+    plans: list[Plan] = []
     budget = RebuildBudget()
     directories: dict[str, Report] = {}
     selection = RecoverySelection(locks, only_reads=only_reads, on_notice=on_notice)
@@ -63,12 +63,12 @@ def plan_recovery(
             directories[report.path.rstrip("/") or "/"] = report
         elif item is not None:
             try:
-                made.append(_plan(report, item, options, budget))
+                plans.append(_plan(report, item, options, budget))
             except SourceError as error:
                 yield Report(report.path, errors=[error])
             else:
-                yield made[-1]
-    points = points_of_plans(made)
+                yield plans[-1]
+    points = points_of_plans(plans)
     for directory in dict.fromkeys((*points, *directories)):
         try:
             plan = plan_log_directory(directory, points.get(directory, {}), options, repairs=directory in directories)
@@ -76,7 +76,7 @@ def plan_recovery(
             yield Report(directory, errors=[error])
             continue
         if directory in directories:
-            written = {plan.path for plan in made if PARTITION_METADATA in plan.after}
+            written = {plan.path for plan in plans if PARTITION_METADATA in plan.after}
             plan = plan._replace(not_covered=tuple(_uncovered_findings(directories[directory], plan, written)))
         if not plan.is_empty or plan.not_covered:
             yield plan

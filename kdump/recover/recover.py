@@ -256,7 +256,7 @@ def _next(plan: Plan, path: str, found: tuple[Finding, ...], refused: str | None
     if plan.lost.committed:
         return (
             "committed records are lost here: if another replica has them, move the directory aside and let the broker"
-            " fetch it anew"
+            " fetch it again"
         )
     refused = next((f"{one.code} of {one.path}" for one in found if one.broker == "refuses"), refused)
     if all(finding.severity < Severity.ERROR for finding in found) or plan.is_root:

@@ -46,7 +46,7 @@ def action_words(action: Action) -> str:
     """`truncate 1573-3146 batch/crc: remove the bytes up to the end of the file (1573 bytes, …)`."""
     words = [action.action, span(action), action.because or ""]
     target = "" if action.target in (None, action.path) else f": {action.target}"
-    amount = f" ({held(action)})" if held(action) else ""
+    amount = f" ({amount_of(action)})" if amount_of(action) else ""
     return f"{' '.join(filter(None, words))}: {ACTIONS[action.action]}{target}{amount}"
 
 
@@ -57,8 +57,8 @@ def span(action: Action) -> str:
     return f"{action.start or 0}-{'' if action.stop is None else action.stop}"
 
 
-def held(action: Action) -> str:
-    """What the bytes of an action held."""
+def amount_of(action: Action) -> str:
+    """The bytes of an action, and the batches, records and offsets in them."""
     return ", ".join(_amounts(action.bytes, action.batches, action.records, action.first_offset, action.last_offset))
 
 

@@ -20,7 +20,7 @@ _NOT_WRITABLE: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 IS_LOCKED: Final = "another process holds the lock, probably a running broker"
 
-_held: Final[set[tuple[int, int]]] = set()
+_locked: Final[set[tuple[int, int]]] = set()
 """The files that this process has locked. Closing any descriptor of such a file would release the lock."""
 
 
@@ -43,7 +43,7 @@ class Lock:
             return
         except OSError as error:
             raise SourceError(f"{path}: {reason(error)}") from None
-        if (status.st_dev, status.st_ino) in _held:
+        if (status.st_dev, status.st_ino) in _locked:
             return
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -62,12 +62,12 @@ class Lock:
         self._fd = descriptor
         status = os.fstat(descriptor)
         self._inode = (status.st_dev, status.st_ino)
-        _held.add(self._inode)
+        _locked.add(self._inode)
 
     def close(self) -> None:
         if self._fd is not None:
             os.close(self._fd)
-            _held.discard(self._inode)
+            _locked.discard(self._inode)
             self._fd = None
 
     def __enter__(self) -> Self:
@@ -114,7 +114,7 @@ def _holds_another(path: str) -> bool:
     """Ask with F_GETLK, which a descriptor for reading is enough for. Raises OSError."""
     asked = (0, 0, 0, fcntl.F_WRLCK, os.SEEK_SET) if sys.platform == "darwin" else (fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     status = os.stat(path)
-    if (status.st_dev, status.st_ino) in _held:
+    if (status.st_dev, status.st_ino) in _locked:
         return False
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:

@@ -164,7 +164,7 @@ class NextBatchSearch(FrameWindow):
         A value of magic 0 or 1 ends where its message does, so that frames in it lead to the next message.
         """
         at_tail = not chain.cut and (self._end - chain.end < UP_TO_MAGIC or self._zeros(chain.end))
-        return at_tail or not self._is_linked(chain) or (bad.magic < 2 and bad.magic not in self._sound_layouts(bad))
+        return at_tail or not self._is_linked(chain) or (bad.magic < 2 and bad.magic not in self._valid_layouts(bad))
 
     def _checksum_end(self, bad: BadHeader) -> int | None:
         """The first position up to which the checksum of the bad frame is right, where a batch or a tail can begin."""
@@ -216,8 +216,8 @@ class NextBatchSearch(FrameWindow):
 
     # ---- frames after it
 
-    def _search(self, bad: BadHeader, stop: int, judged: bool) -> NextBatch:
-        """The first frame before `stop` that is of the log, if they are to be judged."""
+    def _search(self, bad: BadHeader, stop: int, wanted: bool) -> NextBatch:
+        """The first frame before `stop` that is of the log; none where it is not `wanted`."""
         known_epoch, bounds = self.scanner.known_epoch, self.scanner.offset_bounds()
         foreign: list[PassedFrame] = []
         work, foreign_work, any_offset, position, passed = 0, 0, True, bad.start + 1, 0
@@ -251,7 +251,7 @@ class NextBatchSearch(FrameWindow):
                 if frame.kind != VALID:
                     position += 1
                     continue
-                if judged and frame.epoch >= known_epoch and position >= passed:
+                if wanted and frame.epoch >= known_epoch and position >= passed:
                     of_log, passed = self._is_of_log(bad, position, frame)
                     if of_log:
                         return NextBatch(position, False, foreign)
@@ -289,7 +289,7 @@ class NextBatchSearch(FrameWindow):
             return False, chain.end
         if frame.offset <= bad.frame.offset and self._is_header(bad):
             return False, chain.end
-        for magic in self._sound_layouts(bad):
+        for magic in self._valid_layouts(bad):
             last = bad.last_by(magic)
             if frame.offset <= last:
                 return False, chain.end
@@ -304,27 +304,27 @@ class NextBatchSearch(FrameWindow):
         """Whether a batch that ends there is the last one: the file ends there, or its zeros begin there."""
         return end == self._end or (end < self._end and self._zeros(end) and not self._zeros(end - _SLACK))
 
-    def _sound_layouts(self, bad: BadHeader) -> list[int]:
+    def _valid_layouts(self, bad: BadHeader) -> list[int]:
         """The magics by whose layouts the fields of the header agree with each other."""
-        sound = []
+        valid = []
         for magic in (0, 1):
             value = self._legacy_value(bad, magic)
             if value is not None and value.begin + max(value.length, 0) == bad.start + bad.frame.total:
-                sound.append(magic)
+                valid.append(magic)
         at = self._load(bad.start, min(HEADER_BYTES, self._end - bad.start))
         if self._filled - at >= HEADER_BYTES and bad.frame.total >= HEADER_BYTES:
             attributes, delta = struct.unpack_from(">Hi", self._window, at + 21)
             (count,) = struct.unpack_from(">i", self._window, at + 57)
             if attributes & 0xFF80 == 0 and 0 <= count <= delta + 1:
-                sound.append(2)
-        return sound
+                valid.append(2)
+        return valid
 
     def _is_header(self, bad: BadHeader) -> bool:
         """Whether the bad frame has a header of this log, though some field of it may be wrong.
 
         Zeros and small numbers in records look like magic 0 and 1.
         """
-        if bad.magic == 2 or bad.frame.offset == self.scanner.offset_bounds()[0] or self._sound_layouts(bad):
+        if bad.magic == 2 or bad.frame.offset == self.scanner.offset_bounds()[0] or self._valid_layouts(bad):
             return True
         return bad.magic < 2 and self._legacy_value(bad, bad.magic) is not None
 
@@ -354,7 +354,7 @@ class NextBatchSearch(FrameWindow):
             if position + int.from_bytes(self._window[at : at + 4]) == bad.end:
                 return True  # the length of a value of magic 0 or 1, up to the claimed end
         begin = bad.start + HEADER_BYTES
-        if position <= begin or not (bad.magic == 2 or 2 in self._sound_layouts(bad)):
+        if position <= begin or not (bad.magic == 2 or 2 in self._valid_layouts(bad)):
             return False
         if position - begin > _LARGE:
             return True  # not known
@@ -480,7 +480,7 @@ def record_fields(records: bytes) -> list[int]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number and the index after it, which is behind the end where the bytes end first."""
+    """A number and the index after it, which is after the end where the bytes end first."""
     value = 0
     for number in range(10):
         if at + number >= len(data):

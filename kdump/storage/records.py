@@ -82,7 +82,7 @@ UNOPENED = DecodedBatch(b"", _NOTHING, _NOTHING, None)
 
 
 class BatchPieces(NamedTuple):
-    """The records of a batch that has many: they are decoded anew whenever `pieces` is called.
+    """The records of a batch that has many: they are decoded again whenever `pieces` is called.
 
     Used like a DecodedBatch. `records` is the number of selected ones; `shift` is what is added to the offsets of inner
     messages, None for records of magic 2. The selection is that of DecodedBatch.select.

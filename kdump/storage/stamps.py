@@ -9,7 +9,7 @@ from kdump.errors import SourceError, reason
 
 
 class Stamp(NamedTuple):
-    """What tells that a file has changed: its size in bytes, modification time and inode."""
+    """What shows that a file has changed: its size in bytes, modification time and inode."""
 
     size: int
     mtime_ns: int

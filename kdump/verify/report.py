@@ -91,7 +91,7 @@ class Report:
             self.findings.append(finding)
 
     def count_not_kept(self, path: str, code: str, severity: Severity, count: int) -> None:
-        """Count findings of a file that nobody kept."""
+        """Count findings of a file that were not kept."""
         self.counts[code, severity] += count
         if count:
             self.not_kept[path, code] += count

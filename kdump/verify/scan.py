@@ -161,8 +161,8 @@ def scan_source(
     if tracker is not None:
         summary.entries = tracker.bad_entries()
         summary.entry_counts.update(tracker.bad_entry_counts())
-        made = tracker.built_range()
-        summary.rebuilt = None if made is None else IndexEntries(*made)
+        built = tracker.built_range()
+        summary.rebuilt = None if built is None else IndexEntries(*built)
     if summary.error is None:
         _check_end(source, task, summary)
     return summary

@@ -101,7 +101,7 @@ def test_every_action_has_words(action: str) -> None:
 
 def test_records_that_nobody_counted() -> None:
     made = Action("truncate", f"{FIRST}.log", "batch/crc", 0, 9, None, 9, 2, None, 0, 5)
-    assert recovery.held(made) == "9 bytes, 2 batches, offsets 0..5, next 6"
+    assert recovery.amount_of(made) == "9 bytes, 2 batches, offsets 0..5, next 6"
     assert recovery.span(Action("truncate", "x", start=7)) == "7-"
 
 

@@ -1,4 +1,4 @@
-"""Reads what the row of a batch does not tell: what a marker says, what a compressed message holds."""
+"""Reads what the row of a batch does not show: what a marker says, what is in a compressed message."""
 
 from collections.abc import Sequence
 

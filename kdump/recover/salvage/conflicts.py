@@ -9,7 +9,7 @@ _REASONS: Final[Mapping[str, str]] = {
     "hole": "the hole has exactly the offsets that the dropped ones count",
     "support": "the indexes, the names of the segments or the producer snapshots agree with it",
     "bits": "one flipped bit would explain the offset of the dropped one",
-    "position": "the position is lower, and nothing else tells which one is right",
+    "position": "the position is lower, and nothing else shows which one is right",
 }
 
 

@@ -132,7 +132,7 @@ class BatchFile:
         self.scan_state = None if self.suspect & _OUT_OF_ORDER else seen
 
     def join(self, transactional: Set[int]) -> bool:
-        """Make one batch of all, where the file is not damaged and they need not be told apart; whether it was done."""
+        """Make one batch of all in a file without damage, unless they differ in kind; whether it was done."""
         seen = self.scan_state
         assert seen is not None
         legacy, modern = seen.magics[0] + seen.magics[1], seen.magics[2]

@@ -115,31 +115,31 @@ def _base(number: int, names: Sequence[LogName], batches: Sequence[Sequence[Batc
     others = [other for index, those in enumerate(batches) if index != number for other in those]
     if any(other.first <= last and first <= other.last for other in others):
         return base
-    # Batches of a segment before it that would end behind its beginning.
-    behind = [other for index, name in enumerate(names) if name.base_offset < first for other in batches[index]]
-    return base if sum(1 for other in behind if other.last >= first) >= below else first
+    # Batches of the segments before it, which would end after its beginning.
+    before = [other for index, name in enumerate(names) if name.base_offset < first for other in batches[index]]
+    return base if sum(1 for other in before if other.last >= first) >= below else first
 
 
 def _exchanged(names: Sequence[LogName], batches: Sequence[Sequence[BatchSpan]]) -> list[int] | None:
     """The base offset of each segment where all have one another's names, else None."""
-    held = [number for number, own in enumerate(batches) if own]
+    filled = [number for number, own in enumerate(batches) if own]
     ranges: dict[int, tuple[int, int]] = {}
-    for number in held:
+    for number in filled:
         certain = [
             batch for batch, alone in zip(batches[number], uncontradicted(batches[number]), strict=True) if alone
         ]
         if not certain:
             return None
         ranges[number] = certain[0].first, certain[-1].last
-    by_offset = sorted(held, key=ranges.__getitem__)
-    own_names = sorted(names[number].base_offset for number in held)
+    by_offset = sorted(filled, key=ranges.__getitem__)
+    own_names = sorted(names[number].base_offset for number in filled)
     found = [name.base_offset for name in names]
     for number, base, end in zip(by_offset, own_names, [*own_names[1:], 1 << 63], strict=True):
         first, last = ranges[number]
         if not base <= first <= last < end or last - base > HIGHEST_RELATIVE_OFFSET:
             return None
         found[number] = base
-    return found if by_offset != sorted(held, key=lambda number: names[number].base_offset) else None
+    return found if by_offset != sorted(filled, key=lambda number: names[number].base_offset) else None
 
 
 def _too_far(own: Sequence[BatchSpan], base: int, high: int) -> set[int]:

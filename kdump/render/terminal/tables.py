@@ -78,13 +78,13 @@ def entry_rules(names: Sequence[str]) -> tuple[ColumnRule, ...]:
 def table(rules: Sequence[ColumnRule], rows: Sequence[Sequence[Text]], width: int) -> Table:
     """The rows as a table that fits `width`."""
     shown = fit(rules, [[cell.plain for cell in row] for row in rows], width)
-    made = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    grid = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     for index, size in shown:
         rule = rules[index]
-        made.add_column(Text(rule.name), justify="left" if rule.left else "right", width=size)
+        grid.add_column(Text(rule.name), justify="left" if rule.left else "right", width=size)
     for row in rows:
-        made.add_row(*(_cut(row[index], size) for index, size in shown))
-    return made
+        grid.add_row(*(_cut(row[index], size) for index, size in shown))
+    return grid
 
 
 def _cut(cell: Text, width: int) -> Text:
