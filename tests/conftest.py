@@ -1,4 +1,4 @@
-"""What tests all over share: proving bytes through the library, and running the installed command."""
+"""What tests all over share: verifying bytes through the library, and running the installed command."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-Prove = Callable[..., file_reports.Proved]
+VerifyBytes = Callable[..., file_reports.LogFileReport]
 
 
-def prove_source(
+def verify_source(
     source: Any,
     *,
     deep: bool = False,
@@ -44,20 +44,20 @@ def prove_source(
     compacted: bool | None = None,
     kind: Kind = Kind.LOG,
     max_batch_bytes: int = 1 << 30,
-) -> file_reports.Proved:
+) -> file_reports.LogFileReport:
     """The report on a source; the words are those of `oracle.verify`."""
     file = LogFile("00000000000000000000.log", kind, base_offset, newest, source.size)
-    return file_reports.prove_file(file, ScanOptions(deep, compacted, max_batch_bytes), source=source)
+    return file_reports.verify_file(file, ScanOptions(deep, compacted, max_batch_bytes), source=source)
 
 
 @pytest.fixture(scope="session")
-def prove() -> Prove:
+def verify_bytes() -> VerifyBytes:
     """Verify bytes, or an open source, through the library."""
 
-    def prove(data: Any, **how: Any) -> file_reports.Proved:
-        return prove_source(BytesSource(data) if isinstance(data, bytes) else data, **how)
+    def verify_bytes(data: Any, **how: Any) -> file_reports.LogFileReport:
+        return verify_source(BytesSource(data) if isinstance(data, bytes) else data, **how)
 
-    return prove
+    return verify_bytes
 
 
 class Ran(NamedTuple):

@@ -103,7 +103,7 @@ def test_only_the_terminal_loads_rich(log: str) -> None:
     assert "rich" in loaded("dump", "--format", "terminal", log)
 
 
-def test_help_of_recover_does_not_prove() -> None:
+def test_help_of_recover_does_not_verify() -> None:
     """What recovers is imported when there is something to recover."""
     done = child("-X", "importtime", "-m", "kdump", "recover", "--help")
     assert not {"kdump.recover.planner", "kdump.verify.verify", "kdump.kernel.scan", "multiprocessing"} & {

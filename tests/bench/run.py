@@ -1,7 +1,7 @@
 """Runs the benchmark and prints one table: `python -m tests.bench` or `python tests/bench/run.py`.
 
 Every ratio comes from one run on one machine, whole processes in turn, files in the page cache: seconds from two runs
-do not compare. With small segments the start of a process outweighs the work, so judge targets at `--scale full`.
+do not compare. With small segments the start of a process outweighs the work, so measure targets at `--scale full`.
 """
 
 from __future__ import annotations

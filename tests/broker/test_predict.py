@@ -54,13 +54,18 @@ def foresee(
     *,
     recovery_point: int = 0,
     log_start_offset: int = 0,
-    proved: Mapping[str, broker.ValidSegment] | None = None,
+    valid_segments: Mapping[str, broker.ValidSegment] | None = None,
     deleting: bool = False,
 ) -> broker.LoadResult:
     sizes = {name: len(data) for name, data in files.items()}
     return broker.predict_start(
         broker.DirectoryState(
-            sizes, lambda name: BytesSource(files[name]), proved or {}, recovery_point, log_start_offset, deleting
+            sizes,
+            lambda name: BytesSource(files[name]),
+            valid_segments or {},
+            recovery_point,
+            log_start_offset,
+            deleting,
         )
     )
 
@@ -175,9 +180,9 @@ def test_log_start_above_the_log() -> None:
 
 def test_a_tail_that_verify_found() -> None:
     files = healthy() | {f"{SECOND}.log": TWO + b"\1" * 30}
-    proved = {f"{SECOND}.log": broker.ValidSegment(20, ((0, 10),), {}, valid_bytes=len(TWO))}
+    valid_segments = {f"{SECOND}.log": broker.ValidSegment(20, ((0, 10),), {}, valid_bytes=len(TWO))}
     for recovery_point in (0, 25):
-        with_it = foresee(files, proved=proved, recovery_point=recovery_point)
+        with_it = foresee(files, valid_segments=valid_segments, recovery_point=recovery_point)
         assert with_it == foresee(files, recovery_point=recovery_point)
         assert with_it.truncations == ({} if recovery_point else {f"{SECOND}.log": len(TWO)})
     assert reaction.is_valid_log(["tail/torn", "offset/gap"], tail=True)
@@ -253,12 +258,12 @@ def test_a_batch_outside_the_transaction_that_is_open() -> None:
     files = {f"{FIRST}.log": transactional(0), f"{SECOND}.log": transactional(10, transactional=False)}
     refuses(foresee(files), "InvalidTxnStateException", "transaction", f"{SECOND}.log")
     # … and what is known of that one need not be read again.
-    proved = {f"{FIRST}.log": broker.ValidSegment(1, ((0, 0),), {7: 0})}
-    refuses(foresee(files, proved=proved), "InvalidTxnStateException", "transaction", f"{SECOND}.log")
-    proved = {f"{FIRST}.log": broker.ValidSegment(1, ((0, 0),), None)}
-    refuses(foresee(files, proved=proved), "InvalidTxnStateException", "transaction", f"{SECOND}.log")
-    proved = {f"{FIRST}.log": broker.ValidSegment(1, ((0, 0),), {})}
-    assert not foresee(files, proved=proved).refuses
+    valid_segments = {f"{FIRST}.log": broker.ValidSegment(1, ((0, 0),), {7: 0})}
+    refuses(foresee(files, valid_segments=valid_segments), "InvalidTxnStateException", "transaction", f"{SECOND}.log")
+    valid_segments = {f"{FIRST}.log": broker.ValidSegment(1, ((0, 0),), None)}
+    refuses(foresee(files, valid_segments=valid_segments), "InvalidTxnStateException", "transaction", f"{SECOND}.log")
+    valid_segments = {f"{FIRST}.log": broker.ValidSegment(1, ((0, 0),), {})}
+    assert not foresee(files, valid_segments=valid_segments).refuses
 
 
 def test_a_sound_transaction() -> None:
@@ -467,8 +472,8 @@ def test_words() -> None:
         (at("txn/open", f"{SECOND}.log", 0, 10**6), "ignores"),
         (at("epoch/beyond", "leader-epoch-checkpoint", epoch=5, start_offset=1000), "deletes"),
     ]
-    judged = reaction.with_reactions([finding for finding, _ in said], outcome)
-    assert [(finding.code, finding.broker) for finding in judged] == [(finding.code, word) for finding, word in said]
+    reacted = reaction.with_reactions([finding for finding, _ in said], outcome)
+    assert [(finding.code, finding.broker) for finding in reacted] == [(finding.code, word) for finding, word in said]
     assert reaction.reaction_to(at("properties/format", "meta.properties"), None) == "refuses"
     (directory,) = reaction.with_directory_reactions([at("checkpoint/unknown", "recovery-point-offset-checkpoint")])
     assert directory.broker == "deletes"
@@ -493,7 +498,7 @@ def test_words_of_refusals() -> None:
 @pytest.mark.parametrize(
     "partition", ["segments/segments-0", "v2-transactions-0.11.0.3/transactions-0", "mixed-through-2.8.2/mixed-0"]
 )
-def test_what_verify_proved_need_not_be_read_again(partition: str, tmp_path: Path) -> None:
+def test_what_verify_has_read_need_not_be_read_again(partition: str, tmp_path: Path) -> None:
     """The same outcome with what verify hands over as without; and where the start does something, a finding says
     so."""
     for name in damage_partition.DAMAGES:

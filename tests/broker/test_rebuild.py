@@ -60,7 +60,7 @@ def plan_of(
     directory: Path,
     segments: Sequence[PartSegment],
     *,
-    proved: bool = True,
+    verified: bool = True,
     walked: Sequence[bool] | None = None,
     rebuilt: Sequence[str] | None = None,
     log_start_offset: int | None = None,
@@ -76,7 +76,7 @@ def plan_of(
         PlannedSegment(
             segment.base_offset,
             (Piece(segment_file_name(segment.base_offset, ".log"), 0, len(segment.data)),) if segment.data else (),
-            proved,
+            verified,
             walked is None or walked[number],
         )
         for number, segment in enumerate(segments)
@@ -364,7 +364,7 @@ def test_as_far_as_a_broker_would_read(tmp_path: Path) -> None:
     segments = [PartSegment(0, b"".join(batches[:3]) + batches[3][:-1] + b"?")]
     directory = put(tmp_path, logs_of(segments))
     wanted = [segment_file_name(0, suffix) for suffix in INDEXES]
-    found = made(plan_of(directory, segments, rebuilt=wanted, index_interval_bytes=0, proved=False))
+    found = made(plan_of(directory, segments, rebuilt=wanted, index_interval_bytes=0, verified=False))
     assert found == dict(
         zip(
             wanted,
@@ -376,7 +376,7 @@ def test_as_far_as_a_broker_would_read(tmp_path: Path) -> None:
             strict=True,
         )
     )
-    plan = plan_of(directory, segments, rebuilt=wanted[:2], index_interval_bytes=0, proved=False)
+    plan = plan_of(directory, segments, rebuilt=wanted[:2], index_interval_bytes=0, verified=False)
     assert made(plan) == {name: found[name] for name in wanted[:2]}
 
 

@@ -28,9 +28,9 @@ from kdump.storage.source import BytesSource
 from kdump.storage.walk import BatchChunk, Walk
 from kdump.verify.scan import ScanOptions
 from support import build, oracle
-from support.file_reports import Proved, prove_file
+from support.file_reports import LogFileReport, verify_file
 
-Prove = Callable[..., Proved]
+VerifyBytes = Callable[..., LogFileReport]
 
 MIB = 1 << 20
 LIMIT_SECONDS = 20
@@ -76,10 +76,12 @@ def tiles(data: bytes) -> None:
     assert position == len(data)
 
 
-def as_the_reference(prove: Prove, data: bytes, **how: Any) -> None:
+def as_the_reference(verify_bytes: VerifyBytes, data: bytes, **how: Any) -> None:
     """The findings are those of the plain and slow reference."""
     expected = [(finding.code, finding.position) for finding in oracle.verify(data, **how)]
-    assert sorted((finding.code, finding.position) for finding in prove(data, **how).findings) == sorted(expected)
+    assert sorted((finding.code, finding.position) for finding in verify_bytes(data, **how).findings) == sorted(
+        expected
+    )
 
 
 # ---- many hostile files, through the command
@@ -209,10 +211,10 @@ def test_lies_have_an_answer(kdump: Any, hostile: Path, arguments: list[str]) ->
 
 @pytest.mark.parametrize("name", LIES)
 @pytest.mark.parametrize("deep", [False, True], ids=["shallow", "deep"])
-def test_lies_are_judged_as_by_the_reference(prove: Prove, name: str, deep: bool) -> None:
+def test_lies_are_checked_as_by_the_reference(verify_bytes: VerifyBytes, name: str, deep: bool) -> None:
     for data in (LIES[name], build.message_v0(b"k", b"v") + LIES[name] + one(2**40)):
         tiles(data)
-        as_the_reference(prove, data, deep=deep)
+        as_the_reference(verify_bytes, data, deep=deep)
 
 
 # ---- companions of all kinds
@@ -280,7 +282,7 @@ FRAMES = {
 
 @pytest.mark.parametrize("place", ["first", "middle", "last", "alone"])
 @pytest.mark.parametrize("frame", FRAMES)
-def test_lengths_that_lie(prove: Prove, frame: str, place: str) -> None:
+def test_lengths_that_lie(verify_bytes: VerifyBytes, frame: str, place: str) -> None:
     right = len(FRAMES[frame]) - 12
     before = b"" if place in ("first", "alone") else one(0) + one(4)
     after = b"" if place in ("last", "alone") else one(6) + build.message_v1(b"k", b"v", offset=7)
@@ -311,8 +313,8 @@ def test_lengths_that_lie(prove: Prove, frame: str, place: str) -> None:
         data = before + patched(FRAMES[frame], 8, ">i", length) + after
         tiles(data)
         if frame != "large":  # the reference takes long for it
-            as_the_reference(prove, data)
-        report = prove(data)
+            as_the_reference(verify_bytes, data)
+        report = verify_bytes(data)
         assert any(finding.severity.word == "error" for finding in report.findings), length
         assert report.bytes == len(data)
 
@@ -330,12 +332,12 @@ SMALL = build.segment(
 )
 
 
-def test_a_cut_at_every_byte(kdump: Any, prove: Prove, tmp_path: Path) -> None:
+def test_a_cut_at_every_byte(kdump: Any, verify_bytes: VerifyBytes, tmp_path: Path) -> None:
     borders = [item.position for item in oracle.walk(SMALL)] + [len(SMALL)]
     for cut in range(len(SMALL) + 1):
         (tmp_path / f"cut-{cut:04}.log").write_bytes(SMALL[:cut])
         tiles(SMALL[:cut])
-        report = prove(SMALL[:cut], deep=True, base_offset=0)
+        report = verify_bytes(SMALL[:cut], deep=True, base_offset=0)
         assert len(report.findings) == (0 if cut in borders else 1)
         assert report.batches == sum(0 < border <= cut for border in borders)
         assert report.valid_bytes == max(border for border in borders if border <= cut)
@@ -364,7 +366,7 @@ def test_a_cut_alone_has_a_status(kdump: Any, tmp_path: Path) -> None:
 # ---- batches in values
 
 
-def test_whole_batches_inside_a_damaged_one(prove: Prove) -> None:
+def test_whole_batches_inside_a_damaged_one(verify_bytes: VerifyBytes) -> None:
     inner = one(0) + one(1) + build.message_v1(b"k", b"v", offset=2)
     for broken in (
         one(5, value=inner, crc=1),
@@ -374,8 +376,8 @@ def test_whole_batches_inside_a_damaged_one(prove: Prove) -> None:
     ):
         data = one(3) + one(4) + broken + one(6) + one(7)
         tiles(data)
-        as_the_reference(prove, data)
-        report = prove(data)
+        as_the_reference(verify_bytes, data)
+        report = verify_bytes(data)
         assert report.batches == 4
         taken = [
             batch.base_offset
@@ -388,11 +390,11 @@ def test_whole_batches_inside_a_damaged_one(prove: Prove) -> None:
 
 
 @pytest.mark.parametrize("count", [3, 100, 3000])
-def test_a_value_full_of_batches(prove: Prove, count: int) -> None:
+def test_a_value_full_of_batches(verify_bytes: VerifyBytes, count: int) -> None:
     inner = b"".join(one(offset) for offset in range(count))
     data = one(5000) + one(5001, value=inner, length=2**30) + one(5002)
     tiles(data)
-    report = prove(data, base_offset=0)
+    report = verify_bytes(data, base_offset=0)
     counts = {code: number for (code, _), number in report.counts.items()}
     assert counts.keys() == {"batch/length", "gap/foreign-batch"}
     assert counts["batch/length"] == 1
@@ -403,48 +405,50 @@ def test_a_value_full_of_batches(prove: Prove, count: int) -> None:
     )
 
 
-def test_beginnings_of_batches_without_end(prove: Prove) -> None:
+def test_beginnings_of_batches_without_end(verify_bytes: VerifyBytes) -> None:
     head = struct.pack(">qiib", 100, 3 << 20, 0, 2) + bytes(4)
     data = one(0) + b"\xff" * 50 + head * (6 * MIB // len(head))
-    report = prove(data, base_offset=0)
+    report = verify_bytes(data, base_offset=0)
     assert {finding.code for finding in report.findings} == {"gap/unsearched", "tail/garbage"}
     assert report.batches == 1
 
 
 @pytest.mark.parametrize("filler", [b"\0", b"\x01", b"\x02", b"\xff", b"text, "])
-def test_a_long_gap(prove: Prove, filler: bytes) -> None:
+def test_a_long_gap(verify_bytes: VerifyBytes, filler: bytes) -> None:
     data = one(0) + b"\xff" * 3 + filler * (4 * MIB // len(filler)) + one(1) + one(2)
-    report = prove(data, base_offset=0)
+    report = verify_bytes(data, base_offset=0)
     assert report.batches == 3
     assert {finding.code for finding in report.findings} <= {"gap/bytes", "batch/length", "batch/crc"}
     assert report.valid_bytes == 3 * len(one())
 
 
 @pytest.mark.parametrize("count", [1, 5, 64, 65, 66, 500, 4000])
-def test_damaged_batches_in_a_row(prove: Prove, count: int) -> None:
-    report = prove(one(0) + b"".join(one(1 + number, crc=1) for number in range(count)) + one(1 + count), base_offset=0)
+def test_damaged_batches_in_a_row(verify_bytes: VerifyBytes, count: int) -> None:
+    report = verify_bytes(
+        one(0) + b"".join(one(1 + number, crc=1) for number in range(count)) + one(1 + count), base_offset=0
+    )
     assert {code: number for (code, _), number in report.counts.items()} == {"batch/crc": count}
     assert report.batches == 2
 
 
-def test_every_other_batch_is_damaged(prove: Prove) -> None:
-    report = prove(b"".join(one(number, crc=1) if number % 2 else one(number) for number in range(4001)))
+def test_every_other_batch_is_damaged(verify_bytes: VerifyBytes) -> None:
+    report = verify_bytes(b"".join(one(number, crc=1) if number % 2 else one(number) for number in range(4001)))
     assert {code: number for (code, _), number in report.counts.items()} == {"batch/crc": 2000}
     assert report.batches == 2001
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_noise(prove: Prove, seed: int) -> None:
+def test_noise(verify_bytes: VerifyBytes, seed: int) -> None:
     rng = random.Random(seed)
     data = bytearray(SMALL * 3)
     for _ in range(rng.choice((1, 5, 50))):
         data[rng.randrange(len(data))] = rng.randrange(256)
     for base in (None, 0):
         tiles(bytes(data))
-        as_the_reference(prove, bytes(data), base_offset=base, deep=True)
+        as_the_reference(verify_bytes, bytes(data), base_offset=base, deep=True)
     noise = rng.randbytes(5000)
     tiles(noise)
-    as_the_reference(prove, noise)
+    as_the_reference(verify_bytes, noise)
 
 
 # ---- more than there seems to be
@@ -621,9 +625,9 @@ LONG = b"".join(one(number, value=bytes(1000), codec="none" if number % 3 else "
 
 @pytest.mark.parametrize("deep", [False, True])
 @pytest.mark.parametrize("after", [0, 1, 2, 3])
-def test_a_file_that_shrinks(prove: Prove, deep: bool, after: int) -> None:
+def test_a_file_that_shrinks(verify_bytes: VerifyBytes, deep: bool, after: int) -> None:
     for keep in (0, 1, 16, 17, 100, 5000, 600_000, len(LONG) - 10):
-        report = prove(Shrinking(LONG, keep, after), deep=deep)
+        report = verify_bytes(Shrinking(LONG, keep, after), deep=deep)
         codes = [finding.code for finding in report.findings]
         assert report.error is None
         assert codes.count("file/shrunk") == 1, (keep, codes)
@@ -632,12 +636,12 @@ def test_a_file_that_shrinks(prove: Prove, deep: bool, after: int) -> None:
         assert shrunk.position + shrunk.length == len(LONG)
 
 
-def test_a_file_that_shrinks_in_a_large_batch(prove: Prove) -> None:
+def test_a_file_that_shrinks_in_a_large_batch(verify_bytes: VerifyBytes) -> None:
     data = one(0) + one(1, value=bytes(5 * MIB)) + one(2)
     for keep in (100, 1 * MIB, 5 * MIB):
         for after in range(12):
             for deep in (False, True):
-                report = prove(Shrinking(data, keep, after), deep=deep)
+                report = verify_bytes(Shrinking(data, keep, after), deep=deep)
                 assert report.error is None
                 assert {finding.code for finding in report.findings} <= {"file/shrunk", "tail/torn", "batch/crc"}
 
@@ -648,7 +652,7 @@ def test_a_real_file_that_is_cut(tmp_path: Path) -> None:
     file = LogFile(str(path), Kind.LOG, 0, True, len(LONG))
     with file.open() as source:
         os.truncate(path, 1_000_000)
-        report = prove_file(file, ScanOptions(deep=True), source=source)
+        report = verify_file(file, ScanOptions(deep=True), source=source)
     codes = {finding.code for finding in report.findings}
     assert "file/shrunk" in codes
     assert codes <= {"file/shrunk", "tail/torn"}
@@ -691,7 +695,7 @@ def test_a_file_that_grows(tmp_path: Path) -> None:
     with file.open() as source:
         with path.open("ab") as more:
             more.write(one(8))
-        report = prove_file(file, ScanOptions(), source=source)
+        report = verify_file(file, ScanOptions(), source=source)
     (finding,) = report.findings
     assert (finding.code, finding.severity.word, finding.position, finding.length) == (
         "file/grown",
@@ -707,5 +711,5 @@ def test_a_file_that_goes_away(kdump: Any, tmp_path: Path) -> None:
     file = LogFile(str(path), Kind.LOG, 0, True, len(SMALL))
     with file.open() as source:
         path.unlink()
-        report = prove_file(file, ScanOptions(), source=source)
+        report = verify_file(file, ScanOptions(), source=source)
     assert report.findings == []

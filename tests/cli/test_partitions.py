@@ -225,7 +225,7 @@ def test_a_segment_comes_with_what_lies_beside_it(kdump: Any, tmp_path: Path) ->
     assert shown(verified(kdump, f"e/t-0/{C}.log")) == []
 
 
-def test_a_segment_named_beside_its_directory_is_proved_once(kdump: Any, tmp_path: Path) -> None:
+def test_a_segment_named_beside_its_directory_is_verified_once(kdump: Any, tmp_path: Path) -> None:
     write(tmp_path / "d", with_odd_companions())
     whole = verified(kdump, "d/t-0")
     for paths in (("d/t-0", f"d/t-0/{C}.log"), (f"d/t-0/{C}.log", "d/t-0"), ("d/t-0", "d/t-0")):

@@ -56,7 +56,7 @@ MODULES = {SNAPPY: snappy, LZ4: lz4, ZSTD: zstd}
 LIBRARIES = {SNAPPY: "cramjam", LZ4: "lz4.frame", ZSTD: "zstandard"}
 
 
-def judged(number: int, data: codec.Data, magic: int, limit: int = 64 * MIB) -> Taken | Refused:
+def verdict_of(number: int, data: codec.Data, magic: int, limit: int = 64 * MIB) -> Taken | Refused:
     try:
         payload, note = codec.decompress(number, data, magic, limit)
     except codec.CodecError as error:
@@ -74,9 +74,9 @@ def without_isal(monkeypatch: pytest.MonkeyPatch) -> None:
     "case", CASES, ids=lambda case: f"{NAMES[case.codec]}-{case.magic}-{case.name.replace(' ', '-')}"
 )
 def test_verdict(case: Case) -> None:
-    assert judged(case.codec, case.data, case.magic) == case.verdict
+    assert verdict_of(case.codec, case.data, case.magic) == case.verdict
     inside = memoryview(b"before" + case.data + b"behind")[6 : 6 + len(case.data)]
-    assert judged(case.codec, inside, case.magic) == case.verdict
+    assert verdict_of(case.codec, inside, case.magic) == case.verdict
 
 
 @pytest.mark.usefixtures("without_isal")
@@ -84,7 +84,7 @@ def test_verdict(case: Case) -> None:
     "case", [case for case in CASES if case.codec == GZIP and case.magic == 2], ids=lambda case: case.name
 )
 def test_verdict_without_isal(case: Case) -> None:
-    assert judged(GZIP, case.data, 2) == case.verdict
+    assert verdict_of(GZIP, case.data, 2) == case.verdict
 
 
 def test_every_reason_and_every_note_has_a_case() -> None:
@@ -139,19 +139,19 @@ def test_levels() -> None:
     for number, weak, strong in ((GZIP, 1, 9), (LZ4, 9, 17), (ZSTD, 1, 19)):
         low, high = (codec.compress(number, LONG, level=level) for level in (weak, strong))
         assert len(high) < len(low)
-        assert judged(number, high, 2) == Taken(LONG)
+        assert verdict_of(number, high, 2) == Taken(LONG)
     for number, level in ((GZIP, 0), (GZIP, 10), (LZ4, 0), (LZ4, 18), (ZSTD, 23), (ZSTD, -131073)):
         with pytest.raises(ValueError, match=f"{codec.CODECS[number]} has no level {level}, only "):
             codec.compress(number, LONG, level=level)
     for number in (0, SNAPPY):
         with pytest.raises(ValueError, match="has no levels"):
             codec.check_level(number, 1)
-    assert judged(GZIP, codec.compress(GZIP, LONG, level=-1), 2) == Taken(LONG)
+    assert verdict_of(GZIP, codec.compress(GZIP, LONG, level=-1), 2) == Taken(LONG)
 
 
 def test_unknown_codecs() -> None:
     for number in (5, 6, 7):
-        assert judged(number, b"abc", 2) == Refused("codec-unknown")
+        assert verdict_of(number, b"abc", 2) == Refused("codec-unknown")
     for number in (-1, 5):
         with pytest.raises(ValueError, match="no codec"):
             codec.compress(number, b"abc")
@@ -169,9 +169,9 @@ def test_what_is_compressed_comes_back(
     data: bytes, number: int, magic: int, block_size: int, raw: bool, level: int | None
 ) -> None:
     packed = codec.compress(number, data, magic, level, block_size=max(block_size, len(data) // 50), raw=raw)
-    assert judged(number, packed, magic, len(data)) == Taken(data)
+    assert verdict_of(number, packed, magic, len(data)) == Taken(data)
     if number and data:
-        assert judged(number, packed, magic, len(data) - 1) == Refused("limit")
+        assert verdict_of(number, packed, magic, len(data) - 1) == Refused("limit")
 
 
 # What does not end as it should
@@ -190,7 +190,7 @@ def test_cut_anywhere(number: int, size: int) -> None:
             at += 4 + struct.unpack_from(">i", packed, at)[0]
     step = 1 if size < 5000 else 37
     for end in [*range(0, len(packed), step), *range(max(0, len(packed) - 30), len(packed)), *borders]:
-        verdict = judged(number, packed[:end], 2)
+        verdict = verdict_of(number, packed[:end], 2)
         if number == ZSTD and end == 0:
             assert verdict == Taken(b"", "zstd-empty")
         elif (
@@ -205,7 +205,7 @@ def test_cut_anywhere(number: int, size: int) -> None:
 
 @pytest.mark.parametrize("number", CODECS)
 def test_mutants_raise_codec_errors_only(number: int) -> None:
-    verdicts = [judged(number, data, magic, MIB) for magic, data in mutants(7, number, 2000)]
+    verdicts = [verdict_of(number, data, magic, MIB) for magic, data in mutants(7, number, 2000)]
     assert 200 < sum(isinstance(verdict, Taken) for verdict in verdicts) < 1800
     notes = {verdict.note for verdict in verdicts if isinstance(verdict, Taken)}
     assert notes <= {None, *codec.NOTES}
@@ -213,9 +213,9 @@ def test_mutants_raise_codec_errors_only(number: int) -> None:
 
 @given(data=st.binary(max_size=200), number=st.integers(1, 4), magic=st.integers(0, 2))
 def test_noise_raises_codec_errors_only(data: bytes, number: int, magic: int) -> None:
-    judged(number, data, magic, MIB)
+    verdict_of(number, data, magic, MIB)
     heads = (b"", gzip_header(), xerial_header(), lz4_header(), bytes.fromhex("28b52ffd0058"))
-    judged(number, heads[number] + data, magic, MIB)
+    verdict_of(number, heads[number] + data, magic, MIB)
 
 
 # Limits
@@ -245,7 +245,7 @@ EXPANDING = [
 @pytest.mark.parametrize(("number", "data"), EXPANDING)
 @pytest.mark.parametrize("magic", [0, 2])
 def test_limit(number: int, data: bytes, magic: int) -> None:
-    verdict = judged(number, data, magic, MIB)
+    verdict = verdict_of(number, data, magic, MIB)
     assert isinstance(verdict, Taken)
     assert verdict.payload == bytes(MIB)
     for limit in (MIB - 1, MIB // 2, 70_000, 1000, 1, 0):
@@ -258,7 +258,7 @@ def test_a_claim_that_no_block_can_keep_is_no_matter_of_the_limit() -> None:
         b"\x80\x80\x80\x80\x07\x08abc",
         xerial_header() + bytes((0, 0, 0, 9)) + b"\xff\xff\xff\xff\x07\x08abc",
     ):
-        assert judged(SNAPPY, data, 2, 100) == Refused("snappy-block")
+        assert verdict_of(SNAPPY, data, 2, 100) == Refused("snappy-block")
 
 
 BOMBS = """
@@ -366,7 +366,7 @@ def test_missing_library(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("without_isal")
 def test_gzip_without_isal() -> None:
-    assert judged(GZIP, codec.compress(GZIP, LONG), 2, len(LONG)) == Taken(LONG)
+    assert verdict_of(GZIP, codec.compress(GZIP, LONG), 2, len(LONG)) == Taken(LONG)
 
 
 def test_versions() -> None:
@@ -403,8 +403,8 @@ def test_a_failure_leaves_nothing_behind() -> None:
         sound = codec.compress(number, LONG)
         for case in CASES:
             if case.codec == number:
-                judged(number, case.data, case.magic)
-                assert judged(number, sound, 2) == Taken(LONG)
+                verdict_of(number, case.data, case.magic)
+                assert verdict_of(number, sound, 2) == Taken(LONG)
 
 
 def test_threads() -> None:
@@ -420,8 +420,8 @@ def test_threads() -> None:
         for _ in range(300):
             number, data, expected = choose.choice(work)
             if choose.random() < 0.2:
-                judged(number, data[: choose.randrange(len(data))], 2)
-            if judged(number, data, 2) != Taken(expected):
+                verdict_of(number, data[: choose.randrange(len(data))], 2)
+            if verdict_of(number, data, 2) != Taken(expected):
                 wrong.append(number)
 
     threads = [threading.Thread(target=run, args=(seed,)) for seed in range(4)]
@@ -456,20 +456,20 @@ def test_header_checksum_is_xxh32(data: bytes) -> None:
 
 def test_legacy_zstd_is_told_from_garbage() -> None:
     for data in (ZSTD_LEGACY, zstd_stream(LONG) + ZSTD_LEGACY):
-        assert judged(ZSTD, data, 2) == Refused("zstd-legacy")
+        assert verdict_of(ZSTD, data, 2) == Refused("zstd-legacy")
 
 
 def test_isal_reads_a_code_that_zlib_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert judged(GZIP, INCOMPLETE_CODE, 2) == Taken(bytes(4096))
+    assert verdict_of(GZIP, INCOMPLETE_CODE, 2) == Taken(bytes(4096))
     monkeypatch.setitem(sys.modules, "isal.igzip_lib", None)
     monkeypatch.setattr(gzip, "_local", threading.local())
-    assert judged(GZIP, INCOMPLETE_CODE, 2) == Refused("gzip-data")
+    assert verdict_of(GZIP, INCOMPLETE_CODE, 2) == Refused("gzip-data")
 
 
 @pytest.mark.parametrize("note", ACROSS)
 def test_data_ends_for_small_records(note: str) -> None:
     number, data = ACROSS[note]
-    assert judged(number, data, 2) == Taken(RECORD[:2048], note)
+    assert verdict_of(number, data, 2) == Taken(RECORD[:2048], note)
 
 
 def test_importing_brings_no_codec_module() -> None:

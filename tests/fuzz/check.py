@@ -23,7 +23,7 @@ from kdump.verify.checks import framing
 from kdump.verify.findings import KEPT
 from kdump.verify.scan import ScanOptions
 from support import file_reports, oracle
-from support.file_reports import Proved
+from support.file_reports import LogFileReport
 
 LIMIT_BYTES = 4 << 20  # of a batch, as stored and decompressed
 
@@ -65,13 +65,13 @@ def log_file(case: Case) -> LogFile:
     return file
 
 
-def report(case: Case, deep: bool) -> Proved:
+def report(case: Case, deep: bool) -> LogFileReport:
     """What kdump's verify says; the file is cut into ranges at `cuts`."""
     options = ScanOptions(deep=deep, max_batch_bytes=case.max_batch_bytes)
-    return file_reports.prove_file(log_file(case), options, cuts=case.cuts)
+    return file_reports.verify_file(log_file(case), options, cuts=case.cuts)
 
 
-def said(found: Proved) -> Said:
+def said(found: LogFileReport) -> Said:
     """The findings as comparable values. Each has to have a sentence."""
     for finding in found.findings:
         if re.search(r"(record|message) -\d", finding.message):

@@ -123,7 +123,7 @@ def test_any_bytes(kafka: ModuleType, room: Path) -> None:
 
 
 def test_verify_says_so(told: list[Told]) -> None:
-    """With what a verify hands over, segments that it proved are not read again. The names of all files are then not
+    """With what a verify hands over, segments that it verified are not read again. The names of all files are then not
     known."""
     wrong = []
     for case, _, outcome, silent, fact in told:

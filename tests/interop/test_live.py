@@ -1,4 +1,4 @@
-"""The log directory of a broker that writes, rolls, cleans and deletes is proved again and again: nothing is wrong in
+"""The log directory of a broker that writes, rolls, cleans and deletes is verified again and again: nothing is wrong in
 it.
 
 The broker is a released one, on the loopback, with segments of a few KiB. What `verify` says while it runs, after it

@@ -79,7 +79,7 @@ class Watched(LogLoader):
         return super().recover_segment(segment)
 
 
-def planned(case: Case, *, proved: bool) -> tuple[Plan, Watched]:
+def planned(case: Case, *, verified: bool) -> tuple[Plan, Watched]:
     """What a broker would do with the directory, as a plan; and what it says beside that."""
     start = broker.directory_state(
         str(case.directory), recovery_point=case.recovery_point, log_start_offset=case.log_start_offset
@@ -100,7 +100,7 @@ def planned(case: Case, *, proved: bool) -> tuple[Plan, Watched]:
         content = loader.segments[base].content
         walked = base in loader.walked
         pieces = (Piece(content.origin, content.start, content.start + content.size),) if content.size else ()
-        logs.append(PlannedSegment(base, pieces, proved, walked))
+        logs.append(PlannedSegment(base, pieces, verified, walked))
         if walked or not content.origin:
             after.update({segment_file_name(base, suffix): REBUILT for suffix in INDEXES})
     for offset in outcome.written_snapshots:
@@ -130,7 +130,7 @@ def differences(kafka: ModuleType, cases: Sequence[Case], *, refused: float = 0.
     early: set[str] = set()
     answers: list[list[dict[str, bytes | None]] | None] = []
     for case in cases:
-        plan, loader = planned(case, proved=True)
+        plan, loader = planned(case, verified=True)
         # A broker makes an empty segment of an odd name. A plan takes the name away.
         made_up = any(
             not log.pieces and segment_file_name(log.base_offset, ".log") not in plan.files

@@ -79,7 +79,7 @@ def deliberate(plan: Plan, promoted: Collection[str]) -> bool:
     return any(name in promoted or re.fullmatch(r"-.*\.log|.{1,19}\.log", name) for name in deleted)
 
 
-def judged(kafka: ModuleType, room: Path, cases: list[Case]) -> None:
+def check_loads(kafka: ModuleType, room: Path, cases: list[Case]) -> None:
     cases = [
         case for case in cases if not case.directory.name.endswith("-delete") and any(case.directory.glob("*.log"))
     ]
@@ -89,8 +89,8 @@ def judged(kafka: ModuleType, room: Path, cases: list[Case]) -> None:
 
 
 def test_damaged(kafka: ModuleType, room: Path) -> None:
-    judged(kafka, room, list(damaged(room, SEEDS)))
+    check_loads(kafka, room, list(damaged(room, SEEDS)))
 
 
 def test_any_bytes(kafka: ModuleType, room: Path) -> None:
-    judged(kafka, room, list(mutated(room / "mutated", MUTATED)))
+    check_loads(kafka, room, list(mutated(room / "mutated", MUTATED)))

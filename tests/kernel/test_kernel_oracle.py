@@ -27,7 +27,7 @@ Said = Counter[tuple[str, str, int]]
 
 def kdump_says(data: bytes, *, deep: bool, base_offset: int | None, checkpoint: bool = False) -> Said:
     file = LogFile("x", Kind.CHECKPOINT if checkpoint else Kind.LOG, base_offset, True, len(data))
-    report = file_reports.prove_file(file, ScanOptions(deep=deep), source=BytesSource(data))
+    report = file_reports.verify_file(file, ScanOptions(deep=deep), source=BytesSource(data))
     return Counter(
         (found.code, found.severity.word, found.position) for found in report.findings if found.code not in CODEC_ONLY
     )

@@ -118,13 +118,13 @@ def test_a_compressed_batch_has_the_same_header_and_records(
 
 
 @given(made=batches(), codec=st.sampled_from(CODECS))
-def test_a_proof_finds_nothing_wrong(
+def test_a_verification_finds_nothing_wrong(
     made: tuple[list[build.Record], dict[str, Any], dict[str, Any]], codec: str
 ) -> None:
     items, ours, _ = made
     data = built(Builder(**ours, codec=codec), new(items))
     file = LogFile("x", Kind.LOG, ours["base_offset"], True, len(data))
-    report = file_reports.prove_file(file, ScanOptions(deep=True), source=BytesSource(data))
+    report = file_reports.verify_file(file, ScanOptions(deep=True), source=BytesSource(data))
     assert {found.code for found in report.findings} <= {"txn/open", "offset/gap"}
     assert (report.batches, report.records, report.valid_bytes) == (1, len(items), len(data))
 

@@ -152,7 +152,7 @@ def test_one_damage_costs_one_batch(tmp_path: Path) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def judged(wrong: dict[str, list[str]], runs: int, at_least: int) -> None:
+def assert_agreed(wrong: dict[str, list[str]], runs: int, at_least: int) -> None:
     assert not wrong, "\n".join(f"{name}: {problem}" for name, problems in wrong.items() for problem in problems[:3])
     assert runs >= at_least
 
@@ -177,7 +177,7 @@ def test_damaged_directories_of_brokers(tmp_path: Path, times: int) -> None:
             if problems := list(broken_laws(directory, tmp_path / "again")):
                 wrong[f"{number} {place.relative_to(FIXTURES)} {names}"] = problems
         shutil.rmtree(directory)
-    judged(wrong, runs, 300 // times)
+    assert_agreed(wrong, runs, 300 // times)
 
 
 @pytest.mark.parametrize("name", sorted(damage.DAMAGES))
@@ -192,7 +192,7 @@ def test_every_damage_of_a_segment(tmp_path: Path, name: str) -> None:
         directory = written(tmp_path / "p-0", {f"{base:020d}.log": data for base, data in logs.items()})
         if problems := list(broken_laws(directory, tmp_path / "again")):
             wrong[f"{name} {number}"] = problems
-    judged(wrong, 0, 0)
+    assert_agreed(wrong, 0, 0)
 
 
 def test_any_bytes(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_any_bytes(tmp_path: Path) -> None:
         directory = written(tmp_path / "p-0", logs)
         if problems := list(broken_laws(directory, tmp_path / "again")):
             wrong[str(number)] = problems
-    judged(wrong, 0, 0)
+    assert_agreed(wrong, 0, 0)
 
 
 def test_a_sound_partition_stays_as_it_is() -> None:

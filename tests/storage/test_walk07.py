@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from conftest import Command, Prove
+from conftest import Command, VerifyBytes
 from kdump.format.batch import CONTROL
 from kdump.format.kafka07 import MAX_DEPTH, Message
 from kdump.format.naming import Kind, TopicPartition, topic_partition_of_file
@@ -389,20 +389,20 @@ def test_flips_at_every_byte() -> None:
 
 
 @pytest.mark.parametrize("message", [HELLO_0, HELLO_1])
-def test_a_flip_under_the_checksum_is_one_error(message: bytes, prove: Prove) -> None:
+def test_a_flip_under_the_checksum_is_one_error(message: bytes, verify_bytes: VerifyBytes) -> None:
     log = build.kafka07([b"first"]) + message + build.kafka07([b"last"])
     at = log.index(message) + len(message) - 1
     for which in range(8):
         broken = log[:at] + bytes((log[at] ^ 1 << which,)) + log[at + 1 :]
-        report = prove(broken, kind=Kind.KAFKA07, base_offset=0)
+        report = verify_bytes(broken, kind=Kind.KAFKA07, base_offset=0)
         assert [finding.code for finding in report.findings] == ["batch/crc"]
         assert report.batches == 2
 
 
 @pytest.mark.parametrize("message", [HELLO_0, HELLO_1])
-def test_a_magic_that_does_not_exist(message: bytes, prove: Prove) -> None:
+def test_a_magic_that_does_not_exist(message: bytes, verify_bytes: VerifyBytes) -> None:
     broken = message[:4] + b"\x0c" + message[5:]
-    (finding,) = prove(HELLO_1 + broken + HELLO_1, kind=Kind.KAFKA07, base_offset=0).findings
+    (finding,) = verify_bytes(HELLO_1 + broken + HELLO_1, kind=Kind.KAFKA07, base_offset=0).findings
     assert (finding.code, finding.position, finding.length) == ("batch/magic", len(HELLO_1), len(broken))
     assert finding.message == f"the batch has magic 12, but its checksum is right for magic {message[4]}"
 
@@ -410,7 +410,7 @@ def test_a_magic_that_does_not_exist(message: bytes, prove: Prove) -> None:
 @pytest.mark.parametrize("size", [-5, 0, 3, 30, 244, 247, 100_000, 2**31 - 1])
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("behind", [HELLO_0 * 5, b"", b"\0" * 30, HELLO_1[:-1], HELLO_1[:3]])
-def test_a_length_that_lies_is_seen_through(size: int, magic: int, behind: bytes, prove: Prove) -> None:
+def test_a_length_that_lies_is_seen_through(size: int, magic: int, behind: bytes, verify_bytes: VerifyBytes) -> None:
     """Whole messages in the payload, and bytes that look like a torn one where the length leads, are not taken for the
     log's own.
     """
@@ -420,18 +420,18 @@ def test_a_length_that_lies_is_seen_through(size: int, magic: int, behind: bytes
     read = same(data)
     if size:  # four zeros are no sign of a message
         assert read.tiles[1] == ("batch/length", len(HELLO_1), len(lost))
-        (first, *_) = prove(data, kind=Kind.KAFKA07, base_offset=0).findings
+        (first, *_) = verify_bytes(data, kind=Kind.KAFKA07, base_offset=0).findings
         assert (first.code, first.position, first.data["claimed"]) == ("batch/length", len(HELLO_1), size + 4)
 
 
-def test_a_length_and_a_payload_that_are_lost(prove: Prove) -> None:
+def test_a_length_and_a_payload_that_are_lost(verify_bytes: VerifyBytes) -> None:
     """The bytes where the length leads look like a message that reaches past the end, by far; the log goes on all the
     same.
     """
     lost = build.message07(b"\x7f\0\1\0\0\x7f\0\1" * 30, size=30, crc=1)
     data = HELLO_1 + lost + HELLO_1 * 5
     assert Plain(data).tail_like(len(HELLO_1) + 34)
-    report = prove(data, kind=Kind.KAFKA07, base_offset=0)
+    report = verify_bytes(data, kind=Kind.KAFKA07, base_offset=0)
     assert report.batches == 6
     assert [finding.code for finding in report.findings] == ["batch/crc", "gap/bytes"]
     same(data)
@@ -458,9 +458,9 @@ def test_ends_by_checksum_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert walk._ends_work < 5 * len(piece) * 2000 + (1 << 20)
 
 
-def test_a_torn_message_behind_a_damaged_one(prove: Prove) -> None:
+def test_a_torn_message_behind_a_damaged_one(verify_bytes: VerifyBytes) -> None:
     data = HELLO_1 + build.message07(b"x", crc=1) + build.message07(b"y", crc=1) + HELLO_1[:-1]
-    assert [finding.code for finding in prove(data, kind=Kind.KAFKA07, base_offset=0).findings] == [
+    assert [finding.code for finding in verify_bytes(data, kind=Kind.KAFKA07, base_offset=0).findings] == [
         "batch/crc",
         "batch/crc",
         "tail/torn",
@@ -475,28 +475,28 @@ def test_whole_messages_in_garbage_are_shown_and_not_taken() -> None:
 
 
 @pytest.mark.parametrize("newest", [False, True])
-def test_zeros_at_the_end_are_an_error(newest: bool, prove: Prove) -> None:
+def test_zeros_at_the_end_are_an_error(newest: bool, verify_bytes: VerifyBytes) -> None:
     """0.7 took no room in advance."""
-    (finding,) = prove(HELLO_1 + bytes(100), kind=Kind.KAFKA07, base_offset=0, newest=newest).findings
+    (finding,) = verify_bytes(HELLO_1 + bytes(100), kind=Kind.KAFKA07, base_offset=0, newest=newest).findings
     assert (finding.code, finding.severity.word, finding.position, finding.length) == ("tail/zeros", "error", 15, 100)
 
 
-def test_a_message_larger_than_the_window_and_one_above_the_limit(prove: Prove) -> None:
+def test_a_message_larger_than_the_window_and_one_above_the_limit(verify_bytes: VerifyBytes) -> None:
     large = build.message07(random.Random(1).randbytes(2 << 20))
     data = HELLO_0 + large + HELLO_1 + sealed(large) + HELLO_0
     read = Read(data)
     assert [length for _, _, length in read.tiles] == [14, len(large), 15, len(sealed(large)), 14]
     assert read.consumed() == [tuple(entry) for entry in oracle.entries07(data)[0]]
     for deep in (False, True):
-        assert not prove(data, kind=Kind.KAFKA07, base_offset=0, deep=deep).findings
-    limited = prove(data, kind=Kind.KAFKA07, base_offset=0, max_batch_bytes=1 << 20)
+        assert not verify_bytes(data, kind=Kind.KAFKA07, base_offset=0, deep=deep).findings
+    limited = verify_bytes(data, kind=Kind.KAFKA07, base_offset=0, max_batch_bytes=1 << 20)
     assert [(finding.code, finding.position) for finding in limited.findings] == [
         ("batch/limit", 14),
         ("batch/limit", 14 + len(large) + 15),
     ]
     broken = bytearray(data)
     broken[1 << 20] ^= 1
-    assert [finding.code for finding in prove(bytes(broken), kind=Kind.KAFKA07, base_offset=0).findings] == [
+    assert [finding.code for finding in verify_bytes(bytes(broken), kind=Kind.KAFKA07, base_offset=0).findings] == [
         "batch/crc"
     ]
 
@@ -544,23 +544,23 @@ def test_a_large_message_behind_a_gap() -> None:
     assert Read(b"\xff" * 50 + large + b"\xff" * 50).tiles == [("tail/garbage", 0, 100 + len(large))]
 
 
-def test_garbage_in_a_large_log(prove: Prove) -> None:
+def test_garbage_in_a_large_log(verify_bytes: VerifyBytes) -> None:
     """Random bytes are full of what could be lengths; the search has to get over them."""
     rng = random.Random(3)
     log = bytearray(b"".join(build.message07(rng.randbytes(100)) for _ in range(20_000)) * 20)
     size = len(build.message07(bytes(100)))
     for at in (1_000_001, 20_000_000):
         log[at : at + 200_000] = rng.randbytes(200_000)
-    report = prove(bytes(log), kind=Kind.KAFKA07, base_offset=0)
+    report = verify_bytes(bytes(log), kind=Kind.KAFKA07, base_offset=0)
     lost = sum((at + 200_000 + size - 1) // size - at // size for at in (1_000_001, 20_000_000))
     assert report.batches == len(log) // size - lost
     assert [finding.code for finding in report.findings] == ["batch/crc", "gap/bytes"] * 2
 
 
-def test_a_search_gives_up(prove: Prove) -> None:
+def test_a_search_gives_up(verify_bytes: VerifyBytes) -> None:
     """Headers over and over, each of which claims nearly all of the file."""
     header = struct.pack(">i", 2_000_000 - 4) + b"\0"
-    report = prove(b"\xff" + header * 2_000_000, kind=Kind.KAFKA07, base_offset=0)
+    report = verify_bytes(b"\xff" + header * 2_000_000, kind=Kind.KAFKA07, base_offset=0)
     assert [finding.code for finding in report.findings] == ["tail/garbage", "gap/unsearched"]
 
 
@@ -568,8 +568,8 @@ def test_a_search_gives_up(prove: Prove) -> None:
 # rules
 
 
-def found(prove: Prove, data: bytes, **how: Any) -> list[str]:
-    report = prove(HELLO_0 + data + HELLO_1, kind=Kind.KAFKA07, base_offset=0, **{"deep": True} | how)
+def found(verify_bytes: VerifyBytes, data: bytes, **how: Any) -> list[str]:
+    report = verify_bytes(HELLO_0 + data + HELLO_1, kind=Kind.KAFKA07, base_offset=0, **{"deep": True} | how)
     assert all(finding.position in (14, 0) for finding in report.findings)
     return [
         f"{finding.code} {finding.data['problem']}" if "problem" in finding.data else finding.code
@@ -623,15 +623,17 @@ SIZE = "legacy/wrapper wrapper-size-07"
         (build.message07(b"x")[:5] + b"\xf8" + build.message07(b"x")[6:], ["batch/attributes"]),
     ],
 )
-def test_rules(entry: bytes, codes: list[str], prove: Prove) -> None:
-    assert found(prove, entry) == codes
-    assert found(prove, entry, deep=False) == [code for code in codes if code == "batch/attributes" or entry[5] == 3]
+def test_rules(entry: bytes, codes: list[str], verify_bytes: VerifyBytes) -> None:
+    assert found(verify_bytes, entry) == codes
+    assert found(verify_bytes, entry, deep=False) == [
+        code for code in codes if code == "batch/attributes" or entry[5] == 3
+    ]
 
 
-def test_where_a_wrapper_breaks(prove: Prove) -> None:
+def test_where_a_wrapper_breaks(verify_bytes: VerifyBytes) -> None:
     inner = build.kafka07([b"one", b"two"])
     data = sealed(build.kafka07([b"zero"]) + sealed(inner + struct.pack(">i", -1)) + HELLO_1)
-    (finding,) = prove(data, kind=Kind.KAFKA07, base_offset=50, deep=True).findings
+    (finding,) = verify_bytes(data, kind=Kind.KAFKA07, base_offset=50, deep=True).findings
     assert (finding.code, finding.offset, finding.data["record"], finding.data["problem"]) == (
         "legacy/wrapper",
         50,
@@ -643,10 +645,10 @@ def test_where_a_wrapper_breaks(prove: Prove) -> None:
     assert [record.value for record in records(batch, opened)] == [b"zero", b"one", b"two"]
 
 
-def test_a_wrong_inner_checksum_names_its_message(prove: Prove) -> None:
+def test_a_wrong_inner_checksum_names_its_message(verify_bytes: VerifyBytes) -> None:
     bad = build.message07(b"bad", crc=1)
     data = sealed(HELLO_0 + sealed(HELLO_0 + bad) + bad)
-    (finding,) = prove(data, kind=Kind.KAFKA07, base_offset=0, deep=True).findings
+    (finding,) = verify_bytes(data, kind=Kind.KAFKA07, base_offset=0, deep=True).findings
     assert finding.data["record"] == 2
     ((batch, opened),) = Read(data).opened
     assert [record.crc_ok for record in records(batch, opened)] == [True, True, False, False]
@@ -661,12 +663,12 @@ def test_a_compressed_message_with_a_wrong_checksum_is_not_opened() -> None:
     assert [record.value for record in records(batch, opened)] == [b"hello", b"hello"]
 
 
-def test_what_all_wrappers_decompress_to_is_bounded_together(prove: Prove) -> None:
+def test_what_all_wrappers_decompress_to_is_bounded_together(verify_bytes: VerifyBytes) -> None:
     bomb = sealed(build.message07(bytes(60_000)))
     data = sealed(bomb * 20)
     assert len(data) < 2000
     for limit, codes in ((1 << 20, ["batch/limit"]), (2 << 20, [])):
-        report = prove(data, kind=Kind.KAFKA07, base_offset=0, deep=True, max_batch_bytes=limit)
+        report = verify_bytes(data, kind=Kind.KAFKA07, base_offset=0, deep=True, max_batch_bytes=limit)
         assert [finding.code for finding in report.findings] == codes
         assert report.records == (None if codes else 20)
     ((batch, _),) = Read(data).opened
@@ -705,22 +707,22 @@ def test_entries_come_in_pieces_as_they_come_at_once(payload: bytes, capacity: i
     assert (end + left == len(payload)) or status
 
 
-def test_offsets_are_positions_in_the_log(prove: Prove) -> None:
+def test_offsets_are_positions_in_the_log(verify_bytes: VerifyBytes) -> None:
     data = HELLO_0 + HELLO_1
     assert [batch.base_offset for batch, _ in Read(data, base_offset=536_870_912).opened] == [536_870_912, 536_870_926]
     assert [batch.base_offset for batch, _ in Read(data, base_offset=None).opened] == [0, 14]
-    assert not prove(data, kind=Kind.KAFKA07, base_offset=2**63 - 1 - len(data)).findings
-    (finding,) = prove(data, kind=Kind.KAFKA07, base_offset=2**63 - len(data)).findings
+    assert not verify_bytes(data, kind=Kind.KAFKA07, base_offset=2**63 - 1 - len(data)).findings
+    (finding,) = verify_bytes(data, kind=Kind.KAFKA07, base_offset=2**63 - len(data)).findings
     assert (finding.code, finding.position) == ("offset/range", 14)
 
 
-def test_the_state_has_the_names_of_the_other_scanner(prove: Prove) -> None:
+def test_the_state_has_the_names_of_the_other_scanner(verify_bytes: VerifyBytes) -> None:
     assert type(Scanner07().state()) is type(Scanner().state())
-    report = prove(some_log(), kind=Kind.KAFKA07, base_offset=0, deep=True)
+    report = verify_bytes(some_log(), kind=Kind.KAFKA07, base_offset=0, deep=True)
     entries, end = oracle.entries07(some_log())
     assert (report.records, report.valid_bytes, report.bytes) == (len(entries), end, end)
-    assert prove(some_log(), kind=Kind.KAFKA07, base_offset=0).records is None
-    assert prove(HELLO_0 * 3, kind=Kind.KAFKA07, base_offset=0).records == 3
+    assert verify_bytes(some_log(), kind=Kind.KAFKA07, base_offset=0).records is None
+    assert verify_bytes(HELLO_0 * 3, kind=Kind.KAFKA07, base_offset=0).records == 3
 
 
 def test_what_the_scanner_is_given_has_to_be_there() -> None:

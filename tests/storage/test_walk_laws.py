@@ -25,9 +25,9 @@ from support.laws import examples
 LAW = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-def verified(data: bytes, *, deep: bool = True, base_offset: int | None = 0) -> file_reports.Proved:
+def verified(data: bytes, *, deep: bool = True, base_offset: int | None = 0) -> file_reports.LogFileReport:
     file = LogFile("x.log", Kind.LOG, base_offset, True, len(data))
-    return file_reports.prove_file(file, ScanOptions(deep=deep), source=BytesSource(data))
+    return file_reports.verify_file(file, ScanOptions(deep=deep), source=BytesSource(data))
 
 
 def tiles(data: bytes, base_offset: int | None = 0) -> Iterator[tuple[str, int, int]]:
@@ -106,7 +106,7 @@ def test_no_cutting_into_ranges_changes_the_report(
     options = ScanOptions(deep=draw.draw(st.booleans()))
     file = LogFile(str(path), Kind.LOG, base_offset, True, len(data))
     cuts = draw.draw(st.lists(st.integers(1, max(1, len(data))), max_size=6))
-    assert file_reports.prove_file(file, options, cuts=cuts) == file_reports.prove_file(file, options)
+    assert file_reports.verify_file(file, options, cuts=cuts) == file_reports.verify_file(file, options)
 
 
 @LAW

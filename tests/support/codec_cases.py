@@ -38,7 +38,7 @@ class Case(NamedTuple):
     magic: int
     data: bytes
     verdict: Taken | Refused
-    since_java_25: Refused | None = None  # where newer Java releases judge otherwise
+    since_java_25: Refused | None = None  # where newer Java releases decide otherwise
 
 
 _WORDS = [bytes(random.Random(5).choices(b"abcdefghijklmnopqrstuvwxyz", k=2 + n % 9)) for n in range(300)]

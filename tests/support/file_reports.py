@@ -1,4 +1,4 @@
-"""One log file proved through the library, whole or cut into ranges, as values that compare."""
+"""One log file verified through the library, whole or cut into ranges, as values that compare."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kdump.verify.scan import ScanOptions, ScanTask, scan, scan_source
 OF_A_LOG = frozenset(entry.code for entry in logs.ENTRIES)
 
 
-class Proved(NamedTuple):
+class LogFileReport(NamedTuple):
     """What verify says of one log file; `across` are the findings of rules that look further than a batch and its
     neighbour."""
 
@@ -35,10 +35,10 @@ class Proved(NamedTuple):
     error: SourceError | None
 
 
-def of(report: Report) -> Proved:
+def of(report: Report) -> LogFileReport:
     """The report on a partition of one file."""
     (file,) = report.files
-    return Proved(
+    return LogFileReport(
         [finding for finding in report.findings if finding.code in OF_A_LOG],
         [finding for finding in report.findings if finding.code not in OF_A_LOG],
         Counter({key: count for key, count in report.counts.items() if key[0] in OF_A_LOG}),
@@ -56,20 +56,20 @@ def partition_of(file: LogFile) -> Partition:
     return Partition(file.path, None, False, segments, (file,) if file.kind is Kind.CHECKPOINT else ())
 
 
-def prove_file(
+def verify_file(
     file: LogFile, options: ScanOptions | None = None, *, source: Any = None, cuts: Iterable[int] = ()
-) -> Proved:
+) -> LogFileReport:
     """Scan the file, or an open source in its place, whole or cut at `cuts`, and conclude."""
     options = options or ScanOptions()
     segment = Segment(file)
-    proof = PartitionVerifier(partition_of(file), CheckpointContext(), options)
+    verifier = PartitionVerifier(partition_of(file), CheckpointContext(), options)
     if source is not None:
-        proof.replay_segment(segment, scan_source(source, ScanTask(SegmentRange(segment), options)))
-        return of(proof.conclude())
+        verifier.replay_segment(segment, scan_source(source, ScanTask(SegmentRange(segment), options)))
+        return of(verifier.conclude())
     borders = [0, *sorted({cut for cut in cuts if 0 < cut < file.size})]
     tasks = [
         ScanTask(SegmentRange(segment, start, stop), options)
         for start, stop in zip(borders, [*borders[1:], None], strict=True)
     ]
-    proof.replay_segment(segment, fold([(task, scan(task)) for task in tasks]))
-    return of(proof.conclude())
+    verifier.replay_segment(segment, fold([(task, scan(task)) for task in tasks]))
+    return of(verifier.conclude())

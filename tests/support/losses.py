@@ -1,4 +1,4 @@
-"""What a recovery says is lost, judged by the records before and after: the plain walk of `oracle` reads both."""
+"""What a recovery says is lost, checked by the records before and after: the plain walk of `oracle` reads both."""
 
 from __future__ import annotations
 

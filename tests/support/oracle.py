@@ -4,12 +4,12 @@ It shares nothing with the package under test but the codecs, which have tests o
 segment into batches, damaged batches, gaps and a tail that tile them exactly; `records` decodes one batch as Kafka's
 own reader does; `verify` applies every rule of one segment.
 
-How a frame is judged, with n bytes left at its position:
+How a frame is checked, with n bytes left at its position:
 
     SHORT     n < 17: no magic byte
     BADLEN    size field below the minimum of the magic (0: 14, 1: 22, any other: 49)
     OVERRUN   12 + size > n
-    LIMIT     12 + size > max_batch_bytes: not proved
+    LIMIT     12 + size > max_batch_bytes: not checked
     BADCRC    checksum wrong (magic 0 and 1: CRC-32 over [16:]; any other: CRC-32C over [21:])
     BADMAGIC  checksum right, magic not 0, 1 or 2
     VALID
@@ -38,7 +38,7 @@ DECOMPRESSED_BYTES = 2**30  # what one batch may hold before it is given up
 FOREIGN_FACTOR = 8  # the same, for frames that can only be foreign
 SEARCH_FACTOR = 64  # bytes put through a checksum for each byte searched
 SEARCH_ALLOWANCE = 2**20
-FOREIGN_BYTES = 2**20  # a frame that cannot be taken is only proved (to be foreign) up to this size
+FOREIGN_BYTES = 2**20  # a frame that cannot be taken is only checked (to be foreign) up to this size
 FINDINGS_PER_CODE = 1000
 SPAN = 2**31 - 1  # the furthest an offset may lie above the base offset of its segment
 
@@ -193,10 +193,10 @@ def checksum(data: bytes, position: int, total: int) -> int:
     return crc32c.crc32c(data[position + 21 : position + total])
 
 
-def header(data: bytes, position: int, *, proved: bool = True) -> Batch:
-    """The header of the whole frame at `position`; without `proved` its checksum is left uncomputed."""
+def header(data: bytes, position: int, *, checked: bool = True) -> Batch:
+    """The header of the whole frame at `position`; without `checked` its checksum is left uncomputed."""
     total = 12 + int(struct.unpack_from(">i", data, position + 8)[0])
-    computed = checksum(data, position, total) if proved else None
+    computed = checksum(data, position, total) if checked else None
     if data[position + 16] in (0, 1):
         offset, _, crc, magic, attributes = struct.unpack_from(">qiIBB", data, position)
         timestamp = struct.unpack_from(">q", data, position + 18)[0] if magic == 1 else -1
@@ -323,7 +323,7 @@ class _Walk:
     def chain(self, position: int, above: int, epoch: int, stop: int) -> tuple[int, int, bool]:
         """Valid frames whose offsets rise: where they end, the last offset, and whether they reach `stop`."""
         while position < stop and self.end - position >= 17 and self.frame(position) == "VALID":
-            found = header(self.data, position, proved=False)
+            found = header(self.data, position, checked=False)
             delta = max(found.last_offset_delta, 0)
             own = found.partition_leader_epoch
             if not above < found.offset <= self.highest() - delta or (own is not None and own < epoch):
@@ -383,7 +383,7 @@ class _Walk:
         """Whether a valid batch with a higher offset is at the claimed end."""
         if self.frame(end) != "VALID" or not self.plausible(end):
             return False
-        epoch = header(self.data, end, proved=False).partition_leader_epoch
+        epoch = header(self.data, end, checked=False).partition_leader_epoch
         return (epoch is None or epoch >= self.known_epoch) and self.offset(end) > self.offset(bad)
 
     def next_batch(self, bad: int) -> tuple[int | None, bool]:
@@ -394,13 +394,13 @@ class _Walk:
             if chain[0] > end and self.doubtful(bad, chain):
                 other = self.end_by_checksum(bad)
                 if other is not None:
-                    self.search(bad, other, judge=False)
+                    self.search(bad, other, wanted=False)
                     return other, other != end
-            self.search(bad, end, judge=False)
+            self.search(bad, end, wanted=False)
             return end, False
         shown = self.end_by_checksum(bad)
         if shown is not None:
-            self.search(bad, shown, judge=False)
+            self.search(bad, shown, wanted=False)
             return shown, shown != bad + self.total(bad)
         claimed = self.claimed_end(bad)
         if claimed is not None and self.followed(bad, claimed):
@@ -417,7 +417,7 @@ class _Walk:
         magic = self.data[bad + 16]
         return not self.linked(chain) or (magic < 2 and magic not in self.agreeing(bad))
 
-    def search(self, bad: int, stop: int, *, judge: bool = True, follows: bool = False) -> int | None:
+    def search(self, bad: int, stop: int, *, wanted: bool = True, follows: bool = False) -> int | None:
         """The next frame before `stop` that may be taken for a batch of this log; the sound ones that may not are
         foreign.
         """
@@ -435,14 +435,14 @@ class _Walk:
                     continue
             else:
                 if self.work > SEARCH_FACTOR * (candidate - bad + SEARCH_ALLOWANCE):
-                    if judge:
+                    if wanted:
                         self.unsearched.append(candidate)
                     return None
                 self.work += self.total(candidate)
                 if self.frame(candidate) != "VALID":
                     continue
-                epoch = header(self.data, candidate, proved=False).partition_leader_epoch
-                if judge and (epoch is None or epoch >= self.known_epoch) and candidate >= passed:
+                epoch = header(self.data, candidate, checked=False).partition_leader_epoch
+                if wanted and (epoch is None or epoch >= self.known_epoch) and candidate >= passed:
                     taken, passed = self.of_log(bad, candidate, follows)
                     if taken:
                         return candidate
@@ -566,7 +566,7 @@ class _Walk:
     def damaged(self, position: int) -> int:
         """Append the damaged batch at `position`; where it ends."""
         status = self.frame(position)
-        batch = header(self.data, position, proved=status != "LIMIT")
+        batch = header(self.data, position, checked=status != "LIMIT")
         self.items.append(Damaged(position, batch.size, CODE_OF[status], batch))
         return position + batch.size
 
@@ -936,7 +936,7 @@ def _records_legacy(body: bytes, limit: int) -> list[Record]:
 def records(data: bytes, position: int = 0, *, limit: int = DECOMPRESSED_BYTES) -> list[Record]:
     """The records of the batch or message at `position`, whose checksum is not looked at; Malformed where a reader
     stops."""
-    batch = header(data, position, proved=False)
+    batch = header(data, position, checked=False)
     body = data[position : position + batch.size]
     return _records_legacy(body, limit) if batch.is_legacy else _records_v2(batch, body, limit)
 
@@ -1017,7 +1017,7 @@ class _Rules:
             body = self.data[batch.position : batch.position + batch.size]
             try:
                 if batch.is_legacy and self.codec_unknown(batch):
-                    pass  # nothing in it can be judged
+                    pass  # nothing in it can be checked
                 elif batch.is_legacy:
                     self.legacy_rules(batch, body)
                 else:
@@ -1233,7 +1233,7 @@ def verify(
 ) -> list[Finding]:
     """Everything wrong with one segment, by position; at most `limit` findings of a code.
 
-    `newest` is whether this is the last segment of its log, `compacted` is `yes`, `no` or `auto` (judge by the segment
+    `newest` is whether this is the last segment of its log, `compacted` is `yes`, `no` or `auto` (decide by the segment
     itself),
     `checkpoint` applies the rules of a KRaft snapshot as well, `max_batch_bytes` bounds a batch, as stored and
     decompressed.

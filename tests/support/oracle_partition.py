@@ -268,7 +268,7 @@ class Producers:
         known = self.known(batch.producer_id)
         before = self.table.get(batch.producer_id)
         if before is not None and known:
-            self.judge(batch, before)
+            self.check_batch(batch, before)
         if before is not None and batch.producer_id in self.begun:
             if not transactional:
                 if known:
@@ -291,7 +291,7 @@ class Producers:
             producer.transaction_certain = sure
             self.begun.append(batch.producer_id)
 
-    def judge(self, batch: Batch, before: Producer) -> None:
+    def check_batch(self, batch: Batch, before: Producer) -> None:
         """The epoch and the sequence of a batch against those of the one before."""
         if batch.producer_epoch < before.epoch:
             self.trouble("producer/epoch", batch, before, batch.base_sequence)
@@ -556,7 +556,7 @@ def ordered_times(slots: bytes) -> int:
 def bad_offsets(data: bytes, base_offset: int, slots: bytes) -> list[BadEntry]:
     """Entries of an offset index, in order, that point into a batch, or at one behind their offset.
 
-    What points into damage or behind the last batch is not judged.
+    What points into damage or behind the last batch is not checked.
     """
     bad = []
     known_last: int | None = None

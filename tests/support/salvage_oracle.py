@@ -1,4 +1,4 @@
-"""A salvage judged by plain means: which batches stand where they belong is asked of every pair of them, over bytes
+"""A salvage checked by plain means: which batches stand where they belong is asked of every pair of them, over bytes
 that the plain walk of `oracle` has read."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What `verify --deep` says of everything that a broker made: nothing, or what the history of the directory explains.
 
-Each folder of `fixtures/` is proved as a broker left it, whole log directories as such, else its topic-partition
+Each folder of `fixtures/` is verified as a broker left it, whole log directories as such, else its topic-partition
 directories. Every finding needs a line of the tables below, and every line that names a case must be met.
 """
 

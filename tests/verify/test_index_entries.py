@@ -204,7 +204,7 @@ def test_a_range_that_went_on_from_another_entry_counts_for_nothing(tmp_path: Pa
     assert entries_of(cut(segment, []), 0) == (offsets, times)
 
 
-def test_nothing_is_made_where_nobody_asked_for_proofs(tmp_path: Path) -> None:
+def test_nothing_is_made_where_nobody_asked_for_verifications(tmp_path: Path) -> None:
     made = plain_segment(random.Random(1), "rising")
     segment = written(tmp_path, made, *true_indexes(made, 4096))
     assert scan(ScanTask(SegmentRange(segment), ScanOptions())).rebuilt is None
@@ -515,9 +515,9 @@ def test_what_brokers_wrote(tmp_path: Path, name: str) -> None:
             options = ScanOptions(valid_segments=True, now_ms=NOW_MS)
             (report,) = verify_logs(discover([str(directory)]), options, Ranges())
         for log in sorted(directory.glob("*.log")):
-            proved = report.valid_segments.get(log.name)
-            if proved is not None:
-                assert (proved.index_checksums is not None) == is_as_recovered(log), log
+            valid = report.valid_segments.get(log.name)
+            if valid is not None:
+                assert (valid.index_checksums is not None) == is_as_recovered(log), log
 
 
 def is_as_recovered(log: Path) -> bool:

@@ -1,5 +1,5 @@
 """Laws of verifying whole directories: no cutting of the work changes the report, one damage gives one error,
-companions judge no log, nothing is written."""
+companions check no log, nothing is written."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def companions(copy: Path) -> list[Path]:
 @pytest.mark.parametrize(
     "name", [*COMPLETE, "crash/crash-0", "mixed-through-2.8.2/mixed-0", "compacted/at-once-transactions-0"]
 )
-def test_a_companion_judges_no_log(tmp_path: Path, name: str) -> None:
+def test_a_companion_checks_no_log(tmp_path: Path, name: str) -> None:
     rng = random.Random(name)
     copy = copied(tmp_path, name)
     before = shown(copy)
@@ -199,7 +199,7 @@ def test_a_companion_judges_no_log(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["restarted", "leader-1.1.1"])
-def test_a_checkpoint_of_a_log_directory_judges_no_log(tmp_path: Path, name: str) -> None:
+def test_a_checkpoint_of_a_log_directory_checks_no_log(tmp_path: Path, name: str) -> None:
     """What it says of a partition is used: where its log starts, and whether a cleaner went over it."""
     rng = random.Random(name)
     copy = copied(tmp_path, name)
@@ -223,8 +223,8 @@ def of_the_logs(findings: list[Finding]) -> Counter[tuple[Any, ...]]:
 
 
 def informed(path: Path) -> set[str]:
-    """Other files that are judged by what this one says: the snapshot at the first segment is where the replay of a log
-    begins that lost its start."""
+    """Other files that are checked by what this one says: the snapshot at the first segment is where the replay of a
+    log begins that lost its start."""
     base = path.name.partition(".")[0]
     first = min((one.name.partition(".")[0] for one in path.parent.glob("*.log")), default="")
     if path.suffix == ".snapshot" and base == first and int(base):

@@ -19,9 +19,9 @@ from kdump.verify.catalogue import logs
 from kdump.verify.checks import EXPLAIN
 from kdump.verify.findings import CATALOGUE, KEPT, CatalogueEntry, Finding, Severity
 from support import build, finding_rules
-from support.file_reports import Proved
+from support.file_reports import LogFileReport
 
-Prove = Callable[..., Proved]
+VerifyBytes = Callable[..., LogFileReport]
 
 
 def one(base_offset: int = 0, value: bytes = b"value", **fields: Any) -> bytes:
@@ -66,8 +66,8 @@ NESTED = one(value=one(0))
 
 @dataclass(frozen=True)
 class Case:
-    """`fires` shows the code, `quiet` shows nothing at all; `how` are words of `prove`, `quietly` those that differ for
-    `quiet`."""
+    """`fires` shows the code, `quiet` shows nothing at all; `how` are words of `verify_bytes`, `quietly` those that
+    differ for `quiet`."""
 
     fires: Any
     quiet: Any
@@ -148,17 +148,17 @@ CASES: dict[str, Case] = {
 }
 
 
-def run(prove: Prove, made: Any, how: dict[str, Any]) -> Proved:
-    return prove(made() if callable(made) else made, **how)
+def run(verify_bytes: VerifyBytes, made: Any, how: dict[str, Any]) -> LogFileReport:
+    return verify_bytes(made() if callable(made) else made, **how)
 
 
-def codes(report: Proved) -> set[str]:
+def codes(report: LogFileReport) -> set[str]:
     return {finding.code for finding in report.findings}
 
 
-def firing(prove: Prove, code: str) -> Finding:
+def firing(verify_bytes: VerifyBytes, code: str) -> Finding:
     case = CASES[code]
-    return next(finding for finding in run(prove, case.fires, case.how).findings if finding.code == code)
+    return next(finding for finding in run(verify_bytes, case.fires, case.how).findings if finding.code == code)
 
 
 def test_every_code_has_a_case_and_every_case_a_code() -> None:
@@ -166,9 +166,9 @@ def test_every_code_has_a_case_and_every_case_a_code() -> None:
 
 
 @pytest.mark.parametrize("code", CASES)
-def test_code_fires(prove: Prove, code: str) -> None:
+def test_code_fires(verify_bytes: VerifyBytes, code: str) -> None:
     case = CASES[code]
-    report = run(prove, case.fires, case.how)
+    report = run(verify_bytes, case.fires, case.how)
     assert codes(report) == {code} | case.also
     assert report.error is None
     finding = next(finding for finding in report.findings if finding.code == code)
@@ -179,30 +179,30 @@ def test_code_fires(prove: Prove, code: str) -> None:
 
 
 @pytest.mark.parametrize("code", CASES)
-def test_code_stays_quiet(prove: Prove, code: str) -> None:
+def test_code_stays_quiet(verify_bytes: VerifyBytes, code: str) -> None:
     case = CASES[code]
-    report = run(prove, case.quiet, case.how | case.quietly)
+    report = run(verify_bytes, case.quiet, case.how | case.quietly)
     assert report.findings == []
     assert not report.counts
 
 
 @pytest.mark.parametrize("code", [code for code in CASES if CASES[code].how == DEEP])
-def test_records_are_looked_at_only_when_deep(prove: Prove, code: str) -> None:
-    assert codes(run(prove, CASES[code].fires, {})) == set()
+def test_records_are_looked_at_only_when_deep(verify_bytes: VerifyBytes, code: str) -> None:
+    assert codes(run(verify_bytes, CASES[code].fires, {})) == set()
 
 
-def test_search_gives_up_only_on_many_claims(prove: Prove) -> None:
-    assert codes(prove(claims(8))) == {"tail/garbage"}
+def test_search_gives_up_only_on_many_claims(verify_bytes: VerifyBytes) -> None:
+    assert codes(verify_bytes(claims(8))) == {"tail/garbage"}
 
 
-def test_severity_is_that_of_the_catalogue_unless_a_rule_says_otherwise(prove: Prove) -> None:
+def test_severity_is_that_of_the_catalogue_unless_a_rule_says_otherwise(verify_bytes: VerifyBytes) -> None:
     for code in CASES:
-        assert firing(prove, code).severity is CATALOGUE[code].severity, code
+        assert firing(verify_bytes, code).severity is CATALOGUE[code].severity, code
 
 
 @pytest.mark.parametrize("entry", logs.ENTRIES, ids=lambda entry: entry.code)
-def test_sentence_renders_what_it_is_given(prove: Prove, entry: CatalogueEntry) -> None:
-    finding_rules.check(firing(prove, entry.code))
+def test_sentence_renders_what_it_is_given(verify_bytes: VerifyBytes, entry: CatalogueEntry) -> None:
+    finding_rules.check(firing(verify_bytes, entry.code))
 
 
 @pytest.mark.parametrize("entry", CATALOGUE.values(), ids=lambda entry: entry.code)
@@ -242,35 +242,35 @@ NO_RECORDS = {
 
 
 @pytest.mark.parametrize("name", NO_RECORDS)
-def test_counts_that_lie(prove: Prove, name: str) -> None:
-    assert codes(prove(NO_RECORDS[name])) == {"batch/count"}
+def test_counts_that_lie(verify_bytes: VerifyBytes, name: str) -> None:
+    assert codes(verify_bytes(NO_RECORDS[name])) == {"batch/count"}
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
-def test_codecs_that_do_not_exist(prove: Prove, codec: int) -> None:
-    assert codes(prove(one(codec=codec))) == {"batch/codec"}
-    assert codes(prove(one(codec=codec), deep=True)) == {"batch/codec"}
-    assert str(codec) in prove(one(codec=codec)).findings[0].message
-    assert codes(prove(build.message(1, b"k", b"v", codec=codec))) == {"batch/codec"}
+def test_codecs_that_do_not_exist(verify_bytes: VerifyBytes, codec: int) -> None:
+    assert codes(verify_bytes(one(codec=codec))) == {"batch/codec"}
+    assert codes(verify_bytes(one(codec=codec), deep=True)) == {"batch/codec"}
+    assert str(codec) in verify_bytes(one(codec=codec)).findings[0].message
+    assert codes(verify_bytes(build.message(1, b"k", b"v", codec=codec))) == {"batch/codec"}
 
 
-def test_magic_0_and_1_have_no_zstd(prove: Prove) -> None:
+def test_magic_0_and_1_have_no_zstd(verify_bytes: VerifyBytes) -> None:
     for magic in (0, 1):
-        assert codes(prove(build.message(magic, b"k", b"v", codec="zstd"))) == {"batch/codec"}
+        assert codes(verify_bytes(build.message(magic, b"k", b"v", codec="zstd"))) == {"batch/codec"}
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_data_that_is_not_of_its_codec(prove: Prove, codec: str) -> None:
+def test_data_that_is_not_of_its_codec(verify_bytes: VerifyBytes, codec: str) -> None:
     broken = one(codec=codec, payload=b"no data of any codec")
-    assert codes(prove(broken)) == set()
-    assert codes(prove(broken, deep=True)) == {"batch/codec"}
+    assert codes(verify_bytes(broken)) == set()
+    assert codes(verify_bytes(broken, deep=True)) == {"batch/codec"}
 
 
-def test_offsets_beyond_the_segment(prove: Prove) -> None:
-    assert codes(prove(one(2**31), base_offset=0)) >= {"offset/range"}
-    assert codes(prove(one(2**31 - 1), base_offset=0)) == set()
-    assert codes(prove(one(-1))) == {"offset/range"}
-    assert codes(prove(one(2**63 - 1, last_offset_delta=1, count=1))) == {"offset/range"}
+def test_offsets_beyond_the_segment(verify_bytes: VerifyBytes) -> None:
+    assert codes(verify_bytes(one(2**31), base_offset=0)) >= {"offset/range"}
+    assert codes(verify_bytes(one(2**31 - 1), base_offset=0)) == set()
+    assert codes(verify_bytes(one(-1))) == {"offset/range"}
+    assert codes(verify_bytes(one(2**63 - 1, last_offset_delta=1, count=1))) == {"offset/range"}
 
 
 # ---- severities that depend
@@ -278,8 +278,8 @@ def test_offsets_beyond_the_segment(prove: Prove) -> None:
 
 @pytest.mark.parametrize("length", range(1, 18))
 @pytest.mark.parametrize("newest", [True, False])
-def test_few_zeros_are_an_error(prove: Prove, length: int, newest: bool) -> None:
-    (finding,) = prove(one() + bytes(length), newest=newest).findings
+def test_few_zeros_are_an_error(verify_bytes: VerifyBytes, length: int, newest: bool) -> None:
+    (finding,) = verify_bytes(one() + bytes(length), newest=newest).findings
     assert (finding.code, finding.severity, finding.position, finding.length) == (
         "tail/zeros",
         Severity.ERROR,
@@ -289,15 +289,15 @@ def test_few_zeros_are_an_error(prove: Prove, length: int, newest: bool) -> None
 
 
 @pytest.mark.parametrize("length", [18, 19, 4096, 1 << 20])
-def test_many_zeros_are_preallocation_in_the_newest_segment(prove: Prove, length: int) -> None:
-    (finding,) = prove(one() + bytes(length), newest=True).findings
+def test_many_zeros_are_preallocation_in_the_newest_segment(verify_bytes: VerifyBytes, length: int) -> None:
+    (finding,) = verify_bytes(one() + bytes(length), newest=True).findings
     assert (finding.code, finding.severity) == ("tail/zeros", Severity.WARNING)
-    (finding,) = prove(one() + bytes(length), newest=False).findings
+    (finding,) = verify_bytes(one() + bytes(length), newest=False).findings
     assert (finding.code, finding.severity) == ("tail/zeros", Severity.ERROR)
 
 
-def test_a_file_of_zeros_only(prove: Prove) -> None:
-    (finding,) = prove(bytes(100)).findings
+def test_a_file_of_zeros_only(verify_bytes: VerifyBytes) -> None:
+    (finding,) = verify_bytes(bytes(100)).findings
     assert (finding.code, finding.severity, finding.position) == ("tail/zeros", Severity.WARNING, 0)
 
 
@@ -311,20 +311,20 @@ SIGNS_OF_A_CLEANER = {
 
 
 @pytest.mark.parametrize("name", SIGNS_OF_A_CLEANER)
-def test_missing_offsets_are_info_in_a_compacted_segment(prove: Prove, name: str) -> None:
+def test_missing_offsets_are_info_in_a_compacted_segment(verify_bytes: VerifyBytes, name: str) -> None:
     for compacted, severity in ((None, Severity.INFO), (True, Severity.INFO), (False, Severity.WARNING)):
-        (finding,) = prove(SIGNS_OF_A_CLEANER[name], base_offset=0, compacted=compacted).findings
+        (finding,) = verify_bytes(SIGNS_OF_A_CLEANER[name], base_offset=0, compacted=compacted).findings
         assert (finding.code, finding.severity) == ("offset/gap", severity)
 
 
-def test_missing_offsets_are_a_warning_without_a_sign_of_a_cleaner(prove: Prove) -> None:
+def test_missing_offsets_are_a_warning_without_a_sign_of_a_cleaner(verify_bytes: VerifyBytes) -> None:
     for compacted, severity in ((None, Severity.WARNING), (True, Severity.INFO), (False, Severity.WARNING)):
-        (finding,) = prove(PLAIN, base_offset=0, compacted=compacted).findings
+        (finding,) = verify_bytes(PLAIN, base_offset=0, compacted=compacted).findings
         assert (finding.code, finding.severity) == ("offset/gap", severity)
 
 
-def test_missing_offsets_are_one_finding_with_numbers(prove: Prove) -> None:
-    (finding,) = prove(one(0) + one(2) + one(3) + one(10) + one(12)).findings
+def test_missing_offsets_are_one_finding_with_numbers(verify_bytes: VerifyBytes) -> None:
+    (finding,) = verify_bytes(one(0) + one(2) + one(3) + one(10) + one(12)).findings
     assert (finding.position, finding.offset) == (len(one()), 2)
     assert {name: finding.data[name] for name in ("count", "missing", "largest", "previous")} == {
         "count": 3,
@@ -334,34 +334,34 @@ def test_missing_offsets_are_one_finding_with_numbers(prove: Prove) -> None:
     }
 
 
-def test_a_wrapper_hides_where_it_begins(prove: Prove) -> None:
-    assert codes(prove(build.message_v1(b"k", b"v", offset=0) + wrapped(base_offset=8))) == set()
+def test_a_wrapper_hides_where_it_begins(verify_bytes: VerifyBytes) -> None:
+    assert codes(verify_bytes(build.message_v1(b"k", b"v", offset=0) + wrapped(base_offset=8))) == set()
 
 
-def test_a_compressed_control_batch_is_opened_even_shallow(prove: Prove) -> None:
+def test_a_compressed_control_batch_is_opened_even_shallow(verify_bytes: VerifyBytes) -> None:
     """A broker opens it when it loads the log, and refuses what is no marker in it."""
     data = build.batch([build.record(b"key", b"value")], control=True, producer_id=7, producer_epoch=0, codec="gzip")
-    assert codes(prove(data)) == {"control/structure"}
+    assert codes(verify_bytes(data)) == {"control/structure"}
 
 
 # ---- many
 
 
-def test_the_first_thousand_are_kept_and_all_are_counted(prove: Prove) -> None:
+def test_the_first_thousand_are_kept_and_all_are_counted(verify_bytes: VerifyBytes) -> None:
     many = KEPT + 5
-    report = prove(b"".join(one(offset, attributes=0x80) for offset in range(many)))
+    report = verify_bytes(b"".join(one(offset, attributes=0x80) for offset in range(many)))
     assert len(report.findings) == KEPT
     assert report.counts == {("batch/attributes", Severity.WARNING): many}
     assert [finding.offset for finding in report.findings] == list(range(KEPT))
 
 
-def test_one_batch_can_break_several_rules(prove: Prove) -> None:
-    report = prove(one(5, epoch=3) + one(5, epoch=2, attributes=0x80, count=3))
+def test_one_batch_can_break_several_rules(verify_bytes: VerifyBytes) -> None:
+    report = verify_bytes(one(5, epoch=3) + one(5, epoch=2, attributes=0x80, count=3))
     assert codes(report) == {"offset/backwards", "epoch/backwards", "batch/attributes", "batch/count"}
 
 
-def test_a_checksum_that_is_wrong_is_the_only_finding_of_its_batch(prove: Prove) -> None:
+def test_a_checksum_that_is_wrong_is_the_only_finding_of_its_batch(verify_bytes: VerifyBytes) -> None:
     liar = bytearray(one(0, epoch=1, count=9, attributes=0x80, max_timestamp=77))
     liar[17] ^= 0xFF
     for deep in (False, True):
-        assert codes(prove(one(5, epoch=9) + bytes(liar) + one(7, epoch=9), deep=deep)) == {"batch/crc"}
+        assert codes(verify_bytes(one(5, epoch=9) + bytes(liar) + one(7, epoch=9), deep=deep)) == {"batch/crc"}

@@ -20,12 +20,12 @@ SEEN = [(0, 0, 0), (2, 50, 4000), (3, 80, 7000)]
 RIGHT = ("0 0", "2 50", "3 80")
 
 
-def judged(*lines: str, seen: Sequence[Sequence[int]] = SEEN, **how: Any) -> list[Finding]:
+def findings_of(*lines: str, seen: Sequence[Sequence[int]] = SEEN, **how: Any) -> list[Finding]:
     """What stands against the lines of a checkpoint, for a log of offsets 0 to 99."""
-    return judged_bytes(build.checkpoint(*lines), seen=seen, **how)
+    return findings_of_bytes(build.checkpoint(*lines), seen=seen, **how)
 
 
-def judged_bytes(data: bytes, *, seen: Sequence[Sequence[int]] = SEEN, **how: Any) -> list[Finding]:
+def findings_of_bytes(data: bytes, *, seen: Sequence[Sequence[int]] = SEEN, **how: Any) -> list[Finding]:
     given = {"log_start": 0, "log_end": 100, "partial": False, "legacy": False, **how}
     return list(epochs.check_checkpoint(PATH, data, seen, given.pop("log_start"), given.pop("log_end"), **given))
 
@@ -39,12 +39,12 @@ def words(findings: list[Finding]) -> list[tuple[str, str, int]]:
 @pytest.mark.parametrize("log_start", [0, None])
 def test_a_checkpoint_as_it_should_be(lines: tuple[str, ...], log_start: int | None) -> None:
     """A leader that has written nothing yet begins at the end of the log."""
-    assert judged(*lines, log_start=log_start) == []
+    assert findings_of(*lines, log_start=log_start) == []
 
 
 def test_a_checkpoint_of_an_empty_log() -> None:
     for lines in ((), ("0 0",)):
-        assert judged(*lines, seen=[], log_end=0) == []
+        assert findings_of(*lines, seen=[], log_end=0) == []
 
 
 # --- the file ---------------------------------------------------------------------------------------------------------
@@ -62,21 +62,21 @@ def test_a_checkpoint_of_an_empty_log() -> None:
     ],
 )
 def test_a_checkpoint_that_a_broker_refuses(data: bytes, problem: str) -> None:
-    [finding] = judged_bytes(data)
+    [finding] = findings_of_bytes(data)
     assert words([finding]) == [("epoch/format", "error", -1)]
     assert (finding.position, finding.length, finding.data) == (0, len(data), {"problem": problem})
 
 
 @pytest.mark.parametrize("data", [b"", b"0\n", b"0\n0\n", b"0\r\n0\r\n"])
 def test_a_checkpoint_without_entries(data: bytes) -> None:
-    assert words(judged_bytes(data)) == [("epoch/missing", "warning", epoch) for epoch in (0, 2, 3)]
-    assert judged_bytes(data, seen=[]) == []
+    assert words(findings_of_bytes(data)) == [("epoch/missing", "warning", epoch) for epoch in (0, 2, 3)]
+    assert findings_of_bytes(data, seen=[]) == []
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_where_an_entry_stands(end: str) -> None:
     data = build.checkpoint(*RIGHT[:2], "3 81", end=end)
-    [finding] = judged_bytes(data)
+    [finding] = findings_of_bytes(data)
     assert data[finding.position : finding.position + finding.length] == f"3 81{end}".encode()
 
 
@@ -90,7 +90,7 @@ def test_where_an_entry_stands(end: str) -> None:
     ],
 )
 def test_entries_out_of_order(lines: tuple[str, ...], entry: int | None) -> None:
-    findings = [finding for finding in judged(*lines, partial=True) if finding.code == "epoch/order"]
+    findings = [finding for finding in findings_of(*lines, partial=True) if finding.code == "epoch/order"]
     assert [finding.data["entry"] for finding in findings] == ([] if entry is None else [entry])
     for finding in findings:
         assert finding.severity.word == "warning"
@@ -99,7 +99,7 @@ def test_entries_out_of_order(lines: tuple[str, ...], entry: int | None) -> None
 
 
 def test_an_entry_that_a_later_one_drops_is_not_missing() -> None:
-    assert [finding.code for finding in judged("0 0", "3 80", "2 50")] == ["epoch/order"]
+    assert [finding.code for finding in findings_of("0 0", "3 80", "2 50")] == ["epoch/order"]
 
 
 # --- entries against batches ------------------------------------------------------------------------------------------
@@ -107,66 +107,66 @@ def test_an_entry_that_a_later_one_drops_is_not_missing() -> None:
 
 @pytest.mark.parametrize("start", [49, 51, 0])
 def test_an_epoch_that_begins_elsewhere(start: int) -> None:
-    findings = judged("0 0", f"2 {start}", "3 80") if start else judged("2 0", "3 80")
+    findings = findings_of("0 0", f"2 {start}", "3 80") if start else findings_of("2 0", "3 80")
     assert ("epoch/checkpoint", "warning", 2) in words(findings)
     finding = next(finding for finding in findings if finding.code == "epoch/checkpoint")
     assert (finding.offset, finding.data["start_offset"], finding.data["found"]) == (start, start, 50)
 
 
 def test_an_epoch_whose_first_batches_are_gone() -> None:
-    assert len(judged("0 0", "2 40", "3 80")) == 1
-    assert judged("0 0", "2 40", "3 80", partial=True) == []
+    assert len(findings_of("0 0", "2 40", "3 80")) == 1
+    assert findings_of("0 0", "2 40", "3 80", partial=True) == []
     # Batches of an epoch cannot lie before the first batch of the one before, nor before its entry.
-    assert len(judged("0 0", "2 50", "3 50", partial=True)) == 1
-    assert len(judged("0 0", "2 50", "3 81", partial=True)) == 1
+    assert len(findings_of("0 0", "2 50", "3 50", partial=True)) == 1
+    assert len(findings_of("0 0", "2 50", "3 81", partial=True)) == 1
 
 
 def test_an_epoch_without_batches() -> None:
     lines = ("0 0", "1 40", "2 50", "3 80")
-    [finding] = judged(*lines)
+    [finding] = findings_of(*lines)
     assert words([finding]) == [("epoch/checkpoint", "warning", 1)]
     assert finding.data == {"epoch": 1, "start_offset": 40, "found": 50}
-    assert judged(*lines, partial=True) == []
+    assert findings_of(*lines, partial=True) == []
 
 
 def test_a_log_start_lifts_the_first_entry() -> None:
-    assert judged("0 30", "2 50", "3 80", log_start=30) == []
-    assert judged("0 30", "2 50", "3 80", log_start=None) == []
+    assert findings_of("0 30", "2 50", "3 80", log_start=30) == []
+    assert findings_of("0 30", "2 50", "3 80", log_start=None) == []
     # the first entry is lifted at once, the checkpoint of log starts is up to a minute behind
-    assert judged("0 30", "2 50", "3 80", log_start=29) == []
-    assert judged("2 60", "3 80", log_start=60) == []
-    assert judged("2 60", "3 80", log_start=None) == []
-    assert judged("2 60", "3 80", log_start=49) == []
-    assert words(judged("0 30", "2 60", "3 80", log_start=30)) == [("epoch/checkpoint", "warning", 2)]
+    assert findings_of("0 30", "2 50", "3 80", log_start=29) == []
+    assert findings_of("2 60", "3 80", log_start=60) == []
+    assert findings_of("2 60", "3 80", log_start=None) == []
+    assert findings_of("2 60", "3 80", log_start=49) == []
+    assert words(findings_of("0 30", "2 60", "3 80", log_start=30)) == [("epoch/checkpoint", "warning", 2)]
     # Before the first batch that is left there may have been others.
-    assert judged("0 0", "2 50", "3 80", seen=[(0, 30, 0), *SEEN[1:]], log_start=30) == []
+    assert findings_of("0 0", "2 50", "3 80", seen=[(0, 30, 0), *SEEN[1:]], log_start=30) == []
 
 
 @pytest.mark.parametrize("lines", [("0 0", "3 80"), ("0 0", "2 50")])
 def test_an_epoch_that_the_checkpoint_lacks(lines: tuple[str, ...]) -> None:
     lacking = ({0, 2, 3} - {int(line.split()[0]) for line in lines}).pop()
-    [finding] = judged(*lines)
+    [finding] = findings_of(*lines)
     assert words([finding]) == [("epoch/missing", "warning", lacking)]
     assert finding.data["found"] == finding.offset == {0: 0, 2: 50, 3: 80}[lacking]
 
 
 def test_epochs_of_a_log_that_also_has_messages_without() -> None:
     """A topic that went back to magic 1 loses the file, and begins it again with its next batch of magic 2."""
-    assert judged(legacy=True) == []
-    assert judged("3 80", legacy=True) == []
-    assert words(judged("2 50", legacy=True)) == [("epoch/missing", "warning", 3)]
+    assert findings_of(legacy=True) == []
+    assert findings_of("3 80", legacy=True) == []
+    assert words(findings_of("2 50", legacy=True)) == [("epoch/missing", "warning", 3)]
 
 
 def test_an_epoch_that_goes_back_again_is_a_broken_batch() -> None:
     """The leader epoch lies outside the checksum; epoch/backwards says it."""
-    assert judged("0 0", seen=[(0, 0, 0), (1024, 57, 0), (0, 58, 0)]) == []
-    assert len(judged("0 0", seen=[(0, 0, 0), (1024, 57, 0)])) == 1
-    assert judged(*RIGHT, seen=[(0, 0, 0), (2, 50, 0), (0, 60, 0), (2, 61, 0), (3, 80, 0)]) == []
+    assert findings_of("0 0", seen=[(0, 0, 0), (1024, 57, 0), (0, 58, 0)]) == []
+    assert len(findings_of("0 0", seen=[(0, 0, 0), (1024, 57, 0)])) == 1
+    assert findings_of(*RIGHT, seen=[(0, 0, 0), (2, 50, 0), (0, 60, 0), (2, 61, 0), (3, 80, 0)]) == []
 
 
 @pytest.mark.parametrize(("start", "fires"), [(100, False), (101, True), (5000, True)])
 def test_an_epoch_behind_the_end(start: int, fires: bool) -> None:
-    findings = judged(*RIGHT, f"7 {start}")
+    findings = findings_of(*RIGHT, f"7 {start}")
     assert words(findings) == [("epoch/beyond", "info", 7)] * fires
     if fires:
         assert findings[0].data == {"epoch": 7, "start_offset": start, "end_offset": 100}
@@ -185,7 +185,7 @@ def test_an_epoch_behind_the_end(start: int, fires: bool) -> None:
     ],
 )
 def test_a_higher_epoch_than_any_batch(lines: tuple[str, ...], how: dict[str, Any], stale: bool) -> None:
-    findings = [finding for finding in judged(*lines, **how) if finding.code == "epoch/stale"]
+    findings = [finding for finding in findings_of(*lines, **how) if finding.code == "epoch/stale"]
     assert words(findings) == [("epoch/stale", "warning", 7)] * stale
     if stale:
         assert findings[0].data["latest"] == 3
@@ -195,12 +195,12 @@ def test_what_brokers_left_can_be_read() -> None:
     paths = sorted(FIXTURES.rglob("leader-epoch-checkpoint"))
     assert paths
     for path in paths:
-        codes = [finding.code for finding in judged_bytes(path.read_bytes(), seen=[], log_end=1 << 40)]
+        codes = [finding.code for finding in findings_of_bytes(path.read_bytes(), seen=[], log_end=1 << 40)]
         assert codes == [], path
 
 
 def test_many_epochs_take_no_time() -> None:
     seen = [(epoch, 10 * epoch, 0) for epoch in range(20_000)]
     lines = [f"{epoch} {10 * epoch}" for epoch in range(20_000)]
-    assert judged(*lines, seen=seen, log_end=200_000) == []
-    assert len(judged(*lines[::2], seen=seen, log_end=200_000)) == 10_000
+    assert findings_of(*lines, seen=seen, log_end=200_000) == []
+    assert len(findings_of(*lines[::2], seen=seen, log_end=200_000)) == 10_000

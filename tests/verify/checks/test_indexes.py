@@ -37,7 +37,7 @@ def scanned(**other: Any) -> IndexScan:
     return IndexScan(**{**fields, "active": False, **other})
 
 
-def judged(data: bytes | None, kind: Kind, *, others: bool = True, **how: Any) -> list[Finding]:
+def findings_of(data: bytes | None, kind: Kind, *, others: bool = True, **how: Any) -> list[Finding]:
     """What stands against an index, or against there being none, after the scan."""
     it = None if data is None else structure(data, kind)[0]
     if kind is Kind.INDEX:
@@ -154,25 +154,25 @@ def test_what_brokers_left_is_in_order(kind: Kind) -> None:
 
 
 def test_an_index_as_it_should_be() -> None:
-    assert judged(OFFSETS, Kind.INDEX) == []
-    assert judged(b"", Kind.INDEX) == []
+    assert findings_of(OFFSETS, Kind.INDEX) == []
+    assert findings_of(b"", Kind.INDEX) == []
 
 
 def test_a_missing_offset_index() -> None:
-    [finding] = judged(None, Kind.INDEX)
+    [finding] = findings_of(None, Kind.INDEX)
     assert words([finding]) == [("index/missing", "warning")]
     assert (finding.path, finding.position, finding.length) == (LOG, 0, 0)
 
 
 def test_a_position_inside_a_batch() -> None:
-    [finding] = judged(OFFSETS, Kind.INDEX, bad=[bad("index/position", 1, 8399)])
+    [finding] = findings_of(OFFSETS, Kind.INDEX, bad=[bad("index/position", 1, 8399)])
     assert words([finding]) == [("index/position", "error")]
     assert (finding.position, finding.length, finding.offset) == (8, 8, 1019)
     assert finding.data == {"entry": 1, "target": 8400}
 
 
 def test_an_offset_that_lies_before_the_position() -> None:
-    [finding] = judged(OFFSETS, Kind.INDEX, bad=[bad("index/offset", 2, 1029)])
+    [finding] = findings_of(OFFSETS, Kind.INDEX, bad=[bad("index/offset", 2, 1029)])
     assert words([finding]) == [("index/offset", "error")]
     assert (finding.position, finding.offset) == (16, 1029)
     assert finding.data == {"entry": 2, "target": 12600, "last": 1029}
@@ -191,7 +191,7 @@ def test_an_offset_that_lies_before_the_position() -> None:
     ],
 )
 def test_stale_offsets(end: int, end_offset: int | None, first: int | None, count: int) -> None:
-    findings = judged(
+    findings = findings_of(
         OFFSETS, Kind.INDEX, end=end, end_offset=end_offset, differs=IndexDifference(0, 1009, 4200, -1, -1)
     )
     if first is None:
@@ -205,27 +205,27 @@ def test_stale_offsets(end: int, end_offset: int | None, first: int | None, coun
 
 def test_another_index_than_a_rebuild_would_write() -> None:
     differs = IndexDifference(1, 1019, 8400, 1024, 8700)
-    [finding] = judged(OFFSETS, Kind.INDEX, differs=differs)
+    [finding] = findings_of(OFFSETS, Kind.INDEX, differs=differs)
     assert words([finding]) == [("index/differs", "info")]
     assert (finding.position, finding.length, finding.offset) == (8, 8, 1019)
     assert finding.data == {"entry": 1, "target": 8400, "expected_offset": 1024, "expected_target": 8700}
-    [finding] = judged(b"", Kind.INDEX, differs=IndexDifference(0, -1, -1, 1009, 4200))
+    [finding] = findings_of(b"", Kind.INDEX, differs=IndexDifference(0, -1, -1, 1009, 4200))
     assert (finding.position, finding.length, finding.data["target"]) == (0, 0, None)
     assert (
         "the file has no such entry, a rebuild with an entry every 4096 bytes has offset 1009 at position 4200"
         in finding.message
     )
     # Nobody knows what a rebuild would write where batches are missing, or entries.
-    assert judged(OFFSETS, Kind.INDEX, differs=differs, broken=True) == []
-    assert judged(OFFSETS + build.offset_index((1, 1)), Kind.INDEX, differs=differs) == []
+    assert findings_of(OFFSETS, Kind.INDEX, differs=differs, broken=True) == []
+    assert findings_of(OFFSETS + build.offset_index((1, 1)), Kind.INDEX, differs=differs) == []
 
 
 # --- the time index after the scan ------------------------------------------------------------------------------------
 
 
 def test_a_time_index_as_it_should_be() -> None:
-    assert judged(TIMES, Kind.TIMEINDEX) == []
-    assert judged(b"", Kind.TIMEINDEX, max_timestamp=-1) == []
+    assert findings_of(TIMES, Kind.TIMEINDEX) == []
+    assert findings_of(b"", Kind.TIMEINDEX, max_timestamp=-1) == []
 
 
 @pytest.mark.parametrize(
@@ -242,12 +242,12 @@ def test_a_time_index_as_it_should_be() -> None:
     ],
 )
 def test_a_missing_time_index(magics: tuple[int, ...], others: bool, missing: bool) -> None:
-    findings = judged(None, Kind.TIMEINDEX, magics=magics, others=others)
+    findings = findings_of(None, Kind.TIMEINDEX, magics=magics, others=others)
     assert words(findings) == [("timeindex/missing", "warning")] * missing
 
 
 def test_a_timestamp_that_a_lookup_misses() -> None:
-    [finding] = judged(TIMES, Kind.TIMEINDEX, bad=[bad("timeindex/misses", 1, 6500)])
+    [finding] = findings_of(TIMES, Kind.TIMEINDEX, bad=[bad("timeindex/misses", 1, 6500)])
     assert words([finding]) == [("timeindex/timestamp", "error")]
     assert (finding.position, finding.length, finding.offset) == (12, 12, 1019)
     assert finding.data == {"entry": 1, "timestamp": 6000, "found": 6500, "misses": True}
@@ -255,49 +255,49 @@ def test_a_timestamp_that_a_lookup_misses() -> None:
 
 @pytest.mark.parametrize("found", [5999, 6001])
 def test_a_wrong_timestamp(found: int) -> None:
-    [finding] = judged(TIMES, Kind.TIMEINDEX, bad=[bad("timeindex/wrong", 1, found)])
+    [finding] = findings_of(TIMES, Kind.TIMEINDEX, bad=[bad("timeindex/wrong", 1, found)])
     assert words([finding]) == [("timeindex/timestamp", "warning")]
     assert finding.data == {"entry": 1, "timestamp": 6000, "found": found, "misses": False}
 
 
 def test_a_timestamp_of_a_batch_that_cannot_be_read() -> None:
-    assert judged(TIMES, Kind.TIMEINDEX, bad=[bad("timeindex/wrong", 1, 5999)], broken=True) == []
-    assert len(judged(TIMES, Kind.TIMEINDEX, bad=[bad("timeindex/wrong", 1, 6001)], broken=True)) == 1
-    assert len(judged(TIMES, Kind.TIMEINDEX, bad=[bad("timeindex/misses", 1, 6001)], broken=True)) == 1
+    assert findings_of(TIMES, Kind.TIMEINDEX, bad=[bad("timeindex/wrong", 1, 5999)], broken=True) == []
+    assert len(findings_of(TIMES, Kind.TIMEINDEX, bad=[bad("timeindex/wrong", 1, 6001)], broken=True)) == 1
+    assert len(findings_of(TIMES, Kind.TIMEINDEX, bad=[bad("timeindex/misses", 1, 6001)], broken=True)) == 1
 
 
 def test_a_timestamp_that_a_producer_gave_to_a_message_of_magic_0() -> None:
     """0.10.1 and 0.10.2 put it into the index before they wrote the message down (fixture v0-codecs-0.10.2.2)."""
     wrong = [bad("timeindex/wrong", 0, -1)]
     magic_0, magic_1 = (10, 0, 0), (0, 10, 0)
-    assert judged(TIMES[:12], Kind.TIMEINDEX, bad=wrong, magics=magic_0, max_timestamp=-1) == []
-    assert len(judged(TIMES[:12], Kind.TIMEINDEX, bad=wrong, magics=magic_1, max_timestamp=-1)) == 1
+    assert findings_of(TIMES[:12], Kind.TIMEINDEX, bad=wrong, magics=magic_0, max_timestamp=-1) == []
+    assert len(findings_of(TIMES[:12], Kind.TIMEINDEX, bad=wrong, magics=magic_1, max_timestamp=-1)) == 1
 
 
 def test_a_time_index_that_began_late() -> None:
     """0.10.1 began an empty one beside a segment of 0.10.0 (fixture mixed-through-2.8.2)."""
     missed = [bad("timeindex/misses", 0, 8000)]
-    assert judged(TIMES, Kind.TIMEINDEX, bad=missed, magics=(3, 7, 0), max_timestamp=8000) == []
-    assert judged(b"", Kind.TIMEINDEX, magics=(3, 7, 0), max_timestamp=8000) == []
-    assert words(judged(TIMES, Kind.TIMEINDEX, bad=missed, max_timestamp=8000)) == [
+    assert findings_of(TIMES, Kind.TIMEINDEX, bad=missed, magics=(3, 7, 0), max_timestamp=8000) == []
+    assert findings_of(b"", Kind.TIMEINDEX, magics=(3, 7, 0), max_timestamp=8000) == []
+    assert words(findings_of(TIMES, Kind.TIMEINDEX, bad=missed, max_timestamp=8000)) == [
         ("timeindex/timestamp", "error"),
         ("timeindex/last", "warning"),
     ]
     # Where the first entry is right the index has been there from the beginning.
     missed = [bad("timeindex/misses", 1, 8000)]
-    assert len(judged(TIMES, Kind.TIMEINDEX, bad=missed, magics=(3, 7, 0))) == 1
+    assert len(findings_of(TIMES, Kind.TIMEINDEX, bad=missed, magics=(3, 7, 0))) == 1
 
 
 def test_a_time_index_without_emptied_batches() -> None:
     """The cleaner of 1.1 did not count them (fixture leader-1.1.1)."""
-    assert judged(b"", Kind.TIMEINDEX, compacted=True) == []
+    assert findings_of(b"", Kind.TIMEINDEX, compacted=True) == []
     rows = [bad("timeindex/misses", 0, 5500), bad("timeindex/wrong", 1, 6001)]
-    assert judged(TIMES, Kind.TIMEINDEX, bad=rows, compacted=True) == []
-    assert len(judged(TIMES, Kind.TIMEINDEX, bad=[bad("timeindex/wrong", 1, 5999)], compacted=True)) == 1
+    assert findings_of(TIMES, Kind.TIMEINDEX, bad=rows, compacted=True) == []
+    assert len(findings_of(TIMES, Kind.TIMEINDEX, bad=[bad("timeindex/wrong", 1, 5999)], compacted=True)) == 1
 
 
 def test_an_offset_between_batches() -> None:
-    [finding] = judged(TIMES, Kind.TIMEINDEX, bad=[bad("timeindex/offset", 1, 1020)])
+    [finding] = findings_of(TIMES, Kind.TIMEINDEX, bad=[bad("timeindex/offset", 1, 1020)])
     assert words([finding]) == [("timeindex/offset", "warning")]
     assert (finding.offset, finding.data) == (1019, {"entry": 1, "timestamp": 6000})
 
@@ -306,7 +306,7 @@ def test_an_offset_between_batches() -> None:
     ("end_offset", "first"), [(1040, None), (1039, 2), (1020, 2), (1019, 1), (1000, 0), (None, None)]
 )
 def test_stale_times(end_offset: int | None, first: int | None) -> None:
-    findings = judged(TIMES, Kind.TIMEINDEX, end_offset=end_offset)
+    findings = findings_of(TIMES, Kind.TIMEINDEX, end_offset=end_offset)
     assert words(findings) == [("timeindex/stale", "warning")] * (first is not None)
     if first is not None:
         assert findings[0].position == first * 12
@@ -327,7 +327,7 @@ def test_stale_times(end_offset: int | None, first: int | None) -> None:
     ],
 )
 def test_the_last_timestamp(data: bytes, how: dict[str, Any], timestamp: int | str | None) -> None:
-    findings = judged(data, Kind.TIMEINDEX, **how)
+    findings = findings_of(data, Kind.TIMEINDEX, **how)
     if isinstance(timestamp, str):
         assert "timeindex/last" not in [finding.code for finding in findings]
         return
@@ -335,6 +335,6 @@ def test_the_last_timestamp(data: bytes, how: dict[str, Any], timestamp: int | s
     assert findings[0].data == {"timestamp": timestamp, "found": how.get("max_timestamp", 7000)}
 
 
-def test_an_index_in_disorder_is_judged_as_far_as_it_is_in_order() -> None:
-    assert judged(OFFSETS + build.offset_index((5, 5)), Kind.INDEX) == []
-    assert judged(TIMES + build.time_index((5, 5)), Kind.TIMEINDEX, max_timestamp=9000) == []
+def test_an_index_in_disorder_is_checked_as_far_as_it_is_in_order() -> None:
+    assert findings_of(OFFSETS + build.offset_index((5, 5)), Kind.INDEX) == []
+    assert findings_of(TIMES + build.time_index((5, 5)), Kind.TIMEINDEX, max_timestamp=9000) == []

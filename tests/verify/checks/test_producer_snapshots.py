@@ -95,7 +95,7 @@ def test_what_brokers_left_can_be_read() -> None:
 # --- against the replay -----------------------------------------------------------------------------------------------
 
 
-def judged(*rows: Any, known: bytes = ONE + TWO, compacted: bool = False, log_start: int = 0) -> list[Finding]:
+def findings_of(*rows: Any, known: bytes = ONE + TWO, compacted: bool = False, log_start: int = 0) -> list[Finding]:
     found, _ = producer_snapshots.check_structure(PATH, RIGHT)
     assert found is not None
     differences = [SnapshotDifference(*row) for row in rows]
@@ -103,11 +103,11 @@ def judged(*rows: Any, known: bytes = ONE + TWO, compacted: bool = False, log_st
 
 
 def test_a_snapshot_that_says_what_the_log_says() -> None:
-    assert judged() == []
+    assert findings_of() == []
 
 
 def test_a_field_that_differs() -> None:
-    [finding] = judged(("differs", 2, "last_sequence", 9, 8))
+    [finding] = findings_of(("differs", 2, "last_sequence", 9, 8))
     assert words([finding]) == [("snapshot/state", "warning")]
     assert (finding.path, finding.position, finding.length) == (PATH, HEADER + ENTRY, ENTRY)
     assert finding.data == {
@@ -121,8 +121,8 @@ def test_a_field_that_differs() -> None:
 
 
 def test_a_coordinator_that_was_forgotten_with_its_producer() -> None:
-    assert judged(("differs", 1, "coordinator_epoch", -1, 3)) == []
-    assert len(judged(("differs", 1, "coordinator_epoch", 2, 3))) == 1
+    assert findings_of(("differs", 1, "coordinator_epoch", -1, 3)) == []
+    assert len(findings_of(("differs", 1, "coordinator_epoch", 2, 3))) == 1
 
 
 @pytest.mark.parametrize(
@@ -132,11 +132,11 @@ def test_a_coordinator_that_was_forgotten_with_its_producer() -> None:
 def test_a_snapshot_of_a_compacted_log_counts_when_it_is_behind(last_offset: int, epoch: int, name: str | None) -> None:
     known = ONE + build.producer(2, epoch=epoch, last_sequence=8, last_offset=last_offset, timestamp=NOW)
     mismatch = ("differs", 2, "last_sequence", 9, 8)
-    findings = judged(mismatch, known=known, compacted=True)
+    findings = findings_of(mismatch, known=known, compacted=True)
     assert [finding.data["name"] for finding in findings] == ([] if name is None else [name])
     if name == "last_offset":
         assert (findings[0].data["stored"], findings[0].data["found"]) == (950, 951)
-    assert len(judged(mismatch, known=known)) == 1
+    assert len(findings_of(mismatch, known=known)) == 1
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_producer_that_the_snapshot_lacks(
     timestamp = NOW - idle_ms
     known = ONE + TWO + build.producer(3, last_sequence=4, last_offset=904, timestamp=timestamp, **fields)
     mismatch = ("missing", 3, "timestamp", None, timestamp)
-    findings = judged(mismatch, known=known, compacted=compacted, log_start=log_start)
+    findings = findings_of(mismatch, known=known, compacted=compacted, log_start=log_start)
     # forgotten earlier than by default it may be, but not inside a transaction
     severity = "warning" if "first_offset" in fields else "info"
     assert words(findings) == [("snapshot/state", severity)] * fires
@@ -168,10 +168,10 @@ def test_a_producer_that_the_snapshot_lacks(
 
 def test_a_producer_that_the_log_lacks() -> None:
     mismatch = ("surplus", 1, "timestamp", NOW, None)
-    [finding] = judged(mismatch, known=TWO)
+    [finding] = findings_of(mismatch, known=TWO)
     assert words([finding]) == [("snapshot/state", "warning")]
     assert (finding.position, finding.data["problem"]) == (HEADER, "surplus")
-    assert judged(mismatch, known=TWO, compacted=True) == []
+    assert findings_of(mismatch, known=TWO, compacted=True) == []
 
 
 # --- where they lie ---------------------------------------------------------------------------------------------------
@@ -202,6 +202,6 @@ def test_names(offsets: list[int], bases: list[int], end: int | None, odd: list[
 def test_producers_that_the_snapshot_lacks_are_one_finding() -> None:
     known = ONE + TWO + b"".join(build.producer(each, last_offset=904, timestamp=NOW) for each in (3, 4, 5))
     mismatches = [("missing", each, "timestamp", None, NOW) for each in (3, 4, 5)]
-    [finding] = judged(*mismatches, known=known)
+    [finding] = findings_of(*mismatches, known=known)
     assert (finding.severity.word, finding.data["producer_id"], finding.data["more"]) == ("info", 3, 2)
     assert finding.message.endswith(", and 2 more like it")

@@ -26,7 +26,7 @@ ENTRIES = tuple(transaction[:4] for transaction in ABORTED)
 RIGHT = build.transaction_index(*ENTRIES)
 
 
-def judged(data: bytes | None, aborted: Any = ABORTED, **how: Any) -> list[Finding]:
+def findings_of(data: bytes | None, aborted: Any = ABORTED, **how: Any) -> list[Finding]:
     """What stands against the transaction index of a segment of offsets 1000 to 1039, or against there being none."""
     file = None if data is None else LogFile(PATH, Kind.TXNINDEX, 1000, True, len(data))
     given = {"base_offset": 1000, "end_offset": 1040, "log_start": 0, "compacted": False, "broken": False, **how}
@@ -53,42 +53,42 @@ def uncertain(number: int, first: bool, stable: bool) -> list[Any]:
 
 
 def test_an_index_as_it_should_be() -> None:
-    assert judged(RIGHT) == []
-    assert judged(b"", ()) == []
-    assert judged(None, ()) == []
-    assert judged(RIGHT, compacted=True) == []
-    assert judged(RIGHT, broken=True) == []
+    assert findings_of(RIGHT) == []
+    assert findings_of(b"", ()) == []
+    assert findings_of(None, ()) == []
+    assert findings_of(RIGHT, compacted=True) == []
+    assert findings_of(RIGHT, broken=True) == []
 
 
 @pytest.mark.parametrize(("version", "severity"), [(0x100, "error"), (1, "warning"), (-1, "warning")])
 def test_a_version(version: int, severity: str) -> None:
     """Kafka reads the first of its two bytes, and refuses what is above 0."""
     data = RIGHT[:ENTRY] + build.transaction_index(ENTRIES[1], version=version) + RIGHT[2 * ENTRY :]
-    [finding] = judged(data)
+    [finding] = findings_of(data)
     assert words([finding]) == [("txnindex/version", severity)]
     assert (finding.position, finding.length, finding.offset) == (ENTRY, ENTRY, 1020)
     assert finding.data == {"entry": 1, "version": version}
-    assert words(judged(data, compacted=True)) == [("txnindex/version", severity)]
+    assert words(findings_of(data, compacted=True)) == [("txnindex/version", severity)]
 
 
 @pytest.mark.parametrize("more", [1, 33])
 def test_a_torn_index(more: int) -> None:
-    [finding] = judged(RIGHT + bytes(more))
+    [finding] = findings_of(RIGHT + bytes(more))
     assert words([finding]) == [("txnindex/torn", "warning")]
     assert (finding.position, finding.length, finding.data) == (3 * ENTRY, more, {"entry_bytes": ENTRY})
 
 
 def test_a_whole_entry_more_is_no_remainder() -> None:
-    assert words(judged(RIGHT + bytes(ENTRY))) == [("txnindex/range", "error")]
+    assert words(findings_of(RIGHT + bytes(ENTRY))) == [("txnindex/range", "error")]
 
 
 def test_entries_out_of_order() -> None:
     data = build.transaction_index(ENTRIES[0], ENTRIES[2], ENTRIES[1])
-    [finding] = judged(data)
+    [finding] = findings_of(data)
     assert words([finding]) == [("txnindex/order", "error")]
     assert (finding.position, finding.offset, finding.data) == (2 * ENTRY, 1020, {"entry": 2, "previous": 1030})
-    assert words(judged(RIGHT + RIGHT[-ENTRY:])) == [("txnindex/order", "error")]
-    assert words(judged(data, compacted=True)) == [("txnindex/order", "error")]
+    assert words(findings_of(RIGHT + RIGHT[-ENTRY:])) == [("txnindex/order", "error")]
+    assert words(findings_of(data, compacted=True)) == [("txnindex/order", "error")]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_entries_out_of_order() -> None:
 @pytest.mark.parametrize("compacted", [True, False])
 def test_offsets_outside_the_segment(fields: dict[str, int], how: dict[str, Any], fires: bool, compacted: bool) -> None:
     data = changed(2, **fields) if "last" not in fields or fields["last"] > 1030 else changed(0, **fields)
-    findings = judged(data, compacted=compacted, **how)
+    findings = findings_of(data, compacted=compacted, **how)
     assert ("txnindex/range" in [finding.code for finding in findings]) is fires
     if fires:
         finding = next(finding for finding in findings if finding.code == "txnindex/range")
@@ -117,39 +117,39 @@ def test_offsets_outside_the_segment(fields: dict[str, int], how: dict[str, Any]
 
 @pytest.mark.parametrize("data", [None, b"", RIGHT[: 2 * ENTRY]])
 def test_an_abort_without_an_entry(data: bytes | None) -> None:
-    findings = judged(data)
+    findings = findings_of(data)
     assert words(findings) == [("txnindex/missing", "error")] * (1 if data else 3)
     assert findings[-1].path == (LOG if data is None else PATH)
     assert findings[-1].data == {"producer_id": 7, "first": 1021, "last": 1030}
-    assert judged(data, compacted=True) == []
+    assert findings_of(data, compacted=True) == []
 
 
 def test_an_abort_that_bytes_may_have_hidden() -> None:
     """A COMMIT that cannot be read lets the next ABORT seem to end a transaction that it did not begin with."""
     aborted = uncertain(2, first=False, stable=True)
     data = RIGHT[: 2 * ENTRY]
-    assert judged(data, aborted, broken=True) == []
-    assert len(judged(data, aborted)) == 1
-    assert len(judged(data, broken=True)) == 1
+    assert findings_of(data, aborted, broken=True) == []
+    assert len(findings_of(data, aborted)) == 1
+    assert len(findings_of(data, broken=True)) == 1
 
 
 def test_an_abort_of_what_began_below_the_log_start() -> None:
     data = RIGHT[ENTRY:]
-    assert len(judged(data, log_start=1002)) == 1
-    assert judged(data, log_start=1003) == []
+    assert len(findings_of(data, log_start=1002)) == 1
+    assert findings_of(data, log_start=1003) == []
 
 
 def test_an_entry_without_an_abort() -> None:
     aborted = ABORTED[:2]
-    [finding] = judged(RIGHT, aborted)
+    [finding] = findings_of(RIGHT, aborted)
     assert words([finding]) == [("txnindex/surplus", "error")]
     assert (finding.position, finding.length, finding.offset) == (2 * ENTRY, ENTRY, 1030)
     assert finding.data == {"entry": 2, "producer_id": 7, "first": 1021, "last": 1030}
-    assert judged(RIGHT, aborted, compacted=True) == []
-    assert judged(RIGHT, aborted, broken=True) == []
+    assert findings_of(RIGHT, aborted, compacted=True) == []
+    assert findings_of(RIGHT, aborted, broken=True) == []
     # Its records may have been deleted, or lie before what was replayed.
-    assert judged(RIGHT, aborted, log_start=1022) == []
-    assert len(judged(RIGHT, aborted, log_start=1021)) == 1
+    assert findings_of(RIGHT, aborted, log_start=1022) == []
+    assert len(findings_of(RIGHT, aborted, log_start=1021)) == 1
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_an_entry_without_an_abort() -> None:
     ],
 )
 def test_an_entry_that_differs(fields: dict[str, int], severity: str) -> None:
-    [finding] = judged(changed(1, **fields))
+    [finding] = findings_of(changed(1, **fields))
     assert words([finding]) == [("txnindex/entry", severity)]
     assert (finding.position, finding.length, finding.offset) == (ENTRY, ENTRY, 1020)
     assert (finding.data["first"], finding.data["stable"]) == (1005, 1021)
@@ -170,17 +170,17 @@ def test_an_entry_that_differs(fields: dict[str, int], severity: str) -> None:
     stored |= {f"stored_{name}": value for name, value in fields.items()}
     assert {name: finding.data[name] for name in stored} == stored
     # A cleaner can take the first records of a transaction, but not put another producer's marker there.
-    assert len(judged(changed(1, **fields), compacted=True)) == ("producer_id" in fields)
+    assert len(findings_of(changed(1, **fields), compacted=True)) == ("producer_id" in fields)
 
 
 def test_a_last_stable_offset_of_a_whole_fetch() -> None:
     """A follower counts a transaction that begins later in the same fetch, where nothing else is open."""
-    assert judged(changed(2, stable=1035)) == []
-    assert words(judged(changed(0, stable=1022))) == [("txnindex/entry", "warning")]
+    assert findings_of(changed(2, stable=1035)) == []
+    assert words(findings_of(changed(0, stable=1022))) == [("txnindex/entry", "warning")]
     # Behind the beginning of another producer's next one, it would end a search before that is found.
-    assert words(judged(changed(1, stable=1025))) == [("txnindex/entry", "warning")]
+    assert words(findings_of(changed(1, stable=1025))) == [("txnindex/entry", "warning")]
     own = [ABORTED[0], ABORTED[1], ABORTED[2]._replace(producer_id=8)]
-    assert judged(build.transaction_index(ENTRIES[0], (8, 1005, 1020, 1025), own[2][:4]), own) == []
+    assert findings_of(build.transaction_index(ENTRIES[0], (8, 1005, 1020, 1025), own[2][:4]), own) == []
 
 
 @pytest.mark.parametrize(("field", "right"), [("first", 1005), ("stable", 1021)])
@@ -192,7 +192,7 @@ def test_an_entry_of_which_the_replay_is_not_certain(
     aborted = uncertain(1, first=field != "first", stable=field != "stable")
     data = changed(1, **{field: right - below})
     assert (
-        words(judged(data, aborted, broken=broken))
+        words(findings_of(data, aborted, broken=broken))
         == [("txnindex/entry", "error" if field == "first" else "warning")] * fires
     )
 
@@ -200,13 +200,13 @@ def test_an_entry_of_which_the_replay_is_not_certain(
 def test_a_last_stable_offset_below_the_log_start() -> None:
     """Up to 2.3 a broker forgot what was open when the log start passed it."""
     data = changed(0, stable=1011)
-    assert len(judged(data, log_start=1005)) == 1
-    assert judged(data, log_start=1006) == []
+    assert len(findings_of(data, log_start=1005)) == 1
+    assert findings_of(data, log_start=1006) == []
 
 
 def test_many_entries_take_no_time() -> None:
     entries = [(7, 10 * number, 10 * number + 5, 10 * number + 6) for number in range(100_000)]
     aborted = [AbortedTxn(*entry, True, True) for entry in entries]
-    assert judged(build.transaction_index(*entries), aborted, base_offset=0, end_offset=1_000_000) == []
-    findings = judged(build.transaction_index(*entries[1:]), aborted, base_offset=0, end_offset=1_000_000)
+    assert findings_of(build.transaction_index(*entries), aborted, base_offset=0, end_offset=1_000_000) == []
+    findings = findings_of(build.transaction_index(*entries[1:]), aborted, base_offset=0, end_offset=1_000_000)
     assert words(findings) == [("txnindex/missing", "error")]

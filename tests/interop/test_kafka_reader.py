@@ -1,5 +1,5 @@
-"""kdump and the reader of Kafka's own clients on the same bytes: real, built and damaged. `judged` says what has to
-agree.
+"""kdump and the reader of Kafka's own clients on the same bytes: real, built and damaged. `kafka_readings` says what
+has to agree.
 
 KDUMP_INTEROP_CASES and KDUMP_INTEROP_SEED choose how many mutated segments, and which.
 """
@@ -15,10 +15,10 @@ from types import ModuleType
 import pytest
 
 from fuzz import corpus
-from interop import judged
+from interop import kafka_readings
 from support import build, damage
 
-JUDGE = Path(__file__).with_name("Judge.java")
+KAFKA_READER = Path(__file__).with_name("KafkaReader.java")
 CASES = int(os.environ.get("KDUMP_INTEROP_CASES", "6000"))
 SEED = os.environ.get("KDUMP_INTEROP_SEED", "0")
 
@@ -62,19 +62,19 @@ def mutated() -> Segments:
 @pytest.mark.parametrize("segments", [real, built, damaged, mutated], ids=lambda function: function.__name__)
 def test_kafka_and_kdump_agree(segments: Callable[[], Segments], kafka: ModuleType, tmp_path: Path) -> None:
     cases = segments()
-    proved = []
+    readings = []
     lines = []
     for number, (data, base) in enumerate(cases.values()):
         path = tmp_path / f"{number}.log"
         path.write_bytes(data)
-        proved.append(judged.prove(data, base))
-        lines.append("\t".join([str(path), *map(str, proved[-1].starts)]))
-    done = kafka.run_source(kafka.NEWEST, JUDGE, stdin="\n".join(lines).encode() + b"\n", flags=("-Xmx512m",))
-    verdicts = list(judged.parse(done.stdout.decode().splitlines()))
+        readings.append(kafka_readings.read_by_kdump(data, base))
+        lines.append("\t".join([str(path), *map(str, readings[-1].starts)]))
+    done = kafka.run_source(kafka.NEWEST, KAFKA_READER, stdin="\n".join(lines).encode() + b"\n", flags=("-Xmx512m",))
+    verdicts = list(kafka_readings.parse(done.stdout.decode().splitlines()))
     assert len(verdicts) == len(cases)
     wrong = [
         f"{name}: {problem}"
-        for (name, (data, _)), mine, theirs in zip(cases.items(), proved, verdicts, strict=True)
-        for problem in judged.disagreements(mine, theirs, len(data))
+        for (name, (data, _)), mine, theirs in zip(cases.items(), readings, verdicts, strict=True)
+        for problem in kafka_readings.disagreements(mine, theirs, len(data))
     ]
     assert not wrong, "\n".join([f"{len(wrong)} disagreements", *wrong[:30]])

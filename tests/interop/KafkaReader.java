@@ -29,7 +29,7 @@ import org.apache.kafka.common.utils.CloseableIterator;
  *                                for each record that was read
  * E position END                 the walk ends behind position: `end`, or what the iterator threw
  */
-public class Judge {
+public class KafkaReader {
     private interface Value {
         Object get() throws Exception;
     }
@@ -59,7 +59,7 @@ public class Judge {
             while (batches.hasNext()) {
                 FileLogInputStream.FileChannelRecordBatch batch = batches.next();
                 position = batch.position() + batch.sizeInBytes();
-                out.println(judged(batch));
+                out.println(described(batch));
             }
         } catch (Throwable thrown) {
             end = name(thrown);
@@ -67,7 +67,7 @@ public class Judge {
         out.println("E\t" + position + "\t" + end);
     }
 
-    private static String judged(FileLogInputStream.FileChannelRecordBatch batch) {
+    private static String described(FileLogInputStream.FileChannelRecordBatch batch) {
         StringBuilder line = new StringBuilder("B\t").append(batch.position()).append('\t').append(batch.sizeInBytes());
         line.append('\t').append(batch.magic());
         String valid = "ok";

@@ -1,4 +1,4 @@
-"""What kdump says of a log file beside what Kafka's own reader makes of it (Judge.java).
+"""What kdump says of a log file beside what Kafka's own reader makes of it (KafkaReader.java).
 
 Kafka's reader walks by the stored lengths alone and ends at the first one that lies, so it is started again behind
 every place where kdump found no batch. Of what both see they have to say the same:
@@ -11,7 +11,7 @@ every place where kdump found no batch. Of what both see they have to say the sa
 What differs, and should:
 
 * READABLE: a reader does not look at offsets, counts more records than offsets without a word, and parses control
-  records only where it acts on them (Judge.java does, and that has to agree with control/structure).
+  records only where it acts on them (KafkaReader.java does, and that has to agree with control/structure).
 * Kafka takes a frame of magic 3 to 127 for magic 2 and finds its checksum right: kdump says batch/magic, or passes over
   it.
 * What kdump passes over in its search for the next batch Kafka may read, when its walk leads there: a frame that is not
@@ -49,7 +49,7 @@ LIMIT_BYTES = 64 << 20
 
 
 class Seen(NamedTuple):
-    """One batch as Judge.java prints it."""
+    """One batch as KafkaReader.java prints it."""
 
     position: int
     size: int
@@ -75,15 +75,15 @@ class Ended(NamedTuple):
     how: str
 
 
-class Judged(NamedTuple):
+class KafkaReading(NamedTuple):
     """What Kafka's reader made of one file."""
 
     batches: dict[int, Seen]
     walks: tuple[Ended, ...]
 
 
-def parse(lines: Iterable[str]) -> Iterator[Judged]:
-    """The output of Judge.java, file by file."""
+def parse(lines: Iterable[str]) -> Iterator[KafkaReading]:
+    """The output of KafkaReader.java, file by file."""
     batches: dict[int, Seen] = {}
     walks: list[Ended] = []
     start = 0
@@ -92,7 +92,7 @@ def parse(lines: Iterable[str]) -> Iterator[Judged]:
         kind, *fields = line.split("\t")
         if kind == "F":
             if begun:
-                yield Judged(batches, tuple(walks))
+                yield KafkaReading(batches, tuple(walks))
             begun, batches, walks = True, {}, []
         elif kind == "W":
             start = int(fields[0])
@@ -105,9 +105,9 @@ def parse(lines: Iterable[str]) -> Iterator[Judged]:
         elif kind == "E":
             walks.append(Ended(start, int(fields[0]), fields[1]))
         else:
-            raise ValueError(f"not a line of Judge.java: {line!r}")
+            raise ValueError(f"not a line of KafkaReader.java: {line!r}")
     if begun:
-        yield Judged(batches, tuple(walks))
+        yield KafkaReading(batches, tuple(walks))
 
 
 # ------------------------------------------------------------------------------------------------------------- kdump's
@@ -124,7 +124,7 @@ class Tile(NamedTuple):
     records: tuple[str, ...]
 
 
-class Proved(NamedTuple):
+class KdumpReading(NamedTuple):
     """What kdump says of one file."""
 
     tiles: tuple[Tile, ...]
@@ -138,7 +138,7 @@ class Proved(NamedTuple):
 
 
 def checksum(record: Record) -> str:
-    """The CRC-32 that Judge.java prints for a record."""
+    """The CRC-32 that KafkaReader.java prints for a record."""
     out = struct.pack(">qqi", record.offset, record.timestamp, record.sequence)
     for field in (record.key, record.value):
         out += struct.pack(">i", -1) if field is None else struct.pack(">i", len(field)) + field
@@ -150,7 +150,7 @@ def checksum(record: Record) -> str:
     return f"{zlib.crc32(out):x}"
 
 
-def prove(data: bytes, base_offset: int | None) -> Proved:
+def read_by_kdump(data: bytes, base_offset: int | None) -> KdumpReading:
     """kdump over one file."""
     case = Case(data, base_offset, max_batch_bytes=LIMIT_BYTES)
     found = []
@@ -160,7 +160,7 @@ def prove(data: bytes, base_offset: int | None) -> Proved:
         if batch is not None and not code:
             some = tuple(checksum(record) for record in records(batch, open_batch(batch, body, LIMIT_BYTES)))
         found.append(Tile(code, position, size, batch, some))
-    return Proved(tuple(found), tuple(report(case, True).findings))
+    return KdumpReading(tuple(found), tuple(report(case, True).findings))
 
 
 def _java(value: object) -> str:
@@ -168,7 +168,7 @@ def _java(value: object) -> str:
 
 
 def header(batch: Batch) -> str:
-    """The header fields as Judge.java prints them."""
+    """The header fields as KafkaReader.java prints them."""
     codec = batch.codec_name if isinstance(batch.codec_name, str) else "IllegalArgumentException"
     if batch.is_legacy:
         fields: Sequence[object] = (batch.last_offset, batch.max_timestamp, batch.timestamp_type, codec, batch.crc)
@@ -194,23 +194,23 @@ def header(batch: Batch) -> str:
 # verdict
 
 
-def disagreements(proved: Proved, judged: Judged, size: int) -> Iterator[str]:
+def disagreements(ours: KdumpReading, theirs: KafkaReading, size: int) -> Iterator[str]:
     """Everything in which the two differ and should not."""
     at: dict[int, set[str]] = {}
-    for finding in proved.findings:
+    for finding in ours.findings:
         if finding.data.get("problem") == "control-type":
             continue  # a reader takes it; only what replays producers does not (ProducerAppendInfo)
         if finding.severity is Severity.ERROR or finding.code in ("batch/limit", "legacy/partial", "gap/foreign-batch"):
             at.setdefault(finding.position, set()).add(finding.code)
-    placed = {tile.position: tile for tile in proved.tiles}
-    for tile in proved.tiles:
-        if not tile.code and tile.position not in judged.batches:
+    placed = {tile.position: tile for tile in ours.tiles}
+    for tile in ours.tiles:
+        if not tile.code and tile.position not in theirs.batches:
             yield f"{tile.position}: Kafka sees no batch here"
-    for seen in judged.batches.values():
+    for seen in theirs.batches.values():
         known = placed.get(seen.position)
         if known is None:
             around = next(
-                (tile for tile in proved.tiles if tile.position < seen.position < tile.position + tile.size), None
+                (tile for tile in ours.tiles if tile.position < seen.position < tile.position + tile.size), None
             )
             if seen.sound and (around is None or not around.code):
                 yield f"{seen.position}: Kafka reads a batch inside one of kdump's"
@@ -231,7 +231,7 @@ def disagreements(proved: Proved, judged: Judged, size: int) -> Iterator[str]:
                 f"{seen.position}: {problem}"
                 for problem in _batch(known, known.batch, seen, at.get(seen.position, set()))
             )
-    yield from _ends(proved, judged, size)
+    yield from _ends(ours, theirs, size)
 
 
 def _batch(tile: Tile, batch: Batch, seen: Seen, codes: set[str]) -> Iterator[str]:
@@ -263,17 +263,17 @@ def _batch(tile: Tile, batch: Batch, seen: Seen, codes: set[str]) -> Iterator[st
         yield f"control records {seen.control} to Kafka, kdump says {sorted(codes)}"
 
 
-def _ends(proved: Proved, judged: Judged, size: int) -> Iterator[str]:
-    first = judged.walks[0]
-    whole = all(not tile.code for tile in proved.tiles)
+def _ends(ours: KdumpReading, theirs: KafkaReading, size: int) -> Iterator[str]:
+    first = theirs.walks[0]
+    whole = all(not tile.code for tile in ours.tiles)
     reached = first.how == "end" and first.position == size
     if whole and not reached:
         yield f"kdump finds batches to the end, Kafka's walk ends at {first.position} of {size}: {first.how}"
     if not whole and reached:
-        foreign = {finding.position for finding in proved.findings if finding.code == "gap/foreign-batch"}
+        foreign = {finding.position for finding in ours.findings if finding.code == "gap/foreign-batch"}
         own = [
             seen
-            for seen in judged.batches.values()
+            for seen in theirs.batches.values()
             if seen.sound and seen.magic in (0, 1, 2) and seen.position not in foreign
         ]
         if sum(seen.size for seen in own) == size:
