@@ -50,8 +50,8 @@ def test_the_table_describes_every_case() -> None:
     folders = sorted(path for path in FIXTURES.iterdir() if path.is_dir() and path.name != "make")
     assert folders == sorted([*CASES, *RUNS])
     for case in CASES:
-        told = tomllib.loads((case / "case.toml").read_text(encoding="utf-8"))
-        assert f"| `{case.name}` | {told['broker']} | {told['made']} |" in text
+        reported = tomllib.loads((case / "case.toml").read_text(encoding="utf-8"))
+        assert f"| `{case.name}` | {reported['broker']} | {reported['made']} |" in text
 
 
 def test_the_fixtures_stay_small() -> None:

@@ -37,7 +37,7 @@ def lz4() -> Callable[[memoryview], int]:
 
 
 def snappy() -> Callable[[memoryview], int]:
-    """Raw blocks, each behind its length, after the xerial header."""
+    """Raw blocks, each after its length, after the xerial header."""
     from cramjam import snappy as cramjam_snappy
 
     block = cramjam_snappy.decompress_raw

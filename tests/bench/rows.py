@@ -170,7 +170,7 @@ def dumps() -> Iterator[Row]:
 
 
 def recover() -> Iterator[Row]:
-    """A plan against a verify of the same directory; everything made anew, against the log loader of a broker in a
+    """A plan against a verify of the same directory; everything rebuilt, against the log loader of a broker in a
     fresh JVM."""
     yield Row("recover-plan", "plain", Kind.AT_MOST, 1.15, _recover_plan, _verify_directory(1))
     yield Row("recover-plan-many", "many", Kind.AT_MOST, 1.15, _recover_plan, _verify_directory(1))

@@ -107,7 +107,7 @@ def _that_work(commands: dict[str, Command], notes: list[str]) -> dict[str, Comm
 
 def _commands(row: Row, tools: Tools, data: Data, reference_data: Data) -> tuple[dict[str, Command], list[str]]:
     """What can be had of a row, the reference first, and why the rest cannot."""
-    made: dict[str, Command] = {}
+    built: dict[str, Command] = {}
     missing = []
     makers: dict[str, Make | None] = {
         "reference": row.reference,
@@ -118,11 +118,11 @@ def _commands(row: Row, tools: Tools, data: Data, reference_data: Data) -> tuple
     for name, make in makers.items():
         try:
             if make is not None:
-                made[name] = make(tools, reference_data if name == "reference" else data)
+                built[name] = make(tools, reference_data if name == "reference" else data)
         except UnavailableError as error:
             if str(error) not in missing:
                 missing.append(str(error))
-    return made, missing
+    return built, missing
 
 
 def _peak(row: Row, command: Command, runs: int) -> Result:

@@ -134,10 +134,10 @@ def test_cache_makes_a_data_set_once_and_cleans_up(tmp_path: Path) -> None:
     """The second call reads the manifest; only a cache is ever deleted."""
     said: list[str] = []
     cache = Cache(tmp_path / "cache", "small")
-    made = cache.get("plain-32m", said.append)
-    assert cache.get("plain-32m", said.append) == made
+    built = cache.get("plain-32m", said.append)
+    assert cache.get("plain-32m", said.append) == built
     assert len(said) == 1
-    assert read_manifest(made.directory.parent) == list(made.segments)
+    assert read_manifest(built.directory.parent) == list(built.segments)
     assert not clean(tmp_path)
     assert clean(cache.root)
     assert not cache.root.exists()

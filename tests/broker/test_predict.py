@@ -49,7 +49,7 @@ def healthy(**changed: bytes | None) -> dict[str, bytes]:
     return files
 
 
-def foresee(
+def predicted(
     files: Mapping[str, bytes],
     *,
     recovery_point: int = 0,
@@ -88,7 +88,7 @@ def refuses(outcome: broker.LoadResult, exception: str, word: str, name: str) ->
 
 
 def test_nothing_happens_to_a_sound_log() -> None:
-    outcome = foresee(healthy())
+    outcome = predicted(healthy())
     loads(outcome, 30, (0, len(ONE)), (10, len(TWO)), (20, len(THREE)))
     assert not outcome.truncations
     assert not outcome.split_segments
@@ -115,75 +115,75 @@ def test_nothing_happens_to_a_sound_log() -> None:
 )
 def test_cut_at_the_first_bad_batch_and_later_segments_deleted(change: object, position: int) -> None:
     damaged = change(TWO)  # type: ignore[operator]
-    outcome = foresee(healthy() | {f"{SECOND}.log": damaged})
+    outcome = predicted(healthy() | {f"{SECOND}.log": damaged})
     loads(outcome, 10 + position // BATCH, (0, len(ONE)), (10, position))
     assert outcome.truncations == {f"{SECOND}.log": position}
     assert {f"{THIRD}.log", f"{THIRD}.index", f"{THIRD}.timeindex", f"{THIRD}.snapshot"} <= outcome.deleted_files
 
 
 def test_magic_above_2_is_2() -> None:
-    loads(foresee({f"{FIRST}.log": ONE[:16] + b"\x7f" + ONE[17:]}), 10, (0, len(ONE)))
+    loads(predicted({f"{FIRST}.log": ONE[:16] + b"\x7f" + ONE[17:]}), 10, (0, len(ONE)))
 
 
 def test_a_batch_larger_than_the_window() -> None:
     large = build.batch([build.record(b"k", random.Random(1).randbytes(1 << 20))], base_offset=1)
     files = {f"{FIRST}.log": segment(0, 1) + large + segment(2, 1)}
-    loads(foresee(files), 3, (0, len(files[f"{FIRST}.log"])))
+    loads(predicted(files), 3, (0, len(files[f"{FIRST}.log"])))
     damaged = bytearray(files[f"{FIRST}.log"])
     damaged[BATCH + 900_000] ^= 1
-    loads(foresee({f"{FIRST}.log": bytes(damaged)}), 1, (0, BATCH))
+    loads(predicted({f"{FIRST}.log": bytes(damaged)}), 1, (0, BATCH))
 
 
 def test_messages_of_magic_0_and_1() -> None:
     log = build.message_v0(b"k", b"v", offset=0) + build.message_v1(b"k", b"v", offset=1)
     wrapper = build.wrapper([build.record(b"a"), build.record(b"b")], base_offset=2, codec="gzip", magic=1)
-    loads(foresee({f"{FIRST}.log": log + wrapper}), 4, (0, len(log + wrapper)))
+    loads(predicted({f"{FIRST}.log": log + wrapper}), 4, (0, len(log + wrapper)))
     damaged = log[:20] + bytes([log[20] ^ 1]) + log[21:] + wrapper
-    assert foresee({f"{FIRST}.log": damaged}).truncations == {f"{FIRST}.log": 0}
+    assert predicted({f"{FIRST}.log": damaged}).truncations == {f"{FIRST}.log": 0}
 
 
 def test_a_wrapper_that_cannot_be_opened() -> None:
     wrapper = build.wrapper([], base_offset=0, offset=3, codec="gzip", magic=1, payload=b"no gzip at all, sealed")
-    refuses(foresee({f"{FIRST}.log": wrapper}), "KafkaException", "wrapper", f"{FIRST}.log")
+    refuses(predicted({f"{FIRST}.log": wrapper}), "KafkaException", "wrapper", f"{FIRST}.log")
 
 
 def test_below_the_recovery_point_nothing_is_looked_at() -> None:
-    outcome = foresee(healthy() | {f"{FIRST}.log": ONE[:-5]}, recovery_point=15)
+    outcome = predicted(healthy() | {f"{FIRST}.log": ONE[:-5]}, recovery_point=15)
     loads(outcome, 30, (0, len(ONE) - 5), (10, len(TWO)), (20, len(THREE)))
     assert outcome.recovered_logs == {f"{SECOND}.log", f"{THIRD}.log"}
-    outcome = foresee(healthy() | {f"{SECOND}.log": TWO[:-5]}, recovery_point=15)
+    outcome = predicted(healthy() | {f"{SECOND}.log": TWO[:-5]}, recovery_point=15)
     loads(outcome, 19, (0, len(ONE)), (10, 9 * BATCH))
 
 
-def test_a_cut_that_nobody_hears_of() -> None:
+def test_a_cut_that_no_one_hears_of() -> None:
     """Without its offset index a segment is recovered while the directory is read, and later ones stay."""
     files = healthy() | {f"{SECOND}.log": TWO[:-5]}
     del files[f"{SECOND}.index"]
-    loads(foresee(files), 30, (0, len(ONE)), (10, 9 * BATCH), (20, len(THREE)))
-    loads(foresee(files, recovery_point=30), 30, (0, len(ONE)), (10, 9 * BATCH), (20, len(THREE)))
+    loads(predicted(files), 30, (0, len(ONE)), (10, 9 * BATCH), (20, len(THREE)))
+    loads(predicted(files, recovery_point=30), 30, (0, len(ONE)), (10, 9 * BATCH), (20, len(THREE)))
 
 
 def test_a_directory_on_its_way_out_is_not_recovered() -> None:
-    outcome = foresee(healthy() | {f"{FIRST}.log": ONE[:-5]}, deleting=True)
+    outcome = predicted(healthy() | {f"{FIRST}.log": ONE[:-5]}, deleting=True)
     assert not outcome.truncations
     assert not outcome.recovered_logs
 
 
 def test_log_start_above_the_log() -> None:
-    outcome = foresee(healthy(), log_start_offset=31)
+    outcome = predicted(healthy(), log_start_offset=31)
     loads(outcome, 31, (31, 0))
     assert {f"{FIRST}.log", f"{SECOND}.log", f"{THIRD}.log"} <= outcome.deleted_files
     assert f"{31:020d}.log" in outcome.files
     assert outcome.leader_epochs == ()
-    assert foresee(healthy(), log_start_offset=30).log_start_offset == 30
+    assert predicted(healthy(), log_start_offset=30).log_start_offset == 30
 
 
 def test_a_tail_that_verify_found() -> None:
     files = healthy() | {f"{SECOND}.log": TWO + b"\1" * 30}
     valid_segments = {f"{SECOND}.log": broker.ValidSegment(20, ((0, 10),), {}, valid_bytes=len(TWO))}
     for recovery_point in (0, 25):
-        with_it = foresee(files, valid_segments=valid_segments, recovery_point=recovery_point)
-        assert with_it == foresee(files, recovery_point=recovery_point)
+        with_it = predicted(files, valid_segments=valid_segments, recovery_point=recovery_point)
+        assert with_it == predicted(files, recovery_point=recovery_point)
         assert with_it.truncations == ({} if recovery_point else {f"{SECOND}.log": len(TWO)})
     assert reaction.is_valid_log(["tail/torn", "offset/gap"], tail=True)
     assert not reaction.is_valid_log(["tail/torn", "offset/gap"])
@@ -199,16 +199,16 @@ def moved(data: bytes, number: int, offset: int) -> bytes:
 
 
 def test_offsets_that_go_back() -> None:
-    """Nobody notices, unless both are in the index: then the segment is emptied."""
+    """No one notices, unless both are in the index: then the segment is emptied."""
     large = segment(10, value=bytes(5000))
     size = len(large) // 10
     back = large[: 4 * size] + struct.pack(">q", 11) + large[4 * size + 8 :]
-    outcome = foresee(healthy() | {f"{SECOND}.log": back})
+    outcome = predicted(healthy() | {f"{SECOND}.log": back})
     loads(outcome, 10, (0, len(ONE)), (10, 0))
     assert outcome.emptied_logs == {f"{SECOND}.log"}
     assert outcome.truncations == {f"{SECOND}.log": 0}
     loads(
-        foresee(healthy() | {f"{SECOND}.log": moved(TWO, 4, 11)}),
+        predicted(healthy() | {f"{SECOND}.log": moved(TWO, 4, 11)}),
         30,
         (0, len(ONE)),
         (10, len(TWO)),
@@ -217,19 +217,22 @@ def test_offsets_that_go_back() -> None:
 
 
 def test_an_offset_below_the_segment() -> None:
-    outcome = foresee(healthy() | {f"{SECOND}.log": moved(TWO, 4, 3)})
+    outcome = predicted(healthy() | {f"{SECOND}.log": moved(TWO, 4, 3)})
     refuses(outcome, "IllegalArgumentException", "split", f"{SECOND}.log")
 
 
 def test_an_offset_above_what_a_segment_can_hold() -> None:
     far = 10 + (1 << 31)
     refuses(
-        foresee(healthy() | {f"{SECOND}.log": moved(TWO, 4, far)}), "IllegalArgumentException", "split", f"{SECOND}.log"
+        predicted(healthy() | {f"{SECOND}.log": moved(TWO, 4, far)}),
+        "IllegalArgumentException",
+        "split",
+        f"{SECOND}.log",
     )
     ahead = TWO
     for number in range(4, 10):
         ahead = moved(ahead, number, far + number)
-    outcome = foresee({f"{FIRST}.log": ONE, f"{SECOND}.log": ahead})
+    outcome = predicted({f"{FIRST}.log": ONE, f"{SECOND}.log": ahead})
     loads(outcome, far + 10, (0, len(ONE)), (10, 4 * BATCH), (far + 4, 6 * BATCH))
     assert outcome.split_segments == {f"{SECOND}.log": (10, far + 4)}
 
@@ -252,24 +255,24 @@ def transactional(base: int, producer: int = 7, **how: bool) -> bytes:
 
 def test_a_batch_outside_the_transaction_that_is_open() -> None:
     files = {f"{FIRST}.log": transactional(0) + transactional(1, transactional=False) + segment(2, 1)}
-    refusal = refuses(foresee(files), "InvalidTxnStateException", "transaction", f"{FIRST}.log")
+    refusal = refuses(predicted(files), "InvalidTxnStateException", "transaction", f"{FIRST}.log")
     assert refusal.position == len(transactional(0))
     # The transaction began a segment earlier.
     files = {f"{FIRST}.log": transactional(0), f"{SECOND}.log": transactional(10, transactional=False)}
-    refuses(foresee(files), "InvalidTxnStateException", "transaction", f"{SECOND}.log")
+    refuses(predicted(files), "InvalidTxnStateException", "transaction", f"{SECOND}.log")
     # … and what is known of that one need not be read again.
     valid_segments = {f"{FIRST}.log": broker.ValidSegment(1, ((0, 0),), {7: 0})}
-    refuses(foresee(files, valid_segments=valid_segments), "InvalidTxnStateException", "transaction", f"{SECOND}.log")
+    refuses(predicted(files, valid_segments=valid_segments), "InvalidTxnStateException", "transaction", f"{SECOND}.log")
     valid_segments = {f"{FIRST}.log": broker.ValidSegment(1, ((0, 0),), None)}
-    refuses(foresee(files, valid_segments=valid_segments), "InvalidTxnStateException", "transaction", f"{SECOND}.log")
+    refuses(predicted(files, valid_segments=valid_segments), "InvalidTxnStateException", "transaction", f"{SECOND}.log")
     valid_segments = {f"{FIRST}.log": broker.ValidSegment(1, ((0, 0),), {})}
-    assert not foresee(files, valid_segments=valid_segments).refuses
+    assert not predicted(files, valid_segments=valid_segments).refuses
 
 
 def test_a_sound_transaction() -> None:
     log = transactional(0) + build.marker("ABORT", base_offset=1) + transactional(2, transactional=False)
-    loads(foresee({f"{FIRST}.log": log}), 3, (0, len(log)))
-    assert f"{FIRST}.txnindex" in foresee({f"{FIRST}.log": log}).files
+    loads(predicted({f"{FIRST}.log": log}), 3, (0, len(log)))
+    assert f"{FIRST}.txnindex" in predicted({f"{FIRST}.log": log}).files
 
 
 @pytest.mark.parametrize(
@@ -286,7 +289,7 @@ def test_a_marker_that_cannot_be_read(value: bytes | None, key: bytes | None, ex
     record = build.control_record("COMMIT", value, key=key)
     marker = build.batch([record], base_offset=1, producer_id=7, producer_epoch=0, transactional=True, control=True)
     log = transactional(0) + marker + segment(2, 3)
-    outcome = foresee({f"{FIRST}.log": log})
+    outcome = predicted({f"{FIRST}.log": log})
     refusal = refuses(outcome, exception, "control", f"{FIRST}.log")
     assert refusal.position == len(transactional(0))
     kept = len(transactional(0) + marker)
@@ -295,13 +298,13 @@ def test_a_marker_that_cannot_be_read(value: bytes | None, key: bytes | None, ex
 
 def test_a_marker_that_is_no_business_of_a_producer() -> None:
     log = build.control_batch([build.control_record("LEADER_CHANGE", b"")])
-    assert not foresee({f"{FIRST}.log": log}).refuses
+    assert not predicted({f"{FIRST}.log": log}).refuses
 
 
 def test_two_transactions_that_begin_at_one_offset() -> None:
     log = transactional(0, 7) + transactional(0, 8)
     log += build.marker(base_offset=1, producer_id=7) + build.marker(base_offset=2, producer_id=8)
-    refuses(foresee({f"{FIRST}.log": log}), "IllegalArgumentException", "marker", f"{FIRST}.log")
+    refuses(predicted({f"{FIRST}.log": log}), "IllegalArgumentException", "marker", f"{FIRST}.log")
 
 
 # -------------------------------------------------------------------------------------------------------------
@@ -311,14 +314,14 @@ def test_two_transactions_that_begin_at_one_offset() -> None:
 def test_transaction_indexes() -> None:
     bad = build.transaction_index((7, 0, 12, 12), version=0x0100)
     refusal = refuses(
-        foresee(healthy() | {f"{SECOND}.txnindex": bad}), "KafkaException", "txnindex", f"{SECOND}.txnindex"
+        predicted(healthy() | {f"{SECOND}.txnindex": bad}), "KafkaException", "txnindex", f"{SECOND}.txnindex"
     )
     assert refusal.position == 0
     files = healthy() | {f"{SECOND}.txnindex": bad}
-    del files[f"{SECOND}.index"]  # then it is made anew before anybody reads it
-    assert not foresee(files).refuses
+    del files[f"{SECOND}.index"]  # then it is rebuilt before anybody reads it
+    assert not predicted(files).refuses
     below = healthy() | {f"{FIRST}.log": ONE, f"{SECOND}.txnindex": build.transaction_index((7, 0, 9, 9))}
-    assert f"{SECOND}.log" in foresee(below, recovery_point=30).recovered_logs
+    assert f"{SECOND}.log" in predicted(below, recovery_point=30).recovered_logs
 
 
 @pytest.mark.parametrize(
@@ -334,7 +337,7 @@ def test_transaction_indexes() -> None:
     ],
 )
 def test_leader_epochs(data: bytes, left: tuple[tuple[int, int], ...]) -> None:
-    outcome = foresee(healthy() | {"leader-epoch-checkpoint": data})
+    outcome = predicted(healthy() | {"leader-epoch-checkpoint": data})
     assert not outcome.refuses
     assert outcome.leader_epochs == left
 
@@ -350,32 +353,34 @@ def test_leader_epochs(data: bytes, left: tuple[tuple[int, int], ...]) -> None:
     ],
 )
 def test_leader_epochs_that_are_refused(data: bytes, exception: str) -> None:
-    outcome = foresee(healthy() | {"leader-epoch-checkpoint": data})
+    outcome = predicted(healthy() | {"leader-epoch-checkpoint": data})
     refuses(outcome, exception, "epochs", "leader-epoch-checkpoint")
 
 
 def test_partition_metadata() -> None:
-    refuses(foresee(healthy() | {"partition.metadata": b""}), "NullPointerException", "metadata", "partition.metadata")
     refuses(
-        foresee(healthy() | {"partition.metadata": b"x"}), "KafkaStorageException", "metadata", "partition.metadata"
+        predicted(healthy() | {"partition.metadata": b""}), "NullPointerException", "metadata", "partition.metadata"
+    )
+    refuses(
+        predicted(healthy() | {"partition.metadata": b"x"}), "KafkaStorageException", "metadata", "partition.metadata"
     )
     files = healthy()
     del files["partition.metadata"]
-    assert not foresee(files).refuses
+    assert not predicted(files).refuses
 
 
 def test_snapshots() -> None:
     extra = {f"{7:020d}.snapshot": build.producer_snapshot(), f"{500:020d}.snapshot": b"torn"}
-    outcome = foresee(healthy() | extra)
+    outcome = predicted(healthy() | extra)
     assert set(extra) <= outcome.deleted_files
     # Above the recovery point they go, the newest below it is where the producers begin.
     open_ = build.producer_snapshot(build.producer(7, first_offset=3))
     files = healthy() | {f"{SECOND}.snapshot": open_, f"{SECOND}.log": transactional(10, transactional=False)}
-    outcome = foresee(files, recovery_point=10)
+    outcome = predicted(files, recovery_point=10)
     refuses(outcome, "InvalidTxnStateException", "transaction", f"{SECOND}.log")
     assert f"{SECOND}.snapshot" not in outcome.deleted_files
     files[f"{SECOND}.snapshot"] = open_[:-1]  # then from the log, where it is not open
-    assert not foresee(files, recovery_point=10).refuses
+    assert not predicted(files, recovery_point=10).refuses
 
 
 # ------------------------------------------------------------------------------------------------------------------
@@ -383,19 +388,19 @@ def test_snapshots() -> None:
 
 
 def test_leftovers() -> None:
-    outcome = foresee(
+    outcome = predicted(
         healthy() | {f"{FIRST}.log.deleted": b"x", f"{FIRST}.index.cleaned": b"", "x.checkpoint.deleted": b""}
     )
     assert {f"{FIRST}.log.deleted", f"{FIRST}.index.cleaned"} <= outcome.deleted_files
     assert "x.checkpoint.deleted" not in outcome.deleted_files
-    outcome = foresee(healthy() | {f"{FIRST}.log.swap": ONE + TWO})
+    outcome = predicted(healthy() | {f"{FIRST}.log.swap": ONE + TWO})
     loads(outcome, 30, (0, len(ONE + TWO)), (20, len(THREE)))
     assert outcome.swap_targets == {f"{FIRST}.log.swap": f"{FIRST}.log"}
     assert {f"{FIRST}.log", f"{SECOND}.log", f"{SECOND}.index"} <= outcome.deleted_files
-    outcome = foresee(healthy() | {f"{FIRST}.log.swap": (ONE + TWO)[:-5]})
+    outcome = predicted(healthy() | {f"{FIRST}.log.swap": (ONE + TWO)[:-5]})
     loads(outcome, 19, (0, 19 * BATCH))
     assert outcome.truncations == {f"{FIRST}.log.swap": 19 * BATCH}
-    outcome = foresee(healthy() | {f"{SECOND}.log.swap": b"", f"{FIRST}.log.cleaned": b""})
+    outcome = predicted(healthy() | {f"{SECOND}.log.swap": b"", f"{FIRST}.log.cleaned": b""})
     assert f"{SECOND}.log.swap" in outcome.deleted_files
 
 
@@ -403,26 +408,26 @@ def test_leftovers() -> None:
     "name", ["letters.log", "letters.index", "letters.snapshot", "letters.log.swap", "x.cleaned", f"{10**20}.log"]
 )
 def test_names_without_a_number(name: str) -> None:
-    refuses(foresee(healthy() | {name: b""}), "NumberFormatException", "name", name)
+    refuses(predicted(healthy() | {name: b""}), "NumberFormatException", "name", name)
 
 
 @pytest.mark.parametrize("name", [f"{FIRST}", ".hidden", f"{FIRST}.log.bak", "notes.txt", "letters.deleted"])
 def test_names_that_do_not_matter(name: str) -> None:
-    loads(foresee(healthy() | {name: b"x"}), 30, (0, len(ONE)), (10, len(TWO)), (20, len(THREE)))
+    loads(predicted(healthy() | {name: b"x"}), 30, (0, len(ONE)), (10, len(TWO)), (20, len(THREE)))
 
 
 def test_short_and_negative_names() -> None:
     """What is in the file is never read; an empty segment is made under its true name."""
-    outcome = foresee({f"{FIRST}.log": ONE, "5.log": segment(5)})
+    outcome = predicted({f"{FIRST}.log": ONE, "5.log": segment(5)})
     loads(outcome, 5, (0, len(ONE)), (5, 0))
     assert f"{5:020d}.log" in outcome.files
-    outcome = foresee({f"{FIRST}.log": ONE, "-1.log": segment(5)})
+    outcome = predicted({f"{FIRST}.log": ONE, "-1.log": segment(5)})
     loads(outcome, 10, (-1, 0), (0, len(ONE)))
 
 
 def test_orphans() -> None:
     files = healthy() | {f"{7:020d}.index": b"", f"{7:020d}.txnindex": b""}
-    assert {f"{7:020d}.index", f"{7:020d}.txnindex"} <= foresee(files).deleted_files
+    assert {f"{7:020d}.index", f"{7:020d}.txnindex"} <= predicted(files).deleted_files
 
 
 # ------------------------------------------------------------------------------------------------------------ one
@@ -454,7 +459,7 @@ def test_words() -> None:
         "letters.log": b"",
         "leader-epoch-checkpoint": build.checkpoint("0 0", "5 1000"),
     }
-    outcome = foresee(files)
+    outcome = predicted(files)
     said = [
         (at("tail/torn", f"{SECOND}.log", 3 * BATCH, 5, claimed=1), "truncates"),
         (at("offset/gap", f"{SECOND}.log", 0, 61), "ignores"),
@@ -481,13 +486,13 @@ def test_words() -> None:
 
 def test_words_of_refusals() -> None:
     log = transactional(0) + transactional(1, transactional=False)
-    outcome = foresee({f"{FIRST}.log": log, "partition.metadata": b"", "leader-epoch-checkpoint": b"x"})
+    outcome = predicted({f"{FIRST}.log": log, "partition.metadata": b"", "leader-epoch-checkpoint": b"x"})
     size = len(transactional(0))
     assert reaction.reaction_to(at("txn/state", f"{FIRST}.log", size, size), outcome) == "refuses"
     assert reaction.reaction_to(at("txn/state", f"{FIRST}.log", 0, size), outcome) == "ignores"
     assert reaction.reaction_to(at("metadata/format", "partition.metadata"), outcome) == "refuses"
     assert reaction.reaction_to(at("epoch/format", "leader-epoch-checkpoint"), outcome) == "refuses"
-    outcome = foresee(healthy() | {f"{SECOND}.log": moved(TWO, 4, 3)})
+    outcome = predicted(healthy() | {f"{SECOND}.log": moved(TWO, 4, 3)})
     assert reaction.reaction_to(at("offset/range", f"{SECOND}.log", 4 * BATCH, BATCH), outcome) == "refuses"
 
 

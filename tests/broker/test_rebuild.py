@@ -1,4 +1,4 @@
-"""Companions made anew: the kernel and the batch by batch walk say the same, and both what a broker's rules say."""
+"""Companions rebuilt: the kernel and the batch by batch walk say the same, and both what a broker's rules say."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def plan_of(
     log_start_offset: int | None = None,
     **options: int,
 ) -> Plan:
-    """A plan that makes the companions of the segments anew, all of them unless `rebuilt` has names."""
+    """A plan that makes the companions of the segments again, all of them unless `rebuilt` has names."""
     bases = [segment.base_offset for segment in segments]
     end = end_of(segments)
     if rebuilt is None:
@@ -93,7 +93,7 @@ def plan_of(
     )
 
 
-def made(plan: Plan) -> dict[str, bytes | None]:
+def result(plan: Plan) -> dict[str, bytes | None]:
     found: dict[str, bytes | None] = {}
     for name, data in rebuild.rebuild_companions(plan.rebuild_request()):
         assert name not in found
@@ -143,7 +143,7 @@ def test_both_walks_say_the_same(number: int, tmp_path: Path) -> None:
         segment_index_bytes=rng.choice((1 << 20, 40)),
         now_ms=rng.choice((0, T + 2 * DAY_MS, 2 * T)),
     )
-    assert made(plan) == made(slowly(plan))
+    assert result(plan) == result(slowly(plan))
 
 
 @pytest.mark.parametrize("number", range(40))
@@ -152,12 +152,12 @@ def test_what_stays_is_begun_from(number: int, tmp_path: Path) -> None:
     rng, segments = partition(number)
     directory = put(tmp_path, logs_of(segments))
     whole = plan_of(directory, segments)
-    files = {name: data for name, data in made(whole).items() if data is not None}
+    files = {name: data for name, data in result(whole).items() if data is not None}
     put(directory, files)
     wanted = [name for name in whole.after if rng.random() < 0.3]
     part = plan_of(directory, segments, rebuilt=wanted, walked=[rng.random() < 0.7 for _ in segments])
     for plan in (part, slowly(part)):
-        again = made(plan)
+        again = result(plan)
         for name in wanted:
             if name.endswith(".snapshot"):
                 assert entries(again[name]) == entries(files[name])
@@ -169,7 +169,7 @@ def test_what_stays_is_begun_from(number: int, tmp_path: Path) -> None:
 def test_indexes_are_those_of_the_rules(number: int, tmp_path: Path) -> None:
     rng, segments = partition(number)
     interval = rng.choice((0, 100, 300, 4096))
-    found = made(plan_of(put(tmp_path, logs_of(segments)), segments, index_interval_bytes=interval))
+    found = result(plan_of(put(tmp_path, logs_of(segments)), segments, index_interval_bytes=interval))
     for base, data in segments:
         offsets = oracle_partition.rebuilt_offsets(data, base, interval)
         times = oracle_partition.rebuilt_times(data, base, interval)
@@ -193,20 +193,20 @@ def test_batches_of_all_sizes(number: int, tmp_path: Path) -> None:
             )
     segments = [PartSegment(0, data)]
     plan = plan_of(put(tmp_path, logs_of(segments)), segments)
-    found = made(plan)
+    found = result(plan)
     assert found[segment_file_name(0, ".index")] == build.offset_index(*oracle_partition.rebuilt_offsets(data, 0))
     assert found[segment_file_name(0, ".timeindex")] == build.time_index(*oracle_partition.rebuilt_times(data, 0))
-    assert found == made(slowly(plan))
+    assert found == result(slowly(plan))
     borders = [0, *sorted(rng.sample(range(len(data)), 3)), len(data)]
     pieces = tuple(Piece(segment_file_name(0, ".log"), *ends) for ends in itertools.pairwise(borders))
-    assert found == made(plan._replace(segments=(PlannedSegment(0, pieces, True, True),)))
+    assert found == result(plan._replace(segments=(PlannedSegment(0, pieces, True, True),)))
 
 
 @pytest.mark.parametrize("number", range(40))
 def test_snapshots_hold_what_a_replay_says(number: int, tmp_path: Path) -> None:
     """But for the producers of empty control batches, of which a replay knows nothing."""
     _, segments = partition(number)
-    found = made(plan_of(put(tmp_path, logs_of(segments)), segments))
+    found = result(plan_of(put(tmp_path, logs_of(segments)), segments))
     for name, data in found.items():
         if name.endswith(".snapshot"):
             plain = oracle_partition.Producers(complete=True)
@@ -249,8 +249,8 @@ def alone(tmp_path: Path, *batches: bytes, **options: int) -> dict[str, bytes | 
     """What is made beside a log of one segment, by both walks."""
     segments = [PartSegment(0, b"".join(batches))]
     plan = plan_of(put(tmp_path, logs_of(segments)), segments, **options)
-    found = made(plan)
-    assert found == made(slowly(plan))
+    found = result(plan)
+    assert found == result(slowly(plan))
     return found
 
 
@@ -275,7 +275,7 @@ def test_a_transaction_index_of_a_log_that_is_not_there_is_not_emptied(tmp_path:
     """A broker takes it away before it makes the log."""
     segments = [PartSegment(0, b"")]
     plan = plan_of(put(tmp_path, {segment_file_name(0, ".txnindex"): b"x"}), segments)
-    assert made(plan)[segment_file_name(0, ".txnindex")] is None
+    assert result(plan)[segment_file_name(0, ".txnindex")] is None
 
 
 def test_an_aborted_transaction(tmp_path: Path) -> None:
@@ -326,11 +326,11 @@ def test_producers_expire_between_segments(tmp_path: Path, later: int, left: lis
     segments = [PartSegment(0, first), PartSegment(3, b"")]
     directory = put(tmp_path, logs_of(segments))
     plan = plan_of(directory, segments, now_ms=T + later)
-    assert [entry[0] for entry in entries(made(plan)[segment_file_name(3, ".snapshot")])] == [7, 8, 9]
+    assert [entry[0] for entry in entries(result(plan)[segment_file_name(3, ".snapshot")])] == [7, 8, 9]
     more = [segments[0], PartSegment(3, data_batch(3, producer_id=10, base_sequence=0, timestamp=T))]
     plan = plan_of(put(directory, logs_of(more)), more, now_ms=T + later)
     for each in (plan, slowly(plan)):
-        assert [entry[0] for entry in entries(made(each)[segment_file_name(4, ".snapshot")])] == [*left, 10]
+        assert [entry[0] for entry in entries(result(each)[segment_file_name(4, ".snapshot")])] == [*left, 10]
 
 
 def test_a_snapshot_that_stays_is_believed_and_one_that_is_refused_is_not(tmp_path: Path) -> None:
@@ -339,10 +339,10 @@ def test_a_snapshot_that_stays_is_believed_and_one_that_is_refused_is_not(tmp_pa
     directory = put(tmp_path, logs_of(segments) | {segment_file_name(1, ".snapshot"): older})
     wanted = [segment_file_name(2, ".snapshot")]
     for walked in ([False, True], [False, False]):
-        found = made(plan_of(directory, segments, rebuilt=wanted, walked=walked))
+        found = result(plan_of(directory, segments, rebuilt=wanted, walked=walked))
         assert [entry[0] for entry in entries(found[wanted[0]])] == [7, 77]
     put(directory, {segment_file_name(1, ".snapshot"): older[:-1] + b"\1"})
-    found = made(plan_of(directory, segments, rebuilt=wanted))
+    found = result(plan_of(directory, segments, rebuilt=wanted))
     assert [entry[0] for entry in entries(found[wanted[0]])] == [7]
 
 
@@ -364,7 +364,7 @@ def test_as_far_as_a_broker_would_read(tmp_path: Path) -> None:
     segments = [PartSegment(0, b"".join(batches[:3]) + batches[3][:-1] + b"?")]
     directory = put(tmp_path, logs_of(segments))
     wanted = [segment_file_name(0, suffix) for suffix in INDEXES]
-    found = made(plan_of(directory, segments, rebuilt=wanted, index_interval_bytes=0, verified=False))
+    found = result(plan_of(directory, segments, rebuilt=wanted, index_interval_bytes=0, verified=False))
     assert found == dict(
         zip(
             wanted,
@@ -377,7 +377,7 @@ def test_as_far_as_a_broker_would_read(tmp_path: Path) -> None:
         )
     )
     plan = plan_of(directory, segments, rebuilt=wanted[:2], index_interval_bytes=0, verified=False)
-    assert made(plan) == {name: found[name] for name in wanted[:2]}
+    assert result(plan) == {name: found[name] for name in wanted[:2]}
 
 
 def test_a_log_made_of_pieces(tmp_path: Path) -> None:
@@ -397,7 +397,7 @@ def test_a_log_made_of_pieces(tmp_path: Path) -> None:
         },
         segments=(PlannedSegment(0, pieces, True, True),),
     )
-    found = made(plan)
+    found = result(plan)
     assert found == {segment_file_name(0, ".index"): build.offset_index((1, size), (2, 2 * size), (3, 3 * size))}
     for name, data in ((segment_file_name(0, ".log"), b"".join(batches)), ("z", b"z"), ("y", b"?" + batches[1])):
         source = view(plan, name)
@@ -415,15 +415,15 @@ def test_bytes_that_are_gone(tmp_path: Path) -> None:
     plan = plan_of(put(tmp_path, logs_of(segments)), segments)
     put(tmp_path, logs_of([PartSegment(0, data_batch(0))]))
     with pytest.raises(SourceError, match="ends at byte"):
-        made(plan)
+        result(plan)
 
 
 def test_it_tells_how_far_it_is(tmp_path: Path) -> None:
     _, segments = partition(1)
-    told: list[int] = []
+    reported: list[int] = []
     plan = plan_of(put(tmp_path, logs_of(segments)), segments)
-    assert list(rebuild.rebuild_companions(plan.rebuild_request(), told.append))
-    assert sum(told) == sum(len(segment.data) for segment in segments)
+    assert list(rebuild.rebuild_companions(plan.rebuild_request(), reported.append))
+    assert sum(reported) == sum(len(segment.data) for segment in segments)
 
 
 def test_entries_need_a_base_offset() -> None:

@@ -61,6 +61,6 @@ def logs(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def made() -> dict[str, bytes]:
+def built() -> dict[str, bytes]:
     """The same bytes by name."""
     return {"clean": CLEAN, "damaged": DAMAGED, "warned": WARNED, "noted": NOTED, "mixed": MIXED}

@@ -661,7 +661,7 @@ def test_a_real_file_that_is_cut(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "command", [["verify", "--deep", "--format", "json"], ["dump", "--format", "json"]], ids=" ".join
 )
-def test_a_file_that_somebody_cuts_and_writes(tmp_path: Path, command: list[str]) -> None:
+def test_a_file_that_another_process_cuts_and_writes(tmp_path: Path, command: list[str]) -> None:
     path = tmp_path / "0.log"
     path.write_bytes(LONG)
     stop = threading.Event()

@@ -189,7 +189,7 @@ def test_where_the_tool_fails_the_dump_goes_on(kdump: Any) -> None:
     name = "00000000000000000383.timeindex"
     printed = (FIXTURES / "crash" / "expected" / "preallocated-0" / f"{name}.entries.txt").read_bytes()
     ran = type(kdump)(directory).inside("dump", "--format", "kafka", name)
-    # there are no batches behind the ones that the entries lead to, but room for more
+    # there are no batches after the ones that the entries lead to, but room for more
     assert (ran.status, ran.problems) == (0, "")
     assert ran.out.startswith(printed)
     assert ran.out.count(b"timestamp: ") == 11
@@ -304,7 +304,7 @@ def test_a_directory_is_its_log_files(kdump: Any, tmp_path: Path) -> None:
         ("partition.metadata.tmp", "property"),
     ],
 )
-def test_names_with_something_behind(kdump: Any, tmp_path: Path, name: str, kind: str) -> None:
+def test_names_with_something_after(kdump: Any, tmp_path: Path, name: str, kind: str) -> None:
     data = SOUND[name.rsplit(".", 1)[0]][0]
     status, lines, _ = dumped(kdump, tmp_path, name, data)
     assert (status, {line["type"] for line in lines}) == (0, {kind})

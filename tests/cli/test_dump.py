@@ -201,12 +201,12 @@ def test_fixtures(kdump: Any) -> None:
         ), path
 
 
-def test_built_segments(kdump: Any, logs: Path, made: dict[str, bytes]) -> None:
+def test_built_segments(kdump: Any, logs: Path, built: dict[str, bytes]) -> None:
     for name in ("mixed", "clean"):
         ran = kdump.inside("dump", "--format", "json", f"{name}.log")
         assert ran.status == 0
         *content, _ = lines(ran)
-        assert [as_expected(line) for line in content] == list(expected_lines(made[name], f"{name}.log", None))
+        assert [as_expected(line) for line in content] == list(expected_lines(built[name], f"{name}.log", None))
 
 
 def test_every_kind_of_field(kdump: Any, tmp_path: Path) -> None:
@@ -288,8 +288,8 @@ def test_damage_is_shown_in_its_place(kdump: Any, tmp_path: Path) -> None:
     assert (summary["schema"], summary["command"], summary["exit_status"]) == (2, "dump", 1)
 
 
-def test_batches_records_gaps_and_tails_tile_the_file(kdump: Any, tmp_path: Path, made: dict[str, bytes]) -> None:
-    data = made["mixed"] + b"\x01" * 50 + build.batch([build.record(b"k", b"v")], base_offset=50) + bytes(40)
+def test_batches_records_gaps_and_tails_tile_the_file(kdump: Any, tmp_path: Path, built: dict[str, bytes]) -> None:
+    data = built["mixed"] + b"\x01" * 50 + build.batch([build.record(b"k", b"v")], base_offset=50) + bytes(40)
     (tmp_path / "a.log").write_bytes(data)
     position = 0
     for line in lines(kdump.inside("dump", "--batches", "--format", "json", "a.log"))[:-1]:

@@ -479,7 +479,7 @@ def test_damage_that_is_passed_over(kdump: Any, damaged: Path) -> None:
     assert kdump.inside("dump", "--at", "15", "--fail-on", "never", "topic-7").status == 0
 
 
-def test_damage_behind(kdump: Any, damaged: Path) -> None:
+def test_damage_after(kdump: Any, damaged: Path) -> None:
     """A read ends before it, which is shown as far as the read could have gone."""
     ran = kdump.inside("dump", "--format", "json", "--batches", "--at", "30", "topic-7")
     assert ran.status == 1
@@ -494,7 +494,7 @@ def test_damage_behind(kdump: Any, damaged: Path) -> None:
 
 
 def test_damage_before(kdump: Any, damaged: Path) -> None:
-    """What lies before what holds the offset is nobody's concern."""
+    """What lies before what holds the offset is no one's concern."""
     ran = kdump.inside("dump", "--format", "json", "--batches", "--at", "36", "topic-7")
     assert (ran.status, kinds(ran)) == (0, [("batch", 33, True)])
 

@@ -34,7 +34,7 @@ V1 = build.message_v1(None, b"x", offset=3)
 V2 = plain(5) + plain(8, codec="zstd")
 OLD = build.kafka07([b"one", b"two"], codec="none") + build.kafka07([b"three", b"four"], codec="gzip")
 SETS = {"0": V0, "1": V1, "2": V2, "0.7": OLD}
-BEHIND = {
+FOLLOWING = {
     "0": build.message_v0(b"k", b"v", offset=20),
     "1": build.message_v1(b"k", b"v", offset=20),
     "2": plain(20, 1),
@@ -102,10 +102,10 @@ def test_a_multifetch(kdump: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("multi", [False, True])
 def test_a_message_that_is_cut_off(kdump: Any, tmp_path: Path, magic: str, multi: bool) -> None:
     """The room of the consumer ends anywhere: a tail, and no damage."""
-    messages = SETS[magic] + BEHIND[magic]
+    messages = SETS[magic] + FOLLOWING[magic]
     whole = len(SETS[magic])
     first = of_log(kdump, tmp_path, SETS[magic], "kafka07" if magic == "0.7" else "log")
-    for kept in range(1, len(BEHIND[magic])):
+    for kept in range(1, len(FOLLOWING[magic])):
         some = messages[: whole + kept]
         data = fetch.build_message_set_send(some)
         if multi:
@@ -176,8 +176,8 @@ def test_an_error_code_that_is_none(kdump: Any, tmp_path: Path) -> None:
     ],
 )
 def test_lengths_that_lie(kdump: Any, tmp_path: Path, kind: str, data: bytes, problems: list[str]) -> None:
-    status, _, told = dumped(kdump, tmp_path, data, "--type", kind)
-    assert (status, told.splitlines()) == (1, [f"kdump: saved: {problem}" for problem in problems])
+    status, _, reported = dumped(kdump, tmp_path, data, "--type", kind)
+    assert (status, reported.splitlines()) == (1, [f"kdump: saved: {problem}" for problem in problems])
 
 
 def test_damage_among_the_messages(kdump: Any, tmp_path: Path) -> None:

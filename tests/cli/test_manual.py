@@ -38,9 +38,9 @@ def plain(text: str) -> str:
 
 
 def test_pages_are_the_generated_ones() -> None:
-    made = manual.pages()
-    assert sorted(path.name for path in manual.PAGES.iterdir()) == sorted(made)
-    for name, text in made.items():
+    built = manual.pages()
+    assert sorted(path.name for path in manual.PAGES.iterdir()) == sorted(built)
+    for name, text in built.items():
         assert (manual.PAGES / name).read_text(encoding="utf-8") == text, "run python tests/support/manual.py"
 
 
@@ -185,9 +185,9 @@ def fields_of(kdump: Any, tmp_path: Path, command: str) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("command", cli.COMMANDS)
 def test_every_field_of_json(kdump: Any, tmp_path: Path, command: str) -> None:
-    told = {kind: list(fields) for kind, (_, fields) in manual_text.LINES[command].items()}
+    reported = {kind: list(fields) for kind, (_, fields) in manual_text.LINES[command].items()}
     assert all(word for _, fields in manual_text.LINES[command].values() for word in fields.values())
-    assert fields_of(kdump, tmp_path, command) == told
+    assert fields_of(kdump, tmp_path, command) == reported
 
 
 def examples() -> list[tuple[str, str]]:

@@ -220,7 +220,7 @@ def test_a_segment_comes_with_what_lies_beside_it(kdump: Any, tmp_path: Path) ->
     assert (ran.status, summary(ran)["files"]) == (0, 1)
     alone = verified(kdump, "--no-companions", f"d/t-0/{C}.log")
     assert (alone.status, shown(alone)) == (0, [])
-    # what nobody can know of one file
+    # what no one can know of one file
     write(tmp_path / "e", without(clean(), f"t-0/{C}.index", f"t-0/{C}.txnindex"))
     assert shown(verified(kdump, f"e/t-0/{C}.log")) == []
 
@@ -270,7 +270,7 @@ def test_a_companion_that_cannot_be_read(kdump: Any, tmp_path: Path, name: str) 
 
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_a_pipe_in_place_of_a_companion(kdump: Any, tmp_path: Path, name: str) -> None:
-    """Nobody waits for what it may have to say, and what is there is not missing."""
+    """No one waits for what it may have to say, and what is there is not missing."""
     place = write(tmp_path / "d", damaged())
     (place / name).unlink()
     os.mkfifo(place / name)
@@ -364,7 +364,7 @@ def test_a_locked_directory_is_live(kdump: Any, tmp_path: Path) -> None:
 def test_live_reports_what_is_still_wrong(kdump: Any, tmp_path: Path) -> None:
     write(tmp_path / "d", damaged())
     still = verified(kdump, "--live", "d")
-    # A broker removes partitions before it writes their lines anew.
+    # A broker removes partitions before it writes their lines again.
     once = verified(kdump, "--ignore", "checkpoint", "d")
     assert (still.status, shown(still)) == (1, shown(once))
 
@@ -378,7 +378,7 @@ def test_live_looks_again_at_what_it_was_asked_for(kdump: Any, tmp_path: Path) -
     assert shown(ran) == ["batch/crc"]
 
 
-def test_live_forgets_what_was_mended(kdump: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_live_forgets_what_was_repaired(kdump: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last batch is only half there when it is read for the first time."""
     files = clean()
     name = f"t-0/{C}.log"
@@ -414,7 +414,7 @@ def test_live_lets_a_broker_delete(kdump: Any, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def long_partition(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A partition whose second segment takes seconds, behind one with a finding."""
+    """A partition whose second segment takes seconds, after one with a finding."""
     directory = tmp_path_factory.mktemp("long") / "t-0"
     directory.mkdir()
     (directory / f"{A}.log").write_bytes(build.batch([build.record(b"k", b"v")], attributes=0x80))

@@ -184,10 +184,10 @@ def test_links_and_loops(kdump: Any, tmp_path: Path) -> None:
     (logs / "lost.log").symlink_to("nowhere")
     ran = kdump.inside("verify", "--format", "json", "logs")
     assert (ran.status, summary(ran)["files"]) == (3, 1)
-    told = ran.problems.splitlines()
-    assert len(told) == 2
-    assert "lost.log: no such file" in told[0]
-    assert "round.log: too many levels" in told[1] or "round.log: a loop" in told[1]
+    reported = ran.problems.splitlines()
+    assert len(reported) == 2
+    assert "lost.log: no such file" in reported[0]
+    assert "round.log: too many levels" in reported[1] or "round.log: a loop" in reported[1]
 
 
 def test_directories_deeper_than_calls_can_nest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -408,7 +408,7 @@ def test_standard_input_of_another_kind(kdump: Any) -> None:
     assert "kraft/snapshot-header" in kdump.inside("verify", "--type", "checkpoint", "-", stdin=one()).text
 
 
-def test_standard_input_leaves_nothing_behind(kdump: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_standard_input_leaves_nothing(kdump: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
     spool = tmp_path_factory.mktemp("spool")
     ran = kdump("verify", "-", stdin=CLEAN, TMPDIR=str(spool))
     assert ran.status == 0
@@ -446,10 +446,10 @@ def test_hostile_names(kdump: Any, tmp_path: Path, name: str, output_format: str
         assert ran.status == 3
         assert harmless(ran.err)
         assert ran.problems.count("\n") == 1
-    told = kdump.inside("verify", "--format", output_format, name)
-    assert len(told.lines) == (2 if output_format == "json" else 3)
+    reported = kdump.inside("verify", "--format", output_format, name)
+    assert len(reported.lines) == (2 if output_format == "json" else 3)
     if output_format == "json":
-        path = json.loads(told.lines[0])["path"]
+        path = json.loads(reported.lines[0])["path"]
         assert path == name if "\udcff" not in name else path == {"base64": "bm//dXRmLmxvZw=="}
 
 

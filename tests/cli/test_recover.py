@@ -74,10 +74,10 @@ class Library:
 
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Library:
-    made = Library()
-    monkeypatch.setattr(kdump.recover.planner, "plan_recovery", made.planned)
-    monkeypatch.setattr(kdump.recover.recover, "apply_all", made.apply_all)
-    return made
+    built = Library()
+    monkeypatch.setattr(kdump.recover.planner, "plan_recovery", built.planned)
+    monkeypatch.setattr(kdump.recover.recover, "apply_all", built.apply_all)
+    return built
 
 
 @pytest.fixture
@@ -242,8 +242,8 @@ def test_one_that_fails_does_not_stop_the_others(kdump: Any, library: Library, p
     ran = kdump.inside("recover", "--truncate", "--format", "json", place)
     assert ran.status == 3
     assert ran.problems == "kdump: /data/b-0: no space left on device\n"
-    told = [line for line in lines(ran) if line["type"] == "partition"]
-    assert [(line["path"], line["applied"], line["error"]) for line in told] == [
+    reported = [line for line in lines(ran) if line["type"] == "partition"]
+    assert [(line["path"], line["applied"], line["error"]) for line in reported] == [
         ("/data/a-0", True, None),
         ("/data/b-0", False, "/data/b-0: no space left on device"),
         ("/data/c-0", True, None),
@@ -504,7 +504,7 @@ def cut(kdump: Any, logs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     log = logs / "topic-0" / "00000000000000000009.log"
     seen = {path.name: path.stat() for path in log.parent.iterdir()}
     size = seen[log.name].st_size
-    made = Plan(
+    built = Plan(
         str(log.parent),
         None,
         RecoverOptions(),
@@ -512,18 +512,23 @@ def cut(kdump: Any, logs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         after={log.name: FileContent((Piece(log.name, 0, 20),))},
         files={name: Stamp(status.st_size, status.st_mtime_ns, status.st_ino) for name, status in seen.items()},
     )
-    apply(made, "run-1", make=lambda _: ())
+    apply(built, "run-1", make=lambda _: ())
     assert log.stat().st_size == 20
     return log
 
 
-def test_undo(kdump: Any, cut: Path, made: dict[str, bytes]) -> None:
+def test_undo(kdump: Any, cut: Path, built: dict[str, bytes]) -> None:
     before = (cut.parent / ".kdump-undo").exists()
     ran = kdump.inside("recover", "--undo", "--format", "json", "topic-0")
     assert (ran.status, ran.err, before) == (0, b"", True)
-    told, totals = lines(ran)
-    assert list(told) == ["type", "path", "run", "strategy", "began_ms", "state", "error"]
-    assert (told["type"], told["path"], told["run"], told["state"]) == ("run", "topic-0", "run-1", "over")
+    reported, totals = lines(ran)
+    assert list(reported) == ["type", "path", "run", "strategy", "began_ms", "state", "error"]
+    assert (reported["type"], reported["path"], reported["run"], reported["state"]) == (
+        "run",
+        "topic-0",
+        "run-1",
+        "over",
+    )
     assert list(totals) == ["type", "schema", "command", "exit_status", "seconds"]
     assert cut.stat().st_size > 20
     assert not (cut.parent / ".kdump-undo").exists()
@@ -573,10 +578,10 @@ def test_resume(kdump: Any, cut: Path) -> None:
     assert "--resume" in refused.problems
     assert "--undo" in refused.problems
     ran = kdump.inside("recover", "--resume", "--format", "json", "topic-0")
-    told = lines(ran)
-    assert (told[0]["state"], told[0]["error"]) == ("applied", None)
-    assert "tail/torn" in {line["code"] for line in told[1:-1]}
-    assert (ran.status, told[-1]["exit_status"]) == (1, 1)
+    reported = lines(ran)
+    assert (reported[0]["state"], reported[0]["error"]) == ("applied", None)
+    assert "tail/torn" in {line["code"] for line in reported[1:-1]}
+    assert (ran.status, reported[-1]["exit_status"]) == (1, 1)
     assert kdump.inside("recover", "--undo", "topic-0").status == 0
 
 

@@ -36,7 +36,7 @@ def content(files: Files, name: str) -> bytes:
 DAMAGED = {
     "a batch in the last segment": (lambda: flipped(f"t-0/{C}.log", 4000), 4),
     "a torn tail": (lambda: changed(clean(), {f"t-0/{C}.log": content(clean(), f"t-0/{C}.log")[:-30]}), 0),
-    "zeros behind the end": (
+    "zeros after the end": (
         lambda: changed(clean(), {f"t-0/{C}.log": content(clean(), f"t-0/{C}.log") + bytes(99)}),
         0,
     ),
@@ -85,10 +85,10 @@ def test_there_and_back(changing: Any, tmp_path: Path, name: str) -> None:
     planned = lines(changing.inside("recover", "--format", "json", "d"))
     ran = changing.inside("recover", "--truncate", "--format", "json", "d")
     assert (ran.status, ran.err) == (status, b"")
-    told = lines(ran)
-    of_files = [line for line in told if line["type"] == "action"]
+    reported = lines(ran)
+    of_files = [line for line in reported if line["type"] == "action"]
     assert of_files == [line for line in planned if line["type"] == "action"]
-    assert told[-1]["left"]["by_severity"]["error"] == 0
+    assert reported[-1]["left"]["by_severity"]["error"] == 0
     assert changing.inside("verify", "d").status == 0
     again = changing.inside("recover", "--truncate", "d")
     assert (again.status, again.text) == (0, "1 partition: nothing to do\n")
@@ -124,7 +124,7 @@ def test_what_is_lost_stands_in_the_report(kdump: Any, tmp_path: Path) -> None:
     assert text.splitlines()[-1].endswith("next: kdump recover --truncate d")
 
 
-def test_salvage_keeps_what_lies_behind(changing: Any, tmp_path: Path) -> None:
+def test_salvage_keeps_what_lies_after(changing: Any, tmp_path: Path) -> None:
     write(tmp_path / "d", flipped(f"t-0/{C}.log", 4000))
     ran = changing.inside("recover", "--salvage", "--format", "json", "d")
     assert (ran.status, ran.err) == (0, b"")

@@ -266,14 +266,14 @@ def test_interrupted_dump(kdump: Any, tmp_path: Path) -> None:
 
 def test_a_bug(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], logs: Path) -> None:
     def broken(*arguments: object) -> None:
-        raise RuntimeError("what nobody thought of")
+        raise RuntimeError("what no one thought of")
 
     monkeypatch.setattr(kdump.verify.verify, "verify_logs", broken)
     assert kdump.cli.run(["verify", str(logs / "clean.log")]) == 70
-    told = capsys.readouterr().err
-    assert "Traceback" in told
-    assert "RuntimeError: what nobody thought of" in told
-    assert re.search(rf"kdump {re.escape(kdump.__version__)}, Python \d+\.\d+\.\d+", told)
+    reported = capsys.readouterr().err
+    assert "Traceback" in reported
+    assert "RuntimeError: what no one thought of" in reported
+    assert re.search(rf"kdump {re.escape(kdump.__version__)}, Python \d+\.\d+\.\d+", reported)
 
 
 def test_no_memory(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], logs: Path) -> None:

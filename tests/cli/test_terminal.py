@@ -19,7 +19,7 @@ HOSTILE = b"\x1b[31m\x1b]0;title\x07\x9b5m\r\x08\xe2\x80\xae"
 
 
 def plain(output: bytes) -> str:
-    """What is left to read when the terminal has done what it was told."""
+    """What is left to read when the terminal has done what it was asked."""
     return ESCAPE.sub(b"", output).replace(b"\r\n", b"\n").decode()
 
 

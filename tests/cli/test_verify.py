@@ -134,7 +134,7 @@ def test_text_and_json_say_the_same(kdump: Any, several: str) -> None:
 def test_shallow_leaves_records_alone(kdump: Any, several: str) -> None:
     ran = kdump.inside("verify", "--format", "json", several)
     assert shown(ran) == ["batch/attributes", "batch/crc"]
-    assert lines(ran)[-1]["records"] is None  # nobody opened the wrapper
+    assert lines(ran)[-1]["records"] is None  # no one opened the wrapper
 
 
 @pytest.mark.parametrize(
@@ -237,8 +237,8 @@ def test_the_summary_adds_up(kdump: Any, logs: Path) -> None:
 
 
 @pytest.mark.parametrize("deep", [False, True])
-def test_findings_are_those_of_the_reference(kdump: Any, logs: Path, made: dict[str, bytes], deep: bool) -> None:
-    for name, data in made.items():
+def test_findings_are_those_of_the_reference(kdump: Any, logs: Path, built: dict[str, bytes], deep: bool) -> None:
+    for name, data in built.items():
         found = lines(kdump.inside("verify", *(["--deep"] if deep else []), "--format", "json", f"{name}.log"))[:-1]
         expected = oracle.verify(data, deep=deep)
         assert [(line["code"], line["severity"], line["position"]) for line in found] == [

@@ -38,14 +38,14 @@ MARKER = b'{"version":0,"brokerEpoch":7}'
 KEPT_FROM = 3  # what is deleted lies below this offset
 BEFORE, BATCHES = 9, 26
 
-# What the process told before it ended: whether the log was opened, the offsets behind what was appended and flushed,
+# What the process reported before its end: whether the log was opened, the offsets after what was appended and flushed,
 # whether it was closed;
 # and of the segment that was synced last its base offset and size.
-_told = mmap.mmap(-1, mmap.PAGESIZE)
-_TOLD = struct.Struct("<6q")
+_progress = mmap.mmap(-1, mmap.PAGESIZE)
+_PROGRESS = struct.Struct("<6q")
 
 
-class Told(NamedTuple):
+class Progress(NamedTuple):
     opened: int
     appended: int
     flushed: int
@@ -54,12 +54,12 @@ class Told(NamedTuple):
     synced: int
 
 
-def told() -> Told:
-    return Told._make(_TOLD.unpack_from(_told))
+def progress() -> Progress:
+    return Progress._make(_PROGRESS.unpack_from(_progress))
 
 
 def tell(**news: int) -> None:
-    _TOLD.pack_into(_told, 0, *told()._replace(**news))
+    _PROGRESS.pack_into(_progress, 0, *progress()._replace(**news))
 
 
 fsync: Any = os.fsync
@@ -79,7 +79,7 @@ os.fsync = synced  # type: ignore[assignment]
 
 
 def batch(offset: int) -> bytes:
-    """The batch of one record that has this offset: of nobody, of a producer, of a transaction, or the marker at its
+    """The batch of one record that has this offset: of no one, of a producer, of a transaction, or the marker at its
     end."""
     value, stamp = b"%d " % offset * 12, NOW - 1000 + offset
     if offset % 8 == 7:
@@ -122,7 +122,7 @@ class Trial:
         (self.partition / "partition.metadata").write_bytes(b"version: 0\ntopic_id: wCO-p8jMSDOmjbmG5aH4gA")
         life(str(self.partition), 0, BEFORE)
         self.before = self.files()
-        _told[: _TOLD.size] = bytes(_TOLD.size)
+        _progress[: _PROGRESS.size] = bytes(_PROGRESS.size)
 
     def go_on(self) -> None:
         life(str(self.partition), BEFORE, BATCHES)
@@ -138,7 +138,7 @@ class Trial:
 
     def lose(self, rng: random.Random) -> None:
         """What was not on the disk may be gone, or zeros; of an index anything may be left."""
-        seen = told()
+        seen = progress()
         newest = max(self.partition.glob("*.log"), default=None)
         if newest is None:
             return
@@ -170,7 +170,7 @@ class Trial:
         ):
             assert not report.errors
             found += report.findings
-        # A broker that is killed leaves a half checkpoint, too, and writes it anew another time.
+        # A broker that is killed leaves a half checkpoint, too, and writes it again another time.
         halves = (str(self.root / "recovery-point-offset-checkpoint.tmp"), str(self.root / ".kafka_cleanshutdown.tmp"))
         return [
             one
@@ -195,12 +195,12 @@ class Trial:
         found = self.values()
         start, end = found[0][0], found[-1][0] + 1
         assert start <= 2 * KEPT_FROM
-        assert told().flushed <= end <= max(told().appended + 1, BEFORE), (told(), end)
+        assert progress().flushed <= end <= max(progress().appended + 1, BEFORE), (progress(), end)
         expected = [(offset, oracle.records(batch(offset))[0].value) for offset in range(start, end)]
         assert found == expected
 
     def reopen(self) -> tuple[int, str]:
-        """Append to it again; the offset behind what was there, and why it was refused."""
+        """Append to it again; the offset after what was there, and why it was refused."""
         try:
             with Appender(str(self.partition), OPTIONS) as log:
                 end = log.snapshot.end_offset
@@ -236,7 +236,7 @@ def each(mode: Mode, place: Path, rng: random.Random) -> Iterator[str]:
 def one(trial: Trial, mode: Mode, at: int, recovers: bool, rng: random.Random) -> str:
     ended = attempt(trial.go_on, at, mode)
     assert ended.killed == mode.kills
-    seen = told()
+    seen = progress()
     if trial.says_clean:
         assert (trial.root / ".kafka_cleanshutdown").read_bytes() == MARKER
         if not seen.opened:
@@ -249,7 +249,7 @@ def one(trial: Trial, mode: Mode, at: int, recovers: bool, rng: random.Random) -
     if ended.killed:
         trial.lose(rng)
     elif not ended.error and mode.code == 2:
-        raise AssertionError("an error was told of by nobody")
+        raise AssertionError("an error was reported by no call")
     if not recovers:
         end, refused = trial.reopen()
         if not refused:

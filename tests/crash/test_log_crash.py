@@ -1,7 +1,7 @@
 """A log that is written to is ended at every call that changes something, and every such call fails; what was not
 synced is lost.
 
-What was flushed is there afterwards, whoever opens the log again goes on or is told to recover it, and after that
+What was flushed is there afterwards, whoever opens the log again goes on or is reported to recover it, and after that
 nothing is wrong. A process for each trial has the trouble (log_worker.py); with KDUMP_CRASH=all in the environment
 there is every error.
 """

@@ -171,13 +171,13 @@ class Trial:
 
     def is_reported(self, unfinished: bool) -> None:
         """By verify, and by the next run."""
-        told: list[Finding] = []
+        reported: list[Finding] = []
         for item in discover([str(self.directory)]):
             if isinstance(item, Partition):
-                told += checks.check_partition(item)
+                reported += checks.check_partition(item)
             if isinstance(item, LogDirectory):
-                told += checks.check_log_directory(item)
-        codes = {finding.code for finding in told}
+                reported += checks.check_log_directory(item)
+        codes = {finding.code for finding in reported}
         assert ("undo/unfinished" in codes) == unfinished
         assert not codes & {"file/directory", "file/unknown"}
         if unfinished:

@@ -35,8 +35,8 @@ def printed(*arguments: str) -> tuple[bytes, str]:
 
 def expected(case: Path) -> Iterator[tuple[Path, str, bytes, str | None]]:
     """File, variant, what the tool printed, and what to standard error, None where it ended with an exception."""
-    told = case / "expected" / "status.json"
-    failed = json.loads(told.read_bytes()) if told.exists() else {}
+    reported = case / "expected" / "status.json"
+    failed = json.loads(reported.read_bytes()) if reported.exists() else {}
     for output in sorted((case / "expected").rglob("*.txt")):
         name, variant, _ = output.name.rsplit(".", 2)
         if variant in OPTIONS and name.endswith((".log", ".checkpoint")):

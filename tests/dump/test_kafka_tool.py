@@ -176,7 +176,7 @@ def test_nothing_but_padding(kdump: Any, segment: Path) -> None:
     for name, lines in (("5.index", []), ("5.timeindex", reported)):
         ran = shown(kdump, name, "--fail-on", "warning")
         assert (ran.status, len(ran.lines), ran.problems.splitlines()) == (0, 2, lines)
-    # one slot of zeros is an entry: nobody takes room for one
+    # one slot of zeros is an entry: no one takes room for one
     (segment / "5.timeindex").write_bytes(bytes(12))
     assert shown(kdump, "5.timeindex", "--fail-on", "warning").status == 1
 
@@ -490,9 +490,9 @@ def test_many_entries_cost_no_square(tmp_path: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LogReader, "batch_at", counted)
-        told = list(compare_index(file, BytesSource(data), 1 << 20))
+        items = list(compare_index(file, BytesSource(data), 1 << 20))
     assert seen <= count + 1
-    assert {item.kind for item in told if isinstance(item, IndexReport)} == {ReportKind.ORDER}
+    assert {item.kind for item in items if isinstance(item, IndexReport)} == {ReportKind.ORDER}
 
 
 def test_overlapping_batches_are_not_read_for_ever(tmp_path: Path) -> None:
@@ -515,8 +515,8 @@ def test_overlapping_batches_are_not_read_for_ever(tmp_path: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log_reader, "batch_checksum", counted)
-        told = list(compare_index(file, BytesSource(entries), 1 << 20))
-    assert [item.severity for item in told] == [Severity.ERROR]
+        items = list(compare_index(file, BytesSource(entries), 1 << 20))
+    assert [item.severity for item in items] == [Severity.ERROR]
     assert read <= 8 * size + (1 << 20)
 
 

@@ -94,7 +94,7 @@ def test_what_the_function_raises_is_raised_here() -> None:
     assert not has_children()
 
 
-def test_what_cannot_travel_is_told_in_words() -> None:
+def test_what_cannot_travel_is_reported_in_words() -> None:
     class Odd(Exception):
         def __init__(self, left: int, right: int) -> None:
             super().__init__("odd")
@@ -118,7 +118,7 @@ def test_a_task_that_cannot_be_made_ends_the_workers() -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
 @pytest.mark.parametrize("last", [False, True])
-def test_a_worker_that_is_killed_is_told(how: signal.Signals, last: bool) -> None:
+def test_a_worker_that_is_killed_is_reported(how: signal.Signals, last: bool) -> None:
     def dies(task: int) -> int:
         if task == 9:
             faulthandler.disable()  # pytest's would print a traceback, as if the run had crashed
@@ -156,7 +156,7 @@ def test_workers_end_with_their_parent(how: signal.Signals, tmp_path: Path) -> N
 
 @pytest.mark.skipif(not hasattr(fcntl, "F_SETPIPE_SZ"), reason="pipes have one size here")
 def test_workers_go_on_while_the_parent_is_busy(tmp_path: Path) -> None:
-    """What was given out is theirs, and what they give back has room, though nobody looks."""
+    """What was given out is theirs, and what they give back has room, though no one looks."""
 
     def work(task: tuple[int, bytes]) -> bytes:
         if task[0] == 0:

@@ -67,7 +67,7 @@ def until_refused(entries: Iterator[Any]) -> tuple[list[Any], str]:
         (b"0\n1\n2147483647 9223372036854775807\n", [((1 << 31) - 1, (1 << 63) - 1)]),
         (b"0\n1\n-2147483648 -9223372036854775808\n", [(-1 << 31, -1 << 63)]),
         (b"0\n1\n%s1 0\n" % (b"0" * 10_000), [(1, 0)]),
-        # the order is nobody's business here
+        # the order is no one's business here
         (b"0\n2\n5 9\n5 3\n", [(5, 9), (5, 3)]),
     ],
 )

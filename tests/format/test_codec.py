@@ -75,7 +75,7 @@ def without_isal(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_verdict(case: Case) -> None:
     assert verdict_of(case.codec, case.data, case.magic) == case.verdict
-    inside = memoryview(b"before" + case.data + b"behind")[6 : 6 + len(case.data)]
+    inside = memoryview(b"before" + case.data + b"after")[6 : 6 + len(case.data)]
     assert verdict_of(case.codec, inside, case.magic) == case.verdict
 
 
@@ -398,7 +398,7 @@ def test_results_are_the_callers_to_keep(number: int) -> None:
     assert bytes(part) == texts[0][5:10]
 
 
-def test_a_failure_leaves_nothing_behind() -> None:
+def test_a_failure_leaves_nothing() -> None:
     for number in CODECS:
         sound = codec.compress(number, LONG)
         for case in CASES:
@@ -454,7 +454,7 @@ def test_header_checksum_is_xxh32(data: bytes) -> None:
 # Known differences: Kafka's side of them is in tests/interop/test_codec.py
 
 
-def test_legacy_zstd_is_told_from_garbage() -> None:
+def test_legacy_zstd_is_reported_from_garbage() -> None:
     for data in (ZSTD_LEGACY, zstd_stream(LONG) + ZSTD_LEGACY):
         assert verdict_of(ZSTD, data, 2) == Refused("zstd-legacy")
 

@@ -132,8 +132,8 @@ def test_bytes_under_the_checksum_are_ignored() -> None:
 
 
 @given(st.data(), st.lists(entries, max_size=4))
-def test_every_flipped_bit_is_noticed(data: st.DataObject, made: list[ProducerEntry]) -> None:
-    sound = producer_snapshot.build(made)
+def test_every_flipped_bit_is_noticed(data: st.DataObject, result: list[ProducerEntry]) -> None:
+    sound = producer_snapshot.build(result)
     bit = data.draw(st.integers(0, len(sound) * 8 - 1))
     damaged = bytearray(sound)
     damaged[bit // 8] ^= 1 << bit % 8
@@ -167,10 +167,10 @@ def test_what_was_built_builds_itself_again(producers: list[int]) -> None:
 
 
 @given(st.lists(entries, unique_by=lambda entry: entry.producer_id, max_size=30))
-def test_round_trips(made: list[ProducerEntry]) -> None:
-    data = producer_snapshot.build(made)
-    assert len(data) == 10 + 46 * len(made)
-    assert sorted(producer_snapshot.parse_entries(data)) == sorted(made)
+def test_round_trips(result: list[ProducerEntry]) -> None:
+    data = producer_snapshot.build(result)
+    assert len(data) == 10 + 46 * len(result)
+    assert sorted(producer_snapshot.parse_entries(data)) == sorted(result)
 
 
 def test_the_later_entry_of_a_producer_counts() -> None:

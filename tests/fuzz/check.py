@@ -189,7 +189,7 @@ def _check(case: Case) -> None:
             raise Difference(f"a hole or an overlap: {at} follows {position}")
         position = at + length
         seen.append((code, at, length))
-        # unlike bytes, without a byte behind the last one
+        # unlike bytes, without a byte after the last one
         exact = memoryview((c_ubyte * len(body)).from_buffer_copy(body)).cast("B")
         if batch is not None and not code:
             _same(

@@ -358,7 +358,7 @@ def _inside(data: bytes, rng: random.Random) -> bytes:
 
 
 def _run(data: bytes, rng: random.Random) -> bytes:
-    """One byte behind the header of several batches in a row."""
+    """One byte after the header of several batches in a row."""
     found = damage.batches(data)
     first = rng.randrange(len(found) + 1)
     out = bytearray(data)

@@ -55,9 +55,9 @@ def case(seed: int, number: int) -> Case:
 def failure(seed: int, number: int) -> str | None:
     """What is wrong with a case; None when nothing is."""
     try:
-        made = case(seed, number)
-        check(made)
-        check_shown(made, FORMATS[number // 10 % len(FORMATS)])
+        built = case(seed, number)
+        check(built)
+        check_shown(built, FORMATS[number // 10 % len(FORMATS)])
     except Difference as error:
         return f"case {number}: {error}"
     except MemoryError:

@@ -32,9 +32,9 @@ def lines(case: Case, name: str) -> bytes:
     if name == "kafka":
         events = tool_events(events, records=True, max_bytes=None)
     with renderer(name, stream, EVERYTHING[name]) as to:
-        told = list(to.show(events))
+        reported = list(to.show(events))
     # What Kafka's tool says of offsets, and where it would end, is no failure.
-    failed = [item for item in told if isinstance(item, DumpFailure)]
+    failed = [item for item in reported if isinstance(item, DumpFailure)]
     if failed:
         raise Difference(f"{name}: {failed}")
     return stream.getvalue()

@@ -285,11 +285,11 @@ def sent(data: bytes, rng: random.Random) -> Iterator[bytes]:
 def far() -> list[Step]:
     """Offsets so far apart that a segment cannot hold both."""
     offsets = (0, 5, 2**31 - 1, 2**31 + 3, 2**31 + 2**31 + 3, 3 * 2**31, 2**40)
-    made = [
+    built = [
         build.batch([build.record(b"k", b"v", timestamp=NOW_MS - 9000 + n)], base_offset=o)
         for n, o in enumerate(offsets)
     ]
-    return [Step("follower", data, 1 << 30) for data in (made[0] + made[1] + made[2], *made[3:])]
+    return [Step("follower", data, 1 << 30) for data in (built[0] + built[1] + built[2], *built[3:])]
 
 
 def filling() -> list[Step]:

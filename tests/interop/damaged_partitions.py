@@ -53,7 +53,7 @@ PARTITIONS = (
 
 
 class Case(NamedTuple):
-    """A damaged directory, and what the start is told of its log directory."""
+    """A damaged directory, and what the start knows of its log directory."""
 
     name: str
     directory: Path
@@ -67,8 +67,8 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     if not os.access(MEMORY, os.W_OK):
         yield tmp_path_factory.mktemp("partitions")
         return
-    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="kdump-broker-") as made:
-        yield Path(made)
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="kdump-broker-") as built:
+        yield Path(built)
 
 
 def copied(room: Path, partition: str, number: int) -> Path:

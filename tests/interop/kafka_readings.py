@@ -1,6 +1,6 @@
 """What kdump says of a log file beside what Kafka's own reader makes of it (KafkaReader.java).
 
-Kafka's reader walks by the stored lengths alone and ends at the first one that lies, so it is started again behind
+Kafka's reader walks by the stored lengths alone and ends at the first one that lies, so it is started again after
 every place where kdump found no batch. Of what both see they have to say the same:
 
 * a batch that Kafka reads completely has no error finding but READABLE ones, and the same records;
@@ -132,9 +132,9 @@ class KdumpReading(NamedTuple):
 
     @property
     def starts(self) -> list[int]:
-        """Where Kafka's reader is to begin: at the beginning, and behind everything that is no batch."""
-        behind = [tile.position for before, tile in pairwise(self.tiles) if before.code and not tile.code]
-        return [0, *behind]
+        """Where Kafka's reader is to begin: at the beginning, and after everything that is no batch."""
+        after = [tile.position for before, tile in pairwise(self.tiles) if before.code and not tile.code]
+        return [0, *after]
 
 
 def checksum(record: Record) -> str:

@@ -31,7 +31,7 @@ SEVERAL = {
 }
 
 
-def foreseen(case: Case) -> broker.LoadResult:
+def predicted(case: Case) -> broker.LoadResult:
     start = broker.directory_state(
         str(case.directory), recovery_point=case.recovery_point, log_start_offset=case.log_start_offset
     )
@@ -61,7 +61,7 @@ def disagreements(outcome: broker.LoadResult, loaded: dict[str, Any], *, deletin
         yield f"segments {loaded['segments']}, foreseen {segments}"
     if [list(entry) for entry in outcome.leader_epochs] != loaded["epochs"]:
         yield f"epochs {loaded['epochs']}, foreseen {outcome.leader_epochs}"
-    # Of a directory on its way out, whether the loader, or the deletion that follows, opens an index is nobody's
+    # Of a directory on its way out, whether the loader, or the deletion that follows, opens an index is no one's
     # concern.
     if outcome.files.keys() ^ set(loaded["files"]) and not deleting:
         yield (
@@ -70,7 +70,7 @@ def disagreements(outcome: broker.LoadResult, loaded: dict[str, Any], *, deletin
         )
 
 
-class Told(NamedTuple):
+class Predictions(NamedTuple):
     """What became of a case: foreseen from the directory alone, foreseen by a verify (None where it found nothing, or
     was not asked), the fact.
 
@@ -78,18 +78,18 @@ class Told(NamedTuple):
     """
 
     case: Case
-    foreseen: broker.LoadResult
+    predicted: broker.LoadResult
     verified: broker.LoadResult | None
     silent: bool
     fact: dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def told(kafka: ModuleType, room: Path) -> list[Told]:
+def predictions(kafka: ModuleType, room: Path) -> list[Predictions]:
     cases = list(damaged(room, SEEDS))
-    outcomes = [(foreseen(case), *verified(case)) for case in cases]
+    outcomes = [(predicted(case), *verified(case)) for case in cases]
     facts = load(kafka, cases)
-    return [Told(case, *three, fact) for case, three, fact in zip(cases, outcomes, facts, strict=True)]
+    return [Predictions(case, *three, fact) for case, three, fact in zip(cases, outcomes, facts, strict=True)]
 
 
 def verified(case: Case) -> tuple[broker.LoadResult | None, bool]:
@@ -101,18 +101,18 @@ def verified(case: Case) -> tuple[broker.LoadResult | None, bool]:
     return report.outcome, not (report.findings or report.errors)
 
 
-def test_foresight_is_what_happens(told: list[Told]) -> None:
+def test_foresight_is_what_happens(predictions: list[Predictions]) -> None:
     wrong = [
         f"{case.name}: {problem}"
-        for case, outcome, _, _, fact in told
+        for case, outcome, _, _, fact in predictions
         for problem in disagreements(outcome, fact, deleting=case.directory.name.endswith("-delete"))
     ]
-    assert not wrong, "\n".join([f"{len(wrong)} disagreements in {len(told)} cases", *wrong[:60]])
+    assert not wrong, "\n".join([f"{len(wrong)} disagreements in {len(predictions)} cases", *wrong[:60]])
 
 
 def test_any_bytes(kafka: ModuleType, room: Path) -> None:
     cases = list(mutated(room / "mutated", MUTATED))
-    outcomes = [foreseen(case) for case in cases]
+    outcomes = [predicted(case) for case in cases]
     facts = load(kafka, cases)
     wrong = [
         f"{case.name}: {problem}"
@@ -122,14 +122,14 @@ def test_any_bytes(kafka: ModuleType, room: Path) -> None:
     assert not wrong, "\n".join([f"{len(wrong)} disagreements in {len(cases)} cases", *wrong[:60]])
 
 
-def test_verify_says_so(told: list[Told]) -> None:
+def test_verify_says_so(predictions: list[Predictions]) -> None:
     """With what a verify hands over, segments that it verified are not read again. The names of all files are then not
     known."""
     wrong = []
-    for case, _, outcome, silent, fact in told:
+    for case, _, outcome, silent, fact in predictions:
         if outcome is not None:
             there = outcome._replace(files=dict.fromkeys(fact["files"], NEW))
             wrong += [f"{case.name}: {problem}" for problem in disagreements(there, fact)]
         elif silent and not fact["loaded"]:
             wrong.append(f"{case.name}: refused with {fact['exception']}, and nothing was found")
-    assert not wrong, "\n".join([f"{len(wrong)} disagreements in {len(told)} cases", *wrong[:60]])
+    assert not wrong, "\n".join([f"{len(wrong)} disagreements in {len(predictions)} cases", *wrong[:60]])

@@ -228,13 +228,13 @@ def test_uncompressed(ask: Ask) -> None:
     """The very bytes, and Kafka's reader gives every record that went in."""
     choose = random.Random(1)
     batches = [one(choose, magic) for _ in range(COUNT) for magic in (0, 1, 2)]
-    made = [ours(batch) for batch in batches]
-    assert all(answer.done for answer in made), [answer.data for answer in made if not answer.done]
-    answers = ask([request for batch, mine in zip(batches, made, strict=True) for request in asked(batch, mine)])
-    for batch, mine, theirs, found in zip(batches, made, answers[::2], answers[1::2], strict=True):
+    built = [ours(batch) for batch in batches]
+    assert all(answer.done for answer in built), [answer.data for answer in built if not answer.done]
+    answers = ask([request for batch, mine in zip(batches, built, strict=True) for request in asked(batch, mine)])
+    for batch, mine, theirs, found in zip(batches, built, answers[::2], answers[1::2], strict=True):
         assert mine == theirs, batch.words
         assert found == Answer(True, expected(batch)), batch.words
-    assert sum(len(answer.data) for answer in made) > 30 << 20
+    assert sum(len(answer.data) for answer in built) > 30 << 20
 
 
 def test_compressed(ask: Ask) -> None:
@@ -246,10 +246,10 @@ def test_compressed(ask: Ask) -> None:
         for codec in CODECS[1:]
         for magic in ((2,) if codec == "zstd" else (0, 1, 2))
     ]
-    made = [ours(batch) for batch in batches]
-    assert all(answer.done for answer in made), [answer.data for answer in made if not answer.done]
-    answers = ask([request for batch, mine in zip(batches, made, strict=True) for request in asked(batch, mine)])
-    for batch, mine, theirs, found in zip(batches, made, answers[::2], answers[1::2], strict=True):
+    built = [ours(batch) for batch in batches]
+    assert all(answer.done for answer in built), [answer.data for answer in built if not answer.done]
+    answers = ask([request for batch, mine in zip(batches, built, strict=True) for request in asked(batch, mine)])
+    for batch, mine, theirs, found in zip(batches, built, answers[::2], answers[1::2], strict=True):
         assert theirs.done, theirs.data
         assert found == Answer(True, expected(batch)), (batch.words, found)
         if not batch.records:
@@ -288,7 +288,7 @@ def test_refused(ask: Ask) -> None:
 
 def test_markers(ask: Ask) -> None:
     choose = random.Random(3)
-    requests, made = [], []
+    requests, built = [], []
     for _ in range(COUNT // 4):
         commit = choose.random() < 0.5
         offset, time = choose.choice((0, 5, 2**62)), stamp(choose)
@@ -297,7 +297,7 @@ def test_markers(ask: Ask) -> None:
         requests.append(
             struct.pack(">cBqqiqhi", b"M", commit, offset, time, leader_epoch, producer_id, epoch, coordinator_epoch)
         )
-        made.append(
+        built.append(
             marker(
                 ControlType.COMMIT if commit else ControlType.ABORT,
                 producer_id=producer_id,
@@ -308,4 +308,4 @@ def test_markers(ask: Ask) -> None:
                 partition_leader_epoch=leader_epoch,
             )
         )
-    assert [Answer(True, each) for each in made] == ask(requests)
+    assert [Answer(True, each) for each in built] == ask(requests)

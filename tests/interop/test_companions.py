@@ -242,7 +242,7 @@ def asked(kafka: ModuleType, kind: str, cases: list[bytes]) -> list[str]:
 
 def test_snapshots_are_written_alike(kafka: ModuleType) -> None:
     rng = random.Random(f"rewrite:{SEED}")
-    made: list[bytes] = []
+    built: list[bytes] = []
     for _ in range(CASES):
         count = rng.choice((0, 1, 5, 8, 9, 12, 13, 24, 25, 48, 49, 96, 97, 500))
         draw = rng.choice(
@@ -258,10 +258,10 @@ def test_snapshots_are_written_alike(kafka: ModuleType) -> None:
         # as the map of a broker gets them, in an order of its own
         body = b"".join(struct.pack(">qhiqiqiq", producer, 0, 4, 24, 4, 1000, -1, -1) for producer in known)
         data = struct.pack(">i", len(known)) + body
-        made.append(struct.pack(">hI", 1, crc32c.crc32c(data)) + data)
-    theirs = [b64decode(answer) for answer in asked(kafka, "rewrite", made)]
-    assert [producer_snapshot.build(producer_snapshot.parse_entries(data)) for data in made] == theirs
-    assert any(ours != data for ours, data in zip(theirs, made, strict=True))
+        built.append(struct.pack(">hI", 1, crc32c.crc32c(data)) + data)
+    theirs = [b64decode(answer) for answer in asked(kafka, "rewrite", built)]
+    assert [producer_snapshot.build(producer_snapshot.parse_entries(data)) for data in built] == theirs
+    assert any(ours != data for ours, data in zip(theirs, built, strict=True))
 
 
 # --- the dump tool ----------------------------------------------------------------------------------------------------

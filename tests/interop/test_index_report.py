@@ -174,9 +174,9 @@ def must_speak(job: Job, said: bytes) -> bool:
     return b"dumpBatchRecords" in said or (b"dumpLog" in said and b"CorruptRecordException: Found record size" in said)
 
 
-@pytest.mark.parametrize("made", [intact, damaged], ids=lambda made: made.__name__)
-def test_both_outputs(made: object, kafka: ModuleType, tmp_path: Path) -> None:
-    jobs = list(made(tmp_path))  # type: ignore[operator]
+@pytest.mark.parametrize("built", [intact, damaged], ids=lambda built: built.__name__)
+def test_both_outputs(built: object, kafka: ModuleType, tmp_path: Path) -> None:
+    jobs = list(built(tmp_path))  # type: ignore[operator]
     # before the tool runs, which makes an index where there is none
     mine = [printed(job) for job in jobs]
     lines = "".join(
@@ -204,4 +204,4 @@ def test_both_outputs(made: object, kafka: ModuleType, tmp_path: Path) -> None:
     print(len(jobs), dict(met))
     assert not wrong, "\n".join([f"{len(wrong)} of {len(jobs)} differ", *(text[:2000] for text in wrong[:10])])
     assert {"whole", "exception", *SAID[:1], *SAID[3:5]} <= set(met)
-    assert made is intact or set(SAID) <= set(met)
+    assert built is intact or set(SAID) <= set(met)

@@ -108,7 +108,7 @@ def test_a_broker_starts_in_the_middle(kafka: ModuleType, tmp_path: Path, case: 
             for finding in report.findings
             if finding.code.startswith(("index/", "timeindex/")) and finding.severity > 0
         }
-        # A broker that makes indexes anew leaves the room that it took for them, and one that refuses leaves all as it
+        # A broker that rebuild indexes leaves the room that it took for them, and one that refuses leaves all as it
         # is.
         if answer["loaded"] and "index/padding" not in wrong:
             assert not wrong, (number, wrong)

@@ -37,7 +37,7 @@ SETTINGS: dict[str, str | int] = {
 }
 SMALL = "internal.segment.bytes=8192,index.interval.bytes=512,file.delete.delay.ms=1000"
 CLEANED = f"{SMALL},cleanup.policy=compact,min.cleanable.dirty.ratio=0.01,delete.retention.ms=500"
-MADE = (
+TOPIC_ARGUMENTS = (
     f"transfers:2:{SMALL}",
     f"retained:1:{SMALL},retention.bytes=20000",
     f"trimmed:1:{SMALL}",
@@ -50,7 +50,7 @@ def worse_than_info(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [finding for finding in found if finding["severity"] != "info"]
 
 
-def told(found: Sequence[dict[str, Any]], directory: Path) -> str:
+def reported(found: Sequence[dict[str, Any]], directory: Path) -> str:
     return "\n".join(json.dumps(finding).replace(f"{directory}/", "") for finding in found)
 
 
@@ -60,7 +60,7 @@ def bases(directory: Path) -> set[int]:
 
 def test_a_broker_at_work(kafka: ModuleType, tmp_path: Path) -> None:
     with kafka.kraft_broker(tmp_path / "broker", settings=SETTINGS) as broker:
-        kafka.run_source(kafka.NEWEST, TOPICS, broker.bootstrap, *MADE)
+        kafka.run_source(kafka.NEWEST, TOPICS, broker.bootstrap, *TOPIC_ARGUMENTS)
         with kafka.background(kafka.NEWEST, HERE / "Live.java", broker.bootstrap) as writer:
             assert kafka.first_line(writer) == b"round 0\n"
             seen = {name: bases(broker.partition(name)) for name in ("retained-0", "trimmed-0", "compacted-0")}
@@ -70,7 +70,7 @@ def test_a_broker_at_work(kafka: ModuleType, tmp_path: Path) -> None:
                 for options in ((), ("--live",)):
                     status, found = verified(broker.logs, options=options)
                     wrong = worse_than_info(found)
-                    assert (status, wrong) == (0, []), told(wrong, broker.logs)
+                    assert (status, wrong) == (0, []), reported(wrong, broker.logs)
                     runs += 1
                 for name, known in seen.items():
                     known |= bases(broker.partition(name))
@@ -84,7 +84,7 @@ def test_a_broker_at_work(kafka: ModuleType, tmp_path: Path) -> None:
         status, found = verified(broker.logs)
         # indexes keep the size they were made with, and what was to be deleted is still there
         wrong = [finding for finding in worse_than_info(found) if finding["code"] != "file/leftover"]
-        assert (status, wrong) == (0, []), told(wrong, broker.logs)
+        assert (status, wrong) == (0, []), reported(wrong, broker.logs)
         assert {"index/padding", "timeindex/padding"} <= {finding["code"] for finding in found}
 
         broker.start()
@@ -94,7 +94,7 @@ def test_a_broker_at_work(kafka: ModuleType, tmp_path: Path) -> None:
         broker.stop()
         status, found = verified(broker.logs)
         wrong = worse_than_info(found)
-        assert (status, wrong) == (0, []), told(wrong, broker.logs)
+        assert (status, wrong) == (0, []), reported(wrong, broker.logs)
         assert "index/padding" not in {finding["code"] for finding in found}
 
 
@@ -102,7 +102,7 @@ def test_topics_come_and_go(kafka: ModuleType, tmp_path: Path) -> None:
     directories = [tmp_path / "broker" / name for name in ("logs", "more")]
     settings = {**SETTINGS, "log.dirs": ",".join(map(str, directories)), "log.retention.ms": 5000}
     with kafka.kraft_broker(tmp_path / "broker", settings=settings) as broker:
-        kafka.run_source(kafka.NEWEST, TOPICS, broker.bootstrap, *MADE)
+        kafka.run_source(kafka.NEWEST, TOPICS, broker.bootstrap, *TOPIC_ARGUMENTS)
         with contextlib.ExitStack() as running:
             writer = running.enter_context(kafka.background(kafka.NEWEST, HERE / "Live.java", broker.bootstrap))
             assert kafka.first_line(writer) == b"round 0\n"
@@ -113,8 +113,8 @@ def test_topics_come_and_go(kafka: ModuleType, tmp_path: Path) -> None:
             while time.monotonic() - began < RUN_S:
                 status, found = verified(*directories)
                 wrong = worse_than_info(found)
-                assert (status, wrong) == (0, []), told(wrong, tmp_path)
+                assert (status, wrong) == (0, []), reported(wrong, tmp_path)
             assert mover.poll() is None
     status, found = verified(*directories)
     wrong = [finding for finding in worse_than_info(found) if finding["code"] != "file/leftover"]
-    assert (status, wrong) == (0, []), told(wrong, tmp_path)
+    assert (status, wrong) == (0, []), reported(wrong, tmp_path)

@@ -145,7 +145,7 @@ def test_the_cases_hold_what_they_are_for(logs: Logs) -> None:
 
 
 def test_old_messages_get_the_offsets_of_an_old_leader(kafka: ModuleType, tmp_path: Path) -> None:
-    """A broker of 0.10.2: `.log` files byte for byte, but for wrappers of magic 0, which it compresses anew."""
+    """A broker of 0.10.2: `.log` files byte for byte, but for wrappers of magic 0, which it compresses again."""
     script: list[str] = []
     given = bytearray()
     sets: dict[int, list[bytes]] = {}

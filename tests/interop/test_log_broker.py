@@ -161,7 +161,7 @@ class Place:
         return found
 
 
-class Held(NamedTuple):
+class LogContent(NamedTuple):
     """The records of a log, by the plain decoder: all, and those that were not aborted, up to the first transaction
     that is open, and where such begin."""
 
@@ -171,7 +171,7 @@ class Held(NamedTuple):
     open: list[int]
 
 
-def held(directory: Path) -> Held:
+def content_of(directory: Path) -> LogContent:
     every: list[Row] = []
     waiting: dict[int, list[tuple[int, Row]]] = {}
     committed: list[tuple[int, Row]] = []
@@ -198,7 +198,7 @@ def held(directory: Path) -> Held:
                 committed += rows
     still_open = sorted(rows[0][0] for rows in waiting.values())
     stable = min(still_open, default=end)
-    return Held(every, [shown for offset, shown in sorted(committed) if offset < stable], stable, still_open)
+    return LogContent(every, [shown for offset, shown in sorted(committed) if offset < stable], stable, still_open)
 
 
 def test_a_broker_serves_what_kdump_appends(kafka: ModuleType, tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_a_broker_serves_what_kdump_appends(kafka: ModuleType, tmp_path: Path) -
             broker.stop()
             clean = (broker.logs / ".kafka_cleanshutdown").read_bytes()
             for name, codec in CODECS.items():
-                place.expected[name] = held(broker.partition(name)).all
+                place.expected[name] = content_of(broker.partition(name)).all
                 place.records(name, codec, life)
             for name in PRODUCED:
                 place.batches(name, life)
@@ -239,14 +239,14 @@ def test_a_broker_serves_what_kdump_appends(kafka: ModuleType, tmp_path: Path) -
 
 def killed(broker: Any) -> int:
     """A process that appends is killed: the next start of the broker recovers. Returns what follows the last offset
-    that it told of."""
+    that it reported."""
     how = f"{HERE.parent}", str(broker.partition("codecs-0"))
     with subprocess.Popen([sys.executable, "-P", "-c", APPENDS, *how], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        told = [int(process.stdout.readline()) for _ in range(KILLED_AFTER)]
+        acknowledged = [int(process.stdout.readline()) for _ in range(KILLED_AFTER)]
         process.kill()
     assert not (broker.logs / ".kafka_cleanshutdown").exists()
-    return told[-1] + 1
+    return acknowledged[-1] + 1
 
 
 def check_sound(logs: Path) -> None:
@@ -257,9 +257,9 @@ def check_sound(logs: Path) -> None:
 
 
 def go_on(place: Place) -> None:
-    """The broker knows the transactions that are open, aborts them when it is told to, and takes what its own producers
-    write."""
-    logs = {name: held(place.broker.partition(name)) for name in PARTITIONS}
+    """The broker knows the transactions that are open, aborts them when it is asked to, and takes what its own
+    producers write."""
+    logs = {name: content_of(place.broker.partition(name)) for name in PARTITIONS}
     hanging = [f"{name} {start}" for name, one in logs.items() for start in one.open]
     assert hanging
     known, *aborted, _ = place.client.run(
@@ -280,7 +280,7 @@ def check_no_recovery(said: str) -> None:
 
 def check(place: Place) -> None:
     """Consumers get every record, a fetch every byte that a read finds."""
-    logs = {name: held(place.broker.partition(name)) for name in PARTITIONS}
+    logs = {name: content_of(place.broker.partition(name)) for name in PARTITIONS}
     for name in CODECS:
         assert logs[name].all == place.expected[name]
     ends, stable = place.ends(), {name: one.stable for name, one in logs.items()}

@@ -56,7 +56,7 @@ class Asked(NamedTuple):
 
 
 def timestamps(directory: Path) -> list[int]:
-    """Times at, before and behind those of records, some of each log."""
+    """Times at, before and after those of records, some of each log."""
     with Log(directory) as log:
         known = {record.timestamp for record in log.records(control=True)}
     every = sorted({time + step for time in known for step in (-1, 0, 1) if time + step >= 0})
@@ -122,7 +122,7 @@ def test_every_time_is_where_a_broker_finds_it(asked: Asked) -> None:
     found = Counter[bool]()
     for directory, times in asked.times.items():
         if directory.parent.name.startswith("mixed-"):
-            # batches without times stand beside others, and a broker looks behind the first record that is late enough
+            # batches without times stand beside others, and a broker looks after the first record that is late enough
             continue
         with Log(directory) as log:
             known = [(record.offset, record.timestamp) for record in log.records(control=True)]

@@ -56,7 +56,7 @@ LOGS = {
 
 
 def content(name: str) -> bytes:
-    """What makes a file of that name sound; a number of bytes where nobody reads it."""
+    """What makes a file of that name sound; a number of bytes where no one reads it."""
     if name.endswith((".index", ".timeindex", ".txnindex")):
         return b""
     if name.endswith(".snapshot"):
@@ -68,7 +68,7 @@ def content(name: str) -> bytes:
     return LOGS.get(name.partition(".")[0], b"some bytes")
 
 
-def made(directory: Path, *names: str) -> Path:
+def built(directory: Path, *names: str) -> Path:
     directory.mkdir(parents=True)
     for name in (*SOUND, *names):
         (directory / name).write_bytes(content(name))
@@ -76,7 +76,7 @@ def made(directory: Path, *names: str) -> Path:
 
 
 def load(kafka: ModuleType, directories: list[Path]) -> list[dict[str, Any]]:
-    # From the last segment on, so that snapshots below it are not made anew.
+    # From the last segment on, so that snapshots below it are not rebuilt.
     lines = "".join(f"{directory}\t9\t0\n" for directory in directories)
     quiet = ("-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off")
     done = kafka.run_source(kafka.NEWEST, LOADER, stdin=lines.encode(), flags=quiet)
@@ -110,7 +110,7 @@ def fits(name: str, what: str | None, loaded: dict[str, Any]) -> bool:
 
 def test_names(kafka: ModuleType, tmp_path: Path) -> None:
     names = [*BELONGS, *(name for name, *_ in ODD)]
-    directories = [made(tmp_path / str(number) / "t-0", name) for number, name in enumerate(names)]
+    directories = [built(tmp_path / str(number) / "t-0", name) for number, name in enumerate(names)]
     said = [stray(directory, name) for directory, name in zip(directories, names, strict=True)]
     loaded = load(kafka, directories)
     assert len(loaded) == len(names)
@@ -124,20 +124,20 @@ def test_names(kafka: ModuleType, tmp_path: Path) -> None:
 
 def test_segments_by_odd_names(kafka: ModuleType, tmp_path: Path) -> None:
     """A broker makes an empty segment of the number and never reads the file."""
-    short, negative = load(kafka, [made(tmp_path / "a" / "t-0", "12.log"), made(tmp_path / "b" / "t-0", "-1.log")])
+    short, negative = load(kafka, [built(tmp_path / "a" / "t-0", "12.log"), built(tmp_path / "b" / "t-0", "-1.log")])
     assert short["segments"] == [[0, len(LOGS[ZERO])], [5, len(LOGS[FIVE])], [12, 0]]
     assert short["files"]["12.log"] == len(content("12.log"))
     assert [-1, 0] in negative["segments"]
 
 
 def test_replacements(kafka: ModuleType, tmp_path: Path) -> None:
-    """A replacement removes what is in its range, and is itself removed behind an unfinished split."""
-    alone = made(tmp_path / "a" / "t-0", f"{ZERO}.log.swap")
-    behind = made(tmp_path / "b" / "t-0", f"{FIVE}.log.swap", f"{FIVE}.log.cleaned", f"{ZERO}.index.cleaned")
+    """A replacement removes what is in its range, and is itself removed after an unfinished split."""
+    alone = built(tmp_path / "a" / "t-0", f"{ZERO}.log.swap")
+    after = built(tmp_path / "b" / "t-0", f"{FIVE}.log.swap", f"{FIVE}.log.cleaned", f"{ZERO}.index.cleaned")
     assert stray(alone, f"{ZERO}.log.swap") == "swap"
-    assert stray(behind, f"{FIVE}.log.swap") == "swap-dropped"
+    assert stray(after, f"{FIVE}.log.swap") == "swap-dropped"
     (alone / f"{3:020}.snapshot").write_bytes(build.producer_snapshot())
-    replaced, dropped = load(kafka, [alone, behind])
+    replaced, dropped = load(kafka, [alone, after])
     assert f"{3:020}.snapshot" not in replaced["files"]
     assert replaced["log_end_offset"] == dropped["log_end_offset"] == 9
     assert not [name for name in (*replaced["files"], *dropped["files"]) if name.endswith((".swap", ".cleaned"))]
@@ -146,7 +146,7 @@ def test_replacements(kafka: ModuleType, tmp_path: Path) -> None:
 def test_snapshots(kafka: ModuleType, tmp_path: Path) -> None:
     """Those that `snapshot/name` is about are deleted, the others stay."""
     for number, offsets in enumerate([(2, 3, 9), (2,), (9,), (7, 9), (5,)]):
-        directory = made(tmp_path / str(number) / "t-0", *(f"{offset:020}.snapshot" for offset in offsets))
+        directory = built(tmp_path / str(number) / "t-0", *(f"{offset:020}.snapshot" for offset in offsets))
         (partition,) = discover([str(directory)])
         assert isinstance(partition, Partition)
         odd = {finding.offset for finding in producer_snapshots.check_names(partition.producer_snapshots, (0, 5), 9)}
@@ -159,15 +159,15 @@ def test_what_a_name_says(kafka: ModuleType) -> None:
     names = {"".join(chosen.choices(PIECES, k=chosen.randrange(1, 8))) for _ in range(20_000)}
     wanted = sorted(name for name in names if name not in (".", ".."))
     done = kafka.run_source(kafka.NEWEST, NAMES, stdin="".join(f"{name}\n" for name in wanted).encode())
-    told = [line.split("\t") for line in done.stdout.decode().split("\n")[:-1]]
-    assert len(told) == len(wanted)
+    reported = [line.split("\t") for line in done.stdout.decode().split("\n")[:-1]]
+    assert len(reported) == len(wanted)
     wrong = []
-    for name, (partition, topic, number) in zip(wanted, told, strict=True):
+    for name, (partition, topic, number) in zip(wanted, reported, strict=True):
         place = topic_partition_of(name)
         said = ("-", "-") if place is None else (str(place.partition), place.topic)
         offset = number_of(name)
         if said != (partition, topic) or number != ("-" if offset is None else str(offset)):
             wrong.append((name, said, offset, (partition, topic, number)))
     assert not wrong
-    assert sum(partition != "-" for partition, _, _ in told) > 100
-    assert sum(number != "-" for _, _, number in told) > 100
+    assert sum(partition != "-" for partition, _, _ in reported) > 100
+    assert sum(number != "-" for _, _, number in reported) > 100

@@ -1,4 +1,4 @@
-"""Companions as kdump makes them anew, beside those that the loader of a broker leaves: every byte.
+"""Companions as kdump rebuilds them, beside those that the loader of a broker leaves: every byte.
 
 KDUMP_REBUILD_SEEDS chooses how often each damage is done to each directory, KDUMP_REBUILD_MUTATED how many directories
 have bytes changed at random, KDUMP_REBUILD_GENERATED how many generated partitions there are.
@@ -41,7 +41,7 @@ INDEXES = (".index", ".timeindex", ".txnindex")
 
 
 class Case(NamedTuple):
-    """A directory, what the start is told of its log directory, and the clock."""
+    """A directory, what the start knows of its log directory, and the clock."""
 
     name: str
     directory: Path
@@ -56,8 +56,8 @@ def room() -> Iterator[Path]:
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(
         dir=memory if os.access(memory, os.W_OK) else None, prefix="kdump-rebuild-"
-    ) as made:
-        yield Path(made)
+    ) as built:
+        yield Path(built)
 
 
 class Watched(LogLoader):
@@ -115,7 +115,7 @@ def planned(case: Case, *, verified: bool) -> tuple[Plan, Watched]:
     return plan, loader
 
 
-def made(plan: Plan) -> dict[str, bytes | None]:
+def built(plan: Plan) -> dict[str, bytes | None]:
     found: dict[str, bytes | None] = {}
     for name, data in rebuild.rebuild_companions(plan.rebuild_request()):
         assert name not in found, f"{name} twice"
@@ -132,12 +132,12 @@ def differences(kafka: ModuleType, cases: Sequence[Case], *, refused: float = 0.
     for case in cases:
         plan, loader = planned(case, verified=True)
         # A broker makes an empty segment of an odd name. A plan takes the name away.
-        made_up = any(
+        invented = any(
             not log.pieces and segment_file_name(log.base_offset, ".log") not in plan.files
             for log in plan.segments
             if log.base_offset != plan.log_start_offset
         )
-        if loader.files.refusals or made_up:
+        if loader.files.refusals or invented:
             answers.append(None)
             continue
         # What is recovered twice leaves out producers that expired in between; of that a plan that does not walk all
@@ -145,7 +145,7 @@ def differences(kafka: ModuleType, cases: Sequence[Case], *, refused: float = 0.
         if loader.early and case.recovery_point > plan.segments[0].base_offset:
             early.add(case.name)
         slow = plan._replace(segments=tuple(log._replace(valid=False) for log in plan.segments))
-        answers.append([made(plan), made(slow)])
+        answers.append([built(plan), built(slow)])
     lines = "".join(
         f"{case.directory}\t{case.recovery_point}\t{case.log_start_offset}\t{case.now_ms}\t{case.interval}\n"
         for case in cases

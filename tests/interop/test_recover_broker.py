@@ -174,7 +174,7 @@ def damage(logs: Path, what: Damage, seed: str) -> None:
 # ---- what consumers are to see
 
 
-class Held(NamedTuple):
+class LogContent(NamedTuple):
     """The values of a log by offset: all of them, and those that were not aborted, as if what is open were aborted; and
     where open transactions begin."""
 
@@ -187,7 +187,7 @@ class Held(NamedTuple):
         return {offset: text for offset, text in self.committed.items() if offset < min(self.open, default=1 << 63)}
 
 
-def held(directory: Path) -> Held:
+def content_of(directory: Path) -> LogContent:
     """What the logs hold, by the plain walk of `oracle`."""
     everything: dict[int, str] = {}
     committed: dict[int, str] = {}
@@ -210,7 +210,7 @@ def held(directory: Path) -> Held:
             waiting.setdefault(producer, {}).update(values)
         else:
             committed |= values
-    return Held(everything, committed, sorted(open_at.values()))
+    return LogContent(everything, committed, sorted(open_at.values()))
 
 
 # ---- a broker
@@ -257,7 +257,7 @@ def place(kafka: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             place.keep(("stopped", "crashed")[part])
             if part == 0:
                 broker.start()
-        # From now on nothing is cleaned behind a reader's back.
+        # From now on nothing is cleaned while a reader is at it.
         properties = home / "server.properties"
         text = properties.read_text()
         for name, value in CLEANS.items():
@@ -293,7 +293,7 @@ def test_a_broker_goes_on_with_what_was_truncated(place: Place, life: str) -> No
         assert any(path.name.startswith(".kdump-undo-") for path in logs.iterdir())
     undo = kept(logs)
     _, repaired = verified(logs)
-    before = {name: held(logs / name) for name in PARTITIONS}
+    before = {name: content_of(logs / name) for name in PARTITIONS}
 
     place.broker.start()
     if not options:
@@ -345,7 +345,7 @@ def check_running(logs: Path) -> None:
 def check_new(
     read: Read, before: Mapping[str, dict[int, str]], ends: Mapping[str, int], *, aborted: bool = False
 ) -> None:
-    """All that was there, and behind the end what was written afterwards."""
+    """All that was there, and after the end what was written afterwards."""
     kinds = {"I": "idempotent", "C": "committed", "A": "aborted"}
     expected = [
         f"{kinds[step[1]]} by {step[0]} {batch} {record}"
@@ -390,7 +390,7 @@ def test_a_broker_refuses_before_and_again_after_an_undo(place: Place, what: Dam
 
 
 def test_a_truncation_is_undone_after_a_start_and_a_stop(place: Place) -> None:
-    """The way of the runbook: nobody wrote, but the broker rewrote what belongs to the logs."""
+    """The way of the runbook: no one wrote, but the broker rewrote what belongs to the logs."""
     place.reset("stopped")
     logs = place.logs
     for what in FROM_THE_FIRST:

@@ -106,8 +106,8 @@ def test_a_lost_abort_marker(kafka: ModuleType, tmp_path: Path, clean: bool, und
         broker.start()
 
         assert client.read("read_uncommitted", *WRITTEN) == surviving
-        told = re.findall(r"abort --topic (\S+) --partition (\d+) --start-offset (\d+)", said)
-        hanging = [(f"{topic}-{partition}", start) for topic, partition, start in told]
+        reported = re.findall(r"abort --topic (\S+) --partition (\d+) --start-offset (\d+)", said)
+        hanging = [(f"{topic}-{partition}", start) for topic, partition, start in reported]
         assert [name for name, _ in hanging] == (["hangs-0"] if undecided == "keep" else [])
         committed = {
             name: {offset: text for offset, text in records.items() if text.startswith("committed")}

@@ -2,7 +2,7 @@
 segments.
 
 Loader.java opens the segments alone, as after an unclean stop: it writes every index, every producer snapshot and every
-transaction index anew. Its clock stands at 0, so that no producer has expired.
+transaction index again. Its clock stands at 0, so that no producer has expired.
 KDUMP_STATE_CASES and KDUMP_STATE_SEED choose how many generated partitions, and which.
 """
 
@@ -134,7 +134,7 @@ def existing(path: Path) -> bytes:
 # fixtures
 
 
-def broker_made() -> Iterator[Case]:
+def broker_built() -> Iterator[Case]:
     for directory in sorted({path.parent for path in FIXTURES.rglob("*.log")}):
         segments = []
         for path in sorted(directory.glob("*.log")):
@@ -146,7 +146,7 @@ def broker_made() -> Iterator[Case]:
 
 def test_broker_made(kafka: ModuleType, place: Path) -> None:
     wrong = []
-    cases = list(broker_made())
+    cases = list(broker_built())
     for case, directory, answer in loaded(kafka, cases, place):
         where = "" if case.source is None else str(case.source.relative_to(FIXTURES))
         if answer["loaded"]:
@@ -163,7 +163,7 @@ FETCHED = ("fetched",)
 def test_what_the_brokers_left() -> None:
     """Transaction indexes and snapshots as they were written while the log grew, of all that still have every batch."""
     wrong, compared = [], 0
-    for case in broker_made():
+    for case in broker_built():
         found = [scanned(segment) for segment in case.segments]
         if case.segments[0].base_offset != 0 or any(each.state.compacted or each.tail for each in found):
             continue
@@ -190,14 +190,14 @@ def test_what_the_brokers_left() -> None:
     assert compared > 20
 
 
-# Brokers of 0.10.0 wrote timestamps here and no time index; the index of the next release begins behind them.
+# Brokers of 0.10.0 wrote timestamps here and no time index; the index of the next release begins after them.
 BEGUN_LATE = ("mixed-through-0.10.2.2", "mixed-through-2.8.2", "mixed-through-3.9.1")
 
 
 def test_indexes_the_brokers_left() -> None:
     """No index of any release misleads a lookup. Of an open one the rest of the file is zeros."""
     wrong, compared = [], 0
-    for case in broker_made():
+    for case in broker_built():
         assert case.source is not None
         for segment in case.segments:
             stem = f"{segment.base_offset:020d}"

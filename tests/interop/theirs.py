@@ -1,4 +1,4 @@
-"""A broker's own log, written and read by its own class (Log.java): many logs in one process, told what to do in
+"""A broker's own log, written and read by its own class (Log.java): many logs in one process, asked what to do in
 advance."""
 
 from __future__ import annotations

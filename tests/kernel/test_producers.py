@@ -147,7 +147,7 @@ def test_a_row_says_what_was_known_before() -> None:
     assert producers.take() == ([], {}, {})
 
 
-def test_the_first_gap_is_told() -> None:
+def test_the_first_gap_is_reported() -> None:
     producers = replayed(data(0, 0), data(1, 5), data(2, 9), data(3, 10))
     assert producers.take()[2] == {"gap": (2, 100, 99, 1, 7, 0, 5, 0)}
 
@@ -394,7 +394,7 @@ def test_bytes_that_are_no_entries_or_events() -> None:
             call(b"\0" * (ENTRY_SIZE - 1))
 
 
-def test_ids_of_any_kind_are_told_apart() -> None:
+def test_ids_of_any_kind_are_distinguished() -> None:
     for ids in (
         range(5000),
         range(0, 5_000_000, 1000),
@@ -493,7 +493,7 @@ def test_markers_and_what_is_none() -> None:
         )
     )
     assert compressed[11] == ODD
-    behind = build.batch(
+    after = build.batch(
         [build.control_record("ABORT", b"\0" * 6)] * 2,
         count=1,
         last_offset_delta=0,
@@ -501,7 +501,7 @@ def test_markers_and_what_is_none() -> None:
         producer_id=7,
         producer_epoch=0,
     )
-    assert recorded(behind)[0][11] == ODD
+    assert recorded(after)[0][11] == ODD
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
@@ -572,7 +572,7 @@ def test_many_producers_have_a_run_each() -> None:
     assert {event[13] for event in events} == {3}
 
 
-def test_only_runs_are_told() -> None:
+def test_only_runs_are_reported() -> None:
     with pytest.raises(TypeError):
         Scanner(0, runs=object())  # type: ignore[arg-type]
 
@@ -665,7 +665,7 @@ def test_entries_of_the_offset_index(
     assert (state.index_begin, state.index_cursor) == (0, min(len(entries), 3))
 
 
-def test_a_bad_entry_is_told_with_its_batch() -> None:
+def test_a_bad_entry_is_reported_with_its_batch() -> None:
     based = [batch(100 + offset) for offset in range(4)]
     indexes, _ = checked(*based, index=build.offset_index((1, 2 * SIZE), (9, 3 * SIZE + 5)), base=100)
     assert indexes.bad_entries() == [
@@ -695,7 +695,7 @@ def test_an_entry_of_the_time_index_between_two_batches() -> None:
     assert state.first_time_entry == 9
 
 
-def test_behind_damage_entries_speak_of_what_is_lost() -> None:
+def test_after_damage_entries_speak_of_what_is_lost() -> None:
     index, time = build.offset_index((2, 2 * SIZE), (5, 5 * SIZE)), build.time_index((NOW + 2, 2), (NOW + 5, 5))
     indexes = tracker(index, time, interval=2 * SIZE)
     scanner = Scanner(0, indexes=indexes)

@@ -68,13 +68,13 @@ def same(kernel: Producers, plain: oracle_partition.Producers) -> int:
 @LAW
 @given(RANDOMS, st.booleans(), st.booleans(), st.integers(0, 3))
 def test_partitions(rng: random.Random, sequences: bool, complete: bool, times: int) -> None:
-    made = build.partition(
+    built = build.partition(
         rng, batches=rng.choice((5, 20, 60)), odd=rng.choice((0, 0.1, 0.5)), removed=rng.choice((0, 0, 0.2))
     )
-    agree(broken(made, rng, times), sequences=sequences, complete=complete)
+    agree(broken(built, rng, times), sequences=sequences, complete=complete)
 
 
-def test_a_gap_that_ends_a_segment_is_told() -> None:
+def test_a_gap_that_ends_a_segment_is_reported() -> None:
     """A whole frame with no batch and no tail after it may have been a batch of any producer."""
     frame = struct.pack(">qiiBb", 1, 24, 0, 3, 0).ljust(36, b"\0")
     for data in (frame, step(0, 0) + frame):
@@ -112,10 +112,10 @@ def test_everything_is_said() -> None:
 def test_large_partitions(seed: int) -> None:
     """Tables that grow, long runs, and many producers side by side."""
     rng = random.Random(f"large:{seed}")
-    made = build.partition(
+    built = build.partition(
         rng, batches=2500, producers=rng.choice((2, 40, 900)), odd=rng.choice((0, 0.02)), removed=rng.choice((0, 0.05))
     )
-    assert agree(broken(made, rng, seed % 3), sequences=True, complete=True) > 10
+    assert agree(broken(built, rng, seed % 3), sequences=True, complete=True) > 10
 
 
 def test_undisturbed_producers_are_one_event_a_run() -> None:
@@ -161,10 +161,10 @@ def test_a_scan_comes_back_when_there_are_many_events() -> None:
 def test_broker_made(name: str) -> None:
     for directory in sorted({path.parent for path in (FIXTURES / name).rglob("*.log")}):
         sequences = not directory.name.startswith("__")
-        agree(list(broker_made(directory)), sequences=sequences, complete=True)
+        agree(list(broker_built(directory)), sequences=sequences, complete=True)
 
 
-def broker_made(directory: Path) -> Iterator[PartSegment]:
+def broker_built(directory: Path) -> Iterator[PartSegment]:
     for path in sorted(directory.glob("*.log")):
         base_offset = base_offset_of(str(path))
         assert base_offset is not None
@@ -245,8 +245,8 @@ def same_entries(segment: PartSegment, offsets: bytes, times: bytes, interval: i
 @LAW
 @given(RANDOMS, st.integers(0, 2), st.sampled_from((0, 100, 300, 4096)))
 def test_indexes_of_producers(rng: random.Random, times: int, interval: int) -> None:
-    made = build.partition(rng, batches=40, odd=0.3, removed=rng.choice((0, 0.2)))
-    for before, segment in zip(made, broken(made, rng, times), strict=True):
+    built = build.partition(rng, batches=40, odd=0.3, removed=rng.choice((0, 0.2)))
+    for before, segment in zip(built, broken(built, rng, times), strict=True):
         same_facts(segment)
         any_indexes(before, segment, rng, interval)
 
@@ -255,10 +255,10 @@ def test_indexes_of_producers(rng: random.Random, times: int, interval: int) -> 
 @given(RANDOMS, st.data(), st.integers(0, 2), st.sampled_from((0, 100, 300, 4096)))
 def test_indexes_of_any_batches(rng: random.Random, draw: st.DataObject, times: int, interval: int) -> None:
     base_offset = draw.draw(st.sampled_from((0, 1000)))
-    made = build.segments(
+    built = build.segments(
         max_batches=12, base_offset=base_offset, gaps=draw.draw(st.booleans()), compacted=draw.draw(st.booleans())
     )
-    before = PartSegment(base_offset, draw.draw(made))
+    before = PartSegment(base_offset, draw.draw(built))
     segment = broken([before], rng, times)[0]
     same_facts(segment)
     any_indexes(before, segment, rng, interval)
@@ -312,8 +312,8 @@ def test_no_cutting_into_ranges_changes_what_producers_did(
 def test_no_cutting_into_ranges_changes_what_is_said_of_indexes(
     rng: random.Random, times: int, draw: st.DataObject
 ) -> None:
-    made = build.partition(rng, batches=40, odd=0.2)
-    segment = rng.choice(broken(made, rng, times))
+    built = build.partition(rng, batches=40, odd=0.2)
+    segment = rng.choice(broken(built, rng, times))
     interval = draw.draw(st.sampled_from((100, 300)))
     slots = changed_indexes(segment, *true_indexes(segment, interval), rng)
     slots = slots[0][: 8 * ordered(slots[0], 8)], slots[1][: 12 * ordered(slots[1], 12)]

@@ -92,19 +92,19 @@ def batches(draw: st.DrawFn) -> tuple[list[build.Record], dict[str, Any], dict[s
     return items, ours, theirs
 
 
-@given(made=batches())
+@given(result=batches())
 def test_a_batch_has_the_bytes_of_the_plain_writer(
-    made: tuple[list[build.Record], dict[str, Any], dict[str, Any]],
+    result: tuple[list[build.Record], dict[str, Any], dict[str, Any]],
 ) -> None:
-    items, ours, theirs = made
+    items, ours, theirs = result
     assert built(Builder(**ours), new(items)) == build.batch(items, **theirs)
 
 
-@given(made=batches(), codec=st.sampled_from(CODECS[1:]))
+@given(result=batches(), codec=st.sampled_from(CODECS[1:]))
 def test_a_compressed_batch_has_the_same_header_and_records(
-    made: tuple[list[build.Record], dict[str, Any], dict[str, Any]], codec: str
+    result: tuple[list[build.Record], dict[str, Any], dict[str, Any]], codec: str
 ) -> None:
-    items, ours, theirs = made
+    items, ours, theirs = result
     plain, packed = (
         build.batch(items, **theirs, codec=CODECS.index(codec), payload=None),
         built(Builder(**ours, codec=codec), new(items)),
@@ -117,11 +117,11 @@ def test_a_compressed_batch_has_the_same_header_and_records(
     assert oracle.records(packed) == oracle.records(plain)
 
 
-@given(made=batches(), codec=st.sampled_from(CODECS))
+@given(result=batches(), codec=st.sampled_from(CODECS))
 def test_a_verification_finds_nothing_wrong(
-    made: tuple[list[build.Record], dict[str, Any], dict[str, Any]], codec: str
+    result: tuple[list[build.Record], dict[str, Any], dict[str, Any]], codec: str
 ) -> None:
-    items, ours, _ = made
+    items, ours, _ = result
     data = built(Builder(**ours, codec=codec), new(items))
     file = LogFile("x", Kind.LOG, ours["base_offset"], True, len(data))
     report = file_reports.verify_file(file, ScanOptions(deep=True), source=BytesSource(data))
@@ -239,7 +239,7 @@ def test_entries_of_07(values: list[bytes], magic: int, codec: str) -> None:
 
 @pytest.mark.parametrize("kind", [ControlType.COMMIT, ControlType.ABORT])
 def test_markers(kind: ControlType) -> None:
-    made = marker(
+    result = marker(
         kind,
         producer_id=3,
         producer_epoch=2,
@@ -251,14 +251,14 @@ def test_markers(kind: ControlType) -> None:
     expected = build.marker(
         kind.name, base_offset=77, producer_id=3, producer_epoch=2, coordinator_epoch=9, timestamp=1234, epoch=4
     )
-    assert made == expected
-    assert len(made) == 78
+    assert result == expected
+    assert len(result) == 78
 
 
 def test_kraft_control_records() -> None:
     items = build.place([build.leader_change(1, [1, 2], [1]), build.kraft_version(1)], 6)
-    made = built(Builder(base_offset=6, control=True, partition_leader_epoch=0), new(items))
-    assert made == build.control_batch(items, base_offset=6)
+    result = built(Builder(base_offset=6, control=True, partition_leader_epoch=0), new(items))
+    assert result == build.control_batch(items, base_offset=6)
 
 
 # ------------------------------------------------------------------------------------------------------ what brokers
@@ -266,7 +266,7 @@ def test_kraft_control_records() -> None:
 
 
 def again(batch: Batch, some: list[NewRecord]) -> bytes:
-    """The batch made anew from its header and its records."""
+    """The batch rebuilt from its header and its records."""
     words: dict[str, Any] = {
         "base_offset": batch.base_offset,
         "codec": batch.codec,
@@ -308,19 +308,19 @@ def test_what_brokers_wrote_comes_out_again() -> None:
                     left += 1
                     continue
                 some = [NewRecord(each.key, each.value, each.headers, each.timestamp, each.offset) for each in read]
-                made = again(batch, some)
+                result = again(batch, some)
                 if batch.log_append_ms is not None and (batch.magic == 2 or batch.codec):
-                    assert [each[:6] for each in oracle.records(made)] == [each[:6] for each in oracle.records(body)]
+                    assert [each[:6] for each in oracle.records(result)] == [each[:6] for each in oracle.records(body)]
                     left += 1
                     continue
                 if not batch.codec:
-                    assert made == body, (path, batch)
+                    assert result == body, (path, batch)
                 elif batch.magic == 2:
-                    ((_, _, payload),) = opened(made)
-                    assert (made[:8], made[12:17], made[21:61]) == (body[:8], body[12:17], body[21:61])
+                    ((_, _, payload),) = opened(result)
+                    assert (result[:8], result[12:17], result[21:61]) == (body[:8], body[12:17], body[21:61])
                     assert payload == bytes(inside.payload)
                 else:
-                    ((mine, _, payload),) = opened(made)
+                    ((mine, _, payload),) = opened(result)
                     assert (mine.last_offset, mine.attributes, mine.max_timestamp) == (
                         *(batch.last_offset, batch.attributes, batch.max_timestamp),
                     )
@@ -347,11 +347,11 @@ def test_what_brokers_wrote_comes_out_again() -> None:
 # counted
 
 
-@given(made=batches())
+@given(result=batches())
 def test_one_by_one_and_many_at_once_are_the_same(
-    made: tuple[list[build.Record], dict[str, Any], dict[str, Any]],
+    result: tuple[list[build.Record], dict[str, Any], dict[str, Any]],
 ) -> None:
-    items, ours, _ = made
+    items, ours, _ = result
     builder = Builder(**ours)
     sizes = [builder.size_bytes]
     for number, item in enumerate(new(items)):
@@ -389,7 +389,7 @@ def test_size_is_that_without_a_codec(magic: int, codec: str) -> None:
     assert size == len(payload) + {0: 26, 1: 34, 2: 61}[magic] * (codec != "none" or magic == 2)
 
 
-def test_offsets_go_on_behind_a_given_one() -> None:
+def test_offsets_go_on_after_a_given_one() -> None:
     builder = Builder(base_offset=3)
     assert [builder.append(None, b"", offset=offset) for offset in (None, None, 10, None)] == [3, 4, 10, 11]
     assert [record.offset for record in oracle.records(builder.close())] == [3, 4, 10, 11]
@@ -592,7 +592,7 @@ CLOSED: list[Callable[[Any], object]] = [
 
 @pytest.mark.parametrize("use", CLOSED)
 @pytest.mark.parametrize(
-    "builder", [Builder(), Builder(1, codec="gzip"), Builder07()], ids=lambda made: type(made).__name__
+    "builder", [Builder(), Builder(1, codec="gzip"), Builder07()], ids=lambda result: type(result).__name__
 )
 def test_a_closed_builder_is_closed(builder: Builder | Builder07, use: Callable[[Any], object]) -> None:
     if builder.count == 0 and builder.size_bytes >= 0:

@@ -337,9 +337,9 @@ def smuggled(base: int, inner: bytes) -> bytes:
     """A batch of one record whose value is `inner` but for its last byte, a zero, which is the record's number of
     headers: so `inner` ends where the batch does."""
     assert inner.endswith(b"\0")
-    made = build.batch([build.Record(value=inner[:-1])], base_offset=base)
-    assert made.endswith(inner)
-    return made
+    built = build.batch([build.Record(value=inner[:-1])], base_offset=base)
+    assert built.endswith(inner)
+    return built
 
 
 def test_batches_in_values_are_never_the_logs_own(tmp_path: Path) -> None:
@@ -379,12 +379,14 @@ def test_batches_in_large_values_are_never_the_logs_own(tmp_path: Path) -> None:
         nested = [
             build.batch([build.Record(value=bytes(30_000))], base_offset=100 * offset + place) for place in range(1, 21)
         ]
-        made = smuggled(100 * offset, b"".join(nested))
-        places = list(itertools.accumulate(map(len, nested[:-1]), initial=position + len(made) - len(b"".join(nested))))
+        built = smuggled(100 * offset, b"".join(nested))
+        places = list(
+            itertools.accumulate(map(len, nested[:-1]), initial=position + len(built) - len(b"".join(nested)))
+        )
         within.append([(100 * offset + place, at) for place, at in enumerate(places, 1)])
-        outer.append((100 * offset, position, made))
-        position += len(made)
-    (directory / f"{0:020}.log").write_bytes(b"".join(made for _, _, made in outer))
+        outer.append((100 * offset, position, built))
+        position += len(built)
+    (directory / f"{0:020}.log").write_bytes(b"".join(built for _, _, built in outer))
     right = [(offset, position) for offset, position, _ in outer[1:]]
     for entries in (
         [entry for some in within for entry in some],
@@ -397,10 +399,10 @@ def test_batches_in_large_values_are_never_the_logs_own(tmp_path: Path) -> None:
     ):
         (directory / f"{0:020}.index").write_bytes(packed(entries))
         with Log(directory) as log:
-            for offset, position, made in random.Random(1).sample(outer, 16):
+            for offset, position, built in random.Random(1).sample(outer, 16):
                 for near in range(max(offset - 99, 0), offset + 1, 9 if offset % 7 else 1):
                     assert log.read(near, 1).position == position
-                assert log.read(offset, len(made)).data == made
+                assert log.read(offset, len(built)).data == built
 
 
 # --- a log of several windows
@@ -412,9 +414,9 @@ class Large:
     entry for each but the first."""
 
     def __init__(self, count: int) -> None:
-        made = build.batch([build.Record(value=bytes(16_000)), build.Record(value=b"second")])
-        self.size = len(made)
-        self.data = b"".join(struct.pack(">q", 2 * number) + made[8:] for number in range(count))
+        built = build.batch([build.Record(value=bytes(16_000)), build.Record(value=b"second")])
+        self.size = len(built)
+        self.data = b"".join(struct.pack(">q", 2 * number) + built[8:] for number in range(count))
         self.end = 2 * count
         self.entries = [(2 * number + 1, number * self.size) for number in range(1, count)]
 
@@ -535,15 +537,15 @@ def logs(draw: st.DrawFn) -> list[tuple[int, bytes]]:
     segments = []
     offset = draw(st.sampled_from((0, 0, 1000)))
     for _ in range(draw(st.integers(1, 3))):
-        made = draw(build.made_segments(base_offset=offset, gaps=True, compacted=True, max_batches=5))
-        data, odd = made.data, draw(st.none() | st.binary(max_size=80) | st.integers(1, 40).map(bytes))
+        built = draw(build.built_segments(base_offset=offset, gaps=True, compacted=True, max_batches=5))
+        data, odd = built.data, draw(st.none() | st.binary(max_size=80) | st.integers(1, 40).map(bytes))
         if odd is not None:
-            at = draw(st.sampled_from([*made.positions, len(data)]))
+            at = draw(st.sampled_from([*built.positions, len(data)]))
             data = data[:at] + odd + data[at:]
         segments.append((offset, data))
-        if made.batches:
-            offset = made.batches[-1].last_offset + 1
-        offset += draw(st.sampled_from((0, 0, 5))) if made.batches else 1
+        if built.batches:
+            offset = built.batches[-1].last_offset + 1
+        offset += draw(st.sampled_from((0, 0, 5))) if built.batches else 1
     return segments
 
 
@@ -580,7 +582,7 @@ def test_law_any_index_gives_what_the_scan_gives(
                     agree(read.read(offset, max_bytes), plain.read(offset, max_bytes), plain.end)
 
 
-def test_records_that_cannot_be_opened_are_told_of(tmp_path: Path) -> None:
+def test_records_that_cannot_be_opened_are_reported_of(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
     directory.mkdir()
     closed = bytearray(build.batch([build.Record()] * 2, base_offset=1))
@@ -672,35 +674,35 @@ def test_offsets_of_kafka_07_are_positions(tmp_path: Path) -> None:
 
 
 def test_the_kernel_looks_at_no_byte_that_is_not_there(tmp_path: Path) -> None:
-    made = build.batch([build.Record()])
-    (tmp_path / "file").write_bytes(made)
+    built = build.batch([build.Record()])
+    (tmp_path / "file").write_bytes(built)
     with FileSource(str(tmp_path / "file")) as source:
         seeker, fd = seek.Seeker(), source.fileno()
         for call in (
-            lambda: seeker.seek(fd, bytes(8), 2, None, 0, 0, len(made)),
-            lambda: seeker.verify(fd, bytes(8), 0, 2, 0, 0, len(made)),
-            lambda: seeker.verify(fd, bytes(8), 1, 0, 0, 0, len(made)),
-            lambda: seeker.take(fd, 0, len(made), seek.TAKE_BYTES + 1, 0),
-            lambda: seeker.take(fd, 0, len(made), len(made) - 1, 0),
-            lambda: seek.follow(made, 0, len(made) + 1, -1),
-            lambda: seek.follow(made, 2, 1, -1),
+            lambda: seeker.seek(fd, bytes(8), 2, None, 0, 0, len(built)),
+            lambda: seeker.verify(fd, bytes(8), 0, 2, 0, 0, len(built)),
+            lambda: seeker.verify(fd, bytes(8), 1, 0, 0, 0, len(built)),
+            lambda: seeker.take(fd, 0, len(built), seek.TAKE_BYTES + 1, 0),
+            lambda: seeker.take(fd, 0, len(built), len(built) - 1, 0),
+            lambda: seek.follow(built, 0, len(built) + 1, -1),
+            lambda: seek.follow(built, 2, 1, -1),
             lambda: seek.positions(bytes(15), 2, 0),
-            lambda: seek.row(made[:60], 0),
+            lambda: seek.row(built[:60], 0),
             lambda: seek.row(build.message_v1(value=b"")[:25], 0),
             lambda: seek.first_at(bytes(80), 4, 4, 0),
         ):
             with pytest.raises(ValueError):
                 call()
-        assert seeker.take(fd, 0, len(made), len(made) + 1, 0) is None
-        assert seeker.seek(fd, b"", 0, None, 0, 0, len(made))[:4] == (seek.SEEK_FOUND, -1, 0, 0)
-        assert seeker.seek(fd, b"", 0, None, 0, 1, len(made))[0] == seek.SEEK_ENDED
-        assert seeker.seek(fd, b"", 0, None, 0, 1, 2 * len(made))[0] == seek.SEEK_SHRUNK
-        for end in range(len(made)):
+        assert seeker.take(fd, 0, len(built), len(built) + 1, 0) is None
+        assert seeker.seek(fd, b"", 0, None, 0, 0, len(built))[:4] == (seek.SEEK_FOUND, -1, 0, 0)
+        assert seeker.seek(fd, b"", 0, None, 0, 1, len(built))[0] == seek.SEEK_ENDED
+        assert seeker.seek(fd, b"", 0, None, 0, 1, 2 * len(built))[0] == seek.SEEK_SHRUNK
+        for end in range(len(built)):
             assert seeker.seek(fd, b"", 0, None, 0, 0, end)[0] == (seek.SEEK_DAMAGED if end else seek.SEEK_ENDED)
-            assert seek.follow(made, 0, end, -1) == (0, -1)
-        assert seek.follow(made + made, 0, 2 * len(made), -1) == (len(made), 0)
+            assert seek.follow(built, 0, end, -1) == (0, -1)
+        assert seek.follow(built + built, 0, 2 * len(built), -1) == (len(built), 0)
         with pytest.raises(OSError, match="Bad file descriptor"):
-            seeker.seek(1 << 20, b"", 0, None, 0, 0, len(made))
+            seeker.seek(1 << 20, b"", 0, None, 0, 0, len(built))
 
 
 # --- files
@@ -739,13 +741,13 @@ def test_files_that_another_process_takes_away(tmp_path: Path) -> None:
     bases = [segment.base_offset for segment in plain.segments]
     with Log(directory) as log:
         agree(log.read(bases[1], 100), plain.read(bases[1], 100), plain.end)
-        held = log.read(bases[1])
+        alive = log.read(bases[1])
         paths[1].unlink()
         paths[2].unlink()
         shutil.copyfile(paths[0], tmp_path / "other")
         os.replace(tmp_path / "other", paths[3])
         # What was open stays; what was not is gone, or another file.
-        agree(held, plain.read(bases[1], 1 << 20), plain.end)
+        agree(alive, plain.read(bases[1], 1 << 20), plain.end)
         with pytest.raises(SourceError, match="no such file"):
             log.read(bases[2])
         with pytest.raises(SourceError, match="another file has taken its place"):
@@ -803,8 +805,8 @@ def test_a_snapshot_outlives_its_segments(tmp_path: Path) -> None:
             log.append(batch_of(offset, 3), assign=False)
         assert len(log.segments) > 5
         one, other = log.records(), log.records(31)
-        held = log.read(2, 500)
-        data = held.data
+        alive = log.read(2, 500)
+        data = alive.data
         late = log.read(2, 700)
         assert next(one).offset == 0
         gone = log.delete(by_size(0))
@@ -819,7 +821,7 @@ def test_a_snapshot_outlives_its_segments(tmp_path: Path) -> None:
         assert [record.value for record in one] == [numbered(offset) for offset in range(1, 300)]
         assert [record.value for record in other] == [numbered(offset) for offset in range(31, 300)]
         assert [record.offset for record in log.records()][-1] == 302
-        del one, other, held, late
+        del one, other, alive, late
         numbers = Path("/proc/self/fd")
         open_files = [os.readlink(path) for path in numbers.iterdir() if path.is_symlink()] if numbers.exists() else []
         assert not [path for path in open_files if str(tmp_path) in path and "deleted" in path]

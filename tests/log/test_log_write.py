@@ -73,7 +73,7 @@ def cut(data: bytes) -> Iterator[bytes]:
         at += size
 
 
-def rebuilt(directory: Path, made: LogOptions) -> dict[str, bytes | None]:
+def rebuilt(directory: Path, built: LogOptions) -> dict[str, bytes | None]:
     """Every companion of a log as a recovery of all its segments makes it."""
     there = logs(directory)
     bases = sorted(there)
@@ -84,7 +84,7 @@ def rebuilt(directory: Path, made: LogOptions) -> dict[str, bytes | None]:
         str(directory),
         None,
         RecoverOptions(
-            index_interval_bytes=made.index_interval_bytes, segment_index_bytes=made.segment_index_bytes, now_ms=0
+            index_interval_bytes=built.index_interval_bytes, segment_index_bytes=built.segment_index_bytes, now_ms=0
         ),
         after=dict.fromkeys(names, FileContent()),
         files=read_stamps(str(directory)),
@@ -104,12 +104,12 @@ def oracle_end(base: int, data: bytes) -> int:
     return max((item.last_offset for item in oracle.walk(data) if isinstance(item, oracle.Batch)), default=base - 1) + 1
 
 
-def check_companions(directory: Path, made: LogOptions) -> None:
+def check_companions(directory: Path, built: LogOptions) -> None:
     now = read(directory)
-    for name, data in rebuilt(directory, made).items():
+    for name, data in rebuilt(directory, built).items():
         assert now.get(name) == data, name
     expected = {name for name in now if name.endswith(".snapshot")}
-    assert expected <= rebuilt(directory, made).keys()
+    assert expected <= rebuilt(directory, built).keys()
 
 
 # -------------------------------------------------------------------------------------------------------------------
@@ -128,14 +128,14 @@ def test_companions_are_those_of_a_recovery(number: int, tmp_path: Path) -> None
     )
     batches = list(cut(b"".join(part.data for part in parts)))
     data = b""
-    made = options(
+    built = options(
         segment_bytes=rng.choice((1000, 3000, 1 << 30)),
         index_interval_bytes=rng.choice((0, 100, 400, 4096)),
         segment_index_bytes=rng.choice((10 << 20, 60)),
         base_offset=parts[0].base_offset,
     )
     directory = tmp_path / "t-0"
-    with Appender(str(directory), made) as log:
+    with Appender(str(directory), built) as log:
         for one in batches:
             # Where a marker was removed, what follows may be no part of the transaction.
             with suppress(ValueError):
@@ -145,7 +145,7 @@ def test_companions_are_those_of_a_recovery(number: int, tmp_path: Path) -> None
     assert b"".join(logs(directory).values()) == data
     assert [segment.base_offset for segment in view.segments] == sorted(logs(directory))
     assert view.end_offset == oracle_end(parts[0].base_offset, data)
-    check_companions(directory, made)
+    check_companions(directory, built)
 
 
 @pytest.mark.parametrize("number", range(20))
@@ -154,10 +154,10 @@ def test_several_lives_and_chunks(number: int, tmp_path: Path) -> None:
     rng = random.Random(f"lives:{number}")
     parts = build.partition(rng, batches=120, odd=rng.choice((0, 0.2)), odd_steps=LOADED_STEPS)
     data = list(cut(b"".join(part.data for part in parts)))
-    made = options(segment_bytes=rng.choice((2000, 5000)), base_offset=parts[0].base_offset)
+    built = options(segment_bytes=rng.choice((2000, 5000)), base_offset=parts[0].base_offset)
     directory = tmp_path / "t-0"
     while data:
-        with Appender(str(directory), made) as log:
+        with Appender(str(directory), built) as log:
             for _ in range(rng.randrange(12)):
                 count = rng.randint(1, 4)
                 some, data = data[:count], data[count:]
@@ -167,7 +167,7 @@ def test_several_lives_and_chunks(number: int, tmp_path: Path) -> None:
     whole = b"".join(part.data for part in parts)
     assert b"".join(logs(directory).values()) == whole
     now = read(directory)
-    for name, expected in rebuilt(directory, made).items():
+    for name, expected in rebuilt(directory, built).items():
         if name.endswith(".snapshot") and name in now:
             assert snapshot_of(now[name]) == snapshot_of(expected), name
     outcome = predict_start(directory_state(str(directory)))
@@ -296,7 +296,7 @@ def test_messages_get_offsets(magic: int, codec: str, tmp_path: Path) -> None:
     check_companions(directory, options())
 
 
-def test_a_message_set_with_holes_is_made_anew(tmp_path: Path) -> None:
+def test_a_message_set_with_holes_is_rebuilt(tmp_path: Path) -> None:
     records = [build.record(b"k", b"v%d" % n, timestamp=T, offset=3 * n) for n in range(4)]
     with Appender(str(tmp_path / "t-0"), options(magic=1)) as log:
         assert log.append_batches(batch()) == LogAppendInfo(0, 0, 1)
@@ -309,9 +309,9 @@ def test_a_message_set_with_holes_is_made_anew(tmp_path: Path) -> None:
 
 def test_records(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
-    made = options(codec="gzip")
+    built = options(codec="gzip")
     new = [NewRecord(b"k", os.urandom(200), ((b"h", None),), T + number) for number in range(100)]
-    with Appender(str(directory), made) as log:
+    with Appender(str(directory), built) as log:
         done = log.append_records(new)
         assert done[:2] == (0, 99)
         assert done.batches > 5  # no batch is larger than a segment
@@ -427,7 +427,7 @@ def test_coordinators_topics_have_no_sequences(tmp_path: Path) -> None:
             log.append_batches(producer(0, count=3))
 
 
-def test_sequences_go_on_behind_the_largest(tmp_path: Path) -> None:
+def test_sequences_go_on_after_the_largest(tmp_path: Path) -> None:
     with Appender(str(tmp_path / "t-0"), options()) as log:
         log.append_batches(producer(2**31 - 2, count=3))
         with pytest.raises(ValueError, match="expected 1"):
@@ -491,12 +491,12 @@ def test_no_segment_has_more_bytes_than_an_index_can_tell(tmp_path: Path) -> Non
 
 
 def test_full_indexes_roll(tmp_path: Path) -> None:
-    made = options(segment_bytes=1 << 20, segment_index_bytes=36, index_interval_bytes=0)
-    with Appender(str(tmp_path / "t-0"), made) as log:
+    built = options(segment_bytes=1 << 20, segment_index_bytes=36, index_interval_bytes=0)
+    with Appender(str(tmp_path / "t-0"), built) as log:
         for number in range(12):
             log.append_batches(batch(timestamp=T + number))
         assert len(log.snapshot.segments) > 2
-    check_companions(tmp_path / "t-0", made)
+    check_companions(tmp_path / "t-0", built)
 
 
 def test_nothing(tmp_path: Path) -> None:
@@ -528,7 +528,7 @@ def test_the_last_offsets(tmp_path: Path) -> None:
 
 def test_a_life_without_appends_changes_nothing(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
-    whole = made_log(directory)
+    whole = built_log(directory)
     for _ in range(2):
         with Appender(str(directory), options()) as log:
             assert read(directory) == whole
@@ -553,9 +553,9 @@ def test_index_entries_wait_in_memory_only_for_a_while(tmp_path: Path) -> None:
 
 def test_kafka_07(tmp_path: Path) -> None:
     directory = tmp_path / "t_0"
-    made = options(magic=KAFKA07, segment_bytes=100)
+    built = options(magic=KAFKA07, segment_bytes=100)
     one = build.message07(b"value", magic=1)
-    with Appender(str(directory), made) as log:
+    with Appender(str(directory), built) as log:
         assert log.append_batches(one) == LogAppendInfo(0, 14, 1)
         assert log.append_batches(one * 2)[0] == 15
         log.append_records([NewRecord(None, b"x" * 40), NewRecord(None, b"y")])
@@ -569,7 +569,7 @@ def test_kafka_07(tmp_path: Path) -> None:
     assert list(there)[1:] == [base + len(data) for base, data in there.items()][:-1]
     assert end == sum(map(len, there.values()))
     assert [segment.next_offset for segment in view.segments] == [base + len(data) for base, data in there.items()]
-    with Appender(str(directory), made) as log:
+    with Appender(str(directory), built) as log:
         assert log.snapshot.end_offset == end
         log.append_batches(one)
     assert not remaining_findings(str(directory))
@@ -632,7 +632,7 @@ def test_flush_by_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_flush_after_longer_than_a_system_can_wait(tmp_path: Path) -> None:
-    """The setting that a broker has when nobody sets it."""
+    """The setting that a broker has when no one sets it."""
     with Appender(str(tmp_path / "t-0"), options(flush_ms=(1 << 63) - 1, flush_messages=(1 << 63) - 1)) as log:
         log.append_batches(batch())
         time.sleep(0.02)
@@ -693,7 +693,7 @@ def test_a_disk_that_fails_in_the_background(tmp_path: Path, monkeypatch: pytest
     log.close()
 
 
-def test_a_disk_that_failed_in_the_background_is_told_of_at_the_latest_when_closed(
+def test_a_disk_that_failed_in_the_background_is_reported_of_at_the_latest_when_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed = threading.Event()
@@ -776,7 +776,7 @@ def test_an_interrupt(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 # opening
 
 
-def made_log(directory: Path, count: int = 30) -> dict[str, bytes]:
+def built_log(directory: Path, count: int = 30) -> dict[str, bytes]:
     with Appender(str(directory), options()) as log:
         for number in range(count):
             log.append_batches(batch(timestamp=T + number))
@@ -797,7 +797,7 @@ def made_log(directory: Path, count: int = 30) -> dict[str, bytes]:
 )
 def test_a_log_that_has_to_be_recovered(change: Callable[[Path], object], why: str, tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
-    made_log(directory)
+    built_log(directory)
     change(max(directory.glob("*.log")))
     there = read(directory)
     with pytest.raises(KdumpError, match=f"{why}.*; kdump recover --truncate {directory} recovers the log"):
@@ -807,7 +807,7 @@ def test_a_log_that_has_to_be_recovered(change: Callable[[Path], object], why: s
 
 def test_a_newest_segment_that_begins_inside_the_one_before(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
-    made_log(directory)
+    built_log(directory)
     (directory / segment_file_name(29, ".log")).touch()
     there = read(directory)
     with pytest.raises(KdumpError, match=r"offsets go beyond 29, .*; kdump recover --salvage .* recovers the log"):
@@ -817,7 +817,7 @@ def test_a_newest_segment_that_begins_inside_the_one_before(tmp_path: Path) -> N
 
 def test_a_log_that_ends_before_it_starts(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
-    made_log(directory)
+    built_log(directory)
     there = read(directory)
     checkpoint = tmp_path / "log-start-offset-checkpoint"
     checkpoint.write_bytes(build.checkpoint("t 0 31"))
@@ -832,7 +832,7 @@ def test_a_log_that_ends_before_it_starts(tmp_path: Path) -> None:
 def test_an_unfinished_recovery_of_the_log_directory(tmp_path: Path) -> None:
     """Such a run may be about to change any log of the directory."""
     directory = tmp_path / "t-0"
-    made_log(directory)
+    built_log(directory)
     there, folder = read(directory), UndoFolder("1", flat=True)
     with disk.DirectoryHandle(str(tmp_path)) as root:
         run_plan.write(root, folder, RunPlan("1", 0))
@@ -845,7 +845,7 @@ def test_an_unfinished_recovery_of_the_log_directory(tmp_path: Path) -> None:
 
 def test_an_unfinished_recovery(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
-    made_log(directory)
+    built_log(directory)
     (directory / ".kdump-undo" / "1" / "new").mkdir(parents=True)
     (directory / ".kdump-undo" / "1" / "old").mkdir()
     (directory / ".kdump-undo" / "1" / "old" / "x.log").write_bytes(b"x")
@@ -854,9 +854,9 @@ def test_an_unfinished_recovery(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lost", [*INDEXES[:2], ".snapshot", "short", "stale", "padded"])
-def test_companions_that_are_not_right_are_made_anew(lost: str, tmp_path: Path) -> None:
+def test_companions_that_are_not_right_are_rebuilt(lost: str, tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
-    whole = made_log(directory)
+    whole = built_log(directory)
     newest = max(directory.glob("*.log"))
     index = newest.with_suffix(".index")
     match lost:
@@ -875,7 +875,7 @@ def test_companions_that_are_not_right_are_made_anew(lost: str, tmp_path: Path) 
         assert log.snapshot.end_offset == 30
 
 
-def test_a_transaction_index_of_zeros_is_made_anew(tmp_path: Path) -> None:
+def test_a_transaction_index_of_zeros_is_rebuilt(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
     with Appender(str(directory), options(base_offset=9)) as log:
         log.append_batches(producer(0, transactional=True))
@@ -889,7 +889,7 @@ def test_a_transaction_index_of_zeros_is_made_anew(tmp_path: Path) -> None:
 
 def test_what_is_left_over_goes(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
-    whole = made_log(directory)
+    whole = built_log(directory)
     (directory / "00000000000000000000.log.deleted").write_bytes(b"x")
     (directory / "00000000000000000007.index").write_bytes(b"")
     (directory / "00000000000000000003.snapshot").write_bytes(build.producer_snapshot())
@@ -984,7 +984,7 @@ def test_the_marker_of_a_clean_shutdown(tmp_path: Path) -> None:
 
 
 def test_the_recovery_point_stays_where_more_may_have_to_be_recovered(tmp_path: Path) -> None:
-    made_log(tmp_path / "t-0")
+    built_log(tmp_path / "t-0")
     points = tmp_path / "recovery-point-offset-checkpoint"
     points.write_bytes(build.checkpoint("t 0 2"))
     with Appender(str(tmp_path / "t-0"), options()) as log:

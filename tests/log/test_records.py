@@ -153,14 +153,14 @@ def test_control_records_are_left_out_and_flags_are_set(codec: str, tmp_path: Pa
 def test_header_names_are_strings_or_bytes(tmp_path: Path) -> None:
     wide = [("trace", b"1"), ("größe", None), ("", b"")]
     encoded = [(name.encode(), value) for name, value in wide]
-    made = []
+    built = []
     for number, headers in enumerate((wide, encoded)):
         directory = tmp_path / f"t-{number}"
         with Log(directory, write=True) as log:
             log.append([NewRecord(b"k", b"v", headers, 5)] * 3)
             assert next(log.records()).headers == tuple(encoded)
-        made.append((directory / f"{0:020}.log").read_bytes())
-    assert made[0] == made[1]
+        built.append((directory / f"{0:020}.log").read_bytes())
+    assert built[0] == built[1]
 
 
 def test_header_names_of_other_types(tmp_path: Path) -> None:

@@ -138,11 +138,11 @@ def test_segments_go_as_a_broker_s_do(tmp_path: Path, clock: Clock) -> None:
         whole = log.snapshot
         old = [segment.base_offset for segment in whole.closed]
         assert len(old) > 2
-        told: list[tuple[str, bool]] = []
-        log.before_removal = lambda path: told.append((path, Path(path).exists()))
+        reported: list[tuple[str, bool]] = []
+        log.before_removal = lambda path: reported.append((path, Path(path).exists()))
         gone = log.delete(before(old[2]))
         assert gone == whole.closed[:2]
-        assert told == [(segment.path, True) for segment in gone]
+        assert reported == [(segment.path, True) for segment in gone]
         assert log.snapshot.closed == whole.closed[2:]
         assert log.snapshot.start_offset == old[2]
         assert log.snapshot.end_offset == whole.end_offset

@@ -142,12 +142,12 @@ def test_a_linked_backup_keeps_its_bytes(tmp_path: Path) -> None:
 
 def test_progress_counts_every_byte_that_is_written(tmp_path: Path) -> None:
     directory, plan = prepared("truncate", tmp_path)
-    told: list[int] = []
-    apply(plan, "1", make=make, on_bytes=told.append)
+    reported: list[int] = []
+    apply(plan, "1", make=make, on_bytes=reported.append)
     undo = directory / ".kdump-undo" / "1"
     cut = (undo / "cut" / f"{B}.log").stat().st_size
-    made = sum(len(data) for _, data in make(plan) if data is not None)
-    assert sum(told) == cut + made + len(b"0\n1\n0 0\n")
+    built = sum(len(data) for _, data in make(plan) if data is not None)
+    assert sum(reported) == cut + built + len(b"0\n1\n0 0\n")
 
 
 def test_a_piece_without_end_is_no_plan(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_piece_without_end_is_no_plan(tmp_path: Path) -> None:
     )
 
 
-def test_what_nobody_makes_is_an_error(tmp_path: Path) -> None:
+def test_what_no_one_makes_is_an_error(tmp_path: Path) -> None:
     directory = directories.write(tmp_path / "t-0", PARTITION)
     plan = plan_of(directory, {f"{A}.index": REBUILT})
     with pytest.raises(KdumpError, match="nothing makes this file"):
@@ -444,7 +444,7 @@ def test_what_comes_in_does_so_log_last_and_what_keeps_it_out_goes_later() -> No
 
 
 def test_only_whole_names_are_given() -> None:
-    """A log of which a part goes elsewhere, and two that want the same file, are written anew."""
+    """A log of which a part goes elsewhere, and two that want the same file, are written again."""
     sizes = {"1.log": Stamp(10, 0, 1), "2.log": Stamp(10, 0, 2)}
     whole = FileContent((Piece("1.log", 0, 10),))
     both = steps({"1.log": None, "3.log": whole, "4.log": whole}, sizes, {}, {})

@@ -130,7 +130,7 @@ def listed(path: Path) -> DirectoryFiles | None:
     return partition.directory_files
 
 
-def same_as_listed_anew(path: Path) -> DirectoryFiles:
+def same_as_listed_again(path: Path) -> DirectoryFiles:
     files = listed(path)
     assert files is not None
     assert files.stamps == read_stamps(str(path))
@@ -140,7 +140,7 @@ def same_as_listed_anew(path: Path) -> DirectoryFiles:
 
 @pytest.mark.parametrize("path", PARTITIONS, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_the_files_are_those_of_another_listing(path: Path) -> None:
-    files = same_as_listed_anew(path)
+    files = same_as_listed_again(path)
     assert list(files.stamps) == list(read_stamps(str(path)))
     assert pickle.loads(pickle.dumps(files)) == files
 
@@ -155,7 +155,7 @@ def test_links_have_a_size_and_no_stamp(directory: Path) -> None:
     (partition / "inside").mkdir()
     (partition / ".kdump-undo-one").write_bytes(b"1")
     os.mkfifo(partition / "pipe")
-    files = same_as_listed_anew(partition)
+    files = same_as_listed_again(partition)
     assert files.link_sizes == {f"{99:020d}.txnindex": 5}
     assert {"unknown", ".kdump-undo-one"} < files.stamps.keys()
 

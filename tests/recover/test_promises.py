@@ -120,9 +120,9 @@ def test_a_page_of_zeros_in_the_middle(tmp_path: Path) -> None:
     hurt = range(4096 // size, (8192 + size - 1) // size)
     for strategy in (TRUNCATE, SALVAGE, REINDEX):
         plan = plan_of(tmp_path / "d", strategy=strategy)
-        (held,) = plan.lost.damaged.offsets or ()
+        (lost_range,) = plan.lost.damaged.offsets or ()
         assert plan.lost.damaged.exact
-        assert 10 <= held[0] <= 10 + hurt[0] + 1
+        assert 10 <= lost_range[0] <= 10 + hurt[0] + 1
         assert plan.lost.committed
         assert plan.lost.is_for_good == (strategy != REINDEX)
 

@@ -33,7 +33,7 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     """The log directory of a broker that was killed, with a flipped bit in the newest segment of transfers-0, and a
-    recovery point behind it."""
+    recovery point after it."""
     target = tmp_path / "logs"
     shutil.copytree(FIXTURES / "killed", target, ignore=shutil.ignore_patterns("expected", "case.toml"))
     log = target / "transfers-0" / f"{64:020d}.log"
@@ -200,18 +200,18 @@ def test_a_batch_whose_offset_lies_is_lost_all_the_same(tmp_path: Path) -> None:
     (plan,) = planned(partition, options=RecoverOptions(strategy=SALVAGE))
     assert (plan.lost.given_up.batches, plan.lost.given_up.records, plan.lost.given_up.bytes) == (1, 2, len(batches[2]))
     assert plan.lost.given_up.offsets == ((1 << 40, (1 << 40) + 1),)
-    (told,) = (action for action in plan.actions if action.action == "truncate")
-    assert (told.batches, told.start, told.stop) == (1, len(batches[0]) * 2, len(batches[0]) * 3)
+    (reported,) = (action for action in plan.actions if action.action == "truncate")
+    assert (reported.batches, reported.start, reported.stop) == (1, len(batches[0]) * 2, len(batches[0]) * 3)
 
 
-def test_lost_offsets_that_go_back_are_told_from_the_lowest_to_the_highest(tmp_path: Path) -> None:
+def test_lost_offsets_that_go_back_are_reported_from_the_lowest_to_the_highest(tmp_path: Path) -> None:
     offsets = (3, 1, 2)
     log = tmp_path / f"{0:020d}.log"
     log.write_bytes(b"".join(build.batch([build.record(b"k", b"v")], base_offset=offset) for offset in offsets))
     size = log.stat().st_size
     file = LogFile(str(log), Kind.LOG, 0, True, size)
-    (held,) = read_outline(file, [Piece(log.name, 0, size)], 1 << 30, compacted=False).removed
-    assert (held.batches, held.first_offset, held.last_offset) == (3, 1, 3)
+    (outlined,) = read_outline(file, [Piece(log.name, 0, size)], 1 << 30, compacted=False).removed
+    assert (outlined.batches, outlined.first_offset, outlined.last_offset) == (3, 1, 3)
 
 
 @pytest.mark.parametrize("name", ["5.log", f"{5:020d}.log"])
@@ -255,7 +255,7 @@ def test_a_salvage_keeps_what_the_transaction_index_alone_knows(tmp_path: Path) 
         assert index.read_bytes() == before
 
 
-def test_what_a_split_leaves_out_is_told(tmp_path: Path) -> None:
+def test_what_a_split_leaves_out_is_reported(tmp_path: Path) -> None:
     partition = tmp_path / "t-0"
     partition.mkdir()
     batches = [build.batch([build.record(b"k", b"v")], base_offset=offset) for offset in (0, 1 << 31, (1 << 31) + 1)]
@@ -270,7 +270,7 @@ def test_what_a_split_leaves_out_is_told(tmp_path: Path) -> None:
     assert (plan.lost.given_up.bytes, removed) == (0, 50)
 
 
-def test_a_snapshot_that_goes_is_no_reason_to_write_the_epochs_anew(directory: Path) -> None:
+def test_a_snapshot_that_goes_is_no_reason_to_write_the_epochs_again(directory: Path) -> None:
     partition = shutil.copytree(FIXTURES / "restarted" / "transfers-0", directory.parent / "transfers-0")
     snapshot = min(partition.glob("*.snapshot"))
     snapshot.write_bytes(b"")
@@ -316,7 +316,7 @@ def test_a_copy_of_what_another_user_owns(directory: Path, monkeypatch: pytest.M
 
 
 class Other:
-    """A file that belongs to somebody else, once it is not new."""
+    """A file that belongs to another process, once it is not new."""
 
     def __init__(self, status: os.stat_result) -> None:
         self._status = status
@@ -343,7 +343,7 @@ def test_no_copy_in_a_log_directory(directory: Path) -> None:
     assert not (directory / "copy").exists()
 
 
-def test_room_that_nobody_will_cut_off_goes(directory: Path) -> None:
+def test_room_that_no_one_will_cut_off_goes(directory: Path) -> None:
     """After an orderly stop a time index that ends with zeros makes retention delete its segment (KAFKA-10207)."""
     index = directory / "retained-0" / f"{56:020d}.timeindex"
     assert str(index) not in {action.path for plan in planned(directory) for action in plan.actions}

@@ -59,7 +59,7 @@ AGAIN |= {("salvage", "overflow-tail")}
 
 def damaged(name: str, how: str, tmp_path: Path) -> list[Path]:
     """Copies of some of the partitions, or with KDUMP_LAWS=all of all, with this damage."""
-    made = []
+    built = []
     some = PARTITIONS if ALL else random.Random(f"{name} {how}").sample(PARTITIONS, 2)
     for number, partition in enumerate(PARTITIONS):
         if partition not in some:
@@ -72,8 +72,8 @@ def damaged(name: str, how: str, tmp_path: Path) -> list[Path]:
         except NotApplicable:
             continue
         if any(directory.glob("*.log")):
-            made.append(directory)
-    return made
+            built.append(directory)
+    return built
 
 
 def wrong(findings: tuple[Finding, ...] | list[Finding]) -> set[tuple[str, str]]:

@@ -29,9 +29,9 @@ from support.salvage_oracle import (
     certain,
     contradict,
     files,
-    foreseen,
     inside,
     most_in_order,
+    predicted,
     results,
     salvaged,
     valid,
@@ -44,7 +44,7 @@ HARMFUL = frozenset({"control/structure", "txn/state", "txn/open", "legacy/wrapp
 """Why a batch in its place may have to go."""
 
 
-def broker_made() -> list[Path]:
+def broker_built() -> list[Path]:
     """Small topic-partition directories that brokers wrote."""
     found = {path.parent for path in FIXTURES.rglob("*.log")}
     return sorted(place for place in found if sum(path.stat().st_size for path in place.glob("*.log")) < SMALL)
@@ -101,7 +101,7 @@ def _tiles(logs: dict[str, bytes], found: SalvageResult) -> Iterator[str]:
 def _loads(found: SalvageResult, after: dict[str, bytes]) -> Iterator[str]:
     if not after:
         return
-    outcome = foreseen(after)
+    outcome = predicted(after)
     changes = (outcome.truncations, outcome.emptied_logs, outcome.split_segments, outcome.deleted_files)
     if outcome.refusals or found.refusals or any(changes):
         yield f"a broker makes something else of it: {outcome.refusals} {found.refusals} {changes}"
@@ -131,7 +131,7 @@ def test_one_damage_costs_one_batch(tmp_path: Path) -> None:
     names = [
         name for name in sorted(damage_partition.DAMAGES) if name not in CUTTING and name[:3] not in ("odd", "lef")
     ]
-    places, wrong = broker_made(), []
+    places, wrong = broker_built(), []
     for number in range(400):
         rng = random.Random(number)
         place, name = rng.choice(places), rng.choice(names)
@@ -160,7 +160,7 @@ def assert_agreed(wrong: dict[str, list[str]], runs: int, at_least: int) -> None
 @pytest.mark.parametrize("times", [1, 3])
 def test_damaged_directories_of_brokers(tmp_path: Path, times: int) -> None:
     wrong, runs = {}, 0
-    places = broker_made()
+    places = broker_built()
     for number in range(400 // times):
         rng = random.Random(f"{number} {times}")
         place, names = rng.choice(places), []
@@ -225,7 +225,7 @@ def test_any_bytes(tmp_path: Path) -> None:
 
 def test_a_sound_partition_stays_as_it_is() -> None:
     runs = 0
-    for place in broker_made():
+    for place in broker_built():
         if place.name == "preallocated-0":
             continue
         logs = files(place)
@@ -330,7 +330,7 @@ def test_of_two_runs_the_one_of_the_higher_leader_epoch_stays(tmp_path: Path) ->
     assert found.lost.offsets == ((12, 19),)
 
 
-def test_an_old_copy_behind_the_log_goes(tmp_path: Path) -> None:
+def test_an_old_copy_after_the_log_goes(tmp_path: Path) -> None:
     data = run(0, 5, epoch=5) + run(2, 40, epoch=3, value=b"w")
     found, after = kept(tmp_path / "p-0", (0, data))
     assert offsets(after) == [[*range(5)]]
@@ -437,7 +437,7 @@ def test_a_segment_with_a_wrong_name_gets_the_offset_of_its_first_batch(tmp_path
     assert not found.dropped
 
 
-def test_a_segment_whose_name_lies_behind_others_is_put_in_order(tmp_path: Path) -> None:
+def test_a_segment_whose_name_lies_after_others_is_put_in_order(tmp_path: Path) -> None:
     found, after = kept(tmp_path / "p-0", (0, run(0, 10)), (1010, run(10, 5)), (15, run(15, 5)))
     assert offsets(after) == [[*range(10)], [*range(10, 15)], [*range(15, 20)]]
     assert found.renamed == {"00000000000000001010.log": "00000000000000000010.log"}
@@ -465,7 +465,7 @@ def test_a_segment_of_which_nothing_is_left_stays_as_a_name(tmp_path: Path) -> N
     found, after = kept(tmp_path / "p-0", (0, run(0, 5)), (5, b"\1" * 500), (8, run(8, 3)), (11, b"\2" * 300))
     assert [len(data) for data in after.values()] == [5 * ONE, 0, 3 * ONE, 0]
     assert found.log_end_offset == 11
-    assert foreseen(after).log_end_offset == 11
+    assert predicted(after).log_end_offset == 11
 
 
 def test_an_empty_segment_inside_another_goes(tmp_path: Path) -> None:
@@ -540,8 +540,8 @@ def histories(rng: random.Random) -> Writer:
 def spoil(directory: Path, writer: Writer, picks: Callable[[Own], bool], *, index: bool = True) -> Spoilt:
     """The directory of the history with the batches that `picks` chooses spoilt; without its transaction indexes where
     they are not wanted."""
-    made = directories.partition(writer.logs)
-    logs = {name: data for name, data in made.items() if name.endswith(".log") and isinstance(data, bytes)}
+    built = directories.partition(writer.logs)
+    logs = {name: data for name, data in built.items() if name.endswith(".log") and isinstance(data, bytes)}
     fates: dict[int, list[bytes]] = {}
     aborted, committed = set[bytes](), set[bytes]()
     for own in valid(logs):
@@ -559,7 +559,7 @@ def spoil(directory: Path, writer: Writer, picks: Callable[[Own], bool], *, inde
             data[own.batch.position + 17] ^= 0xFF
             logs[own.file] = bytes(data)
     indexes = {
-        name: data for name, data in made.items() if index and name.endswith(".txnindex") and isinstance(data, bytes)
+        name: data for name, data in built.items() if index and name.endswith(".txnindex") and isinstance(data, bytes)
     }
     return Spoilt(written(directory, logs, indexes), frozenset(aborted), frozenset(committed))
 
@@ -604,15 +604,15 @@ def consumed(
     given = set()
     for start in range(0, len(batches), at_once):
         fetched = batches[start : start + at_once]
-        told = sorted(
+        reported = sorted(
             (first, producer)
             for producer, first, last, _ in entries
             if last >= fetched[0].first and first <= fetched[-1].last
         )
         gone: set[int] = set()
         for own in fetched:
-            gone |= {producer for first, producer in told if first <= own.last}
-            told = [one for one in told if one[0] > own.last]
+            gone |= {producer for first, producer in reported if first <= own.last}
+            reported = [one for one in reported if one[0] > own.last]
             producer = own.batch.producer_id
             if own.batch.control:
                 if _aborts(own):
@@ -623,9 +623,9 @@ def consumed(
 
 
 def indexed(directory: Path, found: SalvageResult, after: dict[str, bytes]) -> list[tuple[int, int, int, int]]:
-    """The entries of the transaction indexes afterwards: those that are told, those that stay, those made from the
+    """The entries of the transaction indexes afterwards: those that are reported, those that stay, those made from the
     log."""
-    made, _ = replayed(after)
+    built, _ = replayed(after)
     bases = [log.base_offset for log in found.segments]
     entries = []
     for number, log in enumerate(found.segments):
@@ -636,7 +636,7 @@ def indexed(directory: Path, found: SalvageResult, after: dict[str, bytes]) -> l
             entries += entries_of([(directory / name).read_bytes()] if (directory / name).exists() else [])
         else:
             end = bases[number + 1] if number + 1 < len(bases) else 2**63
-            entries += [entry for entry in made if log.base_offset <= entry[2] < end]
+            entries += [entry for entry in built if log.base_offset <= entry[2] < end]
     return entries
 
 
@@ -657,7 +657,7 @@ def markers_by(rng: random.Random, chance: float) -> Callable[[Own], bool]:
 
 @pytest.mark.parametrize("undecided", ["keep", "drop"])
 def test_no_aborted_record_is_ever_read(tmp_path: Path, undecided: str) -> None:
-    """Whatever markers are lost, by the transaction indexes as they are left and as a broker makes them anew; and what
+    """Whatever markers are lost, by the transaction indexes as they are left and as a broker rebuilds them; and what
     is committed for sure is read."""
     lost = hanging = 0
     for seed in range(150):
@@ -666,14 +666,14 @@ def test_no_aborted_record_is_ever_read(tmp_path: Path, undecided: str) -> None:
         spoilt = spoil(tmp_path / "p-0", writer, markers_by(rng, rng.choice((0.1, 0.3, 0.6))))
         found = salvaged(spoilt.directory, undecided=undecided)
         after = results(spoilt.directory, found)
-        assert not foreseen(after).refusals
-        made, stable = replayed(after)
+        assert not predicted(after).refusals
+        built, stable = replayed(after)
         left = indexed(spoilt.directory, found, after)
         data = [own.data for own in valid(after)]
         again = salvaged(written(tmp_path / "again-0", after, packed(found, left)), undecided=undecided)
         assert results(tmp_path / "again-0", again) == after, seed
         assert (again.dropped, again.undecided, again.transaction_indexes) == ((), (), {}), seed
-        for entries in (made, left):
+        for entries in (built, left):
             for at_once in (1, 3, 1000):
                 given = consumed(after, entries, stable, at_once=at_once)
                 assert not given & spoilt.aborted, (seed, at_once)
@@ -697,7 +697,7 @@ def test_no_aborted_record_is_ever_read(tmp_path: Path, undecided: str) -> None:
 
 
 def transactions(*what: tuple[int, str], **how: object) -> Writer:
-    """Batches and markers of producers, one behind the other: `data`, `ABORT`, `COMMIT`, `plain`."""
+    """Batches and markers of producers, one after the other: `data`, `ABORT`, `COMMIT`, `plain`."""
     writer = Writer()
     sequences: Counter[int] = Counter()
     for producer, word in what:
@@ -816,7 +816,7 @@ def test_a_lost_marker_before_a_marker_is_none(tmp_path: Path) -> None:
 
 
 def test_a_lost_end(tmp_path: Path) -> None:
-    """Offsets behind the last batch will be given to other records, so that no entry of the index may speak of them."""
+    """Offsets after the last batch will be given to other records, so that no entry of the index may speak of them."""
     spoilt = spoil(tmp_path / "p-0", transactions((1, "data"), (2, "data"), (2, "COMMIT"), (1, "ABORT")), at(3))
     found = salvaged(spoilt.directory)
     assert left_offsets(spoilt, found) == [0, 1, 2]
@@ -843,7 +843,7 @@ def test_what_a_broker_refuses_goes(tmp_path: Path) -> None:
         found, after = kept(tmp_path / "p-0", (0, run(0, 1) + bad + run(2, 1)))
         assert offsets(after) == [[0, 2]]
         assert [(one.because, one.batches) for one in found.dropped] == [("control/structure", 1)]
-        assert not foreseen(after).refusals
+        assert not predicted(after).refusals
 
 
 # ------------------------------------------------------------------------------------------------------- before Kafka
@@ -887,7 +887,7 @@ def test_07_sound_files_stay(tmp_path: Path) -> None:
 
 
 def test_07_offsets_are_positions(tmp_path: Path) -> None:
-    """Every sound message stays at its position, the files touch one another, and behind each damage a file begins."""
+    """Every sound message stays at its position, the files touch one another, and after each damage a file begins."""
     for seed in range(200):
         rng = random.Random(seed)
         cut = rng.randrange(1, 29)
@@ -920,10 +920,10 @@ def test_07_damage_in_the_middle_moves_nothing(tmp_path: Path) -> None:
     (place,) = [at for at, payload in messages07({f"{0:020d}.kafka": bytes(data)}).items() if payload == PAYLOADS[7]]
     data[place + 10] ^= 1
     found, after = kept07(tmp_path / "p-0", (0, bytes(data)))
-    behind = place + 10 + len(PAYLOADS[7])
+    following = place + 10 + len(PAYLOADS[7])
     assert [(log.base_offset, log.pieces) for log in found.segments] == [
-        (0, (Piece("00000000000000000000.kafka", 0, behind),)),
-        (behind, (Piece("00000000000000000000.kafka", behind, len(data)),)),
+        (0, (Piece("00000000000000000000.kafka", 0, following),)),
+        (following, (Piece("00000000000000000000.kafka", following, len(data)),)),
     ]
     assert list(messages07(after).values()) == [payload for payload in PAYLOADS if payload != PAYLOADS[7]]
     assert found.lost.batches == 0

@@ -190,7 +190,7 @@ def most_records(logs: dict[str, bytes]) -> int:
 
 NOT_ABOUT_ORDER = {
     "epoch/backwards": "it goes on after batches that were written again with a higher leader epoch",
-    "offset/range": "one batch alone, 2^31 offsets behind the others, would move the end of the log there",
+    "offset/range": "one batch alone, 2^31 offsets after the others, would move the end of the log there",
     "control/structure": "a broker refuses it",
     "txn/state": "a broker refuses it",
     "legacy/wrapper": "a broker refuses it",

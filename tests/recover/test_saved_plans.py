@@ -76,21 +76,21 @@ def plans(directory: Path) -> list[Plan]:
 
 
 def test_a_program_saves_and_loads_a_plan(damaged: Path) -> None:
-    made = plans(damaged)
-    text = "".join(f"{json.dumps(line)}\n" for line in to_lines(OPTIONS, [str(damaged)], made))
+    built = plans(damaged)
+    text = "".join(f"{json.dumps(line)}\n" for line in to_lines(OPTIONS, [str(damaged)], built))
     saved = saved_plans.read(io.BytesIO(text.encode()))
     assert (saved.options, saved.paths) == (OPTIONS, (str(damaged),))
-    assert saved.check(plans(damaged)) == made
-    assert saved == from_lines(to_lines(OPTIONS, [str(damaged)], made), saved.name)
+    assert saved.check(plans(damaged)) == built
+    assert saved == from_lines(to_lines(OPTIONS, [str(damaged)], built), saved.name)
 
 
 def test_the_wording_of_another_version_does_not_matter(damaged: Path) -> None:
-    made = [one._replace(not_covered=plan().not_covered) for one in plans(damaged)]
-    lines = to_lines(OPTIONS, [str(damaged)], made)
+    built = [one._replace(not_covered=plan().not_covered) for one in plans(damaged)]
+    lines = to_lines(OPTIONS, [str(damaged)], built)
     for line in lines:
         if "message" in line:
             line["message"] = "another sentence"
-    assert from_lines(lines).check(made) == made
+    assert from_lines(lines).check(built) == built
 
 
 def test_a_file_that_changed(damaged: Path) -> None:

@@ -21,7 +21,7 @@ HOLD = (
     "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
 )
 NO_LOCK = "no lock could be taken, because the file cannot be written. No process of this machine holds it; a broker on"
-HELD = "another process holds the lock, probably a running broker"
+IS_LOCKED = "another process holds the lock, probably a running broker"
 READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && shift && exec "$@"'
 Kdump = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -36,7 +36,7 @@ def damaged(root: Path) -> Path:
 
 
 @contextmanager
-def held(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Another process locks the file, as a broker does."""
     with subprocess.Popen([sys.executable, "-c", HOLD, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as broker:
         assert broker.stdin is not None
@@ -81,17 +81,17 @@ def test_in_place_such_a_disk_is_refused(tmp_path: Path, mounted: Kdump) -> None
 
 def test_a_copy_is_refused_where_a_broker_holds_a_lock_that_cannot_be_taken(tmp_path: Path, mounted: Kdump) -> None:
     directory = damaged(tmp_path / "d")
-    with held(directory / ".lock"):
+    with locked(directory / ".lock"):
         done = mounted(directory, "recover", "--output", "copy", directory)
     assert done.returncode == 3
-    assert HELD in done.stderr
+    assert IS_LOCKED in done.stderr
     assert not (tmp_path / "copy").exists()
 
 
 def test_a_preview_reads_while_a_broker_runs_and_says_so(tmp_path: Path) -> None:
     directory = damaged(tmp_path / "d")
     free = run(KDUMP, "recover", directory, cwd=tmp_path)
-    with held(directory / ".lock"):
+    with locked(directory / ".lock"):
         preview = run(KDUMP, "recover", directory, cwd=tmp_path)
         dry = run(KDUMP, "recover", "--truncate", "--dry-run", directory, cwd=tmp_path)
         refused = run(KDUMP, "recover", "--truncate", directory, cwd=tmp_path)
@@ -106,7 +106,7 @@ def test_a_preview_reads_while_a_broker_runs_and_says_so(tmp_path: Path) -> None
         assert shown.stdout.count(": running: ") == 1
     for stopped in (refused, copied):
         assert stopped.returncode == 3
-        assert f"{HELD}; stop it first" in stopped.stderr
+        assert f"{IS_LOCKED}; stop it first" in stopped.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

@@ -182,7 +182,7 @@ def test_where_one_cannot_come_back_nothing_changes(tmp_path: Path) -> None:
     assert tree(directory / "t-2") == before["t-2"]
 
 
-# ---- somebody wrote since
+# ---- another process wrote since
 
 
 def append(path: Path) -> None:
@@ -567,7 +567,7 @@ def test_steps_can_be_repeated(tmp_path: Path) -> None:
 # ---- what is kept is not part of a log
 
 
-def test_nobody_looks_into_what_is_kept(tmp_path: Path) -> None:
+def test_no_one_looks_into_what_is_kept(tmp_path: Path) -> None:
     directory = directories.write(tmp_path / "d", directories.clean())
     inside = directory / "t-0"
     log = f"{C}.log"

@@ -71,7 +71,7 @@ def test_null_is_what_the_format_does_not_have(lines: list[dict[str, Any]]) -> N
     assert newest["delete_horizon_ms"] is None
 
 
-def test_a_checksum_that_nobody_computed_is_null(lines: list[dict[str, Any]]) -> None:
+def test_a_checksum_that_no_one_computed_is_null(lines: list[dict[str, Any]]) -> None:
     found = {line["position"]: line["crc_ok"] for line in lines if line["type"] == "batch" and line["magic"] >= 2}
     assert found == {0: True, 100: True, 200: True, 278: True, 478: False, 650: True, 750: None}
 
@@ -154,8 +154,8 @@ def test_a_path_that_is_no_utf8_is_base64() -> None:
 
 
 def test_values_of_any_kind() -> None:
-    made = {"a": [1, -(2**63), True, None, 0.5], "b": {"c": b"\xff", "d": "x"}, "e": (2**64 - 1,), "f": float("nan")}
-    assert json.loads(json_value(made)) == {
+    built = {"a": [1, -(2**63), True, None, 0.5], "b": {"c": b"\xff", "d": "x"}, "e": (2**64 - 1,), "f": float("nan")}
+    assert json.loads(json_value(built)) == {
         "a": [1, -(2**63), True, None, 0.5],
         "b": {"c": {"base64": "/w=="}, "d": "x"},
         "e": [2**64 - 1],

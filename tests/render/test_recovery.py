@@ -89,8 +89,8 @@ def test_a_line_for_every_action() -> None:
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_every_action_has_words(action: str) -> None:
-    made = Action(action, f"{FIRST}.log", "segment/overlap", 10, 20, f"{SECOND}.log", 10, 1, 2, 3, 4)
-    words = recovery.action_words(made)
+    built = Action(action, f"{FIRST}.log", "segment/overlap", 10, 20, f"{SECOND}.log", 10, 1, 2, 3, 4)
+    words = recovery.action_words(built)
     assert words == (
         f"{action} 10-20 segment/overlap: {ACTIONS[action]}: {SECOND}.log (10 bytes, 1 batch, 2 records, "
         "offsets 3..4, next 5)"
@@ -99,9 +99,9 @@ def test_every_action_has_words(action: str) -> None:
     assert recovery.action_words(Action(action, "x", target="x")) == f"{action}: {ACTIONS[action]}"
 
 
-def test_records_that_nobody_counted() -> None:
-    made = Action("truncate", f"{FIRST}.log", "batch/crc", 0, 9, None, 9, 2, None, 0, 5)
-    assert recovery.amount_of(made) == "9 bytes, 2 batches, offsets 0..5, next 6"
+def test_records_that_no_one_counted() -> None:
+    built = Action("truncate", f"{FIRST}.log", "batch/crc", 0, 9, None, 9, 2, None, 0, 5)
+    assert recovery.amount_of(built) == "9 bytes, 2 batches, offsets 0..5, next 6"
     assert recovery.span(Action("truncate", "x", start=7)) == "7-"
 
 
@@ -160,10 +160,10 @@ UNKNOWN = "whether it was committed is not known, since no high watermark is sto
     ],
 )
 def test_what_is_lost_in_words(lost: Lost, words: list[str]) -> None:
-    made = plan(lost=lost, options=RecoverOptions(SALVAGE))
+    built = plan(lost=lost, options=RecoverOptions(SALVAGE))
     said = [
         sentence
-        for label, sentence in recovery.sentences(RecoveryResult(made))
+        for label, sentence in recovery.sentences(RecoveryResult(built))
         if label in ("given up", "damaged", "committed")
     ]
     assert len(said) == len(words)
@@ -187,21 +187,21 @@ def test_where_the_start_begins() -> None:
 
 
 def test_the_damage_that_goes_is_in_the_report() -> None:
-    made = plan(covered=(OLD,) * 7)
-    said = [sentence for label, sentence in recovery.sentences(RecoveryResult(made)) if label == "found"]
+    built = plan(covered=(OLD,) * 7)
+    said = [sentence for label, sentence in recovery.sentences(RecoveryResult(built)) if label == "found"]
     assert said[0] == f"{FIRST.rpartition('/')[2]}.log:130: error batch/crc: {OLD.message}"
     assert (len(said), said[-1]) == (6, "and 2 more findings that the plan removes")
 
 
 def test_at_most_twenty_drops_are_listed() -> None:
     drops = tuple(Action("drop", f"{FIRST}.log", "batch/crc", at, at + 1, None, 1) for at in range(30))
-    made = plan(actions=(*drops, Action("rebuild", f"{FIRST}.index", "batch/crc")))
+    built = plan(actions=(*drops, Action("rebuild", f"{FIRST}.index", "batch/crc")))
     for name in ("text", "terminal"):
-        told = shown(name, RecoveryResult(made))
-        assert sum("drop" in line and "more" not in line for line in told) == 20
-        assert sum("and 10 more drops of bytes that are not listed" in line for line in told) == 1
-        assert any("rebuild" in line for line in told)
-    assert sum(line.get("action") == "drop" for line in objects(RecoveryResult(made))) == 30
+        reported = shown(name, RecoveryResult(built))
+        assert sum("drop" in line and "more" not in line for line in reported) == 20
+        assert sum("and 10 more drops of bytes that are not listed" in line for line in reported) == 1
+        assert any("rebuild" in line for line in reported)
+    assert sum(line.get("action") == "drop" for line in objects(RecoveryResult(built))) == 30
 
 
 def test_what_holds_after_applying() -> None:
@@ -221,23 +221,23 @@ def test_what_holds_after_applying() -> None:
 
 
 def test_a_partition_without_its_metadata() -> None:
-    made = plan(
+    built = plan(
         actions=(Action("delete", f"{DIRECTORY}/partition.metadata", "metadata/format", bytes=11),), lost=Lost()
     )
-    assert "NAME-stray" in labels(RecoveryResult(made))["mind"]
+    assert "NAME-stray" in labels(RecoveryResult(built))["mind"]
     assert "mind" not in labels(RecoveryResult(plan()))
 
 
 def test_what_contradicts_and_what_is_undecided() -> None:
-    made = plan(conflicts=("two of them",), undecided=("one", "two"))
-    said = [item for item in recovery.sentences(RecoveryResult(made)) if item[0] in ("clash", "undecided")]
+    built = plan(conflicts=("two of them",), undecided=("one", "two"))
+    said = [item for item in recovery.sentences(RecoveryResult(built)) if item[0] in ("clash", "undecided")]
     assert said == [("clash", "two of them"), ("undecided", "one"), ("undecided", "two")]
 
 
 def test_one_segment_of_several() -> None:
-    made = plan(alone=True)
-    assert labels(RecoveryResult(made))["mind"].endswith("this one can only become a copy: --output DIR")
-    assert "mind" not in labels(RecoveryResult(made, True))
+    built = plan(alone=True)
+    assert labels(RecoveryResult(built))["mind"].endswith("this one can only become a copy: --output DIR")
+    assert "mind" not in labels(RecoveryResult(built, True))
 
 
 def test_failed_and_refused() -> None:
@@ -394,7 +394,7 @@ def test_nothing_reaches_a_terminal_raw(name: str) -> None:
 
 def summary(**fields: Any) -> RecoverySummary:
     none = finding_totals({})
-    made = RecoverySummary(
+    built = RecoverySummary(
         strategy="truncate",
         applied=False,
         partitions=2,
@@ -411,7 +411,7 @@ def summary(**fields: Any) -> RecoverySummary:
         next=None,
         interrupted=False,
     )
-    return made._replace(**fields)
+    return built._replace(**fields)
 
 
 @pytest.mark.parametrize(

@@ -77,17 +77,17 @@ def test_nothing_inside_a_value_is_taken() -> None:
         if not ALL and rng.random() > 0.05:
             continue
         outside = {batch for batch in found_batches(log.data, 0) if batch[0] != log.start}
-        for made in nested_logs.damaged(log):
+        for built in nested_logs.damaged(log):
             if not ALL and rng.random() > 0.1:
                 continue
             tried += 1
-            found = found_batches(made.data, 0)
-            assert not [each for each in found if log.start < each[0] < log.stop], made.name
-            assert outside <= found, made.name
+            found = found_batches(built.data, 0)
+            assert not [each for each in found if log.start < each[0] < log.stop], built.name
+            assert outside <= found, built.name
     assert tried > 3000
 
 
-def test_two_neighbours_with_wrong_lengths_are_told_apart() -> None:
+def test_two_neighbours_with_wrong_lengths_are_distinguished() -> None:
     """The checksum shows the end of each, though the batches are in values, too."""
     inner = build.batch([build.record(b"k", b"v")], base_offset=7)
     parts = [build.batch([build.record(b"k", inner + bytes(number))], base_offset=number) for number in range(5)]

@@ -150,7 +150,7 @@ def test_a_folder_of_saved_files_follows_no_rules(tmp_path: Path) -> None:
 
 
 def test_a_partition_without_segments(tmp_path: Path, logs: Path) -> None:
-    """A broker creates the first segment of an empty directory. Its name alone tells that it is Kafka's."""
+    """A broker creates the first segment of an empty directory. Its name alone shows that it is Kafka's."""
     (logs / "empty-0").mkdir()
     assert [item.path for item in partitions(logs) if not item.segments] == [str(logs / "empty-0")]
     (tmp_path / "empty-0").mkdir()
@@ -308,7 +308,7 @@ def test_the_cache_of_remote_indexes_is_no_partition(logs: Path) -> None:
 
 
 @pytest.mark.parametrize("place", [".lock", "t-0/.lock"])
-def test_a_lock_that_somebody_holds(logs: Path, place: str) -> None:
+def test_a_lock_that_another_process_holds(logs: Path, place: str) -> None:
     """A broker's lock is seen, not taken; a file of that name elsewhere makes no log directory of a topic-partition."""
     put(logs, ".lock")
     put(logs / "t-0", ".lock")
@@ -447,13 +447,13 @@ def test_links_that_lead_nowhere(logs: Path) -> None:
     (logs / "lost").symlink_to("nowhere")
     (logs / "replication-offset-checkpoint").symlink_to("nowhere")
     items = found(logs)
-    told = [str(item) for item in items if isinstance(item, SourceError)]
-    assert [line.split(": ")[0] for line in told] == [
+    reported = [str(item) for item in items if isinstance(item, SourceError)]
+    assert [line.split(": ")[0] for line in reported] == [
         str(logs / "replication-offset-checkpoint"),
         str(logs / "t-0" / "00000000000000000009.index"),
         str(logs / "t-0" / "00000000000000000009.log"),
     ]
-    assert all(line.endswith(": no such file or directory") for line in told)
+    assert all(line.endswith(": no such file or directory") for line in reported)
     strays = [stray for item in items if isinstance(item, Partition | LogDirectory) for stray in item.misplaced_files]
     assert [(os.path.basename(stray.path), stray.what) for stray in strays] == [
         ("lost", "unknown"),
@@ -517,10 +517,10 @@ def test_names_that_no_terminal_should_see(logs: Path) -> None:
 
 def test_one_listing_a_directory_and_one_stat_a_file(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     listed: list[str] = []
-    scanned, told = os.scandir, os.stat
+    scanned, reported = os.scandir, os.stat
     stats: list[str] = []
     monkeypatch.setattr(os, "scandir", lambda path: (listed.append(str(path)), scanned(path))[1])
-    monkeypatch.setattr(os, "stat", lambda path, **how: (stats.append(str(path)), told(path, **how))[1])
+    monkeypatch.setattr(os, "stat", lambda path, **how: (stats.append(str(path)), reported(path, **how))[1])
     assert len(found(logs)) == 4
     assert sorted(listed) == sorted([str(logs), *(str(logs / f"t-{partition}") for partition in (0, 2, 10))])
     # each directory once more than its listing, to know it again; files by their directory entries

@@ -202,16 +202,16 @@ class Plain:
             return whole
         found = self.search(start)
         end = len(self.data) if found is None else found
-        behind = start
+        after = start
         if kind in ("CRC", "MAGIC") and self.plausible(start) and start + total <= end:
             self.tiles.append((self.word(kind, start, total), start, total))
-            behind += total
-        if behind < end:
+            after += total
+        if after < end:
             if found is None:
-                self.tiles.append((self.tail(behind), behind, end - behind))
+                self.tiles.append((self.tail(after), after, end - after))
             else:
-                headed = behind == start and kind != "SHORT" and self.plausible(start)
-                self.tiles.append(("batch/length" if headed else "gap/bytes", behind, end - behind))
+                headed = after == start and kind != "SHORT" and self.plausible(start)
+                self.tiles.append(("batch/length" if headed else "gap/bytes", after, end - after))
         return end
 
     def word(self, kind: str, at: int, total: int) -> str:
@@ -409,14 +409,14 @@ def test_a_magic_that_does_not_exist(message: bytes, verify_bytes: VerifyBytes) 
 
 @pytest.mark.parametrize("size", [-5, 0, 3, 30, 244, 247, 100_000, 2**31 - 1])
 @pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("behind", [HELLO_0 * 5, b"", b"\0" * 30, HELLO_1[:-1], HELLO_1[:3]])
-def test_a_length_that_lies_is_seen_through(size: int, magic: int, behind: bytes, verify_bytes: VerifyBytes) -> None:
+@pytest.mark.parametrize("after", [HELLO_0 * 5, b"", b"\0" * 30, HELLO_1[:-1], HELLO_1[:3]])
+def test_a_length_that_lies_is_seen_through(size: int, magic: int, after: bytes, verify_bytes: VerifyBytes) -> None:
     """Whole messages in the payload, and bytes that look like a torn one where the length leads, are not taken for the
     log's own.
     """
     payload = (HELLO_1 * 2 + b"\0\1\0\0\0" * 3 + HELLO_0) * 4
     lost = build.message07(payload, magic=magic, size=size)
-    data = HELLO_1 + lost + behind
+    data = HELLO_1 + lost + after
     read = same(data)
     if size:  # four zeros are no sign of a message
         assert read.tiles[1] == ("batch/length", len(HELLO_1), len(lost))
@@ -458,7 +458,7 @@ def test_ends_by_checksum_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert walk._ends_work < 5 * len(piece) * 2000 + (1 << 20)
 
 
-def test_a_torn_message_behind_a_damaged_one(verify_bytes: VerifyBytes) -> None:
+def test_a_torn_message_after_a_damaged_one(verify_bytes: VerifyBytes) -> None:
     data = HELLO_1 + build.message07(b"x", crc=1) + build.message07(b"y", crc=1) + HELLO_1[:-1]
     assert [finding.code for finding in verify_bytes(data, kind=Kind.KAFKA07, base_offset=0).findings] == [
         "batch/crc",
@@ -525,7 +525,7 @@ def test_a_large_message_is_no_control_batch() -> None:
     assert 0 < source.largest <= BUFFER_BYTES
 
 
-def test_a_large_message_behind_a_gap() -> None:
+def test_a_large_message_after_a_gap() -> None:
     large = build.message07(random.Random(1).randbytes(2 << 20))
     assert Read(b"\xff" * 50 + large + HELLO_0).tiles == [
         ("gap/bytes", 0, 50),
@@ -599,7 +599,7 @@ SIZE = "legacy/wrapper wrapper-size-07"
         (build.message07(b"junk", codec="snappy"), ["batch/codec snappy-block"]),
         (sealed(build.message07(b"junk", codec="gzip")), ["batch/codec gzip-header"]),
         (
-            build.message07(gzip.compress(HELLO_1, mtime=0) + b"behind", codec="gzip"),
+            build.message07(gzip.compress(HELLO_1, mtime=0) + b"after", codec="gzip"),
             ["batch/codec-odd gzip-trailing"],
         ),
         (sealed(HELLO_1 + build.message07(b"a", crc=1) + HELLO_0), ["legacy/inner-crc"]),

@@ -125,7 +125,7 @@ def test_the_size_of_the_buffer_changes_nothing(data: bytes, rng: random.Random,
 
 @pytest.mark.parametrize("length", [1, 2, 16, 17, 18, 100])
 @pytest.mark.parametrize("byte", [b"\0", b"x"])
-def test_tails_are_told_apart(length: int, byte: bytes) -> None:
+def test_tails_are_distinguished(length: int, byte: bytes) -> None:
     data = build.batch([build.record(b"k", b"v")]) + byte * length
     (tail,) = [item for item in Walk(BytesSource(data), base_offset=0) if isinstance(item, Tail)]
     expected = TailContent.ZEROS if byte == b"\0" else TailContent.TORN if length <= 17 else TailContent.GARBAGE

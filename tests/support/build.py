@@ -723,7 +723,7 @@ class Expected(NamedTuple):
     sequence: int
 
 
-class Made(NamedTuple):
+class BuiltBatches(NamedTuple):
     """A valid batch or message and what is in it."""
 
     data: bytes
@@ -735,11 +735,11 @@ class Made(NamedTuple):
     records: tuple[Expected, ...]
 
 
-class MadeSegment(NamedTuple):
+class BuiltSegment(NamedTuple):
     """A valid segment, the batches it is made of, and where each begins."""
 
     data: bytes
-    batches: tuple[Made, ...]
+    batches: tuple[BuiltBatches, ...]
     positions: tuple[int, ...]
 
 
@@ -802,7 +802,7 @@ def _expected(
 
 
 @st.composite
-def _made_v2(draw: st.DrawFn, base_offset: int, epoch: int, compacted: bool, codecs: Sequence[str]) -> Made:
+def _built_v2(draw: st.DrawFn, base_offset: int, epoch: int, compacted: bool, codecs: Sequence[str]) -> BuiltBatches:
     kind = draw(
         st.sampled_from(("data", "data", "data", "data", "marker", "kraft") + (("empty",) if compacted else ()))
     )
@@ -813,16 +813,16 @@ def _made_v2(draw: st.DrawFn, base_offset: int, epoch: int, compacted: bool, cod
             control_type, base_offset=base_offset, epoch=epoch, timestamp=stamp, producer_id=draw(st.integers(0, 9))
         )
         key, value = control_key(control_type), struct.pack(">hi", 0, 0)
-        return Made(
+        return BuiltBatches(
             data, 2, "none", base_offset, base_offset, epoch, (Expected(base_offset, stamp, key, value, (), -1),)
         )
     if kind == "kraft":
         items = place([leader_change(1, [1, 2], [1]), kraft_version(1), kraft_voters([Voter(1)])], base_offset)
         data = control_batch(items, base_offset=base_offset, epoch=epoch)
-        return Made(data, 2, "none", base_offset, base_offset + 2, epoch, _expected(items))
+        return BuiltBatches(data, 2, "none", base_offset, base_offset + 2, epoch, _expected(items))
     if kind == "empty":
         last = base_offset + draw(st.integers(0, 9))
-        return Made(empty_batch(base_offset, last, epoch=epoch), 2, "none", base_offset, last, epoch, ())
+        return BuiltBatches(empty_batch(base_offset, last, epoch=epoch), 2, "none", base_offset, last, epoch, ())
     items = draw(records(base_offset=base_offset, gaps=compacted))
     stamps = [item.timestamp for item in items if item.timestamp is not None]
     codec = draw(st.sampled_from(codecs))
@@ -844,11 +844,13 @@ def _made_v2(draw: st.DrawFn, base_offset: int, epoch: int, compacted: bool, cod
         last_offset_delta=last - base_offset,
     )
     expected = _expected(items, timestamp=append_time, base_offset=base_offset, base_sequence=sequence)
-    return Made(data, 2, codec, base_offset, last, epoch, expected)
+    return BuiltBatches(data, 2, codec, base_offset, last, epoch, expected)
 
 
 @st.composite
-def _made_legacy(draw: st.DrawFn, base_offset: int, magic: int, compacted: bool, codecs: Sequence[str]) -> Made:
+def _built_legacy(
+    draw: st.DrawFn, base_offset: int, magic: int, compacted: bool, codecs: Sequence[str]
+) -> BuiltBatches:
     codec = draw(st.sampled_from([codec for codec in codecs if codec != "zstd"]))
     items = draw(records(base_offset=base_offset, headers=False, gaps=compacted, max_size=1 if codec == "none" else 5))
     append_time = draw(st.one_of(st.none(), st.none(), _TIMESTAMPS)) if magic == 1 else None
@@ -874,11 +876,11 @@ def _made_legacy(draw: st.DrawFn, base_offset: int, magic: int, compacted: bool,
             timestamp_type=timestamp_type,
         )
     expected = _expected(items, timestamp=-1 if magic == 0 else append_time)
-    return Made(data, magic, codec, first, last, -1, expected)
+    return BuiltBatches(data, magic, codec, first, last, -1, expected)
 
 
 @st.composite
-def made_batches(
+def built_batches(
     draw: st.DrawFn,
     *,
     base_offset: int = 0,
@@ -886,17 +888,17 @@ def made_batches(
     epoch: int = 0,
     compacted: bool = False,
     codecs: Sequence[str] = CODECS,
-) -> Made:
+) -> BuiltBatches:
     """One valid batch, wrapper or message of any magic, with what is in it; `compacted` leaves holes inside."""
     if magic is None:
         magic = draw(st.sampled_from((2, 2, 2, 1, 0)))
     if magic == 2:
-        return draw(_made_v2(base_offset, epoch, compacted, codecs))
-    return draw(_made_legacy(base_offset, magic, compacted, codecs))
+        return draw(_built_v2(base_offset, epoch, compacted, codecs))
+    return draw(_built_legacy(base_offset, magic, compacted, codecs))
 
 
 @st.composite
-def made_segments(
+def built_segments(
     draw: st.DrawFn,
     *,
     min_batches: int = 0,
@@ -906,13 +908,13 @@ def made_segments(
     compacted: bool = False,
     magics: Sequence[int] = (0, 1, 2),
     codecs: Sequence[str] = CODECS,
-) -> MadeSegment:
+) -> BuiltSegment:
     """A valid segment: magics and codecs in any order, offsets and leader epochs that rise, control batches.
 
     Nothing in it deserves a finding, unless `gaps` leaves offsets out between batches (offset/gap). `compacted` leaves
     offsets out inside batches and adds empty batches and delete horizons.
     """
-    batches: list[Made] = []
+    batches: list[BuiltBatches] = []
     positions = []
     position = 0
     offset = base_offset
@@ -921,8 +923,8 @@ def made_segments(
         if gaps and batches:
             offset += draw(st.sampled_from((0, 0, 1, 1000)))
         epoch += draw(st.sampled_from((0, 0, 0, 1)))
-        made = draw(
-            made_batches(
+        built = draw(
+            built_batches(
                 base_offset=offset,
                 magic=draw(st.sampled_from(tuple(magics))),
                 epoch=epoch,
@@ -930,19 +932,19 @@ def made_segments(
                 codecs=codecs,
             )
         )
-        batches.append(made)
+        batches.append(built)
         positions.append(position)
-        position += len(made.data)
-        offset = made.last_offset + 1
-    return MadeSegment(b"".join(made.data for made in batches), tuple(batches), tuple(positions))
+        position += len(built.data)
+        offset = built.last_offset + 1
+    return BuiltSegment(b"".join(built.data for built in batches), tuple(batches), tuple(positions))
 
 
 def batches(
     *, base_offset: int = 0, magic: int | None = None, epoch: int = 0, compacted: bool = False
 ) -> st.SearchStrategy[bytes]:
     """The bytes of one valid batch, wrapper or message."""
-    return made_batches(base_offset=base_offset, magic=magic, epoch=epoch, compacted=compacted).map(
-        lambda made: made.data
+    return built_batches(base_offset=base_offset, magic=magic, epoch=epoch, compacted=compacted).map(
+        lambda built: built.data
     )
 
 
@@ -956,8 +958,8 @@ def segments(
     magics: Sequence[int] = (0, 1, 2),
     codecs: Sequence[str] = CODECS,
 ) -> st.SearchStrategy[bytes]:
-    """The bytes of one valid segment; see `made_segments`."""
-    return made_segments(
+    """The bytes of one valid segment; see `built_segments`."""
+    return built_segments(
         min_batches=min_batches,
         max_batches=max_batches,
         base_offset=base_offset,
@@ -965,7 +967,7 @@ def segments(
         compacted=compacted,
         magics=magics,
         codecs=codecs,
-    ).map(lambda made: made.data)
+    ).map(lambda built: built.data)
 
 
 # --- partitions with producers ----------------------------------------------------------------------------------------
@@ -1042,11 +1044,11 @@ def partition(
                 found.append(PartSegment(base, data))
                 base, data = offset, b""
             continue
-        made, last = _step(rng, what, writer, offset, epoch, now)
+        built, last = _step(rng, what, writer, offset, epoch, now)
         if rng.random() >= removed:
-            data += made
-        elif made[16] == 2 and rng.random() < 0.4:
-            data += _emptied(made)
+            data += built
+        elif built[16] == 2 and rng.random() < 0.4:
+            data += _emptied(built)
         offset = last + 1
     return [*found, PartSegment(base, data)]
 
@@ -1067,7 +1069,7 @@ def _step(rng: random.Random, what: str, writer: _Writer, offset: int, epoch: in
             writer.epoch, writer.sequence = marked, 0
         writer.transactional = False
         writer.coordinator_epoch += rng.choice((0, 0, 0, 1))
-        made = marker(
+        built = marker(
             rng.choice(("COMMIT", "ABORT")),
             base_offset=offset,
             producer_id=writer.producer_id,
@@ -1076,10 +1078,10 @@ def _step(rng: random.Random, what: str, writer: _Writer, offset: int, epoch: in
             timestamp=stamp,
             epoch=epoch,
         )
-        return made, offset
+        return built, offset
     if what == "malformed":
         key, value = rng.choice(MALFORMED_MARKERS)
-        made = batch(
+        built = batch(
             [control_record(1, value, key=key, timestamp=stamp)],
             base_offset=offset,
             codec=rng.choice(("none", "none", "gzip")),
@@ -1089,7 +1091,7 @@ def _step(rng: random.Random, what: str, writer: _Writer, offset: int, epoch: in
             producer_epoch=writer.epoch,
             epoch=epoch,
         )
-        return made, offset
+        return built, offset
     count = 1 if what == "plain" else rng.randint(1, 4)
     sequence, producer_epoch = writer.sequence, writer.epoch
     if what == "begin":
@@ -1107,7 +1109,7 @@ def _step(rng: random.Random, what: str, writer: _Writer, offset: int, epoch: in
         sequence = -1
     elif what == "wrap":
         sequence = _SEQUENCES - rng.randint(1, 3)
-    made = batch(
+    built = batch(
         [record(b"k", b"v" * rng.randint(0, 20), timestamp=stamp) for _ in range(count)],
         base_offset=offset,
         base_sequence=sequence,
@@ -1117,12 +1119,12 @@ def _step(rng: random.Random, what: str, writer: _Writer, offset: int, epoch: in
         epoch=epoch,
     )
     writer.sequence = 0 if sequence < 0 else (sequence + count) % _SEQUENCES
-    return made, offset + count - 1
+    return built, offset + count - 1
 
 
-def _emptied(made: bytes) -> bytes:
+def _emptied(built: bytes) -> bytes:
     """What the cleaner leaves of a batch of magic 2 that has no records any more."""
-    out = bytearray(made[:61])
+    out = bytearray(built[:61])
     struct.pack_into(">i", out, 8, 49)
     struct.pack_into(">q", out, 27, -1)
     struct.pack_into(">i", out, 57, 0)

@@ -130,33 +130,33 @@ def _gzip() -> Iterator[tuple[str, bytes, Taken | Refused] | tuple[str, bytes, T
     )
     yield "second member corrupt", gzip_member(one) + gzip_member(two)[:-1] + b"\x01", Refused("gzip-trailer")
     yield "second member cut", gzip_member(one) + gzip_member(two)[:-1], Refused("gzip-truncated")
-    yield "a byte behind", gzip_member(one) + b"\0", Taken(one, "gzip-trailing")
-    yield "18 bytes behind", gzip_member(one) + bytes(18), Taken(one, "gzip-trailing")
-    yield "much behind", gzip_member(one) + noise(20000), Taken(one, "gzip-trailing")
-    yield "half a header behind", gzip_member(one) + gzip_header()[:9], Taken(one, "gzip-trailing")
+    yield "a byte after", gzip_member(one) + b"\0", Taken(one, "gzip-trailing")
+    yield "18 bytes after", gzip_member(one) + bytes(18), Taken(one, "gzip-trailing")
+    yield "much after", gzip_member(one) + noise(20000), Taken(one, "gzip-trailing")
+    yield "half a header after", gzip_member(one) + gzip_header()[:9], Taken(one, "gzip-trailing")
     yield (
-        "bad header CRC behind",
+        "bad header CRC after",
         gzip_member(one) + gzip_member(two, gzip_header(2, crc=0)),
         Taken(one, "gzip-trailing"),
     )
     # What is buffered is looked at only if a whole member might be there; Java 25 always looks.
     short = gzip_member(one) + gzip_header()
-    yield "header behind", short, Taken(one, "gzip-trailing"), Refused("gzip-truncated")
-    yield "header and 8 bytes behind", short + bytes(8), Taken(one, "gzip-trailing"), Refused("gzip-truncated")
-    yield "header and 9 bytes behind", short + b"\1" + bytes(8), Refused("gzip-data")
-    yield "header and half a block behind", short + b"\x01\x10\0\xef\xff" + bytes(4), Refused("gzip-truncated")
-    # Java fills its buffer with 8192 bytes at a time: behind that border it looks at everything.
+    yield "header after", short, Taken(one, "gzip-trailing"), Refused("gzip-truncated")
+    yield "header and 8 bytes after", short + bytes(8), Taken(one, "gzip-trailing"), Refused("gzip-truncated")
+    yield "header and 9 bytes after", short + b"\1" + bytes(8), Refused("gzip-data")
+    yield "header and half a block after", short + b"\x01\x10\0\xef\xff" + bytes(4), Refused("gzip-truncated")
+    # Java fills its buffer with 8192 bytes at a time: after that border it looks at everything.
     for over in (0, 4, 8):
         full = text(8187 - over)
         member = gzip_header() + stored(full) + gzip_trailer(full)
         yield (
-            f"member behind a buffer that ends {over} bytes behind the data",
+            f"member after a buffer that ends {over} bytes after the data",
             member + gzip_member(two),
             Taken(full + two),
         )
         third = member + gzip_member(text(8000, 3)) + gzip_member(two)
         yield (
-            f"three members and a buffer that ends {over} bytes behind the first",
+            f"three members and a buffer that ends {over} bytes after the first",
             third,
             Taken(full + text(8000, 3) + two),
         )
@@ -165,7 +165,7 @@ def _gzip() -> Iterator[tuple[str, bytes, Taken | Refused] | tuple[str, bytes, T
         member = gzip_header() + stored(full) + gzip_trailer(full)
         newer = Refused("gzip-truncated")
         verdict = newer if over < 18 else Taken(full, "gzip-trailing")
-        yield f"header behind, buffer up to {over} bytes behind the data", member + gzip_header(), verdict, newer
+        yield f"header after it, buffer up to {over} bytes after the data", member + gzip_header(), verdict, newer
 
 
 # snappy
@@ -207,7 +207,7 @@ def _snappy() -> Iterator[tuple[str, bytes, Taken | Refused]]:
     yield "raw", raw_snappy(one), Taken(one)
     yield "raw, short", raw_snappy(b"abc"), Taken(b"abc")
     yield "raw, of nothing", b"\0", Taken(b"")
-    yield "raw, with a byte behind", raw_snappy(one) + b"\0", Refused("snappy-block")
+    yield "raw, with a byte after", raw_snappy(one) + b"\0", Refused("snappy-block")
     yield "empty input", b"", Refused("snappy-empty")
     yield "half a header", head[:15], Refused("snappy-block")
     yield "other magic", xerial(one, head=xerial_header(magic=b"\x82SNAPPY\1")), Refused("snappy-block")
@@ -218,8 +218,8 @@ def _snappy() -> Iterator[tuple[str, bytes, Taken | Refused]]:
             Taken(LONG, "snappy-version"),
         )
     for size in (1, 2, 3):
-        yield f"{size} bytes behind", xerial(one) + bytes(size), Taken(one, "snappy-trailing")
-        yield f"{size} bytes behind many", xerial(LONG) + b"\xff" * size, Taken(LONG, "snappy-trailing")
+        yield f"{size} bytes after", xerial(one) + bytes(size), Taken(one, "snappy-trailing")
+        yield f"{size} bytes after many", xerial(LONG) + b"\xff" * size, Taken(LONG, "snappy-trailing")
     yield "chunk size 0", xerial(one) + bytes(4), Refused("snappy-block")
     yield "chunk size 0 first", head + bytes(4) + chunk(one), Refused("snappy-block")
     yield "chunk size -1", xerial(one) + chunk(two, -1), Refused("snappy-chunk-size")
@@ -227,7 +227,7 @@ def _snappy() -> Iterator[tuple[str, bytes, Taken | Refused]]:
     yield "chunk size of 512 MiB", xerial(one) + chunk(two, 512 << 20), Refused("snappy-truncated")
     yield "cut chunk", xerial(LONG)[:-1], Refused("snappy-truncated")
     yield "cut only chunk", xerial(one)[:-1], Refused("snappy-truncated")
-    yield "no chunk behind its size", xerial(one) + struct.pack(">i", 10), Refused("snappy-truncated")
+    yield "no chunk after its size", xerial(one) + struct.pack(">i", 10), Refused("snappy-truncated")
     yield "two streams", xerial(one) + xerial(two), Taken(one + two)
     yield "headers only", head * 3, Taken(b"")
     yield "header last", xerial(one) + head, Taken(one)
@@ -259,14 +259,14 @@ def _snappy() -> Iterator[tuple[str, bytes, Taken | Refused]]:
     yield "broken header at 2 KiB", xerial(text(2048)) + broken + chunk(two), Taken(text(2048), "snappy-header")
     yield "broken header at 4 KiB", xerial(text(4096)) + broken + b"\0\0", Taken(text(4096), "snappy-header")
     odd = xerial(text(1000)) + broken + chunk(text(2048)) + broken + chunk(two)
-    yield "broken header 2 KiB behind another", odd, Taken(text(1000) + text(2048), "snappy-header")
+    yield "broken header 2 KiB after another", odd, Taken(text(1000) + text(2048), "snappy-header")
     block = raw_snappy(one)
     yield "size of a block too small", head + verbatim(b"\x87" + block[1:]), Refused("snappy-block")
     yield "size of a block too large", head + verbatim(b"\x89" + block[1:]), Refused("snappy-block")
     yield "cut block", head + verbatim(block[:-1]), Refused("snappy-block")
     yield "only the size of a block", head + verbatim(block[:2]), Refused("snappy-block")
     yield "half the size of a block", head + verbatim(b"\x80"), Refused("snappy-block")
-    yield "a byte behind a block", head + verbatim(block + b"\0"), Refused("snappy-block")
+    yield "a byte after a block", head + verbatim(block + b"\0"), Refused("snappy-block")
     yield "over-long size of a block", head + verbatim(b"\x83\x80\x80\x80\x00\x08abc"), Taken(b"abc")
     yield "size of a block in six bytes", head + verbatim(b"\x83\x80\x80\x80\x80\x00\x08abc"), Refused("snappy-block")
     yield "block of 2 GiB", head + verbatim(b"\x80\x80\x80\x80\x08\x08abc"), Refused("snappy-block")
@@ -280,9 +280,9 @@ def _snappy() -> Iterator[tuple[str, bytes, Taken | Refused]]:
     yield "long form of a short literal", head + verbatim(b"\x05\xf0\x04abcde"), Taken(b"abcde")
     yield "long form of the last bytes", head + verbatim(b"\x05\x08abc\xf0\x01de"), Taken(b"abcde")
     yield "longer form of the last byte", head + verbatim(b"\x04\x08abc\xf4\x00\x00d"), Taken(b"abcd")
-    yield "long form behind a copy", head + verbatim(b"\x08\x08abc\x01\x03\xf0\x00d"), Taken(b"abcabcad")
+    yield "long form after a copy", head + verbatim(b"\x08\x08abc\x01\x03\xf0\x00d"), Taken(b"abcabcad")
     yield "long form cut", head + verbatim(b"\x05\x08abc\xf0\x01d"), Refused("snappy-block")
-    yield "long form with a byte behind", head + verbatim(b"\x04\x08abc\xf0\x00de"), Refused("snappy-block")
+    yield "long form with a byte after", head + verbatim(b"\x04\x08abc\xf0\x00de"), Refused("snappy-block")
 
 
 # lz4
@@ -366,7 +366,7 @@ def _lz4() -> Iterator[tuple[str, int, bytes, Taken | Refused]]:
         refused = Refused("lz4-header-checksum")
         yield "wrong HC", magic, wrong, refused if magic else Taken(one, "lz4-header-checksum")
         yield "six bytes", magic, lz4_frame(one)[:6], Refused("lz4-truncated")
-        yield "no HC behind the content size", magic, lz4_header(0x68, 0x40, 5)[:14], Refused("lz4-truncated")
+        yield "no HC after the content size", magic, lz4_header(0x68, 0x40, 5)[:14], Refused("lz4-truncated")
         yield "header only", magic, lz4_header(), Refused("lz4-truncated")
     for sizes in (0x40, 0x50, 0x60, 0x70):
         block_size = 1 << 8 + 2 * (sizes >> 4)
@@ -400,7 +400,7 @@ def _lz4() -> Iterator[tuple[str, int, bytes, Taken | Refused]]:
     yield "wrong content checksum", 2, sound + content_checksum(LONG, 1), Taken(LONG, "lz4-content-checksum")
     yield "no content checksum", 2, sound, Refused("lz4-truncated")
     yield "cut content checksum", 2, sound + bytes(3), Refused("lz4-truncated")
-    yield "behind a content checksum", 2, sound + content_checksum(LONG) + b"x", Taken(LONG, "lz4-trailing")
+    yield "after a content checksum", 2, sound + content_checksum(LONG) + b"x", Taken(LONG, "lz4-trailing")
     yield "content size", 2, lz4_header(0x68, 0x40, 100_000) + lz4_blocks(LONG) + END, Taken(LONG)
     yield (
         "content size too small",
@@ -437,12 +437,12 @@ def _lz4() -> Iterator[tuple[str, int, bytes, Taken | Refused]]:
     yield "cut block", 2, lz4_frame(LONG)[:-5], Refused("lz4-truncated")
     high = lz4_header() + lz4_blocks(LONG) + b"\0\0\0\x80"
     yield "EndMark with bit 31", 2, high, Taken(LONG, "lz4-end-mark")
-    yield "EndMark with bit 31, much behind", 2, high + lz4_blocks(LONG), Taken(LONG, "lz4-end-mark")
-    yield "a byte behind", 2, lz4_frame(LONG) + b"\0", Taken(LONG, "lz4-trailing")
-    yield "zeros behind", 2, lz4_frame(one) + END, Taken(one, "lz4-trailing")
+    yield "EndMark with bit 31, much after", 2, high + lz4_blocks(LONG), Taken(LONG, "lz4-end-mark")
+    yield "a byte after", 2, lz4_frame(LONG) + b"\0", Taken(LONG, "lz4-trailing")
+    yield "zeros after", 2, lz4_frame(one) + END, Taken(one, "lz4-trailing")
     yield "two frames", 2, lz4_frame(one) + lz4_frame(two), Taken(one, "lz4-trailing")
     skippable = b"\x50\x2a\x4d\x18" + struct.pack("<I", 3) + b"abc"
-    yield "skippable frame behind", 2, lz4_frame(one) + skippable, Taken(one, "lz4-trailing")
+    yield "skippable frame after", 2, lz4_frame(one) + skippable, Taken(one, "lz4-trailing")
     yield "skippable frame first", 2, skippable + lz4_frame(one), Refused("lz4-magic")
     legacy = b"\x02\x21\x4c\x18" + lz4_block(one)
     yield "legacy frame", 2, legacy, Refused("lz4-magic")
@@ -579,7 +579,7 @@ def _zstd() -> Iterator[tuple[str, bytes, Taken | Refused]]:
     yield "window of 144 MiB, cut", known[:-1], Refused("zstd-window")
     huge = zstd_frame(zstd_block(b"x", kind=1, size=100, last=True), window=None, size=(1 << 27) + 2)
     yield "single segment of more than 128 MiB", huge, Refused("zstd-window")
-    # Frames behind frames
+    # Frames after frames
     yield "two frames", frame + zstd_whole(two), Taken(one + two)
     yield "frames of nothing", zstd_stream(b"") * 3 + frame + zstd_whole(b""), Taken(one)
     yield (
@@ -593,7 +593,7 @@ def _zstd() -> Iterator[tuple[str, bytes, Taken | Refused]]:
     yield "skippable only", skippable(b"abc"), Taken(b"")
     yield "skippable cut", skippable(b"abc")[:-1], cut
     yield "skippable cut in its size", skippable(b"abc")[:6], cut
-    yield "skippable cut behind a frame", frame + skippable(b"abc")[:-1], Taken(one, "zstd-truncated")
+    yield "skippable cut after a frame", frame + skippable(b"abc")[:-1], Taken(one, "zstd-truncated")
     yield "garbage", noise(100), Refused("zstd-magic")
     yield "cut in the magic", frame[:3], cut
     yield "cut in the header", frame[:5], cut
@@ -601,11 +601,11 @@ def _zstd() -> Iterator[tuple[str, bytes, Taken | Refused]]:
     yield "cut before the last block", zstd_frame(zstd_block(one)), cut
     yield "cut in the checksum", zstd_stream(one, write_checksum=True)[:-1], cut
     for size in (1, 2, 3):
-        yield f"{size} bytes of a magic behind", frame + ZSTD_MAGIC[:size], Taken(one, "zstd-truncated")
-        yield f"{size} zeros behind", frame + bytes(size), Refused("zstd-magic")
-    yield "four zeros behind", frame + bytes(4), Refused("zstd-magic")
-    yield "a magic behind", frame + ZSTD_MAGIC, Taken(one, "zstd-truncated")
-    yield "half a header behind", frame + zstd_whole(two)[:6], Taken(one, "zstd-truncated")
+        yield f"{size} bytes of a magic after", frame + ZSTD_MAGIC[:size], Taken(one, "zstd-truncated")
+        yield f"{size} zeros after", frame + bytes(size), Refused("zstd-magic")
+    yield "four zeros after", frame + bytes(4), Refused("zstd-magic")
+    yield "a magic after", frame + ZSTD_MAGIC, Taken(one, "zstd-truncated")
+    yield "half a header after", frame + zstd_whole(two)[:6], Taken(one, "zstd-truncated")
     yield "second frame cut in its only block", frame + zstd_stream(two)[:-20], Taken(one, "zstd-truncated")
     blocks = zstd_frame(zstd_block(two), zstd_block(b"y", kind=1, size=100), body)
     yield (
@@ -619,13 +619,13 @@ def _zstd() -> Iterator[tuple[str, bytes, Taken | Refused]]:
         Taken(one + two, "zstd-truncated"),
     )
     yield "second frame corrupt", frame + blocks[:-20] + b"\xff" * 20 + b"\xff", Refused("zstd-magic")
-    behind = zstd_stream(noise(131_000))
+    after = zstd_stream(noise(131_000))
     yield (
         "second frame cut in the same piece",
         zstd_stream(noise(120_000)) + frame[:-9],
         Taken(noise(120_000), "zstd-truncated"),
     )
-    yield "second frame cut in the next piece", behind + frame[:-9], cut
+    yield "second frame cut in the next piece", after + frame[:-9], cut
     # 6 bytes of header, 3 in front of each block
     fill = zstd_frame(zstd_block(noise(131_000)), zstd_block(noise(131_000)), zstd_block(text(132)), empty)
     whole = noise(131_000) * 2 + text(132)
@@ -643,7 +643,7 @@ def _zstd() -> Iterator[tuple[str, bytes, Taken | Refused]]:
 ZSTD_LEGACY = b"\x27\xb5\x2f\xfd\x00\x58" + b"\x40\x00\x05hello" + b"\xc0\x00\x00"
 # A dynamic block whose distance codes do not fill their tree
 INCOMPLETE_CODE = bytes.fromhex("1f8b08000000000000ffedc1010d000000c2a0f74f6d0f8714000000f06e11001cc700100000")
-# One record of 5000 bytes behind its size, in the way of which stands what ends the data of smaller ones
+# One record of 5000 bytes after its size, in the way of which stands what ends the data of smaller ones
 RECORD = b"\x90\x4e" + text(5000)
 ACROSS = {
     "lz4-empty-block": (

@@ -1,7 +1,7 @@
 """Named damages: what disks, crashes, bugs and other writers do to a segment.
 
 Each is a function `(data, rng) -> bytes` in `DAMAGES`, and always changes the bytes. Where a damage wants something
-that the segment does not have (a wrapper message, a marker, two batches), it first adds it behind the last batch.
+that the segment does not have (a wrapper message, a marker, two batches), it first adds it after the last batch.
 `codes` are the findings that it can newly cause in a segment that had none; `certain` says that at least one of them
 always follows. "Resealed" damages make the checksum right again: only a look at the fields can see them.
 """
@@ -79,7 +79,7 @@ def _replace(data: bytes, batch: Batch, new: bytes) -> bytes:
 FURTHEST = 2**62  # added batches keep below, so that their offsets can be written
 
 
-def _behind_last(data: bytes) -> tuple[int, int, int]:
+def _after_last(data: bytes) -> tuple[int, int, int]:
     """Where the valid batches end, the next offset, the last leader epoch."""
     found = batches(data)
     epoch = max([-1, *(batch.partition_leader_epoch or 0 for batch in found if not batch.is_legacy)])
@@ -96,7 +96,7 @@ def _with(
         suitable = [batch for batch in batches(data) if fits(data, batch)]
         if len(suitable) >= at_least:
             return data, suitable
-        position, offset, epoch = _behind_last(data)
+        position, offset, epoch = _after_last(data)
         data = data[:position] + make(offset, epoch) + data[position:]
 
 
@@ -170,7 +170,7 @@ _UNDER_CRC = ("batch/crc", "batch/length", "gap/bytes", "tail/garbage", *_INNER)
 
 
 def checked_from(batch: Batch) -> int:
-    """Where a flipped bit meets the checksum: from the stored checksum on (and, for magic 0 and 1, the magic behind
+    """Where a flipped bit meets the checksum: from the stored checksum on (and, for magic 0 and 1, the magic after
     it)."""
     return batch.position + (12 if batch.is_legacy else 17)
 
@@ -303,7 +303,7 @@ def _short_tail(data: bytes, rng: random.Random) -> bytes:
 @_named("torn-then-zeros", "batch/crc", "tail/zeros", "tail/torn")
 def _torn_then_zeros(data: bytes, rng: random.Random) -> bytes:
     """What a crash leaves in a preallocated file: half a batch, then zeros."""
-    position, offset, epoch = _behind_last(data)
+    position, offset, epoch = _after_last(data)
     torn = _plain_batch(offset, epoch)
     return data[:position] + torn[: rng.randrange(62, len(torn) - 10)] + bytes(rng.choice((5, 200, 4096)))
 
@@ -365,12 +365,12 @@ def _nested_batch(data: bytes, rng: random.Random) -> bytes:
     """A batch whose value holds a copy of an older one, and whose length is lost: the copy must not be taken."""
     data, found = _any(data, at_least=2)
     batch = rng.choice(found)
-    position, offset, epoch = _behind_last(data)
+    position, offset, epoch = _after_last(data)
     copy = data[batch.position : batch.position + batch.size]
     outer = bytearray(build.batch([build.record(b"k", copy)], base_offset=offset, epoch=epoch))
     outer[8] = 0x7F
-    behind = rng.choice((b"", _plain_batch(offset + 1, epoch)))
-    return data[:position] + bytes(outer) + behind + data[position:]
+    after = rng.choice((b"", _plain_batch(offset + 1, epoch)))
+    return data[:position] + bytes(outer) + after + data[position:]
 
 
 # -----------------------------------------------------------------------------------------------------------------

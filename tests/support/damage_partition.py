@@ -182,7 +182,7 @@ def _resealed_payload(data: bytes, found: list[Batch], rng: random.Random) -> by
 
 
 def _moved(data: bytes, found: list[Batch], rng: random.Random, by: Sequence[int]) -> bytes:
-    """The offset of a batch changed; no checksum covers it (that of magic 0 and 1 begins behind it, too)."""
+    """The offset of a batch changed; no checksum covers it (that of magic 0 and 1 begins after it, too)."""
     batch = rng.choice(found[1:])
     (offset,) = struct.unpack_from(">q", data, batch.position)
     new = max(0, offset + rng.choice(by))
@@ -496,7 +496,7 @@ _metadata("partition-metadata-zero-id", change=lambda data, rng: b"version: 0\nt
 
 
 def _copied(directory: Path, rng: random.Random, mark: str, suffixes: Sequence[str]) -> Path:
-    """Files of one segment, once more with a mark behind their names."""
+    """Files of one segment, once more with a mark after their names."""
     path = _pick(rng, _with_batches(directory), "log")
     for suffix in suffixes:
         other = path.with_suffix(suffix)

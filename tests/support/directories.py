@@ -38,7 +38,7 @@ def metadata(topic_id: str = TOPIC_ID) -> bytes:
 
 
 class Writer:
-    """Batches of one record one behind the other, a second apart, in segments that begin where `roll` says."""
+    """Batches of one record one after the other, a second apart, in segments that begin where `roll` says."""
 
     def __init__(self, base_offset: int = 0) -> None:
         self.logs: dict[int, bytes] = {base_offset: b""}
@@ -65,7 +65,7 @@ class Writer:
     ) -> Writer:
         if producer_epoch is None:
             producer_epoch = -1 if producer_id < 0 else 0
-        made = build.batch(
+        built = build.batch(
             [build.record(b"key", bytes(1500), timestamp=self.now_ms if timestamp is None else timestamp)],
             base_offset=self.offset,
             producer_id=producer_id,
@@ -74,7 +74,7 @@ class Writer:
             epoch=self.epoch,
             **how,
         )
-        return self.add(made)
+        return self.add(built)
 
     def end(self, how: str, producer_id: int, *, producer_epoch: int = 0, coordinator_epoch: int = 0) -> Writer:
         """The marker COMMIT or ABORT."""
@@ -192,7 +192,7 @@ def write(directory: Path, files: Mapping[str, bytes | str | None]) -> Path:
     return directory
 
 
-def made(rng: random.Random, **how: Any) -> Files:
+def built(rng: random.Random, **how: Any) -> Files:
     """A partition whose producers did this and that, with its companions."""
     return partition(dict(build.partition(rng, **how)), interval=rng.choice((1, 300, 4096)))
 

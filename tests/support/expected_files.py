@@ -47,13 +47,13 @@ def left_by(plan: Plan) -> dict[str, bytes]:
             after[name] = content.data or b""
             for piece in content.pieces:
                 after[name] += before[piece.name][piece.start : piece.stop]
-    made: Mapping[str, bytes | None] = (
+    built: Mapping[str, bytes | None] = (
         dict(rebuild.rebuild_companions(plan.rebuild_request()))
         if any(content is not None and content.is_rebuilt for content in plan.after.values())
         else {}
     )
-    assert made.keys() == {name for name, content in plan.after.items() if content is not None and content.is_rebuilt}
-    after.update({name: data for name, data in made.items() if data is not None})
+    assert built.keys() == {name for name, content in plan.after.items() if content is not None and content.is_rebuilt}
+    after.update({name: data for name, data in built.items() if data is not None})
     return after
 
 

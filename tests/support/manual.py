@@ -334,8 +334,8 @@ def placeholder(match: re.Match[str]) -> str:
 
 def pages() -> dict[str, str]:
     """File name and text of every page."""
-    made = {"kdump.1": page_of_the_group(), **{f"kdump-{name}.1": page_of(name) for name in COMMANDS}}
-    return {name: "\n".join(lines) + "\n" for name, lines in made.items()}
+    built = {"kdump.1": page_of_the_group(), **{f"kdump-{name}.1": page_of(name) for name in COMMANDS}}
+    return {name: "\n".join(lines) + "\n" for name, lines in built.items()}
 
 
 def main() -> int:

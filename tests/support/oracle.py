@@ -942,7 +942,7 @@ def records(data: bytes, position: int = 0, *, limit: int = DECOMPRESSED_BYTES) 
 
 
 class Entry07(NamedTuple):
-    """A message of a `.kafka` log. `offset` is what 0.7 told its consumers; `crc_ok` covers the message alone."""
+    """A message of a `.kafka` log. `offset` is what 0.7 gave its consumers; `crc_ok` covers the message alone."""
 
     offset: int
     payload: bytes
@@ -1117,7 +1117,7 @@ class _Rules:
                 self.note(batch, opened)
                 inner, partial = _inner_messages(outer, opened.payload)
                 self.wrapper_rules(batch, outer, inner, partial)
-        finally:  # bytes behind a wrapper's value are seen without opening it
+        finally:  # bytes after a wrapper's value are seen without opening it
             if outer.trailing or any(message.trailing for message in inner):
                 self.add(
                     "legacy/trailing",

@@ -6,7 +6,7 @@ log. The rules of producers are those of a replica (ProducerStateManager, Produc
 the sequences of a leader beside them; those of the indexes are LogSegment.recover, and what any writer of an index
 keeps to.
 
-Damage takes batches away. What a producer did there nobody knows: its state is `known` again with its next batch, and
+Damage takes batches away. What a producer did there no one knows: its state is `known` again with its next batch, and
 nothing that hangs on what is missing is said.
 """
 
@@ -188,7 +188,7 @@ class Producers:
     aborted: list[Aborted] = field(default_factory=list)
 
     def load(self, snapshot: bytes) -> None:
-        """Begin anew with the entries of a snapshot; of two of one producer the later counts."""
+        """Begin again with the entries of a snapshot; of two of one producer the later counts."""
         self.table = {}
         for entry in _SNAPSHOT.iter_unpack(snapshot):
             producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp, coordinator_epoch, first = plain(
@@ -254,7 +254,7 @@ class Producers:
         self.begun.remove(producer_id)
 
     def lost(self, producer_id: int) -> None:
-        """What stands there is no marker: whether its transaction has ended nobody knows."""
+        """What stands there is no marker: whether its transaction has ended no one knows."""
         if producer_id in self.table:
             self.table[producer_id].known = False
             if producer_id in self.begun:
@@ -554,9 +554,9 @@ def ordered_times(slots: bytes) -> int:
 
 
 def bad_offsets(data: bytes, base_offset: int, slots: bytes) -> list[BadEntry]:
-    """Entries of an offset index, in order, that point into a batch, or at one behind their offset.
+    """Entries of an offset index, in order, that point into a batch, or at one after their offset.
 
-    What points into damage or behind the last batch is not checked.
+    What points into damage or after the last batch is not checked.
     """
     bad = []
     known_last: int | None = None

@@ -62,8 +62,10 @@ def text_lines(batch: Batch, records: Iterable[Record], mode: str = "auto") -> s
             f"key={bytes_text(record.key, mode)} value={bytes_text(record.value, mode)}"
         )
         if record.headers:
-            held = ",".join([f"{bytes_text(key, mode)}={bytes_text(value, mode)}" for key, value in record.headers])
-            line += f" headers=[{held}]"
+            headers_text = ",".join(
+                [f"{bytes_text(key, mode)}={bytes_text(value, mode)}" for key, value in record.headers]
+            )
+            line += f" headers=[{headers_text}]"
         if record.sequence != -1:
             line += f" sequence={record.sequence}"
         if is_control:
@@ -89,7 +91,7 @@ def json_lines(path: str, topic: str, partition: str, batch: Batch, records: Ite
     lines: list[str] = []
     for record in records:
         headers = record.headers
-        held = (
+        headers_text = (
             "[" + ",".join([f'{{"key":{encode(key)},"value":{encode(value)}}}' for key, value in headers]) + "]"
             if headers
             else "[]"
@@ -99,7 +101,7 @@ def json_lines(path: str, topic: str, partition: str, batch: Batch, records: Ite
         sequence = "null" if legacy else record.sequence
         lines.append(
             f'{head}{record.offset},"timestamp":{time}{encode(record.key)},"value":{encode(record.value)},'
-            f'"headers":{held}{place}"sequence":{sequence}{end}'
+            f'"headers":{headers_text}{place}"sequence":{sequence}{end}'
             f"{control_fields(record, encode) if is_control else ''}}}\n"
         )
     return "".join(lines)

@@ -21,7 +21,7 @@ from support.directories import Files, stem
 
 A, B, C, END = (stem(offset) for offset in (0, 10, 20, 30))
 REBUILT = FileContent()
-MADE = b"made for "
+BUILT = b"made for "
 
 After = dict[str, FileContent | None]
 
@@ -50,7 +50,7 @@ def make(plan: Plan) -> Iterator[tuple[str, bytes | None]]:
     """In place of kdump.broker.rebuild: bytes that tell what they are for, and no transaction indexes."""
     for name, content in plan.after.items():
         if content is not None and content.is_rebuilt:
-            yield name, None if name.endswith(".txnindex") else MADE + name.encode()
+            yield name, None if name.endswith(".txnindex") else BUILT + name.encode()
 
 
 Tree = dict[str, tuple[bytes, int, int]]
@@ -71,7 +71,9 @@ def contents(of: Tree) -> dict[str, bytes]:
     return {name: content[0] for name, content in of.items()}
 
 
-def wanted(before: Tree, after: Mapping[str, FileContent | None], made: Mapping[str, bytes | None]) -> dict[str, bytes]:
+def wanted(
+    before: Tree, after: Mapping[str, FileContent | None], built: Mapping[str, bytes | None]
+) -> dict[str, bytes]:
     """What the files hold when the plan is carried out: said without a step."""
     result = contents(before)
     for name, content in after.items():
@@ -81,7 +83,7 @@ def wanted(before: Tree, after: Mapping[str, FileContent | None], made: Mapping[
         elif content is not None and content.pieces:
             data = b"".join(before[piece.name][0][piece.start : piece.stop] for piece in content.pieces)
         elif content is not None:
-            data = made[name]
+            data = built[name]
         if data is None:
             result.pop(name, None)
         else:
@@ -132,7 +134,7 @@ def gone(base: str, *kinds: str) -> After:
     return dict.fromkeys(companions(base, *kinds))
 
 
-def anew(base: str, *kinds: str) -> After:
+def again(base: str, *kinds: str) -> After:
     return dict.fromkeys(companions(base, *kinds), REBUILT)
 
 
@@ -145,7 +147,7 @@ def truncated(files: Mapping[str, Stamp]) -> After:
     log = f"{B}.log"
     return {
         log: up_to(log, files[log].size // 2),
-        **anew(B),
+        **again(B),
         **gone(C, "log", "index", "timeindex", "txnindex", "snapshot"),
         f"{B}.snapshot": REBUILT,
         f"{stem(15)}.snapshot": REBUILT,
@@ -160,8 +162,8 @@ def split(files: Mapping[str, Stamp]) -> After:
     return {
         log: up_to(log, size // 2),
         f"{stem(25)}.log": FileContent((Piece(log, size // 2, size),)),
-        **anew(C),
-        **anew(stem(25)),
+        **again(C),
+        **again(stem(25)),
         f"{stem(25)}.snapshot": REBUILT,
     }
 
@@ -172,7 +174,7 @@ def renamed(files: Mapping[str, Stamp]) -> After:
     return {
         f"{stem(9)}.log": up_to(log, files[log].size),
         **gone(B, "log", "index", "timeindex"),
-        **anew(stem(9)),
+        **again(stem(9)),
         f"{B}.snapshot": None,
         f"{stem(9)}.snapshot": REBUILT,
     }
@@ -184,12 +186,12 @@ def salvaged(files: Mapping[str, Stamp]) -> After:
     for base in (A, B, C):
         log, size = f"{base}.log", files[f"{base}.log"].size
         after[log] = FileContent((Piece(log, 0, size // 4), Piece(log, size // 2, size)))
-        after |= anew(base, "index", "timeindex")
+        after |= again(base, "index", "timeindex")
     return {**after, f"{A}.txnindex": FileContent(data=b"\0" * 34), f"{END}.snapshot": REBUILT}
 
 
 def reindexed(files: Mapping[str, Stamp]) -> After:
-    return {**anew(A), **anew(B, "index")}
+    return {**again(A), **again(B, "index")}
 
 
 def promoted(files: Mapping[str, Stamp]) -> After:
@@ -211,13 +213,13 @@ def promoted(files: Mapping[str, Stamp]) -> After:
 
 
 def emptied(files: Mapping[str, Stamp]) -> After:
-    """The log begins behind its end."""
+    """The log begins after its end."""
     after: After = dict.fromkeys(name for name in files if name != "partition.metadata")
-    return {**after, f"{stem(50)}.log": FileContent(data=b""), **anew(stem(50), "index", "timeindex")}
+    return {**after, f"{stem(50)}.log": FileContent(data=b""), **again(stem(50), "index", "timeindex")}
 
 
 def odd_names(files: Mapping[str, Stamp]) -> After:
-    """Names that a broker refuses go, and a checkpoint that it cannot read is written anew."""
+    """Names that a broker refuses go, and a checkpoint that it cannot read is written again."""
     return {**dict.fromkeys(("letters.log", "99999999999999999999.log", "bad\nname.log", "leader-epoch-checkpoint"))}
 
 

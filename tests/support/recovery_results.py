@@ -17,8 +17,8 @@ FIRST, SECOND, THIRD = (f"{DIRECTORY}/{offset:020d}" for offset in (0, 10, 20))
 
 
 def seen(code: str, path: str, position: int, length: int, broker: str | None, **data: Any) -> Finding:
-    made = make_finding(code, path, position, length, offset=3, **data)
-    return Finding(**{name: getattr(made, name) for name in Finding.__slots__} | {"broker": broker})
+    built = make_finding(code, path, position, length, offset=3, **data)
+    return Finding(**{name: getattr(built, name) for name in Finding.__slots__} | {"broker": broker})
 
 
 OLD = seen("batch/crc", f"{FIRST}.log", 130, 84, "ignores", computed=1, stored=2)
@@ -40,7 +40,7 @@ NO_LOSS = Lost(committed=False)
 def plan(**fields: Any) -> Plan:
     """A truncation of the second of three segments, as a log directory with a checkpoint asks for it."""
     second, third = "00000000000000000010", "00000000000000000020"
-    made = Plan(
+    built = Plan(
         path=DIRECTORY,
         topic_partition=TopicPartition("orders", 3),
         options=RecoverOptions(now_ms=NOON_MS),
@@ -65,10 +65,10 @@ def plan(**fields: Any) -> Plan:
         bytes_needed=18_904,
         not_covered=(OLD,),
     )
-    return made._replace(**fields)
+    return built._replace(**fields)
 
 
 def nothing(path: str = "/data/orders-4", **fields: Any) -> Plan:
     """A partition with which nothing is to be done."""
-    made = Plan(path=path, topic_partition=TopicPartition("orders", 4), options=RecoverOptions(now_ms=NOON_MS))
-    return made._replace(log_start_offset=0, log_end_offset=30, **fields)
+    built = Plan(path=path, topic_partition=TopicPartition("orders", 4), options=RecoverOptions(now_ms=NOON_MS))
+    return built._replace(log_start_offset=0, log_end_offset=30, **fields)

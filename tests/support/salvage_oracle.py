@@ -118,7 +118,7 @@ def most_in_order(found: list[Own]) -> int:
     return max(best, default=0)
 
 
-def foreseen(logs: dict[str, bytes]) -> broker.LoadResult:
+def predicted(logs: dict[str, bytes]) -> broker.LoadResult:
     """What a broker's start makes of logs alone, read through from the first to the last."""
     return broker.predict_start(
         broker.DirectoryState({name: len(data) for name, data in logs.items()}, lambda name: BytesSource(logs[name]))

@@ -55,8 +55,8 @@ VECTORS = {
 
 @pytest.mark.parametrize("name", VECTORS)
 def test_vector(name: str) -> None:
-    made, expected = VECTORS[name]
-    assert made.hex() == expected
+    built, expected = VECTORS[name]
+    assert built.hex() == expected
 
 
 @pytest.mark.parametrize(
@@ -219,15 +219,15 @@ def test_nested_07_wrappers() -> None:
     assert build.kafka07([b"a", [b"b", [b"c"]]]) == outer
 
 
-@given(build.made_segments(min_batches=1), st.data())
+@given(build.built_segments(min_batches=1), st.data())
 @settings(max_examples=examples(60), deadline=None)
-def test_reseal(made: build.MadeSegment, data: st.DataObject) -> None:
+def test_reseal(built: build.BuiltSegment, data: st.DataObject) -> None:
     """A sound checksum stays; after an edit only the checksum is put right."""
-    number = data.draw(st.integers(0, len(made.batches) - 1))
-    position, batch = made.positions[number], made.batches[number]
-    assert build.reseal(made.data, position) == made.data
+    number = data.draw(st.integers(0, len(built.batches) - 1))
+    position, batch = built.positions[number], built.batches[number]
+    assert build.reseal(built.data, position) == built.data
     at, first = (12, 18) if batch.magic < 2 else (17, 21)
-    edited = bytearray(made.data)
+    edited = bytearray(built.data)
     edited[position + data.draw(st.integers(first, len(batch.data) - 1))] ^= 0xFF
     sealed = build.reseal(bytes(edited), position)
     assert (
@@ -244,27 +244,27 @@ def test_reseal_wants_a_whole_batch() -> None:
         build.reseal(data[:-1])
 
 
-@given(build.made_segments(base_offset=100))
+@given(build.built_segments(base_offset=100))
 @settings(max_examples=examples(100), deadline=None)
-def test_segments_are_valid_and_read_back(made: build.MadeSegment) -> None:
-    assert oracle.verify(made.data, deep=True, base_offset=100, compacted="no") == []
-    items = oracle.walk(made.data, base_offset=100)
-    assert [item.position for item in items] == list(made.positions)
-    for batch, position in zip(made.batches, made.positions, strict=True):
-        read = oracle.records(made.data, position)
+def test_segments_are_valid_and_read_back(built: build.BuiltSegment) -> None:
+    assert oracle.verify(built.data, deep=True, base_offset=100, compacted="no") == []
+    items = oracle.walk(built.data, base_offset=100)
+    assert [item.position for item in items] == list(built.positions)
+    for batch, position in zip(built.batches, built.positions, strict=True):
+        read = oracle.records(built.data, position)
         assert (
             tuple(build.Expected(r.offset, r.timestamp, r.key, r.value, r.headers, r.sequence) for r in read)
             == batch.records
         )
 
 
-@given(build.made_segments(gaps=True, compacted=True))
+@given(build.built_segments(gaps=True, compacted=True))
 @settings(max_examples=examples(60), deadline=None)
-def test_compacted_segments_deserve_infos_alone(made: build.MadeSegment) -> None:
-    findings = oracle.verify(made.data, deep=True, base_offset=0, compacted="yes")
+def test_compacted_segments_deserve_infos_alone(built: build.BuiltSegment) -> None:
+    findings = oracle.verify(built.data, deep=True, base_offset=0, compacted="yes")
     assert {(finding.code, finding.severity) for finding in findings} <= {("offset/gap", "info")}
-    for batch, position in zip(made.batches, made.positions, strict=True):
-        assert [record.offset for record in oracle.records(made.data, position)] == [e.offset for e in batch.records]
+    for batch, position in zip(built.batches, built.positions, strict=True):
+        assert [record.offset for record in oracle.records(built.data, position)] == [e.offset for e in batch.records]
 
 
 @given(st.data())

@@ -232,16 +232,16 @@ def test_damaged_segments_are_tiled(data: bytes, seed: int, times: int, base_off
     assert [finding.position for finding in findings] == sorted(finding.position for finding in findings)
 
 
-@given(build.made_segments(min_batches=1), st.data(), st.sampled_from((None, 0)))
+@given(build.built_segments(min_batches=1), st.data(), st.sampled_from((None, 0)))
 @settings(max_examples=examples(120), deadline=None)
 def test_a_cut_leaves_whole_batches_and_one_tail(
-    made: build.MadeSegment, data: st.DataObject, base_offset: int | None
+    built: build.BuiltSegment, data: st.DataObject, base_offset: int | None
 ) -> None:
-    cut = data.draw(st.integers(0, len(made.data)))
-    ends = [position + len(batch.data) for position, batch in zip(made.positions, made.batches, strict=True)]
+    cut = data.draw(st.integers(0, len(built.data)))
+    ends = [position + len(batch.data) for position, batch in zip(built.positions, built.batches, strict=True)]
     whole = sum(end <= cut for end in ends)
-    items = oracle.walk(made.data[:cut], base_offset=base_offset)
-    assert [item.position for item in items[:whole]] == list(made.positions[:whole])
+    items = oracle.walk(built.data[:cut], base_offset=base_offset)
+    assert [item.position for item in items[:whole]] == list(built.positions[:whole])
     assert all(isinstance(item, Batch) for item in items[:whole])
     rest = items[whole:]
     if cut in (0, *ends):
@@ -252,26 +252,26 @@ def test_a_cut_leaves_whole_batches_and_one_tail(
 
 
 @given(
-    build.made_segments(min_batches=1, gaps=True, compacted=True),
+    build.built_segments(min_batches=1, gaps=True, compacted=True),
     st.data(),
     st.sampled_from((None, 0)),
     st.sampled_from(("yes", "no", "auto")),
 )
 @settings(max_examples=examples(200), deadline=None)
 def test_a_bit_flip_under_a_checksum_adds_one_error(
-    made: build.MadeSegment, data: st.DataObject, base_offset: int | None, compacted: str
+    built: build.BuiltSegment, data: st.DataObject, base_offset: int | None, compacted: str
 ) -> None:
-    number = data.draw(st.integers(0, len(made.batches) - 1))
-    position, batch = made.positions[number], made.batches[number]
+    number = data.draw(st.integers(0, len(built.batches) - 1))
+    position, batch = built.positions[number], built.batches[number]
     at = data.draw(st.integers(position + (12 if batch.magic < 2 else 17), position + len(batch.data) - 1))
-    flipped = bytearray(made.data)
+    flipped = bytearray(built.data)
     flipped[at] ^= 1 << data.draw(st.integers(0, 7))
 
     def loud(segment: bytes) -> list[tuple[str, str]]:
         findings = oracle.verify(segment, deep=True, base_offset=base_offset, compacted=compacted)
         return sorted((finding.severity, finding.code) for finding in findings if finding.severity != "info")
 
-    before, after = loud(made.data), loud(bytes(flipped))
+    before, after = loud(built.data), loud(bytes(flipped))
     for finding in before:  # an offset/gap may be hidden by the damage, or be excused by it
         if finding in after:
             after.remove(finding)
@@ -280,16 +280,16 @@ def test_a_bit_flip_under_a_checksum_adds_one_error(
     assert [severity for severity, _ in after] == ["error"]
 
 
-@given(build.made_segments(min_batches=3), st.data())
+@given(build.built_segments(min_batches=3), st.data())
 @settings(max_examples=examples(60), deadline=None)
-def test_every_other_batch_survives_a_flip(made: build.MadeSegment, data: st.DataObject) -> None:
-    number = data.draw(st.integers(0, len(made.batches) - 1))
-    position, batch = made.positions[number], made.batches[number]
+def test_every_other_batch_survives_a_flip(built: build.BuiltSegment, data: st.DataObject) -> None:
+    number = data.draw(st.integers(0, len(built.batches) - 1))
+    position, batch = built.positions[number], built.batches[number]
     at = data.draw(st.integers(position + (18 if batch.magic < 2 else 17), position + len(batch.data) - 1))
-    flipped = bytearray(made.data)
+    flipped = bytearray(built.data)
     flipped[at] ^= 1 << data.draw(st.integers(0, 7))
     items = oracle.walk(bytes(flipped), base_offset=0)
-    assert [item.position for item in items] == list(made.positions)
+    assert [item.position for item in items] == list(built.positions)
     assert [isinstance(item, Damaged) for item in items] == [n == number for n in range(len(items))]
 
 
@@ -389,7 +389,7 @@ def test_stored_lengths_are_followed() -> None:
 
 
 def test_stored_length_must_lead_forward() -> None:
-    """A batch behind a damaged one whose offset is not above what is known is not what the length should lead to."""
+    """A batch after a damaged one whose offset is not above what is known is not what the length should lead to."""
     size = len(plain(0))
     assert kinds(plain(5) + broken(plain(6)) + plain(5) + plain(7)) == [
         ("batch", 0, size),
@@ -465,9 +465,9 @@ def test_found_batch_needs_a_leader_epoch_that_does_not_go_back() -> None:
     assert [batch.offset for batch in walked.foreign] == [1]
 
 
-def test_found_batch_needs_something_behind_it() -> None:
+def test_found_batch_needs_something_after_it() -> None:
     lost = b"\xff" * 40
-    for behind, taken in (
+    for following, taken in (
         (b"", True),
         (bytes(99), True),
         (b"\xff" * 16, True),
@@ -475,7 +475,7 @@ def test_found_batch_needs_something_behind_it() -> None:
         (plain(2)[:50], True),
         (b"\xff" * 30, False),
     ):
-        walked = oracle.survey(plain(0) + lost + plain(1) + behind)
+        walked = oracle.survey(plain(0) + lost + plain(1) + following)
         assert (len(walked.items) > 2) is taken
         assert bool(walked.foreign) is not taken
 

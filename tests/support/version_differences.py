@@ -120,7 +120,7 @@ class Trees:
     """Takes what lies in a directory down in a form that two runs have in common."""
 
     def __init__(self) -> None:
-        # The clock of a file system lags a little behind that of the process.
+        # The clock of a file system lags a little after that of the process.
         self._began_ns = time.time_ns() - 10**9
 
     def of(self, directory: Path) -> Tree:

@@ -157,8 +157,8 @@ def _source(rng: random.Random) -> tuple[str, dict[str, bytes | None], bool]:
         origin, name, inside = path.relative_to(FIXTURES).as_posix(), path.name, read_files(path)
     elif kind < 0.95:
         origin, name = "made", "made-0"
-        made = directories.made(rng, removed=rng.choice((0.0, 0.0, 0.3)))
-        inside = {inner: data for inner, data in made.items() if isinstance(data, bytes)}
+        built = directories.built(rng, removed=rng.choice((0.0, 0.0, 0.3)))
+        inside = {inner: data for inner, data in built.items() if isinstance(data, bytes)}
     else:
         origin, name = "0.7", "old-0"
         inside = {f"{base:020d}.kafka": _log07(rng) for base in range(0, rng.choice((5000, 10_000, 15_000)), 5000)}

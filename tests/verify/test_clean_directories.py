@@ -22,7 +22,7 @@ CASES = sorted(path.parent.name for path in FIXTURES.glob("*/case.toml"))
 LIMIT_S = 120
 
 
-class Told(NamedTuple):
+class Known(NamedTuple):
     """A finding that the history of a directory explains. `case` and `directory` are patterns as of file names."""
 
     severity: str
@@ -34,7 +34,7 @@ class Told(NamedTuple):
 
 # met somewhere, not in every case that the pattern takes in
 ANYWHERE = (
-    Told(
+    Known(
         "info",
         "index/differs",
         "*",
@@ -42,7 +42,7 @@ ANYWHERE = (
         "index.interval.bytes of the topic, or a release that put first offsets in, or an entry for each fetch",
     ),
     *(
-        Told("info", code, case, directory, "the cleaner went over it")
+        Known("info", code, case, directory, "the cleaner went over it")
         for case, directory in (
             ("*compacted-*", "compacted*"),
             ("compacted", "*"),
@@ -53,14 +53,14 @@ ANYWHERE = (
         for code in ("offset/gap", "segment/missing", "segment/empty", "producer/gap")
     ),
     *(
-        Told("info", "snapshot/name", case, "*", "a clean stop in the middle of a segment")
+        Known("info", "snapshot/name", case, "*", "a clean stop in the middle of a segment")
         for case in ("segments", "compacted", "metadata", "mixed-through-*", "restarted", "follower*", "leader*")
     ),
 )
 
 HISTORY = (
     *(
-        Told("info", code, case, directory, "killed: the active segment's indexes have the size they were made with")
+        Known("info", code, case, directory, "killed: the active segment's indexes have the size they were made with")
         for code in ("index/padding", "timeindex/padding")
         for case, directory in (
             ("crash", "crash-0"),
@@ -75,9 +75,9 @@ HISTORY = (
             ("log-directory", "gone-0.*-delete"),
         )
     ),
-    Told("warning", "tail/zeros", "crash", "preallocated-0", "killed, and `preallocate=true`"),
+    Known("warning", "tail/zeros", "crash", "preallocated-0", "killed, and `preallocate=true`"),
     *(
-        Told("info", "txn/open", case, directory, "a transaction was left open")
+        Known("info", "txn/open", case, directory, "a transaction was left open")
         for case, directory in (
             ("crash", "crash-0"),
             ("crash", "preallocated-0"),
@@ -89,24 +89,26 @@ HISTORY = (
             *((f"{role}{of}", "transfers-[01]") for role in ("follower", "leader") for of in ("", "-1.1.1", "-2.8.2")),
         )
     ),
-    Told("warning", "txn/hanging", "restarted", "transfers-0", "data of a producer that the coordinator does not know"),
-    Told("warning", "txn/hanging", "restarted", "transfers-1", "data that came when the transaction had ended"),
+    Known(
+        "warning", "txn/hanging", "restarted", "transfers-0", "data of a producer that the coordinator does not know"
+    ),
+    Known("warning", "txn/hanging", "restarted", "transfers-1", "data that came when the transaction had ended"),
     *(
-        Told(severity, code, f"v2-transactions-{release}", "transactions-0", why)
+        Known(severity, code, f"v2-transactions-{release}", "transactions-0", why)
         for release in ("0.11.0.3", "1.1.1")
         for severity, code, why in (
             ("warning", "txn/hanging", "left open with a timestamp of 2014, markers have the broker's clock"),
             ("info", "time/back", "timestamps of 2014 beside markers of the broker's clock"),
         )
     ),
-    Told("info", "time/back", "times", "create-time-0", "timestamps that go back, on purpose"),
-    Told("warning", "file/leftover", "log-directory", "settings-0", "stopped within file.delete.delay.ms of cleaning"),
+    Known("info", "time/back", "times", "create-time-0", "timestamps that go back, on purpose"),
+    Known("warning", "file/leftover", "log-directory", "settings-0", "stopped within file.delete.delay.ms of cleaning"),
     *(
-        Told("info", "legacy/inner-magic", "mixed-cleaned-0.10.0.1", directory, "KAFKA-4298")
+        Known("info", "legacy/inner-magic", "mixed-cleaned-0.10.0.1", directory, "KAFKA-4298")
         for directory in ("up-0", "down-0")
     ),
     *(
-        Told("info", "segment/magic", case, directory, "message.format.version has changed")
+        Known("info", "segment/magic", case, directory, "message.format.version has changed")
         for case, directory in (
             ("mixed-cleaned-0.10.0.1", "up-0"),
             ("mixed-cleaned-0.10.0.1", "down-0"),
@@ -130,18 +132,18 @@ def directory_of(finding: dict[str, Any], copy: Path) -> str:
     return parts[0] if (copy / parts[0]).is_dir() else "."
 
 
-def fits(told: Told, finding: dict[str, Any], case: str, directory: str) -> bool:
+def fits(expected: Known, finding: dict[str, Any], case: str, directory: str) -> bool:
     return (
-        (told.severity, told.code) == (finding["severity"], finding["code"])
-        and fnmatchcase(case, told.case)
-        and fnmatchcase(directory, told.directory)
+        (expected.severity, expected.code) == (finding["severity"], finding["code"])
+        and fnmatchcase(case, expected.case)
+        and fnmatchcase(directory, expected.directory)
     )
 
 
-def unexplained(case: str, copy: Path, found: list[dict[str, Any]], met: Counter[Told]) -> Iterator[str]:
+def unexplained(case: str, copy: Path, found: list[dict[str, Any]], met: Counter[Known]) -> Iterator[str]:
     for finding in found:
         directory = directory_of(finding, copy)
-        explained = [told for told in (*ANYWHERE, *HISTORY) if fits(told, finding, case, directory)]
+        explained = [expected for expected in (*ANYWHERE, *HISTORY) if fits(expected, finding, case, directory)]
         met.update(explained)
         if not explained:
             name = Path(finding["path"]).relative_to(copy)
@@ -152,19 +154,19 @@ def unexplained(case: str, copy: Path, found: list[dict[str, Any]], met: Counter
 def test_a_broker_made_it(case: str, tmp_path: Path) -> None:
     copy = tmp_path / case
     status, found = verified(*left_by_the_broker(case, copy), options=("-j", "1"))
-    met: Counter[Told] = Counter()
+    met: Counter[Known] = Counter()
     wrong = list(unexplained(case, copy, found, met))
     assert not wrong, "\n".join([f"{len(wrong)} findings that nothing explains", *wrong[:20]])
     assert status == 0
-    lacking = [told for told in HISTORY if fnmatchcase(case, told.case) and not met[told]]
+    lacking = [expected for expected in HISTORY if fnmatchcase(case, expected.case) and not met[expected]]
     assert not lacking
 
 
 def test_every_line_is_of_a_case() -> None:
-    assert all(any(fnmatchcase(case, told.case) for case in CASES) for told in (*ANYWHERE, *HISTORY))
+    assert all(any(fnmatchcase(case, expected.case) for case in CASES) for expected in (*ANYWHERE, *HISTORY))
 
 
-def test_hanging_and_open_transactions_are_told_apart(tmp_path: Path) -> None:
+def test_hanging_and_open_transactions_are_distinguished(tmp_path: Path) -> None:
     copy = tmp_path / "restarted"
     _, found = verified(*left_by_the_broker("restarted", copy), options=("-j", "1"))
     transactions = {

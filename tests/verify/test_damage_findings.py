@@ -1,5 +1,5 @@
-"""Each named damage of a topic-partition directory is told: by a finding that was not there before, with what a broker
-does about it."""
+"""Each named damage of a topic-partition directory is reported: by a finding that was not there before, with what a
+broker does about it."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ SOMETIMES = {
     "resealed-producer-epoch": "as with sequences",
     "resealed-control": "a control batch without a producer is no business of a broker's",
     "resealed-not-transactional": "the last batch of a transaction may have been its first",
-    "bad-marker": "bytes behind the fields of a marker are ignored",
+    "bad-marker": "bytes after the fields of a marker are ignored",
     "removed-batch": "of the last one nothing is left to tell",
-    "index-flip": "an offset may be any of those behind the position and before the next entry",
+    "index-flip": "an offset may be any of those after the position and before the next entry",
     "missing-segment": "retention takes the first one, and of the last one nothing is left to tell",
     "timeindex-emptied": "the newest one gets its entry when the segment is closed",
     "timeindex-stale": "an older copy can be the same",
@@ -59,7 +59,7 @@ SOMETIMES = {
 }
 
 
-def told(directory: Path) -> tuple[list[Finding], int]:
+def reported(directory: Path) -> tuple[list[Finding], int]:
     reports = list(verify_logs(discover([str(directory)]), VerifyOptions(deep=True)))
     findings = [finding for report in reports for finding in report.findings]
     return findings, sum(len(report.errors) for report in reports)
@@ -74,25 +74,25 @@ def test_the_tables_name_damages() -> None:
 
 
 @pytest.mark.parametrize("name", damage_partition.DAMAGES)
-def test_a_damage_is_told(name: str, tmp_path: Path) -> None:
+def test_a_damage_is_reported(name: str, tmp_path: Path) -> None:
     done, silent = 0, []
     for number, partition in enumerate(PARTITIONS * ROUNDS):
         directory = tmp_path / str(number) / Path(partition).name
         shutil.copytree(FIXTURES / partition, directory)
-        before, _ = told(directory)
+        before, _ = reported(directory)
         try:
             damage_partition.apply(name, directory, random.Random(f"{name} {number}"))
         except NotApplicable:
             continue
         done += 1
-        after, errors = told(directory)
+        after, errors = reported(directory)
         new = identities(after) - identities(before)
         assert {finding.broker for finding in after} <= WORDS
         if not new and not errors:
             silent.append(partition)
     assert done
     if name in HEALTHY:
-        assert len(silent) == done, "it is told after all"
+        assert len(silent) == done, "it is reported after all"
     elif name not in SOMETIMES:
         assert not silent
     else:

@@ -102,13 +102,13 @@ def cut(segment: Any, cuts: list[int]) -> RangeSummary:
 
 def entries_of(summary: RangeSummary, base_offset: int) -> tuple[bytes, bytes] | None:
     """What was made, with the entry that closes a time index."""
-    made, seen = summary.rebuilt, summary.scanned
-    if made is None:
+    built, seen = summary.rebuilt, summary.scanned
+    if built is None:
         return None
     closing = b""
-    if seen.max_timestamp > made.last_timestamp:
+    if seen.max_timestamp > built.last_timestamp:
         closing = build.time_index((seen.max_timestamp, seen.max_timestamp_offset - base_offset))
-    return bytes(made.offsets), bytes(made.times) + closing
+    return bytes(built.offsets), bytes(built.times) + closing
 
 
 def recorded(segment: PartSegment, interval: int) -> tuple[bytes, bytes] | None:
@@ -131,10 +131,10 @@ def any_segment(rng: random.Random, draw: st.DataObject) -> PartSegment:
         return plain_segment(
             rng, draw.draw(st.sampled_from(sorted(TIMES))), base=base, legacy=rng.choice((0, 0, 0.3, 1))
         )
-    made = build.partition(
+    built = build.partition(
         rng, batches=60, odd=rng.choice((0, 0.3)), odd_steps=build.ODD_STEPS, removed=rng.choice((0, 0.2))
     )
-    return max(made, key=lambda each: len(each.data))
+    return max(built, key=lambda each: len(each.data))
 
 
 # ---- what is made of ranges
@@ -145,16 +145,16 @@ def any_segment(rng: random.Random, draw: st.DataObject) -> PartSegment:
 def test_of_right_indexes_every_cutting_makes_what_a_rebuild_makes(
     tmp_path: Path, rng: random.Random, interval: int, draw: st.DataObject
 ) -> None:
-    made = any_segment(rng, draw)
-    expected = recorded(made, interval)
-    assert expected == true_indexes(made, interval)
-    segment = written(tmp_path, made, *expected)
-    cuts = draw.draw(st.lists(st.integers(0, len(made.data)), max_size=8))
+    built = any_segment(rng, draw)
+    expected = recorded(built, interval)
+    assert expected == true_indexes(built, interval)
+    segment = written(tmp_path, built, *expected)
+    cuts = draw.draw(st.lists(st.integers(0, len(built.data)), max_size=8))
     with pytest.MonkeyPatch.context() as patch:
         with_interval(patch, interval)
         summary = cut(segment, cuts)
-    assert entries_of(summary, made.base_offset) == expected
-    producers = [item.producer_id >= 0 for item in oracle.walk(made.data) if isinstance(item, oracle.Batch)]
+    assert entries_of(summary, built.base_offset) == expected
+    producers = [item.producer_id >= 0 for item in oracle.walk(built.data) if isinstance(item, oracle.Batch)]
     assert summary.scanned.produced == sum(producers)
 
 
@@ -165,28 +165,28 @@ def test_what_any_cutting_makes_is_what_a_rebuild_makes(
 ) -> None:
     """Also of a damaged log and of indexes that are wrong, where it mostly makes nothing."""
     before = any_segment(rng, draw)
-    made = broken([before], rng, times)[0]
-    own = true_indexes(rng.choice((before, made)), interval)
-    segment = written(tmp_path, made, *(changed_indexes(made, *own, rng) if rng.random() < 0.8 else own))
-    cuts = draw.draw(st.lists(st.integers(0, len(made.data)), max_size=8))
+    built = broken([before], rng, times)[0]
+    own = true_indexes(rng.choice((before, built)), interval)
+    segment = written(tmp_path, built, *(changed_indexes(built, *own, rng) if rng.random() < 0.8 else own))
+    cuts = draw.draw(st.lists(st.integers(0, len(built.data)), max_size=8))
     with pytest.MonkeyPatch.context() as patch:
         with_interval(patch, interval)
         summary = cut(segment, cuts)
-    found = entries_of(summary, made.base_offset)
+    found = entries_of(summary, built.base_offset)
     if found is not None:
         assert not summary.scanned.broken
-        assert found == recorded(made._replace(data=made.data[: summary.tail]), interval)
+        assert found == recorded(built._replace(data=built.data[: summary.tail]), interval)
 
 
 @pytest.mark.parametrize("times", TIMES)
 def test_two_ranges_cut_anywhere(tmp_path: Path, times: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with_interval(monkeypatch, 300)
-    made = plain_segment(random.Random(times), times, batches=25, most=100)
-    expected = recorded(made, 300)
+    built = plain_segment(random.Random(times), times, batches=25, most=100)
+    expected = recorded(built, 300)
     assert expected is not None
-    segment = written(tmp_path, made, *expected)
-    for at in range(1, len(made.data), 3):
-        assert entries_of(cut(segment, [at]), made.base_offset) == expected
+    segment = written(tmp_path, built, *expected)
+    for at in range(1, len(built.data), 3):
+        assert entries_of(cut(segment, [at]), built.base_offset) == expected
 
 
 def test_a_range_that_went_on_from_another_entry_counts_for_nothing(tmp_path: Path) -> None:
@@ -195,18 +195,18 @@ def test_a_range_that_went_on_from_another_entry_counts_for_nothing(tmp_path: Pa
     batches = [
         build.batch([build.record(None, bytes(3000), timestamp=T + number)], base_offset=number) for number in range(8)
     ]
-    size, made = len(batches[0]), PartSegment(0, b"".join(batches))
-    offsets, times = true_indexes(made, 4096)
+    size, built = len(batches[0]), PartSegment(0, b"".join(batches))
+    offsets, times = true_indexes(built, 4096)
     assert offsets == build.offset_index((2, 2 * size), (4, 4 * size), (6, 6 * size))
     wrong = build.offset_index((2, 2 * size), (3, 3 * size + 5), (5, 5 * size), (7, 7 * size))
-    segment = written(tmp_path, made, wrong, times)
+    segment = written(tmp_path, built, wrong, times)
     assert cut(segment, [4 * size]).rebuilt is None
     assert entries_of(cut(segment, []), 0) == (offsets, times)
 
 
-def test_nothing_is_made_where_nobody_asked_for_verifications(tmp_path: Path) -> None:
-    made = plain_segment(random.Random(1), "rising")
-    segment = written(tmp_path, made, *true_indexes(made, 4096))
+def test_nothing_is_made_where_no_one_asked_for_verifications(tmp_path: Path) -> None:
+    built = plain_segment(random.Random(1), "rising")
+    segment = written(tmp_path, built, *true_indexes(built, 4096))
     assert scan(ScanTask(SegmentRange(segment), ScanOptions())).rebuilt is None
     assert scan(ScanTask(SegmentRange(segment), ScanOptions(valid_segments=True))).rebuilt is not None
 
@@ -216,11 +216,11 @@ def test_a_range_without_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     batches = [
         build.batch([build.record(None, bytes(500), timestamp=T + number)], base_offset=number) for number in range(4)
     ]
-    made = PartSegment(0, b"".join(batches))
-    segment = written(tmp_path, made, *true_indexes(made, 100))
+    built = PartSegment(0, b"".join(batches))
+    segment = written(tmp_path, built, *true_indexes(built, 100))
     size = len(batches[0])
     summary = cut(segment, [size + 5, size + 9, 2 * size - 3])
-    assert entries_of(summary, 0) == true_indexes(made, 100)
+    assert entries_of(summary, 0) == true_indexes(built, 100)
 
 
 # ---- what is known of a segment
@@ -239,8 +239,8 @@ SLOTS = build.offset_index((1, 9)), build.time_index((5, 1), (9, 4))
 
 
 def summary(**seen: int) -> RangeSummary:
-    made = IndexEntries(0, 5, bytearray(SLOTS[0]), bytearray(build.time_index((5, 1))))
-    return RangeSummary(0, 77, SEEN._replace(**seen), rebuilt=made)
+    built = IndexEntries(0, 5, bytearray(SLOTS[0]), bytearray(build.time_index((5, 1))))
+    return RangeSummary(0, 77, SEEN._replace(**seen), rebuilt=built)
 
 
 def test_what_has_to_hold() -> None:
@@ -271,9 +271,9 @@ def test_what_has_to_hold() -> None:
 OPTIONS = Recovering(walk="all", rebuild_all=True, now_ms=NOW_MS)
 
 
-def beside(made: PartSegment, offsets: bytes, times: bytes) -> dict[str, bytes]:
-    data = {".log": made.data, ".index": offsets, ".timeindex": times}
-    return {segment_file_name(made.base_offset, suffix): each for suffix, each in data.items()}
+def beside(built: PartSegment, offsets: bytes, times: bytes) -> dict[str, bytes]:
+    data = {".log": built.data, ".index": offsets, ".timeindex": times}
+    return {segment_file_name(built.base_offset, suffix): each for suffix, each in data.items()}
 
 
 def planned(directory: Path, options: Recovering = OPTIONS, engine: Any = None) -> Plan:
@@ -293,15 +293,15 @@ def forgetful(plan: Plan) -> Plan:
 @pytest.fixture
 def walks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The base offsets of the segments that are walked for a rebuild."""
-    told: list[int] = []
+    reported: list[int] = []
     scan_segment = rebuild.scan_segment
 
     def noted(source: PiecesSource, base_offset: int, *rest: Any) -> Any:
-        told.append(base_offset)
+        reported.append(base_offset)
         return scan_segment(source, base_offset, *rest)
 
     monkeypatch.setattr(rebuild, "scan_segment", noted)
-    return told
+    return reported
 
 
 @FEW
@@ -315,7 +315,7 @@ def test_a_recovery_that_knows_writes_the_same(tmp_path: Path, rng: random.Rando
     right: set[int] = set()
     offset = 0
     for _ in range(rng.randint(1, 4)):
-        made = plain_segment(
+        built = plain_segment(
             rng,
             draw.draw(st.sampled_from(sorted(TIMES))),
             base=offset,
@@ -323,21 +323,21 @@ def test_a_recovery_that_knows_writes_the_same(tmp_path: Path, rng: random.Rando
             most=4000,
             legacy=rng.choice((0, 0, 0, 1)),
         )
-        last = [item for item in oracle.walk(made.data) if isinstance(item, oracle.Batch)][-1].last_offset
+        last = [item for item in oracle.walk(built.data) if isinstance(item, oracle.Batch)][-1].last_offset
         what = rng.choice(("right", "right", "right", "wrong", "damaged", "producers"))
         if what == "producers":
-            made = PartSegment(offset, made.data + build.marker("COMMIT", base_offset=last + 1, producer_id=7))
+            built = PartSegment(offset, built.data + build.marker("COMMIT", base_offset=last + 1, producer_id=7))
             last += 1
-        slots = true_indexes(made, 4096)
+        slots = true_indexes(built, 4096)
         if what == "damaged":
-            made = broken([made], rng, 1)[0]
+            built = broken([built], rng, 1)[0]
         elif what == "wrong":
-            slots = changed_indexes(made, *slots, rng)
+            slots = changed_indexes(built, *slots, rng)
         elif what == "right":
             right.add(offset)
             padding = rng.choice((0, 0, 24))
             slots = slots[0] + bytes(padding), slots[1] + bytes(padding)
-        files.update(beside(made, *slots))
+        files.update(beside(built, *slots))
         offset = last + 1
     put(directory, files)
     with pytest.MonkeyPatch.context() as patch:
@@ -351,24 +351,24 @@ def test_a_recovery_that_knows_writes_the_same(tmp_path: Path, rng: random.Rando
 
 
 def small(directory: Path, times: str = "rising") -> PartSegment:
-    made = plain_segment(random.Random(times), times, batches=30, most=3000)
-    put(directory, beside(made, *true_indexes(made, 4096)))
-    return made
+    built = plain_segment(random.Random(times), times, batches=30, most=3000)
+    put(directory, beside(built, *true_indexes(built, 4096)))
+    return built
 
 
 def test_what_is_there_is_not_walked_again(tmp_path: Path, walks: list[int]) -> None:
-    made = small(tmp_path / "t-0")
+    built = small(tmp_path / "t-0")
     before = {path.name: path.read_bytes() for path in (tmp_path / "t-0").iterdir()}
     plan = planned(tmp_path / "t-0")
-    assert set(plan.after) >= set(before) - {segment_file_name(made.base_offset, ".log")}
+    assert set(plan.after) >= set(before) - {segment_file_name(built.base_offset, ".log")}
     after = left_by(plan)
     assert walks == []
     assert {name: after[name] for name in before} == before
-    told: list[int] = []
-    assert list(rebuild.rebuild_companions(plan.rebuild_request(), told.append))
-    assert told == [len(made.data)]
+    reported: list[int] = []
+    assert list(rebuild.rebuild_companions(plan.rebuild_request(), reported.append))
+    assert reported == [len(built.data)]
     assert left_by(forgetful(plan)) == after
-    assert walks == [made.base_offset]
+    assert walks == [built.base_offset]
 
 
 def test_a_reindex_does_not_walk_again_either(tmp_path: Path, walks: list[int]) -> None:
@@ -378,7 +378,7 @@ def test_a_reindex_does_not_walk_again_either(tmp_path: Path, walks: list[int]) 
 
 
 def test_the_snapshot_at_the_end_needs_no_walk(tmp_path: Path, walks: list[int]) -> None:
-    made = small(tmp_path / "t-0")
+    built = small(tmp_path / "t-0")
     plan = planned(tmp_path / "t-0")
     end = segment_file_name(plan.log_end_offset or 0, ".snapshot")
     assert end in plan.after
@@ -388,7 +388,7 @@ def test_the_snapshot_at_the_end_needs_no_walk(tmp_path: Path, walks: list[int])
     assert dict(rebuild.rebuild_companions(only.rebuild_request())) == dict(
         rebuild.rebuild_companions(forgetful(only).rebuild_request())
     )
-    assert walks == [made.base_offset]
+    assert walks == [built.base_offset]
 
 
 def changed_entry(path: Path) -> None:
@@ -410,23 +410,23 @@ OF_INDEXES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("what", OF_INDEXES)
-def test_an_index_that_changed_since_is_made_anew(tmp_path: Path, walks: list[int], suffix: str, what: str) -> None:
-    made = small(tmp_path / "t-0")
+def test_an_index_that_changed_since_is_rebuilt(tmp_path: Path, walks: list[int], suffix: str, what: str) -> None:
+    built = small(tmp_path / "t-0")
     plan = planned(tmp_path / "t-0")
-    OF_INDEXES[what](tmp_path / "t-0" / segment_file_name(made.base_offset, suffix))
+    OF_INDEXES[what](tmp_path / "t-0" / segment_file_name(built.base_offset, suffix))
     found = dict(rebuild.rebuild_companions(plan.rebuild_request()))
-    assert walks == [made.base_offset]
-    for suffix, data in zip((".index", ".timeindex"), true_indexes(made, 4096), strict=True):
-        assert found[segment_file_name(made.base_offset, suffix)] == data
+    assert walks == [built.base_offset]
+    for suffix, data in zip((".index", ".timeindex"), true_indexes(built, 4096), strict=True):
+        assert found[segment_file_name(built.base_offset, suffix)] == data
 
 
 @pytest.mark.parametrize("what", ["longer", "shorter"])
 def test_a_log_that_changed_since_is_walked(tmp_path: Path, walks: list[int], what: str) -> None:
-    made = small(tmp_path / "t-0")
+    built = small(tmp_path / "t-0")
     plan = planned(tmp_path / "t-0")
     (log,) = plan.segments
-    last = [item for item in oracle.walk(made.data) if isinstance(item, oracle.Batch)][-1]
-    piece = log.pieces[0]._replace(stop=last.position if what == "shorter" else len(made.data))
+    last = [item for item in oracle.walk(built.data) if isinstance(item, oracle.Batch)][-1]
+    piece = log.pieces[0]._replace(stop=last.position if what == "shorter" else len(built.data))
     if what == "longer":
         log = log._replace(
             index_checksums=log.index_checksums._replace(size=last.position) if log.index_checksums else None
@@ -435,7 +435,7 @@ def test_a_log_that_changed_since_is_walked(tmp_path: Path, walks: list[int], wh
     assert dict(rebuild.rebuild_companions(plan.rebuild_request())) == dict(
         rebuild.rebuild_companions(forgetful(plan).rebuild_request())
     )
-    assert walks == [made.base_offset] * 2
+    assert walks == [built.base_offset] * 2
 
 
 @pytest.mark.parametrize(
@@ -448,21 +448,21 @@ def test_a_log_that_changed_since_is_walked(tmp_path: Path, walks: list[int], wh
         {"segment_index_bytes": 8 * 30},
     ],
 )
-def test_indexes_of_other_options_are_made_anew(tmp_path: Path, options: dict[str, int], walks: list[int]) -> None:
-    made = small(tmp_path / "t-0")
+def test_indexes_of_other_options_are_rebuilt(tmp_path: Path, options: dict[str, int], walks: list[int]) -> None:
+    built = small(tmp_path / "t-0")
     plan = planned(tmp_path / "t-0", OPTIONS._replace(**options))
     assert dict(rebuild.rebuild_companions(plan.rebuild_request())) == dict(
         rebuild.rebuild_companions(forgetful(plan).rebuild_request())
     )
-    sizes = [len(each) for each in true_indexes(made, 4096)]
+    sizes = [len(each) for each in true_indexes(built, 4096)]
     fits = options.get("segment_index_bytes", 0) >= max(sizes)
-    assert walks == [made.base_offset] * (1 if fits else 2)
+    assert walks == [built.base_offset] * (1 if fits else 2)
 
 
 @pytest.mark.parametrize("spare", range(-1, 30))
 def test_an_index_that_is_nearly_full(tmp_path: Path, spare: int) -> None:
-    made = small(tmp_path / "t-0")
-    sizes = [len(each) for each in true_indexes(made, 4096)]
+    built = small(tmp_path / "t-0")
+    sizes = [len(each) for each in true_indexes(built, 4096)]
     plan = planned(tmp_path / "t-0", OPTIONS._replace(segment_index_bytes=max(sizes) + spare))
     assert dict(rebuild.rebuild_companions(plan.rebuild_request())) == dict(
         rebuild.rebuild_companions(forgetful(plan).rebuild_request())
@@ -470,37 +470,37 @@ def test_an_index_that_is_nearly_full(tmp_path: Path, spare: int) -> None:
 
 
 def test_a_segment_that_is_cut_is_walked(tmp_path: Path, walks: list[int]) -> None:
-    made = small(tmp_path / "t-0")
-    log = tmp_path / "t-0" / segment_file_name(made.base_offset, ".log")
-    log.write_bytes(made.data + made.data[:50])
+    built = small(tmp_path / "t-0")
+    log = tmp_path / "t-0" / segment_file_name(built.base_offset, ".log")
+    log.write_bytes(built.data + built.data[:50])
     plan = planned(tmp_path / "t-0")
     assert [one.index_checksums for one in plan.segments] == [None]
     left_by(plan)
-    assert walks == [made.base_offset]
+    assert walks == [built.base_offset]
 
 
 def test_what_was_known_of_a_log_says_nothing_of_the_one_that_replaces_it(tmp_path: Path) -> None:
     """A broker puts a .swap file into the place of a segment; here it is as long."""
-    made = small(tmp_path / "t-0")
+    built = small(tmp_path / "t-0")
     other = plain_segment(random.Random("rising"), "falling", batches=30, most=3000)
-    assert len(other.data) == len(made.data)
+    assert len(other.data) == len(built.data)
     swapped = {f"{name}.swap": data for name, data in beside(other, *true_indexes(other, 4096)).items()}
     for name, data in swapped.items():
         (tmp_path / "t-0" / name).write_bytes(data)
     plan = planned(tmp_path / "t-0")
     assert [piece.name for log in plan.segments for piece in log.pieces] == [
-        segment_file_name(made.base_offset, ".log.swap")
+        segment_file_name(built.base_offset, ".log.swap")
     ]
     assert [log.index_checksums for log in plan.segments] == [None]
     after = left_by(plan)
-    assert after[segment_file_name(made.base_offset, ".timeindex")] == true_indexes(other, 4096)[1]
-    assert after[segment_file_name(made.base_offset, ".timeindex")] != true_indexes(made, 4096)[1]
+    assert after[segment_file_name(built.base_offset, ".timeindex")] == true_indexes(other, 4096)[1]
+    assert after[segment_file_name(built.base_offset, ".timeindex")] != true_indexes(built, 4096)[1]
 
 
 @pytest.mark.parametrize("alone", [".index", ".timeindex"])
 def test_one_index_is_not_enough(tmp_path: Path, alone: str) -> None:
-    made = small(tmp_path / "t-0")
-    (tmp_path / "t-0" / segment_file_name(made.base_offset, alone)).unlink()
+    built = small(tmp_path / "t-0")
+    (tmp_path / "t-0" / segment_file_name(built.base_offset, alone)).unlink()
     assert [one.index_checksums for one in planned(tmp_path / "t-0").segments] == [None]
 
 

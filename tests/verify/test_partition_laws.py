@@ -58,7 +58,7 @@ def shown(place: Path, *, deep: bool = False) -> list[Finding]:
     return [finding for report in verified(place, deep=deep) for finding in report.findings]
 
 
-def told(findings: list[Finding]) -> Counter[tuple[Any, ...]]:
+def reported(findings: list[Finding]) -> Counter[tuple[Any, ...]]:
     """What is worth comparing: all but the prose of numbers that follow from elsewhere."""
     return Counter((one.code, one.severity, one.path, one.position, one.length) for one in findings)
 
@@ -117,8 +117,8 @@ def test_no_cutting_changes_the_report_of_made_partitions(tmp_path: Path, rng: r
     copy = tmp_path / "t-0"
     if copy.exists():
         shutil.rmtree(copy)
-    made = directories.made(rng)
-    directories.write(copy, made)
+    built = directories.built(rng)
+    directories.write(copy, built)
     hurt(copy, rng, times)
     expected = verified(copy)
     with pytest.MonkeyPatch.context() as patch:
@@ -160,9 +160,9 @@ def flips(copy: Path, rng: random.Random) -> Iterator[tuple[Path, int]]:
 @pytest.mark.parametrize("name", COMPLETE)
 def test_a_flipped_bit_under_a_checksum_adds_one_error(tmp_path: Path, name: str, deep: bool) -> None:
     copy = copied(tmp_path, name)
-    before = told(shown(copy, deep=deep))
+    before = reported(shown(copy, deep=deep))
     for path, position in flips(copy, random.Random(name)):
-        added = told(shown(copy, deep=deep)) - before
+        added = reported(shown(copy, deep=deep)) - before
         worse = [key[:4] for key in added.elements() if key[1] is not Severity.INFO]
         assert worse == [("batch/crc", Severity.ERROR, str(path), position)]
 
@@ -190,7 +190,7 @@ def test_a_companion_checks_no_log(tmp_path: Path, name: str) -> None:
             after = shown(copy)
             assert of_the_logs(after) == of_the_logs(before)
             elsewhere = {
-                one.path for one in after if one.path != str(path) and told([one]).keys() - told(before).keys()
+                one.path for one in after if one.path != str(path) and reported([one]).keys() - reported(before).keys()
             }
             assert elsewhere <= informed(path), (path.name, elsewhere)
             for one in after:
@@ -219,7 +219,7 @@ def test_a_checkpoint_of_a_log_directory_checks_no_log(tmp_path: Path, name: str
 
 
 def of_the_logs(findings: list[Finding]) -> Counter[tuple[Any, ...]]:
-    return told([one for one in findings if one.code in OF_A_LOG])
+    return reported([one for one in findings if one.code in OF_A_LOG])
 
 
 def informed(path: Path) -> set[str]:

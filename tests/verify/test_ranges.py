@@ -46,7 +46,7 @@ def cut(segment: Segment, cuts: list[int]) -> RangeSummary:
     return fold([(task, scan(task)) for task in tasks])
 
 
-def told(summary: RangeSummary) -> dict[str, Any]:
+def reported(summary: RangeSummary) -> dict[str, Any]:
     """What a summary says; runs of a producer may be cut into several events, which replay to the same."""
     producers = Producers(True, True)
     for events in summary.events:
@@ -65,31 +65,31 @@ def told(summary: RangeSummary) -> dict[str, Any]:
 @LAW
 @given(RANDOMS, st.integers(0, 2), st.data())
 def test_no_cutting_changes_what_is_known(tmp_path: Path, rng: random.Random, times: int, draw: st.DataObject) -> None:
-    made = build.partition(rng, batches=30, odd=rng.choice((0, 0.3)), removed=rng.choice((0, 0, 0.2)))
-    at = rng.randrange(len(made))
-    data = broken([made[at]], rng, times)[0]
-    own = true_indexes(made[at], draw.draw(st.sampled_from((100, 300, 4096))))
+    built = build.partition(rng, batches=30, odd=rng.choice((0, 0.3)), removed=rng.choice((0, 0, 0.2)))
+    at = rng.randrange(len(built))
+    data = broken([built[at]], rng, times)[0]
+    own = true_indexes(built[at], draw.draw(st.sampled_from((100, 300, 4096))))
     segment = written(tmp_path, data, *(changed_indexes(data, *own, rng) if rng.random() < 0.7 else own))
     cuts = draw.draw(st.lists(st.integers(0, len(data.data)), max_size=5))
-    assert told(cut(segment, cuts)) == told(cut(segment, []))
+    assert reported(cut(segment, cuts)) == reported(cut(segment, []))
 
 
 @given(st.integers(0, 5 << 30), st.integers(1, 64), st.integers(0, 5 << 30))
-def test_the_less_is_left_the_smaller_the_pieces(size: int, slots: int, behind: int) -> None:
+def test_the_less_is_left_the_smaller_the_pieces(size: int, slots: int, after: int) -> None:
     segment = Segment(LogFile("0.log", Kind.LOG, 0, True, size))
-    made = list(cut_into_ranges(segment, slots, behind))
-    assert made[0].start == 0
-    assert made[-1].stop is None
-    assert all(left.stop == right.start for left, right in pairwise(made))
-    sizes = [each.size_bytes for each in made]
+    built = list(cut_into_ranges(segment, slots, after))
+    assert built[0].start == 0
+    assert built[-1].stop is None
+    assert all(left.stop == right.start for left, right in pairwise(built))
+    sizes = [each.size_bytes for each in built]
     if slots == 1 or size < 2 * LEAST_BYTES:
         assert sizes == [size]
         return
     assert all(left >= right for left, right in pairwise(sizes[:-1]))
     assert all(LEAST_BYTES <= each <= RANGE_BYTES + LEAST_BYTES for each in sizes)
-    left = size + behind
+    left = size + after
     for each in sizes:
-        # Nobody waits for long when the others have nothing to do any more.
+        # No one waits for long when the others have nothing to do any more.
         assert each <= 2 * LEAST_BYTES or each <= left // slots
         left -= each
 
@@ -113,8 +113,8 @@ def test_what_only_looks_like_a_batch_is_not_checksummed(monkeypatch: pytest.Mon
 
 
 def test_ranges_of_one_segment_read_its_indexes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = build.partition(random.Random(1), batches=30)[0]
-    segment = written(tmp_path, made, *true_indexes(made, 100))
+    built = build.partition(random.Random(1), batches=30)[0]
+    segment = written(tmp_path, built, *true_indexes(built, 100))
     reads: list[str] = []
     taken_apart = scan_module.check_structure
 
@@ -136,8 +136,8 @@ def test_ranges_of_one_segment_read_its_indexes_once(tmp_path: Path, monkeypatch
 
 
 def test_a_worker_keeps_the_indexes_of_its_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = build.partition(random.Random(1), batches=30)[0]
-    segment = written(tmp_path, made, *true_indexes(made, 100))
+    built = build.partition(random.Random(1), batches=30)[0]
+    segment = written(tmp_path, built, *true_indexes(built, 100))
     reads: list[str] = []
     check = scan_module.check_structure
     monkeypatch.setattr(scan_module, "check_structure", lambda *given: reads.append(given[0].path) or check(*given))
@@ -163,6 +163,6 @@ def test_a_step_back_in_time_between_two_ranges(tmp_path: Path) -> None:
         build.batch([build.record(b"k", timestamp=build.DAY_MS)], base_offset=1, epoch=4),
     )
     segment = written(tmp_path, PartSegment(0, b"".join(batches)), b"", b"")
-    whole = told(cut(segment, []))
-    assert told(cut(segment, [len(batches[0])])) == whole
+    whole = reported(cut(segment, []))
+    assert reported(cut(segment, [len(batches[0])])) == whole
     assert whole["seen"]["backs"] == 1

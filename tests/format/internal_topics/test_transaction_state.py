@@ -39,7 +39,7 @@ def key(transactional_id: bytes = b"id", record_type: int = 0) -> bytes:
 
 
 def value(state: TransactionLogValue, tagged: bytes = b"\0", inner: bytes = b"\0") -> bytes:
-    """A value of the state's version; `tagged` are its tagged fields, `inner` those behind each topic."""
+    """A value of the state's version; `tagged` are its tagged fields, `inner` those after each topic."""
     flexible = state.version > 0
 
     def length(size: int, layout: str) -> bytes:
@@ -146,13 +146,13 @@ def test_no_key(data: bytes | None) -> None:
 
 
 @pytest.mark.parametrize("record_type", [1, -1, 32767])
-def test_other_record_types_are_told_apart(record_type: int) -> None:
+def test_other_record_types_are_distinguished(record_type: int) -> None:
     with pytest.raises(UnknownRecord, match=f"record type {record_type}"):
         decode_key(key(record_type=record_type))
 
 
 @pytest.mark.parametrize("version", [2, -1, 32767])
-def test_other_versions_are_told_apart(version: int) -> None:
+def test_other_versions_are_distinguished(version: int) -> None:
     with pytest.raises(UnknownRecord, match=f"version {version}"):
         decode_value(struct.pack(">h", version))
 
@@ -187,8 +187,8 @@ STATES = st.builds(
 
 
 @given(STATES, st.binary(max_size=3))
-def test_version_0(state: TransactionLogValue, behind: bytes) -> None:
-    assert decode_value(value(state) + behind) == state
+def test_version_0(state: TransactionLogValue, after: bytes) -> None:
+    assert decode_value(value(state) + after) == state
 
 
 @given(

@@ -148,8 +148,8 @@ CASES: dict[str, Case] = {
 }
 
 
-def run(verify_bytes: VerifyBytes, made: Any, how: dict[str, Any]) -> LogFileReport:
-    return verify_bytes(made() if callable(made) else made, **how)
+def run(verify_bytes: VerifyBytes, built: Any, how: dict[str, Any]) -> LogFileReport:
+    return verify_bytes(built() if callable(built) else built, **how)
 
 
 def codes(report: LogFileReport) -> set[str]:

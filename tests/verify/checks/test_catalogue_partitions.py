@@ -99,7 +99,7 @@ def producers(first: int, *numbers: int, sequences: tuple[int, ...] = (), **how:
 
 
 def markers(*steps: Callable[[Writer], object]) -> Writer:
-    """A transaction of producer 2, and what the steps do in it and behind it."""
+    """A transaction of producer 2, and what the steps do in it and after it."""
     writer = Writer().data(2, 0, transactional=True)
     for step in steps:
         step(writer)
@@ -116,7 +116,7 @@ def stamped(*timestamps: int, roll: bool = False) -> Writer:
 
 
 def overlapping() -> Files:
-    """The first segment goes on behind where the second begins."""
+    """The first segment goes on after where the second begins."""
     first = Writer()
     for _ in range(12):
         first.data()
@@ -464,7 +464,7 @@ def compacted_gap() -> Files:
 
 
 def lacking(sequence: int) -> Files:
-    """Batches with a hole in their sequence, behind one that a cleaner emptied."""
+    """Batches with a hole in their sequence, after one that a cleaner emptied."""
     writer = Writer().add(build.empty_batch(0, 0))
     return of(writer.data(1, 0).data(1, sequence))
 
@@ -512,7 +512,7 @@ OTHERWISE: dict[str, tuple[str, Severity, Files]] = {
     "another producer": ("txnindex/entry", Severity.ERROR, edited(f"{C}.txnindex", 2, ">q", 3)),
     "another last stable offset": ("txnindex/entry", Severity.WARNING, edited(f"{C}.txnindex", 26, ">q", 27)),
     "bytes under the checksum": ("snapshot/format", Severity.WARNING, on(f"t-0/{B}.snapshot", PADDED_SNAPSHOT)),
-    "bytes behind the checksum": ("snapshot/crc", Severity.ERROR, more(f"{B}.snapshot", b"stale")),
+    "bytes after the checksum": ("snapshot/crc", Severity.ERROR, more(f"{B}.snapshot", b"stale")),
     "a snapshot cut short": ("snapshot/format", Severity.ERROR, on(f"t-0/{B}.snapshot", SNAPSHOT[:-1])),
     "a snapshot without a header": ("snapshot/format", Severity.ERROR, on(f"t-0/{B}.snapshot", b"")),
     "a producer more": (
@@ -525,7 +525,7 @@ OTHERWISE: dict[str, tuple[str, Severity, Files]] = {
         Severity.INFO,
         on(f"t-0/{B}.snapshot", build.producer_snapshot(SNAPSHOT[10:56])),
     ),
-    "a snapshot behind the end": ("snapshot/name", Severity.INFO, on(f"t-0/{stem(31)}.snapshot", SNAPSHOT)),
+    "a snapshot after the end": ("snapshot/name", Severity.INFO, on(f"t-0/{stem(31)}.snapshot", SNAPSHOT)),
     "a hole that a cleaner made": ("segment/missing", Severity.INFO, compacted_gap()),
     "a sequence that a cleaner made": ("producer/gap", Severity.INFO, lacking(5)),
     "a marker with an epoch that was fenced": (
@@ -560,8 +560,8 @@ OTHERWISE: dict[str, tuple[str, Severity, Files]] = {
 def test_one_thing_is_one_finding(tmp_path: Path, name: str) -> None:
     code, severity, files = OTHERWISE[name]
     shown = Shown(write(tmp_path / "d", files))
-    told = [(finding.code, finding.severity) for finding in shown.findings if finding.code != "offset/gap"]
-    assert told == [(code, severity)], [finding.message for finding in shown.findings]
+    reported = [(finding.code, finding.severity) for finding in shown.findings if finding.code != "offset/gap"]
+    assert reported == [(code, severity)], [finding.message for finding in shown.findings]
     assert shown.errors == []
     for finding in shown.findings:
         finding_rules.check(finding)
@@ -580,7 +580,7 @@ def test_a_partition_named_alone_is_whole(tmp_path: Path) -> None:
 def test_more_entries_than_are_kept_are_counted_as_what_they_are(
     tmp_path: Path, by: int, severity: Severity, compacted: bool
 ) -> None:
-    """Of a time index whose entries are all too high, or all too low; of a compacted segment the low ones are nobody's
+    """Of a time index whose entries are all too high, or all too low; of a compacted segment the low ones are no one's
     fault."""
     count = KEPT + 100
     # The first batch has the offsets of two records, and in a compacted segment only one of them.

@@ -28,14 +28,14 @@ FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 RECOVERY, WATERMARK = "recovery-point-offset-checkpoint", "replication-offset-checkpoint"
 START, CLEANER = "log-start-offset-checkpoint", "cleaner-offset-checkpoint"
 ORDERS = TopicPartition("orders", 0)
-HELD = {ORDERS: PartitionOffsets(10, 30)}
+KNOWN = {ORDERS: PartitionOffsets(10, 30)}
 IDS = ("aaaaaaaaaaaaaaaaaaaaaA", "bbbbbbbbbbbbbbbbbbbbbA")
 
 
 def rules(
     contents: Mapping[str, bytes | None], facts: Mapping[TopicPartition, PartitionOffsets] | None = None
 ) -> list[Finding]:
-    return list(check_offset_checkpoints("logs", contents, HELD if facts is None else facts))
+    return list(check_offset_checkpoints("logs", contents, KNOWN if facts is None else facts))
 
 
 def shown(found: list[Finding]) -> list[tuple[str, str]]:
@@ -94,10 +94,10 @@ def test_unknown(name: str) -> None:
     assert found[0].offset == 20
 
 
-@pytest.mark.parametrize(("state", "held"), [("", True), ("future", True), ("delete", False), ("stray", False)])
-def test_partitions_on_their_way(state: str, held: bool) -> None:
+@pytest.mark.parametrize(("state", "known"), [("", True), ("future", True), ("delete", False), ("stray", False)])
+def test_partitions_on_their_way(state: str, known: bool) -> None:
     found = rules({WATERMARK: build.checkpoint("orders 0 20")}, {ORDERS: PartitionOffsets(10, 30, None, state)})
-    if held:
+    if known:
         assert found == []
     else:
         assert one(found, "checkpoint/unknown").data["state"] == state
@@ -133,7 +133,7 @@ def test_below(name: str, what: str) -> None:
     assert found.data == {"topic": "orders", "partition": 0, "value": 9, "start_offset": 10, "what": what}
 
 
-def test_a_recovery_point_may_lag_behind_all() -> None:
+def test_a_recovery_point_may_be_below_all() -> None:
     assert rules({RECOVERY: build.checkpoint("orders 0 0")}) == []
 
 
@@ -196,7 +196,7 @@ def test_any_bytes(contents: dict[str, bytes], start_offset: int, end_offset: in
 
 
 def test_topic_ids() -> None:
-    def held(*ids: str | None, state: str = "") -> dict[TopicPartition, PartitionOffsets]:
+    def known(*ids: str | None, state: str = "") -> dict[TopicPartition, PartitionOffsets]:
         facts = {TopicPartition("orders", number): PartitionOffsets(0, 0, text) for number, text in enumerate(ids[:-1])}
         return {
             **facts,
@@ -205,14 +205,14 @@ def test_topic_ids() -> None:
         }
 
     first, second = IDS
-    found = one(rules({}, held(first, second, first)), "checkpoint/topic-id")
+    found = one(rules({}, known(first, second, first)), "checkpoint/topic-id")
     assert found.path == "logs/orders-1/partition.metadata"
     assert found.data == {"stored": second, "found": first}
     assert found.severity is Severity.WARNING
-    assert one(rules({}, held(first, first, second)), "checkpoint/topic-id").path == "logs/orders-9/partition.metadata"
-    assert rules({}, held(first, first, None)) == []
-    assert rules({}, held(first, first, first)) == []
-    assert rules({}, held(first, first, second, state="delete")) == []
+    assert one(rules({}, known(first, first, second)), "checkpoint/topic-id").path == "logs/orders-9/partition.metadata"
+    assert rules({}, known(first, first, None)) == []
+    assert rules({}, known(first, first, first)) == []
+    assert rules({}, known(first, first, second, state="delete")) == []
     assert (
         rules({}, {ORDERS: PartitionOffsets(0, 0, first), TopicPartition("other", 0): PartitionOffsets(0, 0, second)})
         == []
@@ -263,7 +263,7 @@ REAL = sorted({path.parent for path in FIXTURES.glob("*/recovery-point-offset-ch
 
 
 def end_of(log: Path) -> int:
-    """The offset behind the last batch or message; no log of these is torn, but for zeros."""
+    """The offset after the last batch or message; no log of these is torn, but for zeros."""
     data, position, end = log.read_bytes(), 0, base_offset_of(log.name) or 0
     while position + 17 < len(data) and any(data[position : position + 17]):
         offset, size = struct.unpack_from(">qi", data, position)

@@ -165,7 +165,7 @@ def test_an_epoch_that_goes_back_again_is_a_broken_batch() -> None:
 
 
 @pytest.mark.parametrize(("start", "fires"), [(100, False), (101, True), (5000, True)])
-def test_an_epoch_behind_the_end(start: int, fires: bool) -> None:
+def test_an_epoch_after_the_end(start: int, fires: bool) -> None:
     findings = findings_of(*RIGHT, f"7 {start}")
     assert words(findings) == [("epoch/beyond", "info", 7)] * fires
     if fires:

@@ -110,7 +110,7 @@ def test_a_directory_on_its_way_out(tmp_path: Path) -> None:
         ]
 
 
-def test_replacements_behind_an_unfinished_split(tmp_path: Path) -> None:
+def test_replacements_after_an_unfinished_split(tmp_path: Path) -> None:
     names = (f"{FIVE}.log.cleaned", f"{ZERO}.log.swap", f"{FIVE}.log.swap", f"{NINE}.index.swap")
     found = {name: data["what"] for name, _, _, data in reported(tmp_path / "t-0", *names)}
     assert found == dict(zip(names, ("cleaned", "swap", "swap-dropped", "swap-dropped"), strict=True))

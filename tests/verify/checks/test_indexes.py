@@ -215,7 +215,7 @@ def test_another_index_than_a_rebuild_would_write() -> None:
         "the file has no such entry, a rebuild with an entry every 4096 bytes has offset 1009 at position 4200"
         in finding.message
     )
-    # Nobody knows what a rebuild would write where batches are missing, or entries.
+    # No one knows what a rebuild would write where batches are missing, or entries.
     assert findings_of(OFFSETS, Kind.INDEX, differs=differs, broken=True) == []
     assert findings_of(OFFSETS + build.offset_index((1, 1)), Kind.INDEX, differs=differs) == []
 

@@ -59,7 +59,7 @@ def test_a_snapshot_that_cannot_be_read(data: bytes, problem: str) -> None:
     assert findings[0].data == {"problem": problem}
 
 
-def test_bytes_behind_the_entries_under_the_checksum() -> None:
+def test_bytes_after_the_entries_under_the_checksum() -> None:
     found, [finding] = producer_snapshots.check_structure(PATH, build.producer_snapshot(ONE, TWO, tail=b"more"))
     assert found is not None
     assert producer_snapshots.entry_bytes(found) == ONE + TWO
@@ -129,7 +129,7 @@ def test_a_coordinator_that_was_forgotten_with_its_producer() -> None:
     ("last_offset", "epoch", "name"),
     [(951, 0, "last_offset"), (950, 0, None), (949, 0, None), (949, 1, "producer_epoch"), (951, -1, None)],
 )
-def test_a_snapshot_of_a_compacted_log_counts_when_it_is_behind(last_offset: int, epoch: int, name: str | None) -> None:
+def test_a_snapshot_of_a_compacted_log_counts_when_it_is_older(last_offset: int, epoch: int, name: str | None) -> None:
     known = ONE + build.producer(2, epoch=epoch, last_sequence=8, last_offset=last_offset, timestamp=NOW)
     mismatch = ("differs", 2, "last_sequence", 9, 8)
     findings = findings_of(mismatch, known=known, compacted=True)
@@ -184,7 +184,7 @@ def test_a_producer_that_the_log_lacks() -> None:
         ([100, 150], [0, 100], 200, []),  # the newest, left by a clean stop
         ([100, 150, 200], [0, 100], 200, [150]),
         ([50, 100, 200], [0, 100], 200, [50]),
-        ([50], [0, 100], 200, [50]),  # the newest, but a segment begins behind it
+        ([50], [0, 100], 200, [50]),  # the newest, but a segment begins after it
         ([100, 201], [0, 100], 200, [201]),
         ([100, 201], [0, 100], None, []),  # damage hides where the log ends
         ([0], [0], 0, []),

@@ -177,7 +177,7 @@ def test_a_last_stable_offset_of_a_whole_fetch() -> None:
     """A follower counts a transaction that begins later in the same fetch, where nothing else is open."""
     assert findings_of(changed(2, stable=1035)) == []
     assert words(findings_of(changed(0, stable=1022))) == [("txnindex/entry", "warning")]
-    # Behind the beginning of another producer's next one, it would end a search before that is found.
+    # After the beginning of another producer's next one, it would end a search before that is found.
     assert words(findings_of(changed(1, stable=1025))) == [("txnindex/entry", "warning")]
     own = [ABORTED[0], ABORTED[1], ABORTED[2]._replace(producer_id=8)]
     assert findings_of(build.transaction_index(ENTRIES[0], (8, 1005, 1020, 1025), own[2][:4]), own) == []
