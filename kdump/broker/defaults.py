@@ -10,3 +10,5 @@ PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
 """producer.id.expiration.ms"""
 RELEASE: Final = "Kafka 4.3"
 """The release whose start is predicted."""
+LATER_RELEASE: Final = "Kafka 4.4.0"
+"""A later release; where its start differs from that of RELEASE in what it refuses, the prediction says so, too."""

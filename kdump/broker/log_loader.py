@@ -99,6 +99,7 @@ class LogLoader:
             frozenset(self._snapshots.written_offsets),
             tuple(self.epochs.entries),
             self.epochs.written,
+            tuple(files.later_refusals),
         )
 
     # ---- leader epochs and partition.metadata
@@ -220,13 +221,16 @@ class LogLoader:
             return False
         files.create(segment_file_name(base, ".timeindex"))
         name = segment_file_name(base, ".txnindex")
-        size, number = index.TRANSACTION_ENTRY.size, 0
+        size, number, later = index.TRANSACTION_ENTRY.size, 0, False
         for block in files.index_entries(name, size):
             for entry in index.aborted_transactions(block):
+                origin = files.ranges[name].origin
                 if entry.refused:
-                    origin = files.ranges[name].origin
                     files.refuse("KafkaException", origin, number * size, RefusalReason.TRANSACTION_INDEX)
                     return True
+                if entry.refused_later and not later:
+                    later = True
+                    files.refuse_later("KafkaException", origin, number * size, RefusalReason.TRANSACTION_INDEX)
                 if entry.last_offset < base:
                     return False
                 number += 1

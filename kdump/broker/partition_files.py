@@ -19,7 +19,8 @@ class PartitionFiles:
     """The files by name. `close` closes what was opened of the directory.
 
     `ranges` is the content of every name as it is now. `deleted_files`, `truncations` (the position from which on the
-    bytes of a file go), `swap_targets`, `split_segments` and `refusals` are what LoadResult says of the whole start.
+    bytes of a file go), `swap_targets`, `split_segments`, `refusals` and `later_refusals` are what LoadResult says of
+    the whole start.
     """
 
     def __init__(self, state: DirectoryState) -> None:
@@ -30,6 +31,7 @@ class PartitionFiles:
         self.swap_targets: dict[str, str] = {}
         self.split_segments: dict[str, tuple[int, ...]] = {}
         self.refusals: list[Refusal] = []
+        self.later_refusals: list[Refusal] = []
         self._buffer = ReadBuffer()
         self._sources: dict[str, Source] = {}
 
@@ -105,6 +107,12 @@ class PartitionFiles:
         refusal = Refusal(exception, name, position, reason)
         if refusal not in self.refusals:
             self.refusals.append(refusal)
+
+    def refuse_later(self, exception: str, name: str, position: int | None, reason: RefusalReason) -> None:
+        """Note that the start of LATER_RELEASE fails where this one goes on."""
+        refusal = Refusal(exception, name, position, reason)
+        if refusal not in self.later_refusals:
+            self.later_refusals.append(refusal)
 
     def refuse_log(self, problem: CorruptRecord | UncaughtReadError, name: str, content: FileRange) -> None:
         """Note that the reader of a log throws an exception that no caller catches."""

@@ -103,7 +103,8 @@ class LoadResult(NamedTuple):
     `split_segments`: the base offsets of the segments that a segment is split into. `recovered_logs`: logs that are
     recovered, with their indexes rebuilt. `written_snapshots`: the offsets of the producer snapshots that are written.
     `leader_epochs`: the leader epochs afterwards, each with its start offset. `leader_epochs_written`: their checkpoint
-    is written, even where its content stays the same.
+    is written, even where its content stays the same. `later_refusals`: what LATER_RELEASE refuses, and RELEASE does
+    not.
     """
 
     refusals: tuple[Refusal, ...]
@@ -120,6 +121,7 @@ class LoadResult(NamedTuple):
     written_snapshots: frozenset[int]
     leader_epochs: tuple[tuple[int, int], ...]
     leader_epochs_written: bool = False
+    later_refusals: tuple[Refusal, ...] = ()
 
     @property
     def refuses(self) -> bool:

@@ -23,7 +23,8 @@ Transaction index, `.txnindex` (AbortedTxn, TransactionIndex, KIP-98, since 0.11
 the segment that ends a transaction with data:
 
     ===== ==== ==== =====================  ================================================================
-    0     2    i16  version                0; Kafka reads the first byte alone, as an i8, and refuses one above 0
+    0     2    i16  version                0; Kafka reads the first byte alone, as an i8, and refuses one above 0; from
+                                           4.4.0 on it reads both and refuses any other number
     2     8    i64  producerId
     10    8    i64  firstOffset            of the transaction in this partition, perhaps in an earlier segment
     18    8    i64  lastOffset             of the marker; strictly increasing
@@ -90,8 +91,13 @@ class AbortedTransaction(NamedTuple):
 
     @property
     def refused(self) -> bool:
-        """Whether Kafka refuses to read the index because of the version."""
+        """Whether Kafka up to 4.3 refuses to read the index because of the version."""
         return self.version > 0
+
+    @property
+    def refused_later(self) -> bool:
+        """Whether Kafka from 4.4.0 on refuses to read the index because of the version (TransactionIndex.iterable)."""
+        return bool(self.version or self.unread)
 
 
 class IndexExtent(NamedTuple):

@@ -94,8 +94,11 @@ def complete_start(builder: PlanBuilder, log: LoadableLog, segments: Segments) -
         if name not in log.result.files and not name.endswith(".snapshot"):
             builder.after.setdefault(name, None)
     plan = complete_plan(builder, segments, log.result.log_start_offset, log.result.log_end_offset)
-    refusals = dict.fromkeys((refusal.exception, refusal.name) for refusal in log.refusals)
-    return plan._replace(refusals=tuple(refusals))
+    refusals, later = (
+        tuple(dict.fromkeys((refusal.exception, refusal.name) for refusal in some))
+        for some in (log.refusals, log.later_refusals)
+    )
+    return plan._replace(refusals=refusals, later_refusals=later)
 
 
 # ---- producer snapshots

@@ -98,7 +98,10 @@ class LogView:
 
 
 class LoadableLog:
-    """A view that a broker loads, and the `result` of its start; `refusals` are those of the directory as it is."""
+    """A view that a broker loads, and the `result` of its start.
+
+    `refusals` and `later_refusals` are those of the directory as it is.
+    """
 
     def __init__(
         self,
@@ -114,7 +117,7 @@ class LoadableLog:
         self._start = start
         self.epochs_are_lost = False
         first = self.predict(start.recovery_point)
-        self.refusals = first.refusals
+        self.refusals, self.later_refusals = first.refusals, first.later_refusals
         self._remove_harmful()
         # Where nothing was left out, the first prediction holds.
         self.result = self._without_refused() if first.refuses or view.reasons else first

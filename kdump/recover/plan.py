@@ -181,7 +181,8 @@ class Plan(NamedTuple):
     `after` has what each file that changes is to hold, by name, None for a file that is deleted; other files stay.
     `files` are the regular files that the plan saw, none where nothing had to be looked for. `segments`,
     `log_start_offset` and `log_end_offset` are those after a broker's start. `refusals` are why a broker refuses the
-    directory as it is: (Kafka's exception, file name). `recovery_point` is the offset that the log directory's
+    directory as it is: (Kafka's exception, file name); `later_refusals` are those of Kafka 4.4.0
+    alone. `recovery_point` is the offset that the log directory's
     checkpoint needs afterwards, None where it may stay. `bytes_needed` is how much is written before anything goes.
     `not_covered` are the findings that stay. Of a salvage, `undecided` says which transactions may have lost their
     markers, `conflicts` which batches contradict each other and which of them stay. A plan that is `alone` is about one
@@ -217,6 +218,7 @@ class Plan(NamedTuple):
     clean_shutdown: bool = False
     covered: tuple[Finding, ...] = ()
     is_running: bool = False
+    later_refusals: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_empty(self) -> bool:

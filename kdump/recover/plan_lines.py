@@ -74,6 +74,10 @@ def partition_fields(result: RecoveryResult) -> "Fields":
     return {**_plan_fields(result.plan), **{name: value(result) for name, value in _RESULT.items()}}
 
 
+def _refusals(refusals: Iterable[tuple[str, str]]) -> "list[Fields]":
+    return [{"exception": exception, "name": name} for exception, name in refusals]
+
+
 def _plan_fields(plan: Plan) -> "Fields":
     return {
         **_topic_partition(plan.topic_partition),
@@ -83,7 +87,8 @@ def _plan_fields(plan: Plan) -> "Fields":
         "log_end_offset": plan.log_end_offset,
         "high_watermark": plan.high_watermark,
         "recovery_point": plan.recovery_point,
-        "refusals": [{"exception": exception, "name": name} for exception, name in plan.refusals],
+        "refusals": _refusals(plan.refusals),
+        "later_refusals": _refusals(plan.later_refusals),
         "segments": [{"base_offset": log.base_offset, "size": log.size} for log in plan.segments],
         "bytes_needed": plan.bytes_needed,
         "start": plan.start,

@@ -39,6 +39,7 @@ from kdump.storage.partition import Partition
 from kdump.storage.stamps import read_stamps
 from kdump.storage.undo_folders import APPLIED, APPLYING, UNFINISHED, undo_folders_in
 from kdump.verify.findings import Finding, Severity
+from kdump.verify.next_step import REBUILT
 from kdump.verify.report import Report
 from kdump.verify.verify import verify_logs
 
@@ -266,6 +267,8 @@ def _next(plan: Plan, path: str, found: tuple[Finding, ...], refused: str | None
             return "put the copy in place of the original"
         return PUT_BACK if _stands_alone(plan) else START_BROKER
     how = "--salvage --dry-run" if plan.options.walk == "all" or plan.options.strategy == REINDEX else "--from all"
+    if all(finding.code.startswith(REBUILT) for finding in found if finding.severity is Severity.ERROR):
+        how = "--reindex"
     return shlex.join(["kdump", "recover", *how.split(), path])
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kdump.recover.plan import REINDEX, SALVAGE, Damaged, GivenUp, Lost, RecoverOptions, RecoveryResult
 from kdump.recover.plan_lines import CountsByCode, FindingTotals, counts_of, finding_totals, lost_fields
 from kdump.verify.findings import Severity
+from kdump.verify.next_step import REBUILT
 
 if TYPE_CHECKING:
     from kdump.format.json_types import Fields
@@ -98,8 +99,12 @@ class RecoveryTotals:
             self._partitions += 1
             self._failed += result.error is not None
             self._first_offset, self._end_offset = plan.log_start_offset, plan.log_end_offset
-            self._salvageable |= any(finding.severity is Severity.ERROR for finding in plan.not_covered)
-            self._reindexable |= any(finding.code.startswith(_INDEXES) for finding in plan.not_covered)
+            errors = [finding.code for finding in plan.not_covered if finding.severity is Severity.ERROR]
+            self._salvageable |= any(not code.startswith(REBUILT) for code in errors)
+            self._reindexable |= any(
+                finding.code.startswith(_INDEXES) or (finding.code.startswith(REBUILT) and finding.code in errors)
+                for finding in plan.not_covered
+            )
         if result.error is None:
             self._actions.update(action.action for action in plan.actions)
             self._bytes_needed += plan.bytes_needed

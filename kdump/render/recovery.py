@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from kdump.broker.defaults import RELEASE
+from kdump.broker.defaults import LATER_RELEASE, RELEASE
 from kdump.recover.plan import ACTIONS, SALVAGE, TRUNCATE
 from kdump.recover.plan_lines import counts_of, finding_totals
 from kdump.render.sentences import counted, finding_sentence, iso_time
@@ -82,9 +82,12 @@ def sentences(result: RecoveryResult) -> Iterator[tuple[str, str]]:
         yield "failed", str(result.error)
     if plan.is_running and not plan.is_empty:
         yield "running", RUNNING
+    start = "would not have started on the directory" if result.applied else "does not start on it as it is"
     for exception, name in dict.fromkeys(plan.refusals):
-        start = "would not have started on the directory" if result.applied else "does not start on it as it is"
         yield "refused", f"{RELEASE} {start}: {exception} ({name})"
+    for exception, name in dict.fromkeys(plan.later_refusals):
+        rebuilt = "" if result.applied else "; --reindex, too, rebuilds the file"
+        yield "refused", f"{LATER_RELEASE} {start}: {exception} ({name}){rebuilt}"
     if not plan.is_empty:
         if more := len(plan.actions) - len(listed_actions(plan.actions)):
             yield "more", f"and {more} more drop{'s' if more > 1 else ''} of bytes that are not listed"
@@ -304,12 +307,16 @@ def _total_words(lost: Lost, *, applied: bool) -> str:
     if damaged.offsets:
         words.append(f"damaged {offset_words(damaged.offsets)}")
     elif damaged.bytes or damaged.offsets is None:
-        words.append("damaged bytes not searched" if damaged.bytes is None else counted(damaged.bytes, "damaged byte"))
+        words.append("damaged bytes not searched" if damaged.bytes is None else _damaged_bytes(damaged.bytes))
     else:
         words.append(NOTHING_DAMAGED)
     if lost.committed:
         words.append("COMMITTED offsets are among them")
     return "; ".join(words)
+
+
+def _damaged_bytes(count: int) -> str:
+    return counted(count, "damaged byte") if count else "no damaged bytes"
 
 
 def verdict(summary: RecoverySummary) -> str:

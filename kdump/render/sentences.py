@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kdump.broker.defaults import RELEASE
+from kdump.broker.defaults import LATER_RELEASE, RELEASE
 from kdump.render.escaping import path_text
 
 if TYPE_CHECKING:
@@ -78,7 +78,16 @@ def finding_sentence(finding: Finding) -> str:
     if finding.broker is None or finding.code in _COMPLETE or (ignored and not finding.severity):
         return finding.message
     words = _REACTIONS | _OF_LINES if finding.code.startswith(("checkpoint/", "epoch/")) else _REACTIONS
-    return f"{finding.message}; {words[finding.broker]}"
+    return f"{finding.message}; {words[finding.broker]}{_later_words(finding)}"
+
+
+def _later_words(finding: Finding) -> str:
+    """What LATER_RELEASE does about a finding where that differs, and what mends it."""
+    if finding.later_broker is None:
+        return ""
+    from kdump.verify.next_step import repair_of  # rarely needed
+
+    return f"; {LATER_RELEASE} does not start with it, until it is mended ({repair_of(finding.code)})"
 
 
 def folded_sentence(folded: FoldedFindings) -> str:
@@ -131,6 +140,8 @@ def partition_summary(summary: PartitionSummary) -> str:
         return line
     if outcome.refusals:
         return f"{line}; a broker refuses to start"
+    if outcome.later_refusals:
+        line += f"; {LATER_RELEASE} refuses to start"
     if outcome.log_end_offset != summary.log_end_offset or outcome.truncations:
         left = offsets_text(outcome.log_start_offset, outcome.log_end_offset)
         line += f"; a broker's next start leaves offsets {left}"

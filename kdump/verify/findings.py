@@ -118,7 +118,8 @@ class Finding:
     """One observed defect.
 
     `position` and `length` are bytes in the file at `path`. `offset` is None where no record offset is known.
-    `broker` is what the next unclean start of Kafka does about it, None for a file without its directory.
+    `broker` is what the next unclean start of Kafka 4.3 does about it, None for a file without its directory.
+    `later_broker` is what Kafka 4.4.0 does, where that decides otherwise whether a broker starts.
     `data` holds numbers and short words, never prose.
     """
 
@@ -130,6 +131,7 @@ class Finding:
     offset: int | None = None
     broker: str | None = None
     data: FindingData = field(default_factory=dict)
+    later_broker: str | None = None
 
     @property
     def message(self) -> str:
@@ -181,6 +183,7 @@ def finding_fields(finding: Finding) -> "Fields":
         "length": finding.length,
         "offset": finding.offset,
         "broker": finding.broker,
+        "later_broker": finding.later_broker,
         "message": finding.message,
         "data": finding.data,
     }

@@ -23,7 +23,7 @@ _OPTIONS: Final = {
     RepairStep.RECOVER: (),
     RepairStep.RESUME: ("--resume",),
 }
-_REBUILT: Final = ("index/", "timeindex/", "txnindex/", "snapshot/", "epoch/")
+REBUILT: Final = ("index/", "timeindex/", "txnindex/", "snapshot/", "epoch/")
 """The families of the files that are rebuilt from the log."""
 _ELSEWHERE: Final = frozenset(("batch/limit", "txn/hanging", "metadata/missing"))
 """What no recovery changes."""
@@ -36,7 +36,7 @@ def _step_of(finding: Finding) -> RepairStep:
         return RepairStep.RESUME
     if finding.severity < Severity.WARNING or finding.code in _ELSEWHERE:
         return RepairStep.NOTHING
-    if finding.code.startswith(_REBUILT):
+    if finding.code.startswith(REBUILT):
         return RepairStep.REINDEX
     changes = finding.broker in ("truncates", "deletes", "rebuilds", "refuses")
     return RepairStep.RECOVER if finding.severity is Severity.ERROR or changes else RepairStep.NOTHING
@@ -50,7 +50,7 @@ def repair_of(code: str) -> str:
         return "kdump recover --resume PATH finishes the run, --undo takes it back"
     if code in _ELSEWHERE or code.startswith(_NOT_OF_A_LOG):
         return "none: kdump recover changes nothing about it"
-    if code.startswith(_REBUILT):
+    if code.startswith(REBUILT):
         return "kdump recover --reindex PATH"
     if code in TRUNCATION_CODES:
         return "kdump recover --truncate PATH does what a broker does, --salvage keeps every valid batch"

@@ -1,4 +1,4 @@
-"""What the next unclean start of a broker does about each finding: the field `broker` of Finding.
+"""What the next unclean start of a broker does about each finding: `broker` and `later_broker` of Finding.
 
 kdump.broker predicts the start as a LoadResult. Here each finding is looked up in that result.
 """
@@ -77,9 +77,11 @@ _ROOT_REACTIONS: Final[Mapping[str, str]] = {
 
 
 def with_reactions(findings: Iterable[Finding], outcome: LoadResult) -> Iterator[Finding]:
-    """The findings of one partition, in the same order, with their field `broker`."""
+    """The findings of one partition, in the same order, with their fields `broker` and `later_broker`."""
     for finding in findings:
-        yield replace(finding, broker=reaction_to(finding, outcome))
+        name = os.path.basename(finding.path)
+        later = any(_is_about(refusal, finding, name) for refusal in outcome.later_refusals)
+        yield replace(finding, broker=reaction_to(finding, outcome), later_broker="refuses" if later else None)
 
 
 def with_directory_reactions(findings: Iterable[Finding]) -> Iterator[Finding]:

@@ -161,6 +161,7 @@ def _outcome_fields(outcome: LoadResult) -> "Fields":
     """What a broker's next start would leave of a partition."""
     return {
         "refuses": [refusal.exception for refusal in outcome.refusals],
+        "later_refuses": [refusal.exception for refusal in outcome.later_refusals],
         "log_start_offset": outcome.log_start_offset,
         "log_end_offset": outcome.log_end_offset,
         "segments": len(outcome.segments),

@@ -37,7 +37,7 @@ ACTION_FIELDS = [
 ]
 PARTITION_FIELDS = [
     *("type", "path", "topic", "partition", "strategy", "empty", "log_start_offset", "log_end_offset"),
-    *("high_watermark", "recovery_point", "refusals", "segments", "bytes_needed", "start"),
+    *("high_watermark", "recovery_point", "refusals", "later_refusals", "segments", "bytes_needed", "start"),
     *("newest", "lost", "files"),
     *("undecided", "clashes", "alone"),
     *("applied", "undo", "left", "next", "error"),

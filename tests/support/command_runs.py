@@ -25,6 +25,7 @@ FINDING_FIELDS = [
     "length",
     "offset",
     "broker",
+    "later_broker",
     "message",
     "data",
 ]

@@ -173,7 +173,8 @@ FINDING = {
     "position": "where in the file, in bytes",
     "length": "of the bytes that the finding is about",
     "offset": "a record offset, null where none is known",
-    "broker": "what the next unclean start of Kafka does about it; null for a file without its directory",
+    "broker": "what the next unclean start of Kafka 4.3 does about it; null for a file without its directory",
+    "later_broker": "refuses where Kafka 4.4.0 does not start with it and Kafka 4.3 does, else null",
     "message": "the sentence",
     "data": "the values of the sentence, by name",
 }
@@ -196,7 +197,7 @@ PARTITION = {
     "log_end_offset": "after the last batch; null where damaged batches hide it",
     "findings": "an object: by_severity and by_code, both objects of numbers",
     "broker": "what the next unclean start of Kafka 4.3 would leave; null where there are no findings or the "
-    "directory is not complete: an object with refuses (exceptions), "
+    "directory is not complete: an object with refuses (exceptions), later_refuses (of Kafka 4.4.0 alone), "
     "log_start_offset, log_end_offset, segments, cuts (positions by file) and deletes (files)",
 }
 VERIFY_SUMMARY = {
@@ -255,6 +256,7 @@ RECOVERED = {
     "refusals": (
         "what makes a broker refuse the directory as it is: an array of objects with exception and name of the file"
     ),
+    "later_refusals": "likewise, what makes Kafka 4.4.0 refuse it, where Kafka 4.3 does not",
     "segments": "afterwards: an array of objects with base_offset and size",
     "bytes_needed": "what is written before anything is removed",
     "start": "where an unclean start of Kafka 4.3 begins to read: an object with offset (the recovery point), "
@@ -666,10 +668,10 @@ ABOUT = {
         ),
         (
             "What a broker's next start does is said of Kafka 4.3. The loader of Kafka 4.4.0 was compared over the "
-            "same damaged directories. One difference decides whether a broker starts: a transaction index whose "
-            "entries "
-            "have an unknown version is rebuilt by 4.3, and refused by 4.4.0 (KafkaException). kdump recover "
-            "--reindex rebuilds it for both."
+            "same damaged directories. One difference decides whether a broker starts: 4.4.0 refuses a transaction "
+            "index in which an entry has another version than 0 (KafkaException), at each start, also after a clean "
+            "stop; 4.3 reads only the first byte of the version, refuses what is above 0, and passes over the rest. "
+            "The report says so where it is the case, and kdump recover --reindex rebuilds the index for both."
         ),
         (
             "In text an action is one line, path: action from-to code: what is done (what the bytes held). Lines "

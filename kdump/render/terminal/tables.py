@@ -11,6 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from kdump.broker.defaults import LATER_RELEASE
 from kdump.kernel.results import NO_VALUE
 from kdump.render.escaping import path_text, shortened
 from kdump.render.sentences import iso_time, offsets_text
@@ -163,6 +164,8 @@ def worst_cells(one: WorstPartition) -> list[Text]:
         left = offsets_text(outcome.log_start_offset, outcome.log_end_offset)
         changes = outcome.log_end_offset != summary.log_end_offset
         start = "refuses" if outcome.refuses else f"leaves {left}" if changes else "keeps all offsets"
+        if outcome.later_refusals and not outcome.refuses:
+            start += f"; {LATER_RELEASE} refuses"
     codes = sorted({code for (code, severity), count in summary.counts.items() if count and severity})
     return [
         Text(path_text(one.path)),

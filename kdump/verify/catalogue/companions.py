@@ -214,7 +214,10 @@ ENTRIES = (
         _E,
         "Transaction index has an unknown version",
         "entry {entry} has version {version}, expected 0",
-        "A broker refuses to start: it reads the index before it recovers anything.",
+        (
+            "A broker refuses to start: it reads the index before it recovers anything. Releases before 4.4.0 read "
+            "only the first byte of the version, as a signed one, and refuse what is above 0."
+        ),
         _REBUILT,
         _TXN,
     ),

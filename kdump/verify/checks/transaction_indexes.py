@@ -69,9 +69,7 @@ def check_index(
     for number, entry in enumerate(entries):
         (version,) = _VERSION.unpack_from(data, number * _SIZE)
         if version:
-            # Kafka reads only the first byte of the version.
-            severity = Severity.ERROR if entry.refused else Severity.WARNING
-            yield _found("txnindex/version", path, number, entry, severity=severity, version=version)
+            yield _found("txnindex/version", path, number, entry, version=version)
             continue
         if _outside(entry, replayed):
             yield _found(

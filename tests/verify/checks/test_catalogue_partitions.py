@@ -504,9 +504,9 @@ OTHERWISE: dict[str, tuple[str, Severity, Files]] = {
         Severity.WARNING,
         on(f"t-0/{A}.timeindex", bytes_of(f"t-0/{A}.timeindex")[:-5]),
     ),
-    "the byte of the version that Kafka does not read": (
+    "the byte of the version that only a later Kafka reads": (
         "txnindex/version",
-        Severity.WARNING,
+        Severity.ERROR,
         edited(f"{C}.txnindex", 0, ">h", 1),
     ),
     "another producer": ("txnindex/entry", Severity.ERROR, edited(f"{C}.txnindex", 2, ">q", 3)),
