@@ -153,19 +153,24 @@ class UndoGroup:
         return names_of(others) <= self._names
 
     def _plainly(self, root: str) -> list[RunResult]:
-        whole, folder = self._is_whole(root), UndoFolder(self._run, flat=True)
-        with DirectoryHandle(root) as handle:
-            if whole:
+        is_last, folder = self._is_whole(root), UndoFolder(self._run, flat=True)
+        if is_last and self._own is not None:
+            with DirectoryHandle(root) as handle:
                 run_plan.enter(handle, folder, UNDOING)
         done = [_undo_one(check, None) for check in self._partitions]
         if any(one.error is not None for one in done):
             return done
-        if whole and self._own is not None:
+        if is_last and self._own is not None:
             own = _undo_one(self._own, None)
             return [*done, *([own] if own.error is not None or self._own.run.strategy else [])]
-        if not whole:
-            done += self._at_root(root, lambda handle: self._root_undo(handle).correct())
-        return done
+
+        def correct(handle: DirectoryHandle) -> None:
+            undo_of_root = self._root_undo(handle)
+            undo_of_root.correct()
+            if is_last and not undo_of_root.has_removed_files:
+                discard(handle, folder)  # the lines that went back are all that the run changed here
+
+        return [*done, *self._at_root(root, correct)]
 
     def _keeping(self, root: str, name: str, force: bool) -> list[RunResult]:
         whole = self._is_whole(root)

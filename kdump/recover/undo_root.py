@@ -97,6 +97,11 @@ class RootUndo:
             return there != self._whole.files.get(CLEAN_SHUTDOWN)
         return there.mtime_ns > self._time_ms * 1_000_000
 
+    @property
+    def has_removed_files(self) -> bool:
+        """Whether the run took a file away at the root: the lines of the partitions are not all that is to go back."""
+        return self._journal is not None and any(step.name and step.after is None for step in self._journal.steps)
+
     def _lines(self) -> _Lines:
         """What the checkpoints said before the run, as far as it is known."""
         if self._whole is not None:

@@ -327,3 +327,32 @@ def test_an_undo_that_is_refused_names_the_command_for_the_rest(changing: Any, t
     assert last.endswith(" -- d/t-1")
     assert tree(tmp_path / "d") == before
     assert changing.inside(*last.partition("rest: ")[2].split()[1:]).status == 0
+
+
+@pytest.mark.parametrize("point", [0, 25], ids=["no line changes", "the recovery point goes down"])
+@pytest.mark.parametrize("named", ["d/t-0", "d"])
+def test_an_undo_of_the_only_partition_ends_the_run(changing: Any, tmp_path: Path, named: str, point: int) -> None:
+    """Also at the root of its log directory, where the plan of the whole run lies."""
+    files = flipped(f"t-0/{C}.log", 4000) | {"recovery-point-offset-checkpoint": b"0\n1\nt 0 %d\n" % point}
+    write(tmp_path / "d", files)
+    before = tree(tmp_path / "d")
+    assert changing.inside("recover", "--truncate", named).status in (0, 4)
+    assert changing.inside("recover", "--undo", "d/t-0").status == 0
+    after = tree(tmp_path / "d")
+    assert {name: (mode, data) for name, (mode, _, data) in after.items() if "kdump-undo" not in name} == {
+        name: (mode, data) for name, (mode, _, data) in before.items()
+    }
+    again = changing.inside("recover", "--truncate", "d")
+    assert "--resume" not in again.problems
+    assert again.status in (0, 4)
+
+
+def test_an_undo_of_the_only_partition_keeps_what_was_moved_at_the_root(changing: Any, tmp_path: Path) -> None:
+    files = flipped(f"t-0/{C}.log", 4000) | {"recovery-point-offset-checkpoint": b"nonsense"}
+    write(tmp_path / "d", files)
+    before = tree(tmp_path / "d")
+    assert changing.inside("recover", "--truncate", "d").status in (0, 1, 4)
+    assert not (tmp_path / "d/recovery-point-offset-checkpoint").exists()
+    assert changing.inside("recover", "--undo", "d/t-0").status == 0
+    assert changing.inside("recover", "--undo", "d").status == 0
+    assert tree(tmp_path / "d") == before
