@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,15 +14,19 @@ from kdump.format.checkpoint import offset_entries
 from kdump.format.naming import CLEAN_SHUTDOWN, RECOVERY_POINTS
 from kdump.recover import apply, recover, run_plan
 from kdump.recover.plan import RecoverOptions
+from kdump.recover.rebuild_cache import RebuildCache
 from kdump.recover.runs import runs
 from kdump.recover.undo import UndoFailure
 from kdump.storage.directory_handle import DirectoryHandle
 from kdump.storage.discovery import discover
 from kdump.storage.undo_folders import UndoFolder
-from support import build, directories, recovery_plans
+from support import build, damage_partition, directories, recovery_plans
+from support.damage import NotApplicable
+from support.expected_files import NOW_MS, planned
 from support.group_trial import PARTITIONS, GroupTrial
 from support.recovery_plans import contents, tree
 
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 
 
@@ -238,3 +244,22 @@ def test_a_clock_of_1970(trial: GroupTrial, monkeypatch: pytest.MonkeyPatch) -> 
     trial.undo()
     trial.undo()
     assert tree(trial.directory) == now
+
+
+@pytest.mark.parametrize("strategy", ["truncate", "salvage"])
+def test_the_plan_of_any_damage_is_read_as_it_was_written(tmp_path: Path, strategy: str) -> None:
+    """A value of a finding that could not be read again kept a run from being undone."""
+    known = 0
+    for number, name in enumerate(damage_partition.DAMAGES):
+        directory = tmp_path / str(number) / "transactions-0"
+        shutil.copytree(FIXTURES / "transactions/transactions-0", directory)
+        try:
+            damage_partition.apply(name, directory, random.Random(name))
+        except NotApplicable:
+            continue
+        plan = planned(directory, RecoverOptions(strategy=strategy, walk="all", now_ms=NOW_MS))
+        plan = plan._replace(path=".", rebuild_cache=RebuildCache())
+        whole = run_plan.RunPlan("1", 0, plans=(plan,))
+        assert run_plan.from_bytes(run_plan.to_bytes(whole), name) == whole, name
+        known += any("zeros" in finding.data for finding in plan.covered)
+    assert known
