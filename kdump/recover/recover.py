@@ -15,7 +15,7 @@ from kdump.engine.protocol import Engine
 from kdump.engine.serial import Serial
 from kdump.errors import KdumpError, SourceError
 from kdump.format import naming
-from kdump.format.naming import topic_partition_of
+from kdump.format.naming import TopicPartition, topic_partition_of
 from kdump.recover import apply as applying
 from kdump.recover import copies, phases, run_group, undo
 from kdump.recover.plan import REINDEX, Action, NewestWalk, Plan, RecoverOptions, RecoveryResult
@@ -122,7 +122,7 @@ def apply_all(
     points = {**{directory: {} for directory in above}, **points_of_plans(todo)}
     # A killed run must not leave a recovery point above the end of a log.
     roots = list(_roots(points, planned_roots, repaired, options, how))
-    failed = {item.plan.path if isinstance(item, RecoveryResult) else item.path for item in roots if _has_failed(item)}
+    failed = {os.path.abspath(_path_of(item)) for item in roots if _has_failed(item)}
     left = [plan for plan in partitions if not _belongs_to(plan, failed)]
     for plan in partitions:
         if _belongs_to(plan, failed):
@@ -137,6 +137,10 @@ def apply_all(
 
 def _has_failed(item: RecoveryResult | Report) -> bool:
     return isinstance(item, Report) or item.error is not None
+
+
+def _path_of(item: RecoveryResult | Report) -> str:
+    return item.plan.path if isinstance(item, RecoveryResult) else item.path
 
 
 def _belongs_to(plan: Plan, directories: Collection[str]) -> bool:
@@ -166,10 +170,17 @@ def _roots(
 
     `repaired`: where a checkpoint that cannot be read goes.
     """
-    for directory in sorted({*points, *planned}):
-        before = planned.get(directory)
+    # One log directory can be named in several ways. It is shown as it was given.
+    named = {os.path.abspath(directory): directory for directory in points}
+    named |= {directory: plan.path for directory, plan in planned.items()}
+    lowered: dict[str, dict[TopicPartition, int]] = {absolute: {} for absolute in named}
+    for directory, some in points.items():
+        lowered[os.path.abspath(directory)] |= some
+    wrong = set(map(os.path.abspath, repaired))
+    for absolute, directory in sorted(named.items()):
+        before = planned.get(absolute)
         try:
-            plan = plan_log_directory(directory, points.get(directory, {}), options, repairs=directory in repaired)
+            plan = plan_log_directory(directory, lowered[absolute], options, repairs=absolute in wrong)
         except SourceError as error:
             yield Report(directory, errors=[error])
             continue

@@ -24,8 +24,11 @@ _OPTIONS: Final[Mapping[str, str]] = {
 
 
 _INDEXES: Final = ("index/", "timeindex/", "txnindex/")
+_GONE: Final = ("segment/missing", "checkpoint/beyond", "batch/limit")
+"""What no strategy brings back."""
 START_BROKER: Final = "start the broker"
 PUT_BACK: Final = "put it back in place"
+SEE_COMMITTED: Final = "read the lines with COMMITTED before the broker starts"
 
 
 class RecoverySummary(NamedTuple):
@@ -84,7 +87,7 @@ class RecoveryTotals:
         self._run: str | None = None
         self._next: dict[str, None] = {}
         self._alone = self._salvageable = self._gives_up = self._refused = self._is_running = False
-        self._reindexable = False
+        self._reindexable = self._is_missing_committed = False
 
     @property
     def partitions(self) -> int:
@@ -98,9 +101,10 @@ class RecoveryTotals:
         if not plan.is_root:
             self._partitions += 1
             self._failed += result.error is not None
+            self._is_missing_committed |= bool(plan.lost.committed)
             self._first_offset, self._end_offset = plan.log_start_offset, plan.log_end_offset
             errors = [finding.code for finding in plan.not_covered if finding.severity is Severity.ERROR]
-            self._salvageable |= any(not code.startswith(REBUILT) for code in errors)
+            self._salvageable |= any(not code.startswith(REBUILT) and code not in _GONE for code in errors)
             self._reindexable |= any(
                 finding.code.startswith(_INDEXES) or (finding.code.startswith(REBUILT) and finding.code in errors)
                 for finding in plan.not_covered
@@ -153,10 +157,14 @@ class RecoveryTotals:
         return self._refused
 
     def _next_command(self, failed: bool) -> str | None:
-        if self._applies:
+        if self._applies and self._next:
+            if self._is_missing_committed:
+                return SEE_COMMITTED if len(self._next) > 1 or START_BROKER in self._next else next(iter(self._next))
             one = next(iter(self._next)) if len(self._next) == 1 and not failed else None
             return None if self._refused and one == START_BROKER else one
         if self._actions:
+            if self._applies:
+                return None
             return command(self._options, self._paths, *(["--output", "DIR"] if self._alone else []))
         defaults = RecoverOptions()
         if self._options.strategy != SALVAGE and self._salvageable:

@@ -311,7 +311,7 @@ def _total_words(lost: Lost, *, applied: bool) -> str:
     else:
         words.append(NOTHING_DAMAGED)
     if lost.committed:
-        words.append("COMMITTED offsets are among them")
+        words.append(f"COMMITTED offsets {'are' if applied or not gone.batches else 'would be'} missing")
     return "; ".join(words)
 
 

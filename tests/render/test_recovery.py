@@ -422,7 +422,7 @@ def summary(**fields: Any) -> RecoverySummary:
             {"next": "kdump recover --truncate x"},
             (
                 "2 partitions: 2 delete, 1 truncate; 12 batches, 14 records, 18876 bytes would be given up; damaged "
-                "offsets 29..33, next 34; COMMITTED offsets are among them; nothing was "
+                "offsets 29..33, next 34; COMMITTED offsets would be missing; nothing was "
                 "changed; next: kdump recover --truncate x"
             ),
         ),
@@ -440,7 +440,7 @@ def summary(**fields: Any) -> RecoverySummary:
             },
             (
                 "2 partitions, 1 failed: 2 delete, 1 truncate; 12 batches, 14 records, 18876 bytes given up; damaged "
-                "offsets 29..33, next 34; COMMITTED offsets are among them; left after "
+                "offsets 29..33, next 34; COMMITTED offsets are missing; left after "
                 "applying: 1 error, 2 warnings; the copy is in copy"
             ),
         ),
