@@ -158,7 +158,7 @@ class RecoveryTotals:
 
     def _next_command(self, failed: bool) -> str | None:
         if self._applies and self._next:
-            if self._is_missing_committed:
+            if self._is_missing_committed and not failed:
                 return SEE_COMMITTED if len(self._next) > 1 or START_BROKER in self._next else next(iter(self._next))
             one = next(iter(self._next)) if len(self._next) == 1 and not failed else None
             return None if self._refused and one == START_BROKER else one

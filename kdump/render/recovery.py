@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 NOTHING_GIVEN_UP = "no valid batch is given up"
 NOTHING_DAMAGED = "no damaged offsets known"
+NOTHING_COMMITTED = "nothing lost below the high watermark"
 CLEAN_SHUTDOWN = (
     "the log directory has its clean-shutdown file: the next start reads nothing, and would serve the damage; the rest"
     " is said of an unclean start (--drop-marker removes the file)"
@@ -209,7 +210,7 @@ def committed_sentence(plan: Plan, *, applied: bool = False) -> str | None:
     if mark is None:
         return None
     if lost.committed is False and lost.is_complete:
-        return f"nothing lost below the high watermark {mark}"
+        return f"{NOTHING_COMMITTED} {mark}"
     if not lost.missing:
         return None
     are = "are" if applied or not lost.given_up.batches else "would be"
@@ -226,6 +227,11 @@ def committed_sentence(plan: Plan, *, applied: bool = False) -> str | None:
             " OFFSET_OUT_OF_RANGE and goes where its auto.offset.reset says"
         )
     return f"{words}consumers get no error: they read on after the hole"
+
+
+def is_reassuring(sentence: str) -> bool:
+    """Whether a sentence of the block about what is lost says that nothing of its kind is known to be lost."""
+    return sentence.startswith((NOTHING_GIVEN_UP, NOTHING_DAMAGED, NOTHING_COMMITTED))
 
 
 def offset_words(ranges: Sequence[tuple[int, int | None]]) -> str:

@@ -179,3 +179,38 @@ def test_the_phases_of_a_recovery(kdump: Any, logs: Path, monkeypatch: pytest.Mo
         in kdump("recover", "--truncate", "--from", "all", "topic-0").text
         + kdump("recover", "--undo", "--progress", "topic-0").problems
     )
+
+
+def test_colours_for_light_and_dark_backgrounds(kdump: Any, logs: Path) -> None:
+    """Red and magenta: yellow, green and cyan cannot be read on white, blue not on black."""
+    (logs / "topic-0" / "00000000000000000009.log").write_bytes(b"\0\0" + (logs / "damaged.log").read_bytes())
+    for given in (
+        ["dump", "mixed.log", "damaged.log"],
+        ["dump", "--batches", "mixed.log", "damaged.log"],
+        ["verify", "-v", "."],
+        ["recover", "topic-0"],
+        ["recover", "--salvage", "--dry-run", "topic-0"],
+    ):
+        out = kdump(*given, "--color", "always").out
+        numbers = {
+            number for codes in re.findall(rb"\x1b\[([0-9;]*)m", out) for number in codes.split(b";") if number != b""
+        }
+        assert numbers <= {b"0", b"1", b"2", b"31", b"35"}, (given, numbers)
+        assert b"1" in numbers
+
+
+def test_commands_to_be_copied_stay_on_one_line(kdump: Any, tmp_path: Path) -> None:
+    directory = tmp_path / ("a" * 70) / "topic-0"
+    directory.mkdir(parents=True)
+    (directory / "00000000000000000000.log").write_bytes(build.batch([build.record(b"k", b"v")])[:-3])
+    ran = kdump("recover", "--color", "always", str(directory), COLUMNS="80")
+    lines = [COLOUR.sub(b"", line) for line in ran.out.splitlines()]
+    assert b"next: kdump recover --truncate " + bytes(directory) in lines
+
+
+def test_what_is_not_lost_is_not_alarming(kdump: Any, tmp_path: Path) -> None:
+    directory = tmp_path / "topic-0"
+    directory.mkdir()
+    (directory / "00000000000000000000.log").write_bytes(build.batch([build.record(b"k", b"v")]) + bytes(3))
+    out = kdump("recover", "--color", "always", "topic-0").out
+    assert b"\x1b[2mgiven up" in out

@@ -35,7 +35,7 @@ from kdump.render.sentences import (
 )
 from kdump.render.terminal import tables
 from kdump.render.terminal.columns import WIDE, ColumnRule
-from kdump.render.terminal.tables import BAD, entry_rules, time_text, without_zeros
+from kdump.render.terminal.tables import BAD, DOUBTFUL, entry_rules, time_text, without_zeros
 from kdump.render.text import control_word, words
 from kdump.storage.records import records as values
 from kdump.verify.findings import Severity
@@ -56,19 +56,24 @@ if TYPE_CHECKING:
 # a table or tree is laid out as a whole, so a long one comes in pieces
 _ROWS = 500
 
-_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
+_STYLES = {Severity.ERROR: BAD, Severity.WARNING: DOUBTFUL, Severity.INFO: "dim"}
 _LABELS = {
     "failed": BAD,
     "refused": BAD,
-    "given up": "bold yellow",
-    "damaged": "bold yellow",
+    "given up": f"bold {DOUBTFUL}",
+    "damaged": f"bold {DOUBTFUL}",
     "committed": BAD,
-    "clean": "bold yellow",
-    "clash": "yellow",
-    "undecided": "yellow",
-    "mind": "bold yellow",
-    "next": "bold green",
+    "clean": f"bold {DOUBTFUL}",
+    "running": f"bold {DOUBTFUL}",
+    "clash": DOUBTFUL,
+    "undecided": DOUBTFUL,
+    "mind": f"bold {DOUBTFUL}",
+    "next": "bold",
 }
+
+
+_COMMAND = "kdump "
+"""So begin the sentences that are commands."""
 
 
 class _Sink(io.TextIOBase):
@@ -158,15 +163,15 @@ class TerminalRenderer(Renderer):
         if record.crc_ok is False:
             line.append("wrong crc ", style=BAD)
         if batch.control:
-            line.append(control_word(record.key, record.value), style="magenta")
+            line.append(control_word(record.key, record.value), style=DOUBTFUL)
             return line
-        line.append(_clipped(record.key, mode, width), style="green")
+        line.append(_clipped(record.key, mode, width), style="bold")
         line.append(" ")
         line.append(_clipped(record.value, mode, width))
         for key, value in record.headers:
             if line.cell_len > width:
                 break
-            line.append(f" {_clipped(key, mode, width)}={_clipped(value, mode, width)}", style="cyan")
+            line.append(f" {_clipped(key, mode, width)}={_clipped(value, mode, width)}", style="dim")
         return line
 
     def gap(self, path: Path, gap: Gap | ForeignBatch | SearchLimit) -> None:
@@ -213,7 +218,7 @@ class TerminalRenderer(Renderer):
 
     def partition(self, path: Path, summary: PartitionSummary) -> None:
         worst = max((severity for (_, severity), count in summary.counts.items() if count), default=None)
-        style = "green" if worst is None else _STYLES[worst]
+        style = "bold" if worst is None else _STYLES[worst]
         self._print(Text.assemble((path_text(path), style), f"  {printable(partition_summary(summary))}"))
 
     def finding(self, finding: Finding) -> None:
@@ -268,8 +273,14 @@ class TerminalRenderer(Renderer):
         table.add_column()
         table.add_column(overflow="fold", ratio=1)
         for label, sentence in said:
-            table.add_row(Text(label, style=_LABELS.get(label, "dim")), Text(printable(sentence)))
+            if sentence.startswith(_COMMAND):
+                continue
+            style = "dim" if recovery.is_reassuring(sentence) else _LABELS.get(label, "dim")
+            table.add_row(Text(label, style=style), Text(printable(sentence)))
         self._print(table)
+        for label, sentence in said:
+            if sentence.startswith(_COMMAND):
+                self._print_command(f" {label}: ", sentence)
         if plan.not_covered and not result.applied:  # else they are among those that are left
             self._print(Text(" not covered, and left as it is:"))
             self._show_recovery_findings(plan.not_covered)
@@ -294,17 +305,20 @@ class TerminalRenderer(Renderer):
     def verify_summary(self, summary: VerifySummary, exit_status: int) -> None:
         self._last_line(verify_summary(summary), clean=summary.worst != Severity.ERROR)
         if summary.next is not None:
-            # To be copied: not folded, not even where it is wider than the terminal.
-            self._console.print(Text(f"next: {printable(summary.next)}", style="bold"), soft_wrap=True)
+            self._print_command("next: ", summary.next)
 
     def recovery_summary(self, summary: RecoverySummary, exit_status: int, seconds: float) -> None:
         from kdump.render import recovery
 
-        self._last_line(recovery.verdict(summary), clean=not exit_status)
+        is_command = summary.next is not None and summary.next.startswith(_COMMAND)
+        said = summary._replace(next=None) if is_command else summary
+        self._last_line(recovery.verdict(said), clean=not exit_status)
+        if is_command and summary.next is not None:
+            self._print_command("next: ", summary.next)
 
     def _last_line(self, sentence: str, *, clean: bool) -> None:
         self._flush_table()
-        self._print(Text(sentence, style="bold green" if clean else "bold red"))
+        self._print(Text(sentence, style="bold" if clean else BAD))
 
     def close(self) -> None:
         self._flush_table()
@@ -325,6 +339,10 @@ class TerminalRenderer(Renderer):
 
     def _print_path(self, path: Path) -> None:
         self._print(Text(shortened(path_text(path), self._console.width), style="bold", no_wrap=True))
+
+    def _print_command(self, label: str, command: str) -> None:
+        """Print a command to be copied: not folded, not even where it is wider than the terminal."""
+        self._console.print(Text(f"{label}{printable(command)}", style="bold"), soft_wrap=True)
 
     def _print(self, value: Text | Table | Tree | Padding) -> None:
         self._console.print(value)

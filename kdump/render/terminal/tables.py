@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from kdump.recover.plan import Action
     from kdump.verify.summary import WorstPartition
 
+# Red and magenta can be read on a light and on a dark background. Yellow, green and cyan cannot on a light one, blue
+# cannot on a dark one.
 BAD: Final = "bold red"
+DOUBTFUL: Final = "magenta"
 
 BATCH: Final = (
     ColumnRule("position"),
@@ -107,13 +110,13 @@ def batch_cells(batch: Batch, damage: str | None, crc_ok: bool | None, *, wide: 
     for word, style, there in (
         (damage or "", BAD, damage is not None),
         ("transactional", "", batch.transactional),
-        ("control", "magenta", batch.control),
+        ("control", DOUBTFUL, batch.control),
         (f"delete horizon {iso_time(batch.delete_horizon_ms)}", "", batch.delete_horizon_ms is not None),
     ):
         if there:
             flags.append(word if not flags.plain else f" {word}", style=style)
     offsets = f"{batch.last_offset}" if batch.base_offset == NO_VALUE else f"{batch.base_offset}..{batch.last_offset}"
-    crc = Text("unverified", "yellow") if crc_ok is None else Text("ok", "green") if crc_ok else Text("wrong", BAD)
+    crc = Text("unverified", DOUBTFUL) if crc_ok is None else Text("ok") if crc_ok else Text("wrong", BAD)
     no_producer = batch.producer_id == -1 and batch.producer_epoch == -1
     return [
         Text(str(batch.position)),
@@ -170,7 +173,7 @@ def worst_cells(one: WorstPartition) -> list[Text]:
     return [
         Text(path_text(one.path)),
         Text(str(one.errors), BAD if one.errors else ""),
-        Text(str(one.warnings), "yellow" if one.warnings else ""),
+        Text(str(one.warnings), DOUBTFUL if one.warnings else ""),
         Text(offsets_text(summary.log_start_offset, summary.log_end_offset)),
         Text(start),
         Text(" ".join(codes)),
