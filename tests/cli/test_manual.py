@@ -25,7 +25,7 @@ from kdump.recover.summary import RecoveryTotals
 from kdump.recover.undo import Run, RunResult
 from kdump.render import renderer
 from kdump.verify.findings import CATALOGUE
-from support import build, manual, manual_text, recovery_results
+from support import build, manual, manual_text, recovery_results, runbook_text
 
 NAMES = sorted(manual.pages())
 
@@ -192,7 +192,7 @@ def test_every_field_of_json(kdump: Any, tmp_path: Path, command: str) -> None:
 
 def examples() -> list[tuple[str, str]]:
     of_the_runbook = [
-        ("kdump", command) for _, commands in manual_text.RUNBOOK for command in commands if "kdump " in command
+        ("kdump", command) for step in runbook_text.STEPS for command in step.commands if "kdump " in command
     ]
     return [(page, command) for page, pairs in manual_text.EXAMPLES.items() for _, command in pairs] + of_the_runbook
 

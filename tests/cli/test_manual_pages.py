@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from support import manual, manual_text
+from support import manual, manual_text, runbook_text
 
 ROOT = manual.PAGES.parent
 STUB = """#!{python} -I
@@ -28,7 +28,7 @@ print(json.dumps(fields))
 """
 COMMANDS = [
     *((page, command) for page, pairs in manual_text.EXAMPLES.items() for _, command in pairs),
-    *(("recover", command) for _, commands in manual_text.RUNBOOK for command in commands),
+    *(("recover", command) for step in runbook_text.STEPS for command in step.commands),
 ]
 
 
@@ -67,7 +67,7 @@ def test_every_example_runs_as_it_is_copied(tmp_path: Path, page: str, how: str)
     copied = [" ".join(block.split()) for block in blocks(shown(page, how))]
     seen = blocks(shown(page, how))
     for command in [command for of, command in COMMANDS if of == page and not command.startswith("rm ")]:
-        found = next((seen[index] for index, block in enumerate(copied) if command in block), None)
+        found = next((seen[index] for index, block in enumerate(copied) if f"{command} " in f"{block} "), None)
         assert found is not None, command
         calls.unlink(missing_ok=True)
         done = subprocess.run(

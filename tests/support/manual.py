@@ -24,6 +24,7 @@ if __name__ == "__main__":
 from kdump.cli import COMMANDS, group
 from kdump.cli.sections import SectionedCommand
 from kdump.verify.findings import CATALOGUE
+from support import runbook_text
 from support.manual_text import (
     ABOUT,
     COMPLETION,
@@ -39,8 +40,6 @@ from support.manual_text import (
     PATHS,
     PATHS_OF_RECOVER,
     REPLICATED,
-    RUNBOOK,
-    RUNBOOK_INTRO,
     STATUS_RULE,
     UNDO,
 )
@@ -283,12 +282,20 @@ def page_of(name: str) -> Iterator[str]:
 def guidance() -> Iterator[str]:
     """What to do at night, and what to know before."""
     yield ".Sh RUNBOOK"
-    yield from prose(RUNBOOK_INTRO)
+    yield from prose(runbook_text.INTRO)
     yield ".Bl -enum"
-    for what, commands in RUNBOOK:
+    for step in runbook_text.STEPS:
         yield ".It"
-        yield from prose(what)
-        yield from command_lines(commands)
+        yield from prose(step.text)
+        if step.commands:
+            yield from command_lines(step.commands)
+        if step.outcomes:
+            yield ".Pp"
+            yield ".Bl -tag -width Ds -compact"
+            for seen, what in step.outcomes:
+                yield f".It {escaped(seen)}"
+                yield from prose(what)
+            yield ".El"
     yield ".El"
     for title, paragraphs in (("UNDO", UNDO), ("REPLICATED PARTITIONS", REPLICATED)):
         yield f".Sh {title}"

@@ -682,68 +682,6 @@ ABOUT = {
         ),
     ],
 }
-RUNBOOK_INTRO = (
-    "A broker does not start, or is about to start after a crash. "
-    "You can stop after every step, and start the broker on the files as they are."
-)
-RUNBOOK = [
-    (
-        (
-            "Stop the broker, and make sure that nothing starts it again meanwhile. Look at the plan, which changes "
-            "nothing:"
-        ),
-        ["kdump recover /data/kafka"],
-    ),
-    (
-        (
-            "Read the lines with the label refused: they say why the broker does not start. Read the lines with the "
-            "label mind. Read the lines with the labels given up, damaged and committed. If they say that no valid "
-            "batch is given up, and that nothing is lost below the high watermark, go on: no consumer has seen what is "
-            "gone, but a producer that does not wait for all replicas (acks=1) may count on it. If they say COMMITTED, "
-            "or if there is no line committed, and other replicas of the partition are alive, read REPLICATED "
-            "PARTITIONS first. Where this is the only replica, see what can be kept after the damage:"
-        ),
-        ["kdump recover --salvage --dry-run /data/kafka/orders-3"],
-    ),
-    (
-        "If you are in doubt, or have no copy of the disk, write a copy and look at that:",
-        ["kdump recover --salvage --output /spare/copy /data/kafka/orders-3", "kdump dump /spare/copy/orders-3"],
-    ),
-    (
-        "Apply. Either apply exactly the plan that you read (it is refused when a file has changed since):",
-        ["kdump recover --format json /data/kafka > plan", "kdump recover --plan plan"],
-    ),
-    (
-        "Or apply one partition after the other, each with the strategy that suits it:",
-        ["kdump recover --truncate /data/kafka/orders-3"],
-    ),
-    (
-        (
-            "Exit status 0: no valid records were given up. 4: valid records were given up, or committed offsets are "
-            "missing where damaged bytes were, as the plan said. 1: errors remain that the strategy does not cover, or "
-            "something with which a broker does not start; see the lines, and --from all or --salvage. 3: nothing was "
-            "changed "
-            "where it failed, and the message says why. Then:"
-        ),
-        ["kdump verify /data/kafka/orders-3"],
-    ),
-    (
-        (
-            "Start the broker, and watch its log for the partition. If you do not want the result, stop the broker and "
-            "undo the run:"
-        ),
-        ["kdump recover --undo /data/kafka/orders-3"],
-    ),
-    (
-        (
-            "A run that was killed (power, kill, disk) leaves a directory that a broker can start on, but not a "
-            "finished "
-            "one. Finish the run or undo it; both can be killed and repeated too:"
-        ),
-        ["kdump recover --resume /data/kafka/orders-3", "kdump recover --undo /data/kafka/orders-3"],
-    ),
-    ("When all is well, some days later, free the space:", ["rm -r /data/kafka/orders-3/.kdump-undo"]),
-]
 UNDO = [
     (
         "Everything that a run removes is kept in .kdump-undo/<run> in the partition's directory, at the root of a log "
