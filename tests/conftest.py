@@ -185,7 +185,9 @@ class Command:
                 if process.poll() is None:
                     process.kill()
 
-    def terminal(self, *arguments: str, columns: int = 100, stdout: bool = True, stderr: bool = True) -> Ran:
+    def terminal(
+        self, *arguments: str, columns: int = 100, stdout: bool = True, stderr: bool = True, **environment: str
+    ) -> Ran:
         """A run whose standard output or standard error, or both, are a terminal; what the terminal got is `out`."""
         ours, theirs = pty.openpty()
         try:
@@ -196,7 +198,7 @@ class Command:
                     stdin=subprocess.DEVNULL,
                     stdout=theirs if stdout else subprocess.DEVNULL,
                     stderr=theirs if stderr else subprocess.DEVNULL,
-                    env=self.environment(COLUMNS=str(columns), LINES="40"),
+                    env=self.environment(COLUMNS=str(columns), LINES="40", **environment),
                 )
                 os.close(theirs)
                 theirs = -1

@@ -44,7 +44,8 @@ class Progress:
     """Draws a bar over `size` bytes on a terminal; elsewhere prints lines, if `wanted` is true."""
 
     def __init__(self, wanted: bool | None) -> None:
-        terminal = sys.stderr.isatty()
+        # A terminal that is dumb cannot erase a bar.
+        terminal = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
         self._shown = terminal and wanted is not False
         self._lines = bool(wanted) and not terminal
         self._process = os.getpid()

@@ -61,7 +61,9 @@ def plan_segments(builder: PlanBuilder, log: LoadableLog) -> Segments:
 def plan_indexes(builder: PlanBuilder, log: LoadableLog, segments: Segments) -> None:
     """Plan to rebuild the indexes that are wrong, are missing, or belong to a segment that changes."""
     given, everything = builder.given, builder.given.options.rebuild_all
-    timed = everything or any(name.endswith(".timeindex") for name in given.sizes)
+    # Where no segment has a time index, verify misses those of logs that no release without them wrote.
+    lacking = any(finding.code == "timeindex/missing" for name in segments for finding in given.findings_of(name))
+    timed = everything or lacking or any(name.endswith(".timeindex") for name in given.sizes)
     for name, segment in segments.items():
         changed = name in builder.after
         for suffix in INDEX_SUFFIXES:

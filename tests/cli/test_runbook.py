@@ -88,3 +88,15 @@ def test_the_paths_of_a_result_are_those_that_were_given(kdump: Any, killed: Pat
     assert str(killed) not in ran.text
     assert "killed/recovery-point-offset-checkpoint: delete checkpoint/format: " in ran.text
     assert "a broker does not start yet: see file/name of killed/orders" in ran.text
+
+
+@pytest.mark.parametrize("strategy", ["--truncate", "--salvage", "--reindex"])
+def test_indexes_that_are_all_gone_are_all_rebuilt(kdump: Any, killed: Path, strategy: str) -> None:
+    before = state(killed)
+    for path in [*killed.glob("transfers-0/*.index"), *killed.glob("transfers-0/*.timeindex")]:
+        path.unlink()
+    ran = kdump("recover", strategy, "killed")
+    assert ran.status == 0
+    assert "timeindex/missing" not in kdump("verify", "killed/transfers-0").text
+    after = state(killed)
+    assert {name for name in before if f"transfers-0/{OLDER}" in name} <= after.keys()

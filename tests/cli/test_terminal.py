@@ -214,3 +214,11 @@ def test_what_is_not_lost_is_not_alarming(kdump: Any, tmp_path: Path) -> None:
     (directory / "00000000000000000000.log").write_bytes(build.batch([build.record(b"k", b"v")]) + bytes(3))
     out = kdump("recover", "--color", "always", "topic-0").out
     assert b"\x1b[2mgiven up" in out
+
+
+def test_no_bar_on_a_dumb_terminal(kdump: Any, logs: Path) -> None:
+    ran = kdump.terminal("verify", "damaged.log", TERM="dumb")
+    assert b"\x1b" not in ran.out
+    assert plain(ran.out).startswith("damaged.log\n")
+    ran = kdump.terminal("recover", "topic-0", TERM="dumb")
+    assert plain(ran.out).splitlines()[0].strip()
