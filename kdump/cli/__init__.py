@@ -68,9 +68,8 @@ def _version(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
     from kdump.kernel import crc
 
     libraries = ", ".join(f"{name} {version}" for name, version in codec.versions().items())
-    click.echo(
-        f"kdump {__version__}\nkernel: CRC-32C {crc.CRC_IMPL}\ncodecs: {libraries}\npython: {sys.version.split()[0]}"
-    )
+    versions = f"kdump {__version__}\nkernel: CRC-32C {crc.CRC_IMPL}\ncodecs: {libraries}"
+    click.echo(streams.folded(f"{versions}\npython: {sys.version.split()[0]}"))
     ctx.exit()
 
 

@@ -113,3 +113,16 @@ def drop(stream: Any) -> None:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream.fileno())
         os.close(null)
+
+
+def folded(text: str) -> str:
+    """Text as it fits a terminal: lines are folded between words, and go on indented. Elsewhere it stays as it is."""
+    if not sys.stdout.isatty():
+        return text
+    import shutil  # on a terminal, and for what is read once
+    import textwrap
+
+    fold = textwrap.TextWrapper(
+        shutil.get_terminal_size().columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+    return "\n".join("\n".join(fold.wrap(line)) for line in text.split("\n"))

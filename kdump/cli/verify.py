@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from kdump.cli import completion, exit_status, options
+from kdump.cli import completion, exit_status, options, streams
 from kdump.cli.execution import Found, ProblemLog, execution
 from kdump.cli.progress import Progress
 from kdump.render import FINDING_FORMATS, renderer
@@ -31,16 +31,18 @@ def _explain(ctx: click.Context, param: click.Parameter, code: str | None) -> No
         return
     if code == ALL:
         for entry in CATALOGUE.values():
-            click.echo(f"{entry.code:<24}{entry.severity.word:<9}{entry.title}")
+            click.echo(streams.folded(f"{entry.code:<24}{entry.severity.word:<9}{entry.title}"))
         ctx.exit()
     found = [entry for entry in CATALOGUE.values() if names_code(code, entry.code)]
     if not found:
         raise click.UsageError(f"no finding has the code {code!r}; kdump verify --explain lists them all")
     for number, entry in enumerate(found):
         click.echo("\n" if number else "", nl=False)
-        click.echo(f"{entry.code} ({entry.severity.word}): {entry.title}\n")
         click.echo(
-            f"{entry.why}\n\nRecovery: {entry.recover}\nCommand: {repair_of(entry.code)}\nSource: {entry.source}"
+            streams.folded(
+                f"{entry.code} ({entry.severity.word}): {entry.title}\n\n{entry.why}\n\n"
+                f"Recovery: {entry.recover}\nCommand: {repair_of(entry.code)}\nSource: {entry.source}"
+            )
         )
     ctx.exit()
 

@@ -222,3 +222,11 @@ def test_no_bar_on_a_dumb_terminal(kdump: Any, logs: Path) -> None:
     assert plain(ran.out).startswith("damaged.log\n")
     ran = kdump.terminal("recover", "topic-0", TERM="dumb")
     assert plain(ran.out).splitlines()[0].strip()
+
+
+@pytest.mark.parametrize("given", [["verify", "--explain"], ["verify", "--explain", "batch"], ["-V"]])
+def test_what_is_explained_is_folded_between_words(kdump: Any, given: list[str]) -> None:
+    whole = kdump(*given).text
+    shown = plain(kdump.terminal(*given, columns=60).out)
+    assert max(map(len, shown.splitlines())) <= 60
+    assert shown.split() == whole.split()
