@@ -91,7 +91,9 @@ class LogDirectoryVerifier:
         report.add(files.check_log_directory(log_directory, live=self._live))
         report.add(
             finding
-            for finding in checkpoints.check_offset_checkpoints(log_directory.path, self._contents, self._facts)
+            for finding in checkpoints.check_offset_checkpoints(
+                log_directory.path, self._contents, self._facts, log_directory.partitions
+            )
             if not (self._live and finding.code in _LAGGING)
         )
         for file in (log_directory.meta, log_directory.clean_shutdown):

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from kdump.format.naming import TopicPartition
+from kdump.verify.checks.checkpoints import PartitionOffsets, check_offset_checkpoints
 from support.command_runs import unwatched
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -100,3 +102,11 @@ def test_indexes_that_are_all_gone_are_all_rebuilt(kdump: Any, killed: Path, str
     assert "timeindex/missing" not in kdump("verify", "killed/transfers-0").text
     after = state(killed)
     assert {name for name in before if f"transfers-0/{OLDER}" in name} <= after.keys()
+
+
+def test_a_partition_that_cannot_be_read_is_not_called_missing() -> None:
+    """What cannot be read is an error of its own; the checkpoint names it all the same."""
+    here, read = TopicPartition("t", 0), TopicPartition("t", 1)
+    contents = {"recovery-point-offset-checkpoint": b"0\n3\nt 0 5\nt 1 5\nt 2 5\n"}
+    found = check_offset_checkpoints("d", contents, {read: PartitionOffsets(0, 9)}, listed=(here, read))
+    assert [(finding.code, finding.data["partition"]) for finding in found] == [("checkpoint/unknown", 2)]

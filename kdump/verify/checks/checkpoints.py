@@ -29,7 +29,7 @@ page cache or by truncation.
 import os.path
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
@@ -118,12 +118,16 @@ def check_properties(path: str, data: bytes) -> Iterator[Finding]:
 
 
 def check_offset_checkpoints(
-    log_directory: str, contents: Mapping[str, bytes | None], facts: Mapping[TopicPartition, PartitionOffsets]
+    log_directory: str,
+    contents: Mapping[str, bytes | None],
+    facts: Mapping[TopicPartition, PartitionOffsets],
+    listed: Collection[TopicPartition] = (),
 ) -> Iterator[Finding]:
     """Check the offset checkpoints of a log directory, by file name, against its partitions, and their topic ids.
 
     A file that is missing in `contents`, or None there, does not exist: a broker creates it. Where a partition has
-    several directories, `facts` holds the one that a broker serves.
+    several directories, `facts` holds the one that a broker serves. Of those that are only `listed`, nothing is known:
+    they could not be read.
     """
     starts = {partition: facts_of.log_start_offset for partition, facts_of in facts.items()}
     for name in _OFFSETS:
@@ -141,6 +145,8 @@ def check_offset_checkpoints(
         counts = Counter[TopicPartition]()
         for partition, line in _lines(data):
             offsets = facts.get(partition)
+            if offsets is None and partition in listed:
+                continue
             if offsets is None or offsets.state in ("delete", "stray"):
                 # The next start finishes a deletion that has begun, and drops the line with it.
                 severity = None if offsets is None else Severity.INFO
