@@ -130,8 +130,10 @@ def test_summary_has_a_line_for_every_partition(kdump: Any, tmp_path: Path) -> N
     }
     assert of_partition["findings"]["by_code"] == {"batch/crc": 1, "file/unknown": 1, "index/torn": 1}
     broker = of_partition["broker"]
-    assert list(broker) == ["refuses", "log_start_offset", "log_end_offset", "segments", "cuts", "deletes"]
-    assert broker["refuses"] == []
+    assert list(broker) == [
+        *("refuses", "later_refuses", "log_start_offset", "log_end_offset", "segments", "cuts", "deletes"),
+    ]
+    assert broker["refuses"] == broker["later_refuses"] == []
     assert broker["cuts"] == {f"{C}.log": content(clean(), f"t-0/{C}.log").__len__() - 1573}
     assert broker["log_end_offset"] == 29
     assert (of_directory["path"], of_directory["topic"], of_directory["broker"]) == ("d", None, None)

@@ -67,7 +67,14 @@ STEPS = (
                 ),
             ),
             (
-                "clean, running, mind, undecided",
+                "clean",
+                (
+                    "The broker stopped cleanly: its next start reads no log, and consumers get what is damaged in it. "
+                    "Repair it all the same; the file that says so can stay."
+                ),
+            ),
+            (
+                "running, mind, undecided",
                 "Do what the sentence says, at the latest before the broker starts.",
             ),
             (
