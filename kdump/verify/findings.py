@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CATALOGUE", "KEPT", "PROBLEMS", "CatalogueEntry", "Finding", "Severity", "finding_fields", "make_finding"]
 
-FindingValue: TypeAlias = int | str | None
-"""A value in the data of a finding: a number or a short word, None where it is not known."""
+FindingValue: TypeAlias = bool | int | str | None
+"""A value in the data of a finding: a number, a short word, yes or no; None where it is not known."""
 FindingData: TypeAlias = Mapping[str, FindingValue]
 
 PROBLEMS: Final = {
