@@ -5,7 +5,6 @@ and a partition that fails does not stop the others.
 """
 
 import os
-import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -39,6 +38,7 @@ from kdump.storage.partition import Partition
 from kdump.storage.stamps import read_stamps
 from kdump.storage.undo_folders import APPLIED, APPLYING, UNFINISHED, undo_folders_in
 from kdump.verify.findings import Finding, Severity
+from kdump.verify.next_step import shell_command
 from kdump.verify.report import Report
 from kdump.verify.verify import verify_logs
 
@@ -290,7 +290,7 @@ def _next(plan: Plan, path: str, found: tuple[Finding, ...], refused: str | None
             return "put the copy in place of the original"
         return PUT_BACK if _stands_alone(plan) else START_BROKER
     how = "--salvage --dry-run" if plan.options.walk == "all" or plan.options.strategy == REINDEX else "--from all"
-    return shlex.join(["kdump", "recover", *how.split(), path])
+    return shell_command(["kdump", "recover", *how.split(), path])
 
 
 def _stands_alone(plan: Plan) -> bool:
