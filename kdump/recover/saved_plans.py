@@ -78,7 +78,7 @@ class SavedPlan(NamedTuple):
         path = _path(before["path"], self.name)
         try:
             saved, found = _files(before), _files(now)
-            if not found:  # a plan with nothing to do has no stamps
+            if saved and not found:  # a plan with nothing to do has no stamps
                 found = _files(_plain_line({"files": file_fields(read_stamps(path))}))
         except (TypeError, KeyError):
             raise KdumpError(f"{self.name}: the plan does not say which files of {path} it saw") from None
@@ -179,7 +179,7 @@ def _path(value: "JsonValue", name: str) -> str:
     try:
         if isinstance(value, dict):
             return b64decode(str(value["base64"]), validate=True).decode("utf-8", "surrogateescape")
-        if isinstance(value, str):
+        if isinstance(value, str) and b"\0" not in os.fsencode(value):
             return value
     except (ValueError, KeyError):
         pass
