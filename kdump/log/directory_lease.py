@@ -37,7 +37,7 @@ class _LockedDirectory:
         self.is_clean = True
         self._clean_shutdown: bytes | None = None
         with ExitStack() as undo:
-            self._lock = undo.enter_context(Lock(path))
+            self._lock = undo.enter_context(Lock(path, makes=True))
             with DirectoryHandle(path, read_only=True) as directory:
                 refuse_unfinished(directory)  # it may be about to change any log of the directory
             undo.pop_all()

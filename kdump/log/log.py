@@ -9,6 +9,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack, overload
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from kdump.log.builder import BatchSettings, NewRecord
     from kdump.log.retention import Policy
 
+_LISTINGS: Final = 10
+"""So often a directory is listed of which log files vanish meanwhile."""
 _BATCHES: Final = (bytes, bytearray, memoryview)
 
 
@@ -149,9 +152,9 @@ class Log:
 
         Returns an iterator that ends at `end_offset` at the time of the call. Control records are left out unless
         `control` is true. Damage is skipped: `on_damage` is called with each skipped range; without it the first range
-        gives a DamageWarning. The attribute `damage` of the iterator lists all of them. Segments that are deleted
-        during the iteration are still read. Raises OffsetOutOfRange at once, MessageTooLarge and SourceError during the
-        iteration.
+        gives a DamageWarning. The attribute `damage` of the iterator lists all of them. Segments that `delete` deletes
+        during the iteration are still read. Raises OffsetOutOfRange at once, and during the iteration MessageTooLarge
+        and SourceError, such as for a segment that a broker has deleted or compacted since the log was opened.
         """
         segments = self._current()
         offset = segments.start_offset if offset is None else offset
@@ -269,12 +272,20 @@ class Log:
     # ---- opening
 
     def _open(self) -> SegmentReaders:
+        for _ in range(_LISTINGS):
+            with suppress(FileNotFoundError):  # a broker deletes segments while they are listed
+                return self._listed()
+        raise SourceError(f"{self.path}: its log files come and go")
+
+    def _listed(self) -> SegmentReaders:
         files, start = log_files_at(self.path)
         readers = []
         for file in files:
             base = base_offset_of(file)
             try:
                 status = os.stat(file.path)
+            except FileNotFoundError:
+                raise
             except OSError as error:
                 raise SourceError(f"{file.path}: {reason(error)}") from None
             identity = status.st_dev, status.st_ino

@@ -112,7 +112,6 @@ def in_place(
         for name in folder.directories:
             handle.make_directory(name)
         todo = stage(handle, folder, plan, after, on_bytes, make, times)
-        check_fits(plan._replace(bytes_needed=0), handle)
         touched = {step.name for step in todo} | {step.to for step in todo}
         # A broker may write the other files at the root of a log directory at any time.
         rest = {} if folder.flat else {name: stamp for name, stamp in plan.files.items() if name not in touched}
@@ -121,6 +120,8 @@ def in_place(
         )
         executor = RunExecutor(handle, folder, journal)
         executor.begin()
+        # Last of all: a node that is broker and controller loads __cluster_metadata before it tries the lock.
+        check_fits(plan._replace(bytes_needed=0), handle)
     except (OSError, EOFError, KdumpError, KeyboardInterrupt) as error:
         # No step was done, even if the journal exists and only the sync after it failed.
         _clear(handle, folder)

@@ -17,6 +17,7 @@ from kdump.verify.findings import Finding, Severity, finding_fields
 if TYPE_CHECKING:
     from kdump.format.json_types import Fields, FieldValue, JsonObject, JsonValue
     from kdump.recover.undo import RunResult
+    from kdump.storage.stamps import Stamp
 
 CountsByCode: TypeAlias = Counter[tuple[str, Severity]]
 
@@ -94,12 +95,16 @@ def _plan_fields(plan: Plan) -> "Fields":
         "start": plan.start,
         "newest": plan.newest,
         "lost": lost_fields(plan.lost),
-        # One object a file: a name that is not UTF-8 cannot be a key.
-        "files": [{"name": name, **stamp._asdict()} for name, stamp in sorted(plan.files.items())],
+        "files": file_fields(plan.files),
         "undecided": plan.undecided,
         "clashes": plan.conflicts,
         "alone": plan.alone,
     }
+
+
+def file_fields(files: "Mapping[str, Stamp]") -> "list[Fields]":
+    """The field `files`: one object a file, because a name that is not UTF-8 cannot be a key."""
+    return [{"name": name, **stamp._asdict()} for name, stamp in sorted(files.items())]
 
 
 _RESULT: Final[Mapping[str, "Callable[[RecoveryResult], FieldValue]"]] = {

@@ -5,7 +5,6 @@ and a partition that fails does not stop the others.
 """
 
 import os
-import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -39,7 +38,7 @@ from kdump.storage.partition import Partition
 from kdump.storage.stamps import read_stamps
 from kdump.storage.undo_folders import APPLIED, APPLYING, UNFINISHED, undo_folders_in
 from kdump.verify.findings import Finding, Severity
-from kdump.verify.next_step import REBUILT
+from kdump.verify.next_step import REBUILT, shell_command
 from kdump.verify.report import Report
 from kdump.verify.verify import verify_logs
 
@@ -114,6 +113,30 @@ def apply_all(
         for _, result in engine.map(work, partitions):
             yield result
         return
+    with ExitStack() as locks:
+        for directory in _directories_to_change(partitions, planned_roots, drop_marker=how.drop_marker):
+            locks.enter_context(Lock(directory, makes=True))
+        yield from _apply_in_place(partitions, planned_roots, options, how, engine, work)
+
+
+def _directories_to_change(
+    partitions: Iterable[Plan], planned_roots: Mapping[str, Plan], *, drop_marker: bool
+) -> list[str]:
+    """The log directories, and the directories above partitions, in which a run may change something."""
+    changed = [plan.path for plan in partitions if drop_marker or not plan.is_empty]
+    roots = [directory for directory, plan in planned_roots.items() if drop_marker or not plan.is_empty]
+    return list(dict.fromkeys([*roots, *(above for path in changed for above in possible_log_directories(path))]))
+
+
+def _apply_in_place(
+    partitions: list[Plan],
+    planned_roots: Mapping[str, Plan],
+    options: RecoverOptions,
+    how: ApplyOptions,
+    engine: Engine,
+    work: Callable[[Plan], RecoveryResult],
+) -> Iterator[RecoveryResult | Report]:
+    """What `apply_all` does where no copy is made; the log directories are locked."""
     todo = [plan for plan in partitions if not (plan.is_empty or plan.alone or plan.newest is not None)]
     groups = run_group.groups_of(todo)
     repaired = {directory for directory, plan in planned_roots.items() if repairs_checkpoint(plan)}
@@ -280,7 +303,7 @@ def _next(plan: Plan, path: str, found: tuple[Finding, ...], refused: str | None
     how = "--salvage --dry-run" if plan.options.walk == "all" or plan.options.strategy == REINDEX else "--from all"
     if all(finding.code.startswith(REBUILT) for finding in found if finding.severity is Severity.ERROR):
         how = "--reindex"
-    return shlex.join(["kdump", "recover", *how.split(), path])
+    return shell_command(["kdump", "recover", *how.split(), path])
 
 
 def _stands_alone(plan: Plan) -> bool:
@@ -345,9 +368,10 @@ def _resume_group(run: Run) -> list[undo.RunResult]:
 def _locked(path: str) -> Iterator[None]:
     """Locks the log directories above and below a path. Raises KdumpError where a broker uses one."""
     with ExitStack() as locks:
-        for directory in dict.fromkeys([path, *(run.directory for run in undo.runs(path))]):
+        found = [run.directory for run in undo.runs(path)]
+        for directory in dict.fromkeys([path, *found]):
             for above in (directory, *possible_log_directories(directory)):
-                locks.enter_context(Lock(above))
+                locks.enter_context(Lock(above, makes=bool(found)))
         yield
 
 

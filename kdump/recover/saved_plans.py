@@ -12,7 +12,8 @@ from typing import IO, TYPE_CHECKING, Final, NamedTuple
 
 from kdump.errors import KdumpError
 from kdump.recover.plan import SAVED_WALK, STRATEGIES, UNDECIDED, WALKS, Plan, RecoverOptions
-from kdump.recover.plan_lines import RESULT_FIELDS, plain, plan_lines
+from kdump.recover.plan_lines import RESULT_FIELDS, file_fields, plain, plan_lines
+from kdump.storage.stamps import read_stamps
 
 if TYPE_CHECKING:
     from kdump.format.json_types import Fields, JsonObject, JsonValue
@@ -49,6 +50,8 @@ class SavedPlan(NamedTuple):
         Raises KdumpError, which names the first difference, where they are not.
         """
         plans = list(found)
+        # Where a broker runs, for one, there is no plan.
+        errors = [error for plan in plans if not isinstance(plan, Plan) for error in plan.errors]
         lines = [
             _compared(line, self.schema)
             for plan in plans
@@ -63,6 +66,8 @@ class SavedPlan(NamedTuple):
         for before, now in zip_longest(self.lines, lines):
             if before != now and _with_absolute_paths(before) != _with_absolute_paths(now):
                 path = _path((before or now or {}).get("path"), self.name)
+                for error in errors if now is None or before is None or before["path"] != now["path"] else ():
+                    raise KdumpError(f"{error}; nothing of {self.name} was applied")
                 raise KdumpError(
                     f"{path}: what would be done now is not what {self.name} says ({_difference(before, now)}):"
                     " make the plan again"
@@ -73,6 +78,8 @@ class SavedPlan(NamedTuple):
         path = _path(before["path"], self.name)
         try:
             saved, found = _files(before), _files(now)
+            if saved and not found:  # a plan with nothing to do has no stamps
+                found = _files(_plain_line({"files": file_fields(read_stamps(path))}))
         except (TypeError, KeyError):
             raise KdumpError(f"{self.name}: the plan does not say which files of {path} it saw") from None
         for name in sorted(saved.keys() | found.keys()):
@@ -172,7 +179,7 @@ def _path(value: "JsonValue", name: str) -> str:
     try:
         if isinstance(value, dict):
             return b64decode(str(value["base64"]), validate=True).decode("utf-8", "surrogateescape")
-        if isinstance(value, str):
+        if isinstance(value, str) and b"\0" not in os.fsencode(value):
             return value
     except (ValueError, KeyError):
         pass

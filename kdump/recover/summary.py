@@ -1,6 +1,5 @@
 """The sums of a recovery over all its partitions, and the command to run next."""
 
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kdump.recover.plan import REINDEX, SALVAGE, Damaged, GivenUp, Lost, RecoverOptions, RecoveryResult
 from kdump.recover.plan_lines import CountsByCode, FindingTotals, counts_of, finding_totals, lost_fields
 from kdump.verify.findings import Severity
-from kdump.verify.next_step import REBUILT
+from kdump.verify.next_step import REBUILT, shell_command
 
 if TYPE_CHECKING:
     from kdump.format.json_types import Fields
@@ -184,7 +183,7 @@ def command(options: RecoverOptions, paths: Sequence[str], *more: str) -> str:
         value = getattr(options, name)
         if value != defaults[name]:
             words += [option, "all" if value is True else str(value)]
-    return shlex.join([*words, *(["--"] if any(path.startswith("-") for path in paths) else []), *paths])
+    return shell_command([*words, *(["--"] if any(path.startswith("-") for path in paths) else []), *paths])
 
 
 def _total(lost: Sequence[Lost]) -> Lost:

@@ -1,7 +1,6 @@
 """Undoes a run of recover, or finishes what was interrupted in one directory."""
 
 import os
-import shlex
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import count
@@ -29,6 +28,7 @@ from kdump.storage.undo_folders import (
     resume_hint,
     run_state,
 )
+from kdump.verify.next_step import shell_command
 
 _COMMAND_PATHS = 20
 """A command to go on names so many directories."""
@@ -102,7 +102,7 @@ def _refused(checks: list[UndoCheck]) -> UndoFailure:
     if rest:
         words = ["kdump", "recover", "--undo", "--run", checks[0].run.run, "--", *rest[:_COMMAND_PATHS]]
         more = f" (and {len(rest) - _COMMAND_PATHS} more)" if len(rest) > _COMMAND_PATHS else ""
-        then = f"nothing was changed; to take back the rest: {shlex.join(words)}{more}"
+        then = f"nothing was changed; to take back the rest: {shell_command(words)}{more}"
     return UndoFailure([RunResult(one.run, one.error) for one in checks if one.error is not None], then)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from kdump.broker.defaults import LATER_RELEASE, RELEASE
 from kdump.recover.plan import ACTIONS, SALVAGE, TRUNCATE
 from kdump.recover.plan_lines import counts_of, finding_totals
 from kdump.render.sentences import counted, finding_sentence, iso_time
+from kdump.verify.next_step import shell_command
 
 if TYPE_CHECKING:
     from kdump.recover.plan import Action, GivenUp, Lost, Plan, RecoveryResult
@@ -110,7 +110,7 @@ def sentences(result: RecoveryResult) -> Iterator[tuple[str, str]]:
     if result.applied and not plan.is_root:
         yield "verified", _verified(result.left)
     if result.run is not None:
-        yield "undo", shlex.join(["kdump", "recover", "--undo", "--run", result.run, "--", plan.path])
+        yield "undo", shell_command(["kdump", "recover", "--undo", "--run", result.run, "--", plan.path])
     if result.applied and result.next and not plan.is_root:
         yield "next", result.next
 

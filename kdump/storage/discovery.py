@@ -347,6 +347,7 @@ class _DirectoryWalk:
         directory, errors = log_directory_of_listing(found, whole=whole)
         # The only log file that a broker reads here is the snapshot that KRaft starts from.
         loose, more = partition_of_listing(found, None, whole=False, log_directory=directory)
+        loose = loose._replace(misplaced_files=())  # they are in those of the log directory
         yield from {str(error): error for error in (*errors, *more)}.values()
         yield directory
         own = {entry.path: name for entry in found.directories if (name := topic_partition_in(entry)) is not None}

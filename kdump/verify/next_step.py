@@ -66,11 +66,15 @@ class NextStep:
         self._several = False
 
     def add(self, report: Report, findings: Iterable[Finding]) -> None:
-        """Add the findings of a partition. Those of the root of a log directory are not for a recovery."""
-        if not report.files or report.path == "-":
-            return
+        """Add the findings of a partition. Those of the root of a log directory are not for a recovery, but a run that
+        is not finished there holds up every other one.
+        """
         step = max(map(_step_of, findings), default=RepairStep.NOTHING)
-        if step:
+        if report.path == "-" or not (report.files or step is RepairStep.RESUME):
+            return
+        if step is RepairStep.RESUME and self._step is not step:
+            self._path, self._several = None, False
+        if step and (step is RepairStep.RESUME or self._step is not RepairStep.RESUME):
             self._several = self._several or self._path is not None
             self._path = report.path
             self._step = max(self._step, step)
@@ -81,11 +85,15 @@ class NextStep:
             return None
         named = [path for path in paths if path != "-"] if self._several else [self._path]
         before = ["--"] if any(path.startswith("-") for path in named) else []
-        return " ".join(map(_quoted, ["kdump", "recover", *_OPTIONS[self._step], *before, *named]))
+        return shell_command(["kdump", "recover", *_OPTIONS[self._step], *before, *named])
+
+
+def shell_command(words: Iterable[str]) -> str:
+    """The words as one line for bash, zsh or ksh, without control characters."""
+    return " ".join(map(_quoted, words))
 
 
 def _quoted(word: str) -> str:
-    """A word as bash, zsh and ksh read it, without control characters."""
     if word.isprintable():
         import shlex  # nothing to do, nothing to quote
 

@@ -197,6 +197,13 @@ def test_what_comes_next(kdump: Any, tmp_path: Path) -> None:
         assert kdump.inside(*command.split()[1:]).status == 1
 
 
+def test_an_unfinished_run_of_a_log_directory_comes_before_everything_else(kdump: Any, tmp_path: Path) -> None:
+    files = {f"logs/{name}-0/{0:020}.log": (one(0) + one(1))[:-1] for name in ("a", "b", "c")}
+    root = ("meta.properties", b"version=1\nnode.id=1\n"), (".kdump-undo-1-plan-applying.jsonl", b"")
+    write(tmp_path, {**files, **{f"logs/{name}": data for name, data in root}})
+    assert kdump.inside("verify", "logs").lines[-1] == "next: kdump recover --resume logs"
+
+
 def test_a_partition_line_and_findings_in_one_run_of_json(kdump: Any, mixed: Path) -> None:
     found = lines(kdump.inside("verify", "--summary", "--format", "json", "mixed.log"))
     assert [line["type"] for line in found] == ["partition", "finding", "finding", "summary"]

@@ -8,6 +8,7 @@ import os
 import random
 import re
 import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -463,3 +464,23 @@ def test_hostile_directory(kdump: Any, tmp_path: Path) -> None:
         assert ran.status == 0
         assert harmless(ran.out)
     assert json.loads(kdump.inside("dump", "--format", "json", ".").lines[1])["topic"] == "\x1b]0;title\x07"
+
+
+@pytest.mark.parametrize("name", ["\x1b[31m\x9bb\udcff-0", "\udced\udca0\udc80-0", "\u202e'-0"], ids=ascii)
+def test_a_recovery_in_a_hostile_directory(tmp_path: Path, name: str) -> None:
+    """Its commands are for a shell, and go to a terminal."""
+    directory = tmp_path / name
+    directory.mkdir()
+    log = directory / "00000000000000000000.log"
+    log.write_bytes(CLEAN[:-1])
+    for output_format in ("text", "terminal", "json"):
+        for options in ([], ["--truncate", "--from", "all"], ["--undo"]):
+            words = [sys.executable, "-P", "-m", "kdump", "recover", "--format", output_format, *options, name]
+            ran = subprocess.run(words, cwd=tmp_path, capture_output=True, check=False)
+            assert ran.returncode in (0, 1, 4), ran.stderr
+            assert harmless(ran.stdout + ran.stderr)
+            if not options and output_format == "text":
+                shown = ran.stdout.decode().rpartition("next: kdump ")[2]
+                read = subprocess.run(["bash", "-c", f"printf '%s\\0' {shown}"], capture_output=True, check=True)
+                assert read.stdout.split(b"\0")[-2] == os.fsencode(name)
+    assert log.read_bytes() == CLEAN[:-1]

@@ -77,6 +77,7 @@ public class Client {
                     }
                 }
             }
+            case "delete" -> admin.deleteTopics(arguments).all().get();
             default -> abort(partition(arguments.get(0)), Long.parseLong(arguments.get(1)));
         }
     }

@@ -15,6 +15,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from kdump.errors import SourceError
+from kdump.log.batch_location import DamagedRange
+from kdump.log.log import Log
 from support.command_runs import verified
 
 HERE = Path(__file__).resolve().parent
@@ -58,12 +61,35 @@ def bases(directory: Path) -> set[int]:
     return {int(path.stem) for path in directory.glob("*.log")}
 
 
+def read_everything(directory: Path, known: dict[int, bytes | None]) -> None:
+    """Every record from the first to the last, once, and as it was read before."""
+    with Log(directory) as log:
+        start, end, values = log.start_offset, log.end_offset, {}
+        damage: list[DamagedRange] = []
+        gone = ""
+        try:
+            for record in log.records(control=True, on_damage=damage.append):
+                assert record.offset == start + len(values), directory.name
+                values[record.offset] = record.value
+        except SourceError as error:
+            gone = str(error)
+    if gone:
+        assert "no such file" in gone  # retention deleted the segment since
+    else:
+        assert start + len(values) == end, directory.name
+        assert not damage, directory.name
+    assert not known or max(known) < end, directory.name
+    assert {offset: known[offset] for offset in values if offset in known}.items() <= values.items(), directory.name
+    known |= values
+
+
 def test_a_broker_at_work(kafka: ModuleType, tmp_path: Path) -> None:
     with kafka.kraft_broker(tmp_path / "broker", settings=SETTINGS) as broker:
         kafka.run_source(kafka.NEWEST, TOPICS, broker.bootstrap, *TOPIC_ARGUMENTS)
         with kafka.background(kafka.NEWEST, HERE / "Live.java", broker.bootstrap) as writer:
             assert kafka.first_line(writer) == b"round 0\n"
             seen = {name: bases(broker.partition(name)) for name in ("retained-0", "trimmed-0", "compacted-0")}
+            read: dict[str, dict[int, bytes | None]] = {name: {} for name in ("transfers-0", "retained-0", "trimmed-0")}
             began = time.monotonic()
             runs = 0
             while time.monotonic() - began < RUN_S:
@@ -74,6 +100,8 @@ def test_a_broker_at_work(kafka: ModuleType, tmp_path: Path) -> None:
                     runs += 1
                 for name, known in seen.items():
                     known |= bases(broker.partition(name))
+                for name, values in read.items():
+                    read_everything(broker.partition(name), values)
             assert writer.poll() is None
             broker.crash()
         # segments were rolled and went away, by retention, by deletion of records and by the cleaner, between the runs

@@ -417,3 +417,69 @@ def test_a_truncation_is_undone_after_a_start_and_a_stop(place: Place) -> None:
         ]
         assert logs_of[0] == logs_of[1], name
     assert ".kafka_cleanshutdown" not in now
+
+
+# A run of kdump that says when its plans are made, and waits.
+WAITS = """
+import sys
+from kdump.cli import run
+from kdump.recover import run_group
+begin = run_group.begin_groups
+def wait(*given):
+    print("planned", flush=True)
+    sys.stdin.read(1)
+    begin(*given)
+run_group.begin_groups = wait
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+def test_a_broker_that_starts_during_a_run_is_kept_out(place: Place) -> None:
+    """Also in a copy that lacks .lock. The metadata log is loaded before a broker asks for the lock."""
+    place.reset()
+    logs = place.logs
+    for what in (Damage("plain-0", "truncate", "newest"), Damage("rolls-4", "flip-payload", "newest")):
+        damage(logs, what, "kept out")
+    (logs / ".lock").unlink()
+
+    def tree() -> recovery_plans.Tree:
+        found = recovery_plans.tree(logs)
+        return {path: file for path, file in found.items() if not path.startswith("__cluster_metadata-0")}
+
+    damaged = tree()
+    words = [sys.executable, "-P", "-c", WAITS, "recover", "--truncate", "--format", "json", str(logs)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline() == b"planned\n"
+        assert "Failed to acquire lock" in place.refuses()
+        assert {**tree(), ".lock": None} == {**damaged, ".lock": None}
+        out, _ = run.communicate(b"\n", timeout=120)
+    assert (run.returncode, json.loads(out.splitlines()[-1])["applied"]) == (4, True)
+    assert recover("--undo", logs)[0] == 0
+    assert tree() == damaged
+
+
+def test_topics_are_deleted_and_logs_compacted_beside_undo_folders(place: Place) -> None:
+    place.reset()
+    logs = place.logs
+    names = ("plain-0", "idempotent-0", "rolls-4", "compacted-0")
+    for name in names:
+        damage(logs, Damage(name, "flip-payload", "newest"), "deleted")
+    assert recover("--truncate", logs)[0] == 4
+    assert all((logs / name / ".kdump-undo").is_dir() for name in names)
+    undo = kept(logs)
+    place.broker.start()
+    place.client.run(("delete", "plain", "idempotent"), ("write", "rolls-4:pP3", "compacted-0:pP9"))
+    end = time.monotonic() + 30
+    while any(path.name.startswith(("plain", "idempotent")) for path in logs.iterdir()):
+        assert time.monotonic() < end
+        time.sleep(0.2)
+    place.broker.stop()
+    assert kept(logs) == {path: file for path, file in undo.items() if not path.startswith(("plain", "idempotent"))}
+    left = recovery_plans.tree(logs, undo=True)
+    status, _, complaints = recover("--undo", logs)
+    assert (status, complaints.count("a broker wrote since")) == (3, 2)
+    assert recovery_plans.tree(logs, undo=True) == left
+    assert recover("--undo", "--force", logs)[0] == 0
+    assert recover("--undo", logs)[0] == 0
+    assert recovery_plans.tree(logs) == {path: file for path, file in left.items() if ".kdump-undo" not in path}

@@ -22,10 +22,12 @@ from hypothesis import strategies as st
 
 from kdump.errors import KdumpError, MessageTooLarge, OffsetOutOfRange, SourceError
 from kdump.kernel import seek
+from kdump.log import log as log_module
 from kdump.log import segment_reader, segment_scan
 from kdump.log.builder import NewRecord
 from kdump.log.fetch_data_info import FetchDataInfo
 from kdump.log.log import Log
+from kdump.log.log_files import LogFiles
 from kdump.log.options import LogOptions
 from kdump.log.retention import by_size
 from kdump.storage.source import FileSource
@@ -898,3 +900,21 @@ def test_readers_beside_a_writer(tmp_path: Path) -> None:
             raise failed[0]
         assert min(reads) > 3
         assert log.end_offset == offset
+
+
+def test_a_segment_that_a_broker_deletes_while_the_log_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = copy(FIXTURES / "segments/segments-0", tmp_path)
+    logs = sorted(directory.glob("*.log"))
+    real = log_module.log_files_at
+
+    def late(path: str) -> LogFiles:
+        found = real(path)
+        logs[0].unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr(log_module, "log_files_at", late)
+    with Log(directory) as log:
+        assert log.start_offset == int(logs[1].stem)
+        assert next(log.records()).offset == int(logs[1].stem)

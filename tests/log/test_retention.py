@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from itertools import product, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ from hypothesis import strategies as st
 
 from kdump.format.checkpoint import EpochEntry, epoch_entries
 from kdump.log.appender import Appender
+from kdump.log.builder import NewRecord
+from kdump.log.log import Log
 from kdump.log.log_snapshot import SegmentDescription
 from kdump.log.options import KAFKA07, LogOptions
 from kdump.log.retention import Policy, before, by_age, by_size, deletable
@@ -19,6 +23,7 @@ from kdump.recover.recover import remaining_findings
 from support import build
 
 T = 1_600_000_000_000
+ONE_EACH = LogOptions(segment_bytes=130)
 
 
 @st.composite
@@ -51,6 +56,35 @@ def model(segments: Sequence[SegmentDescription], rule: Any) -> list[int]:
 
 def bases(policy: Policy, segments: Sequence[SegmentDescription]) -> list[int]:
     return [segment.base_offset for segment in deletable(policy, segments)]
+
+
+FAR_MS = 253_402_300_800_000  # the year 10000
+CLOCKS = (-FAR_MS, -1, 0, T, FAR_MS - 1, FAR_MS, (1 << 63) - 1, 1 << 70)
+
+
+@pytest.mark.parametrize(
+    "times",
+    [(-1, -1, -1, T), (0, 0, 0, 0), (FAR_MS,) * 4, ((1 << 63) - 1,) * 4, (-1, 0, T, FAR_MS), (T + 9, T, 5, T)],
+    ids=str,
+)
+def test_clocks_and_times_of_1970_and_9999(tmp_path: Path, times: Sequence[int]) -> None:
+    """What has no timestamp has the time of its file; the clock may have gone back or be of another age."""
+    for modified in (-(10**9), 0, FAR_MS // 1000):
+        directory = tmp_path / f"d{modified}" / "t-0"
+        directory.parent.mkdir()
+        with Log(directory, write=True, options=ONE_EACH) as log:
+            for time_ms in times:
+                log.append([NewRecord(b"key", bytes(40), [], time_ms)])
+        for path in directory.iterdir():
+            os.utime(path, (modified, modified))
+        with Log(directory, write=True, options=ONE_EACH) as log:
+            *closed, _ = log.segments
+            known = [time if time >= 0 else one.modified_ms for one, time in zip(closed, times, strict=False)]
+            for now, ms in product(CLOCKS, (-1, 0, 1000, (1 << 63) - 1)):
+                old = takewhile(lambda time: now - time > ms, known)  # noqa: B023
+                assert bases(by_age(ms, clock=lambda: now), log.segments) == list(range(len(list(old))))  # noqa: B023
+            gone = log.delete(by_age(1000))
+            assert [one.offset for one in log.records()] == list(range(len(gone), len(times)))
 
 
 @given(logs(), st.integers(0, 45), st.integers(0, 45))

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from kdump.broker import predict as broker
+from kdump.recover import run_plan
 from kdump.recover.plan import REINDEX, SALVAGE, Plan, RecoverOptions
+from kdump.recover.run_plan import RunPlan
 from kdump.recover.truncate import ACTIVE_SEGMENT
 from kdump.verify.findings import Finding, Severity
 from support import damage_partition
@@ -86,6 +88,7 @@ def test_what_a_recovery_leaves(name: str, how: str, tmp_path: Path) -> None:
     options = HOW[how]
     for number, directory in enumerate(damaged(name, how, tmp_path / "before")):
         plan = planned(directory, options)
+        assert read_again(plan) == plan, directory
         repaired = put(tmp_path / str(number) / directory.name, left_by(plan))
         where = f"{directory}: {[action[:5] for action in plan.actions]}"
         loads(plan, repaired, POINTS.get(how, 0), where)
@@ -97,6 +100,13 @@ def test_what_a_recovery_leaves(name: str, how: str, tmp_path: Path) -> None:
             Path(action.path).suffix for action in plan.actions if action.action not in ("rebuild", "write", "delete")
         }
         assert options.strategy != REINDEX or ".log" not in touched, where
+
+
+def read_again(plan: Plan) -> Plan:
+    """The plan from the plan of a whole run, with which `--resume` and `--undo` work."""
+    named = plan._replace(path=".")
+    (found,) = run_plan.from_bytes(run_plan.to_bytes(RunPlan("one", 0, plans=(named,))), "plan").plans
+    return found._replace(path=plan.path, rebuild_cache=plan.rebuild_cache)
 
 
 def loads(plan: Plan, repaired: Path, recovery_point: int, where: str) -> None:

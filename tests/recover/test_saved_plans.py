@@ -111,6 +111,8 @@ def test_a_file_that_changed(damaged: Path) -> None:
         ([{"type": "plan", "paths": ["x"]}, {"type": "summary"}], "has no valid strategy"),
         ([{**OPTIONS._asdict(), "type": "plan", "paths": [{"base64": "?"}]}, {"type": "summary"}], "is not valid"),
         ([{**OPTIONS._asdict(), "type": "plan", "paths": [{}]}, {"type": "summary"}], "is not valid"),
+        ([{**OPTIONS._asdict(), "type": "plan", "paths": ["\ud800"]}, {"type": "summary"}], "is not valid"),
+        ([{**OPTIONS._asdict(), "type": "plan", "paths": ["a\0b"]}, {"type": "summary"}], "is not valid"),
         ([{**OPTIONS._asdict(), "type": "plan", "paths": ["x"], "walk": "no"}, {"type": "summary"}], "no valid walk"),
         *(
             (

@@ -181,6 +181,12 @@ def test_log_files_at_the_root_of_a_log_directory(logs: Path) -> None:
     assert (checkpoint.kind, checkpoint.base_offset, checkpoint.active) == (Kind.CHECKPOINT, 0, True)
 
 
+def test_an_unfinished_run_at_the_root_is_found_once(logs: Path) -> None:
+    put(logs, "bootstrap.checkpoint", ".kdump-undo-1-plan-applying.jsonl")
+    strays = [stray for item in found(logs) if not isinstance(item, SourceError) for stray in item.misplaced_files]
+    assert [stray.what for stray in strays if ".kdump-undo" in stray.path] == ["unfinished"]
+
+
 def test_nothing_comes_between_the_partitions_of_a_log_directory(logs: Path) -> None:
     """Who reads its checkpoints does so once."""
     put(logs, "bootstrap.checkpoint")
