@@ -91,6 +91,7 @@ def write(logs: Path, life: Life) -> dict[str, LossCase]:
             try:
                 points[directory.name] = damaged(case, directory)
             except NotApplicable:
+                shutil.rmtree(directory)
                 continue
             (directory / "partition.metadata").write_bytes(metadata)
             made[directory.name] = case
@@ -121,15 +122,22 @@ class Left(NamedTuple):
 def left_in(directory: Path) -> Left:
     found = batches_of(logs_in(files_of(directory)), named=True)
     try:
-        return Left(found, [row for batch in found for row in rows(batch.data)])
+        return Left(found, list(rows(found)))
     except oracle.Malformed:
         return Left(found, None)
 
 
-def rows(data: bytes) -> Iterator[tuple[object, ...]]:
-    for record in [] if oracle.header(data, 0).control else oracle.records(data):
-        headers = ",".join(f"{text(name)}={text(value)}" for name, value in record.headers)
-        yield record.offset, text(record.key), text(record.value), headers
+def rows(batches: list[Valid]) -> Iterator[tuple[object, ...]]:
+    """The records that a consumer gets. It skips what is before its position: without opening a wrapper message of
+    magic 0, nothing shows that a wrong offset before it is one of its own."""
+    position = 0
+    for batch in batches:
+        for record in [] if oracle.header(batch.data, 0).control else oracle.records(batch.data):
+            if record.offset >= position:
+                headers = ",".join(f"{text(name)}={text(value)}" for name, value in record.headers)
+                yield record.offset, text(record.key), text(record.value), headers
+                position = record.offset + 1
+        position = max(position, batch.last + 1)
 
 
 def fetched(wire: Wire, name: str, start: int, end: int) -> bytes:
