@@ -42,6 +42,10 @@ KNOWN = re.compile(
     r"New epoch entry|Non-monotonic update of high watermark|Epoch of producer"
 )
 
+BETTER = frozenset({"leftover-swap-cut", "odd-short-log", "odd-plus-log", "odd-negative-log"})
+"""A broker replaces a segment with half of one, and begins an empty one where a name has not 20 digits. The preview is
+that of --truncate, which does not."""
+
 
 class Life(NamedTuple):
     """One start of a broker: for each partition of the topic the cases of which the first that can be made is taken."""
@@ -243,8 +247,7 @@ def check_undone(place: Place, start: Start) -> None:
     for name, line in partitions.items():
         if line["refusals"]:
             shutil.rmtree(logs / name)
-    # A broker replaces a segment with half of one; the preview is that of --truncate, which does not.
-    others = {name for name, case in start.cases.items() if case.damage == "leftover-swap-cut"}
+    others = {name for name, case in start.cases.items() if case.damage in BETTER}
     ends = {
         name: line["log_end_offset"] for name, line in partitions.items() if not line["refusals"] and name not in others
     }
