@@ -72,19 +72,20 @@ class Valid(NamedTuple):
 
 def valid_batches(data: bytes, base_offset: int | None) -> Iterator[Valid]:
     """The valid batches of a log file."""
+    expected = base_offset or 0
     for item in oracle.walk(data, base_offset=base_offset):
         if isinstance(item, oracle.Batch):
             whole = data[item.position : item.position + item.size]
             first, count = item.offset, item.count
             if item.magic < 2 and item.attributes & 7:
                 try:
-                    inside = oracle.records(whole)
+                    first = min((record.offset for record in oracle.records(whole)), default=item.last_offset)
                 except oracle.Malformed:
-                    inside = []
-                first = min((record.offset for record in inside), default=item.last_offset)
+                    first = expected  # its checksum is right: it is valid, though nobody can open it
                 first, count = min(first, item.last_offset), None
             elif item.magic < 2:
                 count = 1
+            expected = item.last_offset + 1
             yield Valid(first, item.last_offset, -1 if count is None else max(0, count), whole)
 
 
