@@ -26,7 +26,17 @@ from interop.wire import Wire, whole
 from kdump.recover.summary import START_BROKER
 from support import oracle, recovery_plans
 from support.damage import NotApplicable
-from support.losses import CASES, LossCase, Points, Valid, batches_of, damaged, logs_in, valid_batches, write_points
+from support.losses import (
+    CASES,
+    LossCase,
+    Points,
+    Valid,
+    batches_of,
+    logs_in,
+    valid_batches,
+    write_damaged,
+    write_points,
+)
 from support.losses import read as files_of
 
 ALL = os.environ.get("KDUMP_LAWS") == "all"
@@ -47,14 +57,14 @@ BETTER = frozenset({"leftover-swap-cut", "odd-short-log", "odd-plus-log", "odd-n
 that of --truncate, which does not."""
 
 
-class Life(NamedTuple):
+class BrokerStart(NamedTuple):
     """One start of a broker: for each partition of the topic the cases of which the first that can be made is taken."""
 
     strategy: str
     choices: tuple[tuple[LossCase, ...], ...]
 
 
-def lives() -> Iterator[Life]:
+def starts() -> Iterator[BrokerStart]:
     rng = random.Random("promised starts")
     for strategy in ("truncate", "salvage"):
         cases = sorted((case for case in CASES if case.strategy == strategy), key=lambda case: case.damage)
@@ -62,10 +72,10 @@ def lives() -> Iterator[Life]:
         choices = [tuple(rng.sample(of, len(of))) for of in by_damage]
         if ALL:
             choices = [(case,) for case in rng.sample(cases, len(cases))]
-        yield from (Life(strategy, tuple(choices[at : at + COUNT])) for at in range(0, len(choices), COUNT))
+        yield from (BrokerStart(strategy, tuple(choices[at : at + COUNT])) for at in range(0, len(choices), COUNT))
 
 
-LIVES = tuple(lives())
+STARTS = tuple(starts())
 
 
 @pytest.fixture(scope="module")
@@ -82,18 +92,18 @@ def place(kafka: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield place
 
 
-def write(logs: Path, life: Life) -> dict[str, LossCase]:
+def write(logs: Path, start: BrokerStart) -> dict[str, LossCase]:
     """The cases of a start in a log directory, by the names of the partitions, which are those of the topic."""
     metadata = (logs / f"{TOPIC}-0" / "partition.metadata").read_bytes()
     (logs / ".kafka_cleanshutdown").unlink(missing_ok=True)
     made: dict[str, LossCase] = {}
     points: dict[str, Points] = {}
-    for number, choices in enumerate(life.choices):
+    for number, choices in enumerate(start.choices):
         directory = logs / f"{TOPIC}-{number}"
         for case in choices:
             shutil.rmtree(directory, ignore_errors=True)
             try:
-                points[directory.name] = damaged(case, directory)
+                points[directory.name] = write_damaged(case, directory)
             except NotApplicable:
                 shutil.rmtree(directory)
                 continue
@@ -107,7 +117,7 @@ def write(logs: Path, life: Life) -> dict[str, LossCase]:
 # ---- what is to be served
 
 
-class Left(NamedTuple):
+class RemainingLog(NamedTuple):
     """What a recovery left of a log: the batches that a broker reads, and their records, without those of control
     batches, as (offset, key, value, headers); None where the plain decoder cannot open all of them."""
 
@@ -123,12 +133,12 @@ class Left(NamedTuple):
         return self.batches[-1].last + 1 if self.batches else 0
 
 
-def left_in(directory: Path) -> Left:
+def remaining_log(directory: Path) -> RemainingLog:
     found = batches_of(logs_in(files_of(directory)), named=True)
     try:
-        return Left(found, list(rows(found)))
+        return RemainingLog(found, list(rows(found)))
     except oracle.Malformed:
-        return Left(found, None)
+        return RemainingLog(found, None)
 
 
 def rows(batches: list[Valid]) -> Iterator[tuple[object, ...]]:
@@ -144,7 +154,7 @@ def rows(batches: list[Valid]) -> Iterator[tuple[object, ...]]:
         position = max(position, batch.last + 1)
 
 
-def fetched(wire: Wire, name: str, start: int, end: int) -> bytes:
+def fetch_batches(wire: Wire, name: str, start: int, end: int) -> bytes:
     """The whole batches that a broker serves from one offset to another."""
     found = b""
     while start < end:
@@ -160,13 +170,13 @@ def fetched(wire: Wire, name: str, start: int, end: int) -> bytes:
 
 
 def check_served(
-    kafka: ModuleType, place: Place, promised: Mapping[str, dict[str, Any]], left: Mapping[str, Left]
+    kafka: ModuleType, place: Place, promised: Mapping[str, dict[str, Any]], left: Mapping[str, RemainingLog]
 ) -> None:
     """Offsets as promised, every byte of every batch, and every record to a consumer."""
     with Wire(place.broker.port, FETCH) as wire:
         for name, line in promised.items():
             start, end = line["log_start_offset"], line["log_end_offset"]
-            served = fetched(wire, name, start, end)
+            served = fetch_batches(wire, name, start, end)
             assert (wire.at_time(name, -2), wire.at_time(name, -1)) == ((start, -1), (end, -1)), name
             assert served == left[name].data, name
     starts = {name: promised[name]["log_start_offset"] for name, one in left.items() if one.records}
@@ -188,7 +198,7 @@ def complaints(said: str, names: Mapping[str, object]) -> list[str]:
     ]
 
 
-class Start(NamedTuple):
+class AppliedRecovery(NamedTuple):
     """A recovery that was applied to the log directory of a broker, which then started, served, and stopped."""
 
     cases: dict[str, LossCase]
@@ -196,16 +206,16 @@ class Start(NamedTuple):
     applied: set[str]
 
 
-def started(kafka: ModuleType, place: Place, life: Life) -> Start:
+def recover_and_start(kafka: ModuleType, place: Place, start: BrokerStart) -> AppliedRecovery:
     place.reset("empty")
     logs = place.logs
-    cases = write(logs, life)
+    cases = write(logs, start)
     before = recovery_plans.tree(logs)
-    status, lines, said = recover(f"--{life.strategy}", logs)
+    status, lines, said = recover(f"--{start.strategy}", logs)
     assert (status in (1, 4), said) == (True, ""), status
     partitions = {Path(line["path"]).name: line for line in lines if line["type"] == "partition" and line["topic"]}
     promised = {name: line for name, line in partitions.items() if line["next"] == START_BROKER}
-    left = {name: left_in(logs / name) for name in promised}
+    left = {name: remaining_log(logs / name) for name in promised}
     count = sum(len(one.records or ()) for one in left.values())
     print(f"{len(cases)} cases, {len(promised)} times 'start the broker', {count} records")
     assert promised
@@ -217,27 +227,27 @@ def started(kafka: ModuleType, place: Place, life: Life) -> Start:
     assert (logs / ".kafka_cleanshutdown").exists()
     assert {name for name in promised if not (logs / name).is_dir()} == set()
     assert complaints(place.broker.server.log_path.read_bytes()[begin:].decode(), promised) == []
-    return Start(cases, before, {name for name, line in partitions.items() if line["applied"]})
+    return AppliedRecovery(cases, before, {name for name, line in partitions.items() if line["applied"]})
 
 
-@pytest.mark.parametrize("life", LIVES, ids=lambda life: life.strategy)
-def test_a_broker_starts_where_the_report_says_so(kafka: ModuleType, place: Place, life: Life) -> None:
-    start = started(kafka, place, life)
-    if life is LIVES[0]:
-        check_undone(place, start)
+@pytest.mark.parametrize("start", STARTS, ids=lambda start: start.strategy)
+def test_a_broker_starts_where_the_report_says_so(kafka: ModuleType, place: Place, start: BrokerStart) -> None:
+    recovery = recover_and_start(kafka, place, start)
+    if start is STARTS[0]:
+        check_undo(place, recovery)
 
 
-def check_undone(place: Place, start: Start) -> None:
+def check_undo(place: Place, recovery: AppliedRecovery) -> None:
     """All of a log directory is taken back in one run, although a broker started since; the next start recovers it, and
     leaves what the preview says."""
     logs = place.logs
     status, _, said = recover("--undo", logs)
     assert (status, said) == (0, "")
     now = recovery_plans.tree(logs)
-    for name in start.applied:
+    for name in recovery.applied:
         was, became = (
             {path: one[path][0] for path in one if path.startswith(f"{name}/") and path.endswith(".log")}
-            for one in (start.damaged, now)
+            for one in (recovery.damaged, now)
         )
         assert became == was, name
     assert ".kafka_cleanshutdown" not in now
@@ -247,7 +257,7 @@ def check_undone(place: Place, start: Start) -> None:
     for name, line in partitions.items():
         if line["refusals"]:
             shutil.rmtree(logs / name)
-    others = {name for name, case in start.cases.items() if case.damage in BETTER}
+    others = {name for name, case in recovery.cases.items() if case.damage in BETTER}
     ends = {
         name: line["log_end_offset"] for name, line in partitions.items() if not line["refusals"] and name not in others
     }

@@ -45,19 +45,19 @@ def in_log_directories(room: Path) -> Iterator[Case]:
         yield case
 
 
-class Said(NamedTuple):
+class PredictedStart(NamedTuple):
     """A case and what a report says of its next start."""
 
     case: Case
     refuses: bool
 
 
-def verified(case: Case) -> Said:
+def verify_case(case: Case) -> PredictedStart:
     reports = verify_logs(discover([str(case.directory.parent)]), ScanOptions(now_ms=NOW_MS))
-    return Said(case, any(finding.broker == "refuses" for report in reports for finding in report.findings))
+    return PredictedStart(case, any(finding.broker == "refuses" for report in reports for finding in report.findings))
 
 
-def recovered(case: Case, strategy: str, place: Path) -> Iterator[Said]:
+def recover_case(case: Case, strategy: str, place: Path) -> Iterator[PredictedStart]:
     """The case after a recovery, where that says what a broker's next start does."""
     copy = place / case.directory.parent.name
     shutil.copytree(case.directory.parent, copy)
@@ -70,10 +70,12 @@ def recovered(case: Case, strategy: str, place: Path) -> Iterator[Said]:
         if refuses or result.next == START_BROKER:
             (point,) = offset_entries((copy / POINTS).read_bytes())
             directory = copy / case.directory.name
-            yield Said(Case(f"{strategy} {case.name}", directory, point.offset, case.log_start_offset), refuses)
+            yield PredictedStart(
+                Case(f"{strategy} {case.name}", directory, point.offset, case.log_start_offset), refuses
+            )
 
 
-def wrong(kafka: ModuleType, said: list[Said]) -> Iterator[str]:
+def disagreements(kafka: ModuleType, said: list[PredictedStart]) -> Iterator[str]:
     for one, fact in zip(said, load(kafka, [one.case for one in said]), strict=True):
         if one.refuses == fact["loaded"]:
             why = f"{fact['exception']}: {fact['message'][:100]}" if one.refuses is False else "it loads"
@@ -81,24 +83,26 @@ def wrong(kafka: ModuleType, said: list[Said]) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def before(room: Path) -> list[Said]:
-    return [verified(case) for case in in_log_directories(room / "before")]
+def before(room: Path) -> list[PredictedStart]:
+    return [verify_case(case) for case in in_log_directories(room / "before")]
 
 
 @pytest.fixture(scope="module")
-def after(room: Path, before: list[Said]) -> list[Said]:
+def after(room: Path, before: list[PredictedStart]) -> list[PredictedStart]:
     return [
         found
         for strategy in STRATEGIES
         for one in before
         if one.refuses
-        for found in recovered(one.case, strategy, room / strategy)
+        for found in recover_case(one.case, strategy, room / strategy)
     ]
 
 
-def test_a_recovery_says_whether_a_broker_refuses(kafka: ModuleType, before: list[Said], after: list[Said]) -> None:
+def test_a_recovery_says_whether_a_broker_refuses(
+    kafka: ModuleType, before: list[PredictedStart], after: list[PredictedStart]
+) -> None:
     for said in (after, before):
         refusing = sum(one.refuses for one in said)
         print(f"{len(said)} cases, {refusing} of them refused")
         assert 0 < refusing < len(said)
-        assert list(wrong(kafka, said)) == []
+        assert list(disagreements(kafka, said)) == []

@@ -119,7 +119,7 @@ class Points(NamedTuple):
     recovery_point: int
 
 
-def damaged(case: LossCase, directory: Path, seed: str = "") -> Points:
+def write_damaged(case: LossCase, directory: Path, seed: str = "") -> Points:
     """Write the damaged partition. Raises NotApplicable."""
     shutil.copytree(FIXTURES / case.partition, directory)
     before = batches_of(logs_in(read(directory)), named=True)
@@ -139,7 +139,7 @@ def write_points(logs: Path, points: Mapping[str, Points]) -> None:
 def make(case: LossCase, place: Path, seed: str = "") -> Path:
     """The damaged partition in its log directory. Raises NotApplicable."""
     directory = place / "logs" / Path(case.partition).name
-    write_points(directory.parent, {directory.name: damaged(case, directory, seed)})
+    write_points(directory.parent, {directory.name: write_damaged(case, directory, seed)})
     return directory
 
 
