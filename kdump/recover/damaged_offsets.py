@@ -126,6 +126,7 @@ class _DamageReader:
             self.is_ordered = self.is_ordered and self.expected is None
             self.expected = base
         elif base > self.expected:
+            self._resume(base - 1)
             self._skip(base - 1, exact=is_proven)
         self._pending = []
         self.expected = base
@@ -133,9 +134,7 @@ class _DamageReader:
     def _add_run(self, run: ValidRun) -> None:
         assert self.expected is not None
         if run.first > self.expected:
-            if self._compacted and self._resumed is not None and run.first > self._resumed:
-                self._between.append(_MissingRange(self._resumed, run.first - 1, exact=False, removed=False))
-                self._resumed = None
+            self._resume(run.first - 1)
             self._skip(run.first - 1, exact=bool(self._pending))
         elif run.first < self.expected:
             self.is_ordered = False
@@ -150,6 +149,12 @@ class _DamageReader:
         if self._compacted and run.first > self._before:
             self._between.append(_MissingRange(self._before, run.first - 1, exact=False, removed=False))
         self._resumed = self._highest + 1
+
+    def _resume(self, last: int) -> None:
+        """The offsets rise again: where they went back before, one of the batches there may have had these."""
+        if self._compacted and self._resumed is not None and last >= self._resumed:
+            self._between.append(_MissingRange(self._resumed, last, exact=False, removed=False))
+            self._resumed = None
 
     def _skip(self, last: int, *, exact: bool) -> None:
         """The offsets up to the next valid batch are missing; in a compacted log only where bytes are damaged."""

@@ -9,7 +9,7 @@ from kdump.format.naming import Kind, kind_of, number_of
 from kdump.kernel.producers import DATA, EVENT, GAP, TRANSACTIONAL
 from kdump.kernel.results import Carry
 from kdump.recover.damaged_offsets import SegmentOutline, damaged_offsets
-from kdump.recover.log_outline import BatchTotals, LogOutline, ValidBatches, ValidRun, read_outline
+from kdump.recover.log_outline import BatchTotals, DamagedBytes, LogOutline, ValidBatches, ValidRun, read_outline
 from kdump.recover.plan import GivenUp, Lost
 from kdump.recover.plan_input import PlanInput
 from kdump.storage.partition import LogFile, Segment
@@ -24,6 +24,7 @@ _AFRESH: Final = Carry(-1, False, -1, False, -1, 0)
 _OUT_OF_ORDER: Final = frozenset({"offset/backwards", "offset/range"})
 _OUTLINED: Final = TRUNCATION_CODES | {"offset/gap", "gap/foreign-batch", "epoch/backwards"}
 """The codes of findings that make a file be read batch by batch."""
+_STALE: Final = frozenset({"index/stale", "timeindex/stale"})
 
 
 class RangeReader:
@@ -174,7 +175,8 @@ def _segments(
     report = given.report
     outlined = [name for file in report.files if ranges.is_outlined(name := os.path.basename(file.file.path))]
     missing = any(finding.code == "segment/missing" for finding in given.all_findings)
-    if not outlined and not missing and not removed:
+    emptied = [name for file in report.files if _is_emptied(given, name := os.path.basename(file.file.path), file.file)]
+    if not (outlined or missing or removed or emptied):
         return
     for file in report.files:
         log, name = file.file, os.path.basename(file.file.path)
@@ -192,9 +194,24 @@ def _segments(
             end = (ranges.within(Piece(name, 0, log.size)).last_offset or log.base_offset - 1) + 1
         else:
             end = log.base_offset
-        run = ValidRun(log.base_offset, end - 1, name in removed)
-        items = (run,) if end > log.base_offset else ()
+        items: tuple[ValidRun | DamagedBytes, ...] = ()
+        if end > log.base_offset:
+            items = (ValidRun(log.base_offset, end - 1, name in removed),)
+        elif name in emptied:
+            items = (DamagedBytes(0, 0, None),)
         yield SegmentOutline(log.base_offset, items)
+
+
+def _is_emptied(given: PlanInput, name: str, log: LogFile) -> bool:
+    """Whether the indexes of an empty log file, which is not the active one, say that it had batches.
+
+    The log cleaner leaves empty indexes with a log that it empties (Cleaner.cleanSegments).
+    """
+    if log.size or log.active:
+        return False
+    stem = name.rpartition(".")[0]
+    found = [*given.findings_of(f"{stem}.index"), *given.findings_of(f"{stem}.timeindex")]
+    return any(finding.code in _STALE for finding in found)
 
 
 __all__ = ["BatchTotals", "RangeReader", "ValidBatches", "loss_of_plan", "loss_without_plan"]

@@ -174,12 +174,20 @@ def _refusals_by_directory(plans: Iterable[Plan]) -> dict[str, str]:
     """By log directory, what stays there with which a broker does not start: its code and its path."""
     found: dict[str, str] = {}
     for plan in plans:
+        if _makes_loadable(plan):
+            continue
         directory = os.path.abspath(plan.path)
         directory = directory if plan.is_root else os.path.dirname(directory)
         for finding in plan.not_covered:
             if finding.broker == "refuses":
                 found.setdefault(directory, f"{finding.code} of {finding.path}")
     return found
+
+
+def _makes_loadable(plan: Plan) -> bool:
+    """Whether a broker starts on what a plan leaves of a partition, also where its findings stay."""
+    is_applied = not (plan.is_root or plan.is_empty or plan.alone or plan.newest is not None)
+    return is_applied and plan.options.strategy != REINDEX and plan.options.walk != "newest"
 
 
 def _roots(

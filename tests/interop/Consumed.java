@@ -14,7 +14,7 @@ import org.apache.kafka.common.TopicPartition;
 
 /**
  * What consumers of any release from 0.9 on get. Arguments: bootstrap server, then for each consumer, with `then` between them, the isolation level
- * and `partition:end` for each partition, named as its directory is, and with the offset to read to.
+ * and `partition:start:end` for each partition, named as its directory is, and with the offsets to read from and to.
  *
  * A line for each record, `partition offset timestamp type key value headers`, fields as hexadecimal digits, `-` for null and `""` for empty,
  * headers as `name=value,name=value`; `- -` for a timestamp and its type where the release has none; then `partition end position`, and `then`.
@@ -47,18 +47,20 @@ public class Consumed {
         settings.put("key.deserializer", BYTES);
         settings.put("value.deserializer", BYTES);
         List<TopicPartition> partitions = new ArrayList<>();
+        List<Long> starts = new ArrayList<>();
         List<Long> ends = new ArrayList<>();
         for (String argument : arguments) {
-            int dash = argument.lastIndexOf('-');
-            int colon = argument.lastIndexOf(':');
-            partitions.add(new TopicPartition(argument.substring(0, dash), Integer.parseInt(argument.substring(dash + 1, colon))));
-            ends.add(Long.parseLong(argument.substring(colon + 1)));
+            String[] parts = argument.split(":");
+            int dash = parts[0].lastIndexOf('-');
+            partitions.add(new TopicPartition(parts[0].substring(0, dash), Integer.parseInt(parts[0].substring(dash + 1))));
+            starts.add(Long.parseLong(parts[1]));
+            ends.add(Long.parseLong(parts[2]));
         }
         StringBuilder out = new StringBuilder();
         try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(settings)) {
             consumer.assign(partitions);
-            for (TopicPartition partition : partitions) {
-                consumer.seek(partition, 0);
+            for (int i = 0; i < partitions.size(); i++) {
+                consumer.seek(partitions.get(i), starts.get(i));
             }
             long limit = System.nanoTime() + LIMIT_NS;
             while (behind(consumer, partitions, ends) && System.nanoTime() < limit) {

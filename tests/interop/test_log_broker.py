@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -75,11 +75,13 @@ def row(record: oracle.Record | NewRecord, offset: int, timestamp: int) -> Row:
     return (offset, timestamp, "CreateTime", text(record.key), text(record.value), headers)
 
 
-def consume(kafka: ModuleType, broker: Any, *consumers: tuple[str, dict[str, int]]) -> list[Consumed]:
-    """What consumers get, each with its isolation level and the offsets that it reads to."""
+def consume(
+    kafka: ModuleType, broker: Any, *consumers: tuple[str, dict[str, int]], starts: Mapping[str, int] | None = None
+) -> list[Consumed]:
+    """What consumers get, each with its isolation level and the offsets that it reads to, from 0 or `starts` on."""
     given: list[str] = []
     for isolation, ends in consumers:
-        given += ["then", isolation, *(f"{name}:{end}" for name, end in ends.items())]
+        given += ["then", isolation, *(f"{name}:{(starts or {}).get(name, 0)}:{end}" for name, end in ends.items())]
     out = kafka.run_source(broker.release, HERE / "Consumed.java", broker.bootstrap, *given[1:]).stdout.decode()
     parts = out.split("then\n")
     assert parts.pop() == ""

@@ -135,6 +135,20 @@ REFUSED = (
 )
 
 
+ROOT_REFUSED = {
+    # what is wrong in the log directory itself, and what a broker says when it ends
+    "file/name backup": "is not in the form of topic-partition",
+    "file/name plain-00": "Duplicate log directories",
+    "checkpoint/format recovery-point-offset-checkpoint": "recovery-point-offset-checkpoint",
+    "checkpoint/format replication-offset-checkpoint": "Shutdown broker because all log dirs",
+    "checkpoint/format log-start-offset-checkpoint": "Error while reading checkpoint file",
+    "checkpoint/format cleaner-offset-checkpoint": "Shutdown broker because all log dirs",
+    "properties/format meta.properties": "meta.properties",
+}
+"""By the code of the finding and the name of what is wrong; by default every second one."""
+ROOT_CHOSEN = tuple(ROOT_REFUSED)[:: 1 if os.environ.get("KDUMP_LAWS") == "all" else 2]
+
+
 def recover(*arguments: str | Path) -> tuple[int, list[dict[str, Any]], str]:
     """The exit status of a run in a process of its own, its lines, and what it complained of."""
     command = (sys.executable, "-P", "-m", "kdump", "recover", "--format", "json", "--no-progress")
@@ -236,12 +250,16 @@ class Place:
         shutil.copytree(logs, self.logs)
 
     def refuses(self) -> str:
-        """What a broker says that does not start."""
+        """What a broker says that does not start, or that ends by itself soon after."""
         said = self.broker.server.log_path
         before = said.stat().st_size
         with pytest.raises(RuntimeError, match=r"exit status [0-9]"):
-            self.broker.start()
+            self._run_to_its_end()
         return str(said.read_bytes()[before:].decode())
+
+    def _run_to_its_end(self) -> None:
+        self.broker.start()
+        raise RuntimeError(f"it started, and ended with exit status {self.broker.server.process.wait(30)}")
 
 
 @pytest.fixture(scope="module")
@@ -387,6 +405,21 @@ def test_a_broker_refuses_before_and_again_after_an_undo(place: Place, what: Dam
     if what.name == "renamed-segment":
         assert says in place.refuses()
         assert recovery_plans.contents(recovery_plans.tree(place.logs / what.partition)) == refused
+
+
+@pytest.mark.parametrize("what", ROOT_CHOSEN)
+def test_a_broker_refuses_its_log_directory(place: Place, what: str) -> None:
+    place.reset()
+    code, name = what.split()
+    wrong = place.logs / name
+    if code == "file/name":
+        shutil.copytree(place.logs / "plain-0", wrong)
+    else:
+        wrong.write_bytes(b"version=x\n")
+    _, found = verified(place.logs)
+    refusing = {(one["code"], Path(one["path"]).name) for one in found if one["broker"] == "refuses"}
+    assert (code, name) in refusing
+    assert ROOT_REFUSED[what] in place.refuses()
 
 
 def test_a_truncation_is_undone_after_a_start_and_a_stop(place: Place) -> None:

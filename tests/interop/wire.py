@@ -67,8 +67,11 @@ class Wire:
         start."""
         topic, number = _split(partition)
         body = struct.pack(">i", -1) + _array(_string(topic) + _array(struct.pack(">iq", number, timestamp_ms)))
-        answer = self._ask(LIST_OFFSETS, 1, body)
-        error, timestamp, offset = struct.unpack_from(">hqq", answer, 4 + 2 + len(topic) + 4 + 4)
+        error, end = NOT_YET[0], time.monotonic() + LIMIT_S
+        while error in NOT_YET and time.monotonic() < end:
+            answer = self._ask(LIST_OFFSETS, 1, body)
+            error, timestamp, offset = struct.unpack_from(">hqq", answer, 4 + 2 + len(topic) + 4 + 4)
+            time.sleep(0.05 if error else 0)
         assert error == 0, error
         return None if offset < 0 else (offset, timestamp)
 

@@ -20,6 +20,7 @@ from kdump.verify.report import Report
 from kdump.verify.verify import verify_logs
 from support import build
 from support.directories import NOW_MS, Files, changed, clean, history, log_directory, partition, stem, without, write
+from support.losses import LossCase, write_damaged, write_points
 
 A, B, C, END = (stem(offset) for offset in (0, 10, 20, 30))
 LINE = "recovery-point-offset-checkpoint"
@@ -84,6 +85,20 @@ def run(path: Path, chosen: RecoverOptions, **how: Any) -> list[RecoveryResult]:
 
 def said_of(result: RecoveryResult) -> str:
     return "\n".join(f"{label}: {sentence}" for label, sentence in recovery.sentences(result))
+
+
+def test_what_a_plan_repairs_keeps_no_broker_from_starting(tmp_path: Path) -> None:
+    """A broker refuses one partition because its batches are in another order, until the last of them are cut."""
+    cases = {
+        "t-0": LossCase("transactions/transactions-0", "rotated-batches", "below", "above", TRUNCATE),
+        "t-1": LossCase("segments/segments-0", "garbage-tail", "below", "below", TRUNCATE),
+    }
+    write_points(tmp_path, {name: write_damaged(case, tmp_path / name) for name, case in cases.items()})
+    refused, torn = run(tmp_path, options())[:2]
+    assert refused.plan.refusals
+    assert any(finding.broker == "refuses" for finding in refused.plan.not_covered)
+    assert not any(finding.broker == "refuses" for finding in refused.left)
+    assert torn.next == START_BROKER
 
 
 # ---- what is lost

@@ -72,16 +72,20 @@ class Valid(NamedTuple):
 
 def valid_batches(data: bytes, base_offset: int | None) -> Iterator[Valid]:
     """The valid batches of a log file."""
+    expected = base_offset or 0
     for item in oracle.walk(data, base_offset=base_offset):
         if isinstance(item, oracle.Batch):
             whole = data[item.position : item.position + item.size]
             first, count = item.offset, item.count
             if item.magic < 2 and item.attributes & 7:
-                inside = oracle.records(whole)
-                first = min((record.offset for record in inside), default=item.last_offset)
+                try:
+                    first = min((record.offset for record in oracle.records(whole)), default=item.last_offset)
+                except oracle.Malformed:
+                    first = expected  # its checksum is right: it is valid, though nobody can open it
                 first, count = min(first, item.last_offset), None
             elif item.magic < 2:
                 count = 1
+            expected = item.last_offset + 1
             yield Valid(first, item.last_offset, -1 if count is None else max(0, count), whole)
 
 
@@ -108,22 +112,34 @@ def offsets_of(batches: list[Valid]) -> set[int]:
     return found
 
 
-def make(case: LossCase, place: Path) -> Path:
-    """The damaged partition in its log directory. Raises NotApplicable."""
-    directory = place / "logs" / Path(case.partition).name
+class Points(NamedTuple):
+    """What the checkpoints of a log directory are to say of a partition."""
+
+    high_watermark: int
+    recovery_point: int
+
+
+def write_damaged(case: LossCase, directory: Path, seed: str = "") -> Points:
+    """Write the damaged partition. Raises NotApplicable."""
     shutil.copytree(FIXTURES / case.partition, directory)
     before = batches_of(logs_in(read(directory)), named=True)
-    start, end = before[0].first, max(batch.last for batch in before) + 1
+    offsets = {"above": max(batch.last for batch in before) + 1, "below": before[0].first + 1}
     if case.damage != "none":
-        seed = f"losses {case.partition} {case.damage}"
-        damage_partition.apply(case.damage, directory, random.Random(seed))
-    topic, _, number = directory.name.rpartition("-")
-    for name, position in (
-        ("replication-offset-checkpoint", case.high_watermark),
-        ("recovery-point-offset-checkpoint", case.recovery_point),
-    ):
-        offset = end if position == "above" else start + 1
-        (directory.parent / name).write_bytes(build.checkpoint(f"{topic} {number} {offset}"))
+        damage_partition.apply(case.damage, directory, random.Random(f"losses {case.partition} {case.damage}{seed}"))
+    return Points(offsets[case.high_watermark], offsets[case.recovery_point])
+
+
+def write_points(logs: Path, points: Mapping[str, Points]) -> None:
+    """Write both checkpoints of a log directory, by the names of the partitions' directories."""
+    for file, field in (("replication-offset-checkpoint", 0), ("recovery-point-offset-checkpoint", 1)):
+        lines = (f"{' '.join(name.rsplit('-', 1))} {points[name][field]}" for name in points)
+        (logs / file).write_bytes(build.checkpoint(*lines))
+
+
+def make(case: LossCase, place: Path, seed: str = "") -> Path:
+    """The damaged partition in its log directory. Raises NotApplicable."""
+    directory = place / "logs" / Path(case.partition).name
+    write_points(directory.parent, {directory.name: write_damaged(case, directory, seed)})
     return directory
 
 
@@ -167,9 +183,9 @@ class Span(NamedTuple):
         return any(first <= offset and (last is None or offset <= last) for first, last in self.damaged)
 
 
-def broken_promises(case: LossCase, place: Path) -> Iterator[str]:
-    """What the report of a case says that is not so. Raises NotApplicable."""
-    directory = make(case, place)
+def broken_promises(case: LossCase, place: Path, seed: str = "") -> Iterator[str]:
+    """What the report of a case says that is not so; another seed damages other bytes. Raises NotApplicable."""
+    directory = make(case, place, seed)
     original = offsets_of(batches_of(logs_in(read(FIXTURES / case.partition)), named=True))
     before = read(directory)
     plan = planned(case, directory)
