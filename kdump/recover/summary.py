@@ -164,15 +164,19 @@ class RecoveryTotals:
         if self._actions:
             if self._applies:
                 return None
+            if self._options.strategy not in (REINDEX, SALVAGE) and self._actions.keys() == {"rebuild"}:
+                return self._reindex()
             return command(self._options, self._paths, *(["--output", "DIR"] if self._alone else []))
         defaults = RecoverOptions()
         if self._options.strategy != SALVAGE and self._salvageable:
             salvage = self._options._replace(strategy=SALVAGE, walk=defaults.walk)
             return command(salvage, self._paths, "--dry-run")
-        if self._options.strategy != REINDEX and self._reindexable:
-            reindex = self._options._replace(strategy=REINDEX, walk=defaults.walk, undecided=defaults.undecided)
-            return command(reindex, self._paths)
-        return None
+        return self._reindex() if self._options.strategy != REINDEX and self._reindexable else None
+
+    def _reindex(self) -> str:
+        defaults = RecoverOptions()
+        reindex = self._options._replace(strategy=REINDEX, walk=defaults.walk, undecided=defaults.undecided)
+        return command(reindex, self._paths)
 
 
 def command(options: RecoverOptions, paths: Sequence[str], *more: str) -> str:
