@@ -33,7 +33,7 @@ from support.file_reports import LogFileReport, verify_file
 VerifyBytes = Callable[..., LogFileReport]
 
 MIB = 1 << 20
-LIMIT_SECONDS = 20
+LIMIT_SECONDS = 60
 
 
 @pytest.fixture(autouse=True)
