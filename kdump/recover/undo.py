@@ -282,7 +282,8 @@ def resume_undo(root: Run, plan: RunPlan) -> list[RunResult]:
     done: list[RunResult] = []
     found = runs(root.directory)
     if name is not None:
-        done = [resume_one(one) for one in found if one.run == name and not one.flat and not one.finished]
+        own = [one for one in found if one.run == name and not one.flat]
+        done = [_discard_undone(one, undone) if one.finished else resume_one(one) for one in own]
         if any(one.error is not None for one in done):
             return done
         found = runs(root.directory)
@@ -296,6 +297,16 @@ def resume_undo(root: Run, plan: RunPlan) -> list[RunResult]:
     if any(check.error is not None for check in checks):
         return [*done, *(RunResult(check.run, check.error) for check in checks if check.error is not None)]
     return done + UndoGroup(root.directory, checks, None if name is None else plan).undo(name, plan.forced)
+
+
+def _discard_undone(run: Run, undone: str) -> RunResult:
+    """Delete what an undo took back in one directory, which it ends with."""
+
+    def act(handle: DirectoryHandle) -> str:
+        discard(handle, UndoFolder(undone))
+        return run.state
+
+    return _try_run(run, act)
 
 
 def resume(path: str, run: str | None = None) -> list[RunResult]:

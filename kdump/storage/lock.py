@@ -29,9 +29,10 @@ class Lock:
     """Locks a log directory against brokers until it is closed. Without a .lock, as in a copy, it locks nothing.
 
     With `makes`, for who writes, a log directory without a .lock gets one until then: a broker that starts makes the
-    file itself, and would not be kept out. With `only_reads` a .lock that cannot be opened for writing, as on a disk
-    that is mounted read-only, is looked at instead: `warning` then says that no lock was taken, which is enough to
-    read. It is "" otherwise.
+    file itself, and would not be kept out. A process that is killed leaves it, empty as after a broker.
+
+    With `only_reads` a .lock that cannot be opened for writing, as on a disk that is mounted read-only, is looked at
+    instead: `warning` then says that no lock was taken, which is enough to read. It is "" otherwise.
     """
 
     def __init__(self, directory: str, *, makes: bool = False, only_reads: bool = False) -> None:
