@@ -4,8 +4,8 @@ The bad frame at `start` claims to end at some position. Three things can show w
 
 1. The claimed end, where a header is there whose offset continues the last offset of the bad frame. A wrong length can
    lead into a value, so where it may, the checksum counts before it.
-2. Its checksum, which does not cover the length: the first position up to which it is right, and where a header that
-   can follow, zeros or the end are. Then only the length was wrong.
+2. Its checksum, which does not cover the length: the first position up to which it is right, and where an offset that
+   can follow, a valid batch, zeros or the end are. Then only the length was wrong.
 3. The claimed end, where a valid batch with a higher offset is there, unless valid frames without a gap between the
    offsets fill the bytes before it.
 
