@@ -122,7 +122,7 @@ def report_compaction(
     first bytes of damaged stretches, and nothing else. Source: LogCleanerManager.grabFilthiestCompactedLog.
     """
     bounds = log_bounds(of)
-    log = _LogSegments(of.segments)
+    log = _OffsetRanges(of.segments)
     found = _range(of, log, bounds, settings, now_ms, cleaner_checkpoint)
     dirty, uncleanable = found.first_dirty_offset, found.first_uncleanable_offset
     clean_bytes = log.size(-1, dirty)
@@ -154,7 +154,7 @@ def report_compaction(
     )
 
 
-class _LogSegments:
+class _OffsetRanges:
     """The segments of a log by offset, as LogSegments of Kafka returns them."""
 
     def __init__(self, segments: Sequence[SegmentStatistics]) -> None:
@@ -183,7 +183,7 @@ class _LogSegments:
 
 def _range(
     of: PartitionStatistics,
-    log: _LogSegments,
+    log: _OffsetRanges,
     bounds: LogBounds,
     settings: TopicSettings,
     now_ms: int,
