@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from kdump.recover.plan import Action, RecoveryResult
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
+    from kdump.stat.rows import Row
     from kdump.storage.records import DecodedBatch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
     from kdump.verify.display import FoldedFindings
@@ -197,6 +198,12 @@ class TextRenderer(Renderer):
 
     def entry(self, path: Path, kind: str, fields: Fields) -> None:
         self.out.write(f"{printable(kind)} {' '.join(words(fields, mode=self._mode))}\n")
+
+    def row(self, row: Row) -> None:
+        # what is not known, and volumes without a batch, would hide what is there
+        fields = {name: value for name, value in row.fields().items() if value is not None}
+        named = words(fields if row.path is None else {"path": row.path, **fields}, mode=self._mode)
+        self.out.write(f"{row.kind} {' '.join(word for word in named if not word.endswith('=null'))}\n")
 
     def file(self, path: Path, summary: FileSummary) -> None:
         self.out.write(f"file {path_text(path)} {' '.join(words(summary.fields(), mode=self._mode))}\n")
