@@ -74,7 +74,10 @@ class ReportMaker:
                 self._directory = of.directory
                 self._checkpoints = read_offset_checkpoints(of.directory)
             cleaned = self._checkpoints.cleaned_offset(of.topic_partition)
-        return report_compaction(of, self._options.settings, self._now_ms, cleaner_checkpoint=cleaned)
+        settings = self._options.settings
+        if "cleanup_policy" not in settings.given:
+            settings = settings._replace(cleanup_policy=frozenset(("compact",)))  # why else would one ask
+        return report_compaction(of, settings, self._now_ms, cleaner_checkpoint=cleaned)
 
 
 def settings_fields(settings: TopicSettings) -> "Fields":

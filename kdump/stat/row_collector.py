@@ -59,7 +59,7 @@ class RowOptions(NamedTuple):
     """Which rows to make.
 
     `kinds`: one section for each. `top`: at most so many rows of each. `sort`: the name of a field, None for the space
-    that a row takes (magic and hour: their own order).
+    that a row takes (magic and hour: their own order). `reports_only`: nobody asked for rows, but for reports.
     """
 
     kinds: tuple[RowKind, ...] = OVERVIEW
@@ -69,6 +69,7 @@ class RowOptions(NamedTuple):
     now_ms: int = 0
     deep: bool = False
     reports: ReportOptions = ReportOptions()
+    reports_only: bool = False
 
 
 class RowSection(NamedTuple):
@@ -87,15 +88,23 @@ class RowSection(NamedTuple):
 
 
 class StatResult(NamedTuple):
-    """All rows of a run. `is_overview`: no rows were asked for, so that a few of each kind tell enough."""
+    """All rows of a run.
+
+    `is_overview`: no rows were asked for, so that a few of each kind tell enough. `reports_only`: the reports were.
+    """
 
     total: TotalRow
     sections: tuple[RowSection, ...]
     reports: ReportOptions = ReportOptions()
     is_overview: bool = False
+    reports_only: bool = False
 
-    def overview(self, *, wide: bool) -> tuple[RowSection, ...]:
-        """The sections of an overview that fits a terminal."""
+    def tables(self, *, wide: bool) -> tuple[RowSection, ...]:
+        """The sections that a terminal shows as tables: of an overview a part that fits."""
+        if self.reports_only:
+            return ()
+        if not self.is_overview:
+            return self.sections
         most = {
             RowKind.LOG_DIRECTORY: 12 if wide else 4,
             RowKind.TOPIC: 16 if wide else 6,
@@ -231,8 +240,9 @@ class RowCollector:
     def result(self) -> StatResult:
         """The rows of everything that was added."""
         sections = tuple(self._section(kind) for kind in self.options.kinds)
-        is_overview = self.options.kinds == OVERVIEW and self.options.top is None
-        return StatResult(self._total(), sections, self.options.reports, is_overview)
+        options = self.options
+        is_overview = options.kinds == OVERVIEW and options.top is None
+        return StatResult(self._total(), sections, options.reports, is_overview, options.reports_only)
 
     def _total(self) -> TotalRow:
         return TotalRow(

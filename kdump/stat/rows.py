@@ -353,6 +353,12 @@ class LogDirectoryRow(DiskRow):
     volume_bytes: int | None
     volume_free_bytes: int | None
 
+    @property
+    def is_nearly_full(self) -> bool:
+        """Whether less than a tenth of the file system is left."""
+        free, size = self.volume_free_bytes, self.volume_bytes
+        return free is not None and size is not None and free * 10 < size
+
     def _own_fields(self) -> "Fields":
         return {
             "partitions": self.partitions,

@@ -105,18 +105,20 @@ def _rows(
         yield Text(counted(len(rows) - _MOST, hidden), style="dim")
 
 
-def _assumed(settings: TopicSettings, names: Iterable[str]) -> Text:
-    """The settings that a report goes by, and which of them nobody named."""
-    words = []
+def _assumed(settings: TopicSettings, names: Iterable[str]) -> Iterator[Text]:
+    """The settings that a report goes by: first those that were given, then those that nobody named."""
+    words: dict[bool, list[str]] = {True: [], False: []}
     for name in names:
         value = getattr(settings, name)
         text = ",".join(sorted(value)) if isinstance(value, frozenset) else str(value)
-        if name.endswith("_ms") and value >= 0:
+        if name.endswith("_ms") and value > 0:
             text = span_text(value) or f"{value} ms"
-        elif name.endswith("_bytes") and value >= 0:
+        elif name.endswith("_bytes") and value > 0:
             text = size_text(value)
-        words.append(f"{name.replace('_', '.')} {text}{'' if name in settings.given else ' (default of Kafka 4.3)'}")
-    return Text(f"with {', '.join(words)}", style="dim")
+        words[name in settings.given].append(f"{name.replace('_', '.')} {text}")
+    for label, found in (("given", words[True]), ("assumed", words[False])):
+        if found:
+            yield Text(f"{label}: {', '.join(found)}", style="dim")
 
 
 def _name(path: str) -> Text:
@@ -127,7 +129,7 @@ def _retention(found: Sequence[PartitionRetention], settings: TopicSettings, wid
     going = sum(each.deletes_bytes for each in found)
     segments = sum(len(each.deletes) for each in found)
     yield from _heading(f"retention deletes {size_text(going)} in {counted(segments, 'segment')} now")
-    yield _assumed(settings, ("retention_ms", "retention_bytes", "cleanup_policy"))
+    yield from _assumed(settings, ("retention_ms", "retention_bytes", "cleanup_policy"))
     rows = [
         [
             _name(each.path),
@@ -158,9 +160,12 @@ def _next(of: PartitionRetention) -> str:
 
 
 def _compaction(found: Sequence[PartitionCompaction], settings: TopicSettings, width: int) -> Iterator[Text | Table]:
-    starting = sum(each.starts_because is not None and settings.compacts for each in found)
+    starting = sum(each.starts_because is not None and each.settings.compacts for each in found)
     yield from _heading(f"the log cleaner compacts {counted(starting, 'partition')} now")
-    yield _assumed(settings, ("cleanup_policy", "min_cleanable_dirty_ratio", "min_compaction_lag_ms"))
+    yield from _assumed(
+        found[0].settings if found else settings,
+        ("cleanup_policy", "min_cleanable_dirty_ratio", "min_compaction_lag_ms"),
+    )
     rows = [
         [
             _name(each.path),

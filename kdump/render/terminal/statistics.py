@@ -56,7 +56,7 @@ class StatisticsView:
         result = self._result
         if totals:
             yield from self._summary(result.total)
-        for section in result.overview(wide=self._wide) if result.is_overview else result.sections:
+        for section in result.tables(wide=self._wide):
             yield from self._section(section)
         yield from report_pieces(result, self._width)
         if totals:
@@ -146,6 +146,9 @@ class StatisticsView:
         return [f"{name} {percent_text(volume.bytes / whole)}" for volume, name in found if volume.bytes]
 
     def _last_words(self, total: TotalRow) -> Iterator[Text]:
+        directories = (row for section in self._result.sections for row in section.rows)
+        if total.free is None and any(isinstance(row, LogDirectoryRow) and row.is_nearly_full for row in directories):
+            yield Text("--free SIZE says which settings free space, and how much time of the data that costs", "bold")
         if total.sums.damage.count:
             return
         if total.deep:
