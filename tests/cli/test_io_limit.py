@@ -41,7 +41,7 @@ def cached_pages(directory: Path) -> int:
         return sum(resident_pages(file.fileno(), path.stat().st_size) or b"")
 
 
-@pytest.mark.parametrize("command", ["verify"])
+@pytest.mark.parametrize("command", ["verify", "stat"])
 def test_a_rate_changes_the_time_and_nothing_else(kdump: Any, log_directory: Path, command: str) -> None:
     plain = kdump.inside(command, "--jobs", "1", str(log_directory))
     began = time.monotonic()
@@ -52,7 +52,7 @@ def test_a_rate_changes_the_time_and_nothing_else(kdump: Any, log_directory: Pat
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux drops pages")
-@pytest.mark.parametrize("command", ["verify"])
+@pytest.mark.parametrize("command", ["verify", "stat"])
 def test_the_page_cache_beside_a_broker(
     kdump: Any, log_directory: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
@@ -71,7 +71,7 @@ def test_the_page_cache_beside_a_broker(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux drops pages")
-@pytest.mark.parametrize("command", ["verify"])
+@pytest.mark.parametrize("command", ["verify", "stat"])
 def test_the_page_cache_without_a_broker(
     kdump: Any, log_directory: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
