@@ -1,1 +1,1 @@
-"""Statistics of a log from its files: what is in it, and what takes its space."""
+"""Stat: log files as numbers. Batches, records, producers, transactions, keys, disk use, of each segment and in sum."""

@@ -100,6 +100,8 @@ def verify_logs(
     if chosen.now_ms is None:
         chosen = chosen._replace(now_ms=int(time.time() * 1000))
     engine = engine or Serial()
+    if chosen.io_limit is not None:
+        chosen = chosen._replace(io_limit=max(1, chosen.io_limit // engine.slots))  # each process has its share
     inside = on_bytes if engine.slots == 1 else None  # another process cannot call it
     tasks = _Tasks(chosen, engine.slots)
     pending: list[tuple[ScanTask, RangeSummary]] = []
