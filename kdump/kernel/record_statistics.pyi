@@ -1,6 +1,5 @@
 from typing_extensions import Buffer
 
-
 SHAPES: tuple[str, ...]
 """The shapes of values, in the order of `RecordCollector.shapes`."""
 PIECE_BYTES: int
@@ -18,9 +17,7 @@ class RecordCollector:
     """
 
     def __init__(self, *, sample: int = 65536, census: int = 1024, heavy: int = 1024) -> None: ...
-    def add_rows(
-        self, rows: Buffer, start: int, count: int, window: Buffer, origin: int, filled: int
-    ) -> int:
+    def add_rows(self, rows: Buffer, start: int, count: int, window: Buffer, origin: int, filled: int) -> int:
         """Add the batches of rows[start:count], rows of kdump.kernel.scan.BATCH_COLUMNS.
 
         `window` holds `filled` bytes of the file from position `origin` on. Skips batches that the scan found damaged,

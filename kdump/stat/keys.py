@@ -7,11 +7,13 @@ standard error. The heaviest keys come from sketches, one for each piece of the 
 import struct
 from dataclasses import dataclass
 from functools import reduce
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.kernel.key_table import ROW_CELLS, ROWS_CENSUS, ROWS_SAMPLE, ROWS_SKETCH, SAMPLE_COLUMNS, cells, merge, sums
-from kdump.kernel.record_statistics import RecordCollector
-from kdump.stat.estimate import Estimate, distinct, total
+from kdump.stat.estimate import HASHES, Estimate, distinct, total
+
+if TYPE_CHECKING:
+    from kdump.kernel.record_statistics import RecordCollector
 
 SAMPLED_KEYS: Final = 65536
 """The size of the sample: the relative standard error of the number of distinct keys is then 0.4 %."""
@@ -35,11 +37,14 @@ class SampledKey(NamedTuple):
 
 
 class CountedName(NamedTuple):
-    """A name with its count. `name` has its first 96 bytes, `size` all. `value_bytes`: those of its values."""
+    """A name that stands `occurrences` times. `name` has the first 96 of its `size` bytes.
+
+    `value_bytes`: those of the values with it.
+    """
 
     name: bytes
     size: int
-    count: int
+    occurrences: int
     value_bytes: int
 
 
@@ -84,8 +89,10 @@ class KeySample:
         """The keys, in the order of their hashes."""
         width = len(SAMPLE_COLUMNS)
         return [
-            SampledKey(values[0] % (1 << 64), *values[1:5], bool(values[5]), values[6] % (1 << 64))
-            for values, _ in cells(self.rows, width, width)
+            SampledKey(hash_ % HASHES, records, size, last_offset, last_size, bool(tombstone), partitioners % HASHES)
+            for (hash_, records, size, last_offset, last_size, tombstone, partitioners), _ in cells(
+                self.rows, width, width
+            )
         ]
 
 
@@ -110,7 +117,7 @@ class NameCensus:
             CountedName(name, size, count, value_bytes)
             for (_, count, value_bytes, size), name in cells(self.rows, ROW_CELLS[ROWS_CENSUS], 4)
         ]
-        return sorted(found, key=lambda one: (-one.count, one.name, one.size))
+        return sorted(found, key=lambda one: (-one.occurrences, one.name, one.size))
 
     def distinct(self) -> Estimate:
         """The number of names."""
@@ -208,7 +215,9 @@ class KeyStatistics:
         return cls(KeySample(most=sample), HeavyKeys((), True, heavy), HeavyKeys((), True, heavy))
 
     @classmethod
-    def of(cls, collector: RecordCollector, *, sample: int = SAMPLED_KEYS, heavy: int = HEAVY_KEYS) -> "KeyStatistics":
+    def of(
+        cls, collector: "RecordCollector", *, sample: int = SAMPLED_KEYS, heavy: int = HEAVY_KEYS
+    ) -> "KeyStatistics":
         """The keys that a collector saw. The sizes are those that it was made with."""
         rows, dropped = collector.sample()
         pieces, tally = collector.pieces(), collector.tally()

@@ -20,7 +20,7 @@ class MisplacedKey(NamedTuple):
 
 
 class PartitionerFit(NamedTuple):
-    """How many distinct keys are where a partitioner puts them; records without a key or with an empty one are left out.
+    """How many distinct keys are where a partitioner puts them. Left out are null and the empty key.
 
     `murmur2`: `toPositive(murmur2(key)) % partitions` of Kafka's BuiltInPartitioner. `crc32`: `crc32(key) % partitions`
     of librdkafka's consistent partitioner. `sampled`: the keys that were looked at; with `estimate` they stand for

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from operator import add
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kdump.format.codec import CodecError, decompress
+from kdump.format.codec import CodecError
 from kdump.kernel.record_statistics import LARGEST_RECORDS
 from kdump.stat.histogram import Histogram
 from kdump.stat.keys import NameCensus
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 RECORD_CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 """What `RecordStatistics.by_codec` holds, by index."""
-_CODEC_MASK: Final = 7
 
 
 class CodecVolume(NamedTuple):
@@ -25,6 +24,10 @@ class CodecVolume(NamedTuple):
     records: int = 0
     stored_bytes: int = 0
     uncompressed_bytes: int = 0
+
+    def join(self, other: "CodecVolume") -> "CodecVolume":
+        """The sum of two."""
+        return CodecVolume(*map(add, self, other))
 
     @property
     def ratio(self) -> float | None:
@@ -37,6 +40,10 @@ class ShapeVolume(NamedTuple):
 
     records: int = 0
     bytes: int = 0
+
+    def join(self, other: "ShapeVolume") -> "ShapeVolume":
+        """The sum of two."""
+        return ShapeVolume(*map(add, self, other))
 
 
 class ValueShapes(NamedTuple):
@@ -123,26 +130,44 @@ class RecordStatistics:
     key_sizes: Histogram = field(default_factory=Histogram)
     value_sizes: Histogram = field(default_factory=Histogram)
     by_codec: tuple[CodecVolume, ...] = (CodecVolume(),) * len(RECORD_CODECS)
-    shapes: ValueShapes = ValueShapes()
+    shapes: ValueShapes = field(default_factory=ValueShapes)
     timestamps: TimestampOrder = TimestampOrder()
-    header_keys: NameCensus = NameCensus()
-    schemas: NameCensus = NameCensus()
+    header_keys: NameCensus = field(default_factory=NameCensus)
+    schemas: NameCensus = field(default_factory=NameCensus)
     largest: tuple[LargeRecord, ...] = ()
 
     @classmethod
     def of(cls, collector: "RecordCollector") -> "RecordStatistics":
         """What a collector saw. It was made with a census of the default size."""
         tally = collector.tally()
+        times = TimestampOrder(
+            tally["timed"],
+            tally["first_timestamp"],
+            tally["last_timestamp"],
+            tally["smallest_timestamp"],
+            tally["largest_timestamp"],
+            tally["steps_back"],
+            tally["largest_step_back"],
+        )
         return cls(
-            *(tally[name] for name in _COUNTS),
-            Histogram(*collector.key_sizes()),
-            Histogram(*collector.value_sizes()),
-            tuple(CodecVolume(*each) for each in collector.codecs()),
-            ValueShapes(*(ShapeVolume(*each) for each in collector.shapes())),
-            TimestampOrder(*(tally[name] for name in _TIMES)) if tally["timed"] else TimestampOrder(),
-            NameCensus(*collector.header_keys()),
-            NameCensus(*collector.schemas()),
-            tuple(LargeRecord(*each) for each in collector.largest()),
+            batches=tally["batches"],
+            unread=tally["unread"],
+            records=tally["records"],
+            bytes=tally["bytes"],
+            null_keys=tally["null_keys"],
+            empty_keys=tally["empty_keys"],
+            tombstones=tally["tombstones"],
+            tombstone_bytes=tally["tombstone_bytes"],
+            headers=tally["headers"],
+            records_with_headers=tally["header_records"],
+            key_sizes=Histogram(*collector.key_sizes()),
+            value_sizes=Histogram(*collector.value_sizes()),
+            by_codec=tuple(CodecVolume(*each) for each in collector.codecs()),
+            shapes=ValueShapes(*(ShapeVolume(*each) for each in collector.shapes())),
+            timestamps=times if times.records else TimestampOrder(),
+            header_keys=NameCensus(*collector.header_keys()),
+            schemas=NameCensus(*collector.schemas()),
+            largest=tuple(LargeRecord(*each) for each in collector.largest()),
         )
 
     def __add__(self, other: "RecordStatistics") -> "RecordStatistics":
@@ -159,8 +184,8 @@ class RecordStatistics:
             self.records_with_headers + other.records_with_headers,
             self.key_sizes + other.key_sizes,
             self.value_sizes + other.value_sizes,
-            tuple(CodecVolume(*map(add, one, two)) for one, two in zip(self.by_codec, other.by_codec, strict=True)),
-            ValueShapes(*(ShapeVolume(*map(add, *both)) for both in zip(self.shapes, other.shapes, strict=True))),
+            tuple(map(CodecVolume.join, self.by_codec, other.by_codec)),
+            ValueShapes(*map(ShapeVolume.join, self.shapes, other.shapes)),
             self.timestamps + other.timestamps,
             self.header_keys + other.header_keys,
             self.schemas + other.schemas,
@@ -171,29 +196,6 @@ class RecordStatistics:
     def uncompressed_bytes(self) -> int:
         """The bytes of the records of all batches before compression."""
         return sum(each.uncompressed_bytes for each in self.by_codec)
-
-
-_COUNTS: Final = (
-    "batches",
-    "unread",
-    "records",
-    "bytes",
-    "null_keys",
-    "empty_keys",
-    "tombstones",
-    "tombstone_bytes",
-    "headers",
-    "header_records",
-)
-_TIMES: Final = (
-    "timed",
-    "first_timestamp",
-    "last_timestamp",
-    "smallest_timestamp",
-    "largest_timestamp",
-    "steps_back",
-    "largest_step_back",
-)
 
 
 def _by_size(record: LargeRecord) -> tuple[int, int]:
@@ -217,13 +219,10 @@ def collect_chunk(chunk: "BatchChunk", collector: "RecordCollector", max_bytes: 
         index = collector.add_rows(rows, index, chunk.batches, window, first.position, len(window))
         if index == chunk.batches:
             return
-        batch = chunk.row(index)
-        payload = chunk.payload(index)
         try:
-            data, _ = decompress(batch.attributes & _CODEC_MASK, payload, batch.magic, max_bytes)
+            data = walk.records_of(index, max_bytes)
         except CodecError:
             collector.add_unread()
         else:
-            walk.scanner.open(index, data)
             collector.add_opened(rows, index, data)
         index += 1
