@@ -32,7 +32,7 @@ class RecordCollector:
         """Count a batch whose records cannot be read."""
 
     def tally(self) -> dict[str, int]:
-        """Return the plain counts (kdump.stat.records.RecordTally)."""
+        """Return the plain counts by name."""
 
     def codecs(self) -> tuple[tuple[int, int, int, int], ...]:
         """Return (batches, records, stored bytes, uncompressed bytes) of each codec."""

@@ -50,6 +50,8 @@ cdef struct Tally:
     int64_t bytes
     int64_t keyed_records
     int64_t keyed_bytes
+    uint64_t squares_low     # the sum of the squares of the sizes of records with a key: 128 bits
+    uint64_t squares_high
     int64_t null_keys
     int64_t empty_keys
     int64_t tombstones
@@ -448,6 +450,7 @@ cdef class RecordCollector:
 
     cdef void take(self, const Found *f) noexcept nogil:
         cdef Tally *t = &self.t
+        cdef uint64_t square
         cdef int shape
         t.records += 1
         t.bytes += f.size
@@ -471,6 +474,9 @@ cdef class RecordCollector:
         histogram_add(&self._key_sizes, f.key_size)
         t.keyed_records += 1
         t.keyed_bytes += f.size
+        square = <uint64_t> f.size * <uint64_t> f.size
+        t.squares_low += square
+        t.squares_high += t.squares_low < square
         if f.value_size < 0:
             t.tombstones += 1
             t.tombstone_bytes += f.size
@@ -541,6 +547,7 @@ cdef class RecordCollector:
     def tally(self):
         """See record_statistics.pyi."""
         cdef dict fields = self.t
+        fields["keyed_squares"] = (fields.pop("squares_high") << 64) + fields.pop("squares_low")
         return fields
 
     def codecs(self):

@@ -1,6 +1,6 @@
 """Numbers that are exact or estimated from a sample of the keys."""
 
-from math import sqrt
+from math import ceil, sqrt
 from typing import Final, NamedTuple
 
 HASHES: Final = 1 << 64
@@ -30,11 +30,12 @@ def distinct(keys: int, largest_hash: int) -> Estimate:
 
 
 def total(size: int, squares: float, largest_hash: int) -> Estimate:
-    """The sum of a number over all keys, from its sum and the sum of its squares over the keys below `largest_hash`.
+    """The sum of a number over all keys, from its sum over the keys below `largest_hash`.
 
-    Horvitz and Thompson, 1952: each key is known with the same probability.
+    `squares`: the sum of its squares over all keys, or what that is believed to be. Each key is known with the same
+    probability (Horvitz and Thompson, 1952).
     """
     share = largest_hash / HASHES
     if not share:
-        return Estimate(size)
-    return Estimate(round(size / share), True, round(sqrt(squares * (1 - share)) / share))
+        return Estimate(size, True, size)
+    return Estimate(round(size / share), True, ceil(sqrt(squares * (1 - share) / share)))

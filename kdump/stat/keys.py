@@ -85,7 +85,7 @@ class KeySample:
         at = len(self.rows) - _ROW_BYTES
         return int(_HASH.unpack_from(self.rows, at)[0]) if at >= 0 else 0
 
-    def keys(self) -> list[SampledKey]:
+    def sampled(self) -> list[SampledKey]:
         """The keys, in the order of their hashes."""
         width = len(SAMPLE_COLUMNS)
         return [
@@ -165,7 +165,7 @@ class HeavyKeys:
         """The most by which a weight is too small, and the most weight of a key that is not listed."""
         return sum(piece.error for piece in self.pieces)
 
-    def keys(self) -> list[HeavyKey]:
+    def heaviest(self) -> list[HeavyKey]:
         """The keys, the heaviest first."""
         whole = self.merged()
         found = [
@@ -197,7 +197,8 @@ class CompactionSavings(NamedTuple):
 class KeyStatistics:
     """The keys of a range of a partition. Add in log order.
 
-    `records` and `bytes` are those with a key. `unkeyed_records`, `unkeyed_bytes`: without.
+    `records` and `bytes` are those with a key; `squares` is the sum of the squares of their sizes. `unkeyed_records`,
+    `unkeyed_bytes`: without a key.
     """
 
     sample: KeySample
@@ -205,7 +206,9 @@ class KeyStatistics:
     by_bytes: HeavyKeys
     records: int = 0
     bytes: int = 0
+    squares: int = 0
     tombstones: int = 0
+    tombstone_bytes: int = 0
     unkeyed_records: int = 0
     unkeyed_bytes: int = 0
 
@@ -227,7 +230,9 @@ class KeyStatistics:
             HeavyKeys(tuple(HeavySketch(*by_bytes) for _, by_bytes in pieces), False, heavy),
             tally["keyed_records"],
             tally["keyed_bytes"],
+            tally["keyed_squares"],
             tally["tombstones"],
+            tally["tombstone_bytes"],
             tally["records"] - tally["keyed_records"],
             tally["bytes"] - tally["keyed_bytes"],
         )
@@ -239,7 +244,9 @@ class KeyStatistics:
             self.by_bytes + other.by_bytes,
             self.records + other.records,
             self.bytes + other.bytes,
+            self.squares + other.squares,
             self.tombstones + other.tombstones,
+            self.tombstone_bytes + other.tombstone_bytes,
             self.unkeyed_records + other.unkeyed_records,
             self.unkeyed_bytes + other.unkeyed_bytes,
         )
@@ -253,17 +260,12 @@ class KeyStatistics:
     def compaction(self) -> CompactionSavings:
         """What compaction would drop."""
         live = self.distinct()
-        if not self.sample.dropped:
-            size, _, tombstones, tombstone_size, _ = sums(self.sample.rows, len(self.sample))
-            live_bytes, live_tombstones = Estimate(size), Estimate(tombstones)
-            tombstone_bytes = Estimate(tombstone_size)
-        else:
+        count = len(self.sample)
+        if self.sample.dropped:
             # The key with the largest hash says how likely the others are in the sample; it does not count itself.
-            largest = self.sample.largest_hash
-            size, squares, tombstones, tombstone_size, more = sums(self.sample.rows, len(self.sample) - 1)
-            live_bytes = _at_most(total(size, squares, largest), self.bytes)
-            live_tombstones = _at_most(total(tombstones, float(tombstones), largest), self.tombstones)
-            tombstone_bytes = _at_most(total(tombstone_size, more, largest), self.bytes)
+            live_bytes, live_tombstones, tombstone_bytes = self._estimated(live.value, count - 1)
+        else:
+            live_bytes, live_tombstones, tombstone_bytes = map(Estimate, _exact(self.sample.rows, count))
         return CompactionSavings(
             live,
             live_bytes,
@@ -273,6 +275,29 @@ class KeyStatistics:
             live_tombstones._replace(value=self.tombstones - live_tombstones.value),
             tombstone_bytes,
         )
+
+    def _estimated(self, live: int, count: int) -> tuple[Estimate, Estimate, Estimate]:
+        """The bytes of `live` live records, how many of them are tombstones, and the bytes of those.
+
+        What the sample cannot show is in the errors: records that are larger than all in the sample count with the
+        squares of the sizes of all records, and tombstones as if the sample had at least one.
+        """
+        largest = self.sample.largest_hash
+        share = max(largest, 1) / HASHES
+        size, squares, tombstones, tombstone_size, tombstone_squares = sums(self.sample.rows, count)
+        squares = max(squares / share, self.squares * live / self.records)
+        seen = max(tombstones, 1) if self.tombstones else 0
+        mean = self.tombstone_bytes / self.tombstones if seen else 0
+        return (
+            _at_most(total(size, squares, largest), self.bytes),
+            _at_most(total(tombstones, seen / share, largest), self.tombstones),
+            _at_most(total(tombstone_size, max(tombstone_squares, mean * mean) / share, largest), self.tombstone_bytes),
+        )
+
+
+def _exact(rows: bytes, count: int) -> tuple[int, int, int]:
+    size, _, tombstones, tombstone_size, _ = sums(rows, count)
+    return size, tombstones, tombstone_size
 
 
 def _at_most(number: Estimate, limit: int) -> Estimate:
