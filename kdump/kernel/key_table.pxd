@@ -27,6 +27,14 @@ cdef enum:
     PREFIX_BYTES = 96
     NAMED_WIDTH = 16  # K_PREFIX, and 12 cells
 
+    # A key with both of its weights, while they are counted.
+    W_RECORDS = 1
+    W_BYTES
+    W_OFFSET
+    W_SIZE
+    W_PREFIX
+    WEIGHED_WIDTH = 17
+
     # How two rows of one key become one.
     SAMPLE = 0
     CENSUS
@@ -41,7 +49,8 @@ cdef struct KeyTable:
     int64_t width
     int64_t mask        # slots - 1
     uint64_t limit      # no larger hash is kept
-    int64_t error       # what was taken off every weight
+    int64_t error       # what was taken off every number of records
+    int64_t bytes_error  # ... and off every number of bytes
     bint dropped        # a key was dropped
     bint failed         # out of memory
 
@@ -52,7 +61,7 @@ cdef int64_t *add_row(KeyTable *table, uint64_t hash) noexcept nogil
 cdef int64_t *add_sampled(KeyTable *table, uint64_t hash) noexcept nogil
 cdef int64_t *add_weighed(KeyTable *table, uint64_t hash) noexcept nogil
 cdef object smallest_rows(KeyTable *table, int64_t count)
-cdef object heaviest_rows(KeyTable *table, int64_t count)
+cdef object heaviest_rows(const KeyTable *table, int64_t cell, int64_t error, int64_t count)
 cdef int64_t partitioner_hashes(const uint8_t *key, int64_t size) noexcept nogil
 
 
@@ -83,6 +92,24 @@ cdef inline uint64_t key_hash(const uint8_t *p, int64_t n) noexcept nogil:
     return h
 
 
+cdef extern from *:
+    """
+    #define kdump_prefetch(p) __builtin_prefetch(p)
+    """
+    void prefetch "kdump_prefetch"(const void *p) noexcept nogil
+
+
+cdef inline void prefetch_slot(const KeyTable *table, uint64_t hash) noexcept nogil:
+    prefetch(table.slots + (hash & <uint64_t> table.mask))
+
+
+cdef inline void prefetch_row(const KeyTable *table, uint64_t hash) noexcept nogil:
+    """Fetch the row that `find_row` reads first."""
+    cdef int64_t index = table.slots[hash & <uint64_t> table.mask]
+    if index:
+        prefetch(table.rows + (index - 1) * table.width)
+
+
 cdef inline int64_t *find_row(const KeyTable *table, uint64_t hash) noexcept nogil:
     """Return the row of a hash, NULL where the table has none."""
     cdef uint64_t slot = hash & <uint64_t> table.mask
@@ -95,7 +122,7 @@ cdef inline int64_t *find_row(const KeyTable *table, uint64_t hash) noexcept nog
     return NULL
 
 
-cdef inline void name_row(int64_t *row, const uint8_t *key, int64_t size) noexcept nogil:
-    """Write the size of a key and its first bytes to a new row, whose cells are 0."""
-    row[K_SIZE] = size
-    memcpy(row + K_PREFIX, key, size if size < PREFIX_BYTES else PREFIX_BYTES)
+cdef inline void write_name(int64_t *cell, const uint8_t *key, int64_t size) noexcept nogil:
+    """Write the size of a key and its first bytes to cells that are 0."""
+    cell[0] = size
+    memcpy(cell + 1, key, size if size < PREFIX_BYTES else PREFIX_BYTES)

@@ -41,7 +41,7 @@ cdef void clear(KeyTable *table) noexcept nogil:
     """Remove all rows."""
     table.count = 0
     table.limit = UINT64_MAX
-    table.error = 0
+    table.error = table.bytes_error = 0
     table.dropped = False
     memset(table.slots, 0, (table.mask + 1) * sizeof(int32_t))
 
@@ -102,16 +102,16 @@ cdef int64_t *add_row(KeyTable *table, uint64_t hash) noexcept nogil:
 cdef int64_t *add_sampled(KeyTable *table, uint64_t hash) noexcept nogil:
     """Add a row to a table that keeps the smallest hashes; NULL for a hash that is too large."""
     if table.count == table.most:
-        keep_smallest(table, table.most >> 1)
+        keep_smallest(table, table.most // 5 * 4)
         if hash > table.limit:
             return NULL
     return add_row(table, hash)
 
 
 cdef int64_t *add_weighed(KeyTable *table, uint64_t hash) noexcept nogil:
-    """Add a row to a table that loses the lightest half when it is full."""
+    """Add a row to a table with two weights, which loses at least half of its rows when it is full."""
     if table.count == table.most:
-        keep_heaviest(table, table.most >> 1)
+        take_off(table, table.most >> 2)
     return add_row(table, hash)
 
 
@@ -172,23 +172,42 @@ cdef void keep_smallest(KeyTable *table, int64_t count) noexcept nogil:
     renumber(table, kept)
 
 
-cdef void keep_heaviest(KeyTable *table, int64_t count) noexcept nogil:
-    """Take the largest weight after the first `count` off every weight, and keep the rows with a weight.
+cdef void take_off(KeyTable *table, int64_t count) noexcept nogil:
+    """Take off both weights, so that only `count` rows have some left of each; keep the rows that do.
 
-    That is the step of Misra and Gries (1982): what all rows lose is the error of each.
+    That is the step of Misra and Gries (1982), for two weights: what a row loses is its error.
     """
-    cdef int64_t i, kept = 0, taken
+    cdef int64_t i, kept = 0, records, size
+    cdef int64_t *row
     if table.count <= count:
         return
+    records = <int64_t> column_rank(table, W_RECORDS, table.count - 1 - count)
+    size = <int64_t> column_rank(table, W_BYTES, table.count - 1 - count)
+    table.error += records
+    table.bytes_error += size
+    for i in range(table.count):
+        row = table.rows + i * table.width
+        row[W_RECORDS] = max(row[W_RECORDS] - records, 0)
+        row[W_BYTES] = max(row[W_BYTES] - size, 0)
+        if row[W_RECORDS] or row[W_BYTES]:
+            memmove(table.rows + kept * table.width, row, table.width * 8)
+            kept += 1
+    renumber(table, kept)
+
+
+cdef int64_t keep_heaviest(KeyTable *table, int64_t count) noexcept nogil:
+    """Keep at most `count` rows of a sketch; returns what was taken off their weights. The slots are not kept."""
+    cdef int64_t i, kept = 0, taken
+    if table.count <= count:
+        return 0
     taken = <int64_t> column_rank(table, K_WEIGHT, table.count - 1 - count)
-    table.dropped = True
-    table.error += taken
     for i in range(table.count):
         if table.rows[i * table.width + K_WEIGHT] > taken:
             memmove(table.rows + kept * table.width, table.rows + i * table.width, table.width * 8)
             table.rows[kept * table.width + K_WEIGHT] -= taken
             kept += 1
-    renumber(table, kept)
+    table.count = kept
+    return taken
 
 
 cdef void renumber(KeyTable *table, int64_t count) noexcept nogil:
@@ -208,19 +227,60 @@ cdef object smallest_rows(KeyTable *table, int64_t count):
     return sorted_rows(table), bool(table.dropped)
 
 
-cdef object heaviest_rows(KeyTable *table, int64_t count):
-    """Return (the heaviest rows in the order of their hashes, what each weight can be too small by)."""
-    keep_heaviest(table, count)
-    return sorted_rows(table), table.error
+cdef object heaviest_rows(const KeyTable *table, int64_t cell, int64_t error, int64_t count):
+    """Return (rows of a sketch with the heaviest keys in the order of their hashes, what a weight can be too small by).
+
+    `cell`: W_RECORDS or W_BYTES. `error`: what was taken off that weight before.
+    """
+    cdef KeyTable found
+    cdef const int64_t *row
+    cdef int64_t *out
+    cdef int64_t i
+    memset(&found, 0, sizeof(KeyTable))
+    found.width = NAMED_WIDTH
+    found.rows = <int64_t *> malloc(table.count * NAMED_WIDTH * 8 + 1)
+    if found.rows == NULL:
+        raise MemoryError
+    for i in range(table.count):
+        row = table.rows + i * table.width
+        if row[cell] > 0:
+            out = found.rows + found.count * NAMED_WIDTH
+            out[K_HASH] = row[K_HASH]
+            out[K_WEIGHT] = row[cell]
+            memcpy(out + K_OFFSET, row + W_OFFSET, (NAMED_WIDTH - K_OFFSET) * 8)
+            found.count += 1
+    try:
+        error += keep_heaviest(&found, count)
+        return sorted_rows(&found), error
+    finally:
+        release(&found)
 
 
-cdef object sorted_rows(KeyTable *table):
-    cdef object rows
+cdef struct Place:
+    uint64_t hash
+    int64_t index
+
+
+cdef object sorted_rows(const KeyTable *table):
+    """Return the rows in the order of their hashes."""
+    cdef Place *places
+    cdef char *out
+    cdef int64_t i, size = table.width * 8
     if table.failed:
         raise MemoryError
-    rows = PyBytes_FromStringAndSize(<const char *> table.rows, table.count * table.width * 8)
-    # The rows of a new bytes object, which nothing else has seen.
-    qsort(PyBytes_AsString(rows), table.count, table.width * 8, compare_hashes)
+    places = <Place *> malloc(table.count * sizeof(Place) + 1)
+    if places == NULL:
+        raise MemoryError
+    try:
+        for i in range(table.count):
+            places[i] = Place(<uint64_t> table.rows[i * table.width], i)
+        qsort(places, table.count, sizeof(Place), compare_hashes)
+        rows = PyBytes_FromStringAndSize(NULL, table.count * size)
+        out = PyBytes_AsString(rows)
+        for i in range(table.count):
+            memcpy(out + i * size, table.rows + places[i].index * table.width, size)
+    finally:
+        free(places)
     return rows
 
 
@@ -293,21 +353,15 @@ def merge(int kind, left, right, int64_t most):
 
 
 cdef object merged(KeyTable *table, int kind, int64_t most):
-    cdef int64_t taken = 0, kept = 0, i, width = table.width
-    if kind != SKETCH:
-        kept = min(table.count, most)
-        return PyBytes_FromStringAndSize(<const char *> table.rows, kept * width * 8), int(table.count > most)
-    if table.count > most:
-        taken = <int64_t> column_rank(table, K_WEIGHT, table.count - 1 - most)
+    cdef int64_t taken = 0, dropped = table.count > most
+    if kind == SKETCH:
+        taken = keep_heaviest(table, most)
         if table.failed:
             raise MemoryError
-        for i in range(table.count):
-            if table.rows[i * width + K_WEIGHT] > taken:
-                memmove(table.rows + kept * width, table.rows + i * width, width * 8)
-                table.rows[kept * width + K_WEIGHT] -= taken
-                kept += 1
-        table.count = kept
-    return PyBytes_FromStringAndSize(<const char *> table.rows, table.count * width * 8), taken
+    elif dropped:
+        table.count = most
+    rows = PyBytes_FromStringAndSize(<const char *> table.rows, table.count * table.width * 8)
+    return rows, taken if kind == SKETCH else dropped
 
 
 cdef inline int32_t java_murmur2(const uint8_t *p, int64_t n) noexcept nogil:

@@ -11,9 +11,10 @@ from libc.string cimport memcpy, memmove, memset
 
 from kdump.kernel.histogram cimport Histogram, histogram_add, histogram_begin, histogram_end, histogram_fields
 from kdump.kernel.key_table cimport (
-    K_BYTES, K_COUNT, K_LAST_OFFSET, K_LAST_SIZE, K_OFFSET, K_PARTITIONERS, K_RECORDS, K_TOMBSTONE, K_VALUE_BYTES,
-    K_WEIGHT, NAMED_WIDTH, SAMPLE_WIDTH, KeyTable, add_sampled, add_weighed, clear, find_row, heaviest_rows, key_hash,
-    name_row, partitioner_hashes, release, set_up, smallest_rows,
+    K_BYTES, K_COUNT, K_LAST_OFFSET, K_LAST_SIZE, K_PARTITIONERS, K_RECORDS, K_SIZE, K_TOMBSTONE, K_VALUE_BYTES,
+    NAMED_WIDTH, SAMPLE_WIDTH, W_BYTES, W_OFFSET, W_RECORDS, W_SIZE, WEIGHED_WIDTH, KeyTable, add_sampled, add_weighed,
+    clear, find_row, heaviest_rows, key_hash, partitioner_hashes, prefetch_row, prefetch_slot, release, set_up,
+    smallest_rows, write_name,
 )
 from kdump.kernel.layout cimport *
 from kdump.kernel.records cimport Message, parse_message
@@ -39,6 +40,7 @@ cdef enum:
     SHAPE_BINARY
     SHAPE_COUNT
     CODECS = 5
+    PENDING = 32
 # A batch with one of these bits has no records that can be counted.
 cdef int64_t NOT_READABLE = S_CODEC | S_STRUCTURE | S_WRAPPER | S_CRC | S_MAGIC | S_LIMIT
 
@@ -98,6 +100,15 @@ cdef struct Found:
     int64_t value_size   # -1: null
     const uint8_t *key
     const uint8_t *value
+
+
+cdef struct PendingKey:
+    uint64_t hash
+    const uint8_t *key
+    int64_t key_size
+    int64_t size
+    int64_t offset
+    bint tombstone
 
 
 cdef inline const uint8_t *number(const uint8_t *p, const uint8_t *end, int64_t *value) noexcept nogil:
@@ -198,8 +209,9 @@ cdef class RecordCollector:
     cdef KeyTable _sample
     cdef KeyTable _header_keys
     cdef KeyTable _schemas
-    cdef KeyTable _by_records
-    cdef KeyTable _by_bytes
+    cdef KeyTable _heavy
+    cdef PendingKey _pending[PENDING]
+    cdef int64_t _pending_count
     cdef int64_t _sample_most
     cdef int64_t _census_most
     cdef int64_t _heavy_most
@@ -216,12 +228,11 @@ cdef class RecordCollector:
         self._sample_most = sample
         self._census_most = census
         self._heavy_most = heavy
-        set_up(&self._sample, SAMPLE_WIDTH, 2 * sample)
-        set_up(&self._header_keys, NAMED_WIDTH, 2 * census)
-        set_up(&self._schemas, NAMED_WIDTH, 2 * census)
-        # Four times the rows of the result: what a piece loses is then small against what the result loses.
-        set_up(&self._by_records, NAMED_WIDTH, 4 * heavy)
-        set_up(&self._by_bytes, NAMED_WIDTH, 4 * heavy)
+        # A full table drops a fifth of its rows, so that it is not searched for the smallest hashes at each new key.
+        set_up(&self._sample, SAMPLE_WIDTH, (sample + 3) // 4 * 5)
+        set_up(&self._header_keys, NAMED_WIDTH, (census + 3) // 4 * 5)
+        set_up(&self._schemas, NAMED_WIDTH, (census + 3) // 4 * 5)
+        set_up(&self._heavy, WEIGHED_WIDTH, 4 * heavy)
         self._piece = -1
         self._pieces = []
         self.t.first_timestamp = self.t.last_timestamp = self.t.smallest_timestamp = self.t.largest_timestamp = -1
@@ -233,8 +244,7 @@ cdef class RecordCollector:
         release(&self._sample)
         release(&self._header_keys)
         release(&self._schemas)
-        release(&self._by_records)
-        release(&self._by_bytes)
+        release(&self._heavy)
         histogram_end(&self._key_sizes)
         histogram_end(&self._value_sizes)
 
@@ -300,8 +310,7 @@ cdef class RecordCollector:
         self.t.unread += 1
 
     cdef int check_memory(self) except -1:
-        if (self._sample.failed or self._header_keys.failed or self._schemas.failed or self._by_records.failed
-                or self._by_bytes.failed):
+        if self._sample.failed or self._header_keys.failed or self._schemas.failed or self._heavy.failed:
             raise MemoryError
         return 0
 
@@ -314,12 +323,12 @@ cdef class RecordCollector:
         return 0
 
     cdef int end_piece(self) except -1:
-        if self._by_records.count:
+        if self._heavy.count:
             self._pieces.append((
-                heaviest_rows(&self._by_records, self._heavy_most), heaviest_rows(&self._by_bytes, self._heavy_most),
+                heaviest_rows(&self._heavy, W_RECORDS, self._heavy.error, self._heavy_most),
+                heaviest_rows(&self._heavy, W_BYTES, self._heavy.bytes_error, self._heavy_most),
             ))
-            clear(&self._by_records)
-            clear(&self._by_bytes)
+            clear(&self._heavy)
         return 0
 
     cdef void collect(self, const int64_t *row, const uint8_t *p, const uint8_t *end) noexcept nogil:
@@ -330,6 +339,7 @@ cdef class RecordCollector:
             self.collect_records(row, p, end)
         else:
             self.collect_messages(row, p, end)
+        self.take_pending()  # the keys are in the buffer of this batch
         self.t.batches += 1
         total.batches += 1
         total.records += self.t.records - records
@@ -407,7 +417,7 @@ cdef class RecordCollector:
             row = add_sampled(table, hash)
             if row == NULL:
                 return
-            name_row(row, name, size)
+            write_name(row + K_SIZE, name, size)
         row[K_COUNT] += 1
         row[K_VALUE_BYTES] += value_bytes
 
@@ -480,7 +490,7 @@ cdef class RecordCollector:
         if f.value_size < 0:
             t.tombstones += 1
             t.tombstone_bytes += f.size
-        self.take_key(f)
+        self.add_pending(f)
 
     cdef inline void take_timestamp(self, int64_t timestamp) noexcept nogil:
         cdef Tally *t = &self.t
@@ -512,35 +522,59 @@ cdef class RecordCollector:
         self._largest[i] = Large(f.size, f.offset, f.position, f.timestamp, max(f.key_size, <int64_t> -1),
                                  max(f.value_size, <int64_t> -1))
 
-    cdef inline void take_key(self, const Found *f) noexcept nogil:
-        cdef uint64_t hash = key_hash(f.key, f.key_size)
+    # Most keys are not in the cache of the CPU. So the keys of some records wait until their rows are.
+
+    cdef inline void add_pending(self, const Found *f) noexcept nogil:
+        cdef PendingKey *k
+        if self._pending_count == PENDING:
+            self.take_pending()
+        k = &self._pending[self._pending_count]
+        self._pending_count += 1
+        k.hash = key_hash(f.key, f.key_size)
+        k.key = f.key
+        k.key_size = f.key_size
+        k.size = f.size
+        k.offset = f.offset
+        k.tombstone = f.value_size < 0
+        if k.hash <= self._sample.limit:
+            prefetch_slot(&self._sample, k.hash)
+        prefetch_slot(&self._heavy, k.hash)
+
+    cdef void take_pending(self) noexcept nogil:
+        cdef int64_t i
+        for i in range(self._pending_count):
+            if self._pending[i].hash <= self._sample.limit:
+                prefetch_row(&self._sample, self._pending[i].hash)
+            prefetch_row(&self._heavy, self._pending[i].hash)
+        for i in range(self._pending_count):
+            self.take_key(&self._pending[i])
+        self._pending_count = 0
+
+    cdef inline void take_key(self, const PendingKey *k) noexcept nogil:
         cdef int64_t *row
-        if hash <= self._sample.limit:
-            row = find_row(&self._sample, hash)
+        if k.hash <= self._sample.limit:
+            row = find_row(&self._sample, k.hash)
             if row == NULL:
-                row = add_sampled(&self._sample, hash)
+                row = add_sampled(&self._sample, k.hash)
                 if row != NULL:
                     row[K_LAST_OFFSET] = INT64_MIN
-                    row[K_PARTITIONERS] = partitioner_hashes(f.key, f.key_size)
+                    row[K_PARTITIONERS] = partitioner_hashes(k.key, k.key_size)
             if row != NULL:
                 row[K_RECORDS] += 1
-                row[K_BYTES] += f.size
-                if f.offset >= row[K_LAST_OFFSET]:
-                    row[K_LAST_OFFSET] = f.offset
-                    row[K_LAST_SIZE] = f.size
-                    row[K_TOMBSTONE] = f.value_size < 0
-        self.weigh(&self._by_records, hash, 1, f)
-        self.weigh(&self._by_bytes, hash, f.size, f)
-
-    cdef inline void weigh(self, KeyTable *table, uint64_t hash, int64_t weight, const Found *f) noexcept nogil:
-        cdef int64_t *row = find_row(table, hash)
+                row[K_BYTES] += k.size
+                if k.offset >= row[K_LAST_OFFSET]:
+                    row[K_LAST_OFFSET] = k.offset
+                    row[K_LAST_SIZE] = k.size
+                    row[K_TOMBSTONE] = k.tombstone
+        row = find_row(&self._heavy, k.hash)
         if row == NULL:
-            row = add_weighed(table, hash)
+            row = add_weighed(&self._heavy, k.hash)
             if row == NULL:
                 return
-            name_row(row, f.key, f.key_size)
-            row[K_OFFSET] = f.offset
-        row[K_WEIGHT] += weight
+            write_name(row + W_SIZE, k.key, k.key_size)
+            row[W_OFFSET] = k.offset
+        row[W_RECORDS] += 1
+        row[W_BYTES] += k.size
 
     # ---- the results
 
