@@ -216,7 +216,7 @@ def command(**chosen: Any) -> int:
             interrupted = True
         problems.end(some=rows.has_partition)
         result = rows.result()
-        worst = Severity.ERROR if result.total.sums.damage.count else None
+        worst = Severity.ERROR if result.total.is_damaged else None
         status = exit_status.of_findings(worst, Severity.ERROR, failed=problems.failed, interrupted=interrupted)
         if rows.has_partition:
             out.statistics(result)

@@ -13,6 +13,8 @@ from kdump.render.escaping import printable
 from kdump.render.json import json_value
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kdump.format.json_types import FieldValue
     from kdump.stat.row_collector import StatResult
     from kdump.stat.rows import Row
@@ -31,17 +33,24 @@ def csv_line(values: list[FieldValue]) -> str:
     return ",".join(map(csv_field, values)) + "\r\n"
 
 
+def column_names(rows: Sequence[Row]) -> list[str]:
+    """The columns of all rows. Where one has a nested value and another null, the columns are those of the value."""
+    names = dict.fromkeys(name for row in rows for name, _ in row.columns())
+    outer = {name[:at] for name in names for at, sign in enumerate(name) if sign == "."}
+    return [name for name in names if name not in outer]
+
+
 class CsvRenderer(Renderer):
     """Writes the rows of a stat as CSV."""
 
     def statistics(self, result: StatResult) -> None:
-        for number, row in enumerate(result.sections[0].rows if result.sections else ()):
-            if not number:
-                self.out.write(csv_line(["type", "path", *(name for name, _ in row.columns())]))
-            self.row(row)
-
-    def row(self, row: Row) -> None:
-        self.out.write(csv_line([row.kind, row.path, *(value for _, value in row.columns())]))
+        rows = result.sections[0].rows if result.sections else ()
+        names = column_names(rows)
+        if rows:
+            self.out.write(csv_line(["type", "path", *names]))
+        for row in rows:
+            columns = dict(row.columns())
+            self.out.write(csv_line([row.kind, row.path, *(columns.get(name) for name in names)]))
 
     def _no_form(self, *values: object, **named: object) -> None:
         """Raise TypeError: batches, records and findings have no form in CSV."""

@@ -14,6 +14,7 @@ from kdump.stat.free import FreePlan, plan_free
 from kdump.stat.growth import Growth, growth
 from kdump.stat.histogram import Histogram
 from kdump.stat.partition_reports import PartitionReports, ReportMaker, ReportOptions
+from kdump.stat.partitioner import PartitionerFit
 from kdump.stat.producers import ProducerRow, ProducerTable, table_of
 from kdump.stat.rows import (
     DiskRow,
@@ -132,6 +133,7 @@ class RowCollector:
         self._directories: dict[str, _Directory] = {}
         self._topics: dict[str, TopicStatistics] = {}
         self._topic_absent: dict[str, int | None] = {}
+        self._fits: dict[str, PartitionerFit] = {}
         self._names: set[tuple[str, int]] = set()
         self._unnamed = 0
         self._producers = ProducerTable()
@@ -171,6 +173,9 @@ class RowCollector:
             self._topic_absent[topic] = _known_sum(self._topic_absent.get(topic, 0), absent)
             if item.state is None:
                 self._names.add((topic, number))
+            if item.keys is not None and item.keys.fit is not None:
+                fit = self._fits.get(topic)
+                self._fits[topic] = item.keys.fit if fit is None else fit.join(item.keys.fit)
         elif item.state is None:
             self._unnamed += 1
         kinds = self.options.kinds
@@ -213,7 +218,7 @@ class RowCollector:
             first_offset=totals.first_offset,
             last_offset=totals.last_offset,
             rate=self._rate(totals),
-            segment=replace(segment, totals=BatchStatistics(epochs=totals.epochs), keys=None, records=None),
+            segment=replace(segment, totals=BatchStatistics(epochs=totals.epochs), records=None),
         )
 
     def _partition_row(self, item: PartitionStatistics, sums: Sums, reports: PartitionReports) -> PartitionRow:
@@ -229,7 +234,7 @@ class RowCollector:
             absent=item.absent if item.state is None else None,
             rate=self._rate(item.totals),
             growth=self._growth(item.totals),
-            source=replace(item, segments=(), totals=totals, producers=ProducerTable(), keys=None, records=None),
+            source=replace(item, segments=(), totals=totals, producers=ProducerTable(), records=None),
             producers=round(len(item.producers) / item.producers.share),
             producers_sampled=item.producers.sampled,
             reports=reports,
@@ -312,6 +317,7 @@ class RowCollector:
             rate=self._rate(topic.sums.totals),
             growth=self._growth(topic.sums.totals),
             source=topic,
+            fit=self._fits.get(topic.topic),
         )
 
     def _directory_rows(self) -> Iterator[LogDirectoryRow]:
@@ -401,9 +407,7 @@ def _slim(item: PartitionStatistics) -> PartitionStatistics:
     def slim(totals: BatchStatistics) -> BatchStatistics:
         return replace(totals, batch_sizes=Histogram(), records_per_batch=Histogram(), hours={}, epochs=())
 
-    segments = tuple(
-        replace(segment, totals=slim(segment.totals), records=None, keys=None) for segment in item.segments
-    )
+    segments = tuple(replace(segment, totals=slim(segment.totals), records=None) for segment in item.segments)
     return replace(
         item, segments=segments, totals=slim(item.totals), producers=ProducerTable(), records=None, keys=None
     )

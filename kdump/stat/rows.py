@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kdump.stat import histogram
+from kdump.stat.distribution import Distribution, distribution
 from kdump.stat.free import FreePlan
 from kdump.stat.growth import Growth
-from kdump.stat.histogram import Histogram
 from kdump.stat.partition_reports import PartitionReports, format_fields, free_fields
+from kdump.stat.partitioner import PartitionerFit
+from kdump.stat.record_numbers import fit_fields, key_fields, record_numbers
 from kdump.stat.upgrade import OldFormat
 from kdump.stat.values import (
     CODECS,
@@ -33,7 +34,6 @@ from kdump.stat.values import (
 if TYPE_CHECKING:
     from kdump.format.json_types import Fields, FieldValue
 
-_EXACT_BELOW = 2 * histogram.SUB_BUCKETS
 _LISTED_STRETCHES = 10
 
 
@@ -58,21 +58,6 @@ class VolumeNumbers(NamedTuple):
     records: int | None
     records_at_least: int
     bytes: int
-
-
-class Distribution(NamedTuple):
-    """A histogram in a few numbers. The quantiles are estimates with a relative error of at most `error`."""
-
-    count: int  # type: ignore[assignment]  # hides a method of tuples
-    sum: int
-    minimum: int | None
-    maximum: int | None
-    mean: float | None
-    p50: int | None
-    p90: int | None
-    p99: int | None
-    estimate: bool
-    error: float
 
 
 class DamageNumbers(NamedTuple):
@@ -131,15 +116,6 @@ class EpochStart(NamedTuple):
 def volume_numbers(volume: Volume) -> VolumeNumbers:
     """The numbers of a volume."""
     return VolumeNumbers(volume.batches, volume.records, volume.records_at_least, volume.bytes)
-
-
-def distribution(of: Histogram) -> Distribution:
-    """The numbers of a histogram."""
-    middle, high, highest = (of.quantile(share) for share in (0.5, 0.9, 0.99))
-    estimate = of.maximum is not None and of.maximum >= _EXACT_BELOW and of.minimum != of.maximum
-    error = histogram.ERROR if estimate else 0.0
-    mean = None if of.mean is None else round(of.mean, 1)
-    return Distribution(of.count, of.sum, of.minimum, of.maximum, mean, middle, high, highest, estimate, error)
 
 
 def damage_numbers(damage: Damage) -> DamageNumbers:
@@ -273,7 +249,12 @@ class DiskRow(Row):
             "damage": damage_numbers(sums.damage),
             "write_rate": self.rate,
             "growth": _growth_numbers(self.growth),
+            "opened": None if sums.records is None else record_numbers(sums.records, in_log_order=self._in_log_order),
         }
+
+    @property
+    def _in_log_order(self) -> bool:
+        return self.kind in (RowKind.SEGMENT, RowKind.PARTITION)
 
     def _own_fields(self) -> "Fields":
         """The fields that only rows of this kind have."""
@@ -319,6 +300,7 @@ class PartitionRow(DiskRow):
             "producers": self.producers,
             "producers_estimate": self.producers_sampled,
             "first_open_offset": source.transactions.first_open_offset,
+            "keys": None if source.keys is None else key_fields(source.keys),
             "epochs": epoch_starts(source.totals),
             **self.reports.fields(),
         }
@@ -329,6 +311,7 @@ class TopicRow(DiskRow):
     """A topic: its partitions, each copy of which counts."""
 
     source: TopicStatistics
+    fit: PartitionerFit | None = None
 
     def _own_fields(self) -> "Fields":
         return {
@@ -337,6 +320,7 @@ class TopicRow(DiskRow):
             "set_aside": self.sums.set_aside,
             "offset_span": self.sums.offset_span,
             "absent": self.absent,
+            "partitioner": self.fit and fit_fields(self.fit),
         }
 
 
@@ -381,6 +365,12 @@ class TotalRow(DiskRow):
     bucket_ms: int
     free: FreePlan | None = None
     old_formats: tuple[OldFormat, ...] | None = None
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether bytes are no valid batch, or the records of a batch cannot be read."""
+        records = self.sums.records
+        return bool(self.sums.damage.count or (records is not None and records.unread))
 
     def _own_fields(self) -> "Fields":
         return {

@@ -194,6 +194,34 @@ def test_reports(kdump: Any, log_directory: Path) -> None:
         assert words in text
 
 
+def test_deep(kdump: Any, tmp_path: Path) -> None:
+    for number in range(2):
+        (tmp_path / f"keys-{number}").mkdir()
+        items = [build.record(b"key-%d" % (at % 10), b'{"n":1}' if at else None) for at in range(100)]
+        (tmp_path / f"keys-{number}" / f"{0:020}.log").write_bytes(build.batch(items, codec="gzip"))
+    ran = kdump("stat", "--deep", "--format", "json", str(tmp_path))
+    assert ran.status == 0
+    for line in rows_of(ran, "partition"):
+        assert (line["keys"]["distinct"], line["opened"]["records"]) == (
+            {"value": 10, "estimate": False, "error": 0},
+            100,
+        )
+        assert line["keys"]["dropped_records"]["value"] == 90
+        assert line["opened"]["shapes"]["json"]["records"] == 99
+        assert line["opened"]["tombstones"] == 1
+        assert len(line["opened"]["largest"]) == 20
+    (topic,) = rows_of(ran, "topic")
+    assert topic["opened"]["largest"] is None
+    assert topic["opened"]["codecs"]["gzip"]["ratio"] > 1
+    assert topic["partitioner"]["keys"] == 20
+    assert rows_of(ran, "total")[0]["deep"] is True
+    text = kdump("stat", "--deep", "--format", "terminal", str(tmp_path)).out.decode()
+    assert "every checksum and every record was checked: no damage" in text
+    assert "keys that are where the partitioner puts them" in text
+    table = list(csv.DictReader(io.StringIO(kdump("stat", "--deep", "--format", "csv", str(tmp_path)).out.decode())))
+    assert table[0]["opened.records"] == "200"
+
+
 def test_help_has_sections(kdump: Any) -> None:
     text = kdump.inside("stat", "--help").out.decode()
     for heading in ("What is measured", "Which rows", "Reports", "Settings of the topics", "Reading", "Output"):

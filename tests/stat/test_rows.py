@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from kdump.errors import SourceError
+from kdump.stat.distribution import distribution
 from kdump.stat.histogram import ERROR, Histogram
 from kdump.stat.partition_reports import ReportOptions
 from kdump.stat.row_collector import OVERVIEW, RowCollector, RowOptions, StatResult, columns_of
-from kdump.stat.rows import LogDirectoryRow, PartitionRow, RowKind, TopicRow, VolumeRow, WriteRate, distribution
+from kdump.stat.rows import LogDirectoryRow, PartitionRow, RowKind, TopicRow, VolumeRow, WriteRate
 from support.stat_values import GIB, HOUR_MS, NOW_MS, disk, producers, simple, totals_of
 
 KINDS = tuple(kind for kind in RowKind if kind is not RowKind.TOTAL)

@@ -49,6 +49,10 @@ COMMON_END = {
     "bucket_ms wide, up to end_ms",
     "growth": "an object: bytes and records of the last seven days or less, how many days these are, and "
     "bytes_per_day; what was deleted or compacted since is missing",
+    "opened": "with --deep, an object about the records: batches, unread, records, bytes (before compression), "
+    "null_keys, empty_keys, tombstones, key_sizes and value_sizes (distributions), codecs (with the ratio), shapes of "
+    "the values, timestamps, header_keys, schemas (ids in the wire format of Confluent), largest (records with offsets; "
+    "null for several partitions); else null",
 }
 VOLUME = {
     "segments": "null",
@@ -87,6 +91,10 @@ PARTITION = {
     "producers": "the number of producer ids",
     "producers_estimate": "true above a million: then the number is an estimate",
     "first_open_offset": "of the oldest open transaction; null without one",
+    "keys": "with --deep, an object: distinct, live_records, live_bytes, dropped_records and dropped_bytes (by a "
+    "compaction), live_tombstones and shadowed_tombstones, each with value, estimate and error (one standard error); "
+    "cleanable, the same without the active segment; by_records and by_bytes, the heaviest keys, whose weight is too "
+    "small by at most error; partitioner; else null",
     "epochs": f"of the leaders: {EPOCHS}",
     "retention": "with --retention, an object: settings (given and assumed name those that were given, and those that "
     "have the default of Kafka), deletes (segments with the reason log-start, size or time), stays, blocker, next, "
@@ -106,6 +114,9 @@ TOPIC = {
     "set_aside": "directories with -delete, -stray or -future",
     "offset_span": "of all copies",
     "absent": ABSENT,
+    "partitioner": "with --deep, how many of the keys are in the partition where murmur2 (Java) and crc32 (librdkafka) "
+    "put them; partitioner is the one that at least 99 % fit, misplaced are keys elsewhere; null where the partitions "
+    "are not at hand, and --partitions is not given",
     **COMMON_END,
 }
 LOG_DIRECTORY = {

@@ -12,6 +12,7 @@ from kdump.render.escaping import path_text, printable
 from kdump.render.measures import bar, count_text, percent_text, short_size, size_text, span_text, sparkline
 from kdump.render.sentences import counted, iso_time
 from kdump.render.terminal.columns import WIDE, ColumnRule
+from kdump.render.terminal.stat_records import record_lines, record_pieces
 from kdump.render.terminal.stat_reports import report_pieces
 from kdump.render.terminal.tables import BAD, table, time_text, without_zeros
 from kdump.stat.rows import (
@@ -56,8 +57,10 @@ class StatisticsView:
         result = self._result
         if totals:
             yield from self._summary(result.total)
-        for section in result.tables(wide=self._wide):
+        sections = result.tables(wide=self._wide)
+        for section in sections:
             yield from self._section(section)
+        yield from record_pieces(sections, self._width)
         yield from report_pieces(result, self._width)
         if totals:
             yield from self._last_words(result.total)
@@ -106,6 +109,8 @@ class StatisticsView:
             found = sums.transactions
             words = [f"{found.committed} committed", f"{found.aborted} aborted", f"{found.open} open"]
             yield "transactions", Text(f"{found.count}: {', '.join(words)}")
+        if sums.records is not None:
+            yield from record_lines(sums.records)
         if sums.set_aside:
             yield "set aside", Text(f"{counted(sums.set_aside, 'directory', 'directories')} -delete, -stray or -future")
         if sums.damage.count:
@@ -149,7 +154,7 @@ class StatisticsView:
         directories = (row for section in self._result.sections for row in section.rows)
         if total.free is None and any(isinstance(row, LogDirectoryRow) and row.is_nearly_full for row in directories):
             yield Text("--free SIZE says which settings free space, and how much time of the data that costs", "bold")
-        if total.sums.damage.count:
+        if total.is_damaged:
             return
         if total.deep:
             yield Text("every checksum and every record was checked: no damage", style="green")
