@@ -140,7 +140,8 @@ def _log_offsets(
 
 def _other_files(partition: Partition) -> DiskUse:
     """What the files take that belong to no segment."""
-    if not os.path.isdir(partition.path):
+    beside = partition.log_directory is not None and partition.log_directory.path == partition.path
+    if beside or not os.path.isdir(partition.path):
         return DiskUse()
     files = use_below(partition.path)
     for segment in segments_of(partition):
