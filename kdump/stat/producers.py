@@ -18,13 +18,13 @@ A row has eight int64 in the byte order of the machine, rows come in the order o
 Above MOST_PRODUCERS it holds those whose ids have the smallest 64-bit hash, each with all of its batches.
 """
 
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-MOST_PRODUCERS: Final = 1_000_000
-"""The largest number of rows of a table."""
-_CELLS: Final = 8
-_ROW_BYTES: Final = 8 * _CELLS
+from kdump.kernel.producer_table import ProducerRows
+
+_CELLS: Final = struct.Struct("=8q")
 
 
 class ProducerRow(NamedTuple):
@@ -65,12 +65,10 @@ class ProducerTable:
         return 1.0 if self.highest_hash is None else (self.highest_hash + 1) / (1 << 64)
 
     def __len__(self) -> int:
-        return len(self.cells) // _ROW_BYTES
+        return len(self.cells) // _CELLS.size
 
     def __iter__(self) -> Iterator[ProducerRow]:
-        cells = memoryview(self.cells).cast("q")
-        for at in range(0, len(cells), _CELLS):
-            producer_id, epoch, codecs, *rest = cells[at : at + _CELLS].tolist()
+        for producer_id, epoch, codecs, *rest in _CELLS.iter_unpack(self.cells):
             yield ProducerRow(producer_id, epoch, tuple(codec for codec in range(8) if codecs >> codec & 1), *rest)
 
     def __add__(self, other: "ProducerTable") -> "ProducerTable":
@@ -78,11 +76,10 @@ class ProducerTable:
             return self
         if not self.cells:
             return other
-        rows = {row.producer_id: row for row in self}
-        for row in other:
-            before = rows.get(row.producer_id)
-            rows[row.producer_id] = row if before is None else _merged(before, row)
-        return table_of(rows[producer_id] for producer_id in sorted(rows))
+        rows = ProducerRows()
+        rows.merge(self.cells, self.highest_hash)
+        rows.merge(other.cells, other.highest_hash)
+        return ProducerTable(*rows.packed())
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ProducerTable):
@@ -92,24 +89,9 @@ class ProducerTable:
     __hash__ = None  # type: ignore[assignment]
 
 
-def table_of(rows: "Iterator[ProducerRow]") -> ProducerTable:
-    """The table of rows that come in the order of their ids."""
-    from array import array
-
-    cells = array("q")
+def table_of(rows: Iterable[ProducerRow]) -> ProducerTable:
+    """The table of some rows."""
+    table = ProducerRows()
     for row in rows:
-        cells.extend((*row[:2], sum(1 << codec for codec in row.codecs), *row[3:]))
-    return ProducerTable(cells.tobytes())
-
-
-def _merged(one: ProducerRow, other: ProducerRow) -> ProducerRow:
-    return ProducerRow(
-        one.producer_id,
-        max(one.epoch, other.epoch),
-        tuple(sorted({*one.codecs, *other.codecs})),
-        min((time for time in (one.first_timestamp, other.first_timestamp) if time >= 0), default=-1),
-        max(one.last_timestamp, other.last_timestamp),
-        one.batches + other.batches,
-        one.records + other.records,
-        one.bytes + other.bytes,
-    )
+        table.merge(_CELLS.pack(*row[:2], sum(1 << codec for codec in row.codecs), *row[3:]))
+    return ProducerTable(*table.packed())

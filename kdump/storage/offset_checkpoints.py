@@ -93,3 +93,20 @@ def read_offset_checkpoints(directory: str) -> CheckpointOffsets:
             in_log_directory=not naming.ROOT_FILES.isdisjoint(names),
         )
     return CheckpointOffsets(contents, in_log_directory=False)
+
+
+class CheckpointCache:
+    """The checkpoints of the log directories of partitions that were named alone. Keeps those of the last directory."""
+
+    def __init__(self) -> None:
+        self._directory = ""
+        self._offsets: CheckpointOffsets | None = None
+
+    def context(self, partition: Partition) -> CheckpointContext:
+        """What the checkpoints beside the partition say about it."""
+        if not partition.whole:
+            return CheckpointContext()
+        directory = os.path.dirname(os.path.abspath(partition.path))
+        if self._offsets is None or directory != self._directory:
+            self._directory, self._offsets = directory, read_offset_checkpoints(directory)
+        return self._offsets.context(partition)

@@ -1,0 +1,638 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Counts the batches of a segment: from their headers alone, or as another walk found them.
+
+A header is taken for that of a batch when its fields are in order, and when the bytes after the batch are a header that
+is in order and continues it, or the end of the file. Elsewhere the walk over headers stops; kdump.stat.scan goes on with
+a walk that checks checksums.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AsString
+from libc.errno cimport EINTR, errno
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, qsort, realloc
+from libc.string cimport memset
+from posix.unistd cimport pread
+
+from kdump.kernel.histogram cimport Histogram, histogram_add, histogram_begin, histogram_end, histogram_fields
+from kdump.kernel.layout cimport *
+from kdump.kernel.producer_table cimport ProducerCells, ProducerRows, Transactions
+from kdump.kernel.records cimport CONTROL_OF_PRODUCER, RecordsDiagnosis, validate_batch
+
+import os
+
+# Why a walk over headers returned.
+HEADERS_STOPPED, HEADERS_BROKEN, HEADERS_SHRUNK = STOPPED, DAMAGED, NEED
+cdef enum:
+    PAGE = 4096
+    MARKER_BYTES = 128       # an uncompressed batch with a marker is smaller
+    LEAST_RECORD = 7         # bytes of a record
+    MOST_EPOCHS = 65536
+    MOST_BUCKETS = 65536
+    FIRST_BUCKETS = 64
+    # A class of batches: magic, codec, timestamp type, and flags.
+    CLASSES = 3 * 8 * 3 * 8
+    IDEMPOTENT_BATCH = 1
+    TRANSACTIONAL_BATCH = 2
+    CONTROL_BATCH = 4
+
+cdef struct VolumeCells:
+    int64_t batches
+    int64_t records          # -1 does not count here: those of wrapper messages are not known
+    int64_t bytes
+    int64_t unopened
+
+cdef struct TimeBucket:
+    int64_t number
+    VolumeCells volume
+
+cdef struct LeaderEpoch:
+    int64_t epoch
+    int64_t first_offset
+
+# The header of a batch, or a message of magic 0 or 1.
+cdef struct BatchHeader:
+    int64_t position
+    int64_t total
+    int64_t first
+    int64_t last
+    int64_t count            # -1: a wrapper message, not opened
+    int64_t base_timestamp
+    int64_t max_timestamp
+    int64_t producer_id
+    int32_t epoch
+    int32_t producer_epoch
+    int32_t attributes
+    int32_t marker           # of a control batch: 0 abort, 1 commit, -1 none
+    uint8_t magic
+    uint8_t codec
+
+# What the walk knows of the batch before.
+cdef struct WalkState:
+    int64_t known_last
+    int32_t known_epoch
+    bint has_last
+    bint linked              # it lies directly before
+
+
+cdef inline void parse_header(BatchHeader *h, const uint8_t *p, int64_t total, int64_t position) noexcept nogil:
+    h.position = position
+    h.total = total
+    h.magic = p[MAGIC_AT]
+    h.marker = -1
+    if h.magic >= 2:
+        h.first = be64(p)
+        h.last = last_offset_of(p)
+        h.count = be32(p + RECORDS_COUNT_AT)
+        h.epoch = be32(p + LEADER_EPOCH_AT)
+        h.attributes = attributes_of(p)
+        h.codec = h.attributes & CODEC_MASK
+        h.base_timestamp = be64(p + BASE_TIMESTAMP_AT)
+        h.max_timestamp = be64(p + MAX_TIMESTAMP_AT)
+        h.producer_id = be64(p + PRODUCER_ID_AT)
+        h.producer_epoch = be16(p + PRODUCER_EPOCH_AT)
+    else:
+        h.first = h.last = be64(p)
+        h.attributes = p[MESSAGE_ATTRIBUTES_AT]
+        h.codec = h.attributes & CODEC_MASK
+        h.count = -1 if h.codec else 1
+        h.epoch = h.producer_epoch = -1
+        h.producer_id = -1
+        h.base_timestamp = h.max_timestamp = be64(p + MESSAGE_TIMESTAMP_AT) if h.magic == 1 else -1
+
+
+cdef inline int32_t marker_of(const uint8_t *p, int64_t total) noexcept nogil:
+    """Return the marker of an uncompressed control batch of a producer: 0 abort, 1 commit, -1 none."""
+    cdef RecordsDiagnosis v
+    validate_batch(p + HEADER, p + total, be32(p + RECORDS_COUNT_AT), be32(p + LAST_OFFSET_DELTA_AT),
+                   be64(p + BASE_TIMESTAMP_AT), CONTROL_OF_PRODUCER, &v)
+    return v.marker if v.marker == 0 or v.marker == 1 else -1
+
+
+cdef inline bint has_marker(const BatchHeader *h) noexcept nogil:
+    return (h.magic == 2 and h.attributes & (CONTROL_FLAG | CODEC_MASK) == CONTROL_FLAG and h.producer_id >= 0
+            and h.count > 0)
+
+
+cdef int by_number(const void *a, const void *b) noexcept nogil:
+    cdef int64_t one = (<const TimeBucket *> a).number, other = (<const TimeBucket *> b).number
+    return (one > other) - (one < other)
+
+
+cdef inline void add_volume(VolumeCells *cells, const BatchHeader *h, int64_t records) noexcept nogil:
+    cells.batches += 1
+    cells.bytes += h.total
+    cells.records += records
+    cells.unopened += h.count < 0
+
+
+@cython.final
+cdef class Collector:
+    """The numbers of some batches in log order; see statistics.pyi."""
+
+    cdef VolumeCells *_classes
+    cdef Histogram _sizes
+    cdef Histogram _counts
+    cdef readonly int64_t batches
+    cdef int64_t _first_offset
+    cdef int64_t _last_offset
+    cdef int64_t _largest[3]
+    cdef int64_t _smallest
+    cdef bint _bound
+    cdef bint _compacted
+    cdef LeaderEpoch *_epochs
+    cdef int64_t _epoch_count
+    cdef int64_t _epoch_capacity
+    cdef int32_t _listed_epoch
+    # Time buckets, by number.
+    cdef int64_t _bucket_ms
+    cdef TimeBucket *_buckets
+    cdef int32_t *_slots
+    cdef int64_t _bucket_count
+    cdef int64_t _bucket_capacity
+    cdef int64_t _mask
+    cdef int64_t _bucket_from      # timestamps of the last bucket
+    cdef int64_t _bucket_to
+    cdef VolumeCells *_bucket
+    cdef VolumeCells _older
+    # Producers.
+    cdef ProducerRows _rows
+    cdef Transactions _transactions
+    cdef int64_t _producer_id      # of _row
+    cdef ProducerCells *_row
+    cdef bint _failed              # out of memory
+    # The walk over headers.
+    cdef WalkState s
+    cdef readonly int64_t reached
+    cdef readonly int64_t first_position
+    cdef readonly int64_t first_batch_offset
+    cdef readonly int64_t first_batch_epoch
+    cdef int64_t _base
+    cdef int64_t _max_batch_bytes
+    cdef bint _stop_at_wrappers
+
+    def __cinit__(self, int64_t base_offset=-1, *, int64_t bucket_ms=3_600_000, int64_t max_batch_bytes=1 << 30,
+                  bint stop_at_wrappers=False, ProducerRows producers=None, Transactions transactions=None):
+        if bucket_ms <= 0:
+            raise ValueError("a bucket has at least a millisecond")
+        self._base = base_offset
+        self._bucket_ms = bucket_ms
+        self._max_batch_bytes = max_batch_bytes
+        self._stop_at_wrappers = stop_at_wrappers
+        self._rows = producers
+        self._transactions = transactions
+        self._producer_id = -1
+        self._listed_epoch = -1
+        self._first_offset = self._last_offset = self._smallest = self.first_position = -1
+        self._largest[0] = self._largest[1] = self._largest[2] = -1
+        self._bucket_from = self._bucket_to = 0
+        self.s.known_epoch = -1
+        self._mask = 2 * FIRST_BUCKETS - 1
+        self._bucket_capacity = FIRST_BUCKETS
+        self._classes = <VolumeCells *> calloc(CLASSES, sizeof(VolumeCells))
+        self._buckets = <TimeBucket *> calloc(FIRST_BUCKETS, sizeof(TimeBucket))
+        self._slots = <int32_t *> calloc(self._mask + 1, sizeof(int32_t))
+        if not histogram_begin(&self._sizes) or not histogram_begin(&self._counts) or self._classes == NULL \
+                or self._buckets == NULL or self._slots == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        histogram_end(&self._sizes)
+        histogram_end(&self._counts)
+        free(self._classes)
+        free(self._buckets)
+        free(self._slots)
+        free(self._epochs)
+
+    # ---- counting
+
+    cdef void add(self, const BatchHeader *h) noexcept nogil:
+        """Count a batch."""
+        cdef bint control = h.magic == 2 and h.attributes & CONTROL_FLAG != 0
+        cdef bint transactional = h.magic == 2 and h.attributes & TRANSACTIONAL_FLAG != 0
+        cdef bint append_time = h.magic > 0 and h.attributes & LOG_APPEND_TIME != 0
+        cdef int64_t records = 0 if control or h.count < 0 else h.count
+        cdef int64_t number = h.magic
+        cdef VolumeCells *cells
+        number = (number * 8 + h.codec) * 3 + (2 if h.magic == 0 else 1 if append_time else 0)
+        number = number * 8 + (h.producer_id >= 0) + 2 * transactional + 4 * control
+        cells = self._classes + number
+        cells.batches += 1
+        cells.bytes += h.total
+        cells.records += h.count if h.count > 0 else 0  # of a control batch its control records
+        cells.unopened += h.count < 0
+        histogram_add(&self._sizes, h.total)
+        if not control and h.count >= 0:
+            histogram_add(&self._counts, h.count)
+        if self.batches == 0:
+            self._first_offset = h.first
+            self.first_position = h.position
+            self.first_batch_offset = h.first
+            self.first_batch_epoch = h.epoch
+        self.batches += 1
+        self._last_offset = h.last
+        if h.epoch >= 0 and h.epoch != self._listed_epoch:
+            self.list_epoch(h.epoch, h.first)
+        if h.magic == 2 and (h.count <= h.last - h.first or h.attributes & DELETE_HORIZON_FLAG):
+            self._compacted = True
+        if h.max_timestamp >= 0:
+            if h.max_timestamp > self._largest[h.magic]:
+                self._largest[h.magic] = h.max_timestamp
+            if not self._bucket_from <= h.max_timestamp < self._bucket_to:
+                self.find_bucket(h.max_timestamp)
+            if self._bucket != NULL:
+                add_volume(self._bucket, h, records)
+        self.add_first_timestamp(h, append_time)
+        if h.producer_id >= 0:
+            self.add_producer(h, control, transactional)
+
+    cdef inline void add_first_timestamp(self, const BatchHeader *h, bint append_time) noexcept nogil:
+        cdef int64_t timestamp = h.max_timestamp if append_time else h.base_timestamp
+        if h.count == 0:
+            return
+        if h.magic == 2 and not append_time and h.attributes & DELETE_HORIZON_FLAG:
+            self._bound = True
+            return
+        if timestamp < 0:
+            return
+        if h.count != 1 and not append_time:
+            self._bound = True
+        if timestamp < self._smallest or self._smallest < 0:
+            self._smallest = timestamp
+
+    cdef void add_producer(self, const BatchHeader *h, bint control, bint transactional) noexcept nogil:
+        cdef ProducerCells *row
+        cdef int64_t first_timestamp
+        if self._transactions is not None and transactional:
+            if not control:
+                first_timestamp = h.max_timestamp \
+                    if h.attributes & (LOG_APPEND_TIME | DELETE_HORIZON_FLAG) else h.base_timestamp
+                self._transactions.data(h.producer_id, h.first, first_timestamp, max(h.count, 0), h.total)
+            elif h.marker >= 0:
+                self._transactions.marker(h.producer_id, h.marker == 1, h.max_timestamp)
+        if control or self._rows is None:
+            return
+        if h.producer_id != self._producer_id:
+            self._row = self._rows.row_of(h.producer_id)
+            self._producer_id = h.producer_id
+        row = self._row
+        if row == NULL:
+            return
+        if h.producer_epoch > row.epoch:
+            row.epoch = h.producer_epoch
+        row.codecs |= 1 << h.codec
+        if h.max_timestamp >= 0:
+            if row.first_timestamp < 0 or h.max_timestamp < row.first_timestamp:
+                row.first_timestamp = h.max_timestamp
+            if h.max_timestamp > row.last_timestamp:
+                row.last_timestamp = h.max_timestamp
+        row.batches += 1
+        row.records += h.count
+        row.bytes += h.total
+
+    cdef void list_epoch(self, int32_t epoch, int64_t first) noexcept nogil:
+        cdef LeaderEpoch *epochs
+        self._listed_epoch = epoch
+        if self._epoch_count >= MOST_EPOCHS:
+            return
+        if self._epoch_count == self._epoch_capacity:
+            epochs = <LeaderEpoch *> realloc(self._epochs, (2 * self._epoch_capacity + 8) * sizeof(LeaderEpoch))
+            if epochs == NULL:
+                self._failed = True
+                return
+            self._epochs = epochs
+            self._epoch_capacity = 2 * self._epoch_capacity + 8
+        self._epochs[self._epoch_count].epoch = epoch
+        self._epochs[self._epoch_count].first_offset = first
+        self._epoch_count += 1
+
+    cdef void find_bucket(self, int64_t timestamp) noexcept nogil:
+        """Set the bucket of a timestamp, which is not negative; NULL without memory."""
+        cdef int64_t number = timestamp // self._bucket_ms
+        cdef int64_t slot = self.slot_of_bucket(number)
+        self._bucket = NULL
+        if self._slots[slot] == 0:
+            if self._bucket_count == self._bucket_capacity:
+                if not self.widen():
+                    self._failed = True
+                    return
+                slot = self.slot_of_bucket(number)
+            memset(self._buckets + self._bucket_count, 0, sizeof(TimeBucket))
+            self._buckets[self._bucket_count].number = number
+            self._bucket_count += 1
+            self._slots[slot] = <int32_t> self._bucket_count
+        self._bucket = &self._buckets[self._slots[slot] - 1].volume
+        self._bucket_from = number * self._bucket_ms
+        self._bucket_to = self._bucket_from + self._bucket_ms \
+            if self._bucket_from <= INT64_MAX - self._bucket_ms else INT64_MAX
+
+    cdef inline int64_t slot_of_bucket(self, int64_t number) noexcept nogil:
+        cdef int64_t slot = <int64_t> ((<uint64_t> number * <uint64_t> 0x9E3779B97F4A7C15U) >> 20) & self._mask
+        while self._slots[slot] and self._buckets[self._slots[slot] - 1].number != number:
+            slot = (slot + 1) & self._mask
+        return slot
+
+    cdef bint widen(self) noexcept nogil:
+        """Make room for more buckets, or sum up the oldest ones; False without memory."""
+        cdef TimeBucket *buckets
+        cdef int32_t *slots
+        cdef int64_t i, capacity = 2 * self._bucket_capacity
+        if self._bucket_count >= 2 * MOST_BUCKETS:
+            self.sum_up()
+        else:
+            buckets = <TimeBucket *> realloc(self._buckets, capacity * sizeof(TimeBucket))
+            if buckets == NULL:
+                return False
+            self._buckets = buckets
+            slots = <int32_t *> malloc(2 * capacity * sizeof(int32_t))
+            if slots == NULL:
+                return False
+            free(self._slots)
+            self._slots = slots
+            self._bucket_capacity = capacity
+            self._mask = 2 * capacity - 1
+        memset(self._slots, 0, (self._mask + 1) * sizeof(int32_t))
+        for i in range(self._bucket_count):
+            self._slots[self.slot_of_bucket(self._buckets[i].number)] = <int32_t> (i + 1)
+        return True
+
+    cdef void sum_up(self) noexcept nogil:
+        """Keep the newest buckets, and only the sum of the others."""
+        cdef int64_t i, gone = self._bucket_count - MOST_BUCKETS
+        if gone <= 0:
+            return
+        qsort(self._buckets, self._bucket_count, sizeof(TimeBucket), by_number)
+        for i in range(self._bucket_count):
+            if i < gone:
+                self._older.batches += self._buckets[i].volume.batches
+                self._older.records += self._buckets[i].volume.records
+                self._older.bytes += self._buckets[i].volume.bytes
+                self._older.unopened += self._buckets[i].volume.unopened
+            else:
+                self._buckets[i - gone] = self._buckets[i]
+        self._bucket_count = MOST_BUCKETS
+
+    # ---- the walk over headers
+
+    def carry(self, int64_t known_last, bint has_last, int32_t known_epoch, bint linked):
+        self.s.known_last = known_last
+        self.s.has_last = has_last
+        self.s.known_epoch = known_epoch
+        self.s.linked = linked
+
+    @property
+    def known_last(self):
+        return self.s.known_last
+
+    @property
+    def has_last(self):
+        return bool(self.s.has_last)
+
+    @property
+    def known_epoch(self):
+        return self.s.known_epoch
+
+    @property
+    def linked(self):
+        return bool(self.s.linked)
+
+    cdef inline bint in_order(self, const BatchHeader *h) noexcept nogil:
+        """Return whether the fields of a header are in order, and continue the batch before."""
+        cdef int64_t delta = h.last - h.first
+        if h.first < 0 or h.last < h.first or h.first < self._base:
+            return False
+        if self._base >= 0 and h.last - self._base > OFFSET_SPAN:
+            return False
+        if self.s.has_last and h.first <= self.s.known_last:
+            return False
+        if h.magic < 2:
+            if h.attributes & (0xf8 if h.magic == 0 else 0xf0) or h.codec > 3:
+                return False
+            return not (h.codec and self._stop_at_wrappers)
+        if h.attributes & 0xff80 or h.codec > 4 or h.producer_id < -1 or h.count < 0 or h.count > delta + 1:
+            return False
+        if h.epoch < -1 or (h.epoch >= 0 and self.s.linked and h.epoch < self.s.known_epoch):
+            return False
+        if h.count == 0:
+            return h.total == HEADER
+        return h.total > HEADER and (h.codec != 0 or h.count * LEAST_RECORD <= h.total - HEADER)
+
+    cdef inline void advance(self, const BatchHeader *h) noexcept nogil:
+        self.s.known_last = h.last
+        self.s.has_last = self.s.linked = True
+        if h.epoch >= 0:
+            self.s.known_epoch = h.epoch
+
+    def headers(self, int fd, buffer, int64_t position, int64_t stop, int64_t end):
+        cdef Py_buffer view
+        cdef int reason
+        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
+        try:
+            if view.len < PAGE or position < 0:
+                raise ValueError("the buffer is too small, or the position lies outside the file")
+            with nogil:
+                reason = self.walk_headers(fd, <uint8_t *> view.buf, view.len, position, stop, end)
+        finally:
+            PyBuffer_Release(&view)
+        if reason < 0:
+            raise OSError(-reason, os.strerror(-reason))
+        return reason
+
+    cdef int walk_headers(self, int fd, uint8_t *buffer, int64_t room, int64_t position, int64_t stop,
+                          int64_t end) noexcept nogil:
+        """Return why the walk stopped, or a negated errno. `reached` is the first batch that is not counted.
+
+        Of large batches, it reads only the headers. It reads many small batches at once.
+        """
+        cdef const uint8_t *p
+        cdef int64_t begin = position, filled = 0, usual = 0, total, left, need
+        cdef BatchHeader headers[2]
+        cdef BatchHeader *h
+        cdef int now = 0
+        cdef bint pending = False  # headers[1 - now] is not counted
+        cdef WalkState before = self.s
+        self.reached = position
+        while position < stop or pending:
+            left = end - position
+            if left == 0:
+                break
+            need = min(left, HEADER)
+            if position + need > begin + filled:
+                begin = position
+                filled = fill(fd, position, buffer, need, min(left, MARKER_BYTES if usual >= PAGE else room))
+                if filled < need:
+                    self.s = before
+                    return <int> filled if filled < 0 else NEED
+            p = buffer + (position - begin)
+            h = headers + now
+            if left >= UP_TO_MAGIC:
+                total = total_of(p)
+            if (left < UP_TO_MAGIC or p[MAGIC_AT] > 2 or total - LOG_OVERHEAD < minimum(p[MAGIC_AT]) or total > left
+                    or total > self._max_batch_bytes or need < (HEADER if p[MAGIC_AT] == 2 else LARGEST_MESSAGE_HEADER)):
+                self.s = before
+                return DAMAGED
+            parse_header(h, p, total, position)
+            if not self.in_order(h):
+                self.s = before
+                return DAMAGED
+            if pending:
+                self.add(headers + (1 - now))
+                pending = False
+                self.reached = position
+            before = self.s
+            if position >= stop:
+                break
+            if has_marker(h):
+                if total > room:
+                    return DAMAGED
+                if position + total > begin + filled:
+                    begin = position
+                    filled = fill(fd, position, buffer, total, total)
+                    if filled < total:
+                        return <int> filled if filled < 0 else NEED
+                    p = buffer
+                h.marker = marker_of(p, total)
+                if h.marker < 0:
+                    return DAMAGED
+            self.advance(h)
+            pending = True
+            now = 1 - now
+            position += total
+            usual += (total - usual) >> 2
+        if pending:
+            self.add(headers + (1 - now))
+            self.reached = position
+        return STOPPED
+
+    # ---- batches that another walk found
+
+    def add_rows(self, rows, Py_ssize_t count, buffer, int64_t origin, Py_ssize_t filled):
+        """See statistics.pyi."""
+        cdef Py_buffer cells, view
+        cdef const int64_t *row
+        cdef const uint8_t *p
+        cdef int64_t at
+        cdef Py_ssize_t i
+        cdef BatchHeader h
+        PyObject_GetBuffer(rows, &cells, PyBUF_SIMPLE)
+        try:
+            PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+            try:
+                if count < 0 or cells.len < count * BATCH_WIDTH * <Py_ssize_t> sizeof(int64_t) or filled > view.len:
+                    raise ValueError("the rows lie outside the buffer")
+                for i in range(count):
+                    row = <const int64_t *> cells.buf + i * BATCH_WIDTH
+                    at = row[POSITION] - origin
+                    read_row(&h, row)
+                    if has_marker(&h) and 0 <= at and at + h.total <= filled:
+                        h.marker = marker_of(<const uint8_t *> view.buf + at, h.total)
+                    self.add(&h)
+            finally:
+                PyBuffer_Release(&view)
+        finally:
+            PyBuffer_Release(&cells)
+
+    def opened(self, int64_t magic, int64_t attributes, int64_t timestamp, int64_t records):
+        """See statistics.pyi."""
+        cdef VolumeCells *cells
+        cdef int64_t number = magic * 8 + (attributes & CODEC_MASK)
+        if not 0 <= magic <= 1:
+            raise ValueError("no wrapper message")
+        number = (number * 3 + (2 if magic == 0 else attributes & LOG_APPEND_TIME != 0)) * 8
+        cells = self._classes + number
+        cells.unopened -= 1
+        cells.records += records
+        histogram_add(&self._counts, records)
+        if magic == 1 and timestamp >= 0:
+            self.find_bucket(timestamp)
+            if self._bucket != NULL:
+                self._bucket.unopened -= 1
+                self._bucket.records += records
+
+    # ---- the result
+
+    def classes(self):
+        cdef list found = []
+        cdef int64_t i
+        cdef VolumeCells *cells
+        self.check()
+        for i in range(CLASSES):
+            cells = self._classes + i
+            if cells.batches:
+                found.append((i // 192, i // 24 % 8, i // 8 % 3, i % 8, cells.batches, cells.records, cells.bytes,
+                              cells.unopened))
+        return found
+
+    def histograms(self):
+        return histogram_fields(&self._sizes), histogram_fields(&self._counts)
+
+    def offsets(self):
+        return self._first_offset, self._last_offset
+
+    def timestamps(self):
+        return self._largest[0], self._largest[1], self._largest[2], self._smallest
+
+    @property
+    def smallest_is_bound(self):
+        return bool(self._bound)
+
+    @property
+    def compacted(self):
+        return bool(self._compacted)
+
+    def epochs(self):
+        cdef int64_t i
+        self.check()
+        return tuple([(self._epochs[i].epoch, self._epochs[i].first_offset) for i in range(self._epoch_count)])
+
+    def buckets(self):
+        cdef int64_t i
+        cdef dict found = {}
+        cdef VolumeCells *v
+        self.check()
+        self.sum_up()
+        self._bucket_from = self._bucket_to = 0
+        for i in range(self._bucket_count):
+            v = &self._buckets[i].volume
+            found[self._buckets[i].number] = (v.batches, v.records, v.bytes, v.unopened)
+        return found, (self._older.batches, self._older.records, self._older.bytes, self._older.unopened)
+
+    cdef check(self):
+        if self._failed:
+            raise MemoryError
+
+
+cdef inline void read_row(BatchHeader *h, const int64_t *row) noexcept nogil:
+    """Read the header of a batch from its row (kdump.kernel.scan.BATCH_COLUMNS)."""
+    h.position = row[POSITION]
+    h.total = row[SIZE]
+    h.magic = <uint8_t> row[MAGIC]
+    h.last = row[LAST_OFFSET]
+    h.first = row[BASE_OFFSET] if row[BASE_OFFSET] != INT64_MIN else h.last
+    h.count = row[COUNT] if row[COUNT] != INT64_MIN else -1
+    if h.magic == 2 and h.count < 0:
+        h.count = 0
+    h.epoch = <int32_t> row[EPOCH] if row[EPOCH] != INT64_MIN else -1
+    h.attributes = <int32_t> row[ATTRIBUTES]
+    h.codec = h.attributes & CODEC_MASK
+    h.base_timestamp = row[BASE_TIMESTAMP]
+    h.max_timestamp = row[MAX_TIMESTAMP]
+    h.producer_id = row[PRODUCER_ID]
+    h.producer_epoch = <int32_t> row[PRODUCER_EPOCH]
+    h.marker = -1
+
+
+cdef int64_t fill(int fd, int64_t position, uint8_t *buffer, int64_t need, int64_t most) noexcept nogil:
+    """Read `need` to `most` bytes of a file, fewer at its end. Returns how many, or a negated errno."""
+    cdef int64_t filled = 0
+    cdef ssize_t n
+    while filled < need:
+        n = pread(fd, buffer + filled, most - filled, position + filled)
+        if n == 0:
+            break
+        if n > 0:
+            filled += n
+        elif errno != EINTR:
+            return -errno
+    return filled
