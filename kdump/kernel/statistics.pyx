@@ -1,14 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Counts the batches of a segment: from their headers alone, or as another walk found them.
 
-A header is taken for that of a batch when its fields are in order, and when the bytes after the batch are a header that
-is in order and continues it, or the end of the file. Elsewhere the walk over headers stops; kdump.stat.scan goes on with
-a walk that checks checksums.
+A batch counts when the fields of its header are in order, and when the bytes after it are a header that is in order and
+continues it. The checksum has to be right, too, where the file ends after the batch, and where offsets are missing after
+a batch that is complete: a wrong length can lead over whole batches. Elsewhere the walk over headers stops;
+kdump.stat.scan goes on with a walk that checks checksums.
 """
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytearray cimport PyByteArray_AsString
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
@@ -28,6 +28,7 @@ cdef enum:
     PAGE = 4096
     MARKER_BYTES = 128       # an uncompressed batch with a marker is smaller
     LEAST_RECORD = 7         # bytes of a record
+    LENGTH_BYTES = 5         # of the length of a record, at most
     MOST_EPOCHS = 65536
     MOST_BUCKETS = 65536
     FIRST_BUCKETS = 64
@@ -113,6 +114,30 @@ cdef inline int32_t marker_of(const uint8_t *p, int64_t total) noexcept nogil:
 cdef inline bint has_marker(const BatchHeader *h) noexcept nogil:
     return (h.magic == 2 and h.attributes & (CONTROL_FLAG | CODEC_MASK) == CONTROL_FLAG and h.producer_id >= 0
             and h.count > 0)
+
+
+cdef inline int64_t delta_of(const BatchHeader *h) noexcept nogil:
+    return <int64_t> (<uint64_t> h.last - <uint64_t> h.first)
+
+
+cdef inline bint is_complete(const BatchHeader *h) noexcept nogil:
+    """Return whether the batch does not show that the log cleaner removed records."""
+    return h.magic < 2 or (h.count == delta_of(h) + 1 and h.attributes & DELETE_HORIZON_FLAG == 0)
+
+
+cdef inline bint record_fits(const BatchHeader *h, const uint8_t *p) noexcept nogil:
+    """Return false where the only record of an uncompressed batch does not end where the batch ends."""
+    cdef uint64_t length = 0
+    cdef int i
+    if h.magic < 2 or h.count != 1 or h.codec:
+        return True
+    for i in range(LENGTH_BYTES):
+        if HEADER + i >= h.total:
+            return False
+        length |= <uint64_t> (p[HEADER + i] & 0x7f) << 7 * i
+        if p[HEADER + i] < 128:
+            return HEADER + i + 1 + <int64_t> (length >> 1) == h.total and not length & 1
+    return False
 
 
 cdef int by_number(const void *a, const void *b) noexcept nogil:
@@ -234,7 +259,7 @@ cdef class Collector:
         self._last_offset = h.last
         if h.epoch >= 0 and h.epoch != self._listed_epoch:
             self.list_epoch(h.epoch, h.first)
-        if h.magic == 2 and (h.count <= h.last - h.first or h.attributes & DELETE_HORIZON_FLAG):
+        if h.magic == 2 and (h.count <= delta_of(h) or h.attributes & DELETE_HORIZON_FLAG):
             self._compacted = True
         if h.max_timestamp >= 0:
             if h.max_timestamp > self._largest[h.magic]:
@@ -399,7 +424,7 @@ cdef class Collector:
 
     cdef inline bint in_order(self, const BatchHeader *h) noexcept nogil:
         """Return whether the fields of a header are in order, and continue the batch before."""
-        cdef int64_t delta = h.last - h.first
+        cdef int64_t delta = delta_of(h)
         if h.first < 0 or h.last < h.first or h.first < self._base:
             return False
         if self._base >= 0 and h.last - self._base > OFFSET_SPAN:
@@ -446,18 +471,26 @@ cdef class Collector:
         Of large batches, it reads only the headers. It reads many small batches at once.
         """
         cdef const uint8_t *p
-        cdef int64_t begin = position, filled = 0, usual = 0, total, left, need
+        cdef int64_t begin = position, filled = 0, usual = 0, total = 0, left, need
         cdef BatchHeader headers[2]
         cdef BatchHeader *h
+        cdef BatchHeader *last
         cdef int now = 0
-        cdef bint pending = False  # headers[1 - now] is not counted
+        cdef bint pending = False  # `last` is not counted
         cdef WalkState before = self.s
         self.reached = position
         while position < stop or pending:
+            h = headers + now
+            last = headers + (1 - now)
             left = end - position
             if left == 0:
-                break
-            need = min(left, HEADER)
+                if self.is_proved(fd, last, buffer, room):
+                    self.add(last)
+                    self.reached = position
+                    return STOPPED
+                self.s = before
+                return DAMAGED
+            need = min(left, HEADER + LENGTH_BYTES)
             if position + need > begin + filled:
                 begin = position
                 filled = fill(fd, position, buffer, need, min(left, MARKER_BYTES if usual >= PAGE else room))
@@ -465,19 +498,23 @@ cdef class Collector:
                     self.s = before
                     return <int> filled if filled < 0 else NEED
             p = buffer + (position - begin)
-            h = headers + now
             if left >= UP_TO_MAGIC:
                 total = total_of(p)
             if (left < UP_TO_MAGIC or p[MAGIC_AT] > 2 or total - LOG_OVERHEAD < minimum(p[MAGIC_AT]) or total > left
-                    or total > self._max_batch_bytes or need < (HEADER if p[MAGIC_AT] == 2 else LARGEST_MESSAGE_HEADER)):
+                    or total > self._max_batch_bytes or left < LARGEST_MESSAGE_HEADER):
                 self.s = before
                 return DAMAGED
             parse_header(h, p, total, position)
-            if not self.in_order(h):
+            if not self.in_order(h) or not record_fits(h, p):
                 self.s = before
                 return DAMAGED
             if pending:
-                self.add(headers + (1 - now))
+                if h.first > last.last + 1 and is_complete(last):
+                    if not self.is_proved(fd, last, buffer, room):
+                        self.s = before
+                        return DAMAGED
+                    filled = 0
+                self.add(last)
                 pending = False
                 self.reached = position
             before = self.s
@@ -491,8 +528,7 @@ cdef class Collector:
                     filled = fill(fd, position, buffer, total, total)
                     if filled < total:
                         return <int> filled if filled < 0 else NEED
-                    p = buffer
-                h.marker = marker_of(p, total)
+                h.marker = marker_of(buffer + (position - begin), total)
                 if h.marker < 0:
                     return DAMAGED
             self.advance(h)
@@ -500,10 +536,12 @@ cdef class Collector:
             now = 1 - now
             position += total
             usual += (total - usual) >> 2
-        if pending:
-            self.add(headers + (1 - now))
-            self.reached = position
         return STOPPED
+
+    cdef bint is_proved(self, int fd, const BatchHeader *h, uint8_t *buffer, int64_t room) noexcept nogil:
+        """Return whether the checksum of a batch is right. False for one that is larger than the buffer."""
+        return (h.total <= room and fill(fd, h.position, buffer, h.total, h.total) == h.total
+                and checksum(buffer, h.total) == stored_crc(buffer))
 
     # ---- batches that another walk found
 

@@ -21,6 +21,7 @@ from kdump.stat.transactions import rows_of
 from kdump.stat.values import BatchStatistics, Damage, DamagedStretch, StatOptions
 from kdump.storage.log_walk import walk_of
 from kdump.storage.ranges import SegmentRange
+from kdump.storage.read_policy import PolicySource, ReadPolicy, open_file
 from kdump.storage.source import FileSource, reason_of
 from kdump.storage.walk import BatchChunk, ForeignBatch, Item, SearchLimit, ShrunkFile, Tail, TailContent, Walk
 
@@ -29,6 +30,8 @@ BLOCK: Final = 1 << 20
 _BUFFER_BYTES: Final = 128 << 10
 _STEP: Final = 64 << 20
 """The bytes between two reports of progress."""
+_LIMITED_STEP: Final = 1 << 20
+"""The bytes between two waits of a reader with a bounded rate. It counts what it passes, read or not."""
 _WIDTH: Final = len(BATCH_COLUMNS)
 _SUSPECT: Final = BATCH_COLUMNS.index("suspect")
 _WHOLE_BATCH: Final = {1 << SUSPECTS.index(f"batch/{reason}"): reason for reason in ("crc", "magic", "limit")}
@@ -50,7 +53,7 @@ def scan(
     `on_bytes` takes the number of bytes of the log that were done since the last call.
     """
     try:
-        with task.range.segment.log.open() as source:
+        with open_file(task.range.segment.log, _policy(task.options)) as source:
             return _RangeScan(source, task, carry, on_bytes).result()
     except SourceError as error:
         at = task.range.start
@@ -58,6 +61,10 @@ def scan(
         return RangeStatistics(
             None, at, StatCarry(), nothing, producer_table(ProducerRows()), rows_of(Transactions()), error=error
         )
+
+
+def _policy(options: StatOptions) -> ReadPolicy:
+    return ReadPolicy(options.io_limit, options.keep_cache is not False)
 
 
 class _RangeScan:
@@ -126,9 +133,9 @@ class _RangeScan:
 
     def _scan(self) -> None:
         buffer = bytearray(_BUFFER_BYTES)
-        done = self._position
+        done, step = self._position, _STEP if self._options.io_limit is None else _LIMITED_STEP
         while self._position < self._stop:
-            upto = min(self._stop, self._position + _STEP)
+            upto = min(self._stop, self._position + step)
             if self._position >= self._checked_until:
                 if not self._headers(buffer, upto):
                     self._checked_until = (self._position // BLOCK + 1) * BLOCK
@@ -147,6 +154,8 @@ class _RangeScan:
         except OSError as error:
             self._position = collector.reached
             raise SourceError(f"{source.name}: reading at byte {self._position}: {reason_of(error)}") from None
+        if isinstance(source, PolicySource):
+            source.passed(self._position, collector.reached - self._position)
         self._position = collector.reached
         return reason == HEADERS_STOPPED
 

@@ -104,11 +104,14 @@ class _Cutting:
             yield StatJob(tuple(group))
 
     def _tasks(self, partition: Partition) -> list[StatTask]:
-        segments = segments_of(partition)
+        segments, options = segments_of(partition), self._options
+        if options.keep_cache is None:
+            directory = partition.log_directory
+            options = options._replace(keep_cache=directory is None or not directory.locked)
         later, tasks = sum(segment.log.size for segment in segments), list[StatTask]()
         for segment in segments:
             later -= segment.log.size
-            tasks += (StatTask(part, self._options) for part in cut_into_ranges(segment, self._slots, later))
+            tasks += (StatTask(part, options) for part in cut_into_ranges(segment, self._slots, later))
         return tasks
 
     def take(self, job: StatJob, results: tuple[RangeStatistics, ...]) -> Iterator[Measured]:

@@ -37,8 +37,8 @@ class StatOptions(NamedTuple):
     so that their records are counted. `bucket_ms`: the width of the buckets of the write rate. `max_batch_bytes` bounds
     a batch and its decompressed records. `partitions`: the number of partitions of each topic, None for those that are
     at hand. `now_ms`: the time of the clock, None for that of the machine. `by_producer`: keep the producers of each
-    partition. `io_limit`: bytes to read a second, None for no limit. `keep_cache`: leave what was read in the cache of
-    the operating system.
+    partition. `io_limit`: bytes of logs a second, None for no limit. `keep_cache`: leave what was read in the page
+    cache; None: unless a broker is writing.
     """
 
     deep: bool = False
@@ -49,7 +49,7 @@ class StatOptions(NamedTuple):
     now_ms: int | None = None
     by_producer: bool = True
     io_limit: int | None = None
-    keep_cache: bool = False
+    keep_cache: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
