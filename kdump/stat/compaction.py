@@ -9,13 +9,15 @@ Source: LogCleanerManager.cleanableOffsets, LogCleanerManager.grabFilthiestCompa
 """
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+from kdump.errors import SourceError
 from kdump.stat.cleaner_stoppers import CleanerStopper, cleaner_stoppers
-from kdump.stat.segment_age import LogBounds, base_offset, log_bounds, log_size, segment_age
-from kdump.stat.topic_settings import TopicSettings
+from kdump.stat.compaction_pass import CompactionPass, predict_pass
+from kdump.stat.segment_age import LogBounds, base_offset, first_batch_timestamp, log_bounds, log_size, segment_age
+from kdump.stat.topic_settings import CleanerSettings, TopicSettings
 from kdump.stat.values import PartitionStatistics, SegmentStatistics
 
 
@@ -82,8 +84,9 @@ class PartitionCompaction(NamedTuple):
     `clean_bytes` and `cleanable_bytes` are those that a broker compares; it counts a segment that holds the first dirty
     offset in both. `uncleanable_bytes` are the rest. `dirty_ratio` is None for a log without bytes in the two parts.
     `starts_because` is None where the cleaner does not start; `blocker` says why, or that it stops on the way.
-    `lag_ms` is how long max.compaction.lag.ms is exceeded, None where the times of the first batches are not known.
+    `lag_ms` is how long max.compaction.lag.ms is exceeded, None where a log could not be read for it.
     `needs_bytes` is how many more dirty bytes the ratio needs, None where it does not depend on them.
+    `next_pass` is what a pass over the dirty part does, None where the records were not opened.
     `legacy_delete_horizon_ms`: tombstones of magic 0 and 1 go from segments that were modified until then.
     """
 
@@ -104,6 +107,7 @@ class PartitionCompaction(NamedTuple):
     needs_bytes: int | None
     legacy_delete_horizon_ms: int
     stoppers: tuple[CleanerStopper, ...]
+    next_pass: CompactionPass | None = None
 
 
 def report_compaction(
@@ -111,15 +115,15 @@ def report_compaction(
     settings: TopicSettings,
     now_ms: int,
     *,
+    cleaner: CleanerSettings | None = None,
     cleaner_checkpoint: int | None = None,
-    first_batch_timestamps: Mapping[str, int] | None = None,
 ) -> PartitionCompaction:
     """What the log cleaner of a broker with these settings does with a partition at `now_ms` (milliseconds).
 
     `cleaner_checkpoint` is the partition's line of cleaner-offset-checkpoint, None without one.
-    `first_batch_timestamps` has the max timestamp of the first batch of each segment by path; only
-    max.compaction.lag.ms needs them. Where no high watermark is known, the log end offset stands for it. Reads the
-    first bytes of damaged stretches, and nothing else. Source: LogCleanerManager.grabFilthiestCompactedLog.
+    Where no high watermark is known, the log end offset stands for it. Of the logs it reads the first bytes of damaged
+    stretches, and with max.compaction.lag.ms the first headers.
+    Source: LogCleanerManager.grabFilthiestCompactedLog.
     """
     bounds = log_bounds(of)
     log = _OffsetRanges(of.segments)
@@ -129,7 +133,7 @@ def report_compaction(
     cleanable_bytes = log.size(min(dirty, uncleanable), uncleanable)
     total = clean_bytes + cleanable_bytes
     ratio = cleanable_bytes / total if total else None
-    lag_ms = _exceeded_lag(log.inactive_from(dirty), settings, now_ms, first_batch_timestamps)
+    lag_ms = _exceeded_lag(log.inactive_from(dirty), settings, now_ms)
     trigger = _trigger(ratio, cleanable_bytes, lag_ms, settings)
     stoppers = cleaner_stoppers(log.values(0, uncleanable), settings) if cleanable_bytes else ()
     blocker = _blocker(trigger, cleanable_bytes, settings, stoppers)
@@ -151,6 +155,7 @@ def report_compaction(
         _missing_bytes(cleanable_bytes, total, settings) if trigger is None else None,
         _legacy_horizon(log.values(0, dirty), settings),
         stoppers,
+        predict_pass(log.values(0, uncleanable), dirty, cleaner or CleanerSettings()) if cleanable_bytes else None,
     )
 
 
@@ -219,18 +224,16 @@ def _first_young(segments: Sequence[SegmentStatistics], lag_ms: int, now_ms: int
     return next(young, None)
 
 
-def _exceeded_lag(
-    segments: Sequence[SegmentStatistics], settings: TopicSettings, now_ms: int, first: Mapping[str, int] | None
-) -> int | None:
+def _exceeded_lag(segments: Sequence[SegmentStatistics], settings: TopicSettings, now_ms: int) -> int | None:
     """LogCleanerManager.maxCompactionDelay."""
     until = now_ms - settings.max_compaction_lag_ms
     if until <= 0:
         return 0
-    if first is None:
+    try:
+        times = [first_batch_timestamp(segment.path) for segment in segments]
+    except SourceError:
         return None
-    times = [first.get(segment.path, -1) for segment in segments]
-    earliest = min((time for time in times if time > 0), default=until)
-    return max(until - earliest, 0)
+    return max(until - min((time for time in times if time > 0), default=until), 0)
 
 
 def _trigger(

@@ -21,6 +21,7 @@ from kdump.stat.compaction import (
 )
 from kdump.stat.topic_settings import CleanerSettings, parse_cleanup_policy, topic_settings
 from kdump.stat.values import PartitionStatistics
+from support import build
 from support.stat_logs import partition
 
 NOW = 100_000
@@ -28,11 +29,9 @@ COMPACT = parse_cleanup_policy("compact")
 LOG = ("0..9 100b @100", "10..19 200b @200", "20..29 300b @300", "30..39 400b @400")
 
 
-def report(
-    of: PartitionStatistics, checkpoint: int | None = None, first: dict[str, int] | None = None, **values: Any
-) -> PartitionCompaction:
+def report(of: PartitionStatistics, checkpoint: int | None = None, **values: Any) -> PartitionCompaction:
     settings = topic_settings(**{"cleanup_policy": COMPACT, **values})
-    return report_compaction(of, settings, NOW, cleaner_checkpoint=checkpoint, first_batch_timestamps=first)
+    return report_compaction(of, settings, NOW, cleaner_checkpoint=checkpoint)
 
 
 # ---- first dirty offset
@@ -140,21 +139,34 @@ def test_the_policy_does_not_compact() -> None:
     assert (told.starts_because, told.blocker) == (None, CompactionBlocker.POLICY)
 
 
-def test_a_lag_that_is_exceeded_starts_it() -> None:
-    of = partition(*LOG)
-    first = {segment.path: time for segment, time in zip(of.segments, (10, 150, 260, 5), strict=True)}
-    told = report(of, 20, first, max_compaction_lag_ms=NOW - 300)
+def with_files(tmp_path: Path, *first: bytes) -> PartitionStatistics:
+    name = str(tmp_path / "t-0")
+    of = partition(*LOG, name=name)
+    Path(name).mkdir()
+    for each, data in zip(of.segments, first, strict=True):
+        Path(each.path).write_bytes(data)
+    return of
+
+
+def test_a_lag_that_is_exceeded_starts_it(tmp_path: Path) -> None:
+    batches = (build.batch([build.record(timestamp=time)]) for time in (10, 150, 260, 5))
+    of = with_files(tmp_path, *batches)
+    told = report(of, 20, max_compaction_lag_ms=NOW - 300)
     assert (told.lag_ms, told.starts_because) == (40, CompactionTrigger.MAX_LAG)
-    assert report(of, 20, first, max_compaction_lag_ms=NOW - 260).lag_ms == 0
+    assert report(of, 20, max_compaction_lag_ms=NOW - 260).lag_ms == 0
 
 
-def test_first_batches_without_a_time_do_not_count() -> None:
-    of = partition(*LOG)
-    assert report(of, 20, {of.segments[2].path: 0}, max_compaction_lag_ms=10).lag_ms == 0
-    assert report(of, 20, {}, max_compaction_lag_ms=10).lag_ms == 0
+def test_the_time_of_a_first_message(tmp_path: Path) -> None:
+    of = with_files(tmp_path, b"", build.message(timestamp=40, magic=1), build.message(magic=0), b"")
+    assert report(of, 0, max_compaction_lag_ms=NOW - 100).lag_ms == 60
+    assert report(of, 20, max_compaction_lag_ms=NOW - 100).lag_ms == 0
 
 
-def test_a_lag_without_the_times_of_the_batches_is_not_known() -> None:
+def test_first_batches_without_a_time_do_not_count(tmp_path: Path) -> None:
+    assert report(with_files(tmp_path, b"", b"", bytes(61), b""), 0, max_compaction_lag_ms=10).lag_ms == 0
+
+
+def test_a_lag_of_logs_that_cannot_be_read_is_not_known() -> None:
     assert report(partition(*LOG), 20, max_compaction_lag_ms=10).lag_ms is None
     assert report(partition(*LOG), 20).lag_ms == 0
 
