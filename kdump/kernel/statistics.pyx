@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Counts the batches of a segment: from their headers alone, or as another walk found them.
 
-A batch counts when the fields of its header are in order, and when the bytes after it are a header that is in order and
-continues it. The checksum has to be right, too, where the file ends after the batch, and where offsets are missing after
-a batch that is complete: a wrong length can lead over whole batches. Elsewhere the walk over headers stops;
+A batch counts when the fields of its header are in order, and when the bytes after it are a header that is in order
+and continues it. Its checksum has to be right, too, where the file ends after the batch, and where offsets are missing
+after a complete batch: a wrong length can lead over whole batches. Elsewhere the walk over headers stops;
 kdump.stat.scan goes on with a walk that checks checksums.
 """
 

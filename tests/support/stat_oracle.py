@@ -105,9 +105,7 @@ def counted(segment: Segment, bucket_ms: int = HOUR) -> dict[str, Any]:
         "epochs": tuple(epochs),
         "hours": {hour: volume(found) for hour, found in hours.items()},
         "older": (0, 0, 0, 0),
-        "compacted": any(
-            batch.delete_horizon or (batch.count or 0) <= batch.last_offset - batch.offset for batch in modern
-        ),
+        "compacted": any(batch.delete_horizon or (batch.count or 0) <= batch.last_offset_delta for batch in modern),
     }
 
 
