@@ -16,9 +16,10 @@ from typing import NamedTuple
 from kdump.errors import SourceError
 from kdump.stat.cleaner_stoppers import CleanerStopper, cleaner_stoppers
 from kdump.stat.compaction_pass import CompactionPass, predict_pass
+from kdump.stat.delete_horizons import DeleteHorizons
 from kdump.stat.segment_age import LogBounds, base_offset, first_batch_timestamp, log_bounds, log_size, segment_age
 from kdump.stat.topic_settings import CleanerSettings, TopicSettings
-from kdump.stat.values import PartitionStatistics, SegmentStatistics
+from kdump.stat.values import PartitionStatistics, SegmentStatistics, sum_of
 
 
 class FirstDirtySource(StrEnum):
@@ -86,7 +87,9 @@ class PartitionCompaction(NamedTuple):
     `starts_because` is None where the cleaner does not start; `blocker` says why, or that it stops on the way.
     `lag_ms` is how long max.compaction.lag.ms is exceeded, None where a log could not be read for it.
     `needs_bytes` is how many more dirty bytes the ratio needs, None where it does not depend on them.
-    `next_pass` is what a pass over the dirty part does, None where the records were not opened.
+    `delete_horizons` are those of the batches that a pass reads: it drops the tombstones and markers of batches whose
+    horizon is not after `now_ms`. `next_pass` is what a pass over the dirty part does, None where the records were not
+    opened.
     `legacy_delete_horizon_ms`: tombstones of magic 0 and 1 go from segments that were modified until then.
     """
 
@@ -106,6 +109,7 @@ class PartitionCompaction(NamedTuple):
     blocker: CompactionBlocker | None
     needs_bytes: int | None
     legacy_delete_horizon_ms: int
+    delete_horizons: DeleteHorizons
     stoppers: tuple[CleanerStopper, ...]
     next_pass: CompactionPass | None = None
 
@@ -114,20 +118,17 @@ def report_compaction(
     of: PartitionStatistics,
     settings: TopicSettings,
     now_ms: int,
-    *,
     cleaner: CleanerSettings | None = None,
-    cleaner_checkpoint: int | None = None,
 ) -> PartitionCompaction:
     """What the log cleaner of a broker with these settings does with a partition at `now_ms` (milliseconds).
 
-    `cleaner_checkpoint` is the partition's line of cleaner-offset-checkpoint, None without one.
     Where no high watermark is known, the log end offset stands for it. Of the logs it reads the first bytes of damaged
     stretches, and with max.compaction.lag.ms the first headers.
     Source: LogCleanerManager.grabFilthiestCompactedLog.
     """
     bounds = log_bounds(of)
     log = _OffsetRanges(of.segments)
-    found = _range(of, log, bounds, settings, now_ms, cleaner_checkpoint)
+    found = _range(of, log, bounds, settings, now_ms)
     dirty, uncleanable = found.first_dirty_offset, found.first_uncleanable_offset
     clean_bytes = log.size(-1, dirty)
     cleanable_bytes = log.size(min(dirty, uncleanable), uncleanable)
@@ -154,6 +155,7 @@ def report_compaction(
         blocker,
         _missing_bytes(cleanable_bytes, total, settings) if trigger is None else None,
         _legacy_horizon(log.values(0, dirty), settings),
+        sum_of((segment.totals.delete_horizons for segment in log.values(0, uncleanable)), DeleteHorizons()),
         stoppers,
         predict_pass(log.values(0, uncleanable), dirty, cleaner or CleanerSettings()) if cleanable_bytes else None,
     )
@@ -192,9 +194,9 @@ def _range(
     bounds: LogBounds,
     settings: TopicSettings,
     now_ms: int,
-    checkpoint: int | None,
 ) -> CleanableRange:
     """LogCleanerManager.cleanableOffsets."""
+    checkpoint = of.cleaner_checkpoint
     dirty, source = bounds.start_offset, FirstDirtySource.NO_CHECKPOINT
     if checkpoint is not None:
         if checkpoint < bounds.start_offset:

@@ -99,9 +99,10 @@ def sum_old_formats(reports: Iterable[PartitionUpgrade]) -> tuple[OldFormat, ...
     return tuple(sums)
 
 
-def _newness(of: OldFormat) -> tuple[int, int]:
+def _newness(of: OldFormat) -> tuple[int, int, int]:
+    """A message without a timestamp is as new as its file."""
     timestamp = -1 if of.newest_timestamp_ms is None else of.newest_timestamp_ms
-    return max(timestamp, of.newest_modified_ms if timestamp < 0 else -1), of.newest_modified_ms
+    return of.newest_modified_ms if timestamp < 0 else timestamp, of.newest_modified_ms, timestamp
 
 
 def _old_format(segments: Sequence[SegmentStatistics], magic: int) -> OldFormat:

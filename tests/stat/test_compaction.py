@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from kdump.stat.compaction import (
     UncleanableSource,
     report_compaction,
 )
+from kdump.stat.delete_horizons import DeleteHorizons
 from kdump.stat.topic_settings import CleanerSettings, parse_cleanup_policy, topic_settings
 from kdump.stat.values import PartitionStatistics
 from support import build
@@ -31,7 +33,7 @@ LOG = ("0..9 100b @100", "10..19 200b @200", "20..29 300b @300", "30..39 400b @4
 
 def report(of: PartitionStatistics, checkpoint: int | None = None, **values: Any) -> PartitionCompaction:
     settings = topic_settings(**{"cleanup_policy": COMPACT, **values})
-    return report_compaction(of, settings, NOW, cleaner_checkpoint=checkpoint)
+    return report_compaction(replace(of, cleaner_checkpoint=checkpoint), settings, NOW)
 
 
 # ---- first dirty offset
@@ -187,6 +189,15 @@ def test_a_partition_without_a_segment() -> None:
     assert report(partition()).blocker is CompactionBlocker.NOTHING_CLEANABLE
 
 
+def test_delete_horizons_of_what_a_pass_reads() -> None:
+    of = partition(*LOG)
+    found = [
+        replace(each, totals=replace(each.totals, delete_horizons=DeleteHorizons(1, 50, number, number)))
+        for number, each in enumerate(of.segments)
+    ]
+    assert report(replace(of, segments=tuple(found))).delete_horizons == DeleteHorizons(3, 150, 0, 2)
+
+
 # ---- what stops it
 
 
@@ -283,7 +294,7 @@ def logs(draw: st.DrawFn) -> PartitionStatistics:
 @given(logs(), st.none() | st.integers(0, 70), st.integers(0, 40))
 def test_ranges_are_sums_of_segments(of: PartitionStatistics, checkpoint: int | None, lag: int) -> None:
     settings = topic_settings(cleanup_policy=COMPACT, min_compaction_lag_ms=lag)
-    told = report_compaction(of, settings, 40, cleaner_checkpoint=checkpoint)
+    told = report_compaction(replace(of, cleaner_checkpoint=checkpoint), settings, 40)
     bases = [each.base_offset or 0 for each in of.segments]
     sizes = dict(zip(bases, (each.size_bytes for each in of.segments), strict=True))
     dirty, first = told.range.first_dirty_offset, told.range.first_uncleanable_offset
