@@ -183,6 +183,7 @@ cdef class Collector:
     cdef int64_t _smallest
     cdef bint _bound
     cdef bint _compacted
+    cdef int64_t _horizons[4]      # of batches with a delete horizon: their number, bytes, the earliest, the latest
     cdef LeaderEpoch *_epochs
     cdef int64_t _epoch_count
     cdef int64_t _epoch_capacity
@@ -281,6 +282,8 @@ cdef class Collector:
             self.list_epoch(h.epoch, h.first)
         if h.magic == 2 and (h.count <= delta_of(h) or h.attributes & DELETE_HORIZON_FLAG):
             self._compacted = True
+            if h.attributes & DELETE_HORIZON_FLAG:
+                self.add_horizon(h)
         if h.max_timestamp > self._largest[h.magic]:
             self._largest[h.magic] = h.max_timestamp
         self.add_first_timestamp(h, append_time)
@@ -314,6 +317,14 @@ cdef class Collector:
         memset(&self._run, 0, sizeof(VolumeCells))
         histogram_add_times(&self._counts, self._same_count, self._same_times)
         self._same_times = 0
+
+    cdef void add_horizon(self, const BatchHeader *h) noexcept nogil:
+        if self._horizons[0] == 0 or h.base_timestamp < self._horizons[2]:
+            self._horizons[2] = h.base_timestamp
+        if self._horizons[0] == 0 or h.base_timestamp > self._horizons[3]:
+            self._horizons[3] = h.base_timestamp
+        self._horizons[0] += 1
+        self._horizons[1] += h.total
 
     cdef inline void add_first_timestamp(self, const BatchHeader *h, bint append_time) noexcept nogil:
         cdef int64_t timestamp = h.max_timestamp if append_time else h.base_timestamp
@@ -680,6 +691,9 @@ cdef class Collector:
     @property
     def compacted(self):
         return bool(self._compacted)
+
+    def horizons(self):
+        return self._horizons[0], self._horizons[1], self._horizons[2], self._horizons[3]
 
     def epochs(self):
         cdef int64_t i

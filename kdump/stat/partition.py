@@ -85,6 +85,7 @@ class PartitionFold:
             other_bytes=other.size_bytes,
             other_allocated_bytes=other.allocated_bytes,
             errors=tuple(each.error for each in segments if each.error is not None),
+            cleaner_checkpoint=context.cleaner_offset,
         )
 
     def _key_summary(self) -> KeySummary | None:
