@@ -62,6 +62,17 @@ cdef inline void histogram_add(Histogram *h, int64_t value) noexcept nogil:
     h.count += 1
 
 
+cdef inline void histogram_add_times(Histogram *h, int64_t value, int64_t times) noexcept nogil:
+    """Count a value several times, as long as their sum is below 2^63."""
+    if times == 0:
+        return
+    histogram_add(h, value)
+    h.counts[bucket_of(value)] += times - 1
+    h.count += times - 1
+    h.low += <uint64_t> (value * (times - 1))
+    h.high += h.low < <uint64_t> (value * (times - 1))
+
+
 cdef inline tuple histogram_fields(const Histogram *h):
     """Return what kdump.stat.histogram.Histogram is built of: (count, sum, minimum, maximum, {bucket: count})."""
     cdef dict buckets = {}

@@ -83,6 +83,9 @@ class Collector:
     def smallest_is_bound(self) -> bool: ...
     @property
     def compacted(self) -> bool: ...
+    def horizons(self) -> tuple[int, int, int, int]:
+        """The batches with a delete horizon: their number and bytes, the earliest and the latest horizon."""
+
     def epochs(self) -> tuple[tuple[int, int], ...]:
         """(leader epoch, first offset) of each batch that starts an epoch."""
 

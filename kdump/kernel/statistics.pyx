@@ -15,12 +15,24 @@ from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memset
 from posix.unistd cimport pread
 
-from kdump.kernel.histogram cimport Histogram, histogram_add, histogram_begin, histogram_end, histogram_fields
+from kdump.kernel.histogram cimport (
+    Histogram, bucket_of, histogram_add, histogram_add_times, histogram_begin, histogram_end, histogram_fields,
+)
 from kdump.kernel.layout cimport *
 from kdump.kernel.producer_table cimport ProducerCells, ProducerRows, Transactions
 from kdump.kernel.records cimport CONTROL_OF_PRODUCER, RecordsDiagnosis, validate_batch
 
 import os
+
+cdef extern from *:
+    """
+    /* One load and one swap: kdump.kernel.layout.be64 takes two of each, which shows in the walk over headers. */
+    static inline int64_t kdump_number(const uint8_t *p) {
+        return (int64_t) ((uint64_t) p[0] << 56 | (uint64_t) p[1] << 48 | (uint64_t) p[2] << 40 | (uint64_t) p[3] << 32
+                          | (uint64_t) p[4] << 24 | (uint64_t) p[5] << 16 | (uint64_t) p[6] << 8 | (uint64_t) p[7]);
+    }
+    """
+    int64_t number_at "kdump_number"(const uint8_t *p) noexcept nogil
 
 # Why a walk over headers returned.
 HEADERS_STOPPED, HEADERS_BROKEN, HEADERS_SHRUNK = STOPPED, DAMAGED, NEED
@@ -34,6 +46,7 @@ cdef enum:
     FIRST_BUCKETS = 64
     # A class of batches: magic, codec, timestamp type, and flags.
     CLASSES = 3 * 8 * 3 * 8
+    WRAPPER_CLASSES = 2 * 8 * 3 * 8  # those of magic 0 and 1
     IDEMPOTENT_BATCH = 1
     TRANSACTIONAL_BATCH = 2
     CONTROL_BATCH = 4
@@ -83,24 +96,24 @@ cdef inline void parse_header(BatchHeader *h, const uint8_t *p, int64_t total, i
     h.magic = p[MAGIC_AT]
     h.marker = -1
     if h.magic >= 2:
-        h.first = be64(p)
-        h.last = last_offset_of(p)
+        h.first = number_at(p)
+        h.last = <int64_t> (<uint64_t> h.first + <uint64_t> <int64_t> be32(p + LAST_OFFSET_DELTA_AT))
         h.count = be32(p + RECORDS_COUNT_AT)
         h.epoch = be32(p + LEADER_EPOCH_AT)
         h.attributes = attributes_of(p)
         h.codec = h.attributes & CODEC_MASK
-        h.base_timestamp = be64(p + BASE_TIMESTAMP_AT)
-        h.max_timestamp = be64(p + MAX_TIMESTAMP_AT)
-        h.producer_id = be64(p + PRODUCER_ID_AT)
+        h.base_timestamp = number_at(p + BASE_TIMESTAMP_AT)
+        h.max_timestamp = number_at(p + MAX_TIMESTAMP_AT)
+        h.producer_id = number_at(p + PRODUCER_ID_AT)
         h.producer_epoch = be16(p + PRODUCER_EPOCH_AT)
     else:
-        h.first = h.last = be64(p)
+        h.first = h.last = number_at(p)
         h.attributes = p[MESSAGE_ATTRIBUTES_AT]
         h.codec = h.attributes & CODEC_MASK
         h.count = -1 if h.codec else 1
         h.epoch = h.producer_epoch = -1
         h.producer_id = -1
-        h.base_timestamp = h.max_timestamp = be64(p + MESSAGE_TIMESTAMP_AT) if h.magic == 1 else -1
+        h.base_timestamp = h.max_timestamp = number_at(p + MESSAGE_TIMESTAMP_AT) if h.magic == 1 else -1
 
 
 cdef inline int32_t marker_of(const uint8_t *p, int64_t total) noexcept nogil:
@@ -127,16 +140,15 @@ cdef inline bint is_complete(const BatchHeader *h) noexcept nogil:
 
 cdef inline bint record_fits(const BatchHeader *h, const uint8_t *p) noexcept nogil:
     """Return false where the only record of an uncompressed batch does not end where the batch ends."""
-    cdef uint64_t length = 0
+    cdef int64_t length = 0
     cdef int i
-    if h.magic < 2 or h.count != 1 or h.codec:
+    if h.count != 1 or h.codec or h.magic < 2:
         return True
     for i in range(LENGTH_BYTES):
-        if HEADER + i >= h.total:
-            return False
-        length |= <uint64_t> (p[HEADER + i] & 0x7f) << 7 * i
+        length |= <int64_t> (p[HEADER + i] & 0x7f) << 7 * i
         if p[HEADER + i] < 128:
-            return HEADER + i + 1 + <int64_t> (length >> 1) == h.total and not length & 1
+            # A length below zero is odd here, and never fits.
+            return length == 2 * (h.total - HEADER - i - 1)
     return False
 
 
@@ -145,11 +157,11 @@ cdef int by_number(const void *a, const void *b) noexcept nogil:
     return (one > other) - (one < other)
 
 
-cdef inline void add_volume(VolumeCells *cells, const BatchHeader *h, int64_t records) noexcept nogil:
-    cells.batches += 1
-    cells.bytes += h.total
-    cells.records += records
-    cells.unopened += h.count < 0
+cdef inline void add_volume(VolumeCells *cells, const VolumeCells *other) noexcept nogil:
+    cells.batches += other.batches
+    cells.records += other.records
+    cells.bytes += other.bytes
+    cells.unopened += other.unopened
 
 
 @cython.final
@@ -157,7 +169,12 @@ cdef class Collector:
     """The numbers of some batches in log order; see statistics.pyi."""
 
     cdef VolumeCells *_classes
-    cdef Histogram _sizes
+    cdef VolumeCells _run          # batches of _run_class in _bucket that are not counted there yet
+    cdef int64_t _run_class
+    cdef int64_t _run_kind         # from which the class follows
+    cdef int64_t _same_count       # so many batches with so many records are not in _counts yet
+    cdef int64_t _same_times
+    cdef Histogram _sizes          # without count and sum, which the classes have
     cdef Histogram _counts
     cdef readonly int64_t batches
     cdef int64_t _first_offset
@@ -166,6 +183,7 @@ cdef class Collector:
     cdef int64_t _smallest
     cdef bint _bound
     cdef bint _compacted
+    cdef int64_t _horizons[4]      # of batches with a delete horizon: their number, bytes, the earliest, the latest
     cdef LeaderEpoch *_epochs
     cdef int64_t _epoch_count
     cdef int64_t _epoch_capacity
@@ -177,7 +195,7 @@ cdef class Collector:
     cdef int64_t _bucket_count
     cdef int64_t _bucket_capacity
     cdef int64_t _mask
-    cdef int64_t _bucket_from      # timestamps of the last bucket
+    cdef int64_t _bucket_from      # timestamps of _bucket
     cdef int64_t _bucket_to
     cdef VolumeCells *_bucket
     cdef VolumeCells _older
@@ -207,11 +225,10 @@ cdef class Collector:
         self._stop_at_wrappers = stop_at_wrappers
         self._rows = producers
         self._transactions = transactions
-        self._producer_id = -1
+        self._producer_id = self._run_kind = -1
         self._listed_epoch = -1
         self._first_offset = self._last_offset = self._smallest = self.first_position = -1
         self._largest[0] = self._largest[1] = self._largest[2] = -1
-        self._bucket_from = self._bucket_to = 0
         self.s.known_epoch = -1
         self._mask = 2 * FIRST_BUCKETS - 1
         self._bucket_capacity = FIRST_BUCKETS
@@ -221,6 +238,7 @@ cdef class Collector:
         if not histogram_begin(&self._sizes) or not histogram_begin(&self._counts) or self._classes == NULL \
                 or self._buckets == NULL or self._slots == NULL:
             raise MemoryError
+        self._sizes.minimum = INT64_MAX
 
     def __dealloc__(self):
         histogram_end(&self._sizes)
@@ -235,21 +253,24 @@ cdef class Collector:
     cdef void add(self, const BatchHeader *h) noexcept nogil:
         """Count a batch."""
         cdef bint control = h.magic == 2 and h.attributes & CONTROL_FLAG != 0
-        cdef bint transactional = h.magic == 2 and h.attributes & TRANSACTIONAL_FLAG != 0
         cdef bint append_time = h.magic > 0 and h.attributes & LOG_APPEND_TIME != 0
-        cdef int64_t records = 0 if control or h.count < 0 else h.count
-        cdef int64_t number = h.magic
-        cdef VolumeCells *cells
-        number = (number * 8 + h.codec) * 3 + (2 if h.magic == 0 else 1 if append_time else 0)
-        number = number * 8 + (h.producer_id >= 0) + 2 * transactional + 4 * control
-        cells = self._classes + number
-        cells.batches += 1
-        cells.bytes += h.total
-        cells.records += h.count if h.count > 0 else 0  # of a control batch its control records
-        cells.unopened += h.count < 0
-        histogram_add(&self._sizes, h.total)
+        cdef int64_t kind = <int64_t> h.magic << 40 | <int64_t> (h.producer_id >= 0) << 32 | h.attributes
+        if kind != self._run_kind or h.max_timestamp < self._bucket_from or h.max_timestamp >= self._bucket_to:
+            self.begin_run(h, kind)
+        self._run.batches += 1
+        self._run.records += h.count if h.count > 0 else 0
+        self._run.bytes += h.total
+        self._sizes.counts[bucket_of(h.total)] += 1
+        if h.total > self._sizes.maximum:
+            self._sizes.maximum = h.total
+        if h.total < self._sizes.minimum:
+            self._sizes.minimum = h.total
         if not control and h.count >= 0:
-            histogram_add(&self._counts, h.count)
+            if h.count != self._same_count:
+                histogram_add_times(&self._counts, self._same_count, self._same_times)
+                self._same_count = h.count
+                self._same_times = 0
+            self._same_times += 1
         if self.batches == 0:
             self._first_offset = h.first
             self.first_position = h.position
@@ -257,20 +278,53 @@ cdef class Collector:
             self.first_batch_epoch = h.epoch
         self.batches += 1
         self._last_offset = h.last
-        if h.epoch >= 0 and h.epoch != self._listed_epoch:
+        if h.epoch != self._listed_epoch and h.epoch >= 0:
             self.list_epoch(h.epoch, h.first)
         if h.magic == 2 and (h.count <= delta_of(h) or h.attributes & DELETE_HORIZON_FLAG):
             self._compacted = True
-        if h.max_timestamp >= 0:
-            if h.max_timestamp > self._largest[h.magic]:
-                self._largest[h.magic] = h.max_timestamp
-            if not self._bucket_from <= h.max_timestamp < self._bucket_to:
-                self.find_bucket(h.max_timestamp)
-            if self._bucket != NULL:
-                add_volume(self._bucket, h, records)
+            if h.attributes & DELETE_HORIZON_FLAG:
+                self.add_horizon(h)
+        if h.max_timestamp > self._largest[h.magic]:
+            self._largest[h.magic] = h.max_timestamp
         self.add_first_timestamp(h, append_time)
         if h.producer_id >= 0:
-            self.add_producer(h, control, transactional)
+            self.add_producer(h, control)
+
+    cdef void begin_run(self, const BatchHeader *h, int64_t kind) noexcept nogil:
+        """Begin a run of batches of one class and one time bucket."""
+        cdef int64_t number = (h.magic * 8 + h.codec) * 3
+        self.end_run()
+        self._run_kind = kind
+        number += 2 if h.magic == 0 else 1 if h.attributes & LOG_APPEND_TIME else 0
+        number = number * 8 + (h.producer_id >= 0)
+        if h.magic == 2:
+            number += (TRANSACTIONAL_BATCH if h.attributes & TRANSACTIONAL_FLAG else 0)
+            number += (CONTROL_BATCH if h.attributes & CONTROL_FLAG else 0)
+        self._run_class = number
+        if h.max_timestamp < self._bucket_from or h.max_timestamp >= self._bucket_to:
+            self.find_bucket(h.max_timestamp)
+
+    cdef void end_run(self) noexcept nogil:
+        """Count the batches of the run."""
+        if self._run.batches:
+            if self._run_class < WRAPPER_CLASSES and self._run_class // 24 % 8:
+                self._run.unopened = self._run.batches
+            add_volume(self._classes + self._run_class, &self._run)
+            if self._run_class & CONTROL_BATCH:
+                self._run.records = 0  # of the class these are control records
+            if self._bucket != NULL:
+                add_volume(self._bucket, &self._run)
+        memset(&self._run, 0, sizeof(VolumeCells))
+        histogram_add_times(&self._counts, self._same_count, self._same_times)
+        self._same_times = 0
+
+    cdef void add_horizon(self, const BatchHeader *h) noexcept nogil:
+        if self._horizons[0] == 0 or h.base_timestamp < self._horizons[2]:
+            self._horizons[2] = h.base_timestamp
+        if self._horizons[0] == 0 or h.base_timestamp > self._horizons[3]:
+            self._horizons[3] = h.base_timestamp
+        self._horizons[0] += 1
+        self._horizons[1] += h.total
 
     cdef inline void add_first_timestamp(self, const BatchHeader *h, bint append_time) noexcept nogil:
         cdef int64_t timestamp = h.max_timestamp if append_time else h.base_timestamp
@@ -286,10 +340,10 @@ cdef class Collector:
         if timestamp < self._smallest or self._smallest < 0:
             self._smallest = timestamp
 
-    cdef void add_producer(self, const BatchHeader *h, bint control, bint transactional) noexcept nogil:
+    cdef void add_producer(self, const BatchHeader *h, bint control) noexcept nogil:
         cdef ProducerCells *row
         cdef int64_t first_timestamp
-        if self._transactions is not None and transactional:
+        if self._transactions is not None and h.attributes & TRANSACTIONAL_FLAG:
             if not control:
                 first_timestamp = h.max_timestamp \
                     if h.attributes & (LOG_APPEND_TIME | DELETE_HORIZON_FLAG) else h.base_timestamp
@@ -333,10 +387,14 @@ cdef class Collector:
         self._epoch_count += 1
 
     cdef void find_bucket(self, int64_t timestamp) noexcept nogil:
-        """Set the bucket of a timestamp, which is not negative; NULL without memory."""
+        """Set the bucket of a timestamp; NULL for a negative one, and without memory."""
         cdef int64_t number = timestamp // self._bucket_ms
         cdef int64_t slot = self.slot_of_bucket(number)
         self._bucket = NULL
+        if timestamp < 0:
+            self._bucket_from = INT64_MIN
+            self._bucket_to = 0
+            return
         if self._slots[slot] == 0:
             if self._bucket_count == self._bucket_capacity:
                 if not self.widen():
@@ -422,14 +480,14 @@ cdef class Collector:
     def linked(self):
         return bool(self.s.linked)
 
-    cdef inline bint in_order(self, const BatchHeader *h) noexcept nogil:
+    cdef inline bint in_order(self, const BatchHeader *h, const WalkState *s) noexcept nogil:
         """Return whether the fields of a header are in order, and continue the batch before."""
         cdef int64_t delta = delta_of(h)
         if h.first < 0 or h.last < h.first or h.first < self._base:
             return False
         if self._base >= 0 and h.last - self._base > OFFSET_SPAN:
             return False
-        if self.s.has_last and h.first <= self.s.known_last:
+        if s.has_last and h.first <= s.known_last:
             return False
         if h.magic < 2:
             if h.attributes & (0xf8 if h.magic == 0 else 0xf0) or h.codec > 3:
@@ -437,17 +495,11 @@ cdef class Collector:
             return not (h.codec and self._stop_at_wrappers)
         if h.attributes & 0xff80 or h.codec > 4 or h.producer_id < -1 or h.count < 0 or h.count > delta + 1:
             return False
-        if h.epoch < -1 or (h.epoch >= 0 and self.s.linked and h.epoch < self.s.known_epoch):
+        if h.epoch < -1 or (h.epoch >= 0 and s.linked and h.epoch < s.known_epoch):
             return False
         if h.count == 0:
             return h.total == HEADER
         return h.total > HEADER and (h.codec != 0 or h.count * LEAST_RECORD <= h.total - HEADER)
-
-    cdef inline void advance(self, const BatchHeader *h) noexcept nogil:
-        self.s.known_last = h.last
-        self.s.has_last = self.s.linked = True
-        if h.epoch >= 0:
-            self.s.known_epoch = h.epoch
 
     def headers(self, int fd, buffer, int64_t position, int64_t stop, int64_t end):
         cdef Py_buffer view
@@ -470,73 +522,85 @@ cdef class Collector:
 
         Of large batches, it reads only the headers. It reads many small batches at once.
         """
-        cdef const uint8_t *p
-        cdef int64_t begin = position, filled = 0, usual = 0, total = 0, left, need
+        # Two headers and the states after them, in turn: `h` is the next one, `last` the one before. While `pending`,
+        # `last` is not counted, and the state that `h` will replace is that before `last`.
         cdef BatchHeader headers[2]
+        cdef WalkState states[2]
         cdef BatchHeader *h
         cdef BatchHeader *last
-        cdef int now = 0
-        cdef bint pending = False  # `last` is not counted
-        cdef WalkState before = self.s
+        cdef const uint8_t *p
+        cdef int64_t begin = position, filled = 0, usual = 0, total = 0, left, need
+        cdef int now = 0, reason = STOPPED
+        cdef bint pending = False
+        states[1] = self.s
         self.reached = position
         while position < stop or pending:
             h = headers + now
             last = headers + (1 - now)
             left = end - position
             if left == 0:
-                if self.is_proved(fd, last, buffer, room):
-                    self.add(last)
-                    self.reached = position
-                    return STOPPED
-                self.s = before
-                return DAMAGED
+                if not self.is_proved(fd, last, buffer, room):
+                    reason = DAMAGED
+                    break
+                self.add(last)
+                pending = False
+                self.reached = position
+                break
             need = min(left, HEADER + LENGTH_BYTES)
             if position + need > begin + filled:
                 begin = position
                 filled = fill(fd, position, buffer, need, min(left, MARKER_BYTES if usual >= PAGE else room))
                 if filled < need:
-                    self.s = before
-                    return <int> filled if filled < 0 else NEED
+                    reason = <int> filled if filled < 0 else NEED
+                    break
             p = buffer + (position - begin)
             if left >= UP_TO_MAGIC:
                 total = total_of(p)
-            if (left < UP_TO_MAGIC or p[MAGIC_AT] > 2 or total - LOG_OVERHEAD < minimum(p[MAGIC_AT]) or total > left
-                    or total > self._max_batch_bytes or left < LARGEST_MESSAGE_HEADER):
-                self.s = before
-                return DAMAGED
+            if (left < LARGEST_MESSAGE_HEADER or p[MAGIC_AT] > 2 or total - LOG_OVERHEAD < minimum(p[MAGIC_AT])
+                    or total > left or total > self._max_batch_bytes):
+                reason = DAMAGED
+                break
             parse_header(h, p, total, position)
-            if not self.in_order(h) or not record_fits(h, p):
-                self.s = before
-                return DAMAGED
+            if not self.in_order(h, states + (1 - now)) or not record_fits(h, p):
+                reason = DAMAGED
+                break
             if pending:
                 if h.first > last.last + 1 and is_complete(last):
-                    if not self.is_proved(fd, last, buffer, room):
-                        self.s = before
-                        return DAMAGED
                     filled = 0
+                    if not self.is_proved(fd, last, buffer, room):
+                        reason = DAMAGED
+                        break
                 self.add(last)
                 pending = False
                 self.reached = position
-            before = self.s
             if position >= stop:
                 break
-            if has_marker(h):
-                if total > room:
-                    return DAMAGED
-                if position + total > begin + filled:
-                    begin = position
-                    filled = fill(fd, position, buffer, total, total)
-                    if filled < total:
-                        return <int> filled if filled < 0 else NEED
-                h.marker = marker_of(buffer + (position - begin), total)
-                if h.marker < 0:
-                    return DAMAGED
-            self.advance(h)
+            if has_marker(h) and not self.read_marker(h, fd, buffer, room, &begin, &filled):
+                reason = DAMAGED
+                break
+            states[now].known_last = h.last
+            states[now].has_last = states[now].linked = True
+            states[now].known_epoch = h.epoch if h.epoch >= 0 else states[1 - now].known_epoch
             pending = True
             now = 1 - now
             position += total
             usual += (total - usual) >> 2
-        return STOPPED
+        self.s = states[now if pending else 1 - now]
+        return reason
+
+    cdef bint read_marker(self, BatchHeader *h, int fd, uint8_t *buffer, int64_t room, int64_t *begin,
+                          int64_t *filled) noexcept nogil:
+        """Read the marker of a control batch; False where its body holds none."""
+        if h.total > room:
+            return False
+        if h.position + h.total > begin[0] + filled[0]:
+            begin[0] = h.position
+            filled[0] = fill(fd, h.position, buffer, h.total, h.total)
+            if filled[0] < h.total:
+                filled[0] = 0
+                return False
+        h.marker = marker_of(buffer + (h.position - begin[0]), h.total)
+        return h.marker >= 0
 
     cdef bint is_proved(self, int fd, const BatchHeader *h, uint8_t *buffer, int64_t room) noexcept nogil:
         """Return whether the checksum of a batch is right. False for one that is larger than the buffer."""
@@ -578,6 +642,8 @@ cdef class Collector:
         if not 0 <= magic <= 1:
             raise ValueError("no wrapper message")
         number = (number * 3 + (2 if magic == 0 else attributes & LOG_APPEND_TIME != 0)) * 8
+        self.end_run()
+        self._run_kind = -1  # the bucket changes
         cells = self._classes + number
         cells.unopened -= 1
         cells.records += records
@@ -595,6 +661,7 @@ cdef class Collector:
         cdef int64_t i
         cdef VolumeCells *cells
         self.check()
+        self.end_run()
         for i in range(CLASSES):
             cells = self._classes + i
             if cells.batches:
@@ -603,6 +670,12 @@ cdef class Collector:
         return found
 
     def histograms(self):
+        cdef int64_t i
+        self.end_run()
+        self._sizes.count = self.batches
+        self._sizes.low = 0
+        for i in range(CLASSES):
+            self._sizes.low += <uint64_t> self._classes[i].bytes
         return histogram_fields(&self._sizes), histogram_fields(&self._counts)
 
     def offsets(self):
@@ -619,6 +692,9 @@ cdef class Collector:
     def compacted(self):
         return bool(self._compacted)
 
+    def horizons(self):
+        return self._horizons[0], self._horizons[1], self._horizons[2], self._horizons[3]
+
     def epochs(self):
         cdef int64_t i
         self.check()
@@ -629,8 +705,9 @@ cdef class Collector:
         cdef dict found = {}
         cdef VolumeCells *v
         self.check()
+        self.end_run()
         self.sum_up()
-        self._bucket_from = self._bucket_to = 0
+        self._bucket_from = self._bucket_to = 0  # the buckets moved
         for i in range(self._bucket_count):
             v = &self._buckets[i].volume
             found[self._buckets[i].number] = (v.batches, v.records, v.bytes, v.unopened)

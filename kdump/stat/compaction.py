@@ -9,14 +9,17 @@ Source: LogCleanerManager.cleanableOffsets, LogCleanerManager.grabFilthiestCompa
 """
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+from kdump.errors import SourceError
 from kdump.stat.cleaner_stoppers import CleanerStopper, cleaner_stoppers
-from kdump.stat.segment_age import LogBounds, base_offset, log_bounds, log_size, segment_age
-from kdump.stat.topic_settings import TopicSettings
-from kdump.stat.values import PartitionStatistics, SegmentStatistics
+from kdump.stat.compaction_pass import CompactionPass, predict_pass
+from kdump.stat.delete_horizons import DeleteHorizons
+from kdump.stat.segment_age import LogBounds, base_offset, first_batch_timestamp, log_bounds, log_size, segment_age
+from kdump.stat.topic_settings import CleanerSettings, TopicSettings
+from kdump.stat.values import PartitionStatistics, SegmentStatistics, sum_of
 
 
 class FirstDirtySource(StrEnum):
@@ -82,8 +85,11 @@ class PartitionCompaction(NamedTuple):
     `clean_bytes` and `cleanable_bytes` are those that a broker compares; it counts a segment that holds the first dirty
     offset in both. `uncleanable_bytes` are the rest. `dirty_ratio` is None for a log without bytes in the two parts.
     `starts_because` is None where the cleaner does not start; `blocker` says why, or that it stops on the way.
-    `lag_ms` is how long max.compaction.lag.ms is exceeded, None where the times of the first batches are not known.
+    `lag_ms` is how long max.compaction.lag.ms is exceeded, None where a log could not be read for it.
     `needs_bytes` is how many more dirty bytes the ratio needs, None where it does not depend on them.
+    `delete_horizons` are those of the batches that a pass reads: it drops the tombstones and markers of batches whose
+    horizon is not after `now_ms`. `next_pass` is what a pass over the dirty part does, None where the records were not
+    opened.
     `legacy_delete_horizon_ms`: tombstones of magic 0 and 1 go from segments that were modified until then.
     """
 
@@ -103,33 +109,32 @@ class PartitionCompaction(NamedTuple):
     blocker: CompactionBlocker | None
     needs_bytes: int | None
     legacy_delete_horizon_ms: int
+    delete_horizons: DeleteHorizons
     stoppers: tuple[CleanerStopper, ...]
+    next_pass: CompactionPass | None = None
 
 
 def report_compaction(
     of: PartitionStatistics,
     settings: TopicSettings,
     now_ms: int,
-    *,
-    cleaner_checkpoint: int | None = None,
-    first_batch_timestamps: Mapping[str, int] | None = None,
+    cleaner: CleanerSettings | None = None,
 ) -> PartitionCompaction:
     """What the log cleaner of a broker with these settings does with a partition at `now_ms` (milliseconds).
 
-    `cleaner_checkpoint` is the partition's line of cleaner-offset-checkpoint, None without one.
-    `first_batch_timestamps` has the max timestamp of the first batch of each segment by path; only
-    max.compaction.lag.ms needs them. Where no high watermark is known, the log end offset stands for it. Reads the
-    first bytes of damaged stretches, and nothing else. Source: LogCleanerManager.grabFilthiestCompactedLog.
+    Where no high watermark is known, the log end offset stands for it. Of the logs it reads the first bytes of damaged
+    stretches, and with max.compaction.lag.ms the first headers.
+    Source: LogCleanerManager.grabFilthiestCompactedLog.
     """
     bounds = log_bounds(of)
     log = _OffsetRanges(of.segments)
-    found = _range(of, log, bounds, settings, now_ms, cleaner_checkpoint)
+    found = _range(of, log, bounds, settings, now_ms)
     dirty, uncleanable = found.first_dirty_offset, found.first_uncleanable_offset
     clean_bytes = log.size(-1, dirty)
     cleanable_bytes = log.size(min(dirty, uncleanable), uncleanable)
     total = clean_bytes + cleanable_bytes
     ratio = cleanable_bytes / total if total else None
-    lag_ms = _exceeded_lag(log.inactive_from(dirty), settings, now_ms, first_batch_timestamps)
+    lag_ms = _exceeded_lag(log.inactive_from(dirty), settings, now_ms)
     trigger = _trigger(ratio, cleanable_bytes, lag_ms, settings)
     stoppers = cleaner_stoppers(log.values(0, uncleanable), settings) if cleanable_bytes else ()
     blocker = _blocker(trigger, cleanable_bytes, settings, stoppers)
@@ -150,7 +155,9 @@ def report_compaction(
         blocker,
         _missing_bytes(cleanable_bytes, total, settings) if trigger is None else None,
         _legacy_horizon(log.values(0, dirty), settings),
+        sum_of((segment.totals.delete_horizons for segment in log.values(0, uncleanable)), DeleteHorizons()),
         stoppers,
+        predict_pass(log.values(0, uncleanable), dirty, cleaner or CleanerSettings()) if cleanable_bytes else None,
     )
 
 
@@ -187,9 +194,9 @@ def _range(
     bounds: LogBounds,
     settings: TopicSettings,
     now_ms: int,
-    checkpoint: int | None,
 ) -> CleanableRange:
     """LogCleanerManager.cleanableOffsets."""
+    checkpoint = of.cleaner_checkpoint
     dirty, source = bounds.start_offset, FirstDirtySource.NO_CHECKPOINT
     if checkpoint is not None:
         if checkpoint < bounds.start_offset:
@@ -219,18 +226,16 @@ def _first_young(segments: Sequence[SegmentStatistics], lag_ms: int, now_ms: int
     return next(young, None)
 
 
-def _exceeded_lag(
-    segments: Sequence[SegmentStatistics], settings: TopicSettings, now_ms: int, first: Mapping[str, int] | None
-) -> int | None:
+def _exceeded_lag(segments: Sequence[SegmentStatistics], settings: TopicSettings, now_ms: int) -> int | None:
     """LogCleanerManager.maxCompactionDelay."""
     until = now_ms - settings.max_compaction_lag_ms
     if until <= 0:
         return 0
-    if first is None:
+    try:
+        times = [first_batch_timestamp(segment.path) for segment in segments]
+    except SourceError:
         return None
-    times = [first.get(segment.path, -1) for segment in segments]
-    earliest = min((time for time in times if time > 0), default=until)
-    return max(until - earliest, 0)
+    return max(until - min((time for time in times if time > 0), default=until), 0)
 
 
 def _trigger(

@@ -85,6 +85,7 @@ class PartitionFold:
             other_bytes=other.size_bytes,
             other_allocated_bytes=other.allocated_bytes,
             errors=tuple(each.error for each in segments if each.error is not None),
+            cleaner_checkpoint=context.cleaner_offset,
         )
 
     def _key_summary(self) -> KeySummary | None:
@@ -140,7 +141,8 @@ def _log_offsets(
 
 def _other_files(partition: Partition) -> DiskUse:
     """What the files take that belong to no segment."""
-    if not os.path.isdir(partition.path):
+    beside = partition.log_directory is not None and partition.log_directory.path == partition.path
+    if beside or not os.path.isdir(partition.path):
         return DiskUse()
     files = use_below(partition.path)
     for segment in segments_of(partition):

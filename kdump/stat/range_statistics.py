@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kdump.errors import SourceError
 from kdump.kernel.producer_table import ProducerRows
 from kdump.kernel.statistics import Collector
+from kdump.stat.delete_horizons import DeleteHorizons
 from kdump.stat.histogram import Histogram
 from kdump.stat.keys import KeyStatistics
 from kdump.stat.producers import ProducerTable
@@ -97,7 +98,12 @@ def batch_statistics(collector: Collector) -> BatchStatistics:
         {number: _volume(fields) for number, fields in buckets.items()},
         _volume(older),
         collector.compacted,
+        _delete_horizons(*collector.horizons()),
     )
+
+
+def _delete_horizons(batches: int, size: int, earliest: int, latest: int) -> DeleteHorizons:
+    return DeleteHorizons(batches, size, earliest, latest) if batches else DeleteHorizons()
 
 
 def _volume(fields: "VolumeFields") -> Volume:

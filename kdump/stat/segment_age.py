@@ -4,9 +4,15 @@ Source: LogSegment.largestTimestamp and LogSegment.size of Kafka 4.3.
 """
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from kdump.format.batch import HEADER_SIZE
 from kdump.stat.values import PartitionStatistics, SegmentStatistics
+from kdump.storage.source import FileSource
+
+MAGIC_AT: Final = 16
+TIMESTAMP_AT: Final = {2: 35, 1: 18}
+"""Where a header has its max timestamp, by its magic. Magic 0 has none."""
 
 
 class AgeSource(StrEnum):
@@ -48,6 +54,22 @@ def segment_age(segment: SegmentStatistics) -> SegmentAge:
     if indexed >= 0:
         return SegmentAge(indexed, AgeSource.TIME_INDEX, batches_ms)
     return SegmentAge(segment.mtime_ms, AgeSource.MODIFIED, batches_ms)
+
+
+def first_batch_timestamp(path: str) -> int:
+    """The max timestamp of the first batch of a log file, −1 where it has none (LogSegment.getFirstBatchTimestamp).
+
+    Raises SourceError.
+    """
+    with FileSource(path) as source:
+        buffer = bytearray(HEADER_SIZE)
+        header = buffer[: source.readinto(0, memoryview(buffer))]
+    if len(header) <= MAGIC_AT:
+        return -1
+    at = TIMESTAMP_AT.get(header[MAGIC_AT])
+    if at is None or len(header) < at + 8:
+        return -1
+    return int.from_bytes(header[at : at + 8], signed=True)
 
 
 def log_size(segment: SegmentStatistics) -> int:

@@ -99,9 +99,22 @@ def sum_old_formats(reports: Iterable[PartitionUpgrade]) -> tuple[OldFormat, ...
     return tuple(sums)
 
 
-def _newness(of: OldFormat) -> tuple[int, int]:
+class _Newness(NamedTuple):
+    """How new a message is; one without a timestamp as new as its file. The other fields make a sum independent of the
+    order.
+    """
+
+    time_ms: int
+    modified_ms: int
+    timestamp_ms: int
+    is_active: bool
+    segment: str
+
+
+def _newness(of: OldFormat) -> _Newness:
     timestamp = -1 if of.newest_timestamp_ms is None else of.newest_timestamp_ms
-    return max(timestamp, of.newest_modified_ms if timestamp < 0 else -1), of.newest_modified_ms
+    time_ms = of.newest_modified_ms if timestamp < 0 else timestamp
+    return _Newness(time_ms, of.newest_modified_ms, timestamp, of.newest_is_active, of.newest_segment or "")
 
 
 def _old_format(segments: Sequence[SegmentStatistics], magic: int) -> OldFormat:

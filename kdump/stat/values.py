@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 from kdump.errors import SourceError
 from kdump.format.index import TimeIndexEntry
 from kdump.format.naming import TopicPartition
+from kdump.stat.delete_horizons import DeleteHorizons, largest, smallest
 from kdump.stat.histogram import Histogram
 from kdump.stat.key_summary import KeySummary
 from kdump.stat.producers import ProducerTable
@@ -98,7 +99,7 @@ class BatchStatistics:
     the batches; a bound where `smallest_is_bound`.
     `epochs`: (leader epoch, first offset) of each batch that starts one. `hours`: bucket number (max timestamp //
     StatOptions.bucket_ms) to volume. `older`: what lies before the newest MOST_HOURS buckets.
-    `compacted`: a batch shows that the log cleaner cleaned it.
+    `compacted`: a batch shows that the log cleaner cleaned it. `delete_horizons`: those of its tombstones and markers.
     """
 
     total: Volume = Volume()
@@ -122,6 +123,7 @@ class BatchStatistics:
     hours: dict[int, Volume] = field(default_factory=dict)
     older: Volume = Volume()
     compacted: bool = False
+    delete_horizons: DeleteHorizons = field(default_factory=DeleteHorizons)
 
     @property
     def batches(self) -> int:
@@ -174,17 +176,8 @@ class BatchStatistics:
             hours,
             self.older + other.older + older,
             self.compacted or other.compacted,
+            self.delete_horizons + other.delete_horizons,
         )
-
-
-def largest(one: int | None, other: int | None) -> int | None:
-    """The larger of two numbers that may be missing."""
-    return other if one is None else one if other is None else max(one, other)
-
-
-def smallest(one: int | None, other: int | None) -> int | None:
-    """The smaller of two numbers that may be missing."""
-    return other if one is None else one if other is None else min(one, other)
 
 
 def merged_epochs(left: tuple[tuple[int, int], ...], right: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
@@ -305,7 +298,8 @@ class PartitionStatistics:
     `directory`: the path of its log directory, None without one. `state`: "future", "stray", "delete" or None; these
     have no segments, `other_bytes` are all of their files.
     `log_start_offset`: of the checkpoint, else that of the first batch or segment. `log_end_offset`: after the last
-    batch, else the base offset of the active segment; None where no name says it. `high_watermark`: of the checkpoint.
+    batch, else the base offset of the active segment; None where no name says it. `high_watermark`: of the checkpoint,
+    as is `cleaner_checkpoint`, the first offset that the log cleaner has not compacted.
     `other_bytes`: files that belong to no segment: producer snapshots, checkpoints, files to delete, undo folders.
     `allocated_bytes`: the blocks of all files. `errors`: files that could not be read.
     """
@@ -326,6 +320,7 @@ class PartitionStatistics:
     other_bytes: int = 0
     other_allocated_bytes: int = 0
     errors: tuple[SourceError, ...] = ()
+    cleaner_checkpoint: int | None = None
 
     @property
     def topic(self) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from kdump.stat.compaction import (
     UncleanableSource,
     report_compaction,
 )
+from kdump.stat.delete_horizons import DeleteHorizons
 from kdump.stat.topic_settings import CleanerSettings, parse_cleanup_policy, topic_settings
 from kdump.stat.values import PartitionStatistics
+from support import build
 from support.stat_logs import partition
 
 NOW = 100_000
@@ -28,11 +31,9 @@ COMPACT = parse_cleanup_policy("compact")
 LOG = ("0..9 100b @100", "10..19 200b @200", "20..29 300b @300", "30..39 400b @400")
 
 
-def report(
-    of: PartitionStatistics, checkpoint: int | None = None, first: dict[str, int] | None = None, **values: Any
-) -> PartitionCompaction:
+def report(of: PartitionStatistics, checkpoint: int | None = None, **values: Any) -> PartitionCompaction:
     settings = topic_settings(**{"cleanup_policy": COMPACT, **values})
-    return report_compaction(of, settings, NOW, cleaner_checkpoint=checkpoint, first_batch_timestamps=first)
+    return report_compaction(replace(of, cleaner_checkpoint=checkpoint), settings, NOW)
 
 
 # ---- first dirty offset
@@ -140,21 +141,34 @@ def test_the_policy_does_not_compact() -> None:
     assert (told.starts_because, told.blocker) == (None, CompactionBlocker.POLICY)
 
 
-def test_a_lag_that_is_exceeded_starts_it() -> None:
-    of = partition(*LOG)
-    first = {segment.path: time for segment, time in zip(of.segments, (10, 150, 260, 5), strict=True)}
-    told = report(of, 20, first, max_compaction_lag_ms=NOW - 300)
+def with_files(tmp_path: Path, *first: bytes) -> PartitionStatistics:
+    name = str(tmp_path / "t-0")
+    of = partition(*LOG, name=name)
+    Path(name).mkdir()
+    for each, data in zip(of.segments, first, strict=True):
+        Path(each.path).write_bytes(data)
+    return of
+
+
+def test_a_lag_that_is_exceeded_starts_it(tmp_path: Path) -> None:
+    batches = (build.batch([build.record(timestamp=time)]) for time in (10, 150, 260, 5))
+    of = with_files(tmp_path, *batches)
+    told = report(of, 20, max_compaction_lag_ms=NOW - 300)
     assert (told.lag_ms, told.starts_because) == (40, CompactionTrigger.MAX_LAG)
-    assert report(of, 20, first, max_compaction_lag_ms=NOW - 260).lag_ms == 0
+    assert report(of, 20, max_compaction_lag_ms=NOW - 260).lag_ms == 0
 
 
-def test_first_batches_without_a_time_do_not_count() -> None:
-    of = partition(*LOG)
-    assert report(of, 20, {of.segments[2].path: 0}, max_compaction_lag_ms=10).lag_ms == 0
-    assert report(of, 20, {}, max_compaction_lag_ms=10).lag_ms == 0
+def test_the_time_of_a_first_message(tmp_path: Path) -> None:
+    of = with_files(tmp_path, b"", build.message(timestamp=40, magic=1), build.message(magic=0), b"")
+    assert report(of, 0, max_compaction_lag_ms=NOW - 100).lag_ms == 60
+    assert report(of, 20, max_compaction_lag_ms=NOW - 100).lag_ms == 0
 
 
-def test_a_lag_without_the_times_of_the_batches_is_not_known() -> None:
+def test_first_batches_without_a_time_do_not_count(tmp_path: Path) -> None:
+    assert report(with_files(tmp_path, b"", b"", bytes(61), b""), 0, max_compaction_lag_ms=10).lag_ms == 0
+
+
+def test_a_lag_of_logs_that_cannot_be_read_is_not_known() -> None:
     assert report(partition(*LOG), 20, max_compaction_lag_ms=10).lag_ms is None
     assert report(partition(*LOG), 20).lag_ms == 0
 
@@ -173,6 +187,15 @@ def test_the_offset_map() -> None:
 
 def test_a_partition_without_a_segment() -> None:
     assert report(partition()).blocker is CompactionBlocker.NOTHING_CLEANABLE
+
+
+def test_delete_horizons_of_what_a_pass_reads() -> None:
+    of = partition(*LOG)
+    found = [
+        replace(each, totals=replace(each.totals, delete_horizons=DeleteHorizons(1, 50, number, number)))
+        for number, each in enumerate(of.segments)
+    ]
+    assert report(replace(of, segments=tuple(found))).delete_horizons == DeleteHorizons(3, 150, 0, 2)
 
 
 # ---- what stops it
@@ -271,7 +294,7 @@ def logs(draw: st.DrawFn) -> PartitionStatistics:
 @given(logs(), st.none() | st.integers(0, 70), st.integers(0, 40))
 def test_ranges_are_sums_of_segments(of: PartitionStatistics, checkpoint: int | None, lag: int) -> None:
     settings = topic_settings(cleanup_policy=COMPACT, min_compaction_lag_ms=lag)
-    told = report_compaction(of, settings, 40, cleaner_checkpoint=checkpoint)
+    told = report_compaction(replace(of, cleaner_checkpoint=checkpoint), settings, 40)
     bases = [each.base_offset or 0 for each in of.segments]
     sizes = dict(zip(bases, (each.size_bytes for each in of.segments), strict=True))
     dirty, first = told.range.first_dirty_offset, told.range.first_uncleanable_offset

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from kdump.stat.delete_horizons import DeleteHorizons
 from kdump.stat.histogram import Histogram
 from kdump.stat.producers import ProducerRow
 from kdump.stat.range_statistics import RangeStatistics
@@ -83,6 +84,7 @@ def counted(segment: Segment, bucket_ms: int = HOUR) -> dict[str, Any]:
         for magic in range(3)
     )
     modern = [batch for batch in batches if not batch.is_legacy]
+    horizons = [batch for batch in modern if batch.delete_horizon]
     return {
         "total": volume(batches),
         "control_batches": sum(batch.control for batch in batches),
@@ -106,6 +108,12 @@ def counted(segment: Segment, bucket_ms: int = HOUR) -> dict[str, Any]:
         "hours": {hour: volume(found) for hour, found in hours.items()},
         "older": (0, 0, 0, 0),
         "compacted": any(batch.delete_horizon or (batch.count or 0) <= batch.last_offset_delta for batch in modern),
+        "delete_horizons": DeleteHorizons(
+            len(horizons),
+            sum(batch.size for batch in horizons),
+            min((batch.base_timestamp for batch in horizons), default=None),
+            max((batch.base_timestamp for batch in horizons), default=None),
+        ),
     }
 
 
