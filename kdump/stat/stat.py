@@ -135,7 +135,9 @@ class _Cutting:
             assert isinstance(partition, Partition)
             if self._fold is None:
                 context = self._checkpoints.context(partition)
-                self._fold = PartitionFold(partition, context, self._partitions_of(partition))
+                self._fold = PartitionFold(
+                    partition, context, self._partitions_of(partition), keep_samples=self._options.keep_samples
+                )
             self._parts.append((task, result))
             self._done += 1
             if task.range.stop is None:
