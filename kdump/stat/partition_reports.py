@@ -1,7 +1,7 @@
 """The reports of purpose about a partition that were asked for, and their numbers by name."""
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.stat.compaction import PartitionCompaction, report_compaction
 from kdump.stat.free import FreePlan, FreeStep
@@ -10,10 +10,12 @@ from kdump.stat.retention import PartitionRetention, RetainedSegment, report_ret
 from kdump.stat.topic_settings import CleanerSettings, TopicSettings
 from kdump.stat.upgrade import OldFormat, PartitionUpgrade, report_upgrade
 from kdump.stat.values import PartitionStatistics
-from kdump.storage.offset_checkpoints import CheckpointOffsets, read_offset_checkpoints
 
 if TYPE_CHECKING:
     from kdump.format.json_types import Fields
+
+
+_COMPACT: Final = frozenset(("compact",))
 
 
 class ReportOptions(NamedTuple):
@@ -49,35 +51,16 @@ class PartitionReports(NamedTuple):
         }
 
 
-class ReportMaker:
-    """Makes the reports of one partition after the other."""
-
-    def __init__(self, options: ReportOptions, now_ms: int) -> None:
-        self._options, self._now_ms = options, now_ms
-        self._directory = ""
-        self._checkpoints: CheckpointOffsets | None = None
-
-    def reports(self, of: PartitionStatistics) -> PartitionReports:
-        """The reports that were asked for."""
-        options, now_ms = self._options, self._now_ms
-        loaded = of.state is None
-        retention = options.retention and loaded and report_retention(of, options.settings, now_ms)
-        compaction = options.compaction and loaded and self._compaction(of)
-        upgrade = options.upgrade and loaded and report_upgrade(of)
-        idle = next(iter(() if options.idle_ms is None else idle_partitions([of], options.idle_ms, now_ms)), None)
-        return PartitionReports(retention or None, compaction or None, upgrade or None, idle)
-
-    def _compaction(self, of: PartitionStatistics) -> PartitionCompaction:
-        cleaned = None
-        if of.directory is not None and of.topic_partition is not None:
-            if self._checkpoints is None or of.directory != self._directory:
-                self._directory = of.directory
-                self._checkpoints = read_offset_checkpoints(of.directory)
-            cleaned = self._checkpoints.cleaned_offset(of.topic_partition)
-        settings = self._options.settings
-        if "cleanup_policy" not in settings.given:
-            settings = settings._replace(cleanup_policy=frozenset(("compact",)))  # why else would one ask
-        return report_compaction(of, settings, self._now_ms, cleaner_checkpoint=cleaned)
+def make_reports(of: PartitionStatistics, options: ReportOptions, now_ms: int) -> PartitionReports:
+    """The reports that were asked for. The one on compaction assumes `compact` where no policy was given."""
+    loaded = of.state is None
+    settings = options.settings
+    compacts = settings if "cleanup_policy" in settings.given else settings._replace(cleanup_policy=_COMPACT)
+    retention = options.retention and loaded and report_retention(of, settings, now_ms)
+    compaction = options.compaction and loaded and report_compaction(of, compacts, now_ms, options.cleaner)
+    upgrade = options.upgrade and loaded and report_upgrade(of)
+    idle = next(iter(() if options.idle_ms is None else idle_partitions([of], options.idle_ms, now_ms)), None)
+    return PartitionReports(retention or None, compaction or None, upgrade or None, idle)
 
 
 def settings_fields(settings: TopicSettings) -> "Fields":
@@ -144,7 +127,14 @@ def compaction_fields(of: PartitionCompaction) -> "Fields":
         "blocker": of.blocker and of.blocker.value,
         "needs_bytes": of.needs_bytes,
         "legacy_delete_horizon_ms": of.legacy_delete_horizon_ms,
+        "delete_horizons": {
+            "batches": of.delete_horizons.batches,
+            "bytes": of.delete_horizons.bytes,
+            "earliest_ms": of.delete_horizons.earliest_ms,
+            "latest_ms": of.delete_horizons.latest_ms,
+        },
         "stoppers": of.stoppers,
+        "next_pass": of.next_pass,
     }
 
 

@@ -13,7 +13,7 @@ from kdump.format.naming import TopicPartition
 from kdump.stat.free import FreePlan, plan_free
 from kdump.stat.growth import Growth, growth
 from kdump.stat.histogram import Histogram
-from kdump.stat.partition_reports import PartitionReports, ReportMaker, ReportOptions
+from kdump.stat.partition_reports import PartitionReports, ReportOptions, make_reports
 from kdump.stat.partitioner import PartitionerFit
 from kdump.stat.producers import ProducerRow, ProducerTable, table_of
 from kdump.stat.rows import (
@@ -108,8 +108,8 @@ class StatResult(NamedTuple):
             return self.sections
         most = {
             RowKind.LOG_DIRECTORY: 12 if wide else 4,
-            RowKind.TOPIC: 16 if wide else 6,
-            RowKind.PARTITION: 12 if wide else 4,
+            RowKind.TOPIC: 16 if wide else 5,
+            RowKind.PARTITION: 12 if wide else 3,
         }
         return tuple(section.first(most[section.kind]) for section in self.sections if section.kind in most)
 
@@ -139,7 +139,6 @@ class RowCollector:
         self._producers = ProducerTable()
         self._segments: list[SegmentRow] = []
         self._partitions: list[PartitionRow] = []
-        self._maker = ReportMaker(options.reports, options.now_ms)
         self._old_formats = tuple(map(OldFormat, OLD_MAGIC))
         self._for_plan: list[PartitionStatistics] = []
 
@@ -187,7 +186,7 @@ class RowCollector:
 
     def _add_reports(self, item: PartitionStatistics, sums: Sums) -> None:
         wanted = self.options.reports
-        reports = self._maker.reports(item)
+        reports = make_reports(item, wanted, self.options.now_ms)
         if reports.upgrade is not None:
             self._old_formats = tuple(map(add, self._old_formats, reports.upgrade.formats))
         if wanted.free_bytes is not None:

@@ -74,10 +74,6 @@ class CheckpointOffsets:
             self._cleaned.get(name),
         )
 
-    def cleaned_offset(self, name: TopicPartition) -> int | None:
-        """Up to where the log cleaner has been over a partition: its line of cleaner-offset-checkpoint, or None."""
-        return self._cleaned.get(name)
-
     def _start_because(self, name: TopicPartition) -> str:
         if not self._in_log_directory:
             return "own"

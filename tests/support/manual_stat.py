@@ -51,7 +51,7 @@ COMMON_END = {
     "bytes_per_day; what was deleted or compacted since is missing",
     "opened": "with --deep, an object about the records: batches, unread, records, bytes (before compression), "
     "null_keys, empty_keys, tombstones, key_sizes and value_sizes (distributions), codecs (with the ratio), shapes of "
-    "the values, timestamps, header_keys, schemas (ids in the wire format of Confluent), largest (records with offsets; "
+    "the values, timestamps, header_keys, schemas (ids in the wire format of Confluent), largest (with offsets; "
     "null for several partitions); else null",
 }
 VOLUME = {

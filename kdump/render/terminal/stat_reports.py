@@ -40,6 +40,8 @@ _COMPACTION: Final = (
     ColumnRule("dirty", 2),
     ColumnRule("ratio"),
     ColumnRule("starts", 0, left=True),
+    ColumnRule("drops", 1),
+    ColumnRule("key map", 1, left=True),
     ColumnRule("from", 4),
     ColumnRule("up to", 4),
     ColumnRule("bound", 5, left=True),
@@ -173,6 +175,7 @@ def _compaction(found: Sequence[PartitionCompaction], settings: TopicSettings, w
             Text(short_size(each.cleanable_bytes)),
             Text("" if each.dirty_ratio is None else percent_text(each.dirty_ratio)),
             Text(f"no: {_BLOCKERS[each.blocker]}" if each.blocker else "yes"),
+            *_pass_cells(each),
             Text(str(each.range.first_dirty_offset)),
             Text(str(each.range.first_uncleanable_offset)),
             Text(each.range.bound_source.replace("-", " ")),
@@ -188,6 +191,16 @@ def _compaction(found: Sequence[PartitionCompaction], settings: TopicSettings, w
             what = stopper.kind.replace("-", " ")
             words = f"{without_zeros(path_text(stopper.path))}{where}: {what} {sure} the cleaner"
             yield Text(words, style=BAD if stopper.stops else "yellow")
+
+
+def _pass_cells(of: PartitionCompaction) -> list[Text]:
+    """How many records the next pass drops, and whether its map holds the keys."""
+    found = of.next_pass
+    if found is None:
+        return [Text(), Text()]
+    about = "≈ " if found.dropped_records.estimate else ""
+    fits = {True: "fits", False: "too small", None: "close"}[found.fits]
+    return [Text(about + count_text(found.dropped_records.value)), Text(fits, BAD if found.fits is False else "")]
 
 
 def _upgrade(

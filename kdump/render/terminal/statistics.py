@@ -31,16 +31,7 @@ if TYPE_CHECKING:
     from kdump.stat.values import Volume
 
 _BAR: Final = "cyan"
-_HEADINGS: Final = {
-    RowKind.SEGMENT: "segments",
-    RowKind.PARTITION: "partitions",
-    RowKind.TOPIC: "topics",
-    RowKind.LOG_DIRECTORY: "log directories",
-    RowKind.PRODUCER: "producers",
-    RowKind.CODEC: "codecs",
-    RowKind.MAGIC: "message formats",
-    RowKind.HOUR: "write rate",
-}
+_DAY_MS: Final = 86_400_000
 _SPARSE: Final = 0.02
 """Files whose blocks are fewer by this share than their bytes are worth a word."""
 
@@ -51,6 +42,8 @@ class StatisticsView:
     def __init__(self, result: StatResult, width: int) -> None:
         self._result, self._width, self._wide = result, width, width >= WIDE
         self._now_ms = result.total.now_ms
+        rows = (row for section in result.sections for row in section.rows)
+        self._directories = [row for row in rows if isinstance(row, LogDirectoryRow)]
 
     def pieces(self, totals: bool) -> Iterator[Text | Table]:
         """What is printed, in order; with `totals` the summary too."""
@@ -58,6 +51,8 @@ class StatisticsView:
         if totals:
             yield from self._summary(result.total)
         sections = result.tables(wide=self._wide)
+        if totals and result.is_overview and len(self._directories) == 1:  # the summary has said it
+            sections = tuple(section for section in sections if section.kind is not RowKind.LOG_DIRECTORY)
         for section in sections:
             yield from self._section(section)
         yield from record_pieces(sections, self._width)
@@ -97,6 +92,9 @@ class StatisticsView:
         parts += [f"preallocated {size_text(sums.tail_zero_bytes)}"] if sums.tail_zero_bytes else []
         if sums.allocated_bytes < sums.size_bytes * (1 - _SPARSE):
             parts.append(f"{size_text(sums.size_bytes - sums.allocated_bytes)} of it in no block")
+        if len(self._directories) == 1:
+            (directory,) = self._directories
+            yield "disk", Text(f"{path_text(directory.path or '')}: {_file_system(directory) or 'of unknown size'}")
         yield "files", Text(", ".join(parts))
         yield "records", Text(self._records(total))
         if totals.largest_timestamp is not None and totals.largest_timestamp >= 0:
@@ -130,11 +128,12 @@ class StatisticsView:
 
     def _times(self, total: TotalRow) -> Text:
         totals = total.sums.totals
-        oldest = totals.smallest_timestamp
-        since = (
-            "" if oldest is None or oldest < 0 else f"{'≥ ' if totals.smallest_is_bound else ''}{_minute(oldest)} to "
-        )
-        text = Text(f"{since}{_minute(totals.largest_timestamp)}")
+        oldest, newest = totals.smallest_timestamp, totals.largest_timestamp or 0
+        known = oldest is not None and oldest >= 0
+        short = not self._wide and known and newest - (oldest or 0) > _DAY_MS
+        bound = "≥ " if totals.smallest_is_bound else ""
+        since, until = (_minute(time)[: 10 if short else None] for time in (oldest, newest))
+        text = Text(f"{bound}{since} to {until}" if known else until)
         rate = total.rate
         if any(rate.bytes) and rate.bucket_ms:
             width = 48 if self._wide else 24
@@ -148,11 +147,11 @@ class StatisticsView:
     def _mix(self, volumes: Sequence[Volume], names: Sequence[str]) -> list[str]:
         whole = sum(volume.bytes for volume in volumes)
         found = sorted(zip(volumes, names, strict=True), key=lambda pair: -pair[0].bytes)
-        return [f"{name} {percent_text(volume.bytes / whole)}" for volume, name in found if volume.bytes]
+        words = [f"{name} {percent_text(volume.bytes / whole)}" for volume, name in found if volume.bytes]
+        return words if self._wide else words[:3]
 
     def _last_words(self, total: TotalRow) -> Iterator[Text]:
-        directories = (row for section in self._result.sections for row in section.rows)
-        if total.free is None and any(isinstance(row, LogDirectoryRow) and row.is_nearly_full for row in directories):
+        if total.free is None and any(row.is_nearly_full for row in self._directories):
             yield Text("--free SIZE says which settings free space, and how much time of the data that costs", "bold")
         if total.is_damaged:
             return
@@ -168,7 +167,6 @@ class StatisticsView:
             return
         rules, cells = self._layout(section.kind)
         yield Text()
-        yield Text(_HEADINGS[section.kind], style="bold")
         yield table(rules, [cells(row) for row in section.rows], self._width)
         if section.hidden:
             words = f"{counted(section.hidden, 'more row')} with {size_text(section.hidden_bytes)}"
@@ -196,7 +194,7 @@ class StatisticsView:
     def _disk_cell(self, column: str, row: DiskRow) -> str:
         sums, totals = row.sums, row.sums.totals
         match column:
-            case "on disk":
+            case "disk":
                 return short_size(row.disk_bytes)
             case "topic":
                 return printable(row.topic or "")
@@ -267,7 +265,7 @@ class StatisticsView:
 CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd", "other codecs")
 MAGIC_NAMES: Final = ("magic 0", "magic 1", "magic 2")
 
-_DISK: Final = (ColumnRule("on disk"), ColumnRule("share", left=True))
+_DISK: Final = (ColumnRule("disk"), ColumnRule("share", left=True))
 _ENDS: Final = (
     ColumnRule("newest", 3),
     ColumnRule("oldest", 6),
