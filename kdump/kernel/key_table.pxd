@@ -1,5 +1,5 @@
-# A table of rows of int64 cells, found by the 64-bit hash of a key. Its size is bounded in one of two ways: it keeps the
-# rows with the smallest hashes, or it lowers every weight until few enough rows are left. See key_table.pyi.
+# A table of rows of int64 cells, found by the 64-bit hash of a key. Its size is bounded in one of two ways: it keeps
+# the rows with the smallest hashes, or it lowers every weight until few enough rows are left. See key_table.pyi.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy

@@ -8,6 +8,9 @@ SHAPE_BYTES: int
 """So many bytes of a value decide whether it is text."""
 LARGEST_RECORDS: int
 
+NOT_READABLE: int
+"""The suspect bits of a batch whose records are not counted."""
+
 class RecordCollector:
     """Sums up the data records of one range of a segment, batch by batch in the order of the log.
 
@@ -30,6 +33,10 @@ class RecordCollector:
 
     def add_unread(self) -> None:
         """Count a batch whose records cannot be read."""
+
+    @property
+    def unread(self) -> int:
+        """The batches whose records were not counted."""
 
     def tally(self) -> dict[str, int]:
         """Return the plain counts by name."""

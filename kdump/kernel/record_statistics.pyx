@@ -42,7 +42,8 @@ cdef enum:
     CODECS = 5
     PENDING = 32
 # A batch with one of these bits has no records that can be counted.
-cdef int64_t NOT_READABLE = S_CODEC | S_STRUCTURE | S_WRAPPER | S_CRC | S_MAGIC | S_LIMIT
+cdef int64_t UNREADABLE = S_CODEC | S_STRUCTURE | S_WRAPPER | S_CRC | S_MAGIC | S_LIMIT
+NOT_READABLE = UNREADABLE
 
 
 cdef struct Tally:
@@ -264,7 +265,7 @@ cdef class RecordCollector:
                 while i < count:
                     row = <const int64_t *> cells.buf + i * BATCH_WIDTH
                     at = row[POSITION] - origin
-                    if row[SUSPECT] & NOT_READABLE:
+                    if row[SUSPECT] & UNREADABLE:
                         self.t.unread += 1
                     elif is_data(row):
                         if row[SUSPECT] & S_OPEN or at < 0 or row[SIZE] < 0 or row[SIZE] > filled - at:
@@ -294,7 +295,7 @@ cdef class RecordCollector:
             row = <const int64_t *> cells.buf + index * BATCH_WIDTH
             PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
             try:
-                if row[SUSPECT] & NOT_READABLE:
+                if row[SUSPECT] & UNREADABLE:
                     self.t.unread += 1
                 elif is_data(row):
                     self.turn_to(row[POSITION])
@@ -577,6 +578,11 @@ cdef class RecordCollector:
         row[W_BYTES] += k.size
 
     # ---- the results
+
+    @property
+    def unread(self):
+        """See record_statistics.pyi."""
+        return self.t.unread
 
     def tally(self):
         """See record_statistics.pyi."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from kdump.format.naming import Kind
 from kdump.kernel.producer_table import ProducerRows
 from kdump.stat.disk import DiskUse, companions_of, last_time_index_entry, use_below, use_of
+from kdump.stat.key_summary import KeySummary, summarize_keys
 from kdump.stat.keys import KeyStatistics
 from kdump.stat.producers import ProducerTable
 from kdump.stat.range_statistics import RangeStatistics, producer_table
@@ -29,14 +30,18 @@ def segments_of(partition: Partition) -> tuple[Segment, ...]:
 
 
 class PartitionFold:
-    """Takes the numbers of the segments of a partition in log order, and returns those of the partition."""
+    """Takes the numbers of the segments of a partition in log order, and returns those of the partition.
 
-    def __init__(self, partition: Partition, context: CheckpointContext) -> None:
-        self._partition, self._context = partition, context
+    `partitions`: how many the topic has, None where that is not known.
+    """
+
+    def __init__(self, partition: Partition, context: CheckpointContext, partitions: int | None = None) -> None:
+        self._partition, self._context, self._partitions = partition, context, partitions
         self._segments: list[SegmentStatistics] = []
         self._producers = ProducerRows()
         self._transactions = TransactionFold()
         self._keys: KeyStatistics | None = None
+        self._cleanable_keys: KeyStatistics | None = None
         self._records: RecordStatistics | None = None
 
     def add_segment(self, segment: Segment, found: RangeStatistics) -> None:
@@ -47,7 +52,10 @@ class PartitionFold:
         self._transactions.add_segment(found.transactions)
         self._records = added(self._records, found.records)
         if found.keys is not None:
-            self._keys = found.keys if self._keys is None else self._keys + found.keys
+            # The first value of the sum begins the partition: without it, the sketches of all pieces would be kept.
+            self._keys = (self._keys or KeyStatistics.begin()) + found.keys
+            if not segment.log.active:
+                self._cleanable_keys = self._keys
 
     def conclude(self) -> PartitionStatistics:
         """The numbers of the partition, with the segments so far."""
@@ -73,11 +81,20 @@ class PartitionFold:
             producers=self._producer_table(),
             transactions=self._transactions.conclude(),
             records=self._records,
-            keys=self._keys,
+            keys=self._key_summary(),
             other_bytes=other.size_bytes,
             other_allocated_bytes=other.allocated_bytes,
             errors=tuple(each.error for each in segments if each.error is not None),
             cleaner_checkpoint=context.cleaner_offset,
+        )
+
+    def _key_summary(self) -> KeySummary | None:
+        # The sample and the sketches take megabytes, and a caller may keep the numbers of all partitions.
+        if self._keys is None:
+            return None
+        name = self._partition.topic_partition
+        return summarize_keys(
+            self._keys, self._cleanable_keys, None if name is None else name.partition, self._partitions
         )
 
     def _producer_table(self) -> ProducerTable:
@@ -101,7 +118,6 @@ def _segment_statistics(segment: Segment, found: RangeStatistics) -> SegmentStat
         is_active=segment.log.active,
         last_time_index_entry=last_time_index_entry(segment),
         records=found.records,
-        keys=found.keys,
         error=found.error,
         companions_allocated_bytes=companions.allocated_bytes,
     )

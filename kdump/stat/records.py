@@ -1,11 +1,13 @@
 """What opening the records of a log shows: sizes, header keys, shapes of values, order in time, the largest records."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import add
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.format.codec import CodecError
-from kdump.kernel.record_statistics import LARGEST_RECORDS
+from kdump.kernel.record_statistics import LARGEST_RECORDS, NOT_READABLE
+from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.stat.histogram import Histogram
 from kdump.stat.keys import NameCensus
 
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 RECORD_CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 """What `RecordStatistics.by_codec` holds, by index."""
+_WIDTH: Final = len(BATCH_COLUMNS)
+_MAGIC: Final = BATCH_COLUMNS.index("magic")
 
 
 class CodecVolume(NamedTuple):
@@ -202,27 +206,40 @@ def _by_size(record: LargeRecord) -> tuple[int, int]:
     return -record.size, record.offset
 
 
-def collect_chunk(chunk: "BatchChunk", collector: "RecordCollector", max_bytes: int) -> None:
+def collect_chunk(
+    chunk: "BatchChunk",
+    collector: "RecordCollector",
+    max_bytes: int,
+    on_opened: Callable[[int, int], None] | None = None,
+) -> list[int]:
     """Add the batches of a chunk of a deep walk with a row for every batch (`deep=True, everything=True`).
 
-    Opens those that are compressed, also for the scanner: after this, the chunk's suspect bits are complete. A batch
-    that cannot be opened, or holds more than `max_bytes`, counts as unread.
+    Opens those that are compressed, also for the scanner: after this, the suspect bits of the chunk are complete. A
+    batch that cannot be opened, holds more than `max_bytes`, or whose records break off counts as unread; returns the
+    indexes of these. `on_opened` takes the index of each wrapper message that was opened, and its number of records.
     """
     if chunk.damaged:
         collector.add_unread()
-        return
-    walk, rows = chunk.walk, chunk.walk.scanner.rows
-    first, last = chunk.row(0), chunk.row(chunk.batches - 1)
-    window = walk.bytes_at(first.position, last.position + last.size - first.position)
+        return [0]
+    walk, rows, unread = chunk.walk, chunk.walk.scanner.rows, list[int]()
+    before = collector.unread
     index = 0
     while True:
-        index = collector.add_rows(rows, index, chunk.batches, window, first.position, len(window))
+        index = collector.add_rows(rows, index, chunk.batches, *walk.window)
         if index == chunk.batches:
-            return
+            break
+        wrapper = on_opened is not None and rows[index * _WIDTH + _MAGIC] < 2
+        known = walk.scanner.state().records if wrapper else 0
         try:
             data = walk.records_of(index, max_bytes)
         except CodecError:
             collector.add_unread()
+            unread.append(index)
         else:
             collector.add_opened(rows, index, data)
+            if wrapper and on_opened is not None:
+                on_opened(index, walk.scanner.state().records - known)
         index += 1
+    if collector.unread > before + len(unread):
+        unread += (index for index, bits in enumerate(chunk.suspects()) if bits & NOT_READABLE)
+    return sorted(set(unread))

@@ -13,10 +13,13 @@ from kdump.errors import SourceError
 from kdump.format.codec import CodecError, LimitExceeded
 from kdump.format.naming import Kind
 from kdump.kernel.producer_table import ProducerRows, Transactions
+from kdump.kernel.record_statistics import RecordCollector
 from kdump.kernel.results import Carry
 from kdump.kernel.scan import BATCH_COLUMNS, OPEN, SUSPECTS, Scanner
 from kdump.kernel.statistics import HEADERS_STOPPED, Collector
+from kdump.stat.keys import KeyStatistics
 from kdump.stat.range_statistics import RangeStatistics, StatCarry, batch_statistics, producer_table
+from kdump.stat.records import RecordStatistics, collect_chunk
 from kdump.stat.transactions import rows_of
 from kdump.stat.values import BatchStatistics, Damage, DamagedStretch, StatOptions
 from kdump.storage.log_walk import walk_of
@@ -86,6 +89,9 @@ class _RangeScan:
             producers=self._producers if options.by_producer else None,
             transactions=self._transactions,
         )
+        # A log of Kafka 0.7 has no keys, and no offsets to find a record by.
+        deep = options.deep and segment.log.kind is not Kind.KAFKA07
+        self._records = RecordCollector() if deep else None
         self._damage = Damage()
         self._tail_zero_bytes = 0
         self._checked_until = 0
@@ -122,6 +128,8 @@ class _RangeScan:
             collector.first_batch_epoch,
             self._damage,
             self._tail_zero_bytes,
+            None if self._records is None else RecordStatistics.of(self._records),
+            None if self._records is None else KeyStatistics.of(self._records),
             error=error,
         )
 
@@ -197,11 +205,21 @@ class _RangeScan:
     def _add_batches(self, walk: Walk, chunk: BatchChunk) -> None:
         rows = walk.scanner.rows
         self._collector.add_rows(rows, chunk.batches, *walk.window)
+        if self._records is not None:
+            self._collect_records(chunk, self._records)
+            return
         if not (self._options.deep or self._options.open_wrappers):
             return
         for index in range(chunk.batches):
             if rows[index * _WIDTH + _SUSPECT] & OPEN:
                 self._open(walk, chunk, index)
+
+    def _collect_records(self, chunk: BatchChunk, collector: RecordCollector) -> None:
+        def opened(index: int, records: int) -> None:
+            batch = chunk.row(index)
+            self._collector.opened(batch.magic, batch.attributes, batch.max_timestamp, records)
+
+        collect_chunk(chunk, collector, self._options.max_batch_bytes, opened)
 
     def _open(self, walk: Walk, chunk: BatchChunk, index: int) -> None:
         batch = chunk.row(index)

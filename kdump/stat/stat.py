@@ -9,6 +9,8 @@ from typing import NamedTuple
 from kdump.engine.protocol import Engine
 from kdump.engine.serial import Serial
 from kdump.errors import SourceError
+from kdump.format.naming import Kind
+from kdump.kernel.record_statistics import PIECE_BYTES
 from kdump.stat.disk import use_below
 from kdump.stat.fold import fold
 from kdump.stat.partition import PartitionFold, segments_of
@@ -17,7 +19,7 @@ from kdump.stat.scan import StatTask, scan
 from kdump.stat.values import LogDirectoryStatistics, PartitionStatistics, StatOptions, Sums
 from kdump.storage.offset_checkpoints import CheckpointCache
 from kdump.storage.partition import LogDirectory, Partition
-from kdump.storage.ranges import cut_into_ranges
+from kdump.storage.ranges import cut_into_pieces, cut_into_ranges
 
 Measured = PartitionStatistics | LogDirectoryStatistics | SourceError
 
@@ -38,7 +40,11 @@ def stat_logs(
         chosen = chosen._replace(now_ms=int(time.time() * 1000))
     engine = engine or Serial()
     inside = on_bytes if engine.slots == 1 else None  # another process cannot call it
-    cutting = _Cutting(chosen, engine.slots)
+    partitions: dict[str, int] = {}
+    if chosen.deep and chosen.partitions is None:
+        found = list(found)
+        partitions = partitions_of_topics(found)
+    cutting = _Cutting(chosen, engine.slots, partitions)
     for job, results in engine.map(_Runner(inside), cutting.jobs(found)):
         if on_bytes is not None and inside is None:
             on_bytes(sum(task.range.size_bytes for task in job.tasks))
@@ -78,8 +84,8 @@ class _Expected(NamedTuple):
 class _Cutting:
     """Cuts what was found into jobs, and puts the results together again in the same order."""
 
-    def __init__(self, options: StatOptions, slots: int) -> None:
-        self._options, self._slots = options, slots
+    def __init__(self, options: StatOptions, slots: int, partitions: dict[str, int]) -> None:
+        self._options, self._slots, self._partitions = options, slots, partitions
         self._expected: deque[_Expected] = deque()
         self._checkpoints = CheckpointCache()
         self._parts: list[tuple[StatTask, RangeStatistics]] = []
@@ -111,7 +117,11 @@ class _Cutting:
         later, tasks = sum(segment.log.size for segment in segments), list[StatTask]()
         for segment in segments:
             later -= segment.log.size
-            tasks += (StatTask(part, options) for part in cut_into_ranges(segment, self._slots, later))
+            if options.deep and segment.log.kind is Kind.LOG:
+                ranges = cut_into_pieces(segment, PIECE_BYTES if self._slots > 1 else None)
+            else:
+                ranges = cut_into_ranges(segment, self._slots, later)
+            tasks += (StatTask(part, options) for part in ranges)
         return tasks
 
     def take(self, job: StatJob, results: tuple[RangeStatistics, ...]) -> Iterator[Measured]:
@@ -121,7 +131,8 @@ class _Cutting:
             partition = self._expected[0].item
             assert isinstance(partition, Partition)
             if self._fold is None:
-                self._fold = PartitionFold(partition, self._checkpoints.context(partition))
+                context = self._checkpoints.context(partition)
+                self._fold = PartitionFold(partition, context, self._partitions_of(partition))
             self._parts.append((task, result))
             self._done += 1
             if task.range.stop is None:
@@ -131,6 +142,11 @@ class _Cutting:
                 self._expected.popleft()
                 yield from self._conclude(partition, self._fold)
                 self._fold, self._done = None, 0
+
+    def _partitions_of(self, partition: Partition) -> int | None:
+        if self._options.partitions is not None or partition.topic_partition is None:
+            return self._options.partitions
+        return self._partitions.get(partition.topic_partition.topic)
 
     def rest(self) -> Iterator[Measured]:
         """What comes after the last result."""
@@ -164,6 +180,15 @@ class _Cutting:
             own = use_below(path, directories=False).values()
             yield LogDirectoryStatistics(path, self._sums, sum(use.size_bytes for use in own))
             self._directory, self._sums = None, Sums()
+
+
+def partitions_of_topics(found: Iterable[Partition | LogDirectory | SourceError]) -> dict[str, int]:
+    """The number of partitions of each topic whose partitions are all among `found`: 0 to the largest number."""
+    numbers: dict[str, set[int]] = {}
+    for item in found:
+        if isinstance(item, Partition) and item.topic_partition is not None:
+            numbers.setdefault(item.topic_partition.topic, set()).add(item.topic_partition.partition)
+    return {topic: len(known) for topic, known in numbers.items() if max(known) == len(known) - 1}
 
 
 SMALL_BYTES = 8 << 20

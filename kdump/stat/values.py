@@ -15,7 +15,7 @@ from kdump.format.index import TimeIndexEntry
 from kdump.format.naming import TopicPartition
 from kdump.stat.delete_horizons import DeleteHorizons, largest, smallest
 from kdump.stat.histogram import Histogram
-from kdump.stat.keys import KeyStatistics
+from kdump.stat.key_summary import KeySummary
 from kdump.stat.producers import ProducerTable
 from kdump.stat.records import RecordStatistics
 
@@ -267,7 +267,7 @@ class SegmentStatistics:
 
     `size_bytes` and `allocated_bytes` (blocks on the disk) of the log file, `companions_bytes` of its indexes.
     `tail_zero_bytes`: preallocated zeros at the end. `is_empty`: a log file without a byte.
-    `last_time_index_entry`: None without one. `records` and `keys`: with StatOptions.deep.
+    `last_time_index_entry`: None without one. `records`: with StatOptions.deep.
     `error`: why the log file could not be read to its end.
     """
 
@@ -283,7 +283,6 @@ class SegmentStatistics:
     is_active: bool = False
     last_time_index_entry: TimeIndexEntry | None = None
     records: RecordStatistics | None = None
-    keys: KeyStatistics | None = None
     error: SourceError | None = None
     companions_allocated_bytes: int = 0
 
@@ -317,7 +316,7 @@ class PartitionStatistics:
     producers: ProducerTable
     transactions: TransactionStatistics
     records: RecordStatistics | None = None
-    keys: KeyStatistics | None = None
+    keys: KeySummary | None = None
     other_bytes: int = 0
     other_allocated_bytes: int = 0
     errors: tuple[SourceError, ...] = ()
