@@ -39,6 +39,8 @@ def stat_logs(
     if chosen.now_ms is None:
         chosen = chosen._replace(now_ms=int(time.time() * 1000))
     engine = engine or Serial()
+    if chosen.io_limit is not None:
+        chosen = chosen._replace(io_limit=max(chosen.io_limit // engine.slots, 1))
     inside = on_bytes if engine.slots == 1 else None  # another process cannot call it
     partitions: dict[str, int] = {}
     if chosen.deep and chosen.partitions is None:
@@ -93,6 +95,7 @@ class _Cutting:
         self._done = 0
         self._directory: LogDirectory | None = None
         self._sums = Sums()
+        self._beside: tuple[str, ...] = ()  # logs at the root of the directory, which are a partition of their own
 
     def jobs(self, found: Iterable[Partition | LogDirectory | SourceError]) -> Iterator[StatJob]:
         """The jobs in order: small ranges together, as each job costs time to send."""
@@ -132,7 +135,9 @@ class _Cutting:
             assert isinstance(partition, Partition)
             if self._fold is None:
                 context = self._checkpoints.context(partition)
-                self._fold = PartitionFold(partition, context, self._partitions_of(partition))
+                self._fold = PartitionFold(
+                    partition, context, self._partitions_of(partition), keep_samples=self._options.keep_samples
+                )
             self._parts.append((task, result))
             self._done += 1
             if task.range.stop is None:
@@ -170,6 +175,8 @@ class _Cutting:
         if directory is not None and partition.path != directory.path and not _is_in(partition, directory):
             yield from self._end_directory()
         statistics = done.conclude()
+        if directory is not None and partition.path == directory.path:
+            self._beside = tuple(segment.path for segment in statistics.segments)
         if self._directory is not None:
             self._sums += Sums.of(statistics)
         yield statistics
@@ -177,9 +184,11 @@ class _Cutting:
     def _end_directory(self) -> Iterator[Measured]:
         if self._directory is not None:
             path = self._directory.path
-            own = use_below(path, directories=False).values()
-            yield LogDirectoryStatistics(path, self._sums, sum(use.size_bytes for use in own))
-            self._directory, self._sums = None, Sums()
+            own = use_below(path, directories=False)
+            for name in self._beside:
+                own.pop(name, None)
+            yield LogDirectoryStatistics(path, self._sums, sum(use.size_bytes for use in own.values()))
+            self._directory, self._sums, self._beside = None, Sums(), ()
 
 
 def partitions_of_topics(found: Iterable[Partition | LogDirectory | SourceError]) -> dict[str, int]:
