@@ -96,21 +96,22 @@ class PartitionFold:
             producers=self._producer_table(),
             transactions=self._transactions.conclude(),
             records=self._records,
-            keys=self._key_summary(),
+            keys=self._key_summary(start, end),
             other_bytes=other.size_bytes,
             other_allocated_bytes=other.allocated_bytes,
             errors=tuple(each.error for each in segments if each.error is not None),
             cleaner_checkpoint=context.cleaner_offset,
         )
 
-    def _key_summary(self) -> KeySummary | None:
+    def _key_summary(self, start: int | None, end: int | None) -> KeySummary | None:
         # The sample and the sketches take megabytes, and a caller may keep the numbers of all partitions.
         if self._keys is None:
             return None
         name = self._partition.topic_partition
-        return summarize_keys(
-            self._keys, self._cleanable_keys, None if name is None else name.partition, self._partitions
-        )
+        number, dirty = None if name is None else name.partition, self._context.cleaner_offset
+        if dirty is not None and not (start or 0) <= dirty <= (dirty if end is None else end):
+            dirty = None  # a broker begins anew (LogCleanerManager.cleanableOffsets)
+        return summarize_keys(self._keys, self._cleanable_keys, number, self._partitions, dirty)
 
     def _producer_table(self) -> ProducerTable:
         return producer_table(self._producers)
