@@ -299,6 +299,7 @@ def _measured(found: Callable[[], Iterator[Found]], chosen: dict[str, Any], prog
         by_producer=RowKind.PRODUCER in _kinds(chosen) or RowKind.PARTITION in _kinds(chosen),
         io_limit=chosen["io_limit"],
         keep_cache=chosen["keep_cache"],
+        keep_samples=chosen["deep"] and chosen["compaction"],
     )
     with execution(found, chosen, progress) as job:
         yield from stat_logs(job.found, what, job.engine, job.progress.advance)

@@ -198,9 +198,10 @@ def _pass_cells(of: PartitionCompaction) -> list[Text]:
     found = of.next_pass
     if found is None:
         return [Text(), Text()]
-    about = "≈ " if found.dropped_records.estimate else ""
+    dropped = found.keys.dropped_records
+    about = "≤ " if found.is_bound else "≈ " if dropped.estimate else ""
     fits = {True: "fits", False: "too small", None: "close"}[found.fits]
-    return [Text(about + count_text(found.dropped_records.value)), Text(fits, BAD if found.fits is False else "")]
+    return [Text(about + count_text(dropped.value)), Text(fits, BAD if found.fits is False else "")]
 
 
 def _upgrade(
