@@ -52,8 +52,12 @@ _MODULES = {
     "kdump.log.records": "DamageWarning Records",
     "kdump.log.retention": "before by_age by_size",
     "kdump.stat.histogram": "Histogram",
+    "kdump.stat.partition_reports": "ReportOptions",
     "kdump.stat.producers": "ProducerRow ProducerTable",
+    "kdump.stat.row_collector": "RowCollector RowOptions StatResult",
+    "kdump.stat.rows": "RowKind",
     "kdump.stat.stat": "stat_logs",
+    "kdump.stat.topic_settings": "CleanerSettings TopicSettings topic_settings",
     "kdump.stat.values": (
         "BatchStatistics Damage DamagedStretch LogDirectoryStatistics PartitionStatistics SegmentStatistics "
         "StatOptions Sums TopicStatistics TransactionStatistics Volume topics_of"

@@ -58,9 +58,17 @@ from kdump.recover.summary import RecoveryTotals as RecoveryTotals
 from kdump.recover.undo import RunResult as RunResult
 from kdump.recover.undo import UndoFailure as UndoFailure
 from kdump.stat.histogram import Histogram as Histogram
+from kdump.stat.partition_reports import ReportOptions as ReportOptions
 from kdump.stat.producers import ProducerRow as ProducerRow
 from kdump.stat.producers import ProducerTable as ProducerTable
+from kdump.stat.row_collector import RowCollector as RowCollector
+from kdump.stat.row_collector import RowOptions as RowOptions
+from kdump.stat.row_collector import StatResult as StatResult
+from kdump.stat.rows import RowKind as RowKind
 from kdump.stat.stat import stat_logs as stat_logs
+from kdump.stat.topic_settings import CleanerSettings as CleanerSettings
+from kdump.stat.topic_settings import TopicSettings as TopicSettings
+from kdump.stat.topic_settings import topic_settings as topic_settings
 from kdump.stat.values import BatchStatistics as BatchStatistics
 from kdump.stat.values import Damage as Damage
 from kdump.stat.values import DamagedStretch as DamagedStretch

@@ -215,7 +215,7 @@ def command(**chosen: Any) -> int:
         except KeyboardInterrupt:
             interrupted = True
         problems.end(some=rows.has_partition)
-        result = rows.result()
+        result = rows.result(interrupted=interrupted)
         worst = Severity.ERROR if result.total.is_damaged else None
         status = exit_status.of_findings(worst, Severity.ERROR, failed=problems.failed, interrupted=interrupted)
         if rows.has_partition:

@@ -241,14 +241,14 @@ class RowCollector:
 
     # ---- the rows
 
-    def result(self) -> StatResult:
-        """The rows of everything that was added."""
+    def result(self, *, interrupted: bool = False) -> StatResult:
+        """The rows of everything that was added; `interrupted` where more was to come."""
         sections = tuple(self._section(kind) for kind in self.options.kinds)
         options = self.options
         is_overview = options.kinds == OVERVIEW and options.top is None
-        return StatResult(self._total(), sections, options.reports, is_overview, options.reports_only)
+        return StatResult(self._total(interrupted), sections, options.reports, is_overview, options.reports_only)
 
-    def _total(self) -> TotalRow:
+    def _total(self, interrupted: bool) -> TotalRow:
         return TotalRow(
             kind=RowKind.TOTAL,
             path=None,
@@ -262,6 +262,7 @@ class RowCollector:
             deep=self.options.deep,
             now_ms=self.options.now_ms,
             bucket_ms=self.options.bucket_ms,
+            interrupted=interrupted,
             growth=self._growth(self._sums.totals),
             free=self._free(),
             old_formats=self._old_formats if self.options.reports.upgrade else None,

@@ -355,7 +355,11 @@ class LogDirectoryRow(DiskRow):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TotalRow(DiskRow):
-    """All that was read. `deep`: every checksum and record was checked, so that no damage means that there is none."""
+    """All that was read.
+
+    `deep`: every checksum and record was checked, so that no damage means that there is none. `interrupted`: there is
+    more that was not read.
+    """
 
     log_directories: int
     topics: int
@@ -363,6 +367,7 @@ class TotalRow(DiskRow):
     deep: bool
     now_ms: int
     bucket_ms: int
+    interrupted: bool = False
     free: FreePlan | None = None
     old_formats: tuple[OldFormat, ...] | None = None
 
@@ -382,6 +387,7 @@ class TotalRow(DiskRow):
             "offset_span": self.sums.offset_span,
             "absent": self.absent,
             "deep": self.deep,
+            "interrupted": self.interrupted,
             "free": self.free and free_fields(self.free),
             "old_formats": None if self.old_formats is None else list(map(format_fields, self.old_formats)),
         }

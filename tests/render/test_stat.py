@@ -136,6 +136,15 @@ def test_nothing_is_called_clean_without_deep() -> None:
     assert "no damage" not in shown("terminal", result_of(damaged=True, deep=True), width=80)
 
 
+def test_an_interrupted_run_says_so() -> None:
+    collector = RowCollector(RowOptions(now_ms=NOW_MS, deep=True))
+    for item in disk():
+        collector.add(item)
+    text = shown("terminal", collector.result(interrupted=True), width=80)
+    assert text.startswith("interrupted, so far 102 GiB on disk")
+    assert "no damage" not in text
+
+
 def test_what_is_hidden_is_said() -> None:
     text = shown("terminal", result_of(RowKind.TOPIC, top=1), width=80)
     assert "5 more rows with 11 GiB; --by topic --top N shows more" in text

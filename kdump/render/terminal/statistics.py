@@ -65,7 +65,7 @@ class StatisticsView:
     def _summary(self, total: TotalRow) -> Iterator[Text | Table]:
         sums = total.sums
         yield Text(
-            f"{size_text(total.disk_bytes)} on disk: "
+            f"{'interrupted, so far ' if total.interrupted else ''}{size_text(total.disk_bytes)} on disk: "
             + ", ".join(
                 counted(number, word, many)
                 for number, word, many in (
@@ -155,9 +155,9 @@ class StatisticsView:
             yield Text("--free SIZE says which settings free space, and how much time of the data that costs", "bold")
         if total.is_damaged:
             return
-        if total.deep:
+        if total.deep and not total.interrupted:
             yield Text("every checksum and every record was checked: no damage", style="green")
-        elif total.sums.totals.batches:
+        elif not total.deep and total.sums.totals.batches:
             yield Text("checksums were not checked; --deep checks them", style="dim")
 
     # ---- the tables
