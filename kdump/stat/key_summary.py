@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
+from kdump.stat.dirty_keys import DirtyKeys, dirty_keys
 from kdump.stat.estimate import Estimate
 from kdump.stat.keys import CompactionSavings, HeavyKey, KeyStatistics
 from kdump.stat.partitioner import PartitionerFit, partitioner_fit
@@ -21,6 +22,7 @@ class KeySummary:
     `cleanable`: of those before the active segment, None without one.
     `by_records`, `by_bytes`: the heaviest keys. No key that is not listed by its records has more than
     `by_records_error` of them beyond those of the last listed one; the same for bytes.
+    `dirty`: those of the segments before the active one that the log cleaner has not compacted yet.
     `fit`: None where the partition or the number of partitions is not known.
     """
 
@@ -37,12 +39,20 @@ class KeySummary:
     by_bytes: tuple[HeavyKey, ...]
     by_bytes_error: int
     fit: PartitionerFit | None = None
+    dirty: DirtyKeys | None = None
 
 
 def summarize_keys(
-    keys: KeyStatistics, cleanable: KeyStatistics | None, partition: int | None, partitions: int | None
+    keys: KeyStatistics,
+    cleanable: KeyStatistics | None,
+    partition: int | None,
+    partitions: int | None,
+    first_dirty_offset: int | None = None,
 ) -> KeySummary:
-    """The summary of a partition, which is number `partition` of `partitions`."""
+    """The summary of a partition, which is number `partition` of `partitions`.
+
+    `first_dirty_offset`: the log cleaner compacted it up to there, None where it did not.
+    """
     known = partition is not None and partitions is not None and 0 <= partition < partitions
     return KeySummary(
         keys.records,
@@ -58,6 +68,7 @@ def summarize_keys(
         tuple(keys.by_bytes.heaviest()[:LISTED_KEYS]),
         keys.by_bytes.error,
         partitioner_fit(keys, partition, partitions) if known and partition is not None and partitions else None,
+        None if cleanable is None else dirty_keys(cleanable, first_dirty_offset),
     )
 
 

@@ -5,7 +5,7 @@ standard error. The heaviest keys come from sketches, one for each piece of the 
 """
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -250,6 +250,12 @@ class KeyStatistics:
             self.unkeyed_records + other.unkeyed_records,
             self.unkeyed_bytes + other.unkeyed_bytes,
         )
+
+    def reduced(self, sample: int) -> "KeyStatistics":
+        """The same with a sample of at most `sample` keys, and without the heaviest keys."""
+        rows = self.sample.rows[: sample * _ROW_BYTES]
+        dropped = self.sample.dropped or len(rows) < len(self.sample.rows)
+        return replace(self, sample=KeySample(rows, dropped, sample), by_records=HeavyKeys(), by_bytes=HeavyKeys())
 
     def distinct(self) -> Estimate:
         """The number of distinct keys."""

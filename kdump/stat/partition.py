@@ -2,12 +2,13 @@
 
 import os
 from dataclasses import replace
+from typing import Final
 
 from kdump.format.naming import Kind
 from kdump.kernel.producer_table import ProducerRows
 from kdump.stat.disk import DiskUse, companions_of, last_time_index_entry, use_below, use_of
 from kdump.stat.key_summary import KeySummary, summarize_keys
-from kdump.stat.keys import KeyStatistics
+from kdump.stat.keys import SAMPLED_KEYS, KeyStatistics
 from kdump.stat.producers import ProducerTable
 from kdump.stat.range_statistics import RangeStatistics, producer_table
 from kdump.stat.records import RecordStatistics
@@ -15,6 +16,9 @@ from kdump.stat.transactions import TransactionFold
 from kdump.stat.values import BatchStatistics, PartitionStatistics, SegmentStatistics, added, sum_of
 from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import Partition, Segment
+
+LEAST_KEPT_KEYS: Final = 1024
+"""The smallest sample of a segment that is kept: a relative standard error of 3 %."""
 
 
 def is_set_aside(partition: Partition) -> bool:
@@ -35,8 +39,16 @@ class PartitionFold:
     `partitions`: how many the topic has, None where that is not known.
     """
 
-    def __init__(self, partition: Partition, context: CheckpointContext, partitions: int | None = None) -> None:
+    def __init__(
+        self,
+        partition: Partition,
+        context: CheckpointContext,
+        partitions: int | None = None,
+        *,
+        keep_samples: bool = False,
+    ) -> None:
         self._partition, self._context, self._partitions = partition, context, partitions
+        self._kept_keys = max(SAMPLED_KEYS // max(len(partition.segments), 1), LEAST_KEPT_KEYS) if keep_samples else 0
         self._segments: list[SegmentStatistics] = []
         self._producers = ProducerRows()
         self._transactions = TransactionFold()
@@ -46,7 +58,10 @@ class PartitionFold:
 
     def add_segment(self, segment: Segment, found: RangeStatistics) -> None:
         """Add the numbers of the next segment."""
-        self._segments.append(_segment_statistics(segment, found))
+        measured = _segment_statistics(segment, found)
+        if self._kept_keys and found.keys is not None:
+            measured = replace(measured, keys=found.keys.reduced(self._kept_keys))
+        self._segments.append(measured)
         if found.producers.cells:
             self._producers.merge(found.producers.cells, found.producers.highest_hash)
         self._transactions.add_segment(found.transactions)
@@ -81,21 +96,22 @@ class PartitionFold:
             producers=self._producer_table(),
             transactions=self._transactions.conclude(),
             records=self._records,
-            keys=self._key_summary(),
+            keys=self._key_summary(start, end),
             other_bytes=other.size_bytes,
             other_allocated_bytes=other.allocated_bytes,
             errors=tuple(each.error for each in segments if each.error is not None),
             cleaner_checkpoint=context.cleaner_offset,
         )
 
-    def _key_summary(self) -> KeySummary | None:
+    def _key_summary(self, start: int | None, end: int | None) -> KeySummary | None:
         # The sample and the sketches take megabytes, and a caller may keep the numbers of all partitions.
         if self._keys is None:
             return None
         name = self._partition.topic_partition
-        return summarize_keys(
-            self._keys, self._cleanable_keys, None if name is None else name.partition, self._partitions
-        )
+        number, dirty = None if name is None else name.partition, self._context.cleaner_offset
+        if dirty is not None and not (start or 0) <= dirty <= (dirty if end is None else end):
+            dirty = None  # a broker begins anew (LogCleanerManager.cleanableOffsets)
+        return summarize_keys(self._keys, self._cleanable_keys, number, self._partitions, dirty)
 
     def _producer_table(self) -> ProducerTable:
         return producer_table(self._producers)

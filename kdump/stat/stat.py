@@ -135,7 +135,9 @@ class _Cutting:
             assert isinstance(partition, Partition)
             if self._fold is None:
                 context = self._checkpoints.context(partition)
-                self._fold = PartitionFold(partition, context, self._partitions_of(partition))
+                self._fold = PartitionFold(
+                    partition, context, self._partitions_of(partition), keep_samples=self._options.keep_samples
+                )
             # Joined one by one: the producers of all ranges of a segment would take hundreds of megabytes.
             self._segment = result if self._segment is None else join(self._segment, task, result)
             self._done += 1

@@ -16,6 +16,7 @@ from kdump.format.naming import TopicPartition
 from kdump.stat.delete_horizons import DeleteHorizons, largest, smallest
 from kdump.stat.histogram import Histogram
 from kdump.stat.key_summary import KeySummary
+from kdump.stat.keys import KeyStatistics
 from kdump.stat.producers import ProducerTable
 from kdump.stat.records import RecordStatistics
 
@@ -51,6 +52,7 @@ class StatOptions(NamedTuple):
     by_producer: bool = True
     io_limit: int | None = None
     keep_cache: bool | None = None
+    keep_samples: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +269,7 @@ class SegmentStatistics:
 
     `size_bytes` and `allocated_bytes` (blocks on the disk) of the log file, `companions_bytes` of its indexes.
     `tail_zero_bytes`: preallocated zeros at the end. `is_empty`: a log file without a byte.
-    `last_time_index_entry`: None without one. `records`: with StatOptions.deep.
+    `last_time_index_entry`: None without one. `records`: with StatOptions.deep. `keys`: with StatOptions.keep_samples.
     `error`: why the log file could not be read to its end.
     """
 
@@ -283,6 +285,7 @@ class SegmentStatistics:
     is_active: bool = False
     last_time_index_entry: TimeIndexEntry | None = None
     records: RecordStatistics | None = None
+    keys: KeyStatistics | None = None
     error: SourceError | None = None
     companions_allocated_bytes: int = 0
 

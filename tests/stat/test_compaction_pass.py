@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from kdump.kernel.record_statistics import RecordCollector
 from kdump.stat.compaction_pass import CompactionPass, predict_pass
+from kdump.stat.dirty_keys import dirty_keys
+from kdump.stat.key_summary import summarize_keys
 from kdump.stat.keys import KeyStatistics
 from kdump.stat.topic_settings import CleanerSettings
-from kdump.stat.values import SegmentStatistics
 from support.record_counts import rows_of, small_record
-from support.stat_logs import segment
+from support.stat_logs import partition
 
 Pairs = list[tuple[bytes | None, bytes | None]]
 KEYS = st.sampled_from((None, b"", b"a", b"b", b"c", b"d", b"e"))
@@ -23,24 +24,16 @@ PAIRS = st.lists(st.tuples(KEYS, st.sampled_from((None, b"", b"value"))), min_si
 SEEDS = 40
 
 
-def segments(*parts: Pairs, sample: int = 65536) -> list[SegmentStatistics]:
-    """A segment of each part, with the keys of its records."""
-    found, base = [], 0
+def keys_of(*parts: Pairs, sample: int = 65536) -> KeyStatistics:
+    """The keys of a log with a segment of each part."""
+    found, base = KeyStatistics.begin(sample=sample, heavy=8), 0
     for part in parts:
         collector = RecordCollector(sample=sample, heavy=8)
         for begin in range(0, len(part), 100):
             row, payload = rows_of(part[begin : begin + 100], base + begin, base + begin)
             collector.add_opened(row, 0, payload)
-        keys = KeyStatistics.of(collector, sample=sample, heavy=8)
-        found.append(replace(segment(f"{base}..{base + len(part) - 1} 100b @1"), keys=keys))
+        found += KeyStatistics.of(collector, sample=sample, heavy=8)
         base += len(part)
-    return found
-
-
-def passed(parts: list[Pairs], first_dirty: int, sample: int = 65536, keys: int = 1000) -> CompactionPass:
-    cleaner = CleanerSettings(dedupe_buffer_bytes=24 * keys, load_factor=1.0)
-    found = predict_pass(segments(*parts, sample=sample), first_dirty, cleaner)
-    assert found is not None
     return found
 
 
@@ -56,62 +49,67 @@ class PlainCleaner:
         self.unkeyed = sum(key is None for key, _ in pairs)
 
 
-@given(st.lists(PAIRS, min_size=1, max_size=4), st.integers(0, 40))
-def test_a_pass_drops_what_a_plain_cleaner_drops(parts: list[Pairs], first_dirty: int) -> None:
-    told = passed(parts, first_dirty)
-    plain = PlainCleaner([pair for part in parts for pair in part], first_dirty)
-    assert (told.dirty_keys, told.dropped_records.value) == ((plain.keys, False, 0), plain.dropped)
+@given(st.lists(PAIRS, min_size=1, max_size=4), st.none() | st.integers(0, 40))
+def test_a_pass_drops_what_a_plain_cleaner_drops(parts: list[Pairs], first_dirty: int | None) -> None:
+    told = dirty_keys(keys_of(*parts), first_dirty)
+    plain = PlainCleaner([pair for part in parts for pair in part], first_dirty or 0)
+    assert (told.distinct, told.dropped_records) == ((plain.keys, False, 0), (plain.dropped, False, 0))
     assert told.unkeyed_records == plain.unkeyed
-    if all(len(part) <= 100 for part in parts) and len(parts) == 1:
+    if len(parts) == 1:
         assert told.dropped_bytes.value == plain.dropped_bytes
-
-
-@pytest.mark.parametrize(("keys", "fits"), [(6, True), (5, None), (4, False)])
-def test_the_map_holds_the_keys_of_the_dirty_part(keys: int, fits: bool | None) -> None:
-    pairs: Pairs = [(b"old", b""), *((b"%d" % number, b"") for number in range(5))]
-    told = passed([pairs], 1, keys=keys)
-    assert (told.dirty_keys.value, told.map_keys, told.fits) == (5, keys, fits)
 
 
 def test_tombstones_that_are_last() -> None:
     pairs: Pairs = [(b"a", None), (b"a", b""), (b"b", b""), (b"b", None), (b"c", None)]
-    assert passed([pairs], 0).live_tombstones == (2, False, 0)
+    assert dirty_keys(keys_of(pairs), 0).live_tombstones == (2, False, 0)
 
 
-def test_records_that_were_not_opened() -> None:
-    of = [segment("0..9 100b @1"), segment("10.. 0b")]
-    assert predict_pass(of, 0, CleanerSettings()) is None
-    assert predict_pass([], 0, CleanerSettings()) is None
-
-
-def test_an_empty_segment_needs_no_keys() -> None:
-    of = [*segments([(b"a", b""), (b"a", b"")]), segment("2.. 0b")]
-    told = predict_pass(of, 0, CleanerSettings())
-    assert told is not None
-    assert told.dropped_records.value == 1
-
-
-def test_aborted_records_are_named() -> None:
-    of = [replace(each, totals=replace(each.totals, aborted_records=3)) for each in segments([(b"a", b"")])]
-    told = predict_pass(of, 0, CleanerSettings())
-    assert told is not None
-    assert told.aborted_records == 3
-
-
-@pytest.mark.parametrize("part", ["all", "half"])
+@pytest.mark.parametrize("part", ["all", "half", "none"])
 def test_estimates_are_inside_their_errors(part: str) -> None:
     outside = 0
     for seed in range(SEEDS):
         rng = random.Random(seed)
         pairs: Pairs = [(b"%d %d" % (seed, rng.randrange(4000)), b"v" * rng.randrange(9)) for _ in range(6000)]
-        first_dirty = 0 if part == "all" else 3000
-        told = passed([pairs[:3000], pairs[3000:]], first_dirty, sample=256)
-        plain = PlainCleaner(pairs, first_dirty)
-        assert told.dirty_keys.estimate
-        for estimate, truth in (
-            (told.dirty_keys, plain.keys),
-            (told.dropped_records, plain.dropped),
-        ):
+        first_dirty = {"all": 0, "half": 3000, "none": None}[part]
+        told = dirty_keys(keys_of(pairs[:3000], pairs[3000:], sample=256), first_dirty)
+        plain = PlainCleaner(pairs, first_dirty or 0)
+        assert told.distinct.estimate
+        for estimate, truth in ((told.distinct, plain.keys), (told.dropped_records, plain.dropped)):
             assert abs(estimate.value - truth) <= 5 * estimate.error
             outside += abs(estimate.value - truth) > 2 * estimate.error
     assert outside <= SEEDS // 4
+
+
+# ---- the pass
+
+
+def passed(keys: KeyStatistics | None, map_keys: int = 1000, end: int = 20, aborted: int = 0) -> CompactionPass | None:
+    of = partition("0..9 100b @1", "10..19 100b @1", "20..29 100b @1")
+    of = replace(of, keys=None if keys is None else summarize_keys(keys, keys, 0, 1))
+    first = replace(of.segments[0], totals=replace(of.segments[0].totals, aborted_records=aborted))
+    of = replace(of, segments=(first, *of.segments[1:]))
+    return predict_pass(of, end, CleanerSettings(dedupe_buffer_bytes=24 * map_keys, load_factor=1.0))
+
+
+@pytest.mark.parametrize(("map_keys", "fits"), [(6, True), (5, None), (4, False)])
+def test_the_map_holds_the_keys_of_the_dirty_part(map_keys: int, fits: bool | None) -> None:
+    told = passed(keys_of([(b"%d" % number, b"") for number in range(5)]), map_keys)
+    assert told is not None
+    assert (told.keys.distinct.value, told.map_keys, told.fits) == (5, map_keys, fits)
+    assert told.is_bound == (fits is not True)
+
+
+def test_a_pass_that_ends_before_the_active_segment() -> None:
+    told = passed(keys_of([(b"a", b"")]), end=10)
+    assert told is not None
+    assert told.is_bound
+
+
+def test_records_that_were_not_opened() -> None:
+    assert passed(None) is None
+
+
+def test_aborted_records_are_named() -> None:
+    told = passed(keys_of([(b"a", b"")]), aborted=3)
+    assert told is not None
+    assert told.aborted_records == 3

@@ -158,3 +158,16 @@ def test_the_memory_of_many_keys_is_bounded() -> None:
     assert records == 600_000
     assert abs(distinct - records) < 0.02 * records
     assert mebibytes < 40
+
+
+def test_the_samples_of_segments_are_kept_for_a_report_on_compaction() -> None:
+    plain = max(measured(FIXTURES / "compacted"), key=lambda each: each.totals.records_at_least)
+    kept = max(measured(FIXTURES / "compacted", keep_samples=True), key=lambda each: each.totals.records_at_least)
+    assert {segment.keys for segment in plain.segments} == {None}
+    found = [segment.keys for segment in kept.segments if segment.keys is not None]
+    assert len(found) == len(kept.segments)
+    assert kept.keys is not None
+    assert reduce(add, found).distinct() == kept.keys.distinct
+    few = [each.reduced(3) for each in found]
+    assert all(len(each.sample.rows) <= 3 * 56 for each in few)
+    assert reduce(add, few).distinct().estimate
