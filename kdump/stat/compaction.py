@@ -157,7 +157,7 @@ def report_compaction(
         _legacy_horizon(log.values(0, dirty), settings),
         sum_of((segment.totals.delete_horizons for segment in log.values(0, uncleanable)), DeleteHorizons()),
         stoppers,
-        predict_pass(of, uncleanable, cleaner or CleanerSettings()) if cleanable_bytes else None,
+        predict_pass(of, dirty, uncleanable, cleaner or CleanerSettings()) if cleanable_bytes else None,
     )
 
 

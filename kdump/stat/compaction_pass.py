@@ -5,10 +5,13 @@ The map has a fixed size. When it is full, the pass ends before that batch, and 
 Source: Cleaner.buildOffsetMapForSegment of Kafka 4.3.
 """
 
+from functools import reduce
+from operator import add
 from typing import Final, NamedTuple
 
-from kdump.stat.dirty_keys import DirtyKeys
+from kdump.stat.dirty_keys import DirtyKeys, dirty_keys
 from kdump.stat.estimate import Estimate
+from kdump.stat.segment_age import base_offset
 from kdump.stat.topic_settings import CleanerSettings
 from kdump.stat.values import PartitionStatistics
 
@@ -21,7 +24,8 @@ class CompactionPass(NamedTuple):
 
     `map_keys` is how many keys the map takes. `fits`: it takes all; None where that is too close to tell.
     `is_bound`: the numbers of `keys` are upper bounds, because the map is too small, or because the pass ends before
-    the active segment. `aborted_records` are dropped besides, as far as they are not among those of `keys`.
+    the active segment and the samples of its segments are not kept. `aborted_records` are dropped besides, as far as
+    they are not among those of `keys`.
     """
 
     keys: DirtyKeys
@@ -32,20 +36,25 @@ class CompactionPass(NamedTuple):
 
 
 def predict_pass(
-    of: PartitionStatistics, first_uncleanable_offset: int, cleaner: CleanerSettings
+    of: PartitionStatistics, first_dirty_offset: int, first_uncleanable_offset: int, cleaner: CleanerSettings
 ) -> CompactionPass | None:
-    """What a pass up to the first uncleanable offset does.
+    """What a pass over the clean part and the dirty one, from the first offset to the second, does.
 
-    None where the records were not opened (StatOptions.deep).
+    None where the records were not opened (StatOptions.deep). With StatOptions.keep_samples a pass that ends before the
+    active segment has numbers of its own.
     """
     if of.keys is None or of.keys.dirty is None:
         return None
-    dirty, capacity = of.keys.dirty, cleaner.offset_map_keys
-    fits = _fits(dirty.distinct, capacity)
     inactive = of.segments[:-1]
-    ends_before = any((segment.base_offset or 0) >= first_uncleanable_offset for segment in inactive)
-    aborted = sum(segment.totals.aborted_records for segment in inactive)
-    return CompactionPass(dirty, capacity, fits, ends_before or fits is not True, aborted)
+    read = [segment for segment in inactive if base_offset(segment) < first_uncleanable_offset]
+    samples = [segment.keys for segment in read if segment.keys is not None]
+    is_whole = len(read) == len(inactive)
+    dirty, capacity = of.keys.dirty, cleaner.offset_map_keys
+    if not is_whole and len(samples) == sum(segment.totals.batches > 0 for segment in read) > 0:
+        dirty, is_whole = dirty_keys(reduce(add, samples), first_dirty_offset), True
+    fits = _fits(dirty.distinct, capacity)
+    aborted = sum(segment.totals.aborted_records for segment in read)
+    return CompactionPass(dirty, capacity, fits, not is_whole or fits is not True, aborted)
 
 
 def _fits(keys: Estimate, capacity: int) -> bool | None:

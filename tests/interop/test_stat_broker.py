@@ -174,7 +174,7 @@ class Expected(NamedTuple):
 
 def expected(broker: Any) -> dict[str, Expected]:
     found = {}
-    for each in stat_logs(discover([str(broker.logs)]), StatOptions(deep=True)):
+    for each in stat_logs(discover([str(broker.logs)]), StatOptions(deep=True, keep_samples=True)):
         if isinstance(each, PartitionStatistics) and each.topic in CASES:
             case = CASES[each.topic]
             found[each.topic] = Expected(
@@ -234,7 +234,7 @@ def check_dropped(broker: Any, told: dict[str, Expected], before: dict[str, int]
         if not one.next_pass.is_bound:
             assert dropped == number, topic
             exact.add(topic)
-    assert exact == {"dirty", "mostly", "lagging"}
+    assert exact == {"dirty", "mostly", "young", "lagging", "open"}
 
 
 def test_a_broker_does_what_the_reports_say(kafka: ModuleType, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def passed(keys: KeyStatistics | None, map_keys: int = 1000, end: int = 20, abor
     of = replace(of, keys=None if keys is None else summarize_keys(keys, keys, 0, 1))
     first = replace(of.segments[0], totals=replace(of.segments[0].totals, aborted_records=aborted))
     of = replace(of, segments=(first, *of.segments[1:]))
-    return predict_pass(of, end, CleanerSettings(dedupe_buffer_bytes=24 * map_keys, load_factor=1.0))
+    return predict_pass(of, 0, end, CleanerSettings(dedupe_buffer_bytes=24 * map_keys, load_factor=1.0))
 
 
 @pytest.mark.parametrize(("map_keys", "fits"), [(6, True), (5, None), (4, False)])
@@ -103,6 +103,20 @@ def test_a_pass_that_ends_before_the_active_segment() -> None:
     told = passed(keys_of([(b"a", b"")]), end=10)
     assert told is not None
     assert told.is_bound
+
+
+def test_samples_of_segments_tell_of_a_pass_that_ends_before_the_active_segment() -> None:
+    parts: list[Pairs] = [[(b"a", b""), (b"b", b""), (b"b", b"")], [(b"a", b""), (b"c", b"")], [(b"d", b"")]]
+    of = partition("0..2 100b @1", "3..4 100b @1", "5..5 100b @1")
+    each = [keys_of(part).reduced(1024) for part in parts]
+    segments = tuple(replace(segment, keys=keys) for segment, keys in zip(of.segments, each, strict=True))
+    whole = summarize_keys(keys_of(*parts), keys_of(*parts[:2]), 0, 1)
+    told = predict_pass(replace(of, segments=segments, keys=whole), 0, 3, CleanerSettings())
+    assert told is not None
+    assert (told.keys.distinct.value, told.keys.dropped_records.value, told.is_bound) == (2, 1, False)
+    told = predict_pass(replace(of, segments=segments, keys=whole), 0, 5, CleanerSettings())
+    assert told is not None
+    assert (told.keys.distinct.value, told.keys.dropped_records.value, told.is_bound) == (3, 2, False)
 
 
 def test_records_that_were_not_opened() -> None:

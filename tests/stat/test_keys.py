@@ -179,7 +179,7 @@ def test_a_long_key_is_cut_and_stays_one_key() -> None:
 
 
 @given(st.lists(st.integers(0, 39), max_size=8), st.integers(0, 3), st.randoms(use_true_random=False))
-@settings(max_examples=examples(25))
+@settings(max_examples=examples(12))
 def test_merging_is_associative_and_any_cut_gives_the_same(cuts: list[int], seed: int, rng: random.Random) -> None:
     """Cut where pieces begin, and grouped in any way in log order."""
     pairs = skewed(seed, 4000, 2000)

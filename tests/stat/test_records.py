@@ -5,6 +5,7 @@ from functools import reduce
 from itertools import pairwise
 from operator import add
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -81,7 +82,7 @@ def test_every_number_of_a_fixture_is_that_of_a_recount(path: Path) -> None:
 
 
 @given(build.segments(gaps=True), st.integers(1, 5))
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(25))
 def test_every_number_of_a_built_log_is_that_of_a_recount(data: bytes, rows: int) -> None:
     collector, counts = collected(data, rows=rows), recount(data)
     same(RecordStatistics.of(collector), counts)
@@ -89,9 +90,9 @@ def test_every_number_of_a_built_log_is_that_of_a_recount(data: bytes, rows: int
 
 
 @given(build.segments(min_batches=1), st.randoms(use_true_random=False))
-@settings(max_examples=examples(40))
-def test_damage_takes_only_the_batches_that_it_hits(data: bytes, random: object) -> None:
-    at = random.randrange(len(data))  # type: ignore[attr-defined]
+@settings(max_examples=examples(15))
+def test_damage_takes_only_the_batches_that_it_hits(data: bytes, random: Random) -> None:
+    at = random.randrange(len(data))
     data = data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :]
     collector, counts = collected(data), recount(data)
     same(RecordStatistics.of(collector), counts)
@@ -99,7 +100,7 @@ def test_damage_takes_only_the_batches_that_it_hits(data: bytes, random: object)
 
 
 @given(build.segments(min_batches=2, compacted=True), st.lists(st.integers(0, 8), max_size=4), st.booleans())
-@settings(max_examples=examples(50))
+@settings(max_examples=examples(20))
 def test_any_cutting_gives_the_same_numbers(data: bytes, cuts: list[int], from_right: bool) -> None:
     starts = [item.position for item in oracle.walk(data)]
     borders = sorted({0, len(data), *(starts[cut % len(starts)] for cut in cuts)})
@@ -151,7 +152,7 @@ def test_the_shape_of_a_value(value: bytes | None, expected: str) -> None:
 
 
 @given(st.binary(max_size=1100) | st.text(max_size=1100).map(str.encode))
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(100))
 def test_the_shape_of_any_value_is_that_of_the_plain_rules(value: bytes) -> None:
     collector = RecordCollector()
     row, payload = rows_of([(b"k", value)])
@@ -214,3 +215,14 @@ def test_a_lying_batch_of_the_tail_is_unread() -> None:
     counts = recount(good + bad)
     assert counts.unread == 1
     same(RecordStatistics.of(collected(good + bad)), counts)
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_a_batch_that_is_larger_than_the_window(codec: str) -> None:
+    rng = Random(1)
+    large = [build.record(b"k%d" % number, rng.randbytes(300_000)) for number in range(3)]
+    data = build.batch([build.record(b"a", b"b")]) + build.batch(large, base_offset=1, codec=codec)
+    data += build.batch([build.record(b"k1", None)], base_offset=4, codec=codec)
+    collector, counts = collected(data), recount(data)
+    same(RecordStatistics.of(collector), counts)
+    same_keys(KeyStatistics.of(collector), counts)
