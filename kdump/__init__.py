@@ -51,8 +51,13 @@ _MODULES = {
     "kdump.log.options": "LogOptions",
     "kdump.log.records": "DamageWarning Records",
     "kdump.log.retention": "before by_age by_size",
+    "kdump.stat.estimate": "Estimate",
     "kdump.stat.histogram": "Histogram",
+    "kdump.stat.key_summary": "KeySummary topic_fit",
+    "kdump.stat.keys": "CompactionSavings HeavyKey KeyStatistics",
+    "kdump.stat.partitioner": "PartitionerFit",
     "kdump.stat.producers": "ProducerRow ProducerTable",
+    "kdump.stat.records": "LargeRecord RecordStatistics",
     "kdump.stat.stat": "stat_logs",
     "kdump.stat.values": (
         "BatchStatistics Damage DamagedStretch LogDirectoryStatistics PartitionStatistics SegmentStatistics "
