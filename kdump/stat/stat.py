@@ -12,7 +12,7 @@ from kdump.errors import SourceError
 from kdump.format.naming import Kind
 from kdump.kernel.record_statistics import PIECE_BYTES
 from kdump.stat.disk import use_below
-from kdump.stat.fold import fold
+from kdump.stat.fold import join
 from kdump.stat.partition import PartitionFold, segments_of
 from kdump.stat.range_statistics import RangeStatistics
 from kdump.stat.scan import StatTask, scan
@@ -90,7 +90,7 @@ class _Cutting:
         self._options, self._slots, self._partitions = options, slots, partitions
         self._expected: deque[_Expected] = deque()
         self._checkpoints = CheckpointCache()
-        self._parts: list[tuple[StatTask, RangeStatistics]] = []
+        self._segment: RangeStatistics | None = None  # of the ranges so far of the segment that comes
         self._fold: PartitionFold | None = None
         self._done = 0
         self._directory: LogDirectory | None = None
@@ -138,11 +138,12 @@ class _Cutting:
                 self._fold = PartitionFold(
                     partition, context, self._partitions_of(partition), keep_samples=self._options.keep_samples
                 )
-            self._parts.append((task, result))
+            # Joined one by one: the producers of all ranges of a segment would take hundreds of megabytes.
+            self._segment = result if self._segment is None else join(self._segment, task, result)
             self._done += 1
             if task.range.stop is None:
-                self._fold.add_segment(task.range.segment, fold(self._parts))
-                self._parts = []
+                self._fold.add_segment(task.range.segment, self._segment)
+                self._segment = None
             if self._done == self._expected[0].ranges:
                 self._expected.popleft()
                 yield from self._conclude(partition, self._fold)

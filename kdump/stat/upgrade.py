@@ -100,21 +100,20 @@ def sum_old_formats(reports: Iterable[PartitionUpgrade]) -> tuple[OldFormat, ...
 
 
 class _Newness(NamedTuple):
-    """How new a message is; one without a timestamp as new as its file. The other fields make a sum independent of the
-    order.
+    """How new a message is. Modification times count only among messages without a timestamp: a copy changes them.
+
+    The other fields make a sum independent of the order.
     """
 
-    time_ms: int
-    modified_ms: int
     timestamp_ms: int
+    modified_ms: int
     is_active: bool
     segment: str
 
 
 def _newness(of: OldFormat) -> _Newness:
     timestamp = -1 if of.newest_timestamp_ms is None else of.newest_timestamp_ms
-    time_ms = of.newest_modified_ms if timestamp < 0 else timestamp
-    return _Newness(time_ms, of.newest_modified_ms, timestamp, of.newest_is_active, of.newest_segment or "")
+    return _Newness(timestamp, of.newest_modified_ms, of.newest_is_active, of.newest_segment or "")
 
 
 def _old_format(segments: Sequence[SegmentStatistics], magic: int) -> OldFormat:

@@ -47,6 +47,11 @@ def test_messages_without_a_time_go_by_the_modification_time() -> None:
     assert told.formats[0].newest_segment == "t-0/00000000000000000000.log"
 
 
+def test_a_message_with_a_time_hides_those_without() -> None:
+    told = report_upgrade(partition("0..4 50b @10 magic=1 mtime=20", "5..9 60b magic=1 mtime=900"))
+    assert (told.formats[1].newest_timestamp_ms, told.formats[1].newest_is_active) == (10, False)
+
+
 def test_sums_over_partitions() -> None:
     first = partition("0..4 50b @10 magic=1", "5..9 60b @300", name="a-0")
     second = partition("0..4 70b @90 magic=1", name="b-0")
