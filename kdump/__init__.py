@@ -6,6 +6,7 @@
     for event in kdump.dump_logs(files, options, print): ... batches with their records, gaps, tails, in order
     for plan in kdump.plan_recovery(found, options): ...     what a recovery would do, and what would be lost
     for result in kdump.recover_logs(found, options, how): ...   what was done; undo_recovery undoes it
+    for each in kdump.stat_logs(found): ...                  the numbers of each partition and log directory
     kdump.predict_start("/data/kafka/topic-0")               what the next start of a broker would leave
     with kdump.Log("/data/kafka/topic-0") as log: ...        read(1000), at_time(ms), records()
     with kdump.Log("topic-0", write=True) as log: ...        append([NewRecord(b"key")]), flush(), delete(policy)
@@ -60,6 +61,22 @@ _MODULES = {
     "kdump.log.options": "LogOptions",
     "kdump.log.records": "DamageWarning Records",
     "kdump.log.retention": "Policy before by_age by_size",
+    "kdump.stat.estimate": "Estimate",
+    "kdump.stat.histogram": "Histogram",
+    "kdump.stat.key_summary": "KeySummary topic_fit",
+    "kdump.stat.keys": "CompactionSavings HeavyKey KeyStatistics",
+    "kdump.stat.partition_reports": "ReportOptions",
+    "kdump.stat.partitioner": "PartitionerFit",
+    "kdump.stat.producers": "ProducerRow ProducerTable",
+    "kdump.stat.records": "LargeRecord RecordStatistics",
+    "kdump.stat.row_collector": "RowCollector RowOptions StatResult",
+    "kdump.stat.rows": "RowKind",
+    "kdump.stat.stat": "stat_logs",
+    "kdump.stat.topic_settings": "CleanerSettings TopicSettings topic_settings",
+    "kdump.stat.values": (
+        "BatchStatistics Damage DamagedStretch LogDirectoryStatistics PartitionStatistics SegmentStatistics "
+        "StatOptions Sums TopicStatistics TransactionStatistics Volume topics_of"
+    ),
     "kdump.dump.dump": "DumpOptions dump_logs",
     "kdump.dump.events": (
         "BatchEvent CompanionDamage CompanionEntry DumpFailure EmptyIndex FileBegin FileEnd IndexReport "

@@ -51,7 +51,7 @@ def test_transcripts(command: str, expected: str, tmp_path: Path) -> None:
 
 
 def test_there_are_transcripts_of_every_command() -> None:
-    assert {command.split()[0] for command, _ in TRANSCRIPTS} == {"dump", "verify", "recover"}
+    assert {command.split()[0] for command, _ in TRANSCRIPTS} == {"dump", "verify", "recover", "stat"}
 
 
 def test_the_library_in_a_few_lines(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ COMMANDS = {
     "dump": "show what files hold: batches with their records, index entries, snapshots, checkpoints",
     "verify": "check every batch, companion and checkpoint; with --deep every record",
     "recover": "print what a broker's next start would do; do it, or keep every valid batch; undo it",
+    "stat": "measure it: what takes the space, records, producers, codecs; retention, compaction, upgrade",
 }
 
 

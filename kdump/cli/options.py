@@ -133,6 +133,19 @@ jobs = click.option(
     help="Worker processes.",
 )
 
+io_limit = click.option(
+    "--io-limit",
+    type=SizeParam(),
+    metavar="RATE",
+    help="Read at most RATE bytes of logs and indexes a second, over all processes; k, m or g may follow.",
+)
+keep_cache = click.option(
+    "--keep-cache/--drop-cache",
+    default=None,
+    help="Whether what was read stays in the page cache of the system. What was in it before always stays."
+    " Default: it stays, except where a running broker holds the lock of the log directory.",
+)
+
 
 def output_format(*names: str, note: str = "") -> Callable[[Command], Command]:
     """The option --format with these formats. Its default is terminal on a terminal, text elsewhere."""

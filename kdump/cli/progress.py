@@ -28,6 +28,7 @@ BAR_COLUMNS: Final = 10
 READING: Final = "reading"
 """The phase in which directories are listed."""
 VERIFYING: Final = "verifying"
+MEASURING: Final = "measuring"
 CONCLUDING: Final = "comparing files"
 """The phase after the last byte of the logs is read."""
 
@@ -41,9 +42,10 @@ class _ExpectedLog(NamedTuple):
 
 
 class Progress:
-    """Draws a bar over `size` bytes on a terminal; elsewhere prints lines, if `wanted` is true."""
+    """Draws a bar over `size` bytes on a terminal; elsewhere prints lines, if `wanted` is true. `work`: its phase."""
 
-    def __init__(self, wanted: bool | None) -> None:
+    def __init__(self, wanted: bool | None, work: str = VERIFYING) -> None:
+        self._work = work
         # A terminal that is dumb cannot erase a bar.
         terminal = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
         self._shown = terminal and wanted is not False
@@ -79,8 +81,8 @@ class Progress:
             yield item
 
     def over(self, size: int) -> None:
-        """Begin to verify logs of `size` bytes."""
-        self._phase, self._size, self._done, self._next = VERIFYING, size, 0, 0.0
+        """Begin to read logs of `size` bytes."""
+        self._phase, self._size, self._done, self._next = self._work, size, 0, 0.0
         self._began = self._line_at = time.monotonic()
 
     def watch(self, found: Iterable[Any]) -> Iterator[Any]:
@@ -101,7 +103,7 @@ class Progress:
             self._logs.popleft()
         if self._logs:
             self._path = self._logs[0].path
-        if self._phase == VERIFYING and self._size and self._done >= self._size:
+        if self._phase == self._work and self._size and self._done >= self._size:
             self._phase = CONCLUDING
         if self._lines:
             self._line()
@@ -142,7 +144,7 @@ class Progress:
         if self._bar is None:
             self._bar = _bar()
             self._task = self._bar.add_task("", amount="", path="")
-        measured = self._phase == VERIFYING
+        measured = self._phase == self._work
         amount = self._amount(now) if measured else ""
         room = self._bar.console.width - len(self._phase) - BAR_COLUMNS - len(amount) - 4
         self._bar.update(
@@ -160,9 +162,12 @@ class Progress:
         self._visible, self._drawing = True, False
 
     def _amount(self, now: float) -> str:
+        from kdump.render.measures import size_text
+
         speed = self._done / max(now - self._began, 1e-3)
         left = int((self._size - self._done) / speed) if speed else 0
-        return f"{_size(self._done)} of {_size(self._size)}, {_size(int(speed))}/s, {left // 60}:{left % 60:02}"
+        done, size, rate = map(size_text, (self._done, self._size, int(speed)))
+        return f"{done} of {size}, {rate}/s, {left // 60}:{left % 60:02}"
 
     def _line(self) -> None:
         now = time.monotonic()
@@ -204,17 +209,6 @@ def _bar() -> Any:
         transient=True,
         expand=True,
     )
-
-
-def _size(count: int) -> str:
-    """Bytes in the largest unit that leaves at least 1: `12 MiB`, `1.5 GiB`."""
-    if count < 1 << 10:
-        return f"{count} bytes"
-    for unit, shift in (("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if count >> shift:
-            value = count / (1 << shift)
-            return f"{value:.1f} {unit}" if value < 10 else f"{value:.0f} {unit}"
-    return ""
 
 
 def _path_in(columns: int, path: str) -> str:

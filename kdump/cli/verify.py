@@ -110,6 +110,8 @@ def _codes(ctx: click.Context, param: click.Parameter, patterns: tuple[str, ...]
 @options.kind
 @options.max_batch_bytes
 @options.jobs
+@options.io_limit
+@options.keep_cache
 @options.progress
 @options.color
 @options.quiet
@@ -168,7 +170,14 @@ def _reports(
     found: Callable[[], Iterator[Found]], chosen: dict[str, Any], progress: Progress
 ) -> Iterator[verify.Report]:
     compacted = {"yes": True, "no": False}.get(chosen["compacted"])
-    what = verify.VerifyOptions(chosen["deep"], compacted, chosen["max_batch_bytes"], chosen["live"])
+    what = verify.VerifyOptions(
+        chosen["deep"],
+        compacted,
+        chosen["max_batch_bytes"],
+        chosen["live"],
+        io_limit=chosen["io_limit"],
+        keep_cache=chosen["keep_cache"],
+    )
     with execution(found, chosen, progress) as job:
         yield from verify.verify_logs(job.found, what, job.engine, job.progress.advance)
 

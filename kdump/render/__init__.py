@@ -12,7 +12,7 @@ from typing import IO, Any
 from kdump.render.base import Renderer, RenderOptions
 from kdump.render.escaping import BYTES_MODES
 
-__all__ = ["BYTES_MODES", "FINDING_FORMATS", "FORMATS", "RenderOptions", "Renderer", "renderer"]
+__all__ = ["BYTES_MODES", "FINDING_FORMATS", "FORMATS", "STAT_FORMATS", "RenderOptions", "Renderer", "renderer"]
 
 FORMATS = {
     "terminal": ("kdump.render.terminal", "TerminalRenderer"),
@@ -25,11 +25,15 @@ FINDING_FORMATS = tuple(name for name in FORMATS if name != "kafka")
 """The formats of findings and plans: Kafka's dump tool shows files only."""
 
 
+STAT_FORMATS = (*FINDING_FORMATS, "csv")
+"""The formats of numbers."""
+
+
 def renderer(name: str, stream: IO[Any], options: RenderOptions | None = None) -> Renderer:
-    """The renderer of one format of FORMATS, which writes UTF-8 to a binary or text stream.
+    """The renderer of one format of FORMATS or STAT_FORMATS, which writes UTF-8 to a binary or text stream.
 
     Close it, or use it in a `with` statement, so that its buffer is written. Raises KeyError for an unknown name.
     """
-    module, class_name = FORMATS[name]
+    module, class_name = FORMATS[name] if name != "csv" else ("kdump.render.csv", "CsvRenderer")
     renderer: type[Renderer] = getattr(import_module(module), class_name)
     return renderer(stream, RenderOptions() if options is None else options)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from kdump.recover.plan import Action, RecoveryResult
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
+    from kdump.stat.row_collector import StatResult
+    from kdump.stat.rows import Row
     from kdump.storage.records import DecodedBatch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
     from kdump.verify.display import FindingDisplay, FoldedFindings
@@ -46,7 +48,7 @@ class RenderOptions:
     `bytes_mode` is one of `kdump.render.escaping.BYTES_MODES`. `color` and `width` belong to the terminal; None leaves
     the choice to it. `records_only` leaves out the lines of valid batches. `deep_iteration`, `print_data_log` and
     `skip_record_metadata` are options of Kafka's dump tool and belong to the format `kafka` alone. `display` says which
-    findings are shown; without it all are.
+    findings are shown; without it all are. `totals`: stat shows the total too.
     """
 
     bytes_mode: str = "auto"
@@ -57,6 +59,7 @@ class RenderOptions:
     print_data_log: bool = False
     skip_record_metadata: bool = False
     display: FindingDisplay | None = None
+    totals: bool = True
 
     def hides_batch(self, damage: str | None) -> bool:
         """Whether the line of a batch is left out. A damaged batch is always shown, since its records are missing."""
@@ -200,6 +203,20 @@ class Renderer(ABC):
     def run(self, result: RunResult) -> None:  # noqa: B027
         """What became, in one directory, of a run that was undone or resumed."""
 
+    # ---- results of stat
+
+    def statistics(self, result: StatResult) -> None:
+        """The rows of a stat, and at last the total."""
+        for section in result.sections:
+            for row in section.rows:
+                self.row(row)
+        if self.options.totals:
+            self.row(result.total)
+
+    def row(self, row: Row) -> None:
+        """One row."""
+        self.entry(row.path or "", row.kind, row.fields())
+
     # The last value of a run is one of these three.
 
     def verify_summary(self, summary: VerifySummary, exit_status: int) -> None:  # noqa: B027
@@ -209,7 +226,7 @@ class Renderer(ABC):
         """The totals of a recovery."""
 
     def exit_summary(self, command: str, exit_status: int, seconds: float) -> None:  # noqa: B027
-        """The end of a run without totals: a dump, or a recovery that went on with earlier runs."""
+        """The end of a run without totals: a dump, a stat, or a recovery that went on with earlier runs."""
 
     # ---- dumps
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kdump.recover.plan import Action, RecoveryResult
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
+    from kdump.stat.rows import Row
     from kdump.storage.records import DecodedBatch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
     from kdump.verify.findings import Finding
@@ -254,6 +255,11 @@ class JsonRenderer(Renderer):
     def entry(self, path: Path, kind: str, fields: Fields) -> None:
         inner = "".join(f",{json_string(key)}:{json_value(value, self._encode)}" for key, value in fields.items())
         self.out.write(f'{{"type":{json_string(kind)},"path":{self._name(path)}{inner}}}\n')
+
+    def row(self, row: Row) -> None:
+        inner = "".join(f",{json_string(key)}:{json_value(value)}" for key, value in row.fields().items())
+        path = "null" if row.path is None else self._name(row.path)
+        self.out.write(f'{{"type":"{row.kind}","path":{path}{inner}}}\n')
 
     def finding(self, finding: Finding) -> None:
         self.entry(finding.path, "finding", finding_fields(finding))

@@ -55,11 +55,12 @@ from kdump.render.sentences import (
 
 if TYPE_CHECKING:
     from kdump.format.batch import Batch
-    from kdump.format.json_types import Fields
+    from kdump.format.json_types import Fields, FieldValue
     from kdump.format.naming import TopicPartition
     from kdump.recover.plan import Action, RecoveryResult
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
+    from kdump.stat.rows import Row
     from kdump.storage.records import DecodedBatch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
     from kdump.verify.display import FoldedFindings
@@ -134,6 +135,19 @@ def words(fields: Fields, prefix: str = "", mode: str = "auto") -> Iterator[str]
             yield f"{label}={_word(value, mode)}"
 
 
+def _filled(fields: Fields) -> Fields:
+    """The fields without null, and without nested ones that begin with 0 or null."""
+    found: dict[str, FieldValue] = {}
+    for name, value in fields.items():
+        inner = value._asdict() if isinstance(value, tuple) and hasattr(value, "_asdict") else value
+        if isinstance(inner, Mapping):
+            if inner and next(iter(inner.values())) not in (None, 0):
+                found[name] = _filled(inner)
+        elif inner is not None:
+            found[name] = inner
+    return found
+
+
 def _word(value: object, mode: str) -> str:
     match value:
         case None:
@@ -197,6 +211,11 @@ class TextRenderer(Renderer):
 
     def entry(self, path: Path, kind: str, fields: Fields) -> None:
         self.out.write(f"{printable(kind)} {' '.join(words(fields, mode=self._mode))}\n")
+
+    def row(self, row: Row) -> None:
+        # what is not known, and volumes and distributions of nothing, would hide what is there
+        named = words(_filled({"path": row.path, **row.fields()}), mode=self._mode)
+        self.out.write(f"{row.kind} {' '.join(named)}\n")
 
     def file(self, path: Path, summary: FileSummary) -> None:
         self.out.write(f"file {path_text(path)} {' '.join(words(summary.fields(), mode=self._mode))}\n")

@@ -16,9 +16,10 @@ from kdump.storage.source import FileSource, read_whole
 class CheckpointContext(NamedTuple):
     """What the files of a log directory say of one partition; None where they say nothing.
 
-    `cleaned`: the log cleaner has been over it. `clean_shutdown`: the broker shut down cleanly and has not started
-    since. `start_because` says where the recovery point comes from: "checkpoint", a line of the log directory; 0 for
-    "no-line", "no-checkpoint" (the file is missing or cannot be read), and "own", a partition in no log directory.
+    `cleaned`: the log cleaner has been over it, up to `cleaner_offset`. `clean_shutdown`: the broker shut down cleanly
+    and has not started since. `start_because` says where the recovery point comes from: "checkpoint", a line of the log
+    directory; 0 for "no-line", "no-checkpoint" (the file is missing or cannot be read), and "own", a partition in no
+    log directory.
     """
 
     recovery_point: int | None = None
@@ -27,6 +28,7 @@ class CheckpointContext(NamedTuple):
     cleaned: bool = False
     clean_shutdown: bool = False
     start_because: str = "own"
+    cleaner_offset: int | None = None
 
 
 class CheckpointOffsets:
@@ -69,6 +71,7 @@ class CheckpointOffsets:
             self._cleaned.get(name, 0) > 0,
             self._clean_shutdown,
             self._start_because(name),
+            self._cleaned.get(name),
         )
 
     def _start_because(self, name: TopicPartition) -> str:
@@ -93,3 +96,20 @@ def read_offset_checkpoints(directory: str) -> CheckpointOffsets:
             in_log_directory=not naming.ROOT_FILES.isdisjoint(names),
         )
     return CheckpointOffsets(contents, in_log_directory=False)
+
+
+class CheckpointCache:
+    """The checkpoints of the log directories of partitions that were named alone. Keeps those of the last directory."""
+
+    def __init__(self) -> None:
+        self._directory = ""
+        self._offsets: CheckpointOffsets | None = None
+
+    def context(self, partition: Partition) -> CheckpointContext:
+        """What the checkpoints beside the partition say about it."""
+        if not partition.whole:
+            return CheckpointContext()
+        directory = os.path.dirname(os.path.abspath(partition.path))
+        if self._offsets is None or directory != self._directory:
+            self._directory, self._offsets = directory, read_offset_checkpoints(directory)
+        return self._offsets.context(partition)

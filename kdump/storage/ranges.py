@@ -46,3 +46,12 @@ def cut_into_ranges(segment: Segment, slots: int, later_bytes: int = 0) -> Itera
         yield SegmentRange(segment, start, start + step)
         start += step
     yield SegmentRange(segment, start)
+
+
+def cut_into_pieces(segment: Segment, piece_bytes: int | None) -> Iterator[SegmentRange]:
+    """The ranges of a segment between multiples of `piece_bytes`, in order; one range for None."""
+    start = 0
+    while piece_bytes is not None and start + piece_bytes < segment.log.size:
+        yield SegmentRange(segment, start, start + piece_bytes)
+        start += piece_bytes
+    yield SegmentRange(segment, start)

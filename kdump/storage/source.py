@@ -74,7 +74,7 @@ class FileSource(_Closing):
             # Without O_NONBLOCK the open of a FIFO would wait for its writer.
             self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except (OSError, ValueError) as error:
-            raise SourceError(f"{path}: {_reason(error)}") from None
+            raise SourceError(f"{path}: {reason_of(error)}") from None
         status = os.fstat(self._fd)
         if not stat.S_ISREG(status.st_mode):
             os.close(self._fd)
@@ -93,7 +93,7 @@ class FileSource(_Closing):
                     break
                 filled += n
         except OSError as error:
-            raise SourceError(f"{self.name}: reading at byte {position + filled}: {_reason(error)}") from None
+            raise SourceError(f"{self.name}: reading at byte {position + filled}: {reason_of(error)}") from None
         return filled
 
     def data_from(self, position: int) -> int:
@@ -276,7 +276,8 @@ _FILE_TYPES = {
 }
 
 
-def _reason(error: OSError | ValueError) -> str:
+def reason_of(error: OSError | ValueError) -> str:
+    """Why a file could not be opened or read, in a few words."""
     if isinstance(error, OSError) and error.errno is not None:
         return {
             errno.ENOENT: "no such file",

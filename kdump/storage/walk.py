@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from kdump.format.batch import CODEC_MASK, CONTROL, UP_TO_MAGIC, Batch
-from kdump.format.codec import decompress
+from kdump.format.codec import Data, decompress
 from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.producers import RUNS_FULL, Runs
 from kdump.kernel.results import BatchDiagnosis, Carry
@@ -186,6 +186,17 @@ class Walk(FrameWindow):
         payload = self.bytes_at(rows[cell] + rows[cell + _PAYLOAD_AT], rows[cell + _PAYLOAD_SIZE])
         data, note = decompress(rows[cell + _ATTRIBUTES] & CODEC_MASK, payload, rows[cell + _MAGIC_CELL], max_bytes)
         return self._open(index, data), note
+
+    def records_of(self, index: int, max_bytes: int) -> Data:
+        """Open the batch in row `index` as `open` does; returns its decompressed records, valid until the next read.
+
+        The suspect bits of the row are complete afterwards. Raises CodecError, LimitExceeded.
+        """
+        rows, cell = self.scanner.rows, index * _WIDTH
+        payload = self.bytes_at(rows[cell] + rows[cell + _PAYLOAD_AT], rows[cell + _PAYLOAD_SIZE])
+        data, _ = decompress(rows[cell + _ATTRIBUTES] & CODEC_MASK, payload, rows[cell + _MAGIC_CELL], max_bytes)
+        self._open(index, data)
+        return data
 
     def __iter__(self) -> Iterator[Item]:
         try:

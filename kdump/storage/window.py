@@ -39,6 +39,11 @@ class SourceWindow:
         body = memoryview(bytearray(length))
         return body[: self.source.readinto(position, body)]
 
+    @property
+    def window(self) -> tuple[memoryview, int, int]:
+        """The buffer, the position of its first byte, and how many bytes are read. Valid until the next read."""
+        return self._window, self._origin, self._filled
+
     def _load(self, position: int, need: int) -> int:
         """Index of `position` in the window, which holds `need` bytes from there on unless the file has shrunk."""
         at = position - self._origin

@@ -5,11 +5,13 @@ checks would have found the same with the state of the left one. Otherwise the r
 state. So every cutting of a segment gives the same result.
 """
 
+from functools import partial
 from operator import add
 from typing import Final
 
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET, TIME_ENTRY
 from kdump.kernel.results import NO_VALUE, ScanState
+from kdump.storage.range_fold import fold_ranges
 from kdump.verify.findings import KEPT
 from kdump.verify.range_summary import IndexEntries, RangeSummary
 from kdump.verify.scan import IndexCache, ScanTask, scan
@@ -21,11 +23,7 @@ BACK_MS: Final = 7 * 86_400_000
 
 def fold(parts: list[tuple[ScanTask, RangeSummary]]) -> RangeSummary:
     """Join the summaries of all ranges of a segment, in log order."""
-    whole = parts[0][1]
-    cache = IndexCache()
-    for task, part in parts[1:]:
-        whole = join(whole, task, part, cache)
-    return whole
+    return fold_ranges(parts, partial(join, cache=IndexCache()))
 
 
 def join(left: RangeSummary, task: ScanTask, right: RangeSummary, cache: IndexCache | None = None) -> RangeSummary:

@@ -18,6 +18,7 @@ from kdump.kernel.scan import BATCH_COLUMNS, OPEN
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile, Segment
 from kdump.storage.ranges import SegmentRange
+from kdump.storage.read_policy import ReadPolicy, open_file
 from kdump.storage.source import ProgressSource, Source
 from kdump.storage.walk import (
     MAX_BATCH_BYTES,
@@ -45,7 +46,9 @@ class VerifyOptions(NamedTuple):
 
     `deep` opens every batch. `compacted` says whether the log cleaner went over the log; None where each segment shows
     it. `max_batch_bytes` bounds a batch and its decompressed records. `live`: a broker is writing. `now_ms` is the time
-    of the clock, for timestamps in the future; None for that of the machine.
+    of the clock, for timestamps in the future; None for that of the machine. `io_limit` bounds the bytes of logs and
+    indexes that are read a second. `keep_cache`: leave what was read in the page cache; None: unless a broker is
+    writing.
     """
 
     deep: bool = False
@@ -53,6 +56,8 @@ class VerifyOptions(NamedTuple):
     max_batch_bytes: int = MAX_BATCH_BYTES
     live: bool = False
     now_ms: int | None = None
+    io_limit: int | None = None
+    keep_cache: bool | None = None
 
 
 class ScanOptions(NamedTuple):
@@ -66,7 +71,14 @@ class ScanOptions(NamedTuple):
     max_batch_bytes: int = MAX_BATCH_BYTES
     live: bool = False
     now_ms: int | None = None
+    io_limit: int | None = None
+    keep_cache: bool | None = None
     valid_segments: bool = False
+
+    @property
+    def read_policy(self) -> ReadPolicy:
+        """How this process reads logs and indexes."""
+        return ReadPolicy(self.io_limit, not self.live if self.keep_cache is None else self.keep_cache)
 
 
 class ScanTask(NamedTuple):
@@ -110,7 +122,7 @@ def scan(
     """
     file = task.range.segment.log
     try:
-        with file.open() as source:
+        with open_file(file, task.options.read_policy) as source:
             counted = source if on_bytes is None else ProgressSource(source, on_bytes)
             return scan_source(counted, task, carry, on_events, cache)
     except SourceError as error:
@@ -176,7 +188,7 @@ def _read_indexes(task: ScanTask, summary: RangeSummary, cache: IndexCache) -> d
         if companion is None:
             continue
         try:
-            with companion.open() as entries:
+            with open_file(companion, options.read_policy) as entries:
                 stamp = entries.stamp
                 known = cache.get(companion.kind, stamp) if start else None
                 if known is not None:

@@ -18,7 +18,7 @@ from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.storage.discovery import discover
 from kdump.storage.lock import is_locked
-from kdump.storage.offset_checkpoints import CheckpointContext, CheckpointOffsets, read_offset_checkpoints
+from kdump.storage.offset_checkpoints import CheckpointCache, CheckpointContext
 from kdump.storage.partition import LogDirectory, Partition, has_companions, without_companions
 from kdump.storage.ranges import SegmentRange, cut_into_ranges
 from kdump.verify.findings import Finding, Severity
@@ -100,6 +100,8 @@ def verify_logs(
     if chosen.now_ms is None:
         chosen = chosen._replace(now_ms=int(time.time() * 1000))
     engine = engine or Serial()
+    if chosen.io_limit is not None:
+        chosen = chosen._replace(io_limit=max(1, chosen.io_limit // engine.slots))  # each process has its share
     inside = on_bytes if engine.slots == 1 else None  # another process cannot call it
     tasks = _Tasks(chosen, engine.slots)
     pending: list[tuple[ScanTask, RangeSummary]] = []
@@ -155,7 +157,7 @@ class _Tasks:
         self.before: list[LogDirectoryVerifier | SourceError] = []
         self._options = options
         self._slots = slots
-        self._checkpoints = _CheckpointCache()
+        self._checkpoints = CheckpointCache()
         self._group: list[tuple[_PartitionJob, LogDirectoryVerifier | None]] = []
 
     def cut(self, found: Iterable[Partition | LogDirectory | SourceError]) -> Iterator[VerifyTask]:
@@ -226,23 +228,6 @@ class _Tasks:
         before = tuple(self.before)
         self.before.clear()
         return VerifyTask(work, verifier, directories, before)
-
-
-class _CheckpointCache:
-    """The checkpoints of the log directories of partitions that were named alone. Keeps those of the last directory."""
-
-    def __init__(self) -> None:
-        self._directory = ""
-        self._offsets: CheckpointOffsets | None = None
-
-    def context(self, partition: Partition) -> CheckpointContext:
-        """What the checkpoints beside the partition say about it."""
-        if not partition.whole:
-            return CheckpointContext()
-        directory = os.path.dirname(os.path.abspath(partition.path))
-        if self._offsets is None or directory != self._directory:
-            self._directory, self._offsets = directory, read_offset_checkpoints(directory)
-        return self._offsets.context(partition)
 
 
 def _is_written(partition: Partition) -> bool:

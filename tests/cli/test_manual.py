@@ -113,6 +113,7 @@ def test_sections(name: str) -> None:
         "kdump.1": ["FILES", "COMPATIBILITY"],
         "kdump-dump.1": ["JSON", "COMPATIBILITY"],
         "kdump-verify.1": ["FINDINGS", "JSON"],
+        "kdump-stat.1": ["JSON"],
         "kdump-recover.1": ["JSON", "REPLICATED PARTITIONS", "RUNBOOK", "UNDO"],
     }
     assert sorted(found) == sorted(SECTIONS + more[name])
@@ -144,6 +145,18 @@ def fields_of_recover() -> dict[str, list[str]]:
     }
 
 
+def fields_of_stat(kdump: Any, tmp_path: Path) -> dict[str, list[str]]:
+    (tmp_path / "topic-0").mkdir()
+    (tmp_path / "meta.properties").write_text("version=1\n")
+    batch = build.batch([build.record(b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=0)
+    (tmp_path / "topic-0" / f"{0:020}.log").write_bytes(batch)
+    kinds = [word for kind in manual_text.LINES["stat"] if kind not in ("total", "summary") for word in ("--by", kind)]
+    found: dict[str, list[str]] = {}
+    for line in map(json.loads, kdump.inside("stat", "--format", "json", *kinds, ".").lines):
+        found.setdefault(line["type"], [name for name in line if name not in ("type", "path")])
+    return found
+
+
 AT = ("--at", "0", "-v", "0.log")
 RESULT = ("--type", "multifetch", "result")
 
@@ -152,6 +165,8 @@ def fields_of(kdump: Any, tmp_path: Path, command: str) -> dict[str, list[str]]:
     """The fields of every type of line that a command writes, in their order."""
     if command == "recover":
         return fields_of_recover()
+    if command == "stat":
+        return fields_of_stat(kdump, tmp_path)
     good = build.batch([build.record(b"k", b"v")], epoch=1)
     last = build.batch([build.record(b"k", b"v")], base_offset=2, epoch=1)
     (tmp_path / "0.log").write_bytes(

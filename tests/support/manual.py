@@ -175,7 +175,7 @@ def head(name: str, what: str) -> Iterator[str]:
 
 
 def page_of_the_group() -> Iterator[str]:
-    yield from head("kdump", "read, verify and recover the log segments that Apache Kafka left on disk")
+    yield from head("kdump", "read, verify, recover and measure the log segments that Apache Kafka left on disk")
     yield ".Sh SYNOPSIS"
     for name in COMMANDS:
         yield ".Nm"

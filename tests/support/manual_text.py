@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from support import manual_stat
+
 DATE = "November 22, 2026"
 
 SCHEMA_WORDS = (
@@ -360,6 +362,13 @@ LINES: dict[str, dict[str, tuple[str, Mapping[str, str]]]] = {
         ),
         "summary": ("The last line.", RECOVER_SUMMARY),
     },
+    "stat": {
+        **manual_stat.LINES,
+        "summary": (
+            "The last line.",
+            {"schema": SCHEMA_WORDS, "command": "stat", "exit_status": "of this run", "seconds": "that it took"},
+        ),
+    },
 }
 
 _BYTES = (
@@ -469,11 +478,13 @@ FILES = {
 }
 
 EXAMPLES = {
+    "stat": manual_stat.EXAMPLES,
     "kdump": [
         ("Is anything wrong with a broker's log directory?", "kdump verify --deep /data/kafka"),
         ("What is in this segment?", "kdump dump 00000000000000000000.log"),
         ("What does this finding mean?", "kdump verify --explain tail/torn"),
         ("What would the broker's next start remove?", "kdump recover /data/kafka"),
+        ("What takes the space?", "kdump stat /data/kafka"),
     ],
     "dump": [
         (
@@ -544,6 +555,7 @@ EXAMPLES = {
     ],
 }
 ABOUT = {
+    "stat": manual_stat.ABOUT,
     "kdump": [
         (
             "kdump reads, verifies and recovers the log segments that Apache Kafka keeps on disk: message sets of "

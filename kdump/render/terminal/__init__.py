@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from kdump.recover.plan import RecoveryResult
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
+    from kdump.stat.row_collector import StatResult
     from kdump.storage.records import DecodedBatch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
     from kdump.verify.display import FoldedFindings
@@ -301,6 +302,12 @@ class TerminalRenderer(Renderer):
         style = "bold" if result.error is None else BAD
         words = printable(recovery.run_words(result))
         self._print(Text.assemble((path_text(result.run.directory), style), f"  {words}"))
+
+    def statistics(self, result: StatResult) -> None:
+        from kdump.render.terminal.statistics import StatisticsView  # only stat needs it
+
+        for piece in StatisticsView(result, self._console.width).pieces(self.options.totals):
+            self._print(piece)
 
     def verify_summary(self, summary: VerifySummary, exit_status: int) -> None:
         self._last_line(verify_summary(summary), clean=summary.worst != Severity.ERROR)

@@ -1,0 +1,305 @@
+"""The command `kdump stat`: its options, and what it prints of the numbers."""
+
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+
+from kdump.cli import exit_status, options
+from kdump.cli.execution import Found, ProblemLog, execution
+from kdump.cli.progress import MEASURING, Progress
+from kdump.cli.sections import SectionedCommand
+from kdump.render import STAT_FORMATS, RenderOptions, renderer
+from kdump.stat.partition_reports import ReportOptions
+from kdump.stat.row_collector import OVERVIEW, RowCollector, RowOptions, Statistics, columns_of
+from kdump.stat.rows import RowKind
+from kdump.stat.stat import stat_logs
+from kdump.stat.topic_settings import CleanerSettings, TopicSettings, parse_cleanup_policy, topic_settings
+from kdump.stat.values import StatOptions
+from kdump.verify.findings import Severity
+
+SECTIONS = {
+    "What is measured": ("deep", "open_wrappers", "bucket_ms", "partitions", "kind", "max_batch_bytes"),
+    "Which rows": ("by", "top", "sort", "idle_ms"),
+    "Reports": ("retention", "compaction", "upgrade", "free_bytes"),
+    "Settings of the topics": (
+        "retention_ms",
+        "retention_bytes",
+        "cleanup_policy",
+        "min_cleanable_dirty_ratio",
+        "min_compaction_lag_ms",
+        "max_compaction_lag_ms",
+        "delete_retention_ms",
+        "segment_bytes",
+        "dedupe_buffer_bytes",
+    ),
+    "Reading": ("jobs", "io_limit", "keep_cache"),
+    "Output": ("format_name", "color", "progress", "quiet", "help"),
+}
+BY = tuple(kind.value for kind in RowKind if kind is not RowKind.TOTAL)
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+
+
+class DurationParam(click.ParamType[int]):
+    """A length of time in milliseconds; s, m, h, d or w may follow."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        match = re.fullmatch(r"(\d{1,15}) ?(ms|s|m|min|h|d|w)?", str(value).lower())
+        if match is None:
+            self.fail(f"{value!r} is no length of time; write milliseconds, or 90s, 15m, 12h, 7d", param, ctx)
+        return int(match[1]) * _UNITS_MS[match[2] or "ms"]
+
+
+class LimitParam(click.ParamType[int]):
+    """A limit of another type, or -1 for none."""
+
+    def __init__(self, of: click.ParamType[int]) -> None:
+        self._of, self.name = of, of.name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        return -1 if str(value) == "-1" else self._of.convert(value, param, ctx)
+
+
+def _kinds(chosen: dict[str, Any]) -> tuple[RowKind, ...]:
+    """The kinds of rows that the options ask for. A table in CSV has one kind."""
+    if chosen["by"]:
+        return tuple(dict.fromkeys(map(RowKind, chosen["by"])))
+    if _has_reports(chosen) or chosen["idle_ms"] is not None:
+        return (RowKind.PARTITION,)
+    return (RowKind.TOPIC,) if chosen["format_name"] == "csv" else OVERVIEW
+
+
+def _columns(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The columns of the kinds that --by names so far."""
+    kinds = map(RowKind, ctx.params.get("by") or ("topic",))
+    return [name for kind in kinds for name in columns_of(kind) if name.startswith(incomplete)]
+
+
+@click.command("stat", cls=SectionedCommand, sections=SECTIONS)
+@options.paths
+@click.option(
+    "--deep",
+    is_flag=True,
+    help="Check every checksum, open every record: sizes of keys and values, tombstones, distinct and heaviest keys,"
+    " largest records, headers, compression, shapes of values, partitioners.",
+)
+@click.option(
+    "--open-wrappers",
+    is_flag=True,
+    help="Open the compressed messages of magic 0 and 1, so that the number of records is exact.",
+)
+@click.option(
+    "--by",
+    type=click.Choice(BY),
+    multiple=True,
+    help="A row for each of these. May be given several times. Default: log directories, topics and partitions.",
+)
+@click.option(
+    "--top",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Show at most N rows of a kind. Default: 20 at a terminal, else all.",
+)
+@click.option(
+    "--sort",
+    metavar="COLUMN",
+    shell_complete=_columns,
+    help="Sort by a column, by the names of JSON, nested ones as batch_sizes.p99: the largest first."
+    " Default: the space on the disk; hours by time.",
+)
+@click.option(
+    "--bucket",
+    "bucket_ms",
+    type=DurationParam(),
+    default="1h",
+    show_default=True,
+    metavar="TIME",
+    help="The width of the buckets of --by hour and of the write rate: 10m, 1h, 1d.",
+)
+@click.option(
+    "--partitions",
+    type=click.IntRange(1),
+    metavar="N",
+    help="With --deep: how many partitions each topic has, where not all of them are among the PATHs.",
+)
+@click.option(
+    "--idle",
+    "idle_ms",
+    type=DurationParam(),
+    metavar="TIME",
+    help="Only the partitions that were not written to for longer than TIME: 30d.",
+)
+@click.option(
+    "--retention", is_flag=True, help="Say what a broker deletes now, what it deletes next, and what keeps the rest."
+)
+@click.option(
+    "--compaction",
+    is_flag=True,
+    help="Say what the log cleaner would compact, whether it starts, and which batch stops it.",
+)
+@click.option(
+    "--upgrade", is_flag=True, help="Say what an upgrade to Kafka 4 meets: magic 0 and 1, files that it refuses."
+)
+@click.option(
+    "--free",
+    "free_bytes",
+    type=options.SizeParam(),
+    metavar="SIZE",
+    help="Say which settings of which topics free SIZE bytes, and how much time of the data that costs.",
+)
+@click.option("--retention-ms", type=LimitParam(DurationParam()), metavar="TIME", help="retention.ms; -1 for no limit.")
+@click.option(
+    "--retention-bytes", type=LimitParam(options.SizeParam()), metavar="SIZE", help="retention.bytes; -1 for no limit."
+)
+@click.option("--cleanup-policy", metavar="POLICY", help="cleanup.policy: delete, compact, or compact,delete.")
+@click.option(
+    "--min-cleanable-dirty-ratio", type=click.FloatRange(0, 1), metavar="RATIO", help="min.cleanable.dirty.ratio."
+)
+@click.option(
+    "--min-compaction-lag-ms", type=DurationParam(), metavar="TIME", help="min.compaction.lag.ms: milliseconds, or 1h."
+)
+@click.option(
+    "--max-compaction-lag-ms", type=DurationParam(), metavar="TIME", help="max.compaction.lag.ms: milliseconds, or 7d."
+)
+@click.option(
+    "--delete-retention-ms", type=DurationParam(), metavar="TIME", help="delete.retention.ms: milliseconds, or 1d."
+)
+@click.option("--segment-bytes", type=options.SizeParam(), metavar="SIZE", help="segment.bytes.")
+@click.option(
+    "--dedupe-buffer",
+    "dedupe_buffer_bytes",
+    type=options.SizeParam(),
+    metavar="SIZE",
+    help="log.cleaner.dedupe.buffer.size of the broker. Default: 128m.",
+)
+@options.output_format(*STAT_FORMATS)
+@options.kind
+@options.max_batch_bytes
+@options.jobs
+@options.io_limit
+@options.keep_cache
+@options.progress
+@options.color
+@options.quiet
+def command(**chosen: Any) -> int:
+    """Measure partitions: what takes the space, records, producers, codecs, formats, write rate; with --deep the keys.
+
+    PATH is a topic-partition directory, a log directory, any directory above, a segment, a glob, or - for standard
+    input. It reads the headers of batches only, unless --deep is given, and writes to no file.
+
+    \b
+    Examples:
+      kdump stat /data/kafka
+      kdump stat --by partition --top 10 --sort absent /data/kafka
+      kdump stat --by producer --format csv /data/kafka/orders-3
+      kdump stat --free 50g /data/kafka
+      kdump stat --retention --retention-ms 7d /data/kafka/orders-*
+      kdump stat --deep --io-limit 50m /data/kafka/accounts-*
+
+    \b
+    Exit status: 0 measured, 1 damage met, 2 usage, 3 a path could not be read.
+    """
+    rows, problems, progress = _collector(chosen), ProblemLog(), Progress(chosen["progress"], MEASURING)
+    began, interrupted = time.monotonic(), False
+    with options.partitions(chosen) as found, renderer(chosen["format_name"], sys.stdout, _look(chosen)) as out:
+        try:
+            for item in _measured(found, chosen, progress):
+                problems.take(rows.add(item))
+        except KeyboardInterrupt:
+            interrupted = True
+        problems.end(some=rows.has_partition)
+        result = rows.result(interrupted=interrupted)
+        worst = Severity.ERROR if result.total.is_damaged else None
+        status = exit_status.of_findings(worst, Severity.ERROR, failed=problems.failed, interrupted=interrupted)
+        if rows.has_partition:
+            out.statistics(result)
+        if not chosen["quiet"]:
+            out.exit_summary("stat", status, round(time.monotonic() - began, 3))
+    return status
+
+
+def _collector(chosen: dict[str, Any]) -> RowCollector:
+    """What takes the values. Refuses what does not fit together."""
+    kinds, column, top = _kinds(chosen), chosen["sort"], chosen["top"]
+    if chosen["format_name"] == "csv" and len(kinds) > 1:
+        raise click.UsageError("--format csv is one table: give --by once")
+    if not chosen["bucket_ms"]:
+        raise click.BadParameter("a bucket is at least 1 ms wide", param_hint="--bucket")
+    _check_column(column, kinds)
+    if top is None and kinds != OVERVIEW and chosen["format_name"] == "terminal":
+        top = TOP
+    now_ms = int(time.time() * 1000)
+    only = not chosen["by"] and _has_reports(chosen) and chosen["idle_ms"] is None
+    if only:
+        top = chosen["top"]
+    return RowCollector(
+        RowOptions(kinds, top, column, chosen["bucket_ms"], now_ms, chosen["deep"], _reports(chosen), only)
+    )
+
+
+def _has_reports(chosen: dict[str, Any]) -> bool:
+    """Whether a report about each partition is asked for."""
+    return any(chosen[name] for name in ("retention", "compaction", "upgrade"))
+
+
+def _check_column(column: str | None, kinds: tuple[RowKind, ...]) -> None:
+    names = [name for kind in kinds for name in columns_of(kind)] if column is not None else []
+    if column is not None and column not in names:
+        from difflib import get_close_matches
+
+        near = " or ".join(get_close_matches(column, names, n=3))
+        hint = f"; did you mean {near}?" if near else ""
+        raise click.BadParameter(f"no row has the column {column!r}{hint}", param_hint="--sort")
+
+
+def _reports(chosen: dict[str, Any]) -> ReportOptions:
+    try:
+        policy = chosen["cleanup_policy"]
+        settings = topic_settings(
+            cleanup_policy=None if policy is None else parse_cleanup_policy(policy),
+            **{name: chosen[name] for name in SECTIONS["Settings of the topics"] if name in _TOPIC_SETTINGS},
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    buffer = chosen["dedupe_buffer_bytes"]
+    return ReportOptions(
+        chosen["retention"],
+        chosen["compaction"],
+        chosen["upgrade"],
+        chosen["free_bytes"],
+        chosen["idle_ms"],
+        settings,
+        CleanerSettings() if buffer is None else CleanerSettings(buffer),
+    )
+
+
+_TOPIC_SETTINGS = frozenset(TopicSettings._fields) - {"cleanup_policy"}
+TOP = 20
+"""So many rows of a kind are shown at a terminal."""
+
+
+def _look(chosen: dict[str, Any]) -> RenderOptions:
+    return RenderOptions(color=options.use_color(chosen["color"]), totals=not chosen["quiet"])
+
+
+def _measured(found: Callable[[], Iterator[Found]], chosen: dict[str, Any], progress: Progress) -> Iterator[Statistics]:
+    what = StatOptions(
+        deep=chosen["deep"],
+        open_wrappers=chosen["open_wrappers"],
+        bucket_ms=chosen["bucket_ms"],
+        max_batch_bytes=chosen["max_batch_bytes"],
+        partitions=chosen["partitions"],
+        by_producer=RowKind.PRODUCER in _kinds(chosen) or RowKind.PARTITION in _kinds(chosen),
+        io_limit=chosen["io_limit"],
+        keep_cache=chosen["keep_cache"],
+        keep_samples=chosen["deep"] and chosen["compaction"],
+    )
+    with execution(found, chosen, progress) as job:
+        yield from stat_logs(job.found, what, job.engine, job.progress.advance)

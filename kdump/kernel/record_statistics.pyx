@@ -1,0 +1,640 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Sums up the records of batches: sizes, keys, header keys, values, timestamps; see record_statistics.pyi.
+
+kdump.kernel.records has checked the records before. This walk does not judge them, but it never reads past their end.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memmove, memset
+
+from kdump.kernel.histogram cimport Histogram, histogram_add, histogram_begin, histogram_end, histogram_fields
+from kdump.kernel.key_table cimport (
+    K_BYTES, K_COUNT, K_LAST_OFFSET, K_LAST_SIZE, K_PARTITIONERS, K_RECORDS, K_SIZE, K_TOMBSTONE, K_VALUE_BYTES,
+    NAMED_WIDTH, SAMPLE_WIDTH, W_BYTES, W_OFFSET, W_RECORDS, W_SIZE, WEIGHED_WIDTH, KeyTable, add_sampled, add_weighed,
+    clear, find_row, heaviest_rows, key_hash, partitioner_hashes, prefetch_row, prefetch_slot, release, set_up,
+    smallest_rows, write_name,
+)
+from kdump.kernel.layout cimport *
+from kdump.kernel.records cimport Message, parse_message
+
+from kdump.kernel.scan import BATCH_COLUMNS
+
+SHAPES = ("null", "empty", "json", "schema", "text", "binary")
+PIECE_BYTES = PIECE
+SHAPE_BYTES = LOOKED_AT
+LARGEST_RECORDS = LARGEST
+assert len(BATCH_COLUMNS) == BATCH_WIDTH
+cdef enum:
+    PIECE_BITS = 28
+    PIECE = 1 << PIECE_BITS
+    LOOKED_AT = 1024
+    LARGEST = 20
+    SCHEMA_HEADER = 5   # of a value in Confluent's wire format: 0, and the id of its schema, 4 bytes
+    SHAPE_NULL = 0
+    SHAPE_EMPTY
+    SHAPE_JSON
+    SHAPE_SCHEMA
+    SHAPE_TEXT
+    SHAPE_BINARY
+    SHAPE_COUNT
+    CODECS = 5
+    PENDING = 32
+# A batch with one of these bits has no records that can be counted.
+cdef int64_t UNREADABLE = S_CODEC | S_STRUCTURE | S_WRAPPER | S_CRC | S_MAGIC | S_LIMIT
+NOT_READABLE = UNREADABLE
+
+
+cdef struct Tally:
+    int64_t batches
+    int64_t unread
+    int64_t records
+    int64_t bytes
+    int64_t keyed_records
+    int64_t keyed_bytes
+    uint64_t squares_low     # the sum of the squares of the sizes of records with a key: 128 bits
+    uint64_t squares_high
+    int64_t null_keys
+    int64_t empty_keys
+    int64_t tombstones
+    int64_t tombstone_bytes
+    int64_t headers
+    int64_t header_records
+    # Of the records with a timestamp.
+    int64_t timed
+    int64_t first_timestamp
+    int64_t last_timestamp
+    int64_t smallest_timestamp
+    int64_t largest_timestamp
+    int64_t steps_back
+    int64_t largest_step_back
+
+
+cdef struct CodecTotal:
+    int64_t batches
+    int64_t records
+    int64_t stored_bytes
+    int64_t uncompressed_bytes
+
+
+cdef struct ShapeTotal:
+    int64_t records
+    int64_t bytes
+
+
+cdef struct Large:
+    int64_t size
+    int64_t offset
+    int64_t position
+    int64_t timestamp
+    int64_t key_size
+    int64_t value_size
+
+
+cdef struct Found:
+    int64_t size
+    int64_t offset
+    int64_t position
+    int64_t timestamp
+    int64_t key_size     # -1: null
+    int64_t value_size   # -1: null
+    const uint8_t *key
+    const uint8_t *value
+
+
+cdef struct PendingKey:
+    uint64_t hash
+    const uint8_t *key
+    int64_t key_size
+    int64_t size
+    int64_t offset
+    bint tombstone
+
+
+cdef inline const uint8_t *number(const uint8_t *p, const uint8_t *end, int64_t *value) noexcept nogil:
+    """Read a signed varint; returns the address after it, or NULL for one that is too long or does not end."""
+    cdef uint64_t result, byte
+    cdef int shift
+    if p >= end:
+        return NULL
+    result = p[0]
+    p += 1
+    if result >= 0x80:
+        result &= 0x7f
+        shift = 7
+        while True:
+            if p >= end or shift > 63:
+                return NULL
+            byte = p[0]
+            p += 1
+            result |= (byte & 0x7f) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+    value[0] = <int64_t> (result >> 1) ^ -<int64_t> (result & 1)
+    return p
+
+
+cdef inline bint is_space(uint8_t byte) noexcept nogil:
+    return byte == 0x20 or byte == 0x0a or byte == 0x0d or byte == 0x09
+
+
+cdef bint is_text(const uint8_t *p, const uint8_t *end, bint whole) noexcept nogil:
+    """Return whether the bytes are UTF-8 without control characters. Not `whole`: a character can end after `end`."""
+    cdef uint64_t word, high = <uint64_t> 0x8080808080808080U, space = <uint64_t> 0x2020202020202020U
+    cdef uint8_t byte, low
+    cdef int more
+    while p < end:
+        if end - p >= 8:
+            memcpy(&word, p, 8)
+            # Eight characters of ASCII, none below the space.
+            if not (word & high) and not ((word - space) & ~word & high):
+                p += 8
+                continue
+        byte = p[0]
+        p += 1
+        if byte < 0x80:
+            if byte < 0x20 and not is_space(byte):
+                return False
+            continue
+        low = 0x80
+        if byte < 0xc2 or byte > 0xf4:
+            return False
+        more = 1 if byte < 0xe0 else 2 if byte < 0xf0 else 3
+        if p >= end:
+            return not whole
+        # No overlong form, no surrogate, nothing above U+10FFFF.
+        if ((byte == 0xe0 and p[0] < 0xa0) or (byte == 0xed and p[0] > 0x9f) or (byte == 0xf0 and p[0] < 0x90)
+                or (byte == 0xf4 and p[0] > 0x8f)):
+            return False
+        while more:
+            if p >= end:
+                return not whole
+            if p[0] & 0xc0 != low:
+                return False
+            p += 1
+            more -= 1
+    return True
+
+
+cdef int shape_of(const uint8_t *value, int64_t size) noexcept nogil:
+    cdef const uint8_t *end = value + size
+    cdef const uint8_t *p = value
+    if size <= 0:
+        return SHAPE_NULL if size < 0 else SHAPE_EMPTY
+    if p[0] == 0:
+        return SHAPE_SCHEMA if size >= SCHEMA_HEADER else SHAPE_BINARY
+    if not is_text(p, p + min(size, LOOKED_AT), size <= LOOKED_AT):
+        return SHAPE_BINARY
+    while p < end and is_space(p[0]):
+        p += 1
+    while end > p and is_space((end - 1)[0]):
+        end -= 1
+    if end - p >= 2 and ((p[0] == c'{' and (end - 1)[0] == c'}') or (p[0] == c'[' and (end - 1)[0] == c']')):
+        return SHAPE_JSON
+    return SHAPE_TEXT
+
+
+@cython.final
+cdef class RecordCollector:
+    """Sums up the records of one range of a log; see record_statistics.pyi."""
+
+    cdef Tally t
+    cdef CodecTotal _codecs[CODECS]
+    cdef ShapeTotal _shapes[SHAPE_COUNT]
+    cdef Large _largest[LARGEST]
+    cdef int64_t _large_count
+    cdef Histogram _key_sizes
+    cdef Histogram _value_sizes
+    cdef KeyTable _sample
+    cdef KeyTable _header_keys
+    cdef KeyTable _schemas
+    cdef KeyTable _heavy
+    cdef PendingKey _pending[PENDING]
+    cdef int64_t _pending_count
+    cdef int64_t _sample_most
+    cdef int64_t _census_most
+    cdef int64_t _heavy_most
+    cdef int64_t _piece
+    cdef list _pieces
+    cdef bint _begun
+
+    def __init__(self, *, int64_t sample=65536, int64_t census=1024, int64_t heavy=1024):
+        if not (2 <= sample <= 1 << 24 and 1 <= census <= 1 << 24 and 1 <= heavy <= 1 << 24):
+            raise ValueError("the size of a table")
+        if self._begun:
+            raise ValueError("begun twice")
+        self._begun = True
+        self._sample_most = sample
+        self._census_most = census
+        self._heavy_most = heavy
+        # A full table drops a fifth of its rows, so that it is not searched for the smallest hashes at each new key.
+        set_up(&self._sample, SAMPLE_WIDTH, (sample + 3) // 4 * 5)
+        set_up(&self._header_keys, NAMED_WIDTH, (census + 3) // 4 * 5)
+        set_up(&self._schemas, NAMED_WIDTH, (census + 3) // 4 * 5)
+        set_up(&self._heavy, WEIGHED_WIDTH, 4 * heavy)
+        self._piece = -1
+        self._pieces = []
+        self.t.first_timestamp = self.t.last_timestamp = self.t.smallest_timestamp = self.t.largest_timestamp = -1
+        if not histogram_begin(&self._key_sizes) or not histogram_begin(&self._value_sizes):
+            raise MemoryError
+        self.check_memory()
+
+    def __dealloc__(self):
+        release(&self._sample)
+        release(&self._header_keys)
+        release(&self._schemas)
+        release(&self._heavy)
+        histogram_end(&self._key_sizes)
+        histogram_end(&self._value_sizes)
+
+    # ---- batches
+
+    def add_rows(self, rows, Py_ssize_t start, Py_ssize_t count, window, int64_t origin, int64_t filled):
+        """See record_statistics.pyi."""
+        cdef Py_buffer cells, view
+        cdef const int64_t *row
+        cdef int64_t at, skip, i = start
+        PyObject_GetBuffer(rows, &cells, PyBUF_SIMPLE)
+        try:
+            PyObject_GetBuffer(window, &view, PyBUF_SIMPLE)
+            try:
+                if start < 0 or count > cells.len // (BATCH_WIDTH * 8) or filled > view.len:
+                    raise ValueError("the rows lie outside the buffer")
+                while i < count:
+                    row = <const int64_t *> cells.buf + i * BATCH_WIDTH
+                    at = row[POSITION] - origin
+                    if row[SUSPECT] & UNREADABLE:
+                        self.t.unread += 1
+                    elif is_data(row):
+                        if row[SUSPECT] & S_OPEN or at < 0 or row[SIZE] < 0 or row[SIZE] > filled - at:
+                            break
+                        skip = HEADER if row[MAGIC] == 2 else 0
+                        if skip > row[SIZE]:
+                            break
+                        self.turn_to(row[POSITION])
+                        self.collect(row, <const uint8_t *> view.buf + at + skip,
+                                     <const uint8_t *> view.buf + at + row[SIZE])
+                    i += 1
+            finally:
+                PyBuffer_Release(&view)
+        finally:
+            PyBuffer_Release(&cells)
+        self.check_memory()
+        return i
+
+    def add_opened(self, rows, Py_ssize_t index, payload):
+        """See record_statistics.pyi."""
+        cdef Py_buffer cells, view
+        cdef const int64_t *row
+        PyObject_GetBuffer(rows, &cells, PyBUF_SIMPLE)
+        try:
+            if index < 0 or index >= cells.len // (BATCH_WIDTH * 8):
+                raise IndexError("no such row")
+            row = <const int64_t *> cells.buf + index * BATCH_WIDTH
+            PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+            try:
+                if row[SUSPECT] & UNREADABLE:
+                    self.t.unread += 1
+                elif is_data(row):
+                    self.turn_to(row[POSITION])
+                    self.collect(row, <const uint8_t *> view.buf, <const uint8_t *> view.buf + view.len)
+            finally:
+                PyBuffer_Release(&view)
+        finally:
+            PyBuffer_Release(&cells)
+        self.check_memory()
+
+    def add_unread(self):
+        """See record_statistics.pyi."""
+        self.t.unread += 1
+
+    cdef int check_memory(self) except -1:
+        if self._sample.failed or self._header_keys.failed or self._schemas.failed or self._heavy.failed:
+            raise MemoryError
+        return 0
+
+    cdef int turn_to(self, int64_t position) except -1:
+        """Begin the sketch of the next piece of the segment where the batch is in it."""
+        cdef int64_t piece = position >> PIECE_BITS
+        if piece != self._piece:
+            self.end_piece()
+            self._piece = piece
+        return 0
+
+    cdef int end_piece(self) except -1:
+        if self._heavy.count:
+            self._pieces.append((
+                heaviest_rows(&self._heavy, W_RECORDS, self._heavy.error, self._heavy_most),
+                heaviest_rows(&self._heavy, W_BYTES, self._heavy.bytes_error, self._heavy_most),
+            ))
+            clear(&self._heavy)
+        return 0
+
+    cdef void collect(self, const int64_t *row, const uint8_t *p, const uint8_t *end) noexcept nogil:
+        cdef int64_t codec = row[ATTRIBUTES] & CODEC_MASK
+        cdef int64_t records = self.t.records
+        cdef CodecTotal *total = &self._codecs[codec if codec < CODECS else 0]
+        if row[MAGIC] == 2:
+            self.collect_records(row, p, end)
+        else:
+            self.collect_messages(row, p, end)
+        self.take_pending()  # the keys are in the buffer of this batch
+        self.t.batches += 1
+        total.batches += 1
+        total.records += self.t.records - records
+        total.uncompressed_bytes += end - p
+        total.stored_bytes += row[PAYLOAD_SIZE] if codec else end - p
+
+    cdef void collect_records(self, const int64_t *row, const uint8_t *p, const uint8_t *end) noexcept nogil:
+        cdef Found f
+        cdef const uint8_t *begin
+        cdef const uint8_t *stop
+        cdef int64_t i, size = 0, timestamp = 0, delta = 0, headers = 0
+        cdef bint append_time = row[ATTRIBUTES] & LOG_APPEND_TIME != 0
+        f.position = row[POSITION]
+        for i in range(row[COUNT]):
+            begin = p
+            p = number(p, end, &size)
+            if p == NULL or size < 1 or size > end - p:
+                break
+            stop = p + size
+            p = number(p + 1, stop, &timestamp)
+            if p == NULL:
+                break
+            p = number(p, stop, &delta)
+            if p == NULL:
+                break
+            p = number(p, stop, &f.key_size)
+            if p == NULL or f.key_size > stop - p:
+                break
+            f.key = p
+            if f.key_size > 0:
+                p += f.key_size
+            p = number(p, stop, &f.value_size)
+            if p == NULL or f.value_size > stop - p:
+                break
+            f.value = p
+            if f.value_size > 0:
+                p += f.value_size
+            p = number(p, stop, &headers)
+            if p == NULL or headers < 0 or headers > stop - p:
+                break
+            if headers:
+                self.t.header_records += 1
+                self.t.headers += headers
+                self.collect_headers(p, stop, headers)
+            p = stop
+            f.size = stop - begin
+            f.offset = <int64_t> (<uint64_t> row[BASE_OFFSET] + <uint64_t> delta)
+            f.timestamp = row[MAX_TIMESTAMP] if append_time \
+                else <int64_t> (<uint64_t> row[BASE_TIMESTAMP] + <uint64_t> timestamp)
+            self.take(&f)
+
+    cdef void collect_headers(self, const uint8_t *p, const uint8_t *end, int64_t count) noexcept nogil:
+        cdef int64_t i, key_size = 0, size = 0
+        cdef const uint8_t *key
+        for i in range(count):
+            p = number(p, end, &key_size)
+            if p == NULL or key_size < 0 or key_size > end - p:
+                return
+            key = p
+            p = number(p + key_size, end, &size)
+            if p == NULL or size > end - p:
+                return
+            self.count_name(&self._header_keys, key, key_size, max(size, <int64_t> 0))
+            if size > 0:
+                p += size
+
+    cdef inline void count_name(self, KeyTable *table, const uint8_t *name, int64_t size,
+                                int64_t value_bytes) noexcept nogil:
+        cdef uint64_t hash = key_hash(name, size)
+        cdef int64_t *row
+        if hash > table.limit:
+            return
+        row = find_row(table, hash)
+        if row == NULL:
+            row = add_sampled(table, hash)
+            if row == NULL:
+                return
+            write_name(row + K_SIZE, name, size)
+        row[K_COUNT] += 1
+        row[K_VALUE_BYTES] += value_bytes
+
+    cdef void collect_messages(self, const int64_t *row, const uint8_t *p, const uint8_t *end) noexcept nogil:
+        """Messages of magic 0 and 1: one of the log, or those inside a wrapper message (kdump.format.legacy)."""
+        cdef Message m
+        cdef Found f
+        cdef const uint8_t *last = p
+        cdef const uint8_t *q
+        cdef int64_t total, shift = 0
+        cdef bint wrapped = row[ATTRIBUTES] & CODEC_MASK != 0
+        cdef bint append_time = wrapped and row[MAGIC] == 1 and row[ATTRIBUTES] & LOG_APPEND_TIME != 0
+        if wrapped and row[MAGIC] == 1 and row[LAST_OFFSET] != 0:
+            # The wrapper has the offset of its last message; those inside count from the first one.
+            q = p
+            while end - q >= LOG_OVERHEAD:
+                total = total_of(q)
+                if total < LOG_OVERHEAD + MINIMUM_LENGTH_0 or total > end - q:
+                    break
+                last = q
+                q += total
+            if end - last >= LOG_OVERHEAD:
+                shift = <int64_t> (<uint64_t> row[LAST_OFFSET] - <uint64_t> be64(last))
+        f.position = row[POSITION]
+        while end - p >= LOG_OVERHEAD + MINIMUM_LENGTH_0:
+            total = total_of(p)
+            if total < LOG_OVERHEAD + MINIMUM_LENGTH_0 or total > end - p or not parse_message(p, total, &m):
+                break
+            f.size = total
+            f.offset = <int64_t> (<uint64_t> be64(p) + <uint64_t> shift)
+            f.timestamp = row[MAX_TIMESTAMP] if append_time and m.magic == 1 else m.timestamp
+            f.key = p + m.key_at
+            f.key_size = m.key_size
+            f.value = p + m.value_at
+            f.value_size = m.value_size
+            self.take(&f)
+            p += total
+
+    # ---- one record
+
+    cdef void take(self, const Found *f) noexcept nogil:
+        cdef Tally *t = &self.t
+        cdef uint64_t square
+        cdef int shape
+        t.records += 1
+        t.bytes += f.size
+        if f.timestamp >= 0:
+            self.take_timestamp(f.timestamp)
+        if f.value_size >= 0:
+            histogram_add(&self._value_sizes, f.value_size)
+        shape = shape_of(f.value, f.value_size)
+        self._shapes[shape].records += 1
+        if f.value_size > 0:
+            self._shapes[shape].bytes += f.value_size
+            if shape == SHAPE_SCHEMA:
+                self.count_name(&self._schemas, f.value + 1, SCHEMA_HEADER - 1, f.value_size)
+        if self._large_count < LARGEST or f.size >= self._largest[LARGEST - 1].size:
+            self.take_large(f)
+        if f.key_size < 0:
+            t.null_keys += 1
+            return
+        if f.key_size == 0:
+            t.empty_keys += 1
+        histogram_add(&self._key_sizes, f.key_size)
+        t.keyed_records += 1
+        t.keyed_bytes += f.size
+        square = <uint64_t> f.size * <uint64_t> f.size
+        t.squares_low += square
+        t.squares_high += t.squares_low < square
+        if f.value_size < 0:
+            t.tombstones += 1
+            t.tombstone_bytes += f.size
+        self.add_pending(f)
+
+    cdef inline void take_timestamp(self, int64_t timestamp) noexcept nogil:
+        cdef Tally *t = &self.t
+        if t.timed == 0:
+            t.first_timestamp = t.last_timestamp = t.smallest_timestamp = t.largest_timestamp = timestamp
+        if timestamp < t.last_timestamp:
+            t.steps_back += 1
+        if timestamp >= t.largest_timestamp:
+            t.largest_timestamp = timestamp
+        else:
+            if t.largest_timestamp - timestamp > t.largest_step_back:
+                t.largest_step_back = t.largest_timestamp - timestamp
+            if timestamp < t.smallest_timestamp:
+                t.smallest_timestamp = timestamp
+        t.last_timestamp = timestamp
+        t.timed += 1
+
+    cdef void take_large(self, const Found *f) noexcept nogil:
+        """Insert a record into the largest ones. Of records of one size, those with the lower offsets stay."""
+        cdef int64_t i = self._large_count
+        while i > 0 and (self._largest[i - 1].size < f.size
+                         or (self._largest[i - 1].size == f.size and self._largest[i - 1].offset > f.offset)):
+            i -= 1
+        if i == LARGEST:
+            return
+        if self._large_count < LARGEST:
+            self._large_count += 1
+        memmove(&self._largest[i + 1], &self._largest[i], (self._large_count - 1 - i) * sizeof(Large))
+        self._largest[i] = Large(f.size, f.offset, f.position, f.timestamp, max(f.key_size, <int64_t> -1),
+                                 max(f.value_size, <int64_t> -1))
+
+    # Most keys are not in the cache of the CPU. So the keys of some records wait until their rows are.
+
+    cdef inline void add_pending(self, const Found *f) noexcept nogil:
+        cdef PendingKey *k
+        if self._pending_count == PENDING:
+            self.take_pending()
+        k = &self._pending[self._pending_count]
+        self._pending_count += 1
+        k.hash = key_hash(f.key, f.key_size)
+        k.key = f.key
+        k.key_size = f.key_size
+        k.size = f.size
+        k.offset = f.offset
+        k.tombstone = f.value_size < 0
+        if k.hash <= self._sample.limit:
+            prefetch_slot(&self._sample, k.hash)
+        prefetch_slot(&self._heavy, k.hash)
+
+    cdef void take_pending(self) noexcept nogil:
+        cdef int64_t i
+        for i in range(self._pending_count):
+            if self._pending[i].hash <= self._sample.limit:
+                prefetch_row(&self._sample, self._pending[i].hash)
+            prefetch_row(&self._heavy, self._pending[i].hash)
+        for i in range(self._pending_count):
+            self.take_key(&self._pending[i])
+        self._pending_count = 0
+
+    cdef inline void take_key(self, const PendingKey *k) noexcept nogil:
+        cdef int64_t *row
+        if k.hash <= self._sample.limit:
+            row = find_row(&self._sample, k.hash)
+            if row == NULL:
+                row = add_sampled(&self._sample, k.hash)
+                if row != NULL:
+                    row[K_LAST_OFFSET] = INT64_MIN
+                    row[K_PARTITIONERS] = partitioner_hashes(k.key, k.key_size)
+            if row != NULL:
+                row[K_RECORDS] += 1
+                row[K_BYTES] += k.size
+                if k.offset >= row[K_LAST_OFFSET]:
+                    row[K_LAST_OFFSET] = k.offset
+                    row[K_LAST_SIZE] = k.size
+                    row[K_TOMBSTONE] = k.tombstone
+        row = find_row(&self._heavy, k.hash)
+        if row == NULL:
+            row = add_weighed(&self._heavy, k.hash)
+            if row == NULL:
+                return
+            write_name(row + W_SIZE, k.key, k.key_size)
+            row[W_OFFSET] = k.offset
+        row[W_RECORDS] += 1
+        row[W_BYTES] += k.size
+
+    # ---- the results
+
+    @property
+    def unread(self):
+        """See record_statistics.pyi."""
+        return self.t.unread
+
+    def tally(self):
+        """See record_statistics.pyi."""
+        cdef dict fields = self.t
+        fields["keyed_squares"] = (fields.pop("squares_high") << 64) + fields.pop("squares_low")
+        return fields
+
+    def codecs(self):
+        """See record_statistics.pyi."""
+        return tuple([
+            (total.batches, total.records, total.stored_bytes, total.uncompressed_bytes)
+            for total in self._codecs[:CODECS]
+        ])
+
+    def shapes(self):
+        """See record_statistics.pyi."""
+        return tuple([(total.records, total.bytes) for total in self._shapes[:SHAPE_COUNT]])
+
+    def largest(self):
+        """See record_statistics.pyi."""
+        return tuple([
+            (large.size, large.offset, large.position, large.timestamp, large.key_size, large.value_size)
+            for large in self._largest[:self._large_count]
+        ])
+
+    def key_sizes(self):
+        """See record_statistics.pyi."""
+        return histogram_fields(&self._key_sizes)
+
+    def value_sizes(self):
+        """See record_statistics.pyi."""
+        return histogram_fields(&self._value_sizes)
+
+    def header_keys(self):
+        """See record_statistics.pyi."""
+        return smallest_rows(&self._header_keys, self._census_most)
+
+    def schemas(self):
+        """See record_statistics.pyi."""
+        return smallest_rows(&self._schemas, self._census_most)
+
+    def sample(self):
+        """See record_statistics.pyi."""
+        return smallest_rows(&self._sample, self._sample_most)
+
+    def pieces(self):
+        """See record_statistics.pyi."""
+        self.end_piece()
+        self._piece = -1
+        return list(self._pieces)
+
+
+cdef inline bint is_data(const int64_t *row) noexcept nogil:
+    """Return whether a batch holds the records of producers, and not the markers of a broker."""
+    return row[MAGIC] < 2 or row[ATTRIBUTES] & CONTROL_FLAG == 0

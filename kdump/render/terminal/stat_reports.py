@@ -1,0 +1,281 @@
+"""The reports of purpose of stat at a terminal: retention, compaction, upgrade, what frees space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from rich.table import Table
+from rich.text import Text
+
+from kdump.render.escaping import path_text, printable
+from kdump.render.measures import count_text, percent_text, short_size, size_text, span_text
+from kdump.render.sentences import counted, iso_time
+from kdump.render.terminal.columns import ColumnRule
+from kdump.render.terminal.tables import BAD, table, without_zeros
+from kdump.stat.rows import PartitionRow
+
+if TYPE_CHECKING:
+    from kdump.stat.compaction import PartitionCompaction
+    from kdump.stat.free import FreePlan, FreeStep
+    from kdump.stat.retention import PartitionRetention
+    from kdump.stat.row_collector import StatResult
+    from kdump.stat.topic_settings import TopicSettings
+    from kdump.stat.upgrade import OldFormat, PartitionUpgrade
+
+_MOST: Final = 20
+_RETENTION: Final = (
+    ColumnRule("partition", left=True, shortens=True),
+    ColumnRule("goes now"),
+    ColumnRule("segments", 2),
+    ColumnRule("stays"),
+    ColumnRule("because", 0, left=True),
+    ColumnRule("next", 1, left=True),
+    ColumnRule("held back", 1),
+    ColumnRule("odd times", 3),
+)
+_COMPACTION: Final = (
+    ColumnRule("partition", left=True, shortens=True),
+    ColumnRule("clean", 3),
+    ColumnRule("dirty", 2),
+    ColumnRule("ratio"),
+    ColumnRule("starts", 0, left=True),
+    ColumnRule("drops", 1),
+    ColumnRule("key map", 1, left=True),
+    ColumnRule("from", 4),
+    ColumnRule("up to", 4),
+    ColumnRule("bound", 5, left=True),
+    ColumnRule("stoppers", 1),
+)
+_UPGRADE: Final = (
+    ColumnRule("partition", left=True, shortens=True),
+    ColumnRule("magic 0"),
+    ColumnRule("magic 1"),
+    ColumnRule("segments", 2),
+    ColumnRule("newest", 1),
+    ColumnRule("refused"),
+)
+_FREE: Final = (
+    ColumnRule("topic", left=True, shortens=True),
+    ColumnRule("frees"),
+    ColumnRule("setting", left=True),
+    ColumnRule("segments", 2),
+    ColumnRule("loses", 1),
+    ColumnRule("then begins", 3),
+)
+_BLOCKERS: Final = {
+    "high-watermark": "the high watermark",
+    "future-timestamp": "a timestamp in the future",
+    "limits": "within the limits",
+    "no-limit": "no limit is set",
+    "policy": "the policy",
+    "empty": "nothing is left",
+    "nothing-cleanable": "nothing to clean",
+    "dirty-ratio": "the dirty ratio",
+    "stopper": "a batch stops it",
+}
+"""What keeps a segment, or the cleaner."""
+
+
+def report_pieces(result: StatResult, width: int) -> Iterator[Text | Table]:
+    """The reports that were asked for, each with a sentence and a table."""
+    rows = [row for section in result.sections for row in section.rows if isinstance(row, PartitionRow)]
+    asked, settings = result.reports, result.reports.settings
+    now_ms = result.total.now_ms
+    if asked.retention:
+        yield from _retention([row.reports.retention for row in rows if row.reports.retention], settings, width)
+    if asked.compaction:
+        yield from _compaction([row.reports.compaction for row in rows if row.reports.compaction], settings, width)
+    if asked.upgrade:
+        upgrades = [row.reports.upgrade for row in rows if row.reports.upgrade]
+        yield from _upgrade(upgrades, result.total.old_formats or (), now_ms, width)
+    if result.total.free is not None:
+        yield from _free(result.total.free, width)
+
+
+def _heading(text: str) -> Iterator[Text]:
+    yield Text()
+    yield Text(text, style="bold")
+
+
+def _rows(
+    rules: Sequence[ColumnRule], rows: Sequence[Sequence[Text]], width: int, hidden: str = "more partition"
+) -> Iterator[Text | Table]:
+    if rows:
+        yield table(rules, rows[:_MOST], width)
+    if len(rows) > _MOST:
+        yield Text(counted(len(rows) - _MOST, hidden), style="dim")
+
+
+def _assumed(settings: TopicSettings, names: Iterable[str]) -> Iterator[Text]:
+    """The settings that a report goes by: first those that were given, then those that nobody named."""
+    words: dict[bool, list[str]] = {True: [], False: []}
+    for name in names:
+        value = getattr(settings, name)
+        text = ",".join(sorted(value)) if isinstance(value, frozenset) else str(value)
+        if name.endswith("_ms") and value > 0:
+            text = span_text(value) or f"{value} ms"
+        elif name.endswith("_bytes") and value > 0:
+            text = size_text(value)
+        words[name in settings.given].append(f"{name.replace('_', '.')} {text}")
+    for label, found in (("given", words[True]), ("assumed", words[False])):
+        if found:
+            yield Text(f"{label}: {', '.join(found)}", style="dim")
+
+
+def _name(path: str) -> Text:
+    return Text(without_zeros(path_text(path)))
+
+
+def _retention(found: Sequence[PartitionRetention], settings: TopicSettings, width: int) -> Iterator[Text | Table]:
+    going = sum(each.deletes_bytes for each in found)
+    segments = sum(len(each.deletes) for each in found)
+    yield from _heading(f"retention deletes {size_text(going)} in {counted(segments, 'segment')} now")
+    yield from _assumed(settings, ("retention_ms", "retention_bytes", "cleanup_policy"))
+    rows = [
+        [
+            _name(each.path),
+            Text(short_size(each.deletes_bytes) if each.deletes else ""),
+            Text(str(len(each.deletes) or "")),
+            Text(short_size(sum(segment.size_bytes for segment in each.stays))),
+            Text(_BLOCKERS.get(each.blocker or "", ""), BAD if each.blocker == "future-timestamp" else ""),
+            Text(_next(each)),
+            Text(short_size(each.held_back_bytes) if each.held_back else "", "yellow"),
+            Text(str(len(each.age_warnings) or ""), "yellow"),
+        ]
+        for each in sorted(found, key=lambda one: (-one.deletes_bytes, -one.held_back_bytes, one.path))
+    ]
+    yield from _rows(_RETENTION, rows, width)
+
+
+def _next(of: PartitionRetention) -> str:
+    """When the next segment goes."""
+    if of.next is None:
+        return ""
+    words = []
+    if of.next.at_ms is not None:
+        wait = of.next.at_ms - of.now_ms
+        words.append(f"in {span_text(wait)}" if wait > 0 else "now")
+    if of.next.after_bytes is not None:
+        words.append(f"after {short_size(of.next.after_bytes)}")
+    return " or ".join(words)
+
+
+def _compaction(found: Sequence[PartitionCompaction], settings: TopicSettings, width: int) -> Iterator[Text | Table]:
+    starting = sum(each.starts_because is not None and each.settings.compacts for each in found)
+    yield from _heading(f"the log cleaner compacts {counted(starting, 'partition')} now")
+    yield from _assumed(
+        found[0].settings if found else settings,
+        ("cleanup_policy", "min_cleanable_dirty_ratio", "min_compaction_lag_ms"),
+    )
+    rows = [
+        [
+            _name(each.path),
+            Text(short_size(each.clean_bytes)),
+            Text(short_size(each.cleanable_bytes)),
+            Text("" if each.dirty_ratio is None else percent_text(each.dirty_ratio)),
+            Text(f"no: {_BLOCKERS[each.blocker]}" if each.blocker else "yes"),
+            *_pass_cells(each),
+            Text(str(each.range.first_dirty_offset)),
+            Text(str(each.range.first_uncleanable_offset)),
+            Text(each.range.bound_source.replace("-", " ")),
+            Text(str(len(each.stoppers) or ""), BAD),
+        ]
+        for each in sorted(found, key=lambda one: (-one.cleanable_bytes, one.path))
+    ]
+    yield from _rows(_COMPACTION, rows, width)
+    for each in found:
+        for stopper in each.stoppers[:3]:
+            where = "" if stopper.position is None else f" at position {stopper.position}"
+            sure = "stops" if stopper.stops else "may stop"
+            what = stopper.kind.replace("-", " ")
+            words = f"{without_zeros(path_text(stopper.path))}{where}: {what} {sure} the cleaner"
+            yield Text(words, style=BAD if stopper.stops else "yellow")
+
+
+def _pass_cells(of: PartitionCompaction) -> list[Text]:
+    """How many records the next pass drops, and whether its map holds the keys."""
+    found = of.next_pass
+    if found is None:
+        return [Text(), Text()]
+    dropped = found.keys.dropped_records
+    about = "≤ " if found.is_bound else "≈ " if dropped.estimate else ""
+    fits = {True: "fits", False: "too small", None: "close"}[found.fits]
+    return [Text(about + count_text(dropped.value)), Text(fits, BAD if found.fits is False else "")]
+
+
+def _upgrade(
+    found: Sequence[PartitionUpgrade], formats: Sequence[OldFormat], now_ms: int, width: int
+) -> Iterator[Text | Table]:
+    late = [each for each in found if not each.is_ready]
+    words = f"{counted(len(late), 'partition')} to look at before an upgrade to Kafka 4"
+    yield from _heading(words if late else "nothing of the old formats: ready for Kafka 4")
+    for old in formats:
+        if old.volume.batches:
+            newest = old.newest_timestamp_ms if old.newest_timestamp_ms is not None else old.newest_modified_ms
+            written = "; the newest is in an active segment: it may still be written" if old.newest_is_active else ""
+            yield Text(
+                f"magic {old.magic}: {size_text(old.volume.bytes)} in {counted(old.segments, 'segment')} of"
+                f" {counted(old.partitions, 'partition')}, the newest of {iso_time(newest)[:10]}{written}"
+            )
+    rows = [
+        [
+            _name(each.path),
+            *(Text(short_size(one.volume.bytes) if one.volume.batches else "") for one in each.formats),
+            Text(str(sum(one.segments for one in each.formats) or "")),
+            Text(_ago(max((one.newest_timestamp_ms or -1 for one in each.formats), default=-1), now_ms)),
+            Text(str(len(each.refused) or ""), BAD),
+        ]
+        for each in sorted(late, key=lambda one: (-sum(old.volume.bytes for old in one.formats), one.path))
+    ]
+    yield from _rows(_UPGRADE, rows, width)
+    for each in late:
+        for file in each.refused[:3]:
+            why = file.exception or "a broker leaves it out"
+            yield Text(f"{without_zeros(path_text(file.path))}: {printable(why)}", style=BAD)
+        if each.error is not None:
+            yield Text(printable(str(each.error)), style=BAD)
+
+
+def _ago(timestamp_ms: int, now_ms: int) -> str:
+    if timestamp_ms < 0:
+        return ""
+    return f"{span_text(now_ms - timestamp_ms)} ago" if timestamp_ms <= now_ms else "in the future"
+
+
+def _free(plan: FreePlan, width: int) -> Iterator[Text | Table]:
+    wanted = size_text(plan.wanted_bytes)
+    got = size_text(plan.due_bytes + plan.bytes)
+    yield from _heading(
+        f"{wanted} to free" if plan.is_enough else f"{wanted} to free: no setting frees more than {got}"
+    )
+    for size, words in (
+        (plan.due_bytes, "go anyway, by the settings as they are"),
+        (plan.leaving_bytes, "are of directories that a broker is deleting"),
+        (plan.stray_bytes, "are of stray directories, which no setting frees"),
+    ):
+        if size:
+            yield Text(f"{size_text(size)} {words}")
+    if plan.steps:
+        yield Text("the oldest data of all topics first:")
+        yield from _rows(_FREE, [_step(step) for step in plan.steps], width, "more topic")
+    if plan.alternatives:
+        yield Text("or one of these alone:")
+        yield from _rows(_FREE, [_step(step) for step in plan.alternatives], width, "more topic")
+    if plan.compacted_topics:
+        names = ", ".join(printable(name) for name in plan.compacted_topics[:5])
+        yield Text(f"their policy does not delete: {names}", style="dim")
+
+
+def _step(step: FreeStep) -> list[Text]:
+    value = span_text(step.value) if step.setting.endswith(".ms") else short_size(step.value)
+    lost = "" if step.lost_ms is None else span_text(step.lost_ms)
+    begins = "" if step.oldest_left_ms is None else iso_time(step.oldest_left_ms)[:10]
+    return [
+        Text(printable(step.topic)),
+        Text(short_size(step.bytes)),
+        Text(f"{step.setting}={step.value} ({value})"),
+        Text(count_text(len(step.segments))),
+        Text("everything" if step.is_emptied else lost, BAD if step.is_emptied else ""),
+        Text(begins),
+    ]

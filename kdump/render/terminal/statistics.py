@@ -1,0 +1,354 @@
+"""What stat shows at a terminal: a summary, then for each kind of rows a table with bars, the biggest first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from rich.table import Table
+from rich.text import Text
+
+from kdump.render.escaping import path_text, printable
+from kdump.render.measures import bar, count_text, percent_text, short_size, size_text, span_text, sparkline
+from kdump.render.sentences import counted, iso_time
+from kdump.render.terminal.columns import WIDE, ColumnRule
+from kdump.render.terminal.stat_records import record_lines, record_pieces
+from kdump.render.terminal.stat_reports import report_pieces
+from kdump.render.terminal.tables import BAD, table, time_text, without_zeros
+from kdump.stat.rows import (
+    DiskRow,
+    LogDirectoryRow,
+    PartitionRow,
+    Row,
+    RowKind,
+    TopicRow,
+    TotalRow,
+    VolumeRow,
+)
+
+if TYPE_CHECKING:
+    from kdump.stat.row_collector import RowSection, StatResult
+    from kdump.stat.values import Volume
+
+_BAR: Final = "cyan"
+_DAY_MS: Final = 86_400_000
+_SPARSE: Final = 0.02
+"""Files whose blocks are fewer by this share than their bytes are worth a word."""
+
+
+class StatisticsView:
+    """Lays out the rows of a stat for a width in columns."""
+
+    def __init__(self, result: StatResult, width: int) -> None:
+        self._result, self._width, self._wide = result, width, width >= WIDE
+        self._now_ms = result.total.now_ms
+        rows = (row for section in result.sections for row in section.rows)
+        self._directories = [row for row in rows if isinstance(row, LogDirectoryRow)]
+
+    def pieces(self, totals: bool) -> Iterator[Text | Table]:
+        """What is printed, in order; with `totals` the summary too."""
+        result = self._result
+        if totals:
+            yield from self._summary(result.total)
+        sections = result.tables(wide=self._wide)
+        if totals and result.is_overview and len(self._directories) == 1:  # the summary has said it
+            sections = tuple(section for section in sections if section.kind is not RowKind.LOG_DIRECTORY)
+        for section in sections:
+            yield from self._section(section)
+        yield from record_pieces(sections, self._width)
+        yield from report_pieces(result, self._width)
+        if totals:
+            yield from self._last_words(result.total)
+
+    # ---- the summary
+
+    def _summary(self, total: TotalRow) -> Iterator[Text | Table]:
+        sums = total.sums
+        yield Text(
+            f"{'interrupted, so far ' if total.interrupted else ''}{size_text(total.disk_bytes)} on disk: "
+            + ", ".join(
+                counted(number, word, many)
+                for number, word, many in (
+                    (total.log_directories, "log directory", "log directories"),
+                    (total.topics, "topic", None),
+                    (total.partitions, "partition", None),
+                    (sums.segments, "segment", None),
+                )
+                if number
+            ),
+            style="bold",
+        )
+        lines = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+        lines.add_column(style="dim", no_wrap=True)
+        lines.add_column(overflow="fold", ratio=1)
+        for label, text in self._summary_lines(total):
+            lines.add_row(label, text)
+        yield lines
+
+    def _summary_lines(self, total: TotalRow) -> Iterator[tuple[str, Text]]:
+        sums, totals = total.sums, total.sums.totals
+        parts = [f"logs {size_text(sums.log_bytes)}", f"indexes {size_text(sums.companions_bytes)}"]
+        parts += [f"other files {size_text(sums.other_bytes)}"] if sums.other_bytes else []
+        parts += [f"preallocated {size_text(sums.tail_zero_bytes)}"] if sums.tail_zero_bytes else []
+        if sums.allocated_bytes < sums.size_bytes * (1 - _SPARSE):
+            parts.append(f"{size_text(sums.size_bytes - sums.allocated_bytes)} of it in no block")
+        if len(self._directories) == 1:
+            (directory,) = self._directories
+            yield "disk", Text(f"{path_text(directory.path or '')}: {_file_system(directory) or 'of unknown size'}")
+        yield "files", Text(", ".join(parts))
+        yield "records", Text(self._records(total))
+        if totals.largest_timestamp is not None and totals.largest_timestamp >= 0:
+            yield "time", self._times(total)
+        formats = [("codecs", row) for row in self._mix(total.sums.totals.by_codec, CODEC_NAMES)]
+        if totals.batches:
+            words = [", ".join(row for _, row in formats), *self._mix(totals.by_magic, MAGIC_NAMES)]
+            yield "formats", Text("; ".join((words[0], ", ".join(words[1:]))))
+        if sums.transactions.count:
+            found = sums.transactions
+            words = [f"{found.committed} committed", f"{found.aborted} aborted", f"{found.open} open"]
+            yield "transactions", Text(f"{found.count}: {', '.join(words)}")
+        if sums.records is not None:
+            yield from record_lines(sums.records)
+        if sums.set_aside:
+            yield "set aside", Text(f"{counted(sums.set_aside, 'directory', 'directories')} -delete, -stray or -future")
+        if sums.damage.count:
+            text = f"{counted(sums.damage.count, 'stretch', 'stretches')}, {size_text(sums.damage.bytes)}"
+            yield "damage", Text(f"{text}; kdump verify says what it is", style=BAD)
+
+    def _records(self, total: TotalRow) -> str:
+        sums, totals = total.sums, total.sums.totals
+        words = f"{count_text(totals.records, totals.records_at_least)} in {count_text(totals.batches)} batches"
+        if totals.control_records:
+            words += f"; {count_text(totals.control_records)} control"
+        if totals.aborted_records:
+            words += f"; {count_text(totals.aborted_records)} of them aborted"
+        if total.absent:
+            words += f"; {count_text(total.absent)} of {count_text(sums.offset_span)} offsets have none"
+        return words
+
+    def _times(self, total: TotalRow) -> Text:
+        totals = total.sums.totals
+        oldest, newest = totals.smallest_timestamp, totals.largest_timestamp or 0
+        known = oldest is not None and oldest >= 0
+        short = not self._wide and known and newest - (oldest or 0) > _DAY_MS
+        bound = "≥ " if totals.smallest_is_bound else ""
+        since, until = (_minute(time)[: 10 if short else None] for time in (oldest, newest))
+        text = Text(f"{bound}{since} to {until}" if known else until)
+        rate = total.rate
+        if any(rate.bytes) and rate.bucket_ms:
+            width = 48 if self._wide else 24
+            shown = rate.bytes[-width:]
+            span = span_text(rate.bucket_ms * len(shown))
+            text.append("  ")
+            text.append(sparkline(shown, width).lstrip(), style=_BAR)
+            text.append(f" {size_text(sum(shown))} in {span}")
+        return text
+
+    def _mix(self, volumes: Sequence[Volume], names: Sequence[str]) -> list[str]:
+        whole = sum(volume.bytes for volume in volumes)
+        found = sorted(zip(volumes, names, strict=True), key=lambda pair: -pair[0].bytes)
+        words = [f"{name} {percent_text(volume.bytes / whole)}" for volume, name in found if volume.bytes]
+        return words if self._wide else words[:3]
+
+    def _last_words(self, total: TotalRow) -> Iterator[Text]:
+        if total.free is None and any(row.is_nearly_full for row in self._directories):
+            yield Text("--free SIZE says which settings free space, and how much time of the data that costs", "bold")
+        if total.is_damaged:
+            return
+        if total.deep and not total.interrupted:
+            yield Text("every checksum and every record was checked: no damage", style="green")
+        elif not total.deep and total.sums.totals.batches:
+            yield Text("checksums were not checked; --deep checks them", style="dim")
+
+    # ---- the tables
+
+    def _section(self, section: RowSection) -> Iterator[Text | Table]:
+        if not section.rows:
+            return
+        rules, cells = self._layout(section.kind)
+        yield Text()
+        yield table(rules, [cells(row) for row in section.rows], self._width)
+        if section.hidden:
+            words = f"{counted(section.hidden, 'more row')} with {size_text(section.hidden_bytes)}"
+            words += f"; --by {section.kind} --top N shows more"
+            yield Text(words, style="dim")
+
+    def _layout(self, kind: RowKind) -> tuple[tuple[ColumnRule, ...], Callable[[Row], list[Text]]]:
+        """The columns of a kind, and the function that makes the cells of a row."""
+        rules = _RULES[kind]
+        return rules, lambda row: [Text.assemble(self._cell(rule.name, row)) for rule in rules]
+
+    def _cell(self, column: str, row: Row) -> Text:
+        if column in ("share", "bar"):
+            text = Text(bar(row.share, 12 if self._wide else 8), style=_BAR)
+            return text.append(f" {percent_text(row.share):>6}", style="default")
+        if isinstance(row, VolumeRow):
+            return Text(self._volume_cell(column, row))
+        assert isinstance(row, DiskRow)
+        if column == "damage" and row.sums.damage.count:
+            return Text(size_text(row.sums.damage.bytes), style=BAD)
+        if column == "writes":
+            return Text(sparkline(row.rate.bytes, 24), style=_BAR)
+        return Text(self._disk_cell(column, row))
+
+    def _disk_cell(self, column: str, row: DiskRow) -> str:
+        sums, totals = row.sums, row.sums.totals
+        match column:
+            case "disk":
+                return short_size(row.disk_bytes)
+            case "topic":
+                return printable(row.topic or "")
+            case "partition" | "segment" | "directory":
+                name = without_zeros(path_text(row.path or ""))
+                return f"{name} ({row.source.state})" if isinstance(row, PartitionRow) and row.source.state else name
+            case "partitions":
+                return _partitions(row)
+            case "segments":
+                return str(sums.segments)
+            case "batches":
+                return count_text(totals.batches)
+            case "records":
+                return count_text(totals.records, totals.records_at_least)
+            case "absent":
+                return count_text(row.absent)
+            case "offsets":
+                return "" if row.first_offset is None else f"{row.first_offset}..{row.last_offset}"
+            case "newest":
+                return self._time(totals.largest_timestamp)
+            case "oldest":
+                return self._time(totals.smallest_timestamp)
+            case "a day":
+                return short_size(round(row.growth.bytes_per_day)) if row.growth and row.growth.bytes else ""
+            case "codecs":
+                return " ".join(self._mix(totals.by_codec, CODEC_NAMES)[:2])
+            case "mean batch":
+                return short_size(round(totals.batch_sizes.mean or 0)) if totals.batches else ""
+            case "file system":
+                return _file_system(row)
+        return ""
+
+    def _volume_cell(self, column: str, row: VolumeRow) -> str:
+        volume = row.volume
+        match column:
+            case "bytes":
+                return short_size(volume.bytes)
+            case "batches":
+                return count_text(volume.batches)
+            case "records":
+                return count_text(volume.records, volume.records_at_least)
+            case "mean batch":
+                return short_size(round(volume.bytes / volume.batches)) if volume.batches else ""
+            case "codec" | "magic" | "producer":
+                return row.label
+            case "from":
+                return time_text(int(row.label), wide=False)
+            case "epoch":
+                return str(row.own["producer_epoch"])
+            case "codecs":
+                found = row.own["codecs"]
+                return " ".join(map(str, found)) if isinstance(found, list) else ""
+            case "first" | "last":
+                time_ms = row.own[f"{column}_timestamp"]
+                return self._time(time_ms if isinstance(time_ms, int) else None)
+        return ""
+
+    def _time(self, timestamp_ms: int | None) -> str:
+        """A time; how long ago it was where the terminal is not wide."""
+        if timestamp_ms is None or timestamp_ms < 0:
+            return ""
+        if self._wide:
+            return _minute(timestamp_ms)
+        ago = self._now_ms - timestamp_ms
+        return f"{span_text(ago)} ago" if ago >= 0 else f"in {span_text(-ago)}"
+
+
+CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd", "other codecs")
+MAGIC_NAMES: Final = ("magic 0", "magic 1", "magic 2")
+
+_DISK: Final = (ColumnRule("disk"), ColumnRule("share", left=True))
+_ENDS: Final = (
+    ColumnRule("newest", 3),
+    ColumnRule("oldest", 6),
+    ColumnRule("damage"),
+    ColumnRule("codecs", 7, left=True, wide=True),
+    ColumnRule("writes", 8, left=True, wide=True),
+)
+_VOLUME: Final = (
+    ColumnRule("bytes"),
+    ColumnRule("share", left=True),
+    ColumnRule("batches", 1),
+    ColumnRule("records", 1),
+    ColumnRule("mean batch", 2),
+)
+_RULES: Final = {
+    RowKind.LOG_DIRECTORY: (
+        ColumnRule("directory", left=True, shortens=True),
+        *_DISK,
+        ColumnRule("file system", 0, left=True),
+        ColumnRule("a day", 1),
+        ColumnRule("partitions", 3),
+        ColumnRule("segments", 4),
+        *_ENDS,
+    ),
+    RowKind.TOPIC: (
+        ColumnRule("topic", left=True, shortens=True),
+        *_DISK,
+        ColumnRule("a day", 1),
+        ColumnRule("partitions", 2),
+        ColumnRule("records", 2),
+        ColumnRule("absent", 5),
+        ColumnRule("segments", 4),
+        ColumnRule("mean batch", 9, wide=True),
+        *_ENDS,
+    ),
+    RowKind.PARTITION: (
+        ColumnRule("partition", left=True, shortens=True),
+        *_DISK,
+        ColumnRule("a day", 1),
+        ColumnRule("segments", 4),
+        ColumnRule("records", 2),
+        ColumnRule("absent", 5),
+        ColumnRule("offsets", 9, wide=True),
+        ColumnRule("mean batch", 10, wide=True),
+        *_ENDS,
+    ),
+    RowKind.SEGMENT: (
+        ColumnRule("segment", left=True, shortens=True),
+        *_DISK,
+        ColumnRule("records", 2),
+        ColumnRule("offsets", 5),
+        ColumnRule("mean batch", 9, wide=True),
+        *_ENDS,
+    ),
+    RowKind.PRODUCER: (
+        ColumnRule("producer"),
+        ColumnRule("epoch", 6),
+        *_VOLUME,
+        ColumnRule("codecs", 3, left=True),
+        ColumnRule("first", 5),
+        ColumnRule("last", 4),
+    ),
+    RowKind.CODEC: (ColumnRule("codec", left=True), *_VOLUME),
+    RowKind.MAGIC: (ColumnRule("magic"), *_VOLUME),
+    RowKind.HOUR: (ColumnRule("from", left=True), *_VOLUME),
+}
+
+
+def _minute(timestamp_ms: int | None) -> str:
+    """A time to the minute: `2026-11-21 18:03Z`."""
+    text = iso_time(timestamp_ms)
+    return text if text == "-" else f"{text[:10]} {text[11:16]}Z"
+
+
+def _partitions(row: DiskRow) -> str:
+    if isinstance(row, TopicRow):
+        partitions, copies = len(row.source.partitions), row.source.copies
+        return str(partitions) if copies < 2 else f"{partitions} × {copies}"
+    return str(row.partitions) if isinstance(row, LogDirectoryRow) else ""
+
+
+def _file_system(row: DiskRow) -> str:
+    if not isinstance(row, LogDirectoryRow) or row.volume_bytes is None or row.volume_free_bytes is None:
+        return ""
+    full = 1 - row.volume_free_bytes / row.volume_bytes
+    return f"{percent_text(full)} full, {short_size(row.volume_free_bytes)} free"

@@ -1,0 +1,1 @@
+"""Stat: log files as numbers. Batches, records, producers, transactions, keys, disk use, of each segment and in sum."""

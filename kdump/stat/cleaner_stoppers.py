@@ -1,0 +1,128 @@
+"""The batches that stop a broker's log cleaner.
+
+A cleaner that meets an exception marks the partition as uncleanable, and leaves it alone until the broker starts again:
+the log grows without bound. It checks no CRC, so a damaged batch whose header still makes sense can pass, and is then
+written anew with a right CRC.
+
+Source: Cleaner.cleanInto, Cleaner.growBuffersOrFail, Cleaner.groupSegmentsBySize, ByteBufferLogInputStream and
+LogCleaner.tryCleanFilthiestLog of Kafka 4.3.
+"""
+
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from struct import unpack_from
+from typing import Final, NamedTuple
+
+from kdump.broker.predict import recover_segment
+from kdump.errors import SourceError
+from kdump.format.java import MAX_INT
+from kdump.stat.segment_age import base_offset, log_size
+from kdump.stat.topic_settings import TopicSettings
+from kdump.stat.values import SegmentStatistics
+from kdump.storage.source import FileSource
+
+_LEAST_SIZE: Final = 14
+"""Records.LOG_OVERHEAD ends with a size; that of a message of magic 0 without key and value is 14."""
+_SIZE_END: Final = 12
+_MAGIC_END: Final = 17
+_GROWTH_OF_OLD_RECORD: Final = 64
+"""At most so many bytes longer is an uncompressed message of magic 0 or 1 as a batch of magic 2 of its own."""
+
+
+class StopperKind(StrEnum):
+    """What is wrong with a batch, or with a segment."""
+
+    DAMAGE = "damage"
+    """Bytes that are no valid batch."""
+    OFFSET_RANGE = "offset-range"
+    """An offset that lies more than 2^31 - 1 above the base offset. A cleaner splits the segment and tries again."""
+    SEGMENT_SIZE = "segment-size"
+    """Segments that are compacted into one file, which can exceed 2^31 - 1 bytes when other batches are written for
+    those of magic 0 and 1, or when records are compressed anew (KAFKA-20036)."""
+
+
+class CleanerStopper(NamedTuple):
+    """A place in a log that stops the cleaner, or may stop it.
+
+    `position` and `length` in bytes; of a segment that is too large, those of the whole file. `position` is None where
+    the batch was not found. `reason` is that of the damage. `stops` is False where it is not certain.
+    """
+
+    path: str
+    position: int | None
+    length: int
+    kind: StopperKind
+    reason: str | None
+    stops: bool
+
+
+def cleaner_stoppers(segments: Sequence[SegmentStatistics], settings: TopicSettings) -> tuple[CleanerStopper, ...]:
+    """What stops a cleaner that compacts these segments, in log order. Reads the first bytes of damaged stretches, and
+    a segment whose offsets reach too far.
+    """
+    found = [stopper for segment in segments for stopper in _in_segment(segment)]
+    return (*found, *_too_large(segments, settings.segment_bytes))
+
+
+def _in_segment(segment: SegmentStatistics) -> Iterator[CleanerStopper]:
+    for stretch in segment.damage.stretches:
+        stops = stretch.reason in ("magic", "codec") or (
+            stretch.reason not in ("crc", "limit", "shrunk") and _breaks_framing(segment, stretch.position)
+        )
+        yield CleanerStopper(segment.path, stretch.position, stretch.length, StopperKind.DAMAGE, stretch.reason, stops)
+    if segment.tail_zero_bytes and not segment.is_active:
+        position = segment.size_bytes - segment.tail_zero_bytes
+        yield CleanerStopper(segment.path, position, segment.tail_zero_bytes, StopperKind.DAMAGE, "zeros", True)
+    last = segment.totals.last_offset
+    if last is not None and last - base_offset(segment) > MAX_INT:
+        yield CleanerStopper(segment.path, _overflow(segment), 0, StopperKind.OFFSET_RANGE, None, False)
+
+
+def _breaks_framing(segment: SegmentStatistics, position: int) -> bool:
+    """Whether a cleaner that reads a batch at this position stops (ByteBufferLogInputStream.nextBatchSize)."""
+    left = segment.size_bytes - position
+    try:
+        with FileSource(segment.path) as source:
+            buffer = bytearray(max(min(_MAGIC_END, left), 0))
+            header = buffer[: source.readinto(position, memoryview(buffer))]
+    except SourceError:
+        return False
+    if len(header) < _SIZE_END:
+        return True
+    size = unpack_from(">i", header, 8)[0]
+    if size < _LEAST_SIZE or len(header) < _MAGIC_END:
+        return True
+    return header[_MAGIC_END - 1] > 2 or size + _SIZE_END > left
+
+
+def _overflow(segment: SegmentStatistics) -> int | None:
+    """The position of the first batch whose offsets the segment cannot hold."""
+    try:
+        with FileSource(segment.path) as source:
+            return recover_segment(source, base_offset(segment)).overflow
+    except SourceError:
+        return None
+
+
+def _too_large(segments: Sequence[SegmentStatistics], segment_bytes: int) -> Iterator[CleanerStopper]:
+    """The first segment of each group whose compacted file can exceed the size of a log file."""
+    for group in _groups(segments, segment_bytes):
+        size = sum(map(log_size, group))
+        old = sum(volume.records_at_least for segment in group for volume in segment.totals.by_magic[:2])
+        compressed = sum(volume.bytes for segment in group for volume in segment.totals.by_codec[1:])
+        if size + old * _GROWTH_OF_OLD_RECORD + compressed // 2 > MAX_INT:
+            yield CleanerStopper(group[0].path, 0, size, StopperKind.SEGMENT_SIZE, None, False)
+
+
+def _groups(segments: Sequence[SegmentStatistics], segment_bytes: int) -> Iterator[list[SegmentStatistics]]:
+    """Cleaner.groupSegmentsBySize, by the sizes of the logs alone."""
+    group: list[SegmentStatistics] = []
+    size = 0
+    for segment in segments:
+        size += log_size(segment)
+        if group and size > segment_bytes:
+            yield group
+            group, size = [], log_size(segment)
+        group.append(segment)
+    if group:
+        yield group

@@ -1,0 +1,274 @@
+"""What a broker's log cleaner does with a partition now: from which offset to which it compacts, whether it starts at
+all, and which batch stops it.
+
+The log has three parts. The *clean* one, below the first dirty offset, was compacted before. The *dirty* one reaches up
+to the first uncleanable offset: the base offset of the segment that holds the last stable offset, that is active, or
+that is too young. The cleaner reads the dirty part into a map of keys, then writes both parts anew.
+
+Source: LogCleanerManager.cleanableOffsets, LogCleanerManager.grabFilthiestCompactedLog, LogToClean of Kafka 4.3.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from kdump.errors import SourceError
+from kdump.stat.cleaner_stoppers import CleanerStopper, cleaner_stoppers
+from kdump.stat.compaction_pass import CompactionPass, predict_pass
+from kdump.stat.delete_horizons import DeleteHorizons
+from kdump.stat.segment_age import LogBounds, base_offset, first_batch_timestamp, log_bounds, log_size, segment_age
+from kdump.stat.topic_settings import CleanerSettings, TopicSettings
+from kdump.stat.values import PartitionStatistics, SegmentStatistics, sum_of
+
+
+class FirstDirtySource(StrEnum):
+    """Where the first dirty offset comes from."""
+
+    CHECKPOINT = "checkpoint"
+    """The partition's line of cleaner-offset-checkpoint."""
+    NO_CHECKPOINT = "no-checkpoint"
+    """The log start offset: nothing was compacted yet, or the line is not known."""
+    BELOW_START = "below-start"
+    """The log start offset: the checkpoint lies below it."""
+    BEYOND_END = "beyond-end"
+    """The log start offset: the checkpoint lies beyond the log end offset."""
+
+
+class UncleanableSource(StrEnum):
+    """What bounds the part that can be compacted."""
+
+    OPEN_TRANSACTION = "open-transaction"
+    HIGH_WATERMARK = "high-watermark"
+    ACTIVE_SEGMENT = "active-segment"
+    MIN_LAG = "min-compaction-lag"
+
+
+class CompactionTrigger(StrEnum):
+    """Why the cleaner compacts a log."""
+
+    DIRTY_RATIO = "dirty-ratio"
+    MAX_LAG = "max-compaction-lag"
+
+
+class CompactionBlocker(StrEnum):
+    """Why the cleaner does not compact a log."""
+
+    POLICY = "policy"
+    """The policy does not compact."""
+    NOTHING_CLEANABLE = "nothing-cleanable"
+    """No bytes lie between the first dirty and the first uncleanable offset."""
+    DIRTY_RATIO = "dirty-ratio"
+    """The dirty ratio is not above min.cleanable.dirty.ratio."""
+    STOPPER = "stopper"
+    """It begins, but a batch stops it: the broker marks the partition as uncleanable."""
+
+
+class CleanableRange(NamedTuple):
+    """The offsets of the dirty part.
+
+    `last_stable_offset` and the others are as LogCleanerManager.cleanableOffsets returns them.
+    `first_uncleanable_offset` is the base offset of the segment that holds the bound.
+    """
+
+    first_dirty_offset: int
+    first_dirty_source: FirstDirtySource
+    last_stable_offset: int
+    bound: int
+    bound_source: UncleanableSource
+    first_uncleanable_offset: int
+
+
+class PartitionCompaction(NamedTuple):
+    """The report of a partition.
+
+    `clean_bytes` and `cleanable_bytes` are those that a broker compares; it counts a segment that holds the first dirty
+    offset in both. `uncleanable_bytes` are the rest. `dirty_ratio` is None for a log without bytes in the two parts.
+    `starts_because` is None where the cleaner does not start; `blocker` says why, or that it stops on the way.
+    `lag_ms` is how long max.compaction.lag.ms is exceeded, None where a log could not be read for it.
+    `needs_bytes` is how many more dirty bytes the ratio needs, None where it does not depend on them.
+    `delete_horizons` are those of the batches that a pass reads: it drops the tombstones and markers of batches whose
+    horizon is not after `now_ms`. `next_pass` is what a pass over the dirty part does, None where the records were not
+    opened.
+    `legacy_delete_horizon_ms`: tombstones of magic 0 and 1 go from segments that were modified until then.
+    """
+
+    path: str
+    topic: str | None
+    partition: int | None
+    settings: TopicSettings
+    now_ms: int
+    bounds: LogBounds
+    range: CleanableRange
+    clean_bytes: int
+    cleanable_bytes: int
+    uncleanable_bytes: int
+    dirty_ratio: float | None
+    lag_ms: int | None
+    starts_because: CompactionTrigger | None
+    blocker: CompactionBlocker | None
+    needs_bytes: int | None
+    legacy_delete_horizon_ms: int
+    delete_horizons: DeleteHorizons
+    stoppers: tuple[CleanerStopper, ...]
+    next_pass: CompactionPass | None = None
+
+
+def report_compaction(
+    of: PartitionStatistics,
+    settings: TopicSettings,
+    now_ms: int,
+    cleaner: CleanerSettings | None = None,
+) -> PartitionCompaction:
+    """What the log cleaner of a broker with these settings does with a partition at `now_ms` (milliseconds).
+
+    Where no high watermark is known, the log end offset stands for it. Of the logs it reads the first bytes of damaged
+    stretches, and with max.compaction.lag.ms the first headers.
+    Source: LogCleanerManager.grabFilthiestCompactedLog.
+    """
+    bounds = log_bounds(of)
+    log = _OffsetRanges(of.segments)
+    found = _range(of, log, bounds, settings, now_ms)
+    dirty, uncleanable = found.first_dirty_offset, found.first_uncleanable_offset
+    clean_bytes = log.size(-1, dirty)
+    cleanable_bytes = log.size(min(dirty, uncleanable), uncleanable)
+    total = clean_bytes + cleanable_bytes
+    ratio = cleanable_bytes / total if total else None
+    lag_ms = _exceeded_lag(log.inactive_from(dirty), settings, now_ms)
+    trigger = _trigger(ratio, cleanable_bytes, lag_ms, settings)
+    stoppers = cleaner_stoppers(log.values(0, uncleanable), settings) if cleanable_bytes else ()
+    blocker = _blocker(trigger, cleanable_bytes, settings, stoppers)
+    return PartitionCompaction(
+        of.path,
+        of.topic,
+        of.partition,
+        settings,
+        now_ms,
+        bounds,
+        found,
+        clean_bytes,
+        cleanable_bytes,
+        sum(map(log_size, of.segments)) - log.size(-1, uncleanable),
+        ratio,
+        lag_ms,
+        trigger if settings.compacts else None,
+        blocker,
+        _missing_bytes(cleanable_bytes, total, settings) if trigger is None else None,
+        _legacy_horizon(log.values(0, dirty), settings),
+        sum_of((segment.totals.delete_horizons for segment in log.values(0, uncleanable)), DeleteHorizons()),
+        stoppers,
+        predict_pass(of, dirty, uncleanable, cleaner or CleanerSettings()) if cleanable_bytes else None,
+    )
+
+
+class _OffsetRanges:
+    """The segments of a log by offset, as LogSegments of Kafka returns them."""
+
+    def __init__(self, segments: Sequence[SegmentStatistics]) -> None:
+        self.segments = segments
+        self.bases = [base_offset(segment) for segment in segments]
+
+    def values(self, start: int, end: int) -> Sequence[SegmentStatistics]:
+        """LogSegments.values: from the segment that holds `start` up to those whose base offset is below `end`."""
+        if start >= end:
+            return ()
+        first = max(bisect_right(self.bases, start) - 1, 0)
+        return [segment for segment, base in zip(self.segments[first:], self.bases[first:], strict=True) if base < end]
+
+    def size(self, start: int, end: int) -> int:
+        return sum(map(log_size, self.values(start, end)))
+
+    def inactive_from(self, offset: int) -> Sequence[SegmentStatistics]:
+        """LogSegments.nonActiveLogSegmentsFrom."""
+        return self.values(offset, self.bases[-1]) if self.bases else ()
+
+    def base_from(self, offset: int) -> int:
+        """The base offset of the first segment that cannot be compacted (LogCleanerManager.calculateCleanableBytes)."""
+        left = self.inactive_from(offset)
+        return base_offset(left[0]) if left else self.bases[-1] if self.bases else 0
+
+
+def _range(
+    of: PartitionStatistics,
+    log: _OffsetRanges,
+    bounds: LogBounds,
+    settings: TopicSettings,
+    now_ms: int,
+) -> CleanableRange:
+    """LogCleanerManager.cleanableOffsets."""
+    checkpoint = of.cleaner_checkpoint
+    dirty, source = bounds.start_offset, FirstDirtySource.NO_CHECKPOINT
+    if checkpoint is not None:
+        if checkpoint < bounds.start_offset:
+            source = FirstDirtySource.BELOW_START
+        elif checkpoint > bounds.end_offset:
+            source = FirstDirtySource.BEYOND_END
+        else:
+            dirty, source = checkpoint, FirstDirtySource.CHECKPOINT
+    opened = of.transactions.first_open_offset
+    stable, stable_source = bounds.high_watermark, UncleanableSource.HIGH_WATERMARK
+    if opened is not None and opened < stable:
+        stable, stable_source = opened, UncleanableSource.OPEN_TRANSACTION
+    limits = [(log.bases[-1] if log.bases else 0, UncleanableSource.ACTIVE_SEGMENT), (stable, stable_source)]
+    young = _first_young(log.inactive_from(dirty), settings.min_compaction_lag_ms, now_ms)
+    if young is not None:
+        limits.append((young, UncleanableSource.MIN_LAG))
+    bound, bound_source = min(limits, key=lambda limit: limit[0])
+    bound = max(bound, dirty)
+    return CleanableRange(dirty, source, stable, bound, bound_source, log.base_from(bound))
+
+
+def _first_young(segments: Sequence[SegmentStatistics], lag_ms: int, now_ms: int) -> int | None:
+    """LogCleanerManager.findFirstUncleanableSegment."""
+    if lag_ms <= 0:
+        return None
+    young = (base_offset(segment) for segment in segments if segment_age(segment).timestamp_ms > now_ms - lag_ms)
+    return next(young, None)
+
+
+def _exceeded_lag(segments: Sequence[SegmentStatistics], settings: TopicSettings, now_ms: int) -> int | None:
+    """LogCleanerManager.maxCompactionDelay."""
+    until = now_ms - settings.max_compaction_lag_ms
+    if until <= 0:
+        return 0
+    try:
+        times = [first_batch_timestamp(segment.path) for segment in segments]
+    except SourceError:
+        return None
+    return max(until - min((time for time in times if time > 0), default=until), 0)
+
+
+def _trigger(
+    ratio: float | None, cleanable_bytes: int, lag_ms: int | None, settings: TopicSettings
+) -> CompactionTrigger | None:
+    if ratio is None:
+        return None
+    if ratio > settings.min_cleanable_dirty_ratio:
+        return CompactionTrigger.DIRTY_RATIO
+    return CompactionTrigger.MAX_LAG if lag_ms and cleanable_bytes else None
+
+
+def _blocker(
+    trigger: CompactionTrigger | None,
+    cleanable_bytes: int,
+    settings: TopicSettings,
+    stoppers: Sequence[CleanerStopper],
+) -> CompactionBlocker | None:
+    if not settings.compacts:
+        return CompactionBlocker.POLICY
+    if not cleanable_bytes:
+        return CompactionBlocker.NOTHING_CLEANABLE
+    if trigger is None:
+        return CompactionBlocker.DIRTY_RATIO
+    return CompactionBlocker.STOPPER if any(stopper.stops for stopper in stoppers) else None
+
+
+def _missing_bytes(cleanable_bytes: int, total: int, settings: TopicSettings) -> int | None:
+    """How many dirty bytes have to be added until the dirty ratio is above its limit."""
+    limit = settings.min_cleanable_dirty_ratio
+    return int((limit * total - cleanable_bytes) / (1 - limit)) + 1 if limit < 1 else None
+
+
+def _legacy_horizon(clean: Sequence[SegmentStatistics], settings: TopicSettings) -> int:
+    """Cleaner.doClean: 0 where nothing was compacted before."""
+    return clean[-1].mtime_ms - settings.delete_retention_ms if clean else 0

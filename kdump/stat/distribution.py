@@ -1,0 +1,32 @@
+"""A histogram in a few numbers."""
+
+from typing import NamedTuple
+
+from kdump.stat import histogram
+from kdump.stat.histogram import Histogram
+
+_EXACT_BELOW = 2 * histogram.SUB_BUCKETS
+
+
+class Distribution(NamedTuple):
+    """A histogram in a few numbers. The quantiles are estimates with a relative error of at most `error`."""
+
+    count: int  # type: ignore[assignment]  # hides a method of tuples
+    sum: int
+    minimum: int | None
+    maximum: int | None
+    mean: float | None
+    p50: int | None
+    p90: int | None
+    p99: int | None
+    estimate: bool
+    error: float
+
+
+def distribution(of: Histogram) -> Distribution:
+    """The numbers of a histogram."""
+    middle, high, highest = (of.quantile(share) for share in (0.5, 0.9, 0.99))
+    estimate = of.maximum is not None and of.maximum >= _EXACT_BELOW and of.minimum != of.maximum
+    error = histogram.ERROR if estimate else 0.0
+    mean = None if of.mean is None else round(of.mean, 1)
+    return Distribution(of.count, of.sum, of.minimum, of.maximum, mean, middle, high, highest, estimate, error)

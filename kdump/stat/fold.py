@@ -1,0 +1,56 @@
+"""Join the numbers of neighbouring ranges of a segment to those of the whole."""
+
+from kdump.stat.range_statistics import RangeStatistics
+from kdump.stat.scan import StatTask, scan
+from kdump.stat.transactions import joined
+from kdump.stat.values import added
+from kdump.storage.range_fold import fold_ranges
+
+
+def fold(parts: list[tuple[StatTask, RangeStatistics]]) -> RangeStatistics:
+    """Join the numbers of all ranges of a segment, in log order."""
+    return fold_ranges(parts, join)
+
+
+def join(left: RangeStatistics, task: StatTask, right: RangeStatistics) -> RangeStatistics:
+    """The numbers of `left` and of the range after it, `task`.
+
+    Scans the range again where it began at another position, or where its headers would have been out of order after
+    those of `left`.
+    """
+    if left.error:
+        return left
+    if right.error or right.start != left.end or not _agrees(left, right):
+        stop = task.range.stop
+        if stop is not None and left.end >= stop:
+            return left  # the last batch or gap of the left range reaches over all of the right one
+        right = scan(task._replace(range=task.range._replace(start=left.end)), carry=left.carry)
+    first = left if left.totals.batches else right
+    return RangeStatistics(
+        left.start,
+        right.end,
+        right.carry,
+        left.totals + right.totals,
+        left.producers + right.producers,
+        joined(left.transactions, right.transactions),
+        first.first_position,
+        first.first_offset,
+        first.first_epoch,
+        left.damage + right.damage,
+        left.tail_zero_bytes + right.tail_zero_bytes,
+        added(left.records, right.records),
+        left.keys if right.keys is None else right.keys if left.keys is None else left.keys + right.keys,
+        right.error,
+    )
+
+
+def _agrees(left: RangeStatistics, right: RangeStatistics) -> bool:
+    """Whether the right scan, which began without the state of the left one, found all that it had to find."""
+    before = left.carry
+    if not before.has_last or not before.linked or right.first_position != left.end:
+        return False
+    if left.end < before.checked_until and right.carry.checked_until < before.checked_until:
+        return False
+    if before.known_epoch != -1 and not 0 <= before.known_epoch <= right.first_epoch:
+        return False
+    return right.first_offset > before.known_last

@@ -1,0 +1,194 @@
+"""The reports of purpose about a partition that were asked for, and their numbers by name."""
+
+import os
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kdump.stat.compaction import PartitionCompaction, report_compaction
+from kdump.stat.free import FreePlan, FreeStep
+from kdump.stat.growth import IdlePartition, idle_partitions
+from kdump.stat.retention import PartitionRetention, RetainedSegment, report_retention
+from kdump.stat.topic_settings import CleanerSettings, TopicSettings
+from kdump.stat.upgrade import OldFormat, PartitionUpgrade, report_upgrade
+from kdump.stat.values import PartitionStatistics
+
+if TYPE_CHECKING:
+    from kdump.format.json_types import Fields
+
+
+_COMPACT: Final = frozenset(("compact",))
+
+
+class ReportOptions(NamedTuple):
+    """Which reports to make, and the settings that they assume.
+
+    `free_bytes`: say what frees so many. `idle_ms`: only the partitions that were not written to for longer.
+    """
+
+    retention: bool = False
+    compaction: bool = False
+    upgrade: bool = False
+    free_bytes: int | None = None
+    idle_ms: int | None = None
+    settings: TopicSettings = TopicSettings()
+    cleaner: CleanerSettings = CleanerSettings()
+
+
+class PartitionReports(NamedTuple):
+    """The reports about a partition; None for one that was not asked for, or does not fit (`-delete`, `-stray`)."""
+
+    retention: PartitionRetention | None = None
+    compaction: PartitionCompaction | None = None
+    upgrade: PartitionUpgrade | None = None
+    idle: IdlePartition | None = None
+
+    def fields(self) -> "Fields":
+        """The numbers of each report."""
+        return {
+            "retention": self.retention and retention_fields(self.retention),
+            "compaction": self.compaction and compaction_fields(self.compaction),
+            "upgrade": self.upgrade and upgrade_fields(self.upgrade),
+            "last_written_ms": self.idle and self.idle.last_written_ms,
+        }
+
+
+def make_reports(of: PartitionStatistics, options: ReportOptions, now_ms: int) -> PartitionReports:
+    """The reports that were asked for. The one on compaction assumes `compact` where no policy was given."""
+    loaded = of.state is None
+    settings = options.settings
+    compacts = settings if "cleanup_policy" in settings.given else settings._replace(cleanup_policy=_COMPACT)
+    retention = options.retention and loaded and report_retention(of, settings, now_ms)
+    compaction = options.compaction and loaded and report_compaction(of, compacts, now_ms, options.cleaner)
+    upgrade = options.upgrade and loaded and report_upgrade(of)
+    idle = next(iter(() if options.idle_ms is None else idle_partitions([of], options.idle_ms, now_ms)), None)
+    return PartitionReports(retention or None, compaction or None, upgrade or None, idle)
+
+
+def settings_fields(settings: TopicSettings) -> "Fields":
+    """The settings of a topic, and those that nobody named."""
+    return {
+        **settings._asdict(),
+        "cleanup_policy": sorted(settings.cleanup_policy),
+        "given": sorted(settings.given),
+        "assumed": sorted(settings.assumed),
+    }
+
+
+def _segment_fields(segment: RetainedSegment) -> "Fields":
+    return {
+        "name": os.path.basename(segment.path),
+        "base_offset": segment.base_offset,
+        "end_offset": segment.end_offset,
+        "bytes": segment.size_bytes,
+        "active": segment.is_active,
+        "timestamp": segment.age.timestamp_ms,
+        "timestamp_of": segment.age.source.value,
+        "batches_timestamp": segment.age.batches_ms,
+        "reason": segment.reason and segment.reason.value,
+    }
+
+
+def retention_fields(of: PartitionRetention) -> "Fields":
+    """The numbers of a report on retention."""
+    following = of.next
+    return {
+        "settings": settings_fields(of.settings),
+        "high_watermark_known": of.bounds.has_high_watermark,
+        "deletes": [_segment_fields(segment) for segment in of.deletes],
+        "deletes_bytes": of.deletes_bytes,
+        "rolls": of.rolls,
+        "stays": len(of.stays),
+        "log_start_offset": of.log_start_offset,
+        "blocker": of.blocker and of.blocker.value,
+        "next": following
+        and {
+            "segment": _segment_fields(following.segment),
+            "at_ms": following.at_ms,
+            "after_bytes": following.after_bytes,
+            "high_watermark": following.high_watermark,
+        },
+        "held_back": [_segment_fields(segment) for segment in of.held_back],
+        "held_back_bytes": of.held_back_bytes,
+        "age_warnings": [_segment_fields(segment) for segment in of.age_warnings],
+    }
+
+
+def compaction_fields(of: PartitionCompaction) -> "Fields":
+    """The numbers of a report on compaction."""
+    return {
+        "settings": settings_fields(of.settings),
+        "high_watermark_known": of.bounds.has_high_watermark,
+        **of.range._asdict(),
+        "clean_bytes": of.clean_bytes,
+        "cleanable_bytes": of.cleanable_bytes,
+        "uncleanable_bytes": of.uncleanable_bytes,
+        "dirty_ratio": of.dirty_ratio,
+        "lag_ms": of.lag_ms,
+        "starts_because": of.starts_because and of.starts_because.value,
+        "blocker": of.blocker and of.blocker.value,
+        "needs_bytes": of.needs_bytes,
+        "legacy_delete_horizon_ms": of.legacy_delete_horizon_ms,
+        "delete_horizons": {
+            "batches": of.delete_horizons.batches,
+            "bytes": of.delete_horizons.bytes,
+            "earliest_ms": of.delete_horizons.earliest_ms,
+            "latest_ms": of.delete_horizons.latest_ms,
+        },
+        "stoppers": of.stoppers,
+        "next_pass": of.next_pass,
+    }
+
+
+def format_fields(of: OldFormat) -> "Fields":
+    """The numbers of the messages of an old magic."""
+    return {
+        "magic": of.magic,
+        "batches": of.volume.batches,
+        "records": of.volume.records,
+        "records_at_least": of.volume.records_at_least,
+        "bytes": of.volume.bytes,
+        "segments": of.segments,
+        "partitions": of.partitions,
+        "newest_timestamp": of.newest_timestamp_ms,
+        "newest_modified_ms": of.newest_modified_ms,
+        "newest_segment": of.newest_segment,
+        "newest_is_active": of.newest_is_active,
+    }
+
+
+def upgrade_fields(of: PartitionUpgrade) -> "Fields":
+    """The numbers of a report on an upgrade."""
+    return {
+        "ready": of.is_ready,
+        "formats": [format_fields(each) for each in of.formats],
+        "refused": [{"path": each.path, "position": each.position, "exception": each.exception} for each in of.refused],
+        "error": None if of.error is None else str(of.error),
+    }
+
+
+def _step_fields(of: FreeStep) -> "Fields":
+    return {
+        "topic": of.topic,
+        "setting": of.setting.value,
+        "value": of.value,
+        "bytes": of.bytes,
+        "segments": of.segments,
+        "oldest_ms": of.oldest_ms,
+        "oldest_left_ms": of.oldest_left_ms,
+        "lost_ms": of.lost_ms,
+        "emptied": of.is_emptied,
+    }
+
+
+def free_fields(of: FreePlan) -> "Fields":
+    """The numbers of a plan that frees bytes."""
+    return {
+        "wanted_bytes": of.wanted_bytes,
+        "enough": of.is_enough,
+        "bytes": of.bytes,
+        "due_bytes": of.due_bytes,
+        "leaving_bytes": of.leaving_bytes,
+        "stray_bytes": of.stray_bytes,
+        "steps": [_step_fields(step) for step in of.steps],
+        "alternatives": [_step_fields(step) for step in of.alternatives],
+        "compacted_topics": of.compacted_topics,
+    }

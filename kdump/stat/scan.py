@@ -1,0 +1,257 @@
+"""Scan a range of a segment for its numbers.
+
+Without StatOptions.deep only headers are read. Where a header is not in order, or the next one does not continue it,
+the walk of kdump.storage.walk goes on, which checks checksums and searches the next batch after damage. It does so up
+to the end of the BLOCK that it is in. So a length that is wrong is damage and no count, and it does not depend on the
+cutting which batches are checked.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from kdump.errors import SourceError
+from kdump.format.codec import CodecError, LimitExceeded
+from kdump.format.naming import Kind
+from kdump.kernel.producer_table import ProducerRows, Transactions
+from kdump.kernel.record_statistics import RecordCollector
+from kdump.kernel.results import Carry
+from kdump.kernel.scan import BATCH_COLUMNS, OPEN, SUSPECTS, Scanner
+from kdump.kernel.statistics import HEADERS_STOPPED, Collector
+from kdump.stat.keys import KeyStatistics
+from kdump.stat.range_statistics import RangeStatistics, StatCarry, batch_statistics, producer_table
+from kdump.stat.records import RecordStatistics, collect_chunk
+from kdump.stat.transactions import rows_of
+from kdump.stat.values import BatchStatistics, Damage, DamagedStretch, StatOptions
+from kdump.storage.log_walk import walk_of
+from kdump.storage.ranges import SegmentRange
+from kdump.storage.read_policy import PolicySource, ReadPolicy, open_file
+from kdump.storage.source import FileSource, reason_of
+from kdump.storage.walk import BatchChunk, ForeignBatch, Item, SearchLimit, ShrunkFile, Tail, TailContent, Walk
+
+BLOCK: Final = 1 << 20
+"""Where one header is out of order, all checksums from there to the next multiple of this position are checked."""
+_BUFFER_BYTES: Final = 128 << 10
+_STEP: Final = 64 << 20
+"""The bytes between two reports of progress."""
+_LIMITED_STEP: Final = 1 << 20
+"""The bytes between two waits of a reader with a bounded rate. It counts what it passes, read or not."""
+_WIDTH: Final = len(BATCH_COLUMNS)
+_SUSPECT: Final = BATCH_COLUMNS.index("suspect")
+_WHOLE_BATCH: Final = {1 << SUSPECTS.index(f"batch/{reason}"): reason for reason in ("crc", "magic", "limit")}
+
+
+class StatTask(NamedTuple):
+    """A range of a segment to measure, and how."""
+
+    range: SegmentRange
+    options: StatOptions
+
+
+def scan(
+    task: StatTask, carry: StatCarry | None = None, on_bytes: Callable[[int], None] | None = None
+) -> RangeStatistics:
+    """Scan one range.
+
+    Without `carry`, the start of a range inside the file is a hint: the scan begins at the first batch from there on.
+    `on_bytes` takes the number of bytes of the log that were done since the last call.
+    """
+    try:
+        with open_file(task.range.segment.log, _policy(task.options)) as source:
+            return _RangeScan(source, task, carry, on_bytes).result()
+    except SourceError as error:
+        at = task.range.start
+        nothing = BatchStatistics()
+        return RangeStatistics(
+            None, at, StatCarry(), nothing, producer_table(ProducerRows()), rows_of(Transactions()), error=error
+        )
+
+
+def _policy(options: StatOptions) -> ReadPolicy:
+    return ReadPolicy(options.io_limit, options.keep_cache is not False)
+
+
+class _RangeScan:
+    """The scan of one range of an open file."""
+
+    def __init__(
+        self, source: FileSource, task: StatTask, carry: StatCarry | None, on_bytes: Callable[[int], None] | None
+    ) -> None:
+        (segment, start, stop), options = task
+        self._source, self._file, self._options, self._on_bytes = source, segment.log, options, on_bytes
+        self._base = -1 if segment.log.base_offset is None else segment.log.base_offset
+        self._position, self._stop = start, source.size if stop is None else min(stop, source.size)
+        self._producers, self._transactions = ProducerRows(), Transactions()
+        self._collector = Collector(
+            self._base,
+            bucket_ms=options.bucket_ms,
+            max_batch_bytes=options.max_batch_bytes,
+            stop_at_wrappers=options.open_wrappers,
+            producers=self._producers if options.by_producer else None,
+            transactions=self._transactions,
+        )
+        # A log of Kafka 0.7 has no keys, and no offsets to find a record by.
+        deep = options.deep and segment.log.kind is not Kind.KAFKA07
+        self._records = RecordCollector() if deep else None
+        self._damage = Damage()
+        self._tail_zero_bytes = 0
+        self._checked_until = 0
+        self._synced = carry is not None or start == 0
+        if carry is not None:
+            self._collector.carry(carry.known_last, carry.has_last, carry.known_epoch, carry.linked)
+            self._checked_until = carry.checked_until
+        if options.deep or segment.log.kind is Kind.KAFKA07:
+            self._checked_until = self._stop
+
+    def result(self) -> RangeStatistics:
+        """Scan the range, and return what was found."""
+        start: int | None = None
+        error: SourceError | None = None
+        try:
+            if self._synced or self._sync():
+                start = self._position
+                self._scan()
+        except SourceError as failure:
+            error = failure  # what was found before the disk failed is still worth reporting
+        collector = self._collector
+        carry = StatCarry(
+            collector.known_last, collector.has_last, collector.known_epoch, collector.linked, self._checked_until
+        )
+        return RangeStatistics(
+            start,
+            self._position,
+            carry,
+            batch_statistics(collector),
+            producer_table(self._producers),
+            rows_of(self._transactions),
+            collector.first_position,
+            collector.first_batch_offset,
+            collector.first_batch_epoch,
+            self._damage,
+            self._tail_zero_bytes,
+            None if self._records is None else RecordStatistics.of(self._records),
+            None if self._records is None else KeyStatistics.of(self._records),
+            error=error,
+        )
+
+    def _sync(self) -> bool:
+        walk = self._walk(self._position, self._stop)
+        found = walk.sync()
+        self._position = walk.position
+        return found
+
+    def _scan(self) -> None:
+        buffer = bytearray(_BUFFER_BYTES)
+        done, step = self._position, _STEP if self._options.io_limit is None else _LIMITED_STEP
+        while self._position < self._stop:
+            upto = min(self._stop, self._position + step)
+            if self._position >= self._checked_until:
+                if not self._headers(buffer, upto):
+                    self._checked_until = (self._position // BLOCK + 1) * BLOCK
+                    self._check(min(self._stop, self._checked_until))
+            else:
+                self._check(min(upto, self._checked_until))
+            if self._on_bytes is not None:
+                self._on_bytes(self._position - done)
+                done = self._position
+
+    def _headers(self, buffer: bytearray, stop: int) -> bool:
+        """Walk over headers. Returns whether they were in order up to `stop`."""
+        collector, source = self._collector, self._source
+        try:
+            reason = collector.headers(source.fileno(), buffer, self._position, stop, source.size)
+        except OSError as error:
+            self._position = collector.reached
+            raise SourceError(f"{source.name}: reading at byte {self._position}: {reason_of(error)}") from None
+        if isinstance(source, PolicySource):
+            source.passed(self._position, collector.reached - self._position)
+        self._position = collector.reached
+        return reason == HEADERS_STOPPED
+
+    def _walk(self, start: int, stop: int) -> Walk:
+        """A walk that checks checksums, and continues the state of the headers before."""
+        collector, options = self._collector, self._options
+        opens = options.deep or options.open_wrappers
+        carry = Carry(collector.known_last, collector.has_last, collector.known_epoch, collector.linked)
+        scanner = None
+        if not opens and self._file.kind is not Kind.KAFKA07:
+            # Not the walk's own scanner of every batch: for that it would load large batches whole.
+            scanner = Scanner(self._base, everything=True, max_batch_bytes=options.max_batch_bytes)
+        return walk_of(
+            self._file.kind,
+            self._source,
+            base_offset=self._file.base_offset,
+            start=start,
+            stop=stop,
+            carry=carry,
+            deep=opens,
+            everything=scanner is None,
+            max_batch_bytes=options.max_batch_bytes,
+            scanner=scanner,
+        )
+
+    def _check(self, stop: int) -> None:
+        """Walk over batches with their checksums, and over what is no batch."""
+        walk = self._walk(self._position, stop)
+        for item in walk:
+            self._position = walk.position
+            if isinstance(item, BatchChunk) and not item.damaged:
+                self._add_batches(walk, item)
+            else:
+                self._add_damage(item)
+        self._position = walk.position
+        state = walk.scanner.state()
+        self._collector.carry(state.known_last, state.has_last, state.known_epoch, state.linked)
+
+    def _add_batches(self, walk: Walk, chunk: BatchChunk) -> None:
+        rows = walk.scanner.rows
+        self._collector.add_rows(rows, chunk.batches, *walk.window)
+        if self._records is not None:
+            self._collect_records(chunk, self._records)
+            return
+        if not (self._options.deep or self._options.open_wrappers):
+            return
+        for index in range(chunk.batches):
+            if rows[index * _WIDTH + _SUSPECT] & OPEN:
+                self._open(walk, chunk, index)
+
+    def _collect_records(self, chunk: BatchChunk, collector: RecordCollector) -> None:
+        def opened(index: int, records: int) -> None:
+            batch = chunk.row(index)
+            self._collector.opened(batch.magic, batch.attributes, batch.max_timestamp, records)
+
+        collect_chunk(chunk, collector, self._options.max_batch_bytes, opened)
+
+    def _open(self, walk: Walk, chunk: BatchChunk, index: int) -> None:
+        batch = chunk.row(index)
+        if batch.magic >= 2:
+            return
+        before = walk.scanner.state().records
+        try:
+            walk.open(index, self._options.max_batch_bytes)
+        except (CodecError, LimitExceeded):
+            return  # its records stay unknown
+        records = walk.scanner.state().records - before
+        self._collector.opened(batch.magic, batch.attributes, batch.max_timestamp, records)
+
+    def _add_damage(self, item: Item) -> None:
+        path = self._file.path
+        if isinstance(item, BatchChunk):
+            batch = item.row(0)
+            bits = item.suspects()[0]
+            reason = next((reason for bit, reason in _WHOLE_BATCH.items() if bits & bit), "crc")
+            self._damage += _stretch(path, batch.position, batch.size, reason)
+        elif isinstance(item, Tail):
+            if item.reason is TailContent.ZEROS and self._file.preallocated:
+                self._tail_zero_bytes = item.length
+            else:
+                self._damage += _stretch(path, item.position, item.length, item.reason.value)
+        elif isinstance(item, SearchLimit):
+            # A gap or a tail has these bytes too.
+            self._damage += Damage((DamagedStretch(path, item.position, item.length, "unsearched"),), 1, 0)
+        elif not isinstance(item, ForeignBatch):
+            reason = "shrunk" if isinstance(item, ShrunkFile) else "zeros" if item.zeros else "gap"
+            self._damage += _stretch(path, item.position, item.length, reason)
+
+
+def _stretch(path: str, position: int, length: int, reason: str) -> Damage:
+    return Damage((DamagedStretch(path, position, length, reason),), 1, length)

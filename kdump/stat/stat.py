@@ -1,0 +1,214 @@
+"""Measure logs: the numbers of partitions and log directories, in one pass over their headers or their records."""
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from kdump.engine.protocol import Engine
+from kdump.engine.serial import Serial
+from kdump.errors import SourceError
+from kdump.format.naming import Kind
+from kdump.kernel.record_statistics import PIECE_BYTES
+from kdump.stat.disk import use_below
+from kdump.stat.fold import join
+from kdump.stat.partition import PartitionFold, segments_of
+from kdump.stat.range_statistics import RangeStatistics
+from kdump.stat.scan import StatTask, scan
+from kdump.stat.values import LogDirectoryStatistics, PartitionStatistics, StatOptions, Sums
+from kdump.storage.offset_checkpoints import CheckpointCache
+from kdump.storage.partition import LogDirectory, Partition
+from kdump.storage.ranges import cut_into_pieces, cut_into_ranges
+
+Measured = PartitionStatistics | LogDirectoryStatistics | SourceError
+
+
+def stat_logs(
+    found: Iterable[Partition | LogDirectory | SourceError],
+    options: StatOptions | None = None,
+    engine: Engine | None = None,
+    on_bytes: Callable[[int], None] | None = None,
+) -> Iterator[Measured]:
+    """Yield the numbers of each partition and, after its partitions, of each log directory, in the order of `found`.
+
+    A path that cannot be read is yielded as its SourceError; a log file that cannot be read is an error of its segment.
+    `on_bytes` is called with the number of bytes of logs that were done since the last call.
+    """
+    chosen = options or StatOptions()
+    if chosen.now_ms is None:
+        chosen = chosen._replace(now_ms=int(time.time() * 1000))
+    engine = engine or Serial()
+    if chosen.io_limit is not None:
+        chosen = chosen._replace(io_limit=max(chosen.io_limit // engine.slots, 1))
+    inside = on_bytes if engine.slots == 1 else None  # another process cannot call it
+    partitions: dict[str, int] = {}
+    if chosen.deep and chosen.partitions is None:
+        found = list(found)
+        partitions = partitions_of_topics(found)
+    cutting = _Cutting(chosen, engine.slots, partitions)
+    for job, results in engine.map(_Runner(inside), cutting.jobs(found)):
+        if on_bytes is not None and inside is None:
+            on_bytes(sum(task.range.size_bytes for task in job.tasks))
+        yield from cutting.take(job, results)
+    yield from cutting.rest()
+
+
+class StatJob:
+    """Work for an engine: ranges in log order. Only `tasks` goes to another process."""
+
+    __slots__ = ("tasks",)
+
+    def __init__(self, tasks: tuple[StatTask, ...]) -> None:
+        self.tasks = tasks
+
+    def __reduce__(self) -> "tuple[type[StatJob], tuple[tuple[StatTask, ...]]]":
+        return StatJob, (self.tasks,)
+
+
+class _Runner:
+    """The function that an engine maps over the jobs."""
+
+    def __init__(self, on_bytes: Callable[[int], None] | None) -> None:
+        self._on_bytes = on_bytes
+
+    def __call__(self, job: StatJob) -> tuple[RangeStatistics, ...]:
+        return tuple(scan(task, on_bytes=self._on_bytes) for task in job.tasks)
+
+
+class _Expected(NamedTuple):
+    """A partition with the number of its ranges, which come in log order, or what needs no work."""
+
+    item: "Partition | LogDirectory | SourceError"
+    ranges: int = 0
+
+
+class _Cutting:
+    """Cuts what was found into jobs, and puts the results together again in the same order."""
+
+    def __init__(self, options: StatOptions, slots: int, partitions: dict[str, int]) -> None:
+        self._options, self._slots, self._partitions = options, slots, partitions
+        self._expected: deque[_Expected] = deque()
+        self._checkpoints = CheckpointCache()
+        self._segment: RangeStatistics | None = None  # of the ranges so far of the segment that comes
+        self._fold: PartitionFold | None = None
+        self._done = 0
+        self._directory: LogDirectory | None = None
+        self._sums = Sums()
+        self._beside: tuple[str, ...] = ()  # logs at the root of the directory, which are a partition of their own
+
+    def jobs(self, found: Iterable[Partition | LogDirectory | SourceError]) -> Iterator[StatJob]:
+        """The jobs in order: small ranges together, as each job costs time to send."""
+        group: list[StatTask] = []
+        for item in found:
+            tasks = self._tasks(item) if isinstance(item, Partition) else []
+            carried = item._replace(listing=None) if isinstance(item, Partition) else item
+            self._expected.append(_Expected(carried, len(tasks)))
+            for task in tasks:
+                group.append(task)
+                if self._slots == 1 or len(group) == GROUP_RANGES or _size(group) > SMALL_BYTES:
+                    yield StatJob(tuple(group))
+                    group.clear()
+        if group:
+            yield StatJob(tuple(group))
+
+    def _tasks(self, partition: Partition) -> list[StatTask]:
+        segments, options = segments_of(partition), self._options
+        if options.keep_cache is None:
+            directory = partition.log_directory
+            options = options._replace(keep_cache=directory is None or not directory.locked)
+        later, tasks = sum(segment.log.size for segment in segments), list[StatTask]()
+        for segment in segments:
+            later -= segment.log.size
+            if options.deep and segment.log.kind is Kind.LOG:
+                ranges = cut_into_pieces(segment, PIECE_BYTES if self._slots > 1 else None)
+            else:
+                ranges = cut_into_ranges(segment, self._slots, later)
+            tasks += (StatTask(part, options) for part in ranges)
+        return tasks
+
+    def take(self, job: StatJob, results: tuple[RangeStatistics, ...]) -> Iterator[Measured]:
+        """Take the results of the next job; yield what is complete."""
+        for task, result in zip(job.tasks, results, strict=True):
+            yield from self._without_ranges()
+            partition = self._expected[0].item
+            assert isinstance(partition, Partition)
+            if self._fold is None:
+                context = self._checkpoints.context(partition)
+                self._fold = PartitionFold(
+                    partition, context, self._partitions_of(partition), keep_samples=self._options.keep_samples
+                )
+            # Joined one by one: the producers of all ranges of a segment would take hundreds of megabytes.
+            self._segment = result if self._segment is None else join(self._segment, task, result)
+            self._done += 1
+            if task.range.stop is None:
+                self._fold.add_segment(task.range.segment, self._segment)
+                self._segment = None
+            if self._done == self._expected[0].ranges:
+                self._expected.popleft()
+                yield from self._conclude(partition, self._fold)
+                self._fold, self._done = None, 0
+
+    def _partitions_of(self, partition: Partition) -> int | None:
+        if self._options.partitions is not None or partition.topic_partition is None:
+            return self._options.partitions
+        return self._partitions.get(partition.topic_partition.topic)
+
+    def rest(self) -> Iterator[Measured]:
+        """What comes after the last result."""
+        yield from self._without_ranges()
+        yield from self._end_directory()
+
+    def _without_ranges(self) -> Iterator[Measured]:
+        while self._expected and not self._expected[0].ranges:
+            item = self._expected.popleft().item
+            if isinstance(item, Partition):
+                yield from self._conclude(item, PartitionFold(item, self._checkpoints.context(item)))
+            elif isinstance(item, LogDirectory):
+                yield from self._end_directory()
+                self._directory = item
+            else:
+                yield item
+
+    def _conclude(self, partition: Partition, done: PartitionFold) -> Iterator[Measured]:
+        directory = self._directory
+        # Logs beside the partitions of a log directory, such as the first KRaft snapshot, do not end the directory.
+        if directory is not None and partition.path != directory.path and not _is_in(partition, directory):
+            yield from self._end_directory()
+        statistics = done.conclude()
+        if directory is not None and partition.path == directory.path:
+            self._beside = tuple(segment.path for segment in statistics.segments)
+        if self._directory is not None:
+            self._sums += Sums.of(statistics)
+        yield statistics
+
+    def _end_directory(self) -> Iterator[Measured]:
+        if self._directory is not None:
+            path = self._directory.path
+            own = use_below(path, directories=False)
+            for name in self._beside:
+                own.pop(name, None)
+            yield LogDirectoryStatistics(path, self._sums, sum(use.size_bytes for use in own.values()))
+            self._directory, self._sums, self._beside = None, Sums(), ()
+
+
+def partitions_of_topics(found: Iterable[Partition | LogDirectory | SourceError]) -> dict[str, int]:
+    """The number of partitions of each topic whose partitions are all among `found`: 0 to the largest number."""
+    numbers: dict[str, set[int]] = {}
+    for item in found:
+        if isinstance(item, Partition) and item.topic_partition is not None:
+            numbers.setdefault(item.topic_partition.topic, set()).add(item.topic_partition.partition)
+    return {topic: len(known) for topic, known in numbers.items() if max(known) == len(known) - 1}
+
+
+SMALL_BYTES = 8 << 20
+"""Ranges are handed to another process together until they have more bytes than this."""
+GROUP_RANGES = 64
+
+
+def _size(group: list[StatTask]) -> int:
+    return sum(task.range.size_bytes for task in group)
+
+
+def _is_in(partition: Partition, directory: LogDirectory) -> bool:
+    return partition.log_directory is directory or os.path.dirname(partition.path) == directory.path

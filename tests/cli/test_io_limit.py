@@ -1,0 +1,85 @@
+"""Reading beside a broker: --io-limit and --drop-cache."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kdump.storage.page_cache import resident_pages
+from support import build
+from support.command_runs import unwatched
+
+
+@pytest.fixture
+def log_directory(tmp_path: Path) -> Path:
+    """A log directory with one segment of 1 MiB, of which nothing is in the page cache."""
+    directory = tmp_path / "data" / "topic-0"
+    directory.mkdir(parents=True)
+    (tmp_path / "data" / "meta.properties").write_text("version=1\n")
+    (tmp_path / "data" / ".lock").touch()
+    value = os.urandom(16 << 10)
+    batches = [build.batch([build.record(b"k", value)], base_offset=offset) for offset in range(64)]
+    path = directory / "00000000000000000000.log"
+    with path.open("wb") as file:
+        file.write(build.segment(*batches))
+        file.flush()
+        os.fsync(file.fileno())
+        if sys.platform == "linux":
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return tmp_path / "data"
+
+
+def cached_pages(directory: Path) -> int:
+    path = directory / "topic-0" / "00000000000000000000.log"
+    with path.open("rb") as file:
+        return sum(resident_pages(file.fileno(), path.stat().st_size) or b"")
+
+
+@pytest.mark.parametrize("command", ["verify", "stat"])
+def test_a_rate_changes_the_time_and_nothing_else(kdump: Any, log_directory: Path, command: str) -> None:
+    more = ("--by", "partition") if command == "stat" else ()  # a row of a log directory says how full the disk is
+    plain = kdump.inside(command, *more, "--jobs", "1", str(log_directory))
+    began = time.monotonic()
+    slow = kdump.inside(command, *more, "--jobs", "1", "--io-limit", "4m", str(log_directory))
+    assert (slow.status, slow.out) == (plain.status, plain.out)
+    assert time.monotonic() - began >= (1 << 20) / (4 << 20) - 0.1
+    assert kdump.inside(command, "--io-limit", "fast", str(log_directory)).status == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux drops pages")
+@pytest.mark.parametrize("command", ["verify", "stat"])
+def test_the_page_cache_beside_a_broker(
+    kdump: Any, log_directory: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setattr(type(kdump), "watched", unwatched)  # which reads the files too
+    if cached_pages(log_directory):
+        pytest.skip("this file system does not drop pages")
+    with (log_directory / ".lock").open("r+b") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)  # as a broker does; a lock of the same process would not be seen
+        assert kdump(command, "--jobs", "1", str(log_directory)).status < 2
+        assert cached_pages(log_directory) == 0
+        assert kdump(command, "--jobs", "1", "--keep-cache", str(log_directory)).status in (
+            0,
+            1,
+        )  # verify misses an index
+        assert cached_pages(log_directory) > 200
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux drops pages")
+@pytest.mark.parametrize("command", ["verify", "stat"])
+def test_the_page_cache_without_a_broker(
+    kdump: Any, log_directory: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setattr(type(kdump), "watched", unwatched)  # which reads the files too
+    if cached_pages(log_directory):
+        pytest.skip("this file system does not drop pages")
+    assert kdump.inside(command, "--drop-cache", str(log_directory)).status < 2
+    assert cached_pages(log_directory) == 0
+    assert kdump.inside(command, str(log_directory)).status < 2
+    assert cached_pages(log_directory) > 200

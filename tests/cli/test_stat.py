@@ -1,0 +1,235 @@
+"""The options of `kdump stat`, its lines and its exit status."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import build
+from support.command_runs import lines
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+
+
+def one(base_offset: int = 0, **fields: Any) -> bytes:
+    return build.batch([build.record(b"k", b"v")], base_offset=base_offset, **fields)
+
+
+@pytest.fixture
+def log_directory(tmp_path: Path) -> Path:
+    """Two topics; the second one has a gap in its offsets."""
+    data = tmp_path / "data"
+    for name, segments in {
+        "orders-0": {0: [one(0), one(1)], 2: [one(2, codec="zstd")]},
+        "orders-1": {0: [one(0)]},
+        "accounts-0": {0: [one(0), one(90)]},
+    }.items():
+        (data / name).mkdir(parents=True)
+        for base, batches in segments.items():
+            (data / name / f"{base:020}.log").write_bytes(build.segment(*batches))
+    (data / "meta.properties").write_text("version=1\n")
+    return data
+
+
+def rows_of(ran: Any, kind: str) -> list[dict[str, Any]]:
+    return [line for line in lines(ran) if line["type"] == kind]
+
+
+def test_lines_of_json(kdump: Any, log_directory: Path) -> None:
+    ran = kdump("stat", "--format", "json", str(log_directory))
+    found = lines(ran)
+    assert ran.status == 0
+    assert {line["type"] for line in found} == {
+        "log_directory",
+        "topic",
+        "partition",
+        "codec",
+        "magic",
+        "total",
+        "summary",
+    }
+    assert {line["topic"]: (line["segments"], line["records"]) for line in rows_of(ran, "topic")} == {
+        "orders": (3, 4),
+        "accounts": (1, 2),
+    }
+    (accounts,) = [line for line in rows_of(ran, "partition") if line["topic"] == "accounts"]
+    assert (accounts["offset_span"], accounts["absent"], accounts["last_offset"]) == (91, 89, 90)
+    (total,) = rows_of(ran, "total")
+    assert (total["partitions"], total["batches"], total["deep"]) == (3, 6, False)
+    assert total["log_bytes"] == sum(path.stat().st_size for path in log_directory.rglob("*.log"))
+    assert list(found[-1]) == ["type", "schema", "command", "exit_status", "seconds"]
+    assert (found[-1]["command"], found[-1]["exit_status"]) == ("stat", 0)
+
+
+@pytest.mark.parametrize("kind", ["segment", "partition", "topic", "producer", "codec", "magic", "hour"])
+def test_by(kdump: Any, kind: str) -> None:
+    paths = [str(FIXTURES / "transactions"), str(FIXTURES / "v0-v1-codecs-1.1.1")]
+    ran = kdump.inside("stat", "--by", kind, "--format", "json", *paths)
+    assert {line["type"] for line in lines(ran)} == {kind, "total", "summary"}
+    table = list(
+        csv.DictReader(io.StringIO(kdump.inside("stat", "--by", kind, "--format", "csv", *paths).out.decode()))
+    )
+    assert len(table) == len(rows_of(ran, kind))
+    for found, line in zip(table, rows_of(ran, kind), strict=True):
+        assert found["bytes"] == str(line["bytes"])
+        assert found["records"] == ("" if line["records"] is None else str(line["records"]))
+    top = kdump.inside("stat", "--by", kind, "--format", "json", "--top", "1", *paths)
+    assert rows_of(top, kind) == rows_of(ran, kind)[:1]
+
+
+def test_the_number_of_processes_changes_nothing(kdump: Any) -> None:
+    def shown(jobs: str) -> list[dict[str, Any]]:
+        ran = kdump("stat", "--format", "json", "--by", "segment", "--by", "topic", "-j", jobs, str(FIXTURES))
+        return lines(ran)[:-1]
+
+    assert shown("1") == shown("4")
+
+
+def test_damage_makes_the_status_1(kdump: Any, log_directory: Path) -> None:
+    path = log_directory / "orders-0" / f"{0:020}.log"
+    path.write_bytes(path.read_bytes() + b"\xff" * 100 + one(5))
+    ran = kdump("stat", "--format", "json", str(log_directory))
+    assert ran.status == 1
+    (orders,) = [line for line in rows_of(ran, "partition") if line["topic"] == "orders" and line["partition"] == 0]
+    assert orders["damage"]["stretches"] == 1
+    assert orders["damage"]["bytes"] == 100
+    assert orders["damage"]["first"][0]["position"] == 2 * len(one())
+    assert orders["batches"] == 4  # those after the damage too
+    assert b"kdump verify" in kdump("stat", "--format", "terminal", str(log_directory)).out
+
+
+def test_a_wrong_checksum_needs_deep(kdump: Any, log_directory: Path) -> None:
+    path = log_directory / "orders-1" / f"{0:020}.log"
+    path.write_bytes(one(0, crc=1) + one(1))
+    shallow = kdump("stat", "--format", "terminal", str(log_directory))
+    assert shallow.status == 0
+    assert b"checksums were not checked" in shallow.out
+    assert b"clean" not in shallow.out
+    assert kdump("stat", "--deep", str(log_directory)).status == 1
+
+
+def test_what_cannot_be_read_makes_the_status_3(kdump: Any, log_directory: Path, tmp_path: Path) -> None:
+    ran = kdump("stat", str(log_directory), "missing")
+    assert ran.status == 3
+    assert b"missing: no such file" in ran.err
+    assert b"topic=orders" in ran.out
+    (tmp_path / "nothing").mkdir()
+    empty = kdump("stat", "nothing")
+    assert (empty.status, empty.out) == (3, b"")
+    assert b"nothing" in empty.err
+    (tmp_path / "x.index").write_bytes(b"")
+    assert kdump("stat", "/dev/null").status == 3
+
+
+def test_standard_input(kdump: Any) -> None:
+    ran = kdump("stat", "--format", "json", "-", stdin=build.segment(one(0), one(1)))
+    assert ran.status == 0
+    assert rows_of(ran, "total")[0]["records"] == 2
+
+
+def test_quiet(kdump: Any, log_directory: Path) -> None:
+    ran = kdump("stat", "-q", "--format", "json", str(log_directory))
+    assert {line["type"] for line in lines(ran)} == {"log_directory", "topic", "partition", "codec", "magic"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--sort", "recrods"), "did you mean records"),
+        (("--format", "csv", "--by", "topic", "--by", "codec"), "give --by once"),
+        (("--bucket", "0"), "at least 1 ms"),
+        (("--bucket", "soon"), "no length of time"),
+        (("--retention", "--retention-ms", "-2"), "no length of time"),
+        (("--cleanup-policy", "erase"), "not a cleanup policy: erase"),
+        (("--free", "much"), "no size"),
+        (("--by", "record"), "record"),
+    ],
+)
+def test_usage(kdump: Any, log_directory: Path, arguments: tuple[str, ...], said: str) -> None:
+    ran = kdump.inside("stat", *arguments, str(log_directory))
+    assert ran.status == 2
+    assert said in ran.err.decode()
+
+
+def test_sorted_by_a_nested_column(kdump: Any, log_directory: Path) -> None:
+    ran = kdump.inside("stat", "--by", "partition", "--sort", "absent", "--format", "json", str(log_directory))
+    assert [line["absent"] for line in rows_of(ran, "partition")] == [89, 0, 0]
+    ran = kdump.inside(
+        "stat", "--by", "partition", "--sort", "codecs.zstd.batches", "--format", "json", str(log_directory)
+    )
+    assert [line["codecs"]["zstd"]["batches"] for line in rows_of(ran, "partition")] == [1, 0, 0]
+
+
+def test_buckets(kdump: Any, log_directory: Path) -> None:
+    stamped = [one(number, max_timestamp=number * 60_000, base_timestamp=number * 60_000) for number in range(1, 6)]
+    (log_directory / "orders-1" / f"{0:020}.log").write_bytes(build.segment(*stamped))
+    ran = kdump.inside("stat", "--by", "hour", "--bucket", "2m", "--format", "json", str(log_directory / "orders-1"))
+    assert [(line["start_ms"], line["batches"]) for line in rows_of(ran, "hour")] == [
+        (0, 1),
+        (120_000, 2),
+        (240_000, 2),
+    ]
+
+
+def test_reports(kdump: Any, log_directory: Path) -> None:
+    options = ("--retention", "--retention-bytes", "1", "--compaction", "--upgrade", "--free", "1k")
+    ran = kdump("stat", *options, "--format", "json", str(log_directory))
+    assert ran.status == 0
+    (orders,) = [line for line in rows_of(ran, "partition") if line["topic"] == "orders" and line["partition"] == 0]
+    assert orders["retention"]["settings"]["retention_bytes"] == 1
+    assert orders["retention"]["settings"]["given"] == ["retention_bytes"]
+    assert [segment["reason"] for segment in orders["retention"]["deletes"]] == ["time", "time"] or orders["retention"][
+        "deletes"
+    ]
+    assert orders["compaction"]["first_dirty_offset"] == 0
+    assert orders["upgrade"]["ready"] is True
+    assert rows_of(ran, "total")[0]["free"]["wanted_bytes"] == 1024
+    text = kdump("stat", *options, "--format", "terminal", str(log_directory)).out.decode()
+    for words in ("retention deletes", "the log cleaner compacts", "ready for Kafka 4", "to free"):
+        assert words in text
+
+
+def test_deep(kdump: Any, tmp_path: Path) -> None:
+    for number in range(2):
+        (tmp_path / f"keys-{number}").mkdir()
+        items = [build.record(b"key-%d" % (at % 10), b'{"n":1}' if at else None) for at in range(100)]
+        (tmp_path / f"keys-{number}" / f"{0:020}.log").write_bytes(build.batch(items, codec="gzip"))
+    ran = kdump("stat", "--deep", "--format", "json", str(tmp_path))
+    assert ran.status == 0
+    for line in rows_of(ran, "partition"):
+        assert (line["keys"]["distinct"], line["opened"]["records"]) == (
+            {"value": 10, "estimate": False, "error": 0},
+            100,
+        )
+        assert line["keys"]["dropped_records"]["value"] == 90
+        assert line["opened"]["shapes"]["json"]["records"] == 99
+        assert line["opened"]["tombstones"] == 1
+        assert len(line["opened"]["largest"]) == 20
+    (topic,) = rows_of(ran, "topic")
+    assert topic["opened"]["largest"] is None
+    assert topic["opened"]["codecs"]["gzip"]["ratio"] > 1
+    assert topic["partitioner"]["keys"] == 20
+    assert rows_of(ran, "total")[0]["deep"] is True
+    text = kdump("stat", "--deep", "--format", "terminal", str(tmp_path)).out.decode()
+    assert "every checksum and every record was checked: no damage" in text
+    assert "keys that are where the partitioner puts them" in text
+    table = list(csv.DictReader(io.StringIO(kdump("stat", "--deep", "--format", "csv", str(tmp_path)).out.decode())))
+    assert table[0]["opened.records"] == "200"
+
+
+def test_help_has_sections(kdump: Any) -> None:
+    text = kdump.inside("stat", "--help").out.decode()
+    for heading in ("What is measured", "Which rows", "Reports", "Settings of the topics", "Reading", "Output"):
+        assert f"\n{heading}:\n" in text
+    assert json.dumps("") not in text
+
+
+def test_all_fixtures(kdump: Any) -> None:
+    ran = kdump("stat", "--format", "json", str(FIXTURES))
+    assert ran.status == 0
+    assert ran.err == b""

@@ -1,0 +1,202 @@
+"""What stat prints: the same numbers in every format, and tables that fit the terminal."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kdump.render import RenderOptions, renderer
+from kdump.render.measures import bar, count_text, percent_text, short_size, size_text, span_text, sparkline
+from kdump.stat.partition_reports import ReportOptions
+from kdump.stat.row_collector import OVERVIEW, RowCollector, RowOptions, StatResult
+from kdump.stat.rows import RowKind
+from support.stat_values import GIB, NOW_MS, disk, simple
+
+KINDS = tuple(kind for kind in RowKind if kind is not RowKind.TOTAL)
+REPORTS = ReportOptions(retention=True, compaction=True, upgrade=True, free_bytes=GIB)
+HOSTILE = 'a\x1b[31m\u202eb,"c\udcff'
+
+
+def result_of(*kinds: RowKind, damaged: bool = True, **options: Any) -> StatResult:
+    collector = RowCollector(RowOptions(kinds or OVERVIEW, now_ms=NOW_MS, **options))
+    for item in [*disk(damaged=damaged), simple(HOSTILE, 0, 10, 10, 10_000_000)]:
+        collector.add(item)
+    return collector.result()
+
+
+def shown(name: str, result: StatResult, **options: Any) -> str:
+    stream = io.BytesIO()
+    with renderer(name, stream, RenderOptions(**{"color": False, **options})) as out:
+        out.statistics(result)
+        out.exit_summary("stat", 0, 1.5)
+    return stream.getvalue().decode("utf-8", "surrogateescape")
+
+
+def test_json_has_a_line_a_row_and_the_summary() -> None:
+    result = result_of(*KINDS)
+    lines = [json.loads(line) for line in shown("json", result).splitlines()]
+    rows = [row for section in result.sections for row in section.rows]
+    assert [line["type"] for line in lines] == [*(row.kind.value for row in rows), "total", "summary"]
+    assert lines[-1] == {"type": "summary", "schema": 2, "command": "stat", "exit_status": 0, "seconds": 1.5}
+    for line in lines[:-1]:
+        assert list(line)[:2] == ["type", "path"]
+    for kind in KINDS:
+        assert len({tuple(line) for line in lines if line["type"] == kind}) == 1
+
+
+def test_json_never_formats_a_number() -> None:
+    def numbers(value: Any) -> None:
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                numbers(None if name in ("name", "path") else inner)
+        elif isinstance(value, str):
+            assert not re.fullmatch(r"[\d.,]+( ?\w+)?", value), value
+
+    for line in shown("json", result_of(*KINDS, reports=REPORTS)).splitlines():
+        numbers(json.loads(line))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_csv_holds_the_numbers_of_json(kind: RowKind) -> None:
+    result = result_of(kind)
+    text = shown("csv", result)
+    assert text.count("\r\n") == text.count("\n") == len(result.sections[0].rows) + 1
+    table = list(csv.DictReader(io.StringIO(text)))
+    assert len(table) == len(result.sections[0].rows)
+    for found, row in zip(table, result.sections[0].rows, strict=True):
+        columns = dict(row.columns())
+        assert [*found] == ["type", "path", *columns]
+        for name, value in columns.items():
+            if value is None:
+                assert found[name] == ""
+            elif isinstance(value, int) and not isinstance(value, bool):
+                assert int(found[name]) == value
+            elif isinstance(value, float):
+                assert float(found[name]) == value
+
+
+def test_csv_without_a_row() -> None:
+    assert shown("csv", result_of(RowKind.TOPIC, top=0)) == ""
+
+
+@pytest.mark.parametrize("name", ["json", "csv", "text", "terminal"])
+def test_nothing_from_a_name_reaches_the_terminal(name: str) -> None:
+    text = shown(name, result_of(RowKind.PARTITION, RowKind.TOPIC, reports=REPORTS)).replace("\r\n", "\n")
+    assert all(line.isprintable() for line in text.split("\n"))
+
+
+def test_text_is_a_line_a_row() -> None:
+    result = result_of(*KINDS)
+    lines = shown("text", result).splitlines()
+    assert len(lines) == sum(len(section.rows) for section in result.sections) + 1
+    (clicks,) = [line for line in lines if line.startswith("topic ") and "topic=clicks" in line]
+    assert " records=190000000 " in clicks
+    assert "null" not in clicks
+    assert " codecs.lz4.batches=6000000 " in clicks
+    assert "codecs.gzip" not in clicks
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 109, 110, 132, 160, 220])
+@pytest.mark.parametrize("kinds", [(), KINDS], ids=["overview", "all"])
+def test_a_terminal_of_any_width(width: int, kinds: tuple[RowKind, ...]) -> None:
+    lines = shown("terminal", result_of(*kinds, reports=REPORTS), width=width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert any(line.startswith("clicks ") for line in lines) or width < 60
+    assert not any(re.match(r"\S*licks\S*$", line) for line in lines)  # no name alone on a line: nothing is folded
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_the_first_row_says_what_takes_the_space(width: int) -> None:
+    lines = shown("terminal", result_of(), width=width).splitlines()
+    assert lines[0].startswith("102 GiB on disk: 2 log directories, 6 topics")
+    at = next(number for number, line in enumerate(lines) if line.startswith("topic "))
+    first = next(number for number, line in enumerate(lines[at:], at) if line.startswith("───")) + 1
+    assert re.match(r"clicks +91 GiB +█+\S? +(89|90) %", lines[first])
+    assert "kdump verify" in "\n".join(lines)
+
+
+def test_an_overview_fits_a_screen() -> None:
+    assert len(shown("terminal", result_of(), width=80).splitlines()) <= 36
+    assert len(shown("terminal", result_of(), width=160).splitlines()) <= 48
+
+
+def test_nothing_is_called_clean_without_deep() -> None:
+    text = shown("terminal", result_of(damaged=False), width=80)
+    assert "clean" not in text
+    assert "no damage" not in text
+    assert "checksums were not checked; --deep checks them" in text
+    assert "no damage" in shown("terminal", result_of(damaged=False, deep=True), width=80)
+    assert "no damage" not in shown("terminal", result_of(damaged=True, deep=True), width=80)
+
+
+def test_an_interrupted_run_says_so() -> None:
+    collector = RowCollector(RowOptions(now_ms=NOW_MS, deep=True))
+    for item in disk():
+        collector.add(item)
+    text = shown("terminal", collector.result(interrupted=True), width=80)
+    assert text.startswith("interrupted, so far 102 GiB on disk")
+    assert "no damage" not in text
+
+
+def test_what_is_hidden_is_said() -> None:
+    text = shown("terminal", result_of(RowKind.TOPIC, top=1), width=80)
+    assert "5 more rows with 11 GiB; --by topic --top N shows more" in text
+
+
+def test_quiet_leaves_the_total_out() -> None:
+    assert '"total"' not in shown("json", result_of(), totals=False)
+    assert "on disk:" not in shown("terminal", result_of(), totals=False, width=80)
+
+
+@given(st.floats(0, 1), st.integers(1, 40))
+def test_a_bar_has_its_width_and_grows(share: float, width: int) -> None:
+    assert len(bar(share, width)) == width
+    assert bar(share, width).strip() or not share
+    assert bar(1, width) == "█" * width
+    assert bar(0, width) == " " * width
+
+
+@given(st.lists(st.integers(0, 1 << 40), max_size=80), st.integers(1, 48))
+def test_a_sparkline_shows_what_is_not_zero(values: list[int], width: int) -> None:
+    line = sparkline(values, width)
+    assert len(line) == min(len(values), width)
+    for value, tick in zip(values[-width:], line, strict=True):
+        assert (tick == " ") == (value == 0)
+    if any(values[-width:]):
+        assert line[values[-width:].index(max(values[-width:]))] == max(line)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (size_text(0), "0 bytes"),
+        (size_text(1536), "1.5 KiB"),
+        (size_text(12 << 30), "12 GiB"),
+        (short_size(5), "5 B"),
+        (count_text(99_999), "99999"),
+        (count_text(123_456), "123 k"),
+        (count_text(1_234_567), "1.23 M"),
+        (count_text(75_000_000_000), "75.0 G"),
+        (count_text(None), ""),
+        (count_text(None, 12), "≥ 12"),
+        (percent_text(0), "0 %"),
+        (percent_text(0.0001), "<0.1 %"),
+        (percent_text(0.049), "4.9 %"),
+        (percent_text(0.514), "51 %"),
+        (percent_text(1), "100 %"),
+        (span_text(0), "0 s"),
+        (span_text(90_000), "90 s"),
+        (span_text(86_400_000), "1 d"),
+        (span_text(100_000_000), "27 h"),
+        (span_text(200_000_000), "2 d"),
+    ],
+)
+def test_numbers_as_people_read_them(text: str, expected: str) -> None:
+    assert text == expected
