@@ -79,18 +79,22 @@ _MODULES = {
     "kdump.stat.partitioner": "MisplacedKey PartitionerFit",
     "kdump.stat.producers": "ProducerRow ProducerTable",
     "kdump.stat.records": "CodecVolume LargeRecord RecordStatistics ShapeVolume TimestampOrder ValueShapes",
+    "kdump.stat.report_totals": "ReportTotals",
     "kdump.stat.retention": (
         "DeletionReason NextDeletion PartitionRetention RetainedSegment RetentionBlocker report_retention"
     ),
-    "kdump.stat.row_collector": "RowCollector RowOptions RowSection StatResult",
-    "kdump.stat.rows": "Row RowKind TotalRow WriteRate",
+    "kdump.stat.row_collector": "RowCollector",
+    "kdump.stat.row_numbers": "WriteRate",
+    "kdump.stat.row_sections": "RowOptions RowSection StatResult",
+    "kdump.stat.rows": "Row RowKind TotalRow",
     "kdump.stat.segment_age": "AgeSource LogBounds SegmentAge",
     "kdump.stat.stat": "stat_logs",
+    "kdump.stat.sums": "LogDirectoryStatistics Sums TopicStatistics topics_of",
     "kdump.stat.topic_settings": "CleanerSettings TopicSettings topic_settings",
     "kdump.stat.upgrade": "OldFormat PartitionUpgrade RefusedFile report_upgrade",
     "kdump.stat.values": (
-        "BatchStatistics Damage DamagedStretch LogDirectoryStatistics PartitionStatistics SegmentStatistics "
-        "StatOptions Sums TopicStatistics TransactionStatistics Volume topics_of"
+        "BatchStatistics Damage DamagedStretch PartitionStatistics SegmentStatistics StatOptions "
+        "TransactionStatistics Volume"
     ),
     "kdump.dump.dump": "DumpOptions dump_logs",
     "kdump.dump.events": (

@@ -1,15 +1,22 @@
-"""What files take on the disk: their size, and the blocks that are allocated to them."""
+"""What files take on the disk: their size, the blocks that are allocated to them, and what the file system has."""
 
 import os
+from collections.abc import Container, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from kdump.errors import SourceError
+from kdump.format import naming
 from kdump.format.index import TIME_ENTRY, TimeIndexEntry
+from kdump.storage.listing import topic_partition_in
 from kdump.storage.partition import LogFile, Segment
 from kdump.storage.source import reader_of
 
 _BLOCK: Final = 512
 """The unit of st_blocks on every system, whatever the block size."""
+
+
+DELETED: Final = ".deleted"
+"""A broker renames what it deletes so, and removes it after file.delete.delay.ms."""
 
 
 class DiskUse(NamedTuple):
@@ -57,6 +64,95 @@ def use_below(path: str, directories: bool = True) -> dict[str, DiskUse]:
     except OSError:
         return found
     return found
+
+
+class OtherUse(NamedTuple):
+    """What files take that belong to no segment. Of `size_bytes` are `deleted_bytes`, which a broker deletes soon, and
+    `undo_bytes`, in the undo folders of kdump.
+    """
+
+    size_bytes: int = 0
+    allocated_bytes: int = 0
+    deleted_bytes: int = 0
+    undo_bytes: int = 0
+
+
+def other_use(directory: str, files: Mapping[str, DiskUse]) -> OtherUse:
+    """What the files below a directory take."""
+    return OtherUse(
+        sum(use.size_bytes for use in files.values()),
+        sum(use.allocated_bytes for use in files.values()),
+        sum(use.size_bytes for path, use in files.items() if path.endswith(DELETED)),
+        sum(use.size_bytes for path, use in files.items() if _is_undo(directory, path)),
+    )
+
+
+def _is_undo(directory: str, path: str) -> bool:
+    """Whether a file below a directory lies in an undo folder."""
+    return naming.is_undo(os.path.relpath(path, directory).split(os.sep, 1)[0])
+
+
+def use_of_root(directory: str, measured: Container[str] = ()) -> OtherUse:
+    """What the files of a log directory take that belong to none of its partitions, nor to one found below it.
+
+    The files at its root, the cache of the indexes of remote segments, and whatever else somebody put there.
+    `measured`: paths of files that count elsewhere.
+    """
+    return other_use(directory, {path: use for path, use in _root_files(directory) if path not in measured})
+
+
+def _root_files(path: str) -> Iterator[tuple[str, DiskUse]]:
+    yield from use_below(path, directories=False).items()
+    try:
+        with os.scandir(path) as entries:
+            beside = [
+                each.path for each in entries if each.is_dir(follow_symlinks=False) and topic_partition_in(each) is None
+            ]
+    except OSError:
+        return
+    for each in beside:
+        yield from use_below(each).items() if naming.is_undo(os.path.basename(each)) else _without_logs(each)
+
+
+def _without_logs(path: str) -> Iterator[tuple[str, DiskUse]]:
+    """The files below a directory, without those of directories with logs: these are partitions of their own."""
+    try:
+        with os.scandir(path) as entries:
+            inside = list(entries)
+    except OSError:
+        return
+    if any(naming.kind_of(each.name) and naming.plain_name(each.name) == each.name for each in inside):
+        return
+    yield from use_below(path, directories=False).items()
+    for each in inside:
+        if each.is_dir(follow_symlinks=False):
+            yield from _without_logs(each.path)
+
+
+class FileSystem(NamedTuple):
+    """The size of a file system, what is used of it, and what is left for an ordinary user."""
+
+    size_bytes: int
+    used_bytes: int
+    free_bytes: int
+
+    @property
+    def used_share(self) -> float:
+        """How full it is for an ordinary user, as df says."""
+        whole = self.used_bytes + self.free_bytes
+        return self.used_bytes / whole if whole else 1.0
+
+
+def file_system_of(path: str) -> FileSystem | None:
+    """The file system that holds a directory, None where it does not say its size."""
+    try:
+        found = os.statvfs(path)
+    except (OSError, ValueError):
+        return None
+    if not found.f_blocks:
+        return None
+    unit = found.f_frsize
+    return FileSystem(unit * found.f_blocks, unit * (found.f_blocks - found.f_bfree), unit * found.f_bavail)
 
 
 def companions_of(segment: Segment) -> list[LogFile]:

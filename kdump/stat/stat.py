@@ -11,12 +11,13 @@ from kdump.engine.serial import Serial
 from kdump.errors import SourceError
 from kdump.format.naming import Kind
 from kdump.kernel.record_statistics import PIECE_BYTES
-from kdump.stat.disk import use_below
+from kdump.stat.disk import use_of_root
 from kdump.stat.fold import join
 from kdump.stat.partition import PartitionFold, segments_of
 from kdump.stat.range_statistics import RangeStatistics
 from kdump.stat.scan import StatTask, scan
-from kdump.stat.values import LogDirectoryStatistics, PartitionStatistics, StatOptions, Sums
+from kdump.stat.sums import LogDirectoryStatistics, Sums
+from kdump.stat.values import PartitionStatistics, StatOptions
 from kdump.storage.offset_checkpoints import CheckpointCache
 from kdump.storage.partition import LogDirectory, Partition
 from kdump.storage.ranges import cut_into_pieces, cut_into_ranges
@@ -185,10 +186,14 @@ class _Cutting:
     def _end_directory(self) -> Iterator[Measured]:
         if self._directory is not None:
             path = self._directory.path
-            own = use_below(path, directories=False)
-            for name in self._beside:
-                own.pop(name, None)
-            yield LogDirectoryStatistics(path, self._sums, sum(use.size_bytes for use in own.values()))
+            own = use_of_root(path, self._beside)
+            yield LogDirectoryStatistics(
+                path,
+                self._sums,
+                own.size_bytes,
+                other_allocated_bytes=own.allocated_bytes,
+                undo_bytes=own.undo_bytes,
+            )
             self._directory, self._sums, self._beside = None, Sums(), ()
 
 

@@ -9,15 +9,14 @@ from typing import Any
 from kdump.format.naming import TopicPartition
 from kdump.stat.histogram import Histogram
 from kdump.stat.producers import ProducerRow, ProducerTable, table_of
+from kdump.stat.sums import LogDirectoryStatistics, Sums
 from kdump.stat.values import (
     CODECS,
     BatchStatistics,
     Damage,
     DamagedStretch,
-    LogDirectoryStatistics,
     PartitionStatistics,
     SegmentStatistics,
-    Sums,
     TransactionStatistics,
     Volume,
 )
