@@ -149,7 +149,8 @@ class _RangeScan:
                     self._checked_until = (self._position // BLOCK + 1) * BLOCK
                     self._check(min(self._stop, self._checked_until))
             else:
-                self._check(min(upto, self._checked_until))
+                # The walk bounds its rate itself, and each one reads its first window anew.
+                self._check(min(self._stop, self._position + _STEP, self._checked_until))
             if self._on_bytes is not None:
                 self._on_bytes(self._position - done)
                 done = self._position
