@@ -86,7 +86,7 @@ _MODULES = {
     "kdump.stat.row_collector": "RowCollector",
     "kdump.stat.row_numbers": "WriteRate",
     "kdump.stat.row_sections": "RowOptions RowSection StatResult",
-    "kdump.stat.rows": "Row RowKind TotalRow",
+    "kdump.stat.rows": "LogDirectoryRow Row RowKind TotalRow",
     "kdump.stat.segment_age": "AgeSource LogBounds SegmentAge",
     "kdump.stat.stat": "stat_logs",
     "kdump.stat.sums": "LogDirectoryStatistics Sums TopicStatistics topics_of",

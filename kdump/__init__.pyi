@@ -129,6 +129,7 @@ from kdump.stat.row_numbers import WriteRate as WriteRate
 from kdump.stat.row_sections import RowOptions as RowOptions
 from kdump.stat.row_sections import RowSection as RowSection
 from kdump.stat.row_sections import StatResult as StatResult
+from kdump.stat.rows import LogDirectoryRow as LogDirectoryRow
 from kdump.stat.rows import Row as Row
 from kdump.stat.rows import RowKind as RowKind
 from kdump.stat.rows import TotalRow as TotalRow

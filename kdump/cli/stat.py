@@ -114,7 +114,7 @@ def _columns(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     "--top",
     type=click.IntRange(0),
     metavar="N",
-    help="Show at most N rows of a kind. Default: 20 at a terminal, else all.",
+    help="Show at most N rows of a kind. Default: what fits a screen at a terminal, else all.",
 )
 @click.option(
     "--sort",

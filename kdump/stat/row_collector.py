@@ -129,7 +129,8 @@ class RowCollector:
     def result(self, *, interrupted: bool = False) -> StatResult:
         """The rows of everything that was added; `interrupted` where more was to come."""
         sections = tuple(map(self._section, self.options.kinds))
-        return StatResult(self._total(interrupted), sections, sum_reports(self._reports), self.options)
+        directories = tuple(self._build.log_directory(path, *of) for path, of in self._directories.items())
+        return StatResult(self._total(interrupted), sections, directories, sum_reports(self._reports), self.options)
 
     def _total(self, interrupted: bool) -> TotalRow:
         sums, options = self._sums, self.options

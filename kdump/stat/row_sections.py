@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.stat.partition_reports import ReportOptions
 from kdump.stat.report_totals import ReportTotals
-from kdump.stat.rows import Row, RowKind, TotalRow
+from kdump.stat.rows import LogDirectoryRow, Row, RowKind, TotalRow
 
 if TYPE_CHECKING:
     from kdump.format.json_types import FieldValue
@@ -57,10 +57,11 @@ class RowSection(NamedTuple):
 
 
 class StatResult(NamedTuple):
-    """All rows of a run, and the reports on its partitions, whether they have a row or not."""
+    """All rows of a run. The log directories, and the reports on partitions, are here whether they have rows or not."""
 
     total: TotalRow
     sections: tuple[RowSection, ...]
+    log_directories: tuple[LogDirectoryRow, ...] = ()
     reports: ReportTotals = ReportTotals()
     options: RowOptions = RowOptions()
 
@@ -68,6 +69,11 @@ class StatResult(NamedTuple):
     def is_overview(self) -> bool:
         """Whether neither rows nor reports on partitions were asked for, so that a part of each kind tells enough."""
         return not self.options.by and not self.options.reports.is_about_partitions
+
+    @property
+    def only_directory(self) -> str | None:
+        """The log directory, where there is only one, so that names inside of it tell everything from each other."""
+        return self.log_directories[0].path if len(self.log_directories) == 1 else None
 
     def tables(self, *, wide: bool) -> tuple[RowSection, ...]:
         """The sections that a terminal shows as tables; of an overview what fits a screen, unless `top` says more."""

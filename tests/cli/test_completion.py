@@ -35,6 +35,7 @@ TYPED = [
     ("kdump dump top\t", ["dump", "topic-0/"]),
     ("kdump dump topic-0/0\t", ["dump", "topic-0/00000000000000000007.log"]),
     ("kdump recover --output top\tx y", ["recover", "--output", "topic-0/x", "y"]),
+    ("kdump stat --by partition --sort allo\tx", ["stat", "--by", "partition", "--sort", "allocated_bytes", "x"]),
     ("kdump completion fi\tx", ["completion", "fish", "x"]),
     ("kdump help dum\t", ["help", "dump"]),
 ]
@@ -142,6 +143,10 @@ def test_everything_has_a_completion(kdump: Any) -> None:
     assert completed(kdump, "verify", "--level", "w") == ["warning"]
     assert completed(kdump, "dump", "--format", "k") == ["kafka"]
     assert "--at" in completed(kdump, "dump", "--")
+    assert completed(kdump, "stat", "--by", "pro") == ["producer"]
+    assert completed(kdump, "stat", "--by", "hour", "--sort", "sta") == ["start_ms"]
+    assert "batch_sizes.p99" in completed(kdump, "stat", "--sort", "batch")
+    assert completed(kdump, "stat", "--format", "c") == ["csv"]
 
 
 def test_nothing_runs_under_completion(kdump: Any, logs: Path) -> None:

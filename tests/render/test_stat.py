@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -183,6 +184,16 @@ def test_a_name_keeps_its_zeros() -> None:
     text = shown("terminal", collector.result(), width=200)
     assert text.count(name) == 3
     assert f"{name}-0/…0.log" in text
+
+
+def test_reports_name_what_is_inside_of_the_only_log_directory() -> None:
+    one = [item for item in disk() if "/mnt" not in item.path]
+    collector = RowCollector(RowOptions(now_ms=NOW_MS, reports=ReportOptions(retention=True, compaction=True)))
+    for item in (*one, replace(simple("loose", 0, 10, 10, 10_000, directory="/mnt/backup"), directory=None)):
+        collector.add(item)
+    text = shown("terminal", collector.result(), width=120)
+    assert text.count("\nclicks-0 ") == text.count("\n/mnt/backup/loose-0 ") == 2
+    assert "/data/kafka: " in text  # and how full its file system is
 
 
 def test_a_report_does_not_depend_on_the_rows_that_are_shown() -> None:

@@ -184,6 +184,18 @@ ABOUT = [
         "most space."
     ),
     (
+        "Sizes at a terminal are in KiB, MiB and GiB of 1024, and say what the blocks on the disk take, not what the "
+        "files seem to have. A percentage is a share of everything that was measured; the longest bar of a table is "
+        "that of its largest row. Others are files that belong to no segment: those that a broker is about to delete, "
+        "undo folders, and the whole of a directory that is being deleted, stray or future. Per day is what was "
+        "written, on average, in the last seven days. What lies in a log directory beside its partitions counts, too."
+    ),
+    (
+        "The reports --retention, --compaction, --upgrade and --idle are about partitions, and in the formats json "
+        "and text they are fields of the lines of partitions, which then come whatever --by says. An option that "
+        "changes nothing without another one is refused."
+    ),
+    (
         "Without --deep it computes no checksum, and calls nothing clean. Damage that it meets is counted and "
         "makes the exit status 1; what comes after it is measured too."
     ),

@@ -12,7 +12,7 @@ from kdump.render.escaping import bytes_text, path_text
 from kdump.render.measures import count_text, percent_text, short_size, size_text
 from kdump.render.sentences import counted
 from kdump.render.terminal.columns import ColumnRule
-from kdump.render.terminal.tables import BAD, DOUBTFUL, table, without_zeros
+from kdump.render.terminal.tables import BAD, DOUBTFUL, table
 from kdump.stat.distribution import distribution
 from kdump.stat.records import RECORD_CODECS
 from kdump.stat.rows import PartitionRow, TopicRow
@@ -82,11 +82,15 @@ def _shapes(of: RecordStatistics) -> str:
     return f"; {', '.join(found)}" if found else ""
 
 
-def record_pieces(sections: Sequence[RowSection], width: int) -> Iterator[Text | Table]:
-    """The tables about keys: of the partitions and topics that are shown."""
+def record_pieces(sections: Sequence[RowSection], width: int, *, inside: bool) -> Iterator[Text | Table]:
+    """The tables about keys: of the partitions and topics that are shown, with their names `inside` or their paths."""
     rows = [row for section in sections for row in section.rows]
     keyed = [row for row in rows if isinstance(row, PartitionRow) and row.source.keys is not None]
-    cells = [_key_cells(row, row.source.keys) for row in keyed[:_MOST] if row.source.keys is not None]
+    cells = [
+        [Text(path_text(row.inside if inside else row.path or "")), *_key_cells(row, row.source.keys)]
+        for row in keyed[:_MOST]
+        if row.source.keys is not None
+    ]
     if cells:
         yield Text()
         yield Text("keys", style="bold")
@@ -106,7 +110,6 @@ def _key_cells(row: PartitionRow, keys: KeySummary) -> list[Text]:
     name = "" if heaviest is None else bytes_text(heaviest.key)
     at_least = "≥ " if heaviest is not None and heaviest.error else ""
     return [
-        Text(without_zeros(path_text(row.path or ""))),
         Text(_estimate(keys.distinct)),
         Text(_estimate(keys.savings.dropped_records)),
         Text(count_text(keys.tombstones)),

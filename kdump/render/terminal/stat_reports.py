@@ -13,6 +13,7 @@ from kdump.render.measures import count_text, percent_text, short_size, size_tex
 from kdump.render.sentences import counted, iso_time
 from kdump.render.terminal.columns import ColumnRule
 from kdump.render.terminal.tables import BAD, DOUBTFUL, table, without_zeros
+from kdump.stat.rows import inside_of
 
 if TYPE_CHECKING:
     from kdump.stat.compaction import PartitionCompaction
@@ -79,16 +80,21 @@ _BLOCKERS: Final = {
 
 
 class _Shape(NamedTuple):
-    """How much room a report has: so many rows of a table, and the width."""
+    """How a report is shown: so many rows of a table, the width, names inside of the `directory` without its path."""
 
     rows: int
     width: int
+    directory: str | None
+
+    def name(self, of: PartitionRetention | PartitionCompaction | PartitionUpgrade) -> Text:
+        """The name of a partition."""
+        return Text(path_text(inside_of(self.directory, of.path)))
 
 
 def report_pieces(result: StatResult, width: int) -> Iterator[Text | Table]:
     """The reports that were asked for, each with a sentence and a table."""
     asked, found, top = result.options.reports, result.reports, result.options.top
-    shape = _Shape(_MOST if top is None else top, width)
+    shape = _Shape(_MOST if top is None else top, width, result.only_directory)
     if asked.retention:
         yield from _retention(found, asked.settings, shape)
     if asked.compaction:
@@ -130,17 +136,13 @@ def _assumed(settings: TopicSettings, names: Iterable[str]) -> Iterator[Text]:
             yield Text(f"{label}: {', '.join(found)}", style="dim")
 
 
-def _name(path: str) -> Text:
-    return Text(without_zeros(path_text(path)))
-
-
 def _retention(found: ReportTotals, settings: TopicSettings, shape: _Shape) -> Iterator[Text | Table]:
     segments = counted(found.deletes_segments, "segment")
     yield from _heading(f"retention deletes {size_text(found.deletes_bytes)} in {segments} now")
     yield from _assumed(settings, ("retention_ms", "retention_bytes", "cleanup_policy"))
     rows = [
         [
-            _name(each.path),
+            shape.name(each),
             Text(short_size(each.deletes_bytes) if each.deletes else ""),
             Text(str(len(each.deletes) or "")),
             Text(short_size(sum(segment.size_bytes for segment in each.stays))),
@@ -175,7 +177,7 @@ def _compaction(found: ReportTotals, settings: TopicSettings, shape: _Shape) -> 
     )
     rows = [
         [
-            _name(each.path),
+            shape.name(each),
             Text(short_size(each.clean_bytes)),
             Text(short_size(each.cleanable_bytes)),
             Text("" if each.dirty_ratio is None else percent_text(each.dirty_ratio)),
@@ -222,7 +224,7 @@ def _upgrade(late: Sequence[PartitionUpgrade], total: TotalRow, shape: _Shape) -
             )
     rows = [
         [
-            _name(each.path),
+            shape.name(each),
             *(Text(short_size(one.volume.bytes) if one.volume.batches else "") for one in each.formats),
             Text(str(sum(one.segments for one in each.formats) or "")),
             Text(_ago(max((one.newest_timestamp_ms or -1 for one in each.formats), default=-1), total.now_ms)),

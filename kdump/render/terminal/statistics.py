@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -47,8 +46,7 @@ class StatisticsView:
     def __init__(self, result: StatResult, width: int) -> None:
         self._result, self._width, self._wide = result, width, width >= WIDE
         self._now_ms = result.total.now_ms
-        rows = (row for section in result.sections for row in section.rows)
-        self._directories = [row for row in rows if isinstance(row, LogDirectoryRow)]
+        self._directories = result.log_directories
 
     def pieces(self, totals: bool) -> Iterator[Text | Table]:
         """What is printed, in order; with `totals` the summary too."""
@@ -60,7 +58,7 @@ class StatisticsView:
             sections = tuple(section for section in sections if section.kind is not RowKind.LOG_DIRECTORY)
         for section in sections:
             yield from self._section(section)
-        yield from record_pieces(sections, self._width)
+        yield from record_pieces(sections, self._width, inside=result.only_directory is not None)
         yield from report_pieces(result, self._width)
         if totals:
             yield from self._last_words(result.total)
@@ -233,12 +231,10 @@ class StatisticsView:
         """The name of a file or directory: inside of the log directory where there is only one."""
         path = row.path or ""
         if isinstance(row, PartitionRow | SegmentRow):
-            path = row.inside if self._result.total.log_directories < 2 else path
+            path = row.inside if self._result.only_directory is not None else path
         state = row.source.state if isinstance(row, PartitionRow) else None
-        folder, name = os.path.split(path)
-        if isinstance(row, SegmentRow):
-            name = without_zeros(name)
-        return path_text(os.path.join(folder, name)) + (f" ({_STATES[state]})" if state else "")
+        name = path_text(without_zeros(path) if isinstance(row, SegmentRow) else path)
+        return name + (f" ({_STATES[state]})" if state else "")
 
     def _volume_cell(self, column: str, row: VolumeRow) -> str:
         volume = row.volume

@@ -100,8 +100,9 @@ def _cut(cell: Text, width: int) -> Text:
 
 
 def without_zeros(name: str) -> str:
-    """The name of a file of a segment without the zeros before its number: `…449.log`."""
-    return re.sub(r"(?<!\d)0{6,}(?=\d)", "…", name)
+    """The name or path of a file of a segment without the zeros before its number: `…449.log`."""
+    folder, slash, file = name.rpartition("/")
+    return folder + slash + re.sub(r"(?<!\d)0{6,}(?=\d)", "…", file)
 
 
 def batch_cells(batch: Batch, damage: str | None, crc_ok: bool | None, *, wide: bool) -> list[Text]:
