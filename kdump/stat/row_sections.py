@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 OVERVIEW: Final = (RowKind.LOG_DIRECTORY, RowKind.TOPIC, RowKind.PARTITION, RowKind.CODEC, RowKind.MAGIC)
 """The rows where none are asked for."""
-_NARROW: Final = {RowKind.LOG_DIRECTORY: 4, RowKind.TOPIC: 4, RowKind.PARTITION: 3}
+_NARROW: Final = {RowKind.LOG_DIRECTORY: 4, RowKind.TOPIC: 4, RowKind.PARTITION: 2}
 _WIDE: Final = {RowKind.LOG_DIRECTORY: 12, RowKind.TOPIC: 16, RowKind.PARTITION: 12}
 """The tables of an overview, and how many rows of each fit a screen."""
 

@@ -161,7 +161,7 @@ def test_an_overview_of_many_topics_fits_a_screen() -> None:
     collector = RowCollector(RowOptions(now_ms=NOW_MS))
     for item in (*items, *more):
         collector.add(item)
-    assert len(shown("terminal", collector.result(), width=80).splitlines()) <= 23
+    assert len(shown("terminal", collector.result(), width=80).splitlines()) <= 22
     assert len(shown("terminal", collector.result(), width=160).splitlines()) <= 49
 
 

@@ -187,7 +187,7 @@ ABOUT = [
         "Sizes at a terminal are in KiB, MiB and GiB of 1024, and say what the blocks on the disk take, not what the "
         "files seem to have. A percentage is a share of everything that was measured; the longest bar of a table is "
         "that of its largest row. Others are files that belong to no segment: those that a broker is about to delete, "
-        "undo folders, and the whole of a directory that is being deleted, stray or future. Per day is what was "
+        "undo folders, and the whole of a directory that is being deleted, stray or future. Daily is what was "
         "written, on average, in the last seven days. What lies in a log directory beside its partitions counts, too."
     ),
     (

@@ -217,7 +217,7 @@ class StatisticsView:
                 return self._time(totals.largest_timestamp)
             case "oldest":
                 return self._time(totals.smallest_timestamp)
-            case "per day":
+            case "daily":
                 return short_size(round(row.growth.bytes_per_day)) if row.growth and row.growth.bytes else ""
             case "codecs":
                 return " ".join(self._mix(totals.by_codec, CODEC_NAMES)[:2])
@@ -299,7 +299,7 @@ _RULES: Final = {
         ColumnRule("directory", left=True, shortens=True),
         *_DISK,
         ColumnRule("file system", 0, left=True),
-        ColumnRule("per day", 1),
+        ColumnRule("daily", 1),
         ColumnRule("others", 1),
         ColumnRule("partitions", 3),
         ColumnRule("segments", 4),
@@ -308,7 +308,7 @@ _RULES: Final = {
     RowKind.TOPIC: (
         ColumnRule("topic", left=True, shortens=True),
         *_DISK,
-        ColumnRule("per day", 1),
+        ColumnRule("daily", 1),
         ColumnRule("others", 1),
         ColumnRule("partitions", 2),
         ColumnRule("copies", 3),
@@ -321,7 +321,7 @@ _RULES: Final = {
     RowKind.PARTITION: (
         ColumnRule("partition", left=True, shortens=True),
         *_DISK,
-        ColumnRule("per day", 1),
+        ColumnRule("daily", 1),
         ColumnRule("others", 1),
         ColumnRule("segments", 4),
         ColumnRule("records", 2),
