@@ -69,6 +69,7 @@ _MODULES = {
     "kdump.stat.compaction_pass": "CompactionPass",
     "kdump.stat.delete_horizons": "DeleteHorizons",
     "kdump.stat.dirty_keys": "DirtyKeys",
+    "kdump.stat.disk": "FileSystem",
     "kdump.stat.estimate": "Estimate",
     "kdump.stat.free": "FreePlan FreeSetting FreeStep plan_free",
     "kdump.stat.growth": "Growth IdlePartition growth idle_partitions",

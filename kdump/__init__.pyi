@@ -89,6 +89,7 @@ from kdump.stat.compaction import report_compaction as report_compaction
 from kdump.stat.compaction_pass import CompactionPass as CompactionPass
 from kdump.stat.delete_horizons import DeleteHorizons as DeleteHorizons
 from kdump.stat.dirty_keys import DirtyKeys as DirtyKeys
+from kdump.stat.disk import FileSystem as FileSystem
 from kdump.stat.estimate import Estimate as Estimate
 from kdump.stat.free import FreePlan as FreePlan
 from kdump.stat.free import FreeSetting as FreeSetting
