@@ -724,7 +724,7 @@ cdef inline void read_row(BatchHeader *h, const int64_t *row) noexcept nogil:
     h.total = row[SIZE]
     h.magic = <uint8_t> row[MAGIC]
     h.last = row[LAST_OFFSET]
-    h.first = row[BASE_OFFSET] if row[BASE_OFFSET] != NO_VALUE else h.last
+    h.first = row[BASE_OFFSET] if h.magic == 2 or row[BASE_OFFSET] != NO_VALUE else h.last
     h.count = row[COUNT] if row[COUNT] != NO_VALUE else -1
     if h.magic == 2 and h.count < 0:
         h.count = 0

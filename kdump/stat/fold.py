@@ -49,8 +49,8 @@ def _agrees(left: RangeStatistics, right: RangeStatistics) -> bool:
     before = left.carry
     if not before.has_last or not before.linked or right.first_position != left.end:
         return False
-    if left.end < before.checked_until and right.carry.checked_until < before.checked_until:
-        return False
+    if left.end < before.checked_until:
+        return False  # the right scan believed headers that the left one would have checked
     if before.known_epoch != -1 and not 0 <= before.known_epoch <= right.first_epoch:
         return False
     return right.first_offset > before.known_last

@@ -236,10 +236,11 @@ class TransactionStatistics:
 
 
 class DamagedStretch(NamedTuple):
-    """Bytes of a log file that are no valid batch.
+    """Bytes of a log file that are no valid batch, or a valid batch whose records cannot be read.
 
-    `reason` is "gap" (between batches), "torn" or "garbage" (after the last one), "crc", "magic", "codec" or "limit"
-    (a whole batch), "unsearched" or "shrunk".
+    `reason` is "gap" or "zeros" (between batches), "torn", "garbage" or "zeros" (after the last one), "crc", "magic" or
+    "limit" (a whole batch), "unsearched" or "shrunk". Of a batch that counts: "codec", "limit" (its records are larger
+    than StatOptions.max_batch_bytes) or "records" (kdump.stat.records.UnreadBatch).
     """
 
     path: str
@@ -250,7 +251,10 @@ class DamagedStretch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Damaged stretches: the first MOST_STRETCHES of them, and their exact number and bytes."""
+    """Damaged stretches: the first MOST_STRETCHES of them, and their exact number.
+
+    `bytes`: those that are in no valid batch. With those of the batches and the preallocated zeros they are the file.
+    """
 
     stretches: tuple[DamagedStretch, ...] = ()
     count: int = 0

@@ -28,12 +28,35 @@ from kdump.stat.rows import (
 
 if TYPE_CHECKING:
     from kdump.stat.row_collector import RowSection, StatResult
-    from kdump.stat.values import Volume
+    from kdump.stat.values import Damage, Volume
 
 _BAR: Final = "cyan"
 _DAY_MS: Final = 86_400_000
 _SPARSE: Final = 0.02
 """Files whose blocks are fewer by this share than their bytes are worth a word."""
+_STRETCHES: Final = {
+    "gap": "bytes between batches",
+    "zeros": "zeros that no broker wrote",
+    "torn": "a batch that breaks off",
+    "garbage": "bytes after the last batch",
+    "crc": "a batch with a wrong checksum",
+    "magic": "a batch with a wrong magic",
+    "limit": "a batch larger than --max-batch-bytes",
+    "codec": "a batch whose records cannot be decompressed",
+    "records": "a batch whose records break off",
+    "unsearched": "bytes that were not searched for batches",
+    "shrunk": "bytes that are gone: the file became shorter",
+}
+"""What a terminal says of the reasons of kdump.stat.values.DamagedStretch."""
+_SHOWN_STRETCHES: Final = 3
+
+
+def _damage_lines(damage: Damage) -> Iterator[tuple[str, Text]]:
+    """Labels and texts for the summary: how much is damaged, and where the first stretches are."""
+    text = f"{counted(damage.count, 'stretch', 'stretches')}, {size_text(damage.bytes)} in no valid batch"
+    yield "damage", Text(f"{text}; kdump verify --deep says more", style=BAD)
+    for path, position, _, reason in damage.stretches[:_SHOWN_STRETCHES]:
+        yield "", Text(f"{path_text(path)} at position {position}: {_STRETCHES[reason]}")
 
 
 class StatisticsView:
@@ -112,8 +135,7 @@ class StatisticsView:
         if sums.set_aside:
             yield "set aside", Text(f"{counted(sums.set_aside, 'directory', 'directories')} -delete, -stray or -future")
         if sums.damage.count:
-            text = f"{counted(sums.damage.count, 'stretch', 'stretches')}, {size_text(sums.damage.bytes)}"
-            yield "damage", Text(f"{text}; kdump verify says what it is", style=BAD)
+            yield from _damage_lines(sums.damage)
 
     def _records(self, total: TotalRow) -> str:
         sums, totals = total.sums, total.sums.totals
