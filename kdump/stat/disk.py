@@ -1,9 +1,15 @@
-"""What files take on the disk: their size, and the blocks that are allocated to them."""
+"""What files take on the disk: their size, and the blocks that are allocated to them.
+
+A file with several names (hard links) counts once for each.
+"""
 
 import os
+from collections.abc import Container
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from kdump.errors import SourceError
+from kdump.format import naming
 from kdump.format.index import TIME_ENTRY, TimeIndexEntry
 from kdump.storage.partition import LogFile, Segment
 from kdump.storage.source import reader_of
@@ -41,22 +47,52 @@ def _use(status: os.stat_result) -> DiskUse:
     return DiskUse(status.st_size, status.st_blocks * _BLOCK, status.st_mtime_ns // 1_000_000)
 
 
-def use_below(path: str, directories: bool = True) -> dict[str, DiskUse]:
-    """What each file in a directory takes, by its path; with those of the directories below."""
+def use_below(path: str) -> dict[str, DiskUse]:
+    """What each file in and below a directory takes, by its path. A link to a directory is no file."""
     found: dict[str, DiskUse] = {}
+    for entry in _entries(path):
+        if _is_directory(entry):
+            found |= use_below(entry.path)
+        else:
+            _add(found, entry)
+    return found
+
+
+def use_beside(path: str, partitions: Container[str] = ()) -> dict[str, DiskUse]:
+    """What each file in and below a directory takes, without those of these `partitions`, which are directories in it.
+
+    Leaves out directories with other logs, too: discovery finds these on their own.
+    """
+    found: dict[str, DiskUse] = {}
+    for entry in _entries(path):
+        if not _is_directory(entry):
+            _add(found, entry)
+        elif naming.is_undo(entry.name):
+            found |= use_below(entry.path)
+        elif entry.path not in partitions and not any(naming.kind_of(each.name) for each in _entries(entry.path)):
+            found |= use_beside(entry.path, partitions)
+    return found
+
+
+def _entries(path: str) -> "list[os.DirEntry[str]]":
     try:
         with os.scandir(path) as entries:
-            for entry in entries:
-                try:
-                    if not entry.is_dir(follow_symlinks=False):
-                        found[entry.path] = _use(entry.stat())
-                    elif directories:
-                        found |= use_below(entry.path)
-                except OSError:
-                    continue  # deleted meanwhile
+            return list(entries)
     except OSError:
-        return found
-    return found
+        return []  # deleted meanwhile, or closed to this user, as discovery said
+
+
+def _is_directory(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
+
+
+def _add(found: dict[str, DiskUse], entry: "os.DirEntry[str]") -> None:
+    with suppress(OSError):  # deleted meanwhile
+        if not entry.is_dir():
+            found[entry.path] = _use(entry.stat())
 
 
 def companions_of(segment: Segment) -> list[LogFile]:

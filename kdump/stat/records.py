@@ -208,13 +208,13 @@ def _by_size(record: LargeRecord) -> tuple[int, int]:
 
 
 class UnreadBatch(NamedTuple):
-    """A valid batch whose records cannot be read, by its index in a chunk.
+    """A valid batch whose records cannot be read: the row of its chunk, and the reason.
 
     `reason` is "codec" (they cannot be decompressed), "limit" (they are too large) or "records" (no record, or no inner
     message, begins where one has to).
     """
 
-    index: int
+    row: int
     reason: str
 
 

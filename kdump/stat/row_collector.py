@@ -120,6 +120,7 @@ class _Directory(NamedTuple):
     sums: Sums = Sums()
     partitions: int = 0
     root_bytes: int = 0
+    root_allocated_bytes: int = 0
 
 
 class RowCollector:
@@ -148,7 +149,9 @@ class RowCollector:
             return (item,)
         if isinstance(item, LogDirectoryStatistics):
             known = self._directories.get(item.path, _Directory())
-            self._directories[item.path] = known._replace(root_bytes=item.other_bytes)
+            self._directories[item.path] = known._replace(
+                root_bytes=item.other_bytes, root_allocated_bytes=item.other_allocated_bytes
+            )
         else:
             self._add_partition(item)
         return item.errors
@@ -277,7 +280,7 @@ class RowCollector:
     @property
     def _whole(self) -> int:
         """The space that everything takes on the disks."""
-        return self._sums.allocated_bytes + sum(each.root_bytes for each in self._directories.values())
+        return self._sums.allocated_bytes + sum(each.root_allocated_bytes for each in self._directories.values())
 
     def _section(self, kind: RowKind) -> RowSection:
         if kind is RowKind.PRODUCER:

@@ -29,6 +29,7 @@ MOST_HOURS: Final = 65_536
 MOST_EPOCHS: Final = 65_536
 MOST_STRETCHES: Final = 100
 """The largest number of damaged stretches that are listed."""
+_IN_NO_BATCH: Final = ("gap", "zeros", "torn", "garbage", "crc", "magic", "shrunk")
 _Value = TypeVar("_Value")
 
 
@@ -266,6 +267,18 @@ class Damage:
         stretches = (self.stretches + other.stretches)[:MOST_STRETCHES]
         return Damage(stretches, self.count + other.count, self.bytes + other.bytes)
 
+    def also_in(self, before: "Damage") -> "Damage":
+        """The part of this damage that an earlier read found, too; all where `before` does not list everything."""
+        if before.count > len(before.stretches):
+            return self
+        known = {(each.position, each.reason) for each in before.stretches}
+        new = [each for each in self.stretches if (each.position, each.reason) not in known]
+        return Damage(
+            tuple(each for each in self.stretches if each not in new),
+            self.count - len(new),
+            self.bytes - sum(each.length for each in new if each.reason in _IN_NO_BATCH),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentStatistics:
@@ -460,12 +473,13 @@ class TopicStatistics:
 
 @dataclass(frozen=True, slots=True)
 class LogDirectoryStatistics:
-    """A log directory, after its partitions. `other_bytes` are the files at its root."""
+    """A log directory, after its partitions. `other_bytes` are the files that are in no partition."""
 
     path: str
     sums: Sums
     other_bytes: int = 0
     errors: tuple[SourceError, ...] = ()
+    other_allocated_bytes: int = 0
 
 
 def topics_of(partitions: Iterable[PartitionStatistics]) -> list[TopicStatistics]:

@@ -1,4 +1,4 @@
-"""Batches with a right checksum whose records cannot be read: counted, named with the reason, and never called clean."""
+"""Batches with a right checksum whose records cannot be read: counted, named with their reason, never called clean."""
 
 from __future__ import annotations
 
