@@ -61,6 +61,7 @@ _MODULES = {
     "kdump.log.options": "LogOptions",
     "kdump.log.records": "DamageWarning Records",
     "kdump.log.retention": "Policy before by_age by_size",
+    "kdump.stat.damage": "Damage DamagedStretch",
     "kdump.stat.estimate": "Estimate",
     "kdump.stat.histogram": "Histogram",
     "kdump.stat.key_summary": "KeySummary topic_fit",
@@ -74,7 +75,7 @@ _MODULES = {
     "kdump.stat.stat": "stat_logs",
     "kdump.stat.topic_settings": "CleanerSettings TopicSettings topic_settings",
     "kdump.stat.values": (
-        "BatchStatistics Damage DamagedStretch LogDirectoryStatistics PartitionStatistics SegmentStatistics "
+        "BatchStatistics LogDirectoryStatistics PartitionStatistics SegmentStatistics "
         "StatOptions Sums TopicStatistics TransactionStatistics Volume topics_of"
     ),
     "kdump.dump.dump": "DumpOptions dump_logs",

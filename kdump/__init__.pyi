@@ -76,6 +76,8 @@ from kdump.recover.summary import RecoverySummary as RecoverySummary
 from kdump.recover.summary import RecoveryTotals as RecoveryTotals
 from kdump.recover.undo import RunResult as RunResult
 from kdump.recover.undo import UndoFailure as UndoFailure
+from kdump.stat.damage import Damage as Damage
+from kdump.stat.damage import DamagedStretch as DamagedStretch
 from kdump.stat.estimate import Estimate as Estimate
 from kdump.stat.histogram import Histogram as Histogram
 from kdump.stat.key_summary import KeySummary as KeySummary
@@ -98,8 +100,6 @@ from kdump.stat.topic_settings import CleanerSettings as CleanerSettings
 from kdump.stat.topic_settings import TopicSettings as TopicSettings
 from kdump.stat.topic_settings import topic_settings as topic_settings
 from kdump.stat.values import BatchStatistics as BatchStatistics
-from kdump.stat.values import Damage as Damage
-from kdump.stat.values import DamagedStretch as DamagedStretch
 from kdump.stat.values import LogDirectoryStatistics as LogDirectoryStatistics
 from kdump.stat.values import PartitionStatistics as PartitionStatistics
 from kdump.stat.values import SegmentStatistics as SegmentStatistics

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kdump.stat.damage import Damage, DamagedStretch
 from kdump.stat.distribution import Distribution, distribution
 from kdump.stat.free import FreePlan
 from kdump.stat.growth import Growth
@@ -21,8 +22,6 @@ from kdump.stat.values import (
     CODECS,
     TIMESTAMP_TYPES,
     BatchStatistics,
-    Damage,
-    DamagedStretch,
     PartitionStatistics,
     SegmentStatistics,
     Sums,

@@ -7,13 +7,12 @@ from operator import add
 from typing import Any
 
 from kdump.format.naming import TopicPartition
+from kdump.stat.damage import Damage, DamagedStretch
 from kdump.stat.histogram import Histogram
 from kdump.stat.producers import ProducerRow, ProducerTable, table_of
 from kdump.stat.values import (
     CODECS,
     BatchStatistics,
-    Damage,
-    DamagedStretch,
     LogDirectoryStatistics,
     PartitionStatistics,
     SegmentStatistics,

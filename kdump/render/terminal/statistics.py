@@ -27,8 +27,9 @@ from kdump.stat.rows import (
 )
 
 if TYPE_CHECKING:
+    from kdump.stat.damage import Damage
     from kdump.stat.row_collector import RowSection, StatResult
-    from kdump.stat.values import Damage, Volume
+    from kdump.stat.values import Volume
 
 _BAR: Final = "cyan"
 _DAY_MS: Final = 86_400_000
@@ -47,7 +48,7 @@ _STRETCHES: Final = {
     "unsearched": "bytes that were not searched for batches",
     "shrunk": "bytes that are gone: the file became shorter",
 }
-"""What a terminal says of the reasons of kdump.stat.values.DamagedStretch."""
+"""What a terminal says of the reasons of kdump.stat.damage.DamagedStretch."""
 _SHOWN_STRETCHES: Final = 3
 
 
