@@ -23,7 +23,7 @@ _MODULES = {
     "kdump.engine.protocol": "Engine",
     "kdump.engine.serial": "Serial",
     "kdump.format.batch": "Batch",
-    "kdump.format.index": "OffsetIndexEntry",
+    "kdump.format.index": "OffsetIndexEntry TimeIndexEntry",
     "kdump.format.naming": "Kind TopicPartition",
     "kdump.format.record": "Record",
     "kdump.storage.discovery": "discover log_files",
@@ -61,22 +61,40 @@ _MODULES = {
     "kdump.log.options": "LogOptions",
     "kdump.log.records": "DamageWarning Records",
     "kdump.log.retention": "Policy before by_age by_size",
-    "kdump.stat.damage": "Damage DamagedStretch",
+    "kdump.stat.cleaner_stoppers": "CleanerStopper StopperKind",
+    "kdump.stat.compaction": (
+        "CleanableRange CompactionBlocker CompactionTrigger FirstDirtySource PartitionCompaction UncleanableSource "
+        "report_compaction"
+    ),
+    "kdump.stat.compaction_pass": "CompactionPass",
+    "kdump.stat.delete_horizons": "DeleteHorizons",
+    "kdump.stat.dirty_keys": "DirtyKeys",
     "kdump.stat.estimate": "Estimate",
+    "kdump.stat.free": "FreePlan FreeSetting FreeStep plan_free",
+    "kdump.stat.growth": "Growth IdlePartition growth idle_partitions",
     "kdump.stat.histogram": "Histogram",
     "kdump.stat.key_summary": "KeySummary topic_fit",
-    "kdump.stat.keys": "CompactionSavings HeavyKey KeyStatistics",
-    "kdump.stat.partition_reports": "ReportOptions",
-    "kdump.stat.partitioner": "PartitionerFit",
+    "kdump.stat.keys": "CompactionSavings CountedName HeavyKey NameCensus",
+    "kdump.stat.partition_reports": "PartitionReports ReportOptions",
+    "kdump.stat.partitioner": "MisplacedKey PartitionerFit",
     "kdump.stat.producers": "ProducerRow ProducerTable",
-    "kdump.stat.records": "LargeRecord RecordStatistics",
-    "kdump.stat.row_collector": "RowCollector RowOptions StatResult",
-    "kdump.stat.rows": "RowKind",
+    "kdump.stat.records": "CodecVolume LargeRecord RecordStatistics ShapeVolume TimestampOrder ValueShapes",
+    "kdump.stat.report_totals": "ReportTotals",
+    "kdump.stat.retention": (
+        "DeletionReason NextDeletion PartitionRetention RetainedSegment RetentionBlocker report_retention"
+    ),
+    "kdump.stat.row_collector": "RowCollector",
+    "kdump.stat.row_numbers": "WriteRate",
+    "kdump.stat.row_sections": "RowOptions RowSection StatResult",
+    "kdump.stat.rows": "Row RowKind TotalRow",
+    "kdump.stat.segment_age": "AgeSource LogBounds SegmentAge",
     "kdump.stat.stat": "stat_logs",
+    "kdump.stat.sums": "LogDirectoryStatistics Sums TopicStatistics topics_of",
     "kdump.stat.topic_settings": "CleanerSettings TopicSettings topic_settings",
+    "kdump.stat.upgrade": "OldFormat PartitionUpgrade RefusedFile report_upgrade",
     "kdump.stat.values": (
-        "BatchStatistics LogDirectoryStatistics PartitionStatistics SegmentStatistics "
-        "StatOptions Sums TopicStatistics TransactionStatistics Volume topics_of"
+        "BatchStatistics Damage DamagedStretch PartitionStatistics SegmentStatistics StatOptions "
+        "TransactionStatistics Volume"
     ),
     "kdump.dump.dump": "DumpOptions dump_logs",
     "kdump.dump.events": (

@@ -26,11 +26,13 @@ INSIDE = {
     "Plan.rebuild_request": "RebuildRequest",
     "Plan.segments": "PlannedSegment",
     "Report.context": "CheckpointContext",
+    "RecordStatistics.of": "RecordCollector",
     "Report.directory_files": "DirectoryFiles",
+    "SegmentStatistics.keys": "KeyStatistics",
     "verify_logs": "ScanOptions",
 }
 # Only kdump itself builds these: what their constructors take is no user's business.
-RESULTS = {"FetchDataInfo", "Records", "Report"}
+RESULTS = {"FetchDataInfo", "Records", "Report", "SegmentStatistics"}
 SPECIAL = {"__init__", "__call__", "__enter__", "__iter__", "__next__"}
 
 

@@ -14,7 +14,8 @@ from kdump.cli.progress import MEASURING, Progress
 from kdump.cli.sections import SectionedCommand
 from kdump.render import STAT_FORMATS, RenderOptions, renderer
 from kdump.stat.partition_reports import ReportOptions
-from kdump.stat.row_collector import OVERVIEW, RowCollector, RowOptions, Statistics, columns_of
+from kdump.stat.row_collector import RowCollector, Statistics, columns_of
+from kdump.stat.row_sections import RowOptions
 from kdump.stat.rows import RowKind
 from kdump.stat.stat import stat_logs
 from kdump.stat.topic_settings import CleanerSettings, TopicSettings, parse_cleanup_policy, topic_settings
@@ -40,6 +41,23 @@ SECTIONS = {
     "Output": ("format_name", "color", "progress", "quiet", "help"),
 }
 BY = tuple(kind.value for kind in RowKind if kind is not RowKind.TOTAL)
+TOP = 20
+"""So many rows of a kind that was asked for are shown at a terminal."""
+NEEDS = (
+    ("partitions", ("deep",)),
+    ("retention_ms", ("retention", "free_bytes")),
+    ("retention_bytes", ("retention", "free_bytes")),
+    ("cleanup_policy", ("retention", "compaction", "free_bytes")),
+    ("min_cleanable_dirty_ratio", ("compaction",)),
+    ("min_compaction_lag_ms", ("compaction",)),
+    ("max_compaction_lag_ms", ("compaction",)),
+    ("delete_retention_ms", ("compaction",)),
+    ("segment_bytes", ("compaction",)),
+    ("dedupe_buffer_bytes", ("compaction",)),
+    ("dedupe_buffer_bytes", ("deep",)),
+)
+"""The options that change nothing, each with others of which one has to be given."""
+_TOPIC_SETTINGS = frozenset(TopicSettings._fields) - {"cleanup_policy"}
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
 
@@ -65,15 +83,6 @@ class LimitParam(click.ParamType[int]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         return -1 if str(value) == "-1" else self._of.convert(value, param, ctx)
-
-
-def _kinds(chosen: dict[str, Any]) -> tuple[RowKind, ...]:
-    """The kinds of rows that the options ask for. A table in CSV has one kind."""
-    if chosen["by"]:
-        return tuple(dict.fromkeys(map(RowKind, chosen["by"])))
-    if _has_reports(chosen) or chosen["idle_ms"] is not None:
-        return (RowKind.PARTITION,)
-    return (RowKind.TOPIC,) if chosen["format_name"] == "csv" else OVERVIEW
 
 
 def _columns(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -206,11 +215,12 @@ def command(**chosen: Any) -> int:
     \b
     Exit status: 0 measured, 1 damage met, 2 usage, 3 a path could not be read.
     """
-    rows, problems, progress = _collector(chosen), ProblemLog(), Progress(chosen["progress"], MEASURING)
+    rows, problems = RowCollector(_row_options(chosen)), ProblemLog()
+    progress = Progress(chosen["progress"], MEASURING)
     began, interrupted = time.monotonic(), False
     with options.partitions(chosen) as found, renderer(chosen["format_name"], sys.stdout, _look(chosen)) as out:
         try:
-            for item in _measured(found, chosen, progress):
+            for item in _measured(found, chosen, rows.options, progress):
                 problems.take(rows.add(item))
         except KeyboardInterrupt:
             interrupted = True
@@ -225,28 +235,21 @@ def command(**chosen: Any) -> int:
     return status
 
 
-def _collector(chosen: dict[str, Any]) -> RowCollector:
-    """What takes the values. Refuses what does not fit together."""
-    kinds, column, top = _kinds(chosen), chosen["sort"], chosen["top"]
-    if chosen["format_name"] == "csv" and len(kinds) > 1:
-        raise click.UsageError("--format csv is one table: give --by once")
+def _row_options(chosen: dict[str, Any]) -> RowOptions:
+    """Which rows to make. Refuses what does not fit together."""
+    by, top, csv = tuple(dict.fromkeys(map(RowKind, chosen["by"]))), chosen["top"], chosen["format_name"] == "csv"
+    reports = _reports(chosen)
+    if csv and not by and not reports.is_about_partitions:
+        by = (RowKind.TOPIC,)
+    if by and top is None and chosen["format_name"] == "terminal":
+        top = TOP
+    found = RowOptions(by, top, chosen["sort"], chosen["bucket_ms"], int(time.time() * 1000), chosen["deep"], reports)
+    if csv and len(found.kinds) > 1:
+        raise click.UsageError(f"--format csv is one table, and these are {', '.join(found.kinds)}: give --by once")
     if not chosen["bucket_ms"]:
         raise click.BadParameter("a bucket is at least 1 ms wide", param_hint="--bucket")
-    _check_column(column, kinds)
-    if top is None and kinds != OVERVIEW and chosen["format_name"] == "terminal":
-        top = TOP
-    now_ms = int(time.time() * 1000)
-    only = not chosen["by"] and _has_reports(chosen) and chosen["idle_ms"] is None
-    if only:
-        top = chosen["top"]
-    return RowCollector(
-        RowOptions(kinds, top, column, chosen["bucket_ms"], now_ms, chosen["deep"], _reports(chosen), only)
-    )
-
-
-def _has_reports(chosen: dict[str, Any]) -> bool:
-    """Whether a report about each partition is asked for."""
-    return any(chosen[name] for name in ("retention", "compaction", "upgrade"))
+    _check_column(chosen["sort"], found.kinds)
+    return found
 
 
 def _check_column(column: str | None, kinds: tuple[RowKind, ...]) -> None:
@@ -259,7 +262,16 @@ def _check_column(column: str | None, kinds: tuple[RowKind, ...]) -> None:
         raise click.BadParameter(f"no row has the column {column!r}{hint}", param_hint="--sort")
 
 
+def _check_needs(chosen: dict[str, Any]) -> None:
+    """Refuse options that would change nothing."""
+    flags = {option.name: option.opts[0] for option in click.get_current_context().command.params}
+    for name, others in NEEDS:
+        if chosen[name] is not None and not any(chosen[other] not in (None, False) for other in others):
+            raise click.UsageError(f"{flags[name]} changes nothing without {' or '.join(flags[it] for it in others)}")
+
+
 def _reports(chosen: dict[str, Any]) -> ReportOptions:
+    _check_needs(chosen)
     try:
         policy = chosen["cleanup_policy"]
         settings = topic_settings(
@@ -280,23 +292,21 @@ def _reports(chosen: dict[str, Any]) -> ReportOptions:
     )
 
 
-_TOPIC_SETTINGS = frozenset(TopicSettings._fields) - {"cleanup_policy"}
-TOP = 20
-"""So many rows of a kind are shown at a terminal."""
-
-
 def _look(chosen: dict[str, Any]) -> RenderOptions:
     return RenderOptions(color=options.use_color(chosen["color"]), totals=not chosen["quiet"])
 
 
-def _measured(found: Callable[[], Iterator[Found]], chosen: dict[str, Any], progress: Progress) -> Iterator[Statistics]:
+def _measured(
+    found: Callable[[], Iterator[Found]], chosen: dict[str, Any], rows: RowOptions, progress: Progress
+) -> Iterator[Statistics]:
     what = StatOptions(
         deep=chosen["deep"],
         open_wrappers=chosen["open_wrappers"],
         bucket_ms=chosen["bucket_ms"],
         max_batch_bytes=chosen["max_batch_bytes"],
         partitions=chosen["partitions"],
-        by_producer=RowKind.PRODUCER in _kinds(chosen) or RowKind.PARTITION in _kinds(chosen),
+        now_ms=rows.now_ms,
+        by_producer=not {RowKind.PRODUCER, RowKind.PARTITION}.isdisjoint(rows.kinds),
         io_limit=chosen["io_limit"],
         keep_cache=chosen["keep_cache"],
         keep_samples=chosen["deep"] and chosen["compaction"],

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kdump.recover.plan import Action, RecoveryResult
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
-    from kdump.stat.row_collector import StatResult
+    from kdump.stat.row_sections import StatResult
     from kdump.stat.rows import Row
     from kdump.storage.records import DecodedBatch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kdump.format.json_types import FieldValue
-    from kdump.stat.row_collector import StatResult
+    from kdump.stat.row_sections import StatResult
     from kdump.stat.rows import Row
 
 

@@ -1,21 +1,25 @@
-"""What files take on the disk: their size, and the blocks that are allocated to them.
+"""What files take on the disk: their size, the blocks that are allocated to them, and what the file system has.
 
 A file with several names (hard links) counts once for each.
 """
 
 import os
-from collections.abc import Container
-from contextlib import suppress
+from collections.abc import Container, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.index import TIME_ENTRY, TimeIndexEntry
+from kdump.storage.listing import topic_partition_in
 from kdump.storage.partition import LogFile, Segment
 from kdump.storage.source import reader_of
 
 _BLOCK: Final = 512
 """The unit of st_blocks on every system, whatever the block size."""
+
+
+DELETED: Final = ".deleted"
+"""A broker renames what it deletes so, and removes it after file.delete.delay.ms."""
 
 
 class DiskUse(NamedTuple):
@@ -47,52 +51,115 @@ def _use(status: os.stat_result) -> DiskUse:
     return DiskUse(status.st_size, status.st_blocks * _BLOCK, status.st_mtime_ns // 1_000_000)
 
 
-def use_below(path: str) -> dict[str, DiskUse]:
-    """What each file in and below a directory takes, by its path. A link to a directory is no file."""
-    found: dict[str, DiskUse] = {}
-    for entry in _entries(path):
-        if _is_directory(entry):
-            found |= use_below(entry.path)
-        else:
-            _add(found, entry)
-    return found
+def use_below(path: str, directories: bool = True) -> dict[str, DiskUse]:
+    """What each file in a directory takes, by its path; with those of the directories below.
 
-
-def use_beside(path: str, partitions: Container[str] = ()) -> dict[str, DiskUse]:
-    """What each file in and below a directory takes, without those of these `partitions`, which are directories in it.
-
-    Leaves out directories with other logs, too: discovery finds these on their own.
+    A link to a directory is no file.
     """
     found: dict[str, DiskUse] = {}
-    for entry in _entries(path):
-        if not _is_directory(entry):
-            _add(found, entry)
-        elif naming.is_undo(entry.name):
-            found |= use_below(entry.path)
-        elif entry.path not in partitions and not any(naming.kind_of(each.name) for each in _entries(entry.path)):
-            found |= use_beside(entry.path, partitions)
+    try:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                try:
+                    if not entry.is_dir():
+                        found[entry.path] = _use(entry.stat())
+                    elif directories and not entry.is_symlink():
+                        found |= use_below(entry.path)
+                except OSError:
+                    continue  # deleted meanwhile
+    except OSError:
+        return found
     return found
 
 
-def _entries(path: str) -> "list[os.DirEntry[str]]":
+class OtherUse(NamedTuple):
+    """What files take that belong to no segment. Of `size_bytes` are `deleted_bytes`, which a broker deletes soon, and
+    `undo_bytes`, in the undo folders of kdump.
+    """
+
+    size_bytes: int = 0
+    allocated_bytes: int = 0
+    deleted_bytes: int = 0
+    undo_bytes: int = 0
+
+
+def other_use(directory: str, files: Mapping[str, DiskUse]) -> OtherUse:
+    """What the files below a directory take."""
+    return OtherUse(
+        sum(use.size_bytes for use in files.values()),
+        sum(use.allocated_bytes for use in files.values()),
+        sum(use.size_bytes for path, use in files.items() if path.endswith(DELETED)),
+        sum(use.size_bytes for path, use in files.items() if _is_undo(directory, path)),
+    )
+
+
+def _is_undo(directory: str, path: str) -> bool:
+    """Whether a file below a directory lies in an undo folder."""
+    return naming.is_undo(os.path.relpath(path, directory).split(os.sep, 1)[0])
+
+
+def use_of_root(directory: str, measured: Container[str] = ()) -> OtherUse:
+    """What the files of a log directory take that belong to none of its partitions, nor to one found below it.
+
+    The files at its root, the cache of the indexes of remote segments, and whatever else somebody put there.
+    `measured`: paths of files that count elsewhere.
+    """
+    return other_use(directory, {path: use for path, use in files_beside(directory) if path not in measured})
+
+
+def files_beside(path: str) -> Iterator[tuple[str, DiskUse]]:
+    """What each file in and below a directory takes, by its path, without those of partitions below it."""
+    yield from use_below(path, directories=False).items()
     try:
         with os.scandir(path) as entries:
-            return list(entries)
+            beside = [
+                each.path for each in entries if each.is_dir(follow_symlinks=False) and topic_partition_in(each) is None
+            ]
     except OSError:
-        return []  # deleted meanwhile, or closed to this user, as discovery said
+        return
+    for each in beside:
+        yield from use_below(each).items() if naming.is_undo(os.path.basename(each)) else _without_logs(each)
 
 
-def _is_directory(entry: "os.DirEntry[str]") -> bool:
+def _without_logs(path: str) -> Iterator[tuple[str, DiskUse]]:
+    """The files below a directory, without those of directories with logs: these are partitions of their own."""
     try:
-        return entry.is_dir(follow_symlinks=False)
+        with os.scandir(path) as entries:
+            inside = list(entries)
     except OSError:
-        return False
+        return
+    if any(naming.kind_of(each.name) and naming.plain_name(each.name) == each.name for each in inside):
+        return
+    yield from use_below(path, directories=False).items()
+    for each in inside:
+        if each.is_dir(follow_symlinks=False):
+            yield from _without_logs(each.path)
 
 
-def _add(found: dict[str, DiskUse], entry: "os.DirEntry[str]") -> None:
-    with suppress(OSError):  # deleted meanwhile
-        if not entry.is_dir():
-            found[entry.path] = _use(entry.stat())
+class FileSystem(NamedTuple):
+    """The size of a file system, what is used of it, and what is left for an ordinary user."""
+
+    size_bytes: int
+    used_bytes: int
+    free_bytes: int
+
+    @property
+    def used_share(self) -> float:
+        """How full it is for an ordinary user, as df says."""
+        whole = self.used_bytes + self.free_bytes
+        return self.used_bytes / whole if whole else 1.0
+
+
+def file_system_of(path: str) -> FileSystem | None:
+    """The file system that holds a directory, None where it does not say its size."""
+    try:
+        found = os.statvfs(path)
+    except (OSError, ValueError):
+        return None
+    if not found.f_blocks:
+        return None
+    unit = found.f_frsize
+    return FileSystem(unit * found.f_blocks, unit * (found.f_blocks - found.f_bfree), unit * found.f_bavail)
 
 
 def companions_of(segment: Segment) -> list[LogFile]:

@@ -6,7 +6,7 @@ from typing import Final
 
 from kdump.format.naming import Kind
 from kdump.kernel.producer_table import ProducerRows
-from kdump.stat.disk import DiskUse, companions_of, last_time_index_entry, use_beside, use_of
+from kdump.stat.disk import DiskUse, OtherUse, companions_of, files_beside, last_time_index_entry, other_use, use_of
 from kdump.stat.key_summary import KeySummary, summarize_keys
 from kdump.stat.keys import SAMPLED_KEYS, KeyStatistics
 from kdump.stat.producers import ProducerTable
@@ -104,6 +104,8 @@ class PartitionFold:
             keys=self._key_summary(start, end),
             other_bytes=other.size_bytes,
             other_allocated_bytes=other.allocated_bytes,
+            deleted_bytes=other.deleted_bytes,
+            undo_bytes=other.undo_bytes,
             errors=tuple(each.error for each in segments if each.error is not None),
             cleaner_checkpoint=context.cleaner_offset,
         )
@@ -160,16 +162,13 @@ def _log_offsets(
     return start, end if last is None or end is None else max(end, last)
 
 
-def _other_files(partition: Partition) -> DiskUse:
+def _other_files(partition: Partition) -> OtherUse:
     """What the files take that belong to no segment."""
     beside = partition.log_directory is not None and partition.log_directory.path == partition.path
     if beside or not os.path.isdir(partition.path):
-        return DiskUse()
-    files = use_beside(partition.path)
+        return OtherUse()
+    files = dict(files_beside(partition.path))
     for segment in segments_of(partition):
         for file in (segment.log, *companions_of(segment)):
             files.pop(file.path, None)
-    other = DiskUse()
-    for use in files.values():
-        other = other.plus(use)
-    return other
+    return other_use(partition.path, files)

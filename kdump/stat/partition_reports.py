@@ -32,6 +32,11 @@ class ReportOptions(NamedTuple):
     settings: TopicSettings = TopicSettings()
     cleaner: CleanerSettings = CleanerSettings()
 
+    @property
+    def is_about_partitions(self) -> bool:
+        """Whether one of them says something of each partition."""
+        return self.retention or self.compaction or self.upgrade or self.idle_ms is not None
+
 
 class PartitionReports(NamedTuple):
     """The reports about a partition; None for one that was not asked for, or does not fit (`-delete`, `-stray`)."""

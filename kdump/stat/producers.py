@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from kdump.kernel.producer_table import ProducerRows
+from kdump.stat.estimate import Estimate, distinct
 
 _CELLS: Final = struct.Struct("=8q")
 
@@ -63,6 +64,11 @@ class ProducerTable:
     @property
     def share(self) -> float:
         return 1.0 if self.highest_hash is None else (self.highest_hash + 1) / (1 << 64)
+
+    @property
+    def distinct(self) -> Estimate:
+        """The number of producers."""
+        return Estimate(len(self)) if self.highest_hash is None else distinct(len(self), self.highest_hash)
 
     def __len__(self) -> int:
         return len(self.cells) // _CELLS.size

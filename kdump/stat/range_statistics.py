@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from kdump.errors import SourceError
 from kdump.kernel.producer_table import ProducerRows
 from kdump.kernel.statistics import Collector
-from kdump.stat.damage import Damage
 from kdump.stat.delete_horizons import DeleteHorizons
 from kdump.stat.histogram import Histogram
 from kdump.stat.keys import KeyStatistics
 from kdump.stat.producers import ProducerTable
 from kdump.stat.records import RecordStatistics
 from kdump.stat.transactions import TransactionRows
-from kdump.stat.values import CODECS, TIMESTAMP_TYPES, BatchStatistics, Volume
+from kdump.stat.values import CODECS, TIMESTAMP_TYPES, BatchStatistics, Damage, Volume
 
 if TYPE_CHECKING:
     from kdump.kernel.statistics import VolumeFields

@@ -4,36 +4,43 @@ A row has the values of kdump.stat.values; `fields` gives its numbers by name, a
 never formatted. Rows of one kind have the same fields in the same order.
 """
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING
 
-from kdump.stat.damage import Damage, DamagedStretch
-from kdump.stat.distribution import Distribution, distribution
+from kdump.stat.disk import FileSystem
+from kdump.stat.distribution import distribution
+from kdump.stat.estimate import Estimate
 from kdump.stat.free import FreePlan
 from kdump.stat.growth import Growth
 from kdump.stat.partition_reports import PartitionReports, format_fields, free_fields
 from kdump.stat.partitioner import PartitionerFit
 from kdump.stat.record_numbers import fit_fields, key_fields, record_numbers
+from kdump.stat.row_numbers import (
+    NO_RATE,
+    WriteRate,
+    damage_numbers,
+    epoch_starts,
+    flat,
+    growth_numbers,
+    transaction_numbers,
+    volume_numbers,
+)
+from kdump.stat.sums import Sums, TopicStatistics
 from kdump.stat.upgrade import OldFormat
 from kdump.stat.values import (
     CODECS,
     TIMESTAMP_TYPES,
-    BatchStatistics,
     PartitionStatistics,
     SegmentStatistics,
-    Sums,
-    TopicStatistics,
-    TransactionStatistics,
     Volume,
 )
 
 if TYPE_CHECKING:
     from kdump.format.json_types import Fields, FieldValue
-
-_LISTED_STRETCHES = 10
 
 
 class RowKind(StrEnum):
@@ -48,115 +55,6 @@ class RowKind(StrEnum):
     MAGIC = "magic"
     HOUR = "hour"
     TOTAL = "total"
-
-
-class VolumeNumbers(NamedTuple):
-    """A volume with its records: null where wrapper messages were not opened."""
-
-    batches: int
-    records: int | None
-    records_at_least: int
-    bytes: int
-
-
-class DamageNumbers(NamedTuple):
-    """Damaged stretches: their number, their bytes, and the first ones."""
-
-    stretches: int
-    bytes: int
-    first: tuple[DamagedStretch, ...]
-
-
-class TransactionNumbers(NamedTuple):
-    """Transactions with their durations in milliseconds, and their sizes in bytes and records."""
-
-    count: int  # type: ignore[assignment]  # hides a method of tuples
-    committed: int
-    aborted: int
-    open: int
-    durations_ms: Distribution
-    bytes: Distribution
-    records: Distribution
-
-
-class WriteRate(NamedTuple):
-    """The bytes of the batches by their max timestamps, in buckets of `bucket_ms` up to `end_ms`."""
-
-    bucket_ms: int
-    end_ms: int
-    bytes: tuple[int, ...]
-
-
-NO_RATE: Final = WriteRate(0, 0, ())
-
-
-class GrowthNumbers(NamedTuple):
-    """What was written in so many days up to now, and on a day of them; a lower bound."""
-
-    days: float | None
-    bytes: int | None
-    records: int | None
-    bytes_per_day: float | None
-
-
-def _growth_numbers(of: Growth | None) -> GrowthNumbers:
-    if of is None:
-        return GrowthNumbers(None, None, None, None)
-    return GrowthNumbers(of.days, of.bytes, of.records, round(of.bytes_per_day, 1))
-
-
-class EpochStart(NamedTuple):
-    """A leader epoch, and the offset of its first batch."""
-
-    epoch: int
-    start_offset: int
-
-
-def volume_numbers(volume: Volume) -> VolumeNumbers:
-    """The numbers of a volume."""
-    return VolumeNumbers(volume.batches, volume.records, volume.records_at_least, volume.bytes)
-
-
-def damage_numbers(damage: Damage) -> DamageNumbers:
-    """The numbers of damaged stretches, and the first ones."""
-    return DamageNumbers(damage.count, damage.bytes, damage.stretches[:_LISTED_STRETCHES])
-
-
-def transaction_numbers(of: TransactionStatistics) -> TransactionNumbers:
-    """The numbers of transactions."""
-    return TransactionNumbers(
-        of.count,
-        of.committed,
-        of.aborted,
-        of.open,
-        distribution(of.durations),
-        distribution(of.sizes),
-        distribution(of.records),
-    )
-
-
-def epoch_starts(totals: BatchStatistics) -> tuple[EpochStart, ...]:
-    """The leader epochs of a log."""
-    return tuple(EpochStart(*each) for each in totals.epochs)
-
-
-def nested(value: "FieldValue") -> "Fields | None":
-    """The fields of a value that has some."""
-    if isinstance(value, Mapping):
-        return value
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        fields: Fields = value._asdict()
-        return fields
-    return None
-
-
-def _flat(fields: "Fields", prefix: str) -> "Iterator[tuple[str, FieldValue]]":
-    for name, value in fields.items():
-        inner = nested(value)
-        if inner is None:
-            yield f"{prefix}{name}", value
-        else:
-            yield from _flat(inner, f"{prefix}{name}.")
 
 
 class Row(ABC):
@@ -182,7 +80,7 @@ class Row(ABC):
 
     def columns(self) -> "Iterator[tuple[str, FieldValue]]":
         """The fields, and those of nested ones as `outer.inner`. A list stays one."""
-        return _flat(self.fields(), "")
+        return flat(self.fields())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +125,10 @@ class DiskRow(Row):
             "batch_bytes": totals.bytes,
             "companions_bytes": sums.companions_bytes,
             "other_bytes": sums.other_bytes,
+            "deleted_bytes": sums.deleted_bytes,
+            "stray_bytes": sums.stray_bytes,
+            "future_bytes": sums.future_bytes,
+            "undo_bytes": sums.undo_bytes,
             "tail_zero_bytes": sums.tail_zero_bytes,
             "empty_segments": sums.empty_segments,
             **self._own_fields(),
@@ -247,7 +149,7 @@ class DiskRow(Row):
             "transactions": transaction_numbers(sums.transactions),
             "damage": damage_numbers(sums.damage),
             "write_rate": self.rate,
-            "growth": _growth_numbers(self.growth),
+            "growth": growth_numbers(self.growth),
             "opened": None if sums.records is None else record_numbers(sums.records, in_log_order=self._in_log_order),
         }
 
@@ -260,11 +162,22 @@ class DiskRow(Row):
         return {}
 
 
+def inside_of(directory: str | None, path: str) -> str:
+    """A path without that of the directory that it is in."""
+    return path if directory is None or path == directory else path.removeprefix(os.path.join(directory, ""))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRow(DiskRow):
     """A segment."""
 
     segment: SegmentStatistics
+    directory: str | None = None
+
+    @property
+    def inside(self) -> str:
+        """The path in the log directory; all of it without one."""
+        return inside_of(self.directory, self.path or "")
 
     def _own_fields(self) -> "Fields":
         entry = self.segment.last_time_index_entry
@@ -282,9 +195,16 @@ class PartitionRow(DiskRow):
     """A copy of a partition. `source` is without its segments where these are not needed."""
 
     source: PartitionStatistics
-    producers: int = 0
-    producers_sampled: bool = False
+    producers: Estimate = Estimate(0)  # noqa: RUF009  # it never changes
     reports: PartitionReports = PartitionReports()  # noqa: RUF009  # it never changes
+
+    @property
+    def inside(self) -> str:
+        """The path in the log directory, all of it without one; what is set aside has the name that it had before."""
+        source = self.source
+        if source.state is None or source.topic_partition is None:
+            return inside_of(source.directory, source.path)
+        return f"{source.topic}-{source.partition}"
 
     def _own_fields(self) -> "Fields":
         source = self.source
@@ -297,7 +217,6 @@ class PartitionRow(DiskRow):
             "offset_span": source.offset_span,
             "absent": self.absent,
             "producers": self.producers,
-            "producers_estimate": self.producers_sampled,
             "first_open_offset": source.transactions.first_open_offset,
             "keys": None if source.keys is None else key_fields(source.keys),
             "epochs": epoch_starts(source.totals),
@@ -325,30 +244,35 @@ class TopicRow(DiskRow):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirectoryRow(DiskRow):
-    """A log directory. `root_bytes` are the files at its root.
-
-    `volume_bytes` and `volume_free_bytes`: size of the file system, and what is left of it for an ordinary user. None
-    where they are not known.
+    """A log directory, or what was read of it. `is_whole`: all of it was. `file_system`: the one that holds it, None
+    where it does not say its size.
     """
 
     partitions: int
-    root_bytes: int
-    volume_bytes: int | None
-    volume_free_bytes: int | None
+    is_whole: bool
+    file_system: FileSystem | None
 
     @property
     def is_nearly_full(self) -> bool:
         """Whether less than a tenth of the file system is left."""
-        free, size = self.volume_free_bytes, self.volume_bytes
-        return free is not None and size is not None and free * 10 < size
+        return self.file_system is not None and self.file_system.used_share > 0.9
+
+    @property
+    def foreign_bytes(self) -> int | None:
+        """What else takes space on the file system; None where that is not known."""
+        if self.file_system is None or not self.is_whole:
+            return None
+        return max(self.file_system.used_bytes - self.sums.allocated_bytes, 0)
 
     def _own_fields(self) -> "Fields":
+        file_system = self.file_system
         return {
             "partitions": self.partitions,
             "set_aside": self.sums.set_aside,
-            "root_bytes": self.root_bytes,
-            "volume_bytes": self.volume_bytes,
-            "volume_free_bytes": self.volume_free_bytes,
+            "root_bytes": self.sums.root_bytes if self.is_whole else None,
+            "volume_bytes": file_system and file_system.size_bytes,
+            "volume_used_bytes": file_system and file_system.used_bytes,
+            "volume_free_bytes": file_system and file_system.free_bytes,
         }
 
 

@@ -19,12 +19,11 @@ from kdump.kernel.record_statistics import RecordCollector
 from kdump.kernel.results import Carry
 from kdump.kernel.scan import BATCH_COLUMNS, OPEN, SUSPECTS, Scanner
 from kdump.kernel.statistics import HEADERS_STOPPED, Collector
-from kdump.stat.damage import Damage, DamagedStretch
 from kdump.stat.keys import KeyStatistics
 from kdump.stat.range_statistics import RangeStatistics, StatCarry, batch_statistics, producer_table
 from kdump.stat.records import RecordStatistics, UnreadBatch, collect_chunk, unread_of, unread_reason
 from kdump.stat.transactions import rows_of
-from kdump.stat.values import BatchStatistics, StatOptions
+from kdump.stat.values import BatchStatistics, Damage, DamagedStretch, StatOptions
 from kdump.storage.log_walk import walk_of
 from kdump.storage.ranges import SegmentRange
 from kdump.storage.read_policy import PolicySource, ReadPolicy, open_file
@@ -153,7 +152,8 @@ class _RangeScan:
                     self._checked_until = (self._position // BLOCK + 1) * BLOCK
                     self._check(min(self._stop, self._checked_until))
             else:
-                self._check(min(upto, self._checked_until))
+                # The walk bounds its rate itself, and each one reads its first window anew.
+                self._check(min(self._stop, self._position + _STEP, self._checked_until))
             if self._on_bytes is not None:
                 self._on_bytes(self._position - done)
                 done = self._position

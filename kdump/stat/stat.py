@@ -11,12 +11,13 @@ from kdump.engine.serial import Serial
 from kdump.errors import SourceError
 from kdump.format.naming import Kind
 from kdump.kernel.record_statistics import PIECE_BYTES
-from kdump.stat.disk import use_beside
+from kdump.stat.disk import use_of_root
 from kdump.stat.fold import join, settled
 from kdump.stat.partition import PartitionFold, segments_of
 from kdump.stat.range_statistics import RangeStatistics
 from kdump.stat.scan import StatTask, scan
-from kdump.stat.values import LogDirectoryStatistics, PartitionStatistics, StatOptions, Sums
+from kdump.stat.sums import LogDirectoryStatistics, Sums
+from kdump.stat.values import PartitionStatistics, StatOptions
 from kdump.storage.live import is_written
 from kdump.storage.offset_checkpoints import CheckpointCache
 from kdump.storage.partition import LogDirectory, Partition
@@ -100,7 +101,6 @@ class _Cutting:
         self._done = 0
         self._directory: LogDirectory | None = None
         self._sums = Sums()
-        self._partition_paths: set[str] = set()  # those in the directory
         self._beside: tuple[str, ...] = ()  # logs at the root of the directory, which are a partition of their own
 
     def jobs(self, found: Iterable[Partition | LogDirectory | SourceError]) -> Iterator[StatJob]:
@@ -194,23 +194,20 @@ class _Cutting:
             self._beside = tuple(segment.path for segment in statistics.segments)
         if self._directory is not None:
             self._sums += Sums.of(statistics)
-            self._partition_paths.add(partition.path)
         yield statistics
 
     def _end_directory(self) -> Iterator[Measured]:
         if self._directory is not None:
             path = self._directory.path
-            own = use_beside(path, self._partition_paths)
-            for name in self._beside:
-                own.pop(name, None)
+            own = use_of_root(path, self._beside)
             yield LogDirectoryStatistics(
                 path,
                 self._sums,
-                sum(use.size_bytes for use in own.values()),
-                other_allocated_bytes=sum(use.allocated_bytes for use in own.values()),
+                own.size_bytes,
+                other_allocated_bytes=own.allocated_bytes,
+                undo_bytes=own.undo_bytes,
             )
             self._directory, self._sums, self._beside = None, Sums(), ()
-            self._partition_paths.clear()
 
 
 def partitions_of_topics(found: Iterable[Partition | LogDirectory | SourceError]) -> dict[str, int]:

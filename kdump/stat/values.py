@@ -13,7 +13,6 @@ from typing import Final, NamedTuple, TypeVar
 from kdump.errors import SourceError
 from kdump.format.index import TimeIndexEntry
 from kdump.format.naming import TopicPartition
-from kdump.stat.damage import Damage
 from kdump.stat.delete_horizons import DeleteHorizons, largest, smallest
 from kdump.stat.histogram import Histogram
 from kdump.stat.key_summary import KeySummary
@@ -28,6 +27,9 @@ TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime", "NoTimestampType")
 MOST_HOURS: Final = 65_536
 """The largest number of time buckets: the newest ones. What is older is summed up in `older`."""
 MOST_EPOCHS: Final = 65_536
+MOST_STRETCHES: Final = 100
+"""The largest number of damaged stretches that are listed."""
+_IN_NO_BATCH: Final = ("gap", "zeros", "torn", "garbage", "crc", "magic", "shrunk")
 _Value = TypeVar("_Value")
 
 
@@ -234,6 +236,50 @@ class TransactionStatistics:
         )
 
 
+class DamagedStretch(NamedTuple):
+    """Bytes of a log file that are no valid batch, or a valid batch whose records cannot be read.
+
+    `reason` is "gap" or "zeros" (between batches), "torn", "garbage" or "zeros" (after the last one), "crc", "magic" or
+    "limit" (a whole batch), "unsearched" or "shrunk". Of a batch that counts: "codec", "limit" (its records are larger
+    than StatOptions.max_batch_bytes) or "records" (kdump.stat.records.UnreadBatch).
+    """
+
+    path: str
+    position: int
+    length: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Damaged stretches: the first MOST_STRETCHES of them, and their exact number.
+
+    `bytes`: those that are in no valid batch. With those of the batches and the preallocated zeros they are the file.
+    """
+
+    stretches: tuple[DamagedStretch, ...] = ()
+    count: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: "Damage") -> "Damage":
+        if not other.count:
+            return self
+        stretches = (self.stretches + other.stretches)[:MOST_STRETCHES]
+        return Damage(stretches, self.count + other.count, self.bytes + other.bytes)
+
+    def also_in(self, before: "Damage") -> "Damage":
+        """The part of this damage that an earlier read found, too; all where `before` does not list everything."""
+        if before.count > len(before.stretches):
+            return self
+        known = {(each.position, each.reason) for each in before.stretches}
+        new = [each for each in self.stretches if (each.position, each.reason) not in known]
+        return Damage(
+            tuple(each for each in self.stretches if each not in new),
+            self.count - len(new),
+            self.bytes - sum(each.length for each in new if each.reason in _IN_NO_BATCH),
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class SegmentStatistics:
     """One segment.
@@ -251,7 +297,7 @@ class SegmentStatistics:
     companions_bytes: int
     mtime_ms: int
     totals: BatchStatistics
-    damage: Damage = field(default_factory=Damage)
+    damage: Damage = Damage()
     tail_zero_bytes: int = 0
     is_active: bool = False
     last_time_index_entry: TimeIndexEntry | None = None
@@ -274,7 +320,8 @@ class PartitionStatistics:
     `log_start_offset`: of the checkpoint, else that of the first batch or segment. `log_end_offset`: after the last
     batch, else the base offset of the active segment; None where no name says it. `high_watermark`: of the checkpoint,
     as is `cleaner_checkpoint`, the first offset that the log cleaner has not compacted.
-    `other_bytes`: files that belong to no segment: producer snapshots, checkpoints, files to delete, undo folders.
+    `other_bytes`: files that belong to no segment: producer snapshots, checkpoints, files to delete, undo folders; of
+    these are `deleted_bytes` (`.deleted`), which a broker deletes soon, and `undo_bytes`.
     `allocated_bytes`: the blocks of all files. `errors`: files that could not be read.
     """
 
@@ -295,6 +342,8 @@ class PartitionStatistics:
     other_allocated_bytes: int = 0
     errors: tuple[SourceError, ...] = ()
     cleaner_checkpoint: int | None = None
+    deleted_bytes: int = 0
+    undo_bytes: int = 0
 
     @property
     def topic(self) -> str | None:
@@ -335,116 +384,6 @@ class PartitionStatistics:
         """The blocks of all files on the disk, in bytes."""
         own = sum(each.allocated_bytes + each.companions_allocated_bytes for each in self.segments)
         return own + self.other_allocated_bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Sums:
-    """Partitions in sum. `copies` partitions, of which some can be the same one on several disks.
-
-    `other_bytes` with those of partitions that are future, stray or to be deleted: `set_aside` of them.
-    """
-
-    copies: int = 0
-    set_aside: int = 0
-    segments: int = 0
-    empty_segments: int = 0
-    log_bytes: int = 0
-    companions_bytes: int = 0
-    other_bytes: int = 0
-    allocated_bytes: int = 0
-    tail_zero_bytes: int = 0
-    offset_span: int = 0
-    totals: BatchStatistics = field(default_factory=BatchStatistics)
-    damage: Damage = field(default_factory=Damage)
-    transactions: TransactionStatistics = field(default_factory=TransactionStatistics)
-    records: RecordStatistics | None = None
-
-    @classmethod
-    def of(cls, partition: PartitionStatistics) -> "Sums":
-        """The sums of one partition."""
-        segments = partition.segments
-        return cls(
-            copies=partition.state is None,
-            set_aside=partition.state is not None,
-            segments=len(segments),
-            empty_segments=sum(each.is_empty for each in segments),
-            log_bytes=sum(each.size_bytes for each in segments),
-            companions_bytes=sum(each.companions_bytes for each in segments),
-            other_bytes=partition.other_bytes,
-            allocated_bytes=partition.allocated_bytes,
-            tail_zero_bytes=sum(each.tail_zero_bytes for each in segments),
-            offset_span=partition.offset_span or 0,
-            totals=partition.totals,
-            damage=partition.damage,
-            transactions=partition.transactions,
-            records=partition.records,
-        )
-
-    @property
-    def size_bytes(self) -> int:
-        """The bytes of all files."""
-        return self.log_bytes + self.companions_bytes + self.other_bytes
-
-    def __add__(self, other: "Sums") -> "Sums":
-        return Sums(
-            self.copies + other.copies,
-            self.set_aside + other.set_aside,
-            self.segments + other.segments,
-            self.empty_segments + other.empty_segments,
-            self.log_bytes + other.log_bytes,
-            self.companions_bytes + other.companions_bytes,
-            self.other_bytes + other.other_bytes,
-            self.allocated_bytes + other.allocated_bytes,
-            self.tail_zero_bytes + other.tail_zero_bytes,
-            self.offset_span + other.offset_span,
-            self.totals + other.totals,
-            self.damage + other.damage,
-            self.transactions + other.transactions,
-            added(self.records, other.records),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class TopicStatistics:
-    """A topic. `partitions` are the numbers of those that were found, each with how many copies."""
-
-    topic: str
-    partitions: dict[int, int] = field(default_factory=dict)
-    sums: Sums = field(default_factory=Sums)
-
-    def __add__(self, other: "TopicStatistics") -> "TopicStatistics":
-        partitions = {
-            number: self.partitions.get(number, 0) + other.partitions.get(number, 0)
-            for number in sorted({*self.partitions, *other.partitions})
-        }
-        return TopicStatistics(self.topic, partitions, self.sums + other.sums)
-
-    @property
-    def copies(self) -> int:
-        """The largest number of copies of one of its partitions."""
-        return max(self.partitions.values(), default=0)
-
-
-@dataclass(frozen=True, slots=True)
-class LogDirectoryStatistics:
-    """A log directory, after its partitions. `other_bytes` are the files that are in no partition."""
-
-    path: str
-    sums: Sums
-    other_bytes: int = 0
-    errors: tuple[SourceError, ...] = ()
-    other_allocated_bytes: int = 0
-
-
-def topics_of(partitions: Iterable[PartitionStatistics]) -> list[TopicStatistics]:
-    """The topics of partitions, by name. Partitions whose directory does not say a topic are left out."""
-    topics: dict[str, TopicStatistics] = {}
-    for each in partitions:
-        if each.topic_partition is not None:
-            topic, number = each.topic_partition
-            numbers = {number: 1} if each.state is None else {}
-            topics[topic] = topics.get(topic, TopicStatistics(topic)) + TopicStatistics(topic, numbers, Sums.of(each))
-    return [topics[topic] for topic in sorted(topics)]
 
 
 def added(one: RecordStatistics | None, other: RecordStatistics | None) -> RecordStatistics | None:

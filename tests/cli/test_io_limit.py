@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import struct
 import sys
 import time
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from kdump.cli import run
 from kdump.storage.page_cache import resident_pages
+from kdump.storage.read_policy import ReadLimit
 from support import build
 from support.command_runs import unwatched
 
@@ -50,6 +53,21 @@ def test_a_rate_changes_the_time_and_nothing_else(kdump: Any, log_directory: Pat
     assert (slow.status, slow.out) == (plain.status, plain.out)
     assert time.monotonic() - began >= (1 << 20) / (4 << 20) - 0.1
     assert kdump.inside(command, "--io-limit", "fast", str(log_directory)).status == 2
+
+
+@pytest.mark.parametrize("options", [("verify",), ("verify", "--deep"), ("stat",), ("stat", "--deep")])
+def test_each_byte_counts_once_against_the_rate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    """Else the rate would be lower than was asked for."""
+    batch = build.batch([build.record(b"k", os.urandom(8 << 10))])
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(b"".join(struct.pack(">q", at) + batch[8:] for at in range(500)))
+    taken: list[int] = []
+    monkeypatch.setattr(ReadLimit, "take", lambda self, count: taken.append(count))
+    assert run([*options, "--jobs", "1", "--io-limit", "1m", "--no-progress", str(path)]) < 2
+    assert 1 <= sum(taken) / path.stat().st_size < 1.1
+    assert max(taken) <= (1 << 20) + len(batch)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux drops pages")

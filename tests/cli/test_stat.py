@@ -126,6 +126,43 @@ def test_what_cannot_be_read_makes_the_status_3(kdump: Any, log_directory: Path,
     assert kdump("stat", "/dev/null").status == 3
 
 
+def test_every_file_counts_once(kdump: Any, log_directory: Path) -> None:
+    """The bytes are those that du says, and what is no log of a partition is told apart."""
+    for name, size in {
+        "orders-0/00000000000000000000.log.deleted": 3000,
+        "orders-0/.kdump-undo/run/kept": 500,
+        "gone-3.0123456789abcdef0123456789abcdef-delete/00000000000000000000.log": 700,
+        "gone-4.0123456789abcdef0123456789abcdef-delete/00000000000000000000.log.deleted": 70,
+        "lost-1.0123456789abcdef0123456789abcdef-stray/00000000000000000000.log": 900,
+        "moving-1.0123456789abcdef0123456789abcdef-future/00000000000000000000.log": 40,
+        "remote-log-index-cache/0_abc.index": 100,
+        "heap.hprof": 10_000,
+        "backup/notes/text": 33,
+    }.items():
+        (log_directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (log_directory / name).write_bytes(bytes(size))
+    (log_directory / "backup" / "orders-9").mkdir()
+    (log_directory / "backup" / "orders-9" / f"{0:020}.log").write_bytes(one())
+    ran = kdump("stat", "--format", "json", str(log_directory))
+    assert ran.status == 0
+    (total,), (directory,) = rows_of(ran, "total"), rows_of(ran, "log_directory")
+    files = [path.stat() for path in log_directory.rglob("*") if path.is_file()]
+    assert total["bytes"] == sum(file.st_size for file in files)
+    assert total["allocated_bytes"] == sum(file.st_blocks * 512 for file in files)
+    assert [total[f"{name}_bytes"] for name in ("deleted", "stray", "future", "undo")] == [3770, 900, 40, 500]
+    assert directory["root_bytes"] == len("version=1\n") + 10_000 + 100 + 33
+    assert directory["volume_used_bytes"] <= directory["volume_bytes"]
+    text = kdump("stat", "--format", "terminal", str(log_directory)).out.decode()
+    for words in (
+        "being deleted 3.7 KiB",
+        "stray 900 bytes",
+        "undo folders 500 bytes",
+        "beside the partitions 9.9 KiB",
+    ):
+        assert words in text
+    assert rows_of(kdump("stat", "--format", "json", str(log_directory / "orders-0")), "log_directory") == []
+
+
 def test_standard_input(kdump: Any) -> None:
     ran = kdump("stat", "--format", "json", "-", stdin=build.segment(one(0), one(1)))
     assert ran.status == 0
@@ -145,7 +182,13 @@ def test_quiet(kdump: Any, log_directory: Path) -> None:
         (("--bucket", "0"), "at least 1 ms"),
         (("--bucket", "soon"), "no length of time"),
         (("--retention", "--retention-ms", "-2"), "no length of time"),
-        (("--cleanup-policy", "erase"), "not a cleanup policy: erase"),
+        (("--retention", "--cleanup-policy", "erase"), "not a cleanup policy: erase"),
+        (("--format", "csv", "--by", "topic", "--retention"), "these are topic, partition: give --by once"),
+        (("--cleanup-policy", "delete"), "--cleanup-policy changes nothing without --retention or --compaction or"),
+        (("--partitions", "3"), "--partitions changes nothing without --deep"),
+        (("--compaction", "--dedupe-buffer", "1m"), "--dedupe-buffer changes nothing without --deep"),
+        (("--upgrade", "--retention-ms", "1d"), "--retention-ms changes nothing without --retention or --free"),
+        (("--delete-retention-ms", "1d"), "--delete-retention-ms changes nothing without --compaction"),
         (("--free", "much"), "no size"),
         (("--by", "record"), "record"),
     ],
@@ -163,6 +206,22 @@ def test_sorted_by_a_nested_column(kdump: Any, log_directory: Path) -> None:
         "stat", "--by", "partition", "--sort", "codecs.zstd.batches", "--format", "json", str(log_directory)
     )
     assert [line["codecs"]["zstd"]["batches"] for line in rows_of(ran, "partition")] == [1, 0, 0]
+
+
+def test_no_row_at_all(kdump: Any, log_directory: Path) -> None:
+    ran = kdump.inside("stat", "--top", "0", "--format", "json", str(log_directory))
+    assert [line["type"] for line in lines(ran)] == ["total", "summary"]
+    for name in ("terminal", "text", "csv"):
+        assert kdump.inside("stat", "--by", "topic", "--top", "0", "--format", name, str(log_directory)).status == 0
+
+
+def test_a_report_beside_rows_of_another_kind(kdump: Any, log_directory: Path) -> None:
+    ran = kdump.inside("stat", "--by", "topic", "--upgrade", "--format", "json", str(log_directory))
+    assert {line["type"] for line in lines(ran)} == {"topic", "partition", "total", "summary"}
+    assert all(line["upgrade"]["ready"] for line in rows_of(ran, "partition"))
+    text = kdump.inside("stat", "--by", "topic", "--upgrade", "--format", "terminal", str(log_directory)).out.decode()
+    assert "accounts-0" not in text
+    assert "ready for Kafka 4" in text
 
 
 def test_buckets(kdump: Any, log_directory: Path) -> None:

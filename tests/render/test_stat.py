@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from kdump.render import RenderOptions, renderer
 from kdump.render.measures import bar, count_text, percent_text, short_size, size_text, span_text, sparkline
+from kdump.render.terminal.columns import packed
 from kdump.stat.partition_reports import ReportOptions
-from kdump.stat.row_collector import OVERVIEW, RowCollector, RowOptions, StatResult
+from kdump.stat.row_collector import RowCollector
+from kdump.stat.row_sections import RowOptions, StatResult
 from kdump.stat.rows import RowKind
 from support.stat_values import GIB, NOW_MS, disk, simple
 
@@ -25,7 +27,7 @@ HOSTILE = 'a\x1b[31m\u202eb,"c\udcff'
 
 
 def result_of(*kinds: RowKind, damaged: bool = True, **options: Any) -> StatResult:
-    collector = RowCollector(RowOptions(kinds or OVERVIEW, now_ms=NOW_MS, **options))
+    collector = RowCollector(RowOptions(kinds, now_ms=NOW_MS, **options))
     for item in [*disk(damaged=damaged), simple(HOSTILE, 0, 10, 10, 10_000_000)]:
         collector.add(item)
     return collector.result()
@@ -147,7 +149,58 @@ def test_an_interrupted_run_says_so() -> None:
 
 def test_what_is_hidden_is_said() -> None:
     text = shown("terminal", result_of(RowKind.TOPIC, top=1), width=80)
-    assert "5 more rows with 11 GiB; --by topic --top N shows more" in text
+    assert "5 more topics with 11 GiB; --by topic --top N shows more" in text
+
+
+def test_an_overview_of_many_topics_fits_a_screen() -> None:
+    items = [
+        item for item in disk() if getattr(item, "directory", None) != "/mnt/second" and item.path != "/mnt/second"
+    ]
+    more = [simple(f"topic-{number}", 0, 10, 10, 10_000) for number in range(300)]
+    collector = RowCollector(RowOptions(now_ms=NOW_MS))
+    for item in (*items, *more):
+        collector.add(item)
+    assert len(shown("terminal", collector.result(), width=80).splitlines()) <= 23
+    assert len(shown("terminal", collector.result(), width=160).splitlines()) <= 49
+
+
+def test_what_takes_space_beside_the_logs_is_said() -> None:
+    text = shown("terminal", result_of(RowKind.PARTITION), width=80)
+    assert "being deleted 5.0 GiB" in text
+    assert re.search(r"gone-3 \(being deleted\) +5.0 GiB", text)
+
+
+def test_colours_can_be_read_on_every_background() -> None:
+    text = shown("terminal", result_of(*KINDS, reports=REPORTS, damaged=True), width=160, color=True)
+    codes = {code for found in re.findall(r"\x1b\[([\d;]*)m", text) for code in found.split(";")}
+    assert {"1", "2", "31"} <= codes <= {"", "0", "1", "2", "31", "35"}
+
+
+def test_a_name_keeps_its_zeros() -> None:
+    name = "KSTREAM-STORE-0000000003-changelog"
+    collector = RowCollector(RowOptions((RowKind.TOPIC, RowKind.PARTITION, RowKind.SEGMENT), now_ms=NOW_MS))
+    collector.add(simple(name, 0, 10, 10, 10_000))
+    text = shown("terminal", collector.result(), width=200)
+    assert text.count(name) == 3
+    assert f"{name}-0/…0.log" in text
+
+
+def test_a_report_does_not_depend_on_the_rows_that_are_shown() -> None:
+    reports = ReportOptions(retention=True)
+
+    def heading(*kinds: RowKind, **how: Any) -> str:
+        text = shown("terminal", result_of(*kinds, reports=reports, **how), width=100)
+        return next(line for line in text.splitlines() if line.startswith("retention deletes"))
+
+    assert heading() == heading(RowKind.TOPIC) == heading(RowKind.PARTITION, top=1)
+
+
+@given(st.text("ab ,;:", max_size=80), st.integers(1, 30))
+def test_text_is_broken_between_its_parts(text: str, width: int) -> None:
+    lines = packed(text, width).split("\n")
+    assert " ".join(lines) == text
+    for line in lines:
+        assert len(line) <= width or not re.search(r"[,;:] \S", line.lstrip())
 
 
 def test_quiet_leaves_the_total_out() -> None:

@@ -11,15 +11,17 @@ from kdump.errors import SourceError
 from kdump.stat.distribution import distribution
 from kdump.stat.histogram import ERROR, Histogram
 from kdump.stat.partition_reports import ReportOptions
-from kdump.stat.row_collector import OVERVIEW, RowCollector, RowOptions, StatResult, columns_of
-from kdump.stat.rows import LogDirectoryRow, PartitionRow, RowKind, TopicRow, VolumeRow, WriteRate
+from kdump.stat.row_collector import RowCollector, columns_of
+from kdump.stat.row_numbers import WriteRate
+from kdump.stat.row_sections import RowOptions, StatResult
+from kdump.stat.rows import LogDirectoryRow, PartitionRow, RowKind, TopicRow, VolumeRow
 from support.stat_values import GIB, HOUR_MS, NOW_MS, disk, producers, simple, totals_of
 
 KINDS = tuple(kind for kind in RowKind if kind is not RowKind.TOTAL)
 
 
 def result_of(*kinds: RowKind, items: Any = None, **options: Any) -> StatResult:
-    collector = RowCollector(RowOptions(kinds or OVERVIEW, now_ms=NOW_MS, **options))
+    collector = RowCollector(RowOptions(kinds, now_ms=NOW_MS, **options))
     for item in disk() if items is None else items:
         assert collector.add(item) == ()
     return collector.result()
@@ -42,8 +44,9 @@ def test_the_total_is_the_sum_of_its_rows() -> None:
             if section.kind not in (RowKind.PRODUCER, RowKind.HOUR):
                 assert sum(row[name] for row in rows) == total[name], (section.kind, name)
         for name in ("segments", "bytes", "allocated_bytes", "log_bytes", "absent", "transactions.count"):
-            if section.kind in (RowKind.PARTITION, RowKind.TOPIC) and name != "absent":
-                assert sum(row[name] for row in rows) == total[name], (section.kind, name)
+            if section.kind in (RowKind.PARTITION, RowKind.TOPIC, RowKind.LOG_DIRECTORY) and name != "absent":
+                beside = 1234 + 99 if name == "bytes" and section.kind is not RowKind.LOG_DIRECTORY else 0
+                assert sum(row[name] for row in rows) + beside == total[name], (section.kind, name)
     assert (total["topics"], total["partitions"], total["copies"], total["set_aside"]) == (5, 5, 6, 1)
 
 
@@ -168,6 +171,35 @@ def test_a_file_system_that_is_nearly_full() -> None:
     assert isinstance(second, LogDirectoryRow)
     assert (first.path, second.path) == ("/data/kafka", "/mnt/second")
     assert (first.fields()["volume_bytes"], first.is_nearly_full) == (None, False)
+
+
+def test_files_that_are_no_log_of_a_partition_are_told_apart() -> None:
+    total = dict(result_of().total.columns())
+    assert (total["deleted_bytes"], total["stray_bytes"], total["undo_bytes"]) == (5 * GIB, 0, 0)
+    rows = {row.path: row.fields() for row in result_of(RowKind.LOG_DIRECTORY).sections[0].rows}
+    assert (rows["/data/kafka"]["root_bytes"], rows["/mnt/second"]["root_bytes"]) == (1234, 99)
+    parts = [item for item in disk() if hasattr(item, "segments")]
+    (first, _) = result_of(RowKind.LOG_DIRECTORY, items=parts).sections[0].rows
+    assert first.fields()["root_bytes"] is None  # nobody measured the directory as a whole
+
+
+def test_a_report_is_on_all_partitions_whatever_rows_are_shown() -> None:
+    reports = ReportOptions(retention=True, compaction=True, upgrade=True)
+    result = result_of(RowKind.TOPIC, top=1, reports=reports)
+    assert [section.kind for section in result.sections] == [RowKind.TOPIC, RowKind.PARTITION]
+    assert [section.kind for section in result.tables(wide=True)] == [RowKind.TOPIC]
+    assert len(result.sections[1].rows) == 1
+    assert len(result.reports.retention) == len(result.reports.compaction) == 6
+    assert result.reports.upgrade[0].topic == "legacy-events-of-the-warehouse-with-a-long-name"
+    assert result_of(reports=reports).tables(wide=True) == ()
+
+
+def test_the_name_inside_of_a_log_directory() -> None:
+    rows = {row.path: row for row in result_of(RowKind.PARTITION).sections[0].rows}
+    gone, clicks = rows["/data/kafka/gone-3"], rows["/data/kafka/clicks-0"]
+    assert isinstance(gone, PartitionRow)
+    assert isinstance(clicks, PartitionRow)
+    assert (gone.inside, clicks.inside) == ("gone-3", "clicks-0")
 
 
 def test_reports() -> None:

@@ -16,13 +16,17 @@ COMMON = {
     "bytes": "of all files",
     "allocated_bytes": "the blocks that they take on the disk",
     "share": SHARE,
-    "first_offset": "of the first batch; null for more than one partition",
+    "first_offset": "of the first batch; null where the line is not about one copy of a partition or a part of it",
     "last_offset": "of the last batch; likewise",
     "log_bytes": "of the log files",
     "batch_bytes": "of the valid batches",
     "companions_bytes": "of the indexes",
-    "other_bytes": "of files that belong to no segment: producer snapshots, checkpoints, undo folders, and all files "
-    "of a directory with -delete, -stray or -future",
+    "other_bytes": "of files that belong to no segment: producer snapshots, checkpoints, undo folders, all files of a "
+    "directory with -delete, -stray or -future; of a log directory also its root_bytes. The next four are parts of it",
+    "deleted_bytes": "of files with .deleted, and of directories with -delete: a broker deletes them soon",
+    "stray_bytes": "of directories with -stray",
+    "future_bytes": "of directories with -future",
+    "undo_bytes": "of the undo folders of kdump recover",
     "tail_zero_bytes": "zeros at the end of log files: preallocated space",
     "empty_segments": "log files without a byte",
 }
@@ -92,8 +96,7 @@ PARTITION = {
     "high_watermark": "that the log directory stores; null without one",
     "offset_span": "log end offset less log start offset",
     "absent": ABSENT,
-    "producers": "the number of producer ids",
-    "producers_estimate": "true above a million: then the number is an estimate",
+    "producers": "the number of producer ids: an object with value, estimate (true above a million) and error",
     "first_open_offset": "of the oldest open transaction; null without one",
     "keys": "with --deep, an object: distinct, live_records, live_bytes, dropped_records and dropped_bytes (by a "
     "compaction), live_tombstones and shadowed_tombstones, each with value, estimate and error (one standard error); "
@@ -127,9 +130,11 @@ LOG_DIRECTORY = {
     **COMMON,
     "partitions": "that a broker loads",
     "set_aside": "directories with -delete, -stray or -future",
-    "root_bytes": "of the files in none of its partitions; not among bytes",
+    "root_bytes": "of what lies in it and belongs to no partition: files at its root, the cache of the indexes of "
+    "remote segments, whatever somebody put there; null where PATH does not name the directory or one above",
     "volume_bytes": "the size of the file system; null where it is not known",
-    "volume_free_bytes": "what is left of it; likewise",
+    "volume_used_bytes": "what is used of it; likewise",
+    "volume_free_bytes": "what is left of it for an ordinary user; likewise",
     **COMMON_END,
 }
 TOTAL = {
@@ -160,7 +165,10 @@ PRODUCER = {
     **VOLUME,
 }
 LINES: dict[str, tuple[str, Mapping[str, str]]] = {
-    "log_directory": ("One for every log directory.", LOG_DIRECTORY),
+    "log_directory": (
+        "One for every log directory; where PATH names some of its partitions, the numbers are of these.",
+        LOG_DIRECTORY,
+    ),
     "topic": ("One for every topic; its copies in several log directories are added.", TOPIC),
     "partition": ("One for every copy of a partition.", PARTITION),
     "segment": ("With --by segment, one for every segment.", SEGMENT),
@@ -213,7 +221,7 @@ ABOUT = [
 EXAMPLES = [
     ("What takes the space?", "kdump stat /data/kafka"),
     (
-        "The ten partitions with the most absent offsets:",
+        "The partitions with the most absent offsets:",
         "kdump stat --by partition --top 9 --sort absent /data/kafka",
     ),
     ("What frees 50 GiB, and what does it cost?", "kdump stat --free 50g /data/kafka"),

@@ -7,16 +7,16 @@ from operator import add
 from typing import Any
 
 from kdump.format.naming import TopicPartition
-from kdump.stat.damage import Damage, DamagedStretch
 from kdump.stat.histogram import Histogram
 from kdump.stat.producers import ProducerRow, ProducerTable, table_of
+from kdump.stat.sums import LogDirectoryStatistics, Sums
 from kdump.stat.values import (
     CODECS,
     BatchStatistics,
-    LogDirectoryStatistics,
+    Damage,
+    DamagedStretch,
     PartitionStatistics,
     SegmentStatistics,
-    Sums,
     TransactionStatistics,
     Volume,
 )

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from kdump.recover.plan import RecoveryResult
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
-    from kdump.stat.row_collector import StatResult
+    from kdump.stat.row_sections import StatResult
     from kdump.storage.records import DecodedBatch
     from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
     from kdump.verify.display import FoldedFindings

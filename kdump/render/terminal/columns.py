@@ -6,6 +6,7 @@ that may be shortened is. From WIDE columns on a table shows all. A heading may 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
@@ -64,3 +65,16 @@ def _total(shown: dict[int, int], shortened: int | None) -> int:
     """The least width of the columns."""
     widths = (min(size, SHORTEST) if index == shortened else size for index, size in shown.items())
     return sum(widths) + _BETWEEN * (len(shown) - 1)
+
+
+def packed(text: str, width: int) -> str:
+    """The text on lines of at most `width`, broken after a comma, a semicolon or a colon, so that a number keeps its
+    unit; what is longer without one is left to the terminal.
+    """
+    lines = [""]
+    for part in re.split(r"(?<=[,;:]) ", text):
+        if lines[-1] and len(lines[-1]) + 1 + len(part) > width:
+            lines.append(part)
+        else:
+            lines[-1] += f" {part}" if lines[-1] else part
+    return "\n".join(lines)

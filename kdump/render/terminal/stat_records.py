@@ -12,7 +12,7 @@ from kdump.render.escaping import bytes_text, path_text
 from kdump.render.measures import count_text, percent_text, short_size, size_text
 from kdump.render.sentences import counted
 from kdump.render.terminal.columns import ColumnRule
-from kdump.render.terminal.tables import BAD, table, without_zeros
+from kdump.render.terminal.tables import BAD, DOUBTFUL, table, without_zeros
 from kdump.stat.distribution import distribution
 from kdump.stat.records import RECORD_CODECS
 from kdump.stat.rows import PartitionRow, TopicRow
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kdump.stat.histogram import Histogram
     from kdump.stat.key_summary import KeySummary
     from kdump.stat.records import RecordStatistics
-    from kdump.stat.row_collector import RowSection
+    from kdump.stat.row_sections import RowSection
 
 _MOST: Final = 20
 _KEY_COLUMNS: Final = 16
@@ -127,7 +127,7 @@ def _fit_cells(row: TopicRow) -> list[Text]:
         Text(f"{about}{count_text(fit.keys)}"),
         Text(about + percent_text(fit.murmur2 / fit.keys), "bold" if fit.partitioner == "murmur2" else ""),
         Text(about + percent_text(fit.crc32 / fit.keys), "bold" if fit.partitioner == "crc32" else ""),
-        Text(str(len(fit.misplaced) or ""), "yellow"),
+        Text(str(len(fit.misplaced) or ""), DOUBTFUL),
     ]
 
 

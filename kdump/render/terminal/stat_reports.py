@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rich.table import Table
 from rich.text import Text
@@ -12,16 +12,17 @@ from kdump.render.escaping import path_text, printable
 from kdump.render.measures import count_text, percent_text, short_size, size_text, span_text
 from kdump.render.sentences import counted, iso_time
 from kdump.render.terminal.columns import ColumnRule
-from kdump.render.terminal.tables import BAD, table, without_zeros
-from kdump.stat.rows import PartitionRow
+from kdump.render.terminal.tables import BAD, DOUBTFUL, table, without_zeros
 
 if TYPE_CHECKING:
     from kdump.stat.compaction import PartitionCompaction
     from kdump.stat.free import FreePlan, FreeStep
+    from kdump.stat.report_totals import ReportTotals
     from kdump.stat.retention import PartitionRetention
-    from kdump.stat.row_collector import StatResult
+    from kdump.stat.row_sections import StatResult
+    from kdump.stat.rows import TotalRow
     from kdump.stat.topic_settings import TopicSettings
-    from kdump.stat.upgrade import OldFormat, PartitionUpgrade
+    from kdump.stat.upgrade import PartitionUpgrade
 
 _MOST: Final = 20
 _RETENTION: Final = (
@@ -77,20 +78,25 @@ _BLOCKERS: Final = {
 """What keeps a segment, or the cleaner."""
 
 
+class _Shape(NamedTuple):
+    """How much room a report has: so many rows of a table, and the width."""
+
+    rows: int
+    width: int
+
+
 def report_pieces(result: StatResult, width: int) -> Iterator[Text | Table]:
     """The reports that were asked for, each with a sentence and a table."""
-    rows = [row for section in result.sections for row in section.rows if isinstance(row, PartitionRow)]
-    asked, settings = result.reports, result.reports.settings
-    now_ms = result.total.now_ms
+    asked, found, top = result.options.reports, result.reports, result.options.top
+    shape = _Shape(_MOST if top is None else top, width)
     if asked.retention:
-        yield from _retention([row.reports.retention for row in rows if row.reports.retention], settings, width)
+        yield from _retention(found, asked.settings, shape)
     if asked.compaction:
-        yield from _compaction([row.reports.compaction for row in rows if row.reports.compaction], settings, width)
+        yield from _compaction(found, asked.settings, shape)
     if asked.upgrade:
-        upgrades = [row.reports.upgrade for row in rows if row.reports.upgrade]
-        yield from _upgrade(upgrades, result.total.old_formats or (), now_ms, width)
+        yield from _upgrade(found.upgrade, result.total, shape)
     if result.total.free is not None:
-        yield from _free(result.total.free, width)
+        yield from _free(result.total.free, shape)
 
 
 def _heading(text: str) -> Iterator[Text]:
@@ -99,12 +105,13 @@ def _heading(text: str) -> Iterator[Text]:
 
 
 def _rows(
-    rules: Sequence[ColumnRule], rows: Sequence[Sequence[Text]], width: int, hidden: str = "more partition"
+    rules: Sequence[ColumnRule], rows: Sequence[Sequence[Text]], shape: _Shape, hidden: str = "more partition"
 ) -> Iterator[Text | Table]:
-    if rows:
-        yield table(rules, rows[:_MOST], width)
-    if len(rows) > _MOST:
-        yield Text(counted(len(rows) - _MOST, hidden), style="dim")
+    shown = rows[: shape.rows]
+    if shown:
+        yield table(rules, shown, shape.width)
+    if len(rows) > len(shown):
+        yield Text(f"{counted(len(rows) - len(shown), hidden)}; --top N shows more", style="dim")
 
 
 def _assumed(settings: TopicSettings, names: Iterable[str]) -> Iterator[Text]:
@@ -127,10 +134,9 @@ def _name(path: str) -> Text:
     return Text(without_zeros(path_text(path)))
 
 
-def _retention(found: Sequence[PartitionRetention], settings: TopicSettings, width: int) -> Iterator[Text | Table]:
-    going = sum(each.deletes_bytes for each in found)
-    segments = sum(len(each.deletes) for each in found)
-    yield from _heading(f"retention deletes {size_text(going)} in {counted(segments, 'segment')} now")
+def _retention(found: ReportTotals, settings: TopicSettings, shape: _Shape) -> Iterator[Text | Table]:
+    segments = counted(found.deletes_segments, "segment")
+    yield from _heading(f"retention deletes {size_text(found.deletes_bytes)} in {segments} now")
     yield from _assumed(settings, ("retention_ms", "retention_bytes", "cleanup_policy"))
     rows = [
         [
@@ -140,12 +146,12 @@ def _retention(found: Sequence[PartitionRetention], settings: TopicSettings, wid
             Text(short_size(sum(segment.size_bytes for segment in each.stays))),
             Text(_BLOCKERS.get(each.blocker or "", ""), BAD if each.blocker == "future-timestamp" else ""),
             Text(_next(each)),
-            Text(short_size(each.held_back_bytes) if each.held_back else "", "yellow"),
-            Text(str(len(each.age_warnings) or ""), "yellow"),
+            Text(short_size(each.held_back_bytes) if each.held_back else "", DOUBTFUL),
+            Text(str(len(each.age_warnings) or ""), DOUBTFUL),
         ]
-        for each in sorted(found, key=lambda one: (-one.deletes_bytes, -one.held_back_bytes, one.path))
+        for each in found.retention
     ]
-    yield from _rows(_RETENTION, rows, width)
+    yield from _rows(_RETENTION, rows, shape)
 
 
 def _next(of: PartitionRetention) -> str:
@@ -161,11 +167,10 @@ def _next(of: PartitionRetention) -> str:
     return " or ".join(words)
 
 
-def _compaction(found: Sequence[PartitionCompaction], settings: TopicSettings, width: int) -> Iterator[Text | Table]:
-    starting = sum(each.starts_because is not None and each.settings.compacts for each in found)
-    yield from _heading(f"the log cleaner compacts {counted(starting, 'partition')} now")
+def _compaction(found: ReportTotals, settings: TopicSettings, shape: _Shape) -> Iterator[Text | Table]:
+    yield from _heading(f"the log cleaner compacts {counted(found.compacts, 'partition')} now")
     yield from _assumed(
-        found[0].settings if found else settings,
+        found.compaction[0].settings if found.compaction else settings,
         ("cleanup_policy", "min_cleanable_dirty_ratio", "min_compaction_lag_ms"),
     )
     rows = [
@@ -181,16 +186,16 @@ def _compaction(found: Sequence[PartitionCompaction], settings: TopicSettings, w
             Text(each.range.bound_source.replace("-", " ")),
             Text(str(len(each.stoppers) or ""), BAD),
         ]
-        for each in sorted(found, key=lambda one: (-one.cleanable_bytes, one.path))
+        for each in found.compaction
     ]
-    yield from _rows(_COMPACTION, rows, width)
-    for each in found:
+    yield from _rows(_COMPACTION, rows, shape)
+    for each in found.compaction[: shape.rows]:
         for stopper in each.stoppers[:3]:
             where = "" if stopper.position is None else f" at position {stopper.position}"
             sure = "stops" if stopper.stops else "may stop"
             what = stopper.kind.replace("-", " ")
             words = f"{without_zeros(path_text(stopper.path))}{where}: {what} {sure} the cleaner"
-            yield Text(words, style=BAD if stopper.stops else "yellow")
+            yield Text(words, style=BAD if stopper.stops else DOUBTFUL)
 
 
 def _pass_cells(of: PartitionCompaction) -> list[Text]:
@@ -204,13 +209,10 @@ def _pass_cells(of: PartitionCompaction) -> list[Text]:
     return [Text(about + count_text(dropped.value)), Text(fits, BAD if found.fits is False else "")]
 
 
-def _upgrade(
-    found: Sequence[PartitionUpgrade], formats: Sequence[OldFormat], now_ms: int, width: int
-) -> Iterator[Text | Table]:
-    late = [each for each in found if not each.is_ready]
+def _upgrade(late: Sequence[PartitionUpgrade], total: TotalRow, shape: _Shape) -> Iterator[Text | Table]:
     words = f"{counted(len(late), 'partition')} to look at before an upgrade to Kafka 4"
     yield from _heading(words if late else "nothing of the old formats: ready for Kafka 4")
-    for old in formats:
+    for old in total.old_formats or ():
         if old.volume.batches:
             newest = old.newest_timestamp_ms if old.newest_timestamp_ms is not None else old.newest_modified_ms
             written = "; the newest is in an active segment: it may still be written" if old.newest_is_active else ""
@@ -223,13 +225,13 @@ def _upgrade(
             _name(each.path),
             *(Text(short_size(one.volume.bytes) if one.volume.batches else "") for one in each.formats),
             Text(str(sum(one.segments for one in each.formats) or "")),
-            Text(_ago(max((one.newest_timestamp_ms or -1 for one in each.formats), default=-1), now_ms)),
+            Text(_ago(max((one.newest_timestamp_ms or -1 for one in each.formats), default=-1), total.now_ms)),
             Text(str(len(each.refused) or ""), BAD),
         ]
-        for each in sorted(late, key=lambda one: (-sum(old.volume.bytes for old in one.formats), one.path))
+        for each in late
     ]
-    yield from _rows(_UPGRADE, rows, width)
-    for each in late:
+    yield from _rows(_UPGRADE, rows, shape)
+    for each in late[: shape.rows]:
         for file in each.refused[:3]:
             why = file.exception or "a broker leaves it out"
             yield Text(f"{without_zeros(path_text(file.path))}: {printable(why)}", style=BAD)
@@ -243,7 +245,7 @@ def _ago(timestamp_ms: int, now_ms: int) -> str:
     return f"{span_text(now_ms - timestamp_ms)} ago" if timestamp_ms <= now_ms else "in the future"
 
 
-def _free(plan: FreePlan, width: int) -> Iterator[Text | Table]:
+def _free(plan: FreePlan, shape: _Shape) -> Iterator[Text | Table]:
     wanted = size_text(plan.wanted_bytes)
     got = size_text(plan.due_bytes + plan.bytes)
     yield from _heading(
@@ -258,10 +260,10 @@ def _free(plan: FreePlan, width: int) -> Iterator[Text | Table]:
             yield Text(f"{size_text(size)} {words}")
     if plan.steps:
         yield Text("the oldest data of all topics first:")
-        yield from _rows(_FREE, [_step(step) for step in plan.steps], width, "more topic")
+        yield from _rows(_FREE, [_step(step) for step in plan.steps], shape, "more topic")
     if plan.alternatives:
         yield Text("or one of these alone:")
-        yield from _rows(_FREE, [_step(step) for step in plan.alternatives], width, "more topic")
+        yield from _rows(_FREE, [_step(step) for step in plan.alternatives], shape, "more topic")
     if plan.compacted_topics:
         names = ", ".join(printable(name) for name in plan.compacted_topics[:5])
         yield Text(f"their policy does not delete: {names}", style="dim")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from rich.table import Table
 from rich.text import Text
 
-from kdump.render.escaping import path_text, printable
+from kdump.render.escaping import path_text, printable, shortened
 from kdump.render.measures import bar, count_text, percent_text, short_size, size_text, span_text, sparkline
 from kdump.render.sentences import counted, iso_time
-from kdump.render.terminal.columns import WIDE, ColumnRule
+from kdump.render.terminal.columns import SHORTEST, WIDE, ColumnRule, packed
 from kdump.render.terminal.stat_records import record_lines, record_pieces
 from kdump.render.terminal.stat_reports import report_pieces
 from kdump.render.terminal.tables import BAD, table, time_text, without_zeros
@@ -21,18 +22,21 @@ from kdump.stat.rows import (
     PartitionRow,
     Row,
     RowKind,
+    SegmentRow,
     TopicRow,
     TotalRow,
     VolumeRow,
 )
 
 if TYPE_CHECKING:
-    from kdump.stat.damage import Damage
-    from kdump.stat.row_collector import RowSection, StatResult
-    from kdump.stat.values import Volume
+    from kdump.stat.row_sections import RowSection, StatResult
+    from kdump.stat.sums import Sums
+    from kdump.stat.values import Damage, Volume
 
-_BAR: Final = "cyan"
+_LABEL_COLUMNS: Final = 14
 _DAY_MS: Final = 86_400_000
+_LAST_BUCKETS: Final = 24
+"""The buckets of the write rate that the summary shows."""
 _SPARSE: Final = 0.02
 """Files whose blocks are fewer by this share than their bytes are worth a word."""
 _STRETCHES: Final = {
@@ -48,7 +52,7 @@ _STRETCHES: Final = {
     "unsearched": "bytes that were not searched for batches",
     "shrunk": "bytes that are gone: the file became shorter",
 }
-"""What a terminal says of the reasons of kdump.stat.damage.DamagedStretch."""
+"""What a terminal says of the reasons of kdump.stat.values.DamagedStretch."""
 _SHOWN_STRETCHES: Final = 3
 
 
@@ -105,38 +109,36 @@ class StatisticsView:
         lines = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
         lines.add_column(style="dim", no_wrap=True)
         lines.add_column(overflow="fold", ratio=1)
-        for label, text in self._summary_lines(total):
-            lines.add_row(label, text)
+        shown = list(self._summary_lines(total))
+        room = self._width - max(len(label) for label, _ in shown) - 2
+        for label, text in shown:
+            lines.add_row(label, Text(packed(text.plain, room), style=text.style))
         yield lines
 
     def _summary_lines(self, total: TotalRow) -> Iterator[tuple[str, Text]]:
         sums, totals = total.sums, total.sums.totals
-        parts = [f"logs {size_text(sums.log_bytes)}", f"indexes {size_text(sums.companions_bytes)}"]
-        parts += [f"other files {size_text(sums.other_bytes)}"] if sums.other_bytes else []
-        parts += [f"preallocated {size_text(sums.tail_zero_bytes)}"] if sums.tail_zero_bytes else []
-        if sums.allocated_bytes < sums.size_bytes * (1 - _SPARSE):
-            parts.append(f"{size_text(sums.size_bytes - sums.allocated_bytes)} of it in no block")
         if len(self._directories) == 1:
-            (directory,) = self._directories
-            yield "disk", Text(f"{path_text(directory.path or '')}: {_file_system(directory) or 'of unknown size'}")
-        yield "files", Text(", ".join(parts))
+            yield "disk", self._disk(self._directories[0])
+        yield "files", Text(", ".join(file_sizes(sums)))
         yield "records", Text(self._records(total))
         if totals.largest_timestamp is not None and totals.largest_timestamp >= 0:
-            yield "time", self._times(total)
-        formats = [("codecs", row) for row in self._mix(total.sums.totals.by_codec, CODEC_NAMES)]
-        if totals.batches:
-            words = [", ".join(row for _, row in formats), *self._mix(totals.by_magic, MAGIC_NAMES)]
-            yield "formats", Text("; ".join((words[0], ", ".join(words[1:]))))
+            yield "written", self._times(total)
         if sums.transactions.count:
             found = sums.transactions
             words = [f"{found.committed} committed", f"{found.aborted} aborted", f"{found.open} open"]
             yield "transactions", Text(f"{found.count}: {', '.join(words)}")
         if sums.records is not None:
             yield from record_lines(sums.records)
-        if sums.set_aside:
-            yield "set aside", Text(f"{counted(sums.set_aside, 'directory', 'directories')} -delete, -stray or -future")
         if sums.damage.count:
             yield from _damage_lines(sums.damage)
+
+    def _disk(self, row: LogDirectoryRow) -> Text:
+        """The one log directory, and how full the file system is."""
+        words = _file_system(row) or "file system of unknown size"
+        if row.foreign_bytes:
+            words += f", {size_text(row.foreign_bytes)} of other files on it"
+        path = shortened(path_text(row.path or ""), max(self._width - _LABEL_COLUMNS - len(words) - 2, SHORTEST))
+        return Text(f"{path}: {words}", style=BAD if row.is_nearly_full else "")
 
     def _records(self, total: TotalRow) -> str:
         sums, totals = total.sums, total.sums.totals
@@ -146,7 +148,11 @@ class StatisticsView:
         if totals.aborted_records:
             words += f"; {count_text(totals.aborted_records)} of them aborted"
         if total.absent:
-            words += f"; {count_text(total.absent)} of {count_text(sums.offset_span)} offsets have none"
+            words += f"; {count_text(total.absent)} of {count_text(sums.offset_span)} offsets have no record"
+        if self._result.is_overview and not self._wide:
+            return words  # the screen is for what takes the space
+        mixes = self._mix(totals.by_codec, CODEC_NAMES), self._mix(totals.by_magic, MAGIC_NAMES)
+        words += "".join(f"; {', '.join(mix)}" for mix in mixes if mix)
         return words
 
     def _times(self, total: TotalRow) -> Text:
@@ -154,18 +160,15 @@ class StatisticsView:
         oldest, newest = totals.smallest_timestamp, totals.largest_timestamp or 0
         known = oldest is not None and oldest >= 0
         short = not self._wide and known and newest - (oldest or 0) > _DAY_MS
-        bound = "≥ " if totals.smallest_is_bound else ""
+        bound = "≤ " if totals.smallest_is_bound else ""
         since, until = (_minute(time)[: 10 if short else None] for time in (oldest, newest))
-        text = Text(f"{bound}{since} to {until}" if known else until)
-        rate = total.rate
-        if any(rate.bytes) and rate.bucket_ms:
-            width = 48 if self._wide else 24
-            shown = rate.bytes[-width:]
-            span = span_text(rate.bucket_ms * len(shown))
-            text.append("  ")
-            text.append(sparkline(shown, width).lstrip(), style=_BAR)
-            text.append(f" {size_text(sum(shown))} in {span}")
-        return text
+        text = f"{bound}{since} to {until}" if known else until
+        shown = total.rate.bytes[-_LAST_BUCKETS:]
+        if any(shown):
+            span = span_text(total.rate.bucket_ms * len(shown))
+            line = f"{sparkline(shown, len(shown)).lstrip()} " if self._wide else ""
+            text += f", {line}{size_text(sum(shown))} in the last {'day' if span == '1 d' else span} of it"
+        return Text(text)
 
     def _mix(self, volumes: Sequence[Volume], names: Sequence[str]) -> list[str]:
         whole = sum(volume.bytes for volume in volumes)
@@ -179,7 +182,7 @@ class StatisticsView:
         if total.is_damaged:
             return
         if total.deep and not total.interrupted:
-            yield Text("every checksum and every record was checked: no damage", style="green")
+            yield Text("every checksum and every record was checked: no damage")
         elif not total.deep and total.sums.totals.batches:
             yield Text("checksums were not checked; --deep checks them", style="dim")
 
@@ -188,30 +191,27 @@ class StatisticsView:
     def _section(self, section: RowSection) -> Iterator[Text | Table]:
         if not section.rows:
             return
-        rules, cells = self._layout(section.kind)
+        rules, largest = _RULES[section.kind], max(row.share for row in section.rows)
         yield Text()
-        yield table(rules, [cells(row) for row in section.rows], self._width)
+        cells = [[self._cell(rule.name, row, largest) for rule in rules] for row in section.rows]
+        yield table(rules, cells, self._width)
         if section.hidden:
-            words = f"{counted(section.hidden, 'more row')} with {size_text(section.hidden_bytes)}"
+            words = f"{counted(section.hidden, *_MORE[section.kind])} with {size_text(section.hidden_bytes)}"
             words += f"; --by {section.kind} --top N shows more"
             yield Text(words, style="dim")
 
-    def _layout(self, kind: RowKind) -> tuple[tuple[ColumnRule, ...], Callable[[Row], list[Text]]]:
-        """The columns of a kind, and the function that makes the cells of a row."""
-        rules = _RULES[kind]
-        return rules, lambda row: [Text.assemble(self._cell(rule.name, row)) for rule in rules]
-
-    def _cell(self, column: str, row: Row) -> Text:
-        if column in ("share", "bar"):
-            text = Text(bar(row.share, 12 if self._wide else 8), style=_BAR)
-            return text.append(f" {percent_text(row.share):>6}", style="default")
+    def _cell(self, column: str, row: Row, largest: float) -> Text:
+        """A cell. The longest bar of a table is that of the row with the `largest` share."""
+        if column == "share":
+            share = row.share / largest if largest else 0.0
+            return Text(f"{bar(share, 12 if self._wide else 8)} {percent_text(row.share):>6}")
         if isinstance(row, VolumeRow):
             return Text(self._volume_cell(column, row))
         assert isinstance(row, DiskRow)
         if column == "damage" and row.sums.damage.count:
             return Text(size_text(row.sums.damage.bytes), style=BAD)
         if column == "writes":
-            return Text(sparkline(row.rate.bytes, 24), style=_BAR)
+            return Text(sparkline(row.rate.bytes, 24))
         return Text(self._disk_cell(column, row))
 
     def _disk_cell(self, column: str, row: DiskRow) -> str:
@@ -222,25 +222,26 @@ class StatisticsView:
             case "topic":
                 return printable(row.topic or "")
             case "partition" | "segment" | "directory":
-                name = without_zeros(path_text(row.path or ""))
-                return f"{name} ({row.source.state})" if isinstance(row, PartitionRow) and row.source.state else name
+                return self._name(row)
             case "partitions":
                 return _partitions(row)
+            case "copies":
+                return str(sums.copies) if isinstance(row, TopicRow) and row.source.copies > 1 else ""
             case "segments":
-                return str(sums.segments)
-            case "batches":
-                return count_text(totals.batches)
+                return str(sums.segments or "")
+            case "others":
+                return short_size(sums.other_bytes) if sums.other_bytes > row.disk_bytes * _SPARSE else ""
             case "records":
-                return count_text(totals.records, totals.records_at_least)
+                return count_text(totals.records, totals.records_at_least) if totals.batches else ""
             case "absent":
-                return count_text(row.absent)
+                return count_text(row.absent or None)
             case "offsets":
                 return "" if row.first_offset is None else f"{row.first_offset}..{row.last_offset}"
             case "newest":
                 return self._time(totals.largest_timestamp)
             case "oldest":
                 return self._time(totals.smallest_timestamp)
-            case "a day":
+            case "per day":
                 return short_size(round(row.growth.bytes_per_day)) if row.growth and row.growth.bytes else ""
             case "codecs":
                 return " ".join(self._mix(totals.by_codec, CODEC_NAMES)[:2])
@@ -249,6 +250,17 @@ class StatisticsView:
             case "file system":
                 return _file_system(row)
         return ""
+
+    def _name(self, row: DiskRow) -> str:
+        """The name of a file or directory: inside of the log directory where there is only one."""
+        path = row.path or ""
+        if isinstance(row, PartitionRow | SegmentRow):
+            path = row.inside if self._result.total.log_directories < 2 else path
+        state = row.source.state if isinstance(row, PartitionRow) else None
+        folder, name = os.path.split(path)
+        if isinstance(row, SegmentRow):
+            name = without_zeros(name)
+        return path_text(os.path.join(folder, name)) + (f" ({_STATES[state]})" if state else "")
 
     def _volume_cell(self, column: str, row: VolumeRow) -> str:
         volume = row.volume
@@ -285,6 +297,11 @@ class StatisticsView:
         return f"{span_text(ago)} ago" if ago >= 0 else f"in {span_text(-ago)}"
 
 
+_STATES: Final = {"delete": "being deleted", "stray": "stray", "future": "future"}
+_MORE: Final[dict[RowKind, tuple[str, ...]]] = {
+    RowKind.LOG_DIRECTORY: ("more log directory", "more log directories"),
+    **{kind: (f"more {kind}",) for kind in RowKind if kind is not RowKind.LOG_DIRECTORY},
+}
 CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd", "other codecs")
 MAGIC_NAMES: Final = ("magic 0", "magic 1", "magic 2")
 
@@ -308,7 +325,8 @@ _RULES: Final = {
         ColumnRule("directory", left=True, shortens=True),
         *_DISK,
         ColumnRule("file system", 0, left=True),
-        ColumnRule("a day", 1),
+        ColumnRule("per day", 1),
+        ColumnRule("others", 1),
         ColumnRule("partitions", 3),
         ColumnRule("segments", 4),
         *_ENDS,
@@ -316,8 +334,10 @@ _RULES: Final = {
     RowKind.TOPIC: (
         ColumnRule("topic", left=True, shortens=True),
         *_DISK,
-        ColumnRule("a day", 1),
+        ColumnRule("per day", 1),
+        ColumnRule("others", 1),
         ColumnRule("partitions", 2),
+        ColumnRule("copies", 3),
         ColumnRule("records", 2),
         ColumnRule("absent", 5),
         ColumnRule("segments", 4),
@@ -327,7 +347,8 @@ _RULES: Final = {
     RowKind.PARTITION: (
         ColumnRule("partition", left=True, shortens=True),
         *_DISK,
-        ColumnRule("a day", 1),
+        ColumnRule("per day", 1),
+        ColumnRule("others", 1),
         ColumnRule("segments", 4),
         ColumnRule("records", 2),
         ColumnRule("absent", 5),
@@ -365,13 +386,31 @@ def _minute(timestamp_ms: int | None) -> str:
 
 def _partitions(row: DiskRow) -> str:
     if isinstance(row, TopicRow):
-        partitions, copies = len(row.source.partitions), row.source.copies
-        return str(partitions) if copies < 2 else f"{partitions} × {copies}"
+        return str(len(row.source.partitions))
     return str(row.partitions) if isinstance(row, LogDirectoryRow) else ""
 
 
 def _file_system(row: DiskRow) -> str:
-    if not isinstance(row, LogDirectoryRow) or row.volume_bytes is None or row.volume_free_bytes is None:
+    if not isinstance(row, LogDirectoryRow) or row.file_system is None:
         return ""
-    full = 1 - row.volume_free_bytes / row.volume_bytes
-    return f"{percent_text(full)} full, {short_size(row.volume_free_bytes)} free"
+    found = row.file_system
+    return f"{percent_text(found.used_share)} full, {short_size(found.free_bytes)} free"
+
+
+def file_sizes(sums: Sums) -> Iterator[str]:
+    """What kinds of files take how many bytes: the parts of the whole, and at last what of it takes no space."""
+    zeros = f" ({size_text(sums.tail_zero_bytes)} of them preallocated)" if sums.tail_zero_bytes else ""
+    yield f"logs {size_text(sums.log_bytes)}{zeros}"
+    for name, size in (
+        ("indexes", sums.companions_bytes),
+        ("being deleted", sums.deleted_bytes),
+        ("stray", sums.stray_bytes),
+        ("future", sums.future_bytes),
+        ("undo folders", sums.undo_bytes),
+        ("beside the partitions", sums.root_bytes),
+        ("others", sums.plain_bytes),
+    ):
+        if size:
+            yield f"{name} {size_text(size)}"
+    if sums.sparse_bytes > sums.size_bytes * _SPARSE:
+        yield f"{size_text(sums.sparse_bytes)} of all is sparse and takes no space"
