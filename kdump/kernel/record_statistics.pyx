@@ -265,9 +265,9 @@ cdef class RecordCollector:
                 while i < count:
                     row = <const int64_t *> cells.buf + i * BATCH_WIDTH
                     at = row[POSITION] - origin
-                    if row[SUSPECT] & UNREADABLE:
+                    if is_unreadable(row):
                         self.t.unread += 1
-                    elif is_data(row):
+                    elif row[SUSPECT] & S_OPEN or is_data(row):
                         if row[SUSPECT] & S_OPEN or at < 0 or row[SIZE] < 0 or row[SIZE] > filled - at:
                             break
                         skip = HEADER if row[MAGIC] == 2 else 0
@@ -295,7 +295,7 @@ cdef class RecordCollector:
             row = <const int64_t *> cells.buf + index * BATCH_WIDTH
             PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
             try:
-                if row[SUSPECT] & UNREADABLE:
+                if is_unreadable(row):
                     self.t.unread += 1
                 elif is_data(row):
                     self.turn_to(row[POSITION])
@@ -633,6 +633,11 @@ cdef class RecordCollector:
         self.end_piece()
         self._piece = -1
         return list(self._pieces)
+
+
+cdef inline bint is_unreadable(const int64_t *row) noexcept nogil:
+    """Return whether Kafka's reader refuses the records of a batch, as it does a number of records below zero."""
+    return row[SUSPECT] & UNREADABLE != 0 or (row[MAGIC] == 2 and row[COUNT] < 0)
 
 
 cdef inline bint is_data(const int64_t *row) noexcept nogil:

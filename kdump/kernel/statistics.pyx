@@ -724,11 +724,11 @@ cdef inline void read_row(BatchHeader *h, const int64_t *row) noexcept nogil:
     h.total = row[SIZE]
     h.magic = <uint8_t> row[MAGIC]
     h.last = row[LAST_OFFSET]
-    h.first = row[BASE_OFFSET] if row[BASE_OFFSET] != INT64_MIN else h.last
-    h.count = row[COUNT] if row[COUNT] != INT64_MIN else -1
+    h.first = row[BASE_OFFSET] if h.magic == 2 or row[BASE_OFFSET] != NO_VALUE else h.last
+    h.count = row[COUNT] if row[COUNT] != NO_VALUE else -1
     if h.magic == 2 and h.count < 0:
         h.count = 0
-    h.epoch = <int32_t> row[EPOCH] if row[EPOCH] != INT64_MIN else -1
+    h.epoch = <int32_t> row[EPOCH] if row[EPOCH] != NO_VALUE else -1
     h.attributes = <int32_t> row[ATTRIBUTES]
     h.codec = h.attributes & CODEC_MASK
     h.base_timestamp = row[BASE_TIMESTAMP]

@@ -66,7 +66,7 @@ def cleaner_stoppers(segments: Sequence[SegmentStatistics], settings: TopicSetti
 
 def _in_segment(segment: SegmentStatistics) -> Iterator[CleanerStopper]:
     for stretch in segment.damage.stretches:
-        stops = stretch.reason in ("magic", "codec") or (
+        stops = stretch.reason in ("magic", "codec", "records") or (
             stretch.reason not in ("crc", "limit", "shrunk") and _breaks_framing(segment, stretch.position)
         )
         yield CleanerStopper(segment.path, stretch.position, stretch.length, StopperKind.DAMAGE, stretch.reason, stops)

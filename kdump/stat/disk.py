@@ -1,4 +1,7 @@
-"""What files take on the disk: their size, the blocks that are allocated to them, and what the file system has."""
+"""What files take on the disk: their size, the blocks that are allocated to them, and what the file system has.
+
+A file with several names (hard links) counts once for each.
+"""
 
 import os
 from collections.abc import Container, Iterator, Mapping
@@ -49,15 +52,18 @@ def _use(status: os.stat_result) -> DiskUse:
 
 
 def use_below(path: str, directories: bool = True) -> dict[str, DiskUse]:
-    """What each file in a directory takes, by its path; with those of the directories below."""
+    """What each file in a directory takes, by its path; with those of the directories below.
+
+    A link to a directory is no file.
+    """
     found: dict[str, DiskUse] = {}
     try:
         with os.scandir(path) as entries:
             for entry in entries:
                 try:
-                    if not entry.is_dir(follow_symlinks=False):
+                    if not entry.is_dir():
                         found[entry.path] = _use(entry.stat())
-                    elif directories:
+                    elif directories and not entry.is_symlink():
                         found |= use_below(entry.path)
                 except OSError:
                     continue  # deleted meanwhile
@@ -98,10 +104,11 @@ def use_of_root(directory: str, measured: Container[str] = ()) -> OtherUse:
     The files at its root, the cache of the indexes of remote segments, and whatever else somebody put there.
     `measured`: paths of files that count elsewhere.
     """
-    return other_use(directory, {path: use for path, use in _root_files(directory) if path not in measured})
+    return other_use(directory, {path: use for path, use in files_beside(directory) if path not in measured})
 
 
-def _root_files(path: str) -> Iterator[tuple[str, DiskUse]]:
+def files_beside(path: str) -> Iterator[tuple[str, DiskUse]]:
+    """What each file in and below a directory takes, by its path, without those of partitions below it."""
     yield from use_below(path, directories=False).items()
     try:
         with os.scandir(path) as entries:

@@ -1,10 +1,15 @@
 """Join the numbers of neighbouring ranges of a segment to those of the whole."""
 
+import os
+from dataclasses import replace
+
 from kdump.stat.range_statistics import RangeStatistics
 from kdump.stat.scan import StatTask, scan
 from kdump.stat.transactions import joined
 from kdump.stat.values import added
+from kdump.storage.live import read_until_sound
 from kdump.storage.range_fold import fold_ranges
+from kdump.storage.ranges import SegmentRange
 
 
 def fold(parts: list[tuple[StatTask, RangeStatistics]]) -> RangeStatistics:
@@ -44,13 +49,34 @@ def join(left: RangeStatistics, task: StatTask, right: RangeStatistics) -> Range
     )
 
 
+def settled(task: StatTask, found: RangeStatistics) -> RangeStatistics | None:
+    """The numbers of a segment that a broker is writing, with the damage that is still there when it is read again.
+
+    `task` is one of its ranges. None where the broker deleted the segment.
+    """
+    segment = task.range.segment
+    path = segment.log.read_from or segment.log.path
+
+    def again(before: RangeStatistics) -> RangeStatistics | None:
+        after = scan(task._replace(range=SegmentRange(segment)))
+        if after.error is not None and not os.path.lexists(path):
+            return None
+        return replace(after, damage=after.damage.also_in(before.damage))
+
+    return read_until_sound(found, _is_sound, again)
+
+
+def _is_sound(found: RangeStatistics) -> bool:
+    return found.error is None and not found.damage.count
+
+
 def _agrees(left: RangeStatistics, right: RangeStatistics) -> bool:
     """Whether the right scan, which began without the state of the left one, found all that it had to find."""
     before = left.carry
     if not before.has_last or not before.linked or right.first_position != left.end:
         return False
-    if left.end < before.checked_until and right.carry.checked_until < before.checked_until:
-        return False
+    if left.end < before.checked_until:
+        return False  # the right scan believed headers that the left one would have checked
     if before.known_epoch != -1 and not 0 <= before.known_epoch <= right.first_epoch:
         return False
     return right.first_offset > before.known_last

@@ -1,7 +1,7 @@
 """The keys of a whole partition in a few kilobytes: what remains of a sample and of sketches at its end."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Final
 
@@ -40,6 +40,10 @@ class KeySummary:
     by_bytes_error: int
     fit: PartitionerFit | None = None
     dirty: DirtyKeys | None = None
+
+    def first(self, count: int) -> "KeySummary":
+        """The summary with so many of the heaviest keys."""
+        return replace(self, by_records=self.by_records[:count], by_bytes=self.by_bytes[:count])
 
 
 def summarize_keys(

@@ -6,7 +6,7 @@ from typing import Final
 
 from kdump.format.naming import Kind
 from kdump.kernel.producer_table import ProducerRows
-from kdump.stat.disk import DiskUse, OtherUse, companions_of, last_time_index_entry, other_use, use_below, use_of
+from kdump.stat.disk import DiskUse, OtherUse, companions_of, files_beside, last_time_index_entry, other_use, use_of
 from kdump.stat.key_summary import KeySummary, summarize_keys
 from kdump.stat.keys import SAMPLED_KEYS, KeyStatistics
 from kdump.stat.producers import ProducerTable
@@ -71,6 +71,11 @@ class PartitionFold:
             self._keys = (self._keys or KeyStatistics.begin()) + found.keys
             if not segment.log.active:
                 self._cleanable_keys = self._keys
+
+    def remove_segment(self, segment: Segment) -> None:
+        """Leave out a segment that a broker deleted meanwhile."""
+        segments = tuple(each for each in self._partition.segments if each.log.path != segment.log.path)
+        self._partition = self._partition._replace(segments=segments)
 
     def conclude(self) -> PartitionStatistics:
         """The numbers of the partition, with the segments so far."""
@@ -162,7 +167,7 @@ def _other_files(partition: Partition) -> OtherUse:
     beside = partition.log_directory is not None and partition.log_directory.path == partition.path
     if beside or not os.path.isdir(partition.path):
         return OtherUse()
-    files = use_below(partition.path)
+    files = dict(files_beside(partition.path))
     for segment in segments_of(partition):
         for file in (segment.log, *companions_of(segment)):
             files.pop(file.path, None)

@@ -58,7 +58,8 @@ class PartitionReports(NamedTuple):
 
 def make_reports(of: PartitionStatistics, options: ReportOptions, now_ms: int) -> PartitionReports:
     """The reports that were asked for. The one on compaction assumes `compact` where no policy was given."""
-    loaded = of.state is None
+    # Logs at the root of a log directory, as a KRaft snapshot, are no partition.
+    loaded = of.state is None and of.path != of.directory
     settings = options.settings
     compacts = settings if "cleanup_policy" in settings.given else settings._replace(cleanup_policy=_COMPACT)
     retention = options.retention and loaded and report_retention(of, settings, now_ms)

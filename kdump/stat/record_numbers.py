@@ -12,7 +12,7 @@ from kdump.stat.records import RECORD_CODECS, RecordStatistics
 if TYPE_CHECKING:
     from kdump.format.json_types import Fields
 
-_LISTED: Final = 20
+LISTED: Final = 20
 
 
 class RecordNumbers(NamedTuple):
@@ -69,7 +69,7 @@ def record_numbers(of: RecordStatistics, *, in_log_order: bool) -> RecordNumbers
         },
         _census(of.header_keys, schemas=False),
         _census(of.schemas, schemas=True),
-        [record._asdict() for record in of.largest[:_LISTED]] if in_log_order else None,
+        [record._asdict() for record in of.largest[:LISTED]] if in_log_order else None,
     )
 
 
@@ -83,7 +83,7 @@ def _census(of: NameCensus, *, schemas: bool) -> "Fields":
                 "count": one.occurrences,
                 "value_bytes": one.value_bytes,
             }
-            for one in of.names()[:_LISTED]
+            for one in of.names()[:LISTED]
         ],
     }
 
@@ -104,8 +104,8 @@ def key_fields(of: KeySummary) -> "Fields":
         "distinct": estimate_fields(of.distinct),
         **{name: estimate_fields(value) for name, value in of.savings._asdict().items()},
         "cleanable": cleanable and {name: estimate_fields(value) for name, value in cleanable._asdict().items()},
-        "by_records": [_heavy(key, "records") for key in of.by_records[:_LISTED]],
-        "by_bytes": [_heavy(key, "bytes") for key in of.by_bytes[:_LISTED]],
+        "by_records": [_heavy(key, "records") for key in of.by_records[:LISTED]],
+        "by_bytes": [_heavy(key, "bytes") for key in of.by_bytes[:LISTED]],
         "partitioner": of.fit and fit_fields(of.fit),
     }
 

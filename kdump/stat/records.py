@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from operator import add
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kdump.format.codec import CodecError
+from kdump.format.codec import CodecError, LimitExceeded
 from kdump.kernel.record_statistics import LARGEST_RECORDS, NOT_READABLE
-from kdump.kernel.scan import BATCH_COLUMNS
+from kdump.kernel.scan import BATCH_COLUMNS, SUSPECTS
 from kdump.stat.histogram import Histogram
 from kdump.stat.keys import NameCensus
 
@@ -19,6 +19,7 @@ RECORD_CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 """What `RecordStatistics.by_codec` holds, by index."""
 _WIDTH: Final = len(BATCH_COLUMNS)
 _MAGIC: Final = BATCH_COLUMNS.index("magic")
+_CODEC_BIT, _COUNT_BIT = (1 << SUSPECTS.index(code) for code in ("batch/codec", "batch/count"))
 
 
 class CodecVolume(NamedTuple):
@@ -116,7 +117,7 @@ class TimestampOrder:
 class RecordStatistics:
     """The data records of opened batches. Add in log order.
 
-    `unread`: batches that are damaged, or whose records cannot be read. `bytes`: the records before compression, each
+    `unread`: valid batches whose records cannot be read. `bytes`: the records before compression, each
     with its length. `key_sizes`, `value_sizes`: without null. `tombstones`: a key and a null value.
     `largest`: the LARGEST_RECORDS largest records, the largest first, of one size those with the lower offsets.
     """
@@ -206,22 +207,44 @@ def _by_size(record: LargeRecord) -> tuple[int, int]:
     return -record.size, record.offset
 
 
+class UnreadBatch(NamedTuple):
+    """A valid batch whose records cannot be read: the row of its chunk, and the reason.
+
+    `reason` is "codec" (they cannot be decompressed), "limit" (they are too large) or "records" (no record, or no inner
+    message, begins where one has to).
+    """
+
+    row: int
+    reason: str
+
+
+def unread_reason(error: CodecError) -> str:
+    """The reason of a batch that could not be decompressed."""
+    return "limit" if isinstance(error, LimitExceeded) else "codec"
+
+
+def unread_of(chunk: "BatchChunk") -> list[UnreadBatch]:
+    """The batches of a chunk that the scanner found unreadable."""
+    return [
+        UnreadBatch(index, "codec" if bits & _CODEC_BIT else "records")
+        for index, bits in enumerate(chunk.suspects())
+        if bits & NOT_READABLE or (bits & _COUNT_BIT and (chunk.row(index).count or 0) < 0)
+    ]
+
+
 def collect_chunk(
     chunk: "BatchChunk",
     collector: "RecordCollector",
     max_bytes: int,
     on_opened: Callable[[int, int], None] | None = None,
-) -> list[int]:
-    """Add the batches of a chunk of a deep walk with a row for every batch (`deep=True, everything=True`).
+) -> list[UnreadBatch]:
+    """Add the valid batches of a chunk of a deep walk with a row for every batch (`deep=True, everything=True`).
 
     Opens those that are compressed, also for the scanner: after this, the suspect bits of the chunk are complete. A
-    batch that cannot be opened, holds more than `max_bytes`, or whose records break off counts as unread; returns the
-    indexes of these. `on_opened` takes the index of each wrapper message that was opened, and its number of records.
+    batch that cannot be opened, holds more than `max_bytes`, or whose records break off counts as unread; returns these
+    in order. `on_opened` takes the index of each wrapper message that was opened, and its number of records.
     """
-    if chunk.damaged:
-        collector.add_unread()
-        return [0]
-    walk, rows, unread = chunk.walk, chunk.walk.scanner.rows, list[int]()
+    walk, rows, unread = chunk.walk, chunk.walk.scanner.rows, list[UnreadBatch]()
     before = collector.unread
     index = 0
     while True:
@@ -232,14 +255,12 @@ def collect_chunk(
         known = walk.scanner.state().records if wrapper else 0
         try:
             data = walk.records_of(index, max_bytes)
-        except CodecError:
+        except CodecError as error:
             collector.add_unread()
-            unread.append(index)
+            unread.append(UnreadBatch(index, unread_reason(error)))
         else:
             collector.add_opened(rows, index, data)
             if wrapper and on_opened is not None:
                 on_opened(index, walk.scanner.state().records - known)
         index += 1
-    if collector.unread > before + len(unread):
-        unread += (index for index, bits in enumerate(chunk.suspects()) if bits & NOT_READABLE)
-    return sorted(set(unread))
+    return sorted(unread + unread_of(chunk)) if collector.unread > before + len(unread) else unread

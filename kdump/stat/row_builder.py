@@ -9,6 +9,7 @@ from kdump.stat.growth import Growth, growth
 from kdump.stat.partition_reports import PartitionReports
 from kdump.stat.partitioner import PartitionerFit
 from kdump.stat.producers import ProducerRow, ProducerTable
+from kdump.stat.record_numbers import LISTED
 from kdump.stat.row_numbers import WriteRate
 from kdump.stat.rows import LogDirectoryRow, PartitionRow, RowKind, SegmentRow, TopicRow, VolumeRow
 from kdump.stat.sums import Sums, TopicStatistics
@@ -64,7 +65,14 @@ class RowBuilder(NamedTuple):
             absent=item.absent if item.state is None else None,
             rate=self.rate(item.totals),
             growth=self.growth(item.totals),
-            source=replace(item, segments=(), totals=totals, producers=ProducerTable(), records=None),
+            source=replace(
+                item,
+                segments=(),
+                totals=totals,
+                producers=ProducerTable(),
+                records=None,
+                keys=item.keys and item.keys.first(LISTED),  # there can be many partitions
+            ),
             producers=item.producers.distinct,
             reports=reports,
         )

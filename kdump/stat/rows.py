@@ -297,8 +297,7 @@ class TotalRow(DiskRow):
     @property
     def is_damaged(self) -> bool:
         """Whether bytes are no valid batch, or the records of a batch cannot be read."""
-        records = self.sums.records
-        return bool(self.sums.damage.count or (records is not None and records.unread))
+        return bool(self.sums.damage.count)
 
     def _own_fields(self) -> "Fields":
         return {

@@ -6,11 +6,13 @@ to the end of the BLOCK that it is in. So a length that is wrong is damage and n
 cutting which batches are checked.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final, NamedTuple
 
 from kdump.errors import SourceError
-from kdump.format.codec import CodecError, LimitExceeded
+from kdump.format.batch import UP_TO_MAGIC
+from kdump.format.codec import CodecError
 from kdump.format.naming import Kind
 from kdump.kernel.producer_table import ProducerRows, Transactions
 from kdump.kernel.record_statistics import RecordCollector
@@ -19,7 +21,7 @@ from kdump.kernel.scan import BATCH_COLUMNS, OPEN, SUSPECTS, Scanner
 from kdump.kernel.statistics import HEADERS_STOPPED, Collector
 from kdump.stat.keys import KeyStatistics
 from kdump.stat.range_statistics import RangeStatistics, StatCarry, batch_statistics, producer_table
-from kdump.stat.records import RecordStatistics, collect_chunk
+from kdump.stat.records import RecordStatistics, UnreadBatch, collect_chunk, unread_of, unread_reason
 from kdump.stat.transactions import rows_of
 from kdump.stat.values import BatchStatistics, Damage, DamagedStretch, StatOptions
 from kdump.storage.log_walk import walk_of
@@ -37,6 +39,7 @@ _LIMITED_STEP: Final = 1 << 20
 """The bytes between two waits of a reader with a bounded rate. It counts what it passes, read or not."""
 _WIDTH: Final = len(BATCH_COLUMNS)
 _SUSPECT: Final = BATCH_COLUMNS.index("suspect")
+_MAGIC: Final = BATCH_COLUMNS.index("magic")
 _WHOLE_BATCH: Final = {1 << SUSPECTS.index(f"batch/{reason}"): reason for reason in ("crc", "magic", "limit")}
 
 
@@ -204,35 +207,35 @@ class _RangeScan:
         self._collector.carry(state.known_last, state.has_last, state.known_epoch, state.linked)
 
     def _add_batches(self, walk: Walk, chunk: BatchChunk) -> None:
-        rows = walk.scanner.rows
-        self._collector.add_rows(rows, chunk.batches, *walk.window)
-        if self._records is not None:
-            self._collect_records(chunk, self._records)
-            return
-        if not (self._options.deep or self._options.open_wrappers):
-            return
-        for index in range(chunk.batches):
-            if rows[index * _WIDTH + _SUSPECT] & OPEN:
-                self._open(walk, chunk, index)
-
-    def _collect_records(self, chunk: BatchChunk, collector: RecordCollector) -> None:
-        def opened(index: int, records: int) -> None:
+        """Add valid batches. One whose records cannot be read counts as any other, and is a damaged stretch, too."""
+        self._collector.add_rows(walk.scanner.rows, chunk.batches, *walk.window)
+        if self._records is None:
+            unread = sorted({*self._open_wrappers(walk, chunk), *unread_of(chunk)})
+        else:
+            opened = partial(self._opened, chunk)
+            unread = collect_chunk(chunk, self._records, self._options.max_batch_bytes, opened)
+        for index, reason in unread:
             batch = chunk.row(index)
-            self._collector.opened(batch.magic, batch.attributes, batch.max_timestamp, records)
+            self._damage += Damage((DamagedStretch(self._file.path, batch.position, batch.size, reason),), 1, 0)
 
-        collect_chunk(chunk, collector, self._options.max_batch_bytes, opened)
-
-    def _open(self, walk: Walk, chunk: BatchChunk, index: int) -> None:
+    def _opened(self, chunk: BatchChunk, index: int, records: int) -> None:
+        """Add the records of a wrapper message."""
         batch = chunk.row(index)
-        if batch.magic >= 2:
-            return
-        before = walk.scanner.state().records
-        try:
-            walk.open(index, self._options.max_batch_bytes)
-        except (CodecError, LimitExceeded):
-            return  # its records stay unknown
-        records = walk.scanner.state().records - before
         self._collector.opened(batch.magic, batch.attributes, batch.max_timestamp, records)
+
+    def _open_wrappers(self, walk: Walk, chunk: BatchChunk) -> Iterator[UnreadBatch]:
+        """Open the wrapper messages that the walk wants to be opened; yield those that cannot be."""
+        rows = walk.scanner.rows
+        for index in range(chunk.batches):
+            cell = index * _WIDTH
+            if rows[cell + _SUSPECT] & OPEN and rows[cell + _MAGIC] < 2:
+                before = walk.scanner.state().records
+                try:
+                    walk.open(index, self._options.max_batch_bytes)
+                except CodecError as error:
+                    yield UnreadBatch(index, unread_reason(error))
+                else:
+                    self._opened(chunk, index, walk.scanner.state().records - before)
 
     def _add_damage(self, item: Item) -> None:
         path = self._file.path
@@ -242,7 +245,8 @@ class _RangeScan:
             reason = next((reason for bit, reason in _WHOLE_BATCH.items() if bits & bit), "crc")
             self._damage += _stretch(path, batch.position, batch.size, reason)
         elif isinstance(item, Tail):
-            if item.reason is TailContent.ZEROS and self._file.preallocated:
+            # A broker truncates zeros that are shorter than a header up to the magic like a torn batch.
+            if item.reason is TailContent.ZEROS and self._file.preallocated and item.length > UP_TO_MAGIC:
                 self._tail_zero_bytes = item.length
             else:
                 self._damage += _stretch(path, item.position, item.length, item.reason.value)

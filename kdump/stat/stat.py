@@ -12,12 +12,13 @@ from kdump.errors import SourceError
 from kdump.format.naming import Kind
 from kdump.kernel.record_statistics import PIECE_BYTES
 from kdump.stat.disk import use_of_root
-from kdump.stat.fold import join
+from kdump.stat.fold import join, settled
 from kdump.stat.partition import PartitionFold, segments_of
 from kdump.stat.range_statistics import RangeStatistics
 from kdump.stat.scan import StatTask, scan
 from kdump.stat.sums import LogDirectoryStatistics, Sums
 from kdump.stat.values import PartitionStatistics, StatOptions
+from kdump.storage.live import is_written
 from kdump.storage.offset_checkpoints import CheckpointCache
 from kdump.storage.partition import LogDirectory, Partition
 from kdump.storage.ranges import cut_into_pieces, cut_into_ranges
@@ -78,10 +79,14 @@ class _Runner:
 
 
 class _Expected(NamedTuple):
-    """A partition with the number of its ranges, which come in log order, or what needs no work."""
+    """A partition with the number of its ranges, which come in log order, or what needs no work.
+
+    `live`: a broker is writing it.
+    """
 
     item: "Partition | LogDirectory | SourceError"
     ranges: int = 0
+    live: bool = False
 
 
 class _Cutting:
@@ -102,9 +107,10 @@ class _Cutting:
         """The jobs in order: small ranges together, as each job costs time to send."""
         group: list[StatTask] = []
         for item in found:
-            tasks = self._tasks(item) if isinstance(item, Partition) else []
+            live = isinstance(item, Partition) and is_written(item)
+            tasks = self._tasks(item, live=live) if isinstance(item, Partition) else []
             carried = item._replace(listing=None) if isinstance(item, Partition) else item
-            self._expected.append(_Expected(carried, len(tasks)))
+            self._expected.append(_Expected(carried, len(tasks), live))
             for task in tasks:
                 group.append(task)
                 if self._slots == 1 or len(group) == GROUP_RANGES or _size(group) > SMALL_BYTES:
@@ -113,18 +119,18 @@ class _Cutting:
         if group:
             yield StatJob(tuple(group))
 
-    def _tasks(self, partition: Partition) -> list[StatTask]:
+    def _tasks(self, partition: Partition, *, live: bool) -> list[StatTask]:
         segments, options = segments_of(partition), self._options
         if options.keep_cache is None:
-            directory = partition.log_directory
-            options = options._replace(keep_cache=directory is None or not directory.locked)
+            options = options._replace(keep_cache=not live)
+        slots = 1 if live else self._slots  # the log cleaner can put another file in place between two ranges
         later, tasks = sum(segment.log.size for segment in segments), list[StatTask]()
         for segment in segments:
             later -= segment.log.size
             if options.deep and segment.log.kind is Kind.LOG:
-                ranges = cut_into_pieces(segment, PIECE_BYTES if self._slots > 1 else None)
+                ranges = cut_into_pieces(segment, PIECE_BYTES if slots > 1 else None)
             else:
-                ranges = cut_into_ranges(segment, self._slots, later)
+                ranges = cut_into_ranges(segment, slots, later)
             tasks += (StatTask(part, options) for part in ranges)
         return tasks
 
@@ -143,12 +149,19 @@ class _Cutting:
             self._segment = result if self._segment is None else join(self._segment, task, result)
             self._done += 1
             if task.range.stop is None:
-                self._fold.add_segment(task.range.segment, self._segment)
+                self._end_segment(self._fold, task, self._segment)
                 self._segment = None
             if self._done == self._expected[0].ranges:
                 self._expected.popleft()
                 yield from self._conclude(partition, self._fold)
                 self._fold, self._done = None, 0
+
+    def _end_segment(self, to: PartitionFold, task: StatTask, found: RangeStatistics) -> None:
+        whole = settled(task, found) if self._expected[0].live else found
+        if whole is None:
+            to.remove_segment(task.range.segment)
+        else:
+            to.add_segment(task.range.segment, whole)
 
     def _partitions_of(self, partition: Partition) -> int | None:
         if self._options.partitions is not None or partition.topic_partition is None:

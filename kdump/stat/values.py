@@ -29,6 +29,7 @@ MOST_HOURS: Final = 65_536
 MOST_EPOCHS: Final = 65_536
 MOST_STRETCHES: Final = 100
 """The largest number of damaged stretches that are listed."""
+_IN_NO_BATCH: Final = ("gap", "zeros", "torn", "garbage", "crc", "magic", "shrunk")
 _Value = TypeVar("_Value")
 
 
@@ -236,10 +237,11 @@ class TransactionStatistics:
 
 
 class DamagedStretch(NamedTuple):
-    """Bytes of a log file that are no valid batch.
+    """Bytes of a log file that are no valid batch, or a valid batch whose records cannot be read.
 
-    `reason` is "gap" (between batches), "torn" or "garbage" (after the last one), "crc", "magic", "codec" or "limit"
-    (a whole batch), "unsearched" or "shrunk".
+    `reason` is "gap" or "zeros" (between batches), "torn", "garbage" or "zeros" (after the last one), "crc", "magic" or
+    "limit" (a whole batch), "unsearched" or "shrunk". Of a batch that counts: "codec", "limit" (its records are larger
+    than StatOptions.max_batch_bytes) or "records" (kdump.stat.records.UnreadBatch).
     """
 
     path: str
@@ -250,7 +252,10 @@ class DamagedStretch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Damaged stretches: the first MOST_STRETCHES of them, and their exact number and bytes."""
+    """Damaged stretches: the first MOST_STRETCHES of them, and their exact number.
+
+    `bytes`: those that are in no valid batch. With those of the batches and the preallocated zeros they are the file.
+    """
 
     stretches: tuple[DamagedStretch, ...] = ()
     count: int = 0
@@ -261,6 +266,18 @@ class Damage:
             return self
         stretches = (self.stretches + other.stretches)[:MOST_STRETCHES]
         return Damage(stretches, self.count + other.count, self.bytes + other.bytes)
+
+    def also_in(self, before: "Damage") -> "Damage":
+        """The part of this damage that an earlier read found, too; all where `before` does not list everything."""
+        if before.count > len(before.stretches):
+            return self
+        known = {(each.position, each.reason) for each in before.stretches}
+        new = [each for each in self.stretches if (each.position, each.reason) not in known]
+        return Damage(
+            tuple(each for each in self.stretches if each not in new),
+            self.count - len(new),
+            self.bytes - sum(each.length for each in new if each.reason in _IN_NO_BATCH),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,8 @@ from typing import Final, NamedTuple
 from kdump.engine.protocol import Engine
 from kdump.engine.serial import Serial
 from kdump.errors import SourceError
-from kdump.format import naming
 from kdump.storage.discovery import discover
-from kdump.storage.lock import is_locked
+from kdump.storage.live import is_written, read_until_sound
 from kdump.storage.offset_checkpoints import CheckpointCache, CheckpointContext
 from kdump.storage.partition import LogDirectory, Partition, has_companions, without_companions
 from kdump.storage.ranges import SegmentRange, cut_into_ranges
@@ -35,9 +34,6 @@ SMALL_BYTES: Final = 8 << 20
 """The largest partition, in bytes of its logs, that is not cut into ranges."""
 GROUP_PARTITIONS: Final = 16
 """The largest number of small partitions in one task."""
-LIVE_READS: Final = 4
-"""How often a partition is read that a broker is writing and that has findings."""
-LIVE_PAUSE_SECONDS: Final = 0.2
 _Identity = tuple[str, str, int, int | None]
 _Result = tuple[Report, ...] | RangeSummary
 
@@ -185,7 +181,7 @@ class _Tasks:
 
     def _partition(self, partition: Partition, directory: LogDirectoryVerifier | None) -> Iterator[VerifyTask]:
         context = self._checkpoints.context(partition) if directory is None else directory.context(partition)
-        options = self._options._replace(live=self._options.live or _is_written(partition))
+        options = self._options._replace(live=self._options.live or is_written(partition))
         # A log directory has the names of all its partitions. A task must not carry them, and cannot carry a listing.
         # Only a plan needs the files: to send them costs more than to list the few directories with findings again.
         files = partition.directory_files if options.valid_segments else None
@@ -228,14 +224,6 @@ class _Tasks:
         before = tuple(self.before)
         self.before.clear()
         return VerifyTask(work, verifier, directories, before)
-
-
-def _is_written(partition: Partition) -> bool:
-    """Whether a broker runs on the log directory of the partition, also where that was not discovered."""
-    if partition.log_directory is not None:
-        return partition.log_directory.locked
-    directory = partition.path if partition.whole else os.path.dirname(partition.path)
-    return is_locked(os.path.join(os.path.dirname(os.path.abspath(directory)), naming.LOCK_FILE))
 
 
 def size_of(partition: Partition) -> int:
@@ -283,22 +271,23 @@ def _verify_partition(
 def _verify_live(
     partition: Partition, context: CheckpointContext, options: ScanOptions, on_bytes: Callable[[int], None] | None
 ) -> Report:
-    """The report of a partition that a broker is writing: findings that are still there when it is read again.
+    """The report of a partition that a broker is writing: findings that are still there when it is read again."""
 
-    Between two reads a segment can grow, roll, be cleaned or be deleted, and its companions with it.
-    """
-    report = _verify_partition(partition, context, options, on_bytes)
-    for _ in range(LIVE_READS - 1):
-        if not report.errors and all(finding.severity < Severity.WARNING for finding in report.findings):
-            break
-        time.sleep(LIVE_PAUSE_SECONDS)
-        again = _list_again(partition)
-        if again is None:
-            return Report(partition.path, partition.topic_partition, partition.state)
-        before = {_identity(finding) for finding in report.findings}
-        report = _verify_partition(again, context, options)
-        report.filter(partial(_is_info_or_known, before))
-    return report
+    def again(before: Report) -> Report | None:
+        listed = _list_again(partition)
+        if listed is None:
+            return None
+        known = {_identity(finding) for finding in before.findings}
+        report = _verify_partition(listed, context, options)
+        report.filter(partial(_is_info_or_known, known))
+        return report
+
+    report = read_until_sound(_verify_partition(partition, context, options, on_bytes), _is_sound, again)
+    return report or Report(partition.path, partition.topic_partition, partition.state)
+
+
+def _is_sound(report: Report) -> bool:
+    return not report.errors and all(finding.severity < Severity.WARNING for finding in report.findings)
 
 
 def _is_info_or_known(before: set[_Identity], finding: Finding) -> bool:

@@ -45,6 +45,58 @@ def test_a_log_directory_is_the_sum_of_its_partitions(tmp_path: Path) -> None:
     assert (whole.sums.copies, whole.sums.set_aside) == (len(copies) - 2, 2)
 
 
+LOG_DIRECTORIES = sorted(
+    {
+        path.parent
+        for name in ("meta.properties", "recovery-point-offset-checkpoint", "bootstrap.checkpoint")
+        for path in FIXTURES.rglob(name)
+    }
+)
+
+
+@pytest.mark.parametrize("path", LOG_DIRECTORIES, ids=lambda path: str(path.relative_to(FIXTURES)))
+@pytest.mark.parametrize("options", [{}, {"deep": True}], ids=["headers", "deep"])
+def test_every_file_of_a_log_directory_counts_once(path: Path, options: dict[str, bool], tmp_path: Path) -> None:
+    """Also those in directories that are no partition. A link to a directory is no file."""
+    directory = tmp_path / "data"
+    shutil.copytree(path, directory)
+    if path == LOG_DIRECTORIES[0]:
+        (directory / "lost+found").mkdir()
+        (directory / "lost+found" / "#123").write_bytes(bytes(5000))
+        (directory / "link").symlink_to(directory / "lost+found")
+    sums, size, allocated = kdump.Sums(), 0, 0
+    for each in measured(directory, **options):
+        if isinstance(each, kdump.LogDirectoryStatistics):
+            assert each.sums == sums
+            size, allocated = each.other_bytes, each.other_allocated_bytes
+        else:
+            assert isinstance(each, kdump.PartitionStatistics)
+            sums += kdump.Sums.of(each)
+    files = [Path(root) / name for root, _, names in os.walk(directory) for name in names]
+    assert sums.size_bytes + size == sum(file.lstat().st_size for file in files)
+    assert sums.allocated_bytes + allocated == sum(file.lstat().st_blocks for file in files) * 512
+
+
+def test_a_kraft_snapshot_is_no_segment_of_a_report(tmp_path: Path) -> None:
+    """Beside segments it is another file. A directory with nothing else has no log to delete or compact."""
+    from kdump.stat.partition_reports import ReportOptions, make_reports
+
+    shutil.copytree(FIXTURES / "metadata/__cluster_metadata-0", tmp_path / "__cluster_metadata-0")
+    found = partitions(tmp_path / "__cluster_metadata-0")["__cluster_metadata-0"]
+    snapshots = list((tmp_path / "__cluster_metadata-0").glob("*.checkpoint"))
+    assert snapshots
+    assert not {str(path) for path in snapshots} & {segment.path for segment in found.segments}
+    assert found.other_bytes >= sum(path.stat().st_size for path in snapshots)
+    shutil.copytree(FIXTURES / "log-directory", tmp_path / "data", ignore=shutil.ignore_patterns("expected"))
+    (beside,) = (
+        each
+        for each in measured(tmp_path / "data")
+        if isinstance(each, kdump.PartitionStatistics) and each.path == str(tmp_path / "data")
+    )
+    reports = make_reports(beside, ReportOptions(retention=True, compaction=True), 0)
+    assert (reports.retention, reports.compaction) == (None, None)
+
+
 def test_copies_of_a_partition_stay_apart(tmp_path: Path) -> None:
     for name in ("one", "other"):
         shutil.copytree(FIXTURES / "transactions", tmp_path / name, ignore=shutil.ignore_patterns("expected"))

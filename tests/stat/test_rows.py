@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import kdump
 from kdump.errors import SourceError
 from kdump.stat.distribution import distribution
 from kdump.stat.histogram import ERROR, Histogram
@@ -15,6 +17,7 @@ from kdump.stat.row_collector import RowCollector, columns_of
 from kdump.stat.row_numbers import WriteRate
 from kdump.stat.row_sections import RowOptions, StatResult
 from kdump.stat.rows import LogDirectoryRow, PartitionRow, RowKind, TopicRow, VolumeRow
+from support import build
 from support.stat_values import GIB, HOUR_MS, NOW_MS, disk, producers, simple, totals_of
 
 KINDS = tuple(kind for kind in RowKind if kind is not RowKind.TOTAL)
@@ -220,3 +223,17 @@ def test_idle_partitions_alone() -> None:
     assert len(result.sections[0].rows) == 6
     result = result_of(RowKind.PARTITION, reports=ReportOptions(idle_ms=HOUR_MS))
     assert result.sections[0].rows == ()
+
+
+def test_the_row_of_a_partition_keeps_the_keys_that_it_shows(tmp_path: Path) -> None:
+    """There can be thousands of partitions, each with a hundred of the heaviest keys."""
+    log = tmp_path / "topic-0" / "00000000000000000000.log"
+    log.parent.mkdir()
+    log.write_bytes(build.batch([build.record(b"%d" % key, b"v") for key in range(50)]))
+    collector = RowCollector(RowOptions((RowKind.PARTITION,), deep=True))
+    for item in kdump.stat_logs(kdump.discover([log.parent]), kdump.StatOptions(deep=True)):
+        collector.add(item)
+    (row,) = collector.result().sections[0].rows
+    assert isinstance(row, PartitionRow)
+    assert row.source.keys is not None
+    assert (len(row.source.keys.by_records), len(row.source.keys.by_bytes)) == (20, 20)

@@ -47,13 +47,17 @@ COMMON_END = {
     "idempotent": "the volume of the batches with a producer id",
     "transactional": "the volume of the batches of transactions",
     "transactions": "an object: count, committed, aborted, open, and the distributions durations_ms, bytes, records",
-    "damage": "an object: the number of damaged stretches, their bytes, and the first ones (path, position, length, "
-    "reason). Without --deep no checksum is computed, so that there can be more",
+    "damage": "an object: stretches (their number), bytes (in no valid batch), and the first ones (path, position, "
+    "length, reason). The reason is gap or zeros (between batches), torn, garbage or zeros (after the last one), crc, "
+    "magic or limit (of a batch; limit: larger than --max-batch-bytes), unsearched or shrunk. With codec, records, or "
+    "limit for what is too large before compression, it is a valid batch whose records cannot be read: its bytes are "
+    "among batch_bytes. Without --deep no checksum is computed, so that there can be more",
     "write_rate": "an object: bytes are those of the batches by their max timestamps in the last 48 buckets, each "
     "bucket_ms wide, up to end_ms",
     "growth": "an object: bytes and records of the last seven days or less, how many days these are, and "
     "bytes_per_day; what was deleted or compacted since is missing",
-    "opened": "with --deep, an object about the records: batches, unread, records, bytes (before compression), "
+    "opened": "with --deep, an object about the records: batches, unread (batches whose records cannot be read; "
+    "damage says which), records, bytes (before compression), "
     "null_keys, empty_keys, tombstones, key_sizes and value_sizes (distributions), codecs (with the ratio), shapes of "
     "the values, timestamps, header_keys, schemas (ids in the wire format of Confluent), largest (with offsets; "
     "null for several partitions); else null",
@@ -198,6 +202,20 @@ ABOUT = [
     (
         "Without --deep it computes no checksum, and calls nothing clean. Damage that it meets is counted and "
         "makes the exit status 1; what comes after it is measured too."
+    ),
+    (
+        "Without --deep it believes a header that fits the batches beside it. A wrong length shows as a rule, and is "
+        "damage. A wrong timestamp, attribute or producer goes into the numbers as it stands, a number of records that "
+        "is too small looks like compaction, and damaged records do not show. --deep checks all of these. No checksum "
+        "covers the base offset and the leader epoch of a batch of magic 2: kdump verify checks what it can of them."
+    ),
+    (
+        "Where a broker holds the lock of the log directory, a segment with damage is read again, up to four times: "
+        "a batch that the broker is writing is no damage. A segment that it deleted meanwhile does not count."
+    ),
+    (
+        "The bytes are those of the files, whatever their name; blocks are those that the file system gave them. A "
+        "file with several names (hard links) counts once for each, and a symbolic link as its target."
     ),
     (
         "The reports --retention, --compaction, --upgrade and --free go by the rules of Kafka 4.3. A setting that "

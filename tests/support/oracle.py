@@ -941,6 +941,25 @@ def records(data: bytes, position: int = 0, *, limit: int = DECOMPRESSED_BYTES) 
     return _records_legacy(body, limit) if batch.is_legacy else _records_v2(batch, body, limit)
 
 
+class FirstRecord(NamedTuple):
+    """The first record of a batch, which is read before those after it."""
+
+    key: bytes | None
+    value: bytes | None
+
+
+def first_record(data: bytes, batch: Batch) -> FirstRecord:
+    """The first record of an uncompressed batch of magic 2. Raises Malformed.
+
+    Bytes after it are wrong where it is the only one.
+    """
+    body = data[batch.position + 61 : batch.position + batch.size]
+    if (batch.count or 0) < 1:
+        raise Malformed("record/structure", "no record")
+    raw = _raw_records(body, 1)[0] if batch.count == 1 else _read_record(_Reader(body), len(body))
+    return FirstRecord(raw.key, raw.value)
+
+
 class Entry07(NamedTuple):
     """A message of a `.kafka` log. `offset` is what 0.7 gave its consumers; `crc_ok` covers the message alone."""
 

@@ -220,7 +220,9 @@ def collected(
     collector = RecordCollector(**sizes)
     walk = Walk(BytesSource(data), start=start, stop=stop, deep=True, everything=True, rows=rows)
     for item in walk:
-        if isinstance(item, BatchChunk):
+        if isinstance(item, BatchChunk) and item.damaged:
+            collector.add_unread()
+        elif isinstance(item, BatchChunk):
             collect_chunk(item, collector, MAX_BATCH_BYTES)
     return collector
 

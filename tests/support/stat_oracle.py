@@ -31,13 +31,16 @@ class Segment(NamedTuple):
 
 
 def marker_of(data: bytes, batch: Batch) -> int | None:
-    """0 abort, 1 commit, None for another batch."""
+    """0 abort, 1 commit, None for another batch. Of several records a broker reads the first one alone."""
     if not batch.control or batch.producer_id < 0 or not batch.count or batch.codec:
         return None
-    key = oracle.records(data, batch.position)[0].key
-    assert key is not None
-    kind = struct.unpack(">hh", key)[1]
-    return kind if kind in (0, 1) else None
+    try:
+        first = oracle.first_record(data, batch)
+    except oracle.Malformed:
+        return None
+    if first.key is None or oracle.control_fault(first.key, first.value, ends=True) is not None:
+        return None
+    return int(struct.unpack_from(">hh", first.key)[1])
 
 
 def volume(batches: Iterable[Batch]) -> tuple[int, int, int, int]:
@@ -45,7 +48,7 @@ def volume(batches: Iterable[Batch]) -> tuple[int, int, int, int]:
     chosen = list(batches)
     return (
         len(chosen),
-        sum(batch.count or 0 for batch in chosen if not batch.control),
+        sum(max(batch.count or 0, 0) for batch in chosen if not batch.control),
         sum(batch.size for batch in chosen),
         sum(batch.count is None for batch in chosen),
     )
@@ -70,7 +73,7 @@ def counted(segment: Segment, bucket_ms: int = HOUR) -> dict[str, Any]:
         epoch = batch.partition_leader_epoch
         if epoch is not None and epoch >= 0 and (not epochs or epochs[-1][0] != epoch):
             epochs.append((epoch, batch.offset))
-        if batch.count == 0:
+        if batch.count is not None and batch.count <= 0:
             continue
         if batch.append_time:
             firsts.append(batch.max_timestamp)
@@ -88,7 +91,7 @@ def counted(segment: Segment, bucket_ms: int = HOUR) -> dict[str, Any]:
     return {
         "total": volume(batches),
         "control_batches": sum(batch.control for batch in batches),
-        "control_records": sum(batch.count or 0 for batch in batches if batch.control),
+        "control_records": sum(max(batch.count or 0, 0) for batch in batches if batch.control),
         "by_codec": tuple(volume(codecs[codec]) for codec in range(6)),
         "by_magic": tuple(volume(magics[magic]) for magic in range(3)),
         "by_timestamp_type": tuple(volume(types[kind]) for kind in range(3)),
@@ -96,7 +99,7 @@ def counted(segment: Segment, bucket_ms: int = HOUR) -> dict[str, Any]:
         "transactional": volume(batch for batch in modern if batch.attributes & 0x10),
         "batch_sizes": Histogram.of(batch.size for batch in batches),
         "records_per_batch": Histogram.of(
-            batch.count for batch in batches if batch.count is not None and not batch.control
+            max(batch.count, 0) for batch in batches if batch.count is not None and not batch.control
         ),
         "first_offset": batches[0].offset if batches else None,
         "last_offset": batches[-1].last_offset if batches else None,
@@ -181,7 +184,7 @@ def partition(segments: list[Segment]) -> Partition:
                 ends[marker] += 1
                 done = running.pop(batch.producer_id, [])
                 for where, each in done if marker == 0 else ():
-                    aborted_records[where] += each.count or 0
+                    aborted_records[where] += max(each.count or 0, 0)
                 if done:
                     first = done[0][1]
                     stored = first.append_time or first.delete_horizon
@@ -189,7 +192,7 @@ def partition(segments: list[Segment]) -> Partition:
                     if begin >= 0 <= batch.max_timestamp:
                         durations.append(batch.max_timestamp - begin)
                     sizes.append(sum(each.size for _, each in done))
-                    counts.append(sum(each.count or 0 for _, each in done))
+                    counts.append(sum(max(each.count or 0, 0) for _, each in done))
     return Partition(
         producer_rows(batch for segment in segments for batch in segment.batches),
         ends[1],

@@ -30,7 +30,7 @@ from kdump.stat.rows import (
 if TYPE_CHECKING:
     from kdump.stat.row_sections import RowSection, StatResult
     from kdump.stat.sums import Sums
-    from kdump.stat.values import Volume
+    from kdump.stat.values import Damage, Volume
 
 _LABEL_COLUMNS: Final = 14
 _DAY_MS: Final = 86_400_000
@@ -38,6 +38,29 @@ _LAST_BUCKETS: Final = 24
 """The buckets of the write rate that the summary shows."""
 _SPARSE: Final = 0.02
 """Files whose blocks are fewer by this share than their bytes are worth a word."""
+_STRETCHES: Final = {
+    "gap": "bytes between batches",
+    "zeros": "zeros that no broker wrote",
+    "torn": "a batch that breaks off",
+    "garbage": "bytes after the last batch",
+    "crc": "a batch with a wrong checksum",
+    "magic": "a batch with a wrong magic",
+    "limit": "a batch larger than --max-batch-bytes",
+    "codec": "a batch whose records cannot be decompressed",
+    "records": "a batch whose records break off",
+    "unsearched": "bytes that were not searched for batches",
+    "shrunk": "bytes that are gone: the file became shorter",
+}
+"""What a terminal says of the reasons of kdump.stat.values.DamagedStretch."""
+_SHOWN_STRETCHES: Final = 3
+
+
+def _damage_lines(damage: Damage) -> Iterator[tuple[str, Text]]:
+    """Labels and texts for the summary: how much is damaged, and where the first stretches are."""
+    text = f"{counted(damage.count, 'stretch', 'stretches')}, {size_text(damage.bytes)} in no valid batch"
+    yield "damage", Text(f"{text}; kdump verify --deep says more", style=BAD)
+    for path, position, _, reason in damage.stretches[:_SHOWN_STRETCHES]:
+        yield "", Text(f"{path_text(path)} at position {position}: {_STRETCHES[reason]}")
 
 
 class StatisticsView:
@@ -105,8 +128,7 @@ class StatisticsView:
         if sums.records is not None:
             yield from record_lines(sums.records)
         if sums.damage.count:
-            text = f"{counted(sums.damage.count, 'stretch', 'stretches')}, {size_text(sums.damage.bytes)}"
-            yield "damage", Text(f"{text}; kdump verify says what it is", style=BAD)
+            yield from _damage_lines(sums.damage)
 
     def _disk(self, row: LogDirectoryRow) -> Text:
         """The one log directory, and how full the file system is."""
