@@ -65,7 +65,11 @@ def companions_of(segment: Segment) -> list[LogFile]:
 
 
 def last_time_index_entry(segment: Segment) -> TimeIndexEntry | None:
-    """The last entry of the time index, None without one. Zeros at the end are preallocated."""
+    """The last entry of the time index, None without one (TimeIndex.lastEntry).
+
+    Zeros at the end are preallocated in the active segment alone. In any other a broker takes them for an entry: it
+    trims an index when it rolls the segment, and reads as many entries as the file holds.
+    """
     index, base_offset = segment.timeindex, segment.log.base_offset
     if index is None or base_offset is None:
         return None
@@ -73,6 +77,8 @@ def last_time_index_entry(segment: Segment) -> TimeIndexEntry | None:
         with index.open() as source:
             read = reader_of(source)
             low, high = 0, source.size // TIME_ENTRY.size
+            if not index.active:
+                low = high
             while low < high:
                 middle = (low + high) // 2
                 if any(read(middle * TIME_ENTRY.size, TIME_ENTRY.size)):

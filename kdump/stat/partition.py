@@ -101,6 +101,7 @@ class PartitionFold:
             other_allocated_bytes=other.allocated_bytes,
             errors=tuple(each.error for each in segments if each.error is not None),
             cleaner_checkpoint=context.cleaner_offset,
+            log_start_is_known=context.start_because != "own",
         )
 
     def _key_summary(self, start: int | None, end: int | None) -> KeySummary | None:

@@ -303,6 +303,8 @@ class PartitionStatistics:
     `log_start_offset`: of the checkpoint, else that of the first batch or segment. `log_end_offset`: after the last
     batch, else the base offset of the active segment; None where no name says it. `high_watermark`: of the checkpoint,
     as is `cleaner_checkpoint`, the first offset that the log cleaner has not compacted.
+    `log_start_is_known`: the partition lies in a log directory, whose checkpoint names a log start offset that is not
+    that of the first segment.
     `other_bytes`: files that belong to no segment: producer snapshots, checkpoints, files to delete, undo folders.
     `allocated_bytes`: the blocks of all files. `errors`: files that could not be read.
     """
@@ -324,6 +326,7 @@ class PartitionStatistics:
     other_allocated_bytes: int = 0
     errors: tuple[SourceError, ...] = ()
     cleaner_checkpoint: int | None = None
+    log_start_is_known: bool = True
 
     @property
     def topic(self) -> str | None:
