@@ -13,11 +13,14 @@ _BLOCK: Final = 512
 
 
 class DiskUse(NamedTuple):
-    """The size and the allocated bytes of some files. Add two with `plus`."""
+    """The size and the allocated bytes of some files, and the latter of those with more than one name (hard links).
+    Add two with `plus`.
+    """
 
     size_bytes: int = 0
     allocated_bytes: int = 0
     mtime_ms: int = 0
+    linked_bytes: int = 0
 
     def plus(self, other: "DiskUse") -> "DiskUse":
         """The sum; `mtime_ms` is the newest one."""
@@ -25,6 +28,7 @@ class DiskUse(NamedTuple):
             self.size_bytes + other.size_bytes,
             self.allocated_bytes + other.allocated_bytes,
             max(self.mtime_ms, other.mtime_ms),
+            self.linked_bytes + other.linked_bytes,
         )
 
 
@@ -38,7 +42,9 @@ def use_of(path: str) -> DiskUse:
 
 
 def _use(status: os.stat_result) -> DiskUse:
-    return DiskUse(status.st_size, status.st_blocks * _BLOCK, status.st_mtime_ns // 1_000_000)
+    allocated = status.st_blocks * _BLOCK
+    linked = allocated if status.st_nlink > 1 else 0
+    return DiskUse(status.st_size, allocated, status.st_mtime_ns // 1_000_000, linked)
 
 
 def use_below(path: str, directories: bool = True) -> dict[str, DiskUse]:

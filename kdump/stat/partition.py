@@ -137,6 +137,7 @@ def _segment_statistics(segment: Segment, found: RangeStatistics) -> SegmentStat
         records=found.records,
         error=found.error,
         companions_allocated_bytes=companions.allocated_bytes,
+        linked_bytes=log.linked_bytes + companions.linked_bytes,
     )
 
 

@@ -12,10 +12,10 @@ from kdump.broker.predict import directory_state, predict_start
 from kdump.broker.refusal_reason import RefusalReason
 from kdump.errors import SourceError
 from kdump.format.java import MAX_INT
+from kdump.stat.report_scope import KAFKA07_SUFFIX
 from kdump.stat.values import PartitionStatistics, SegmentStatistics, Volume
 
 OLD_MAGIC: Final = (0, 1)
-KAFKA07_SUFFIX: Final = ".kafka"
 
 
 class OldFormat(NamedTuple):

@@ -270,7 +270,8 @@ class SegmentStatistics:
     `size_bytes` and `allocated_bytes` (blocks on the disk) of the log file, `companions_bytes` of its indexes.
     `tail_zero_bytes`: preallocated zeros at the end. `is_empty`: a log file without a byte.
     `last_time_index_entry`: None without one. `records`: with StatOptions.deep. `keys`: with StatOptions.keep_samples.
-    `error`: why the log file could not be read to its end.
+    `error`: why the log file could not be read to its end. `linked_bytes`: of the allocated bytes, those of files with
+    another name too (hard links), which stay on the disk when these are deleted.
     """
 
     path: str
@@ -288,6 +289,7 @@ class SegmentStatistics:
     keys: KeyStatistics | None = None
     error: SourceError | None = None
     companions_allocated_bytes: int = 0
+    linked_bytes: int = 0
 
     @property
     def is_empty(self) -> bool:

@@ -1,5 +1,5 @@
-"""The rules of the reports on retention and compaction, against a broker's own classes: UnifiedLog.deleteOldSegments and
-LogCleanerManager over logs and settings made at random.
+"""The rules of the reports on retention and compaction, against UnifiedLog.deleteOldSegments and LogCleanerManager of a
+broker over logs and settings made at random.
 
 KDUMP_STAT_LOGS chooses how many logs, KDUMP_STAT_SEED which.
 """
