@@ -1,7 +1,9 @@
 """The rules of the reports on retention and compaction, against UnifiedLog.deleteOldSegments and LogCleanerManager of a
-broker over logs and settings made at random.
+broker over logs and settings made at random; and what the report on an upgrade says that a broker refuses, against its
+loader.
 
-KDUMP_STAT_LOGS chooses how many logs, KDUMP_STAT_SEED which.
+KDUMP_STAT_LOGS chooses how many logs, KDUMP_STAT_SEED which. Of the damage catalogue one case in seven is loaded;
+KDUMP_LAWS=all takes every one.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from interop.damaged_partitions import room
+from interop.damaged_partitions import LOADER, damaged, room
 from kdump.format.checkpoint import OffsetEntry, build_offsets
 from kdump.format.control import ControlType
 from kdump.format.index import TIME_ENTRY
@@ -26,16 +28,18 @@ from kdump.stat.retention import report_retention
 from kdump.stat.segment_age import is_beyond_end
 from kdump.stat.stat import stat_logs
 from kdump.stat.topic_settings import TopicSettings, parse_cleanup_policy, topic_settings
+from kdump.stat.upgrade import report_upgrade
 from kdump.stat.values import PartitionStatistics
 from kdump.storage.discovery import discover
 
 __all__ = ["room"]
 
 RULES = Path(__file__).with_name("CleanupRules.java")
-LOGS = int(os.environ.get("KDUMP_STAT_LOGS", "200"))
+LOGS = int(os.environ.get("KDUMP_STAT_LOGS", "120"))
 SEED = os.environ.get("KDUMP_STAT_SEED", "1")
 NOW_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000
+SHARE = 1 if os.environ.get("KDUMP_LAWS") == "all" else 7
 QUIET = ("-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off")
 
 
@@ -235,3 +239,21 @@ def test_the_rules_are_those_of_kafka(kafka: ModuleType, room: Path) -> None:
     assert len(loaded) > 0.9 * LOGS
     for name in ("deleted", "rolled", "starts", "failed"):
         assert any(facts[number].get(name) for number in loaded), name
+
+
+def test_an_upgrade_is_told_what_a_clean_start_refuses(kafka: ModuleType, room: Path) -> None:
+    cases = [case for case in damaged(room / "upgrade", 1, SHARE) if not case.directory.name.endswith("-delete")]
+    measured = [each for case in cases for each in stat_logs(discover([str(case.directory)]))]
+    reports = [report_upgrade(each) for each in measured if isinstance(each, PartitionStatistics)]
+    assert len(reports) == len(cases)
+    lines = "".join(f"{case.directory}\t0\t0\t{NOW_MS}\t4096\tclean\n" for case in cases)
+    done = kafka.run_source(kafka.NEWEST, LOADER, stdin=lines.encode(), flags=QUIET)
+    facts = [json.loads(line) for line in done.stdout.decode().splitlines()]
+    assert [report.error for report in reports if report.error is not None] == []
+    wrong = [
+        f"{case.name}: told {report.refused}, done {fact}"
+        for case, report, fact in zip(cases, reports, facts, strict=True)
+        if bool(report.refused) == fact["loaded"]
+    ]
+    assert not wrong, "\n".join(wrong)
+    assert 0 < sum(not fact["loaded"] for fact in facts) < len(facts)
