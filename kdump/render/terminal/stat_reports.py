@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kdump.stat.free import FreePlan, FreeStep
     from kdump.stat.retention import PartitionRetention
     from kdump.stat.row_collector import StatResult
+    from kdump.stat.segment_age import LogBounds
     from kdump.stat.topic_settings import TopicSettings
     from kdump.stat.upgrade import OldFormat, PartitionUpgrade
 
@@ -146,6 +147,19 @@ def _retention(found: Sequence[PartitionRetention], settings: TopicSettings, wid
         for each in sorted(found, key=lambda one: (-one.deletes_bytes, -one.held_back_bytes, one.path))
     ]
     yield from _rows(_RETENTION, rows, width)
+    yield from _unknown_bounds([each.bounds for each in found])
+
+
+def _unknown_bounds(found: Sequence[LogBounds]) -> Iterator[Text]:
+    """What stands for the offsets that no checkpoint names."""
+    unknown = sum(not each.has_high_watermark for each in found)
+    if unknown:
+        words = f"{counted(unknown, 'partition')} without a known high watermark: the log end offset stands for it"
+        yield Text(words, style="yellow")
+    unknown = sum(not each.has_log_start for each in found)
+    if unknown:
+        words = f"{counted(unknown, 'partition')} without a known log start offset: the first segment stands for it"
+        yield Text(words, style="yellow")
 
 
 def _next(of: PartitionRetention) -> str:
@@ -184,6 +198,7 @@ def _compaction(found: Sequence[PartitionCompaction], settings: TopicSettings, w
         for each in sorted(found, key=lambda one: (-one.cleanable_bytes, one.path))
     ]
     yield from _rows(_COMPACTION, rows, width)
+    yield from _unknown_bounds([each.bounds for each in found])
     for each in found:
         for stopper in each.stoppers[:3]:
             where = "" if stopper.position is None else f" at position {stopper.position}"
@@ -208,8 +223,8 @@ def _upgrade(
     found: Sequence[PartitionUpgrade], formats: Sequence[OldFormat], now_ms: int, width: int
 ) -> Iterator[Text | Table]:
     late = [each for each in found if not each.is_ready]
-    words = f"{counted(len(late), 'partition')} to look at before an upgrade to Kafka 4"
-    yield from _heading(words if late else "nothing of the old formats: ready for Kafka 4")
+    words = f"{counted(len(late), 'partition')} to look at before an upgrade to Kafka 4.3"
+    yield from _heading(words if late else "no messages of old formats, no file that Kafka 4.3 refuses")
     for old in formats:
         if old.volume.batches:
             newest = old.newest_timestamp_ms if old.newest_timestamp_ms is not None else old.newest_modified_ms
@@ -250,9 +265,10 @@ def _free(plan: FreePlan, width: int) -> Iterator[Text | Table]:
         f"{wanted} to free" if plan.is_enough else f"{wanted} to free: no setting frees more than {got}"
     )
     for size, words in (
-        (plan.due_bytes, "go anyway, by the settings as they are"),
+        (plan.due_bytes, "go anyway, by the settings that were given"),
         (plan.leaving_bytes, "are of directories that a broker is deleting"),
         (plan.stray_bytes, "are of stray directories, which no setting frees"),
+        (plan.linked_bytes, "are of files with other hard links, which no setting frees"),
     ):
         if size:
             yield Text(f"{size_text(size)} {words}")
