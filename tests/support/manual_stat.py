@@ -202,8 +202,7 @@ ABOUT = [
         "It deletes no segment that ends above the high watermark. It rolls and deletes the active segment too, "
         "unless that is empty. The age of a segment is that of the last entry of its time index, without one that of "
         "the file; age_warnings are segments whose batches say otherwise. The delete policies of kdump.Log differ: "
-        "by the original documentation the active segment always stays, the age is that of the file, and no high "
-        "watermark counts."
+        "by the original documentation the active segment always stays, and no high watermark counts."
     ),
     (
         "A blocker of --retention says what keeps the oldest segment that stays. high-watermark: a replica is "
