@@ -78,7 +78,9 @@ class LogLoader:
         if self.epochs.written:
             self.files.delete(f"{LEADER_EPOCH_CHECKPOINT}.tmp")
         self._snapshots.remove_stray(segments.order)
-        rebuild_producer_state(self._producer_state_manager(), segments, log_start, log_end, _load_producers)
+        # After a clean shutdown without a snapshot nothing is read again (UnifiedLog.rebuildProducerState).
+        if self._snapshots.names or not state.clean_shutdown:
+            rebuild_producer_state(self._producer_state_manager(), segments, log_start, log_end, _load_producers)
         self._check_metadata()
         return self._result(log_start, log_end)
 
@@ -239,7 +241,7 @@ class LogLoader:
     def _recover_log(self) -> int:
         """LogLoader.recoverLog; returns the log end offset. Raises SegmentSplit."""
         state, bases = self._state, self.segments.order
-        unflushed = bases[max(0, bisect_right(bases, state.recovery_point) - 1) :]
+        unflushed = [] if state.clean_shutdown else bases[max(0, bisect_right(bases, state.recovery_point) - 1) :]
         for number, base in enumerate(unflushed):
             segment = self.segments[base]
             try:

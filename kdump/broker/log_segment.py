@@ -259,6 +259,8 @@ class LogSegment:
             if not self.valid.has_wrapper_messages:
                 return self.valid.next_offset
             self.build_offset_index()
+        elif not self.offset_index.loaded:
+            self.load_offset_index(segment_file_name(self.base_offset, ".index"))
         offsets = self.offset_index.offsets
         position = self.translate_offset(offsets[-1] if offsets else self.base_offset)
         if position is None:

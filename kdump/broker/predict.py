@@ -45,8 +45,9 @@ def directory_state(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     files: Mapping[str, int] | None = None,
+    clean_shutdown: bool = False,
 ) -> DirectoryState:
-    """The directory as it is on disk; `valid_segments` are its valid segments.
+    """The directory as it is on disk; `valid_segments` are its valid segments, `clean_shutdown` how the broker ended.
 
     `files` is the size of each file in bytes. Without it the directory is listed. Raises SourceError.
     """
@@ -57,6 +58,7 @@ def directory_state(
         recovery_point,
         log_start_offset,
         directory.rstrip("/").endswith("-delete"),
+        clean_shutdown=clean_shutdown,
     )
 
 
@@ -90,7 +92,8 @@ class SegmentRecovery(NamedTuple):
 
 
 def predict_start(start: DirectoryState | str) -> LoadResult:
-    """What the next unclean start of Kafka 4.3 would leave of a topic-partition directory.
+    """What the next start of Kafka 4.3 would leave of a topic-partition directory: an unclean one, unless `start` says
+    otherwise.
 
     `start` is its path, or its state where a recovery point or valid segments are known. Reads the companions, and the
     logs without a ValidSegment. Raises SourceError. Source: LogLoader.load.

@@ -51,7 +51,8 @@ class DirectoryState(NamedTuple):
 
     `valid_segments` are the valid segments by the name of their .log. `recovery_point` and `log_start_offset` come from
     the checkpoints of the log directory, 0 without a line. `deleting`: the directory is named …-delete. Kafka loads
-    such a directory without recovery.
+    such a directory without recovery. `clean_shutdown`: the broker shut down cleanly, so that it recovers no segment
+    unless an index of it is missing or bad.
     """
 
     files: Mapping[str, int]
@@ -61,6 +62,7 @@ class DirectoryState(NamedTuple):
     log_start_offset: int = 0
     deleting: bool = False
     index_interval_bytes: int = INDEX_INTERVAL_BYTES
+    clean_shutdown: bool = False
 
 
 # ---- result

@@ -10,21 +10,17 @@ LogCleaner.tryCleanFilthiestLog of Kafka 4.3.
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from struct import unpack_from
 from typing import Final, NamedTuple
 
 from kdump.broker.predict import recover_segment
 from kdump.errors import SourceError
+from kdump.format.batch import LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, MINIMUM_SIZE, UP_TO_MAGIC
 from kdump.format.java import MAX_INT
 from kdump.stat.segment_age import base_offset, log_size
 from kdump.stat.topic_settings import TopicSettings
 from kdump.stat.values import SegmentStatistics
-from kdump.storage.source import FileSource
+from kdump.storage.source import FileSource, reader_of
 
-_LEAST_SIZE: Final = 14
-"""Records.LOG_OVERHEAD ends with a size; that of a message of magic 0 without key and value is 14."""
-_SIZE_END: Final = 12
-_MAGIC_END: Final = 17
 _GROWTH_OF_OLD_RECORD: Final = 64
 """At most so many bytes longer is an uncompressed message of magic 0 or 1 as a batch of magic 2 of its own."""
 
@@ -83,16 +79,13 @@ def _breaks_framing(segment: SegmentStatistics, position: int) -> bool:
     left = segment.size_bytes - position
     try:
         with FileSource(segment.path) as source:
-            buffer = bytearray(max(min(_MAGIC_END, left), 0))
-            header = buffer[: source.readinto(position, memoryview(buffer))]
+            header = reader_of(source)(position, max(min(UP_TO_MAGIC, left), 0))
     except SourceError:
         return False
-    if len(header) < _SIZE_END:
+    if len(header) < UP_TO_MAGIC:
         return True
-    size = unpack_from(">i", header, 8)[0]
-    if size < _LEAST_SIZE or len(header) < _MAGIC_END:
-        return True
-    return header[_MAGIC_END - 1] > 2 or size + _SIZE_END > left
+    size = int.from_bytes(header[LENGTH_AT:LOG_OVERHEAD], signed=True)
+    return size < MINIMUM_SIZE[0] or header[MAGIC_AT] > max(MINIMUM_SIZE) or size + LOG_OVERHEAD > left
 
 
 def _overflow(segment: SegmentStatistics) -> int | None:

@@ -9,15 +9,23 @@ Source: LogCleanerManager.cleanableOffsets, LogCleanerManager.grabFilthiestCompa
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
 from kdump.errors import SourceError
-from kdump.stat.cleaner_stoppers import CleanerStopper, cleaner_stoppers
+from kdump.stat.cleaner_stoppers import CleanerStopper, StopperKind, cleaner_stoppers
 from kdump.stat.compaction_pass import CompactionPass, predict_pass
 from kdump.stat.delete_horizons import DeleteHorizons
-from kdump.stat.segment_age import LogBounds, base_offset, first_batch_timestamp, log_bounds, log_size, segment_age
+from kdump.stat.segment_age import (
+    LogBounds,
+    base_offset,
+    first_batch_timestamp,
+    is_beyond_end,
+    log_bounds,
+    log_size,
+    segment_age,
+)
 from kdump.stat.topic_settings import CleanerSettings, TopicSettings
 from kdump.stat.values import PartitionStatistics, SegmentStatistics, sum_of
 
@@ -61,7 +69,8 @@ class CompactionBlocker(StrEnum):
     DIRTY_RATIO = "dirty-ratio"
     """The dirty ratio is not above min.cleanable.dirty.ratio."""
     STOPPER = "stopper"
-    """It begins, but a batch stops it: the broker marks the partition as uncleanable."""
+    """A batch stops it while it compacts, or before, where the first batch of a segment that is not active cannot be
+    read: the broker marks the partition as uncleanable."""
 
 
 class CleanableRange(NamedTuple):
@@ -85,7 +94,7 @@ class PartitionCompaction(NamedTuple):
     `clean_bytes` and `cleanable_bytes` are those that a broker compares; it counts a segment that holds the first dirty
     offset in both. `uncleanable_bytes` are the rest. `dirty_ratio` is None for a log without bytes in the two parts.
     `starts_because` is None where the cleaner does not start; `blocker` says why, or that it stops on the way.
-    `lag_ms` is how long max.compaction.lag.ms is exceeded, None where a log could not be read for it.
+    `lag_ms` is how long max.compaction.lag.ms is exceeded, None where the first batch of a segment could not be read.
     `needs_bytes` is how many more dirty bytes the ratio needs, None where it does not depend on them.
     `delete_horizons` are those of the batches that a pass reads: it drops the tombstones and markers of batches whose
     horizon is not after `now_ms`. `next_pass` is what a pass over the dirty part does, None where the records were not
@@ -127,7 +136,7 @@ def report_compaction(
     Source: LogCleanerManager.grabFilthiestCompactedLog.
     """
     bounds = log_bounds(of)
-    log = _OffsetRanges(of.segments)
+    log = _OffsetRanges(() if is_beyond_end(of) else of.segments, bounds.start_offset)
     found = _range(of, log, bounds, settings, now_ms)
     dirty, uncleanable = found.first_dirty_offset, found.first_uncleanable_offset
     clean_bytes = log.size(-1, dirty)
@@ -135,9 +144,11 @@ def report_compaction(
     total = clean_bytes + cleanable_bytes
     ratio = cleanable_bytes / total if total else None
     lag_ms = _exceeded_lag(log.inactive_from(dirty), settings, now_ms)
-    trigger = _trigger(ratio, cleanable_bytes, lag_ms, settings)
+    unreadable = tuple(_unreadable(log.inactive_from(dirty)))
+    trigger = None if unreadable else _trigger(ratio, cleanable_bytes, lag_ms, settings)
     stoppers = cleaner_stoppers(log.values(0, uncleanable), settings) if cleanable_bytes else ()
-    blocker = _blocker(trigger, cleanable_bytes, settings, stoppers)
+    stoppers = tuple({(each.path, each.position): each for each in (*stoppers, *unreadable)}.values())
+    blocker = _blocker(trigger, cleanable_bytes, settings, stoppers, fails=bool(unreadable))
     return PartitionCompaction(
         of.path,
         of.topic,
@@ -148,12 +159,12 @@ def report_compaction(
         found,
         clean_bytes,
         cleanable_bytes,
-        sum(map(log_size, of.segments)) - log.size(-1, uncleanable),
+        sum(map(log_size, log.segments)) - log.size(-1, uncleanable),
         ratio,
         lag_ms,
         trigger if settings.compacts else None,
         blocker,
-        _missing_bytes(cleanable_bytes, total, settings) if trigger is None else None,
+        _missing_bytes(cleanable_bytes, total, settings) if trigger is None and not unreadable else None,
         _legacy_horizon(log.values(0, dirty), settings),
         sum_of((segment.totals.delete_horizons for segment in log.values(0, uncleanable)), DeleteHorizons()),
         stoppers,
@@ -162,11 +173,15 @@ def report_compaction(
 
 
 class _OffsetRanges:
-    """The segments of a log by offset, as LogSegments of Kafka returns them."""
+    """The segments of a log by offset, as LogSegments of Kafka returns them.
 
-    def __init__(self, segments: Sequence[SegmentStatistics]) -> None:
+    `active_base` is the base offset of the active segment, `start` where there is none yet.
+    """
+
+    def __init__(self, segments: Sequence[SegmentStatistics], start: int) -> None:
         self.segments = segments
         self.bases = [base_offset(segment) for segment in segments]
+        self.active_base = self.bases[-1] if self.bases else start
 
     def values(self, start: int, end: int) -> Sequence[SegmentStatistics]:
         """LogSegments.values: from the segment that holds `start` up to those whose base offset is below `end`."""
@@ -180,12 +195,12 @@ class _OffsetRanges:
 
     def inactive_from(self, offset: int) -> Sequence[SegmentStatistics]:
         """LogSegments.nonActiveLogSegmentsFrom."""
-        return self.values(offset, self.bases[-1]) if self.bases else ()
+        return self.values(offset, self.active_base)
 
     def base_from(self, offset: int) -> int:
         """The base offset of the first segment that cannot be compacted (LogCleanerManager.calculateCleanableBytes)."""
         left = self.inactive_from(offset)
-        return base_offset(left[0]) if left else self.bases[-1] if self.bases else 0
+        return base_offset(left[0]) if left else self.active_base
 
 
 def _range(
@@ -208,8 +223,8 @@ def _range(
     opened = of.transactions.first_open_offset
     stable, stable_source = bounds.high_watermark, UncleanableSource.HIGH_WATERMARK
     if opened is not None and opened < stable:
-        stable, stable_source = opened, UncleanableSource.OPEN_TRANSACTION
-    limits = [(log.bases[-1] if log.bases else 0, UncleanableSource.ACTIVE_SEGMENT), (stable, stable_source)]
+        stable, stable_source = max(opened, bounds.start_offset), UncleanableSource.OPEN_TRANSACTION
+    limits = [(log.active_base, UncleanableSource.ACTIVE_SEGMENT), (stable, stable_source)]
     young = _first_young(log.inactive_from(dirty), settings.min_compaction_lag_ms, now_ms)
     if young is not None:
         limits.append((young, UncleanableSource.MIN_LAG))
@@ -231,11 +246,30 @@ def _exceeded_lag(segments: Sequence[SegmentStatistics], settings: TopicSettings
     until = now_ms - settings.max_compaction_lag_ms
     if until <= 0:
         return 0
+    earliest = until
     try:
-        times = [first_batch_timestamp(segment.path) for segment in segments]
+        for segment in segments:
+            time = first_batch_timestamp(segment.path)
+            if time is None:
+                return None
+            earliest = min(earliest, time) if time > 0 else earliest
     except SourceError:
         return None
-    return max(until - min((time for time in times if time > 0), default=until), 0)
+    return until - earliest
+
+
+def _unreadable(segments: Sequence[SegmentStatistics]) -> Iterator[CleanerStopper]:
+    """The segments whose first batch Kafka's reader refuses. It reads the timestamp of each one before anything else,
+    whatever max.compaction.lag.ms is (LogCleanerManager.maxCompactionDelay).
+    """
+    for segment in segments:
+        first = segment.damage.stretches[:1]
+        if first and first[0].position == 0:
+            try:
+                if first_batch_timestamp(segment.path) is None:
+                    yield CleanerStopper(segment.path, 0, first[0].length, StopperKind.DAMAGE, first[0].reason, True)
+            except SourceError:
+                continue
 
 
 def _trigger(
@@ -253,9 +287,13 @@ def _blocker(
     cleanable_bytes: int,
     settings: TopicSettings,
     stoppers: Sequence[CleanerStopper],
+    *,
+    fails: bool,
 ) -> CompactionBlocker | None:
     if not settings.compacts:
         return CompactionBlocker.POLICY
+    if fails:
+        return CompactionBlocker.STOPPER
     if not cleanable_bytes:
         return CompactionBlocker.NOTHING_CLEANABLE
     if trigger is None:

@@ -23,11 +23,14 @@ DELETED: Final = ".deleted"
 
 
 class DiskUse(NamedTuple):
-    """The size and the allocated bytes of some files. Add two with `plus`."""
+    """The size and the allocated bytes of some files, and the latter of those with more than one name (hard links).
+    Add two with `plus`.
+    """
 
     size_bytes: int = 0
     allocated_bytes: int = 0
     mtime_ms: int = 0
+    linked_bytes: int = 0
 
     def plus(self, other: "DiskUse") -> "DiskUse":
         """The sum; `mtime_ms` is the newest one."""
@@ -35,6 +38,7 @@ class DiskUse(NamedTuple):
             self.size_bytes + other.size_bytes,
             self.allocated_bytes + other.allocated_bytes,
             max(self.mtime_ms, other.mtime_ms),
+            self.linked_bytes + other.linked_bytes,
         )
 
 
@@ -48,7 +52,9 @@ def use_of(path: str) -> DiskUse:
 
 
 def _use(status: os.stat_result) -> DiskUse:
-    return DiskUse(status.st_size, status.st_blocks * _BLOCK, status.st_mtime_ns // 1_000_000)
+    allocated = status.st_blocks * _BLOCK
+    linked = allocated if status.st_nlink > 1 else 0
+    return DiskUse(status.st_size, allocated, status.st_mtime_ns // 1_000_000, linked)
 
 
 def use_below(path: str, directories: bool = True) -> dict[str, DiskUse]:
@@ -168,7 +174,11 @@ def companions_of(segment: Segment) -> list[LogFile]:
 
 
 def last_time_index_entry(segment: Segment) -> TimeIndexEntry | None:
-    """The last entry of the time index, None without one. Zeros at the end are preallocated."""
+    """The last entry of the time index, None without one (TimeIndex.lastEntry).
+
+    Zeros at the end are preallocated in the active segment alone. In any other a broker takes them for an entry: it
+    trims an index when it rolls the segment, and reads as many entries as the file holds.
+    """
     index, base_offset = segment.timeindex, segment.log.base_offset
     if index is None or base_offset is None:
         return None
@@ -176,6 +186,8 @@ def last_time_index_entry(segment: Segment) -> TimeIndexEntry | None:
         with index.open() as source:
             read = reader_of(source)
             low, high = 0, source.size // TIME_ENTRY.size
+            if not index.active:
+                low = high
             while low < high:
                 middle = (low + high) // 2
                 if any(read(middle * TIME_ENTRY.size, TIME_ENTRY.size)):

@@ -11,14 +11,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from kdump.stat.report_scope import settings_for, unreported_because
 from kdump.stat.retention import RetainedSegment, report_retention
 from kdump.stat.topic_settings import TopicSettings
 from kdump.stat.values import PartitionStatistics
 
+_INTERNAL_PREFIX: Final = "__"
 SettingsOf = Callable[[str], TopicSettings]
-"""The settings of a topic by its name."""
+"""The settings of a topic by its name. A limit that is not among `given` counts as none, and the policy is that of
+settings_for: what nobody named decides nothing.
+"""
 
 
 class FreeSetting(StrEnum):
@@ -55,8 +59,10 @@ class FreeStep(NamedTuple):
 class FreePlan(NamedTuple):
     """What frees `wanted_bytes`.
 
-    `due_bytes` go anyway: the settings as they are delete them. `leaving_bytes` are those of directories that a broker
-    is deleting (`-delete`), `stray_bytes` those of strays, which no setting frees; neither is part of `steps`.
+    `due_bytes` go anyway: the settings that were given delete them. `leaving_bytes` are those of directories that a
+    broker is deleting (`-delete`), `stray_bytes` those of strays, which no setting frees; neither is part of `steps`.
+    `linked_bytes` are those of segments whose files have other names too (hard links), so that deleting them frees
+    nothing; they count nowhere else.
     `steps`: the oldest data of all topics first. They free `bytes`, which with `due_bytes` may be less than wanted:
     then no setting frees more. `alternatives`: the topics that can free it alone, by each setting, least time first.
     `compacted_topics` are those whose policy does not delete.
@@ -70,6 +76,7 @@ class FreePlan(NamedTuple):
     steps: tuple[FreeStep, ...]
     alternatives: tuple[FreeStep, ...]
     compacted_topics: tuple[str, ...]
+    linked_bytes: int = 0
 
     @property
     def bytes(self) -> int:
@@ -109,22 +116,25 @@ def plan_free(
 ) -> FreePlan:
     """Which settings free `wanted_bytes` on the disk that holds these partitions, at what loss of time.
 
-    Several copies of a partition count each. Partitions without a topic are left out, as are those of topics whose
-    name begins with two underscores: these belong to Kafka itself.
+    Several copies of a partition count each. Partitions without a topic are left out, as are those without a report on
+    retention, and those of topics whose name begins with two underscores: these belong to Kafka itself.
     """
-    due = leaving = stray = 0
+    due = leaving = stray = linked = 0
     topics: dict[str, _Topic] = {}
     compacted = set()
     for each in partitions:
         if each.state is not None:
             leaving += each.allocated_bytes if each.state == "delete" else 0
             stray += each.allocated_bytes if each.state == "stray" else 0
-        elif each.topic is not None:
-            settings = settings_of(each.topic)
-            if not settings.deletes:
+        elif each.topic is not None and unreported_because(each) is None:
+            settings = settings_for(each, _limits_given(settings_of(each.topic)))
+            linked += sum(segment.linked_bytes for segment in each.segments)
+            if not settings.deletes and not each.topic.startswith(_INTERNAL_PREFIX):
                 compacted.add(each.topic)
             due += _add(topics.setdefault(each.topic, _Topic(each.topic)), each, settings, now_ms)
-    free = [each for each in topics.values() if each.name not in compacted and not each.name.startswith("__")]
+    free = [
+        each for each in topics.values() if each.name not in compacted and not each.name.startswith(_INTERNAL_PREFIX)
+    ]
     missing = wanted_bytes - due
     alternatives = (step for each in free for step in _alone(each, missing, now_ms)) if missing > 0 else ()
     return FreePlan(
@@ -136,6 +146,16 @@ def plan_free(
         _oldest_first(free, missing, now_ms) if missing > 0 else (),
         tuple(sorted(alternatives, key=_loss)),
         tuple(sorted(compacted)),
+        linked,
+    )
+
+
+def _limits_given(settings: TopicSettings) -> TopicSettings:
+    """The settings without the limits that nobody named: a topic whose old segments are still there has others."""
+    given = settings.given
+    return settings._replace(
+        retention_ms=settings.retention_ms if "retention_ms" in given else -1,
+        retention_bytes=settings.retention_bytes if "retention_bytes" in given else -1,
     )
 
 
@@ -150,7 +170,7 @@ def _add(topic: _Topic, partition: PartitionStatistics, settings: TopicSettings,
 
     def frees(segment: RetainedSegment) -> int:
         found = by_path[segment.path]
-        return found.allocated_bytes + found.companions_allocated_bytes
+        return found.allocated_bytes + found.companions_allocated_bytes - found.linked_bytes
 
     for segment in report.stays:
         smallest = by_path[segment.path].totals.smallest_timestamp
@@ -159,7 +179,7 @@ def _add(topic: _Topic, partition: PartitionStatistics, settings: TopicSettings,
     ages = accumulate((segment.age.timestamp_ms for segment in report.stays), max)
     left = sum(segment.size_bytes for segment in report.stays)
     for order, (segment, age) in enumerate(zip(report.stays, ages, strict=True)):
-        if segment.end_offset > report.bounds.high_watermark or not segment.size_bytes:
+        if segment.end_offset > report.bounds.high_watermark or (segment.is_active and not segment.size_bytes):
             break
         left -= segment.size_bytes
         topic.candidates.append(_Candidate(segment.path, order, frees(segment), age, left))

@@ -108,6 +108,7 @@ class PartitionFold:
             undo_bytes=other.undo_bytes,
             errors=tuple(each.error for each in segments if each.error is not None),
             cleaner_checkpoint=context.cleaner_offset,
+            log_start_is_known=context.start_because != "own",
         )
 
     def _key_summary(self, start: int | None, end: int | None) -> KeySummary | None:
@@ -143,6 +144,7 @@ def _segment_statistics(segment: Segment, found: RangeStatistics) -> SegmentStat
         records=found.records,
         error=found.error,
         companions_allocated_bytes=companions.allocated_bytes,
+        linked_bytes=log.linked_bytes + companions.linked_bytes,
     )
 
 

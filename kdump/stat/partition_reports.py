@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kdump.stat.compaction import PartitionCompaction, report_compaction
 from kdump.stat.free import FreePlan, FreeStep
 from kdump.stat.growth import IdlePartition, idle_partitions
+from kdump.stat.report_scope import Unreported, settings_for, unreported_because
 from kdump.stat.retention import PartitionRetention, RetainedSegment, report_retention
 from kdump.stat.topic_settings import CleanerSettings, TopicSettings
 from kdump.stat.upgrade import OldFormat, PartitionUpgrade, report_upgrade
@@ -39,18 +40,23 @@ class ReportOptions(NamedTuple):
 
 
 class PartitionReports(NamedTuple):
-    """The reports about a partition; None for one that was not asked for, or does not fit (`-delete`, `-stray`)."""
+    """The reports about a partition; None for one that was not asked for, or does not fit (`-delete`, `-stray`).
+
+    `unreported` is why there is none on retention and compaction.
+    """
 
     retention: PartitionRetention | None = None
     compaction: PartitionCompaction | None = None
     upgrade: PartitionUpgrade | None = None
     idle: IdlePartition | None = None
+    unreported: Unreported | None = None
 
     def fields(self) -> "Fields":
         """The numbers of each report."""
         return {
             "retention": self.retention and retention_fields(self.retention),
             "compaction": self.compaction and compaction_fields(self.compaction),
+            "unreported": self.unreported and self.unreported.value,
             "upgrade": self.upgrade and upgrade_fields(self.upgrade),
             "last_written_ms": self.idle and self.idle.last_written_ms,
         }
@@ -58,15 +64,15 @@ class PartitionReports(NamedTuple):
 
 def make_reports(of: PartitionStatistics, options: ReportOptions, now_ms: int) -> PartitionReports:
     """The reports that were asked for. The one on compaction assumes `compact` where no policy was given."""
-    # Logs at the root of a log directory, as a KRaft snapshot, are no partition.
-    loaded = of.state is None and of.path != of.directory
-    settings = options.settings
+    unreported = unreported_because(of) if options.retention or options.compaction else None
+    settings = settings_for(of, options.settings)
     compacts = settings if "cleanup_policy" in settings.given else settings._replace(cleanup_policy=_COMPACT)
-    retention = options.retention and loaded and report_retention(of, settings, now_ms)
-    compaction = options.compaction and loaded and report_compaction(of, compacts, now_ms, options.cleaner)
-    upgrade = options.upgrade and loaded and report_upgrade(of)
+    fits = unreported is None
+    retention = options.retention and fits and report_retention(of, settings, now_ms)
+    compaction = options.compaction and fits and report_compaction(of, compacts, now_ms, options.cleaner)
+    upgrade = options.upgrade and of.state is None and report_upgrade(of)
     idle = next(iter(() if options.idle_ms is None else idle_partitions([of], options.idle_ms, now_ms)), None)
-    return PartitionReports(retention or None, compaction or None, upgrade or None, idle)
+    return PartitionReports(retention or None, compaction or None, upgrade or None, idle, unreported)
 
 
 def settings_fields(settings: TopicSettings) -> "Fields":
@@ -99,6 +105,7 @@ def retention_fields(of: PartitionRetention) -> "Fields":
     return {
         "settings": settings_fields(of.settings),
         "high_watermark_known": of.bounds.has_high_watermark,
+        "log_start_known": of.bounds.has_log_start,
         "deletes": [_segment_fields(segment) for segment in of.deletes],
         "deletes_bytes": of.deletes_bytes,
         "rolls": of.rolls,
@@ -123,6 +130,7 @@ def compaction_fields(of: PartitionCompaction) -> "Fields":
     return {
         "settings": settings_fields(of.settings),
         "high_watermark_known": of.bounds.has_high_watermark,
+        "log_start_known": of.bounds.has_log_start,
         **of.range._asdict(),
         "clean_bytes": of.clean_bytes,
         "cleanable_bytes": of.cleanable_bytes,
@@ -197,4 +205,5 @@ def free_fields(of: FreePlan) -> "Fields":
         "steps": [_step_fields(step) for step in of.steps],
         "alternatives": [_step_fields(step) for step in of.alternatives],
         "compacted_topics": of.compacted_topics,
+        "linked_bytes": of.linked_bytes,
     }

@@ -17,7 +17,15 @@ from enum import StrEnum
 from itertools import takewhile
 from typing import NamedTuple
 
-from kdump.stat.segment_age import LogBounds, SegmentAge, base_offset, log_bounds, log_size, segment_age
+from kdump.stat.segment_age import (
+    LogBounds,
+    SegmentAge,
+    base_offset,
+    is_beyond_end,
+    log_bounds,
+    log_size,
+    segment_age,
+)
 from kdump.stat.topic_settings import TopicSettings
 from kdump.stat.values import PartitionStatistics, SegmentStatistics
 
@@ -117,13 +125,16 @@ class PartitionRetention(NamedTuple):
 def report_retention(of: PartitionStatistics, settings: TopicSettings, now_ms: int) -> PartitionRetention:
     """What a broker with these settings deletes of a partition at `now_ms` (milliseconds since the epoch).
 
-    Where no high watermark is known, the log end offset stands for it; `bounds` says so.
+    Where no high watermark is known, the log end offset stands for it; `bounds` says so. All segments go where the log
+    start offset lies beyond the log end offset: a broker deletes them when it loads the log.
     Source: UnifiedLog.deleteOldSegments.
     """
     bounds = log_bounds(of)
     gone: list[RetainedSegment] = []
     left = _segments(of.segments, bounds.end_offset)
     start = bounds.start_offset
+    if is_beyond_end(of):
+        gone, left = [segment._replace(reason=DeletionReason.LOG_START) for segment in left], []
     for reason in _rules(settings):
         rule = _rule(reason, left, settings, now_ms, start)
         chosen = _deletable(left, rule, bounds.high_watermark)

@@ -4,15 +4,11 @@ Source: LogSegment.largestTimestamp and LogSegment.size of Kafka 4.3.
 """
 
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from kdump.format.batch import HEADER_SIZE
+from kdump.broker.file_records import CorruptRecord, FileRecords, ReadBuffer, UncaughtReadError
 from kdump.stat.values import PartitionStatistics, SegmentStatistics
 from kdump.storage.source import FileSource
-
-MAGIC_AT: Final = 16
-TIMESTAMP_AT: Final = {2: 35, 1: 18}
-"""Where a header has its max timestamp, by its magic. Magic 0 has none."""
 
 
 class AgeSource(StrEnum):
@@ -56,20 +52,21 @@ def segment_age(segment: SegmentStatistics) -> SegmentAge:
     return SegmentAge(segment.mtime_ms, AgeSource.MODIFIED, batches_ms)
 
 
-def first_batch_timestamp(path: str) -> int:
-    """The max timestamp of the first batch of a log file, −1 where it has none (LogSegment.getFirstBatchTimestamp).
+def first_batch_timestamp(path: str) -> int | None:
+    """The max timestamp of the first batch of a log file, -1 where it has none (LogSegment.getFirstBatchTimestamp).
 
-    Raises SourceError.
+    None where Kafka's reader throws. Raises SourceError.
     """
     with FileSource(path) as source:
-        buffer = bytearray(HEADER_SIZE)
-        header = buffer[: source.readinto(0, memoryview(buffer))]
-    if len(header) <= MAGIC_AT:
-        return -1
-    at = TIMESTAMP_AT.get(header[MAGIC_AT])
-    if at is None or len(header) < at + 8:
-        return -1
-    return int.from_bytes(header[at : at + 8], signed=True)
+        records = FileRecords(ReadBuffer(), lambda: source, 0, source.size)
+        try:
+            first = next(records.batches(0, records.size), None)
+            if first is None:
+                return -1
+            # A negative magic counts as an old one for the reader, and its message has no such layout.
+            return None if first.magic < 0 else records.max_timestamp_ms(first)
+        except (CorruptRecord, UncaughtReadError):
+            return None
 
 
 def log_size(segment: SegmentStatistics) -> int:
@@ -85,13 +82,15 @@ def base_offset(segment: SegmentStatistics) -> int:
 class LogBounds(NamedTuple):
     """The offsets of a log that bound deletion and compaction.
 
-    `high_watermark` is the log end offset where `has_high_watermark` is False: no checkpoint names it.
+    `high_watermark` is the log end offset where `has_high_watermark` is False: no checkpoint names it. `start_offset`
+    is that of the first segment where `has_log_start` is False: there are no checkpoints.
     """
 
     start_offset: int
     end_offset: int
     high_watermark: int
     has_high_watermark: bool
+    has_log_start: bool
 
 
 def log_bounds(of: PartitionStatistics) -> LogBounds:
@@ -100,4 +99,12 @@ def log_bounds(of: PartitionStatistics) -> LogBounds:
     end = max(start, of.log_end_offset if of.log_end_offset is not None else start)
     known = of.high_watermark is not None
     high = min(max(start, of.high_watermark), end) if of.high_watermark is not None else end
-    return LogBounds(start, end, high, known)
+    return LogBounds(start, end, high, known, of.log_start_is_known)
+
+
+def is_beyond_end(of: PartitionStatistics) -> bool:
+    """Whether the log start offset lies beyond the log end offset.
+
+    A broker that starts then deletes all segments, and begins a new one at the log start offset (LogLoader.load).
+    """
+    return of.log_end_offset is not None and (of.log_start_offset or 0) > of.log_end_offset

@@ -12,10 +12,10 @@ from kdump.broker.predict import directory_state, predict_start
 from kdump.broker.refusal_reason import RefusalReason
 from kdump.errors import SourceError
 from kdump.format.java import MAX_INT
+from kdump.stat.report_scope import KAFKA07_SUFFIX
 from kdump.stat.values import PartitionStatistics, SegmentStatistics, Volume
 
 OLD_MAGIC: Final = (0, 1)
-KAFKA07_SUFFIX: Final = ".kafka"
 
 
 class OldFormat(NamedTuple):
@@ -80,8 +80,8 @@ class PartitionUpgrade(NamedTuple):
 def report_upgrade(of: PartitionStatistics) -> PartitionUpgrade:
     """What an upgrade to Kafka 4 meets in a partition.
 
-    Reads the companions, and what a start after an unclean shutdown would read of the active segment, to see what it
-    refuses (kdump.broker.predict).
+    Reads the companions, and what a start after a clean shutdown reads of the active segment, to see what it refuses
+    (kdump.broker.predict).
     """
     formats = tuple(_old_format(of.segments, magic) for magic in OLD_MAGIC)
     try:
@@ -141,7 +141,7 @@ def _refused(of: PartitionStatistics) -> tuple[RefusedFile, ...]:
     old = tuple(RefusedFile(path, None, None, None) for path in logs if path.endswith(KAFKA07_SUFFIX))
     if old or of.state is not None or not os.path.isdir(of.path):
         return (*old, *_too_large(of.segments))
-    state = directory_state(of.path, recovery_point=of.log_end_offset or 0, log_start_offset=of.log_start_offset or 0)
+    state = directory_state(of.path, log_start_offset=of.log_start_offset or 0, clean_shutdown=True)
     return tuple(
         RefusedFile(os.path.join(of.path, each.name), each.position, each.reason, each.exception)
         for each in predict_start(state).refusals

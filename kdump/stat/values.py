@@ -287,7 +287,8 @@ class SegmentStatistics:
     `size_bytes` and `allocated_bytes` (blocks on the disk) of the log file, `companions_bytes` of its indexes.
     `tail_zero_bytes`: preallocated zeros at the end. `is_empty`: a log file without a byte.
     `last_time_index_entry`: None without one. `records`: with StatOptions.deep. `keys`: with StatOptions.keep_samples.
-    `error`: why the log file could not be read to its end.
+    `error`: why the log file could not be read to its end. `linked_bytes`: of the allocated bytes, those of files with
+    another name too (hard links), which stay on the disk when these are deleted.
     """
 
     path: str
@@ -305,6 +306,7 @@ class SegmentStatistics:
     keys: KeyStatistics | None = None
     error: SourceError | None = None
     companions_allocated_bytes: int = 0
+    linked_bytes: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -320,6 +322,8 @@ class PartitionStatistics:
     `log_start_offset`: of the checkpoint, else that of the first batch or segment. `log_end_offset`: after the last
     batch, else the base offset of the active segment; None where no name says it. `high_watermark`: of the checkpoint,
     as is `cleaner_checkpoint`, the first offset that the log cleaner has not compacted.
+    `log_start_is_known`: the partition lies in a log directory, whose checkpoint names a log start offset that is not
+    that of the first segment.
     `other_bytes`: files that belong to no segment: producer snapshots, checkpoints, files to delete, undo folders; of
     these are `deleted_bytes` (`.deleted`), which a broker deletes soon, and `undo_bytes`.
     `allocated_bytes`: the blocks of all files. `errors`: files that could not be read.
@@ -344,6 +348,7 @@ class PartitionStatistics:
     cleaner_checkpoint: int | None = None
     deleted_bytes: int = 0
     undo_bytes: int = 0
+    log_start_is_known: bool = True
 
     @property
     def topic(self) -> str | None:

@@ -77,15 +77,17 @@ def copied(room: Path, partition: str, number: int) -> Path:
     return directory
 
 
-def damaged(room: Path, seeds: int) -> Iterator[Case]:
+def damaged(room: Path, seeds: int, share: int = 1) -> Iterator[Case]:
     """Every damage on every directory, every second time another one on top; at times with a recovery point and a log
-    start offset."""
+    start offset. Of these one in `share`."""
     number = 0
     for partition in PARTITIONS:
         for name in ["none", *damage_partition.DAMAGES]:
             for seed in range(seeds):
                 rng = random.Random(f"{partition}:{name}:{seed}")
                 number += 1
+                if number % share:
+                    continue
                 directory = copied(room, partition, number)
                 bases = [damage_partition.base_offset(path) for path in damage_partition.logs(directory)]
                 points = [0, 0, 0, rng.choice(bases) + rng.choice((0, 1, 5))]

@@ -1,4 +1,5 @@
-"""What the reports on retention and compaction say, and what a broker with these settings then does.
+"""What the reports on retention and compaction say, and what a broker with these settings then does; and what a plan
+that frees bytes says, and what a broker with the settings of its steps then frees.
 
 kdump writes the logs while the broker is down, with the times, transactions and checkpoints that a case needs. The
 reports are made of these. Then the broker starts, deletes and compacts.
@@ -20,6 +21,7 @@ from kdump.log.builder import NewRecord
 from kdump.log.log import Log
 from kdump.log.options import LogOptions
 from kdump.stat.compaction import CompactionBlocker, FirstDirtySource, PartitionCompaction, report_compaction
+from kdump.stat.free import FreePlan, plan_free
 from kdump.stat.retention import PartitionRetention, RetentionBlocker, report_retention
 from kdump.stat.stat import stat_logs
 from kdump.stat.topic_settings import CleanerSettings, TopicSettings, parse_cleanup_policy, topic_settings
@@ -33,8 +35,8 @@ RECORDS = 20
 SETTLE_S, LIMIT_S = 2.0, 25.0
 OPTIONS = LogOptions(segment_bytes=1500, index_interval_bytes=500)
 DEDUPE_BYTES = 1_100_000
-WIDE = 60_000
-"""More keys than fit into the map of the cleaner."""
+WIDE = 46_000
+"""More keys than fit into the map of the cleaner (41,250), also without those of the active segment."""
 SETTINGS: dict[str, str | int] = {
     "log.cleanup.policy": "compact,delete",
     "log.cleaner.backoff.ms": 300,
@@ -122,10 +124,49 @@ CASES = {
 }
 
 
+Cases = dict[str, Case]
+TO_FREE = {
+    "old": Case(DELETE, NEVER, tuple(range(60, 40, -1))),
+    "older": Case(DELETE, NEVER, tuple(range(80, 60, -1))),
+    "newer": Case(DELETE, NEVER, tuple(range(50, 30, -1))),
+    "newest": Case(DELETE, NEVER, tuple(range(RECORDS, 0, -1))),
+}
+"""What a plan frees, oldest first: `older` as a whole, with its active segment, and nothing of `newest`."""
+DROPPED = ("dirty", "mostly", "young", "lagging", "open")
+"""The topics whose records a pass drops are counted."""
+
+
+def plan_of(home: Path) -> FreePlan:
+    """A plan that frees half of TO_FREE."""
+    home.mkdir()
+    for name, case in TO_FREE.items():
+        write(home / f"{name}-0", case)
+    found = [each for each in stat_logs(discover([str(home)])) if isinstance(each, PartitionStatistics)]
+    assert {each.topic for each in found} == set(TO_FREE)
+    wanted = sum(each.allocated_bytes for each in found) // 2
+    return plan_free(found, wanted, NOW_MS, lambda _: topic_settings(retention_ms=-1))
+
+
+def allocated(directory: Path) -> int:
+    """The blocks of the segments in a directory."""
+    files = (path for path in directory.iterdir() if path.suffix in (".log", ".index", ".timeindex", ".txnindex"))
+    return sum(path.stat().st_blocks for path in files) * 512
+
+
+def check_freed(broker: Any, plan: FreePlan, before: dict[str, int]) -> None:
+    """A broker frees what the steps of a plan say. It adds an empty segment where it deletes all of them."""
+    assert plan.is_enough
+    assert {step.topic: step.is_emptied for step in plan.steps} == {"older": True, "old": False, "newer": False}
+    for step in plan.steps:
+        directory = broker.partition(f"{step.topic}-0")
+        assert not {Path(path).name for path in step.segments} & {path.name for path in directory.iterdir()}
+        assert before[step.topic] - allocated(directory) >= step.bytes > 0, step
+
+
 def write(directory: Path, case: Case) -> None:
     """A log of RECORDS records in a batch each, about three a segment; every fifth key is the same."""
     if case.wide:
-        with Log(directory, write=True, options=OPTIONS._replace(segment_bytes=200_000)) as log:
+        with Log(directory, write=True, options=OPTIONS._replace(segment_bytes=40_000)) as log:
             for begin in range(0, WIDE, 1000):
                 log.append([NewRecord(b"%d" % key, b"", (), NOW_MS) for key in range(begin, begin + 1000)])
         return
@@ -172,16 +213,16 @@ class Expected(NamedTuple):
         return told.range.first_dirty_offset if reset and told.settings.compacts else before
 
 
-def expected(broker: Any) -> dict[str, Expected]:
+def expected(broker: Any, cases: Cases) -> dict[str, Expected]:
     found = {}
     for each in stat_logs(discover([str(broker.logs)]), StatOptions(deep=True, keep_samples=True)):
-        if isinstance(each, PartitionStatistics) and each.topic in CASES:
-            case = CASES[each.topic]
+        if isinstance(each, PartitionStatistics) and each.topic in cases:
+            case = cases[each.topic]
             found[each.topic] = Expected(
                 report_retention(each, case.values(), NOW_MS),
                 report_compaction(each, case.values(), NOW_MS, CleanerSettings(DEDUPE_BYTES)),
             )
-    assert found.keys() == CASES.keys()
+    assert found.keys() == cases.keys()
     return found
 
 
@@ -189,9 +230,9 @@ def bases(broker: Any, topic: str) -> set[int]:
     return {int(path.stem) for path in broker.partition(f"{topic}-0").glob("*.log")}
 
 
-def differences(broker: Any, told: dict[str, Expected]) -> list[str]:
+def differences(broker: Any, cases: Cases, told: dict[str, Expected]) -> list[str]:
     found, cleaned = [], cleaner_checkpoint(broker.logs)
-    for topic, case in CASES.items():
+    for topic, case in cases.items():
         one = told[topic]
         if case.policy != COMPACT or one.compaction.blocker is not None:
             if bases(broker, topic) != one.bases:
@@ -225,7 +266,7 @@ def all_records(data: bytes) -> Iterator[oracle.Record]:
 def check_dropped(broker: Any, told: dict[str, Expected], before: dict[str, int]) -> None:
     """The records that a pass dropped."""
     exact = set()
-    for topic in ("dirty", "mostly", "young", "lagging", "open"):
+    for topic in DROPPED:
         one = told[topic].compaction
         assert one.next_pass is not None
         dropped = before[topic] - records_below(broker, topic, one.range.first_uncleanable_offset)
@@ -234,39 +275,43 @@ def check_dropped(broker: Any, told: dict[str, Expected], before: dict[str, int]
         if not one.next_pass.is_bound:
             assert dropped == number, topic
             exact.add(topic)
-    assert exact == {"dirty", "mostly", "young", "lagging", "open"}
+    assert exact == set(DROPPED)
 
 
 def test_a_broker_does_what_the_reports_say(kafka: ModuleType, tmp_path: Path) -> None:
+    plan = plan_of(tmp_path / "plan")
+    cases = {**CASES, **TO_FREE}
+    for step in plan.steps:
+        cases[step.topic] = cases[step.topic]._replace(settings={**NEVER, step.setting.value: step.value})
     with kafka.kraft_broker(tmp_path / "broker", settings=SETTINGS) as broker:
-        Client(kafka, broker.bootstrap).make(*(case.topic(name) for name, case in CASES.items()))
+        Client(kafka, broker.bootstrap).make(*(case.topic(name) for name, case in cases.items()))
         broker.stop()
-        for name, case in CASES.items():
+        for name, case in cases.items():
             write(broker.partition(f"{name}-0"), case)
         checkpoint(
             broker.logs,
             "replication-offset-checkpoint",
-            [(name, WIDE if case.wide else RECORDS) for name, case in CASES.items()],
+            [(name, WIDE if case.wide else RECORDS) for name, case in cases.items()],
         )
-        checkpoint(broker.logs, "log-start-offset-checkpoint", [(name, case.log_start) for name, case in CASES.items()])
-        checkpoint(broker.logs, "cleaner-offset-checkpoint", [(name, case.cleaned) for name, case in CASES.items()])
-        told = expected(broker)
+        checkpoint(broker.logs, "log-start-offset-checkpoint", [(name, case.log_start) for name, case in cases.items()])
+        checkpoint(broker.logs, "cleaner-offset-checkpoint", [(name, case.cleaned) for name, case in cases.items()])
+        told = expected(broker, cases)
         check_told(told)
         before = {
-            name: records_below(broker, name, one.compaction.range.first_uncleanable_offset)
-            for name, one in told.items()
-            if name not in ("silent", "stopped")
+            name: records_below(broker, name, told[name].compaction.range.first_uncleanable_offset) for name in DROPPED
         }
+        space = {step.topic: allocated(broker.partition(f"{step.topic}-0")) for step in plan.steps}
         broker.start()
         end = time.monotonic() + LIMIT_S
-        while differences(broker, told) and time.monotonic() < end:
+        while differences(broker, cases, told) and time.monotonic() < end:
             time.sleep(0.2)
         time.sleep(SETTLE_S)
-        assert differences(broker, told) == []
+        assert differences(broker, cases, told) == []
         check_dropped(broker, told, before)
+        check_freed(broker, plan, space)
         said = broker.server.log_path.read_text(errors="replace")
         stopped = {name for name, one in told.items() if one.compaction.blocker is CompactionBlocker.STOPPER}
-        marked = {name for name in CASES if f"Marking its partition ({name}-0) as uncleanable" in said}
+        marked = {name for name in cases if f"Marking its partition ({name}-0) as uncleanable" in said}
         assert marked == stopped == {"stopped"}
 
 

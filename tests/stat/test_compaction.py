@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kdump.stat.cleaner_stoppers import StopperKind
@@ -21,6 +21,7 @@ from kdump.stat.compaction import (
     report_compaction,
 )
 from kdump.stat.delete_horizons import DeleteHorizons
+from kdump.stat.segment_age import is_beyond_end
 from kdump.stat.topic_settings import CleanerSettings, parse_cleanup_policy, topic_settings
 from kdump.stat.values import PartitionStatistics
 from support import build
@@ -34,6 +35,10 @@ LOG = ("0..9 100b @100", "10..19 200b @200", "20..29 300b @300", "30..39 400b @4
 def report(of: PartitionStatistics, checkpoint: int | None = None, **values: Any) -> PartitionCompaction:
     settings = topic_settings(**{"cleanup_policy": COMPACT, **values})
     return report_compaction(replace(of, cleaner_checkpoint=checkpoint), settings, NOW)
+
+
+def header(size: int, magic: int) -> bytes:
+    return struct.pack(">qiiB", 5, size, 0, magic)
 
 
 # ---- first dirty offset
@@ -103,6 +108,16 @@ def test_nothing_below_the_first_dirty_offset_is_uncleanable() -> None:
     assert bound(partition(*LOG, hw=5), 20)[:2] == (20, 20)
 
 
+def test_the_last_stable_offset_is_not_below_the_log_start() -> None:
+    assert report(partition(*LOG, opened=3, start=12)).range.last_stable_offset == 12
+
+
+def test_a_log_start_offset_beyond_the_end() -> None:
+    told = report(partition(*LOG, start=41), 10)
+    assert (told.range.first_dirty_offset, told.range.first_uncleanable_offset) == (41, 41)
+    assert (told.clean_bytes, told.cleanable_bytes, told.uncleanable_bytes) == (0, 0, 0)
+
+
 # ---- whether it starts
 
 
@@ -165,7 +180,31 @@ def test_the_time_of_a_first_message(tmp_path: Path) -> None:
 
 
 def test_first_batches_without_a_time_do_not_count(tmp_path: Path) -> None:
-    assert report(with_files(tmp_path, b"", b"", bytes(61), b""), 0, max_compaction_lag_ms=10).lag_ms == 0
+    old = build.message(magic=0)
+    assert report(with_files(tmp_path, b"", b"x", old, b""), 0, max_compaction_lag_ms=10).lag_ms == 0
+
+
+@pytest.mark.parametrize("first", [bytes(61), header(13, 2), header(40, 0x82), header(45, 2)])
+def test_a_first_batch_that_no_reader_reads_stops_it(tmp_path: Path, first: bytes) -> None:
+    """Whatever the dirty ratio and the lag are: a broker asks for its timestamp before anything else."""
+    name = str(tmp_path / "t-0")
+    of = partition("0..9 100b @100", "10..19 200b @200 damage=gap:0+200", "20..29 300b @300", name=name, hw=5)
+    Path(name).mkdir()
+    Path(of.segments[1].path).write_bytes(first.ljust(57, b"x"))
+    told = report(of)
+    assert (told.starts_because, told.blocker) == (None, CompactionBlocker.STOPPER)
+    assert [(each.path, each.position, each.stops) for each in told.stoppers] == [(of.segments[1].path, 0, True)]
+    assert report(of, max_compaction_lag_ms=10).lag_ms is None
+    assert report(of, 20).blocker is CompactionBlocker.NOTHING_CLEANABLE
+    assert report(of, cleanup_policy=parse_cleanup_policy("delete")).blocker is CompactionBlocker.POLICY
+
+
+def test_a_first_batch_that_a_reader_still_reads_stops_nothing(tmp_path: Path) -> None:
+    name = str(tmp_path / "t-0")
+    of = partition("0..9 100b @100 damage=crc:0+100", "10..19 200b @200", name=name, hw=5)
+    Path(name).mkdir()
+    Path(of.segments[0].path).write_bytes(header(88, 2).ljust(100, b"x"))
+    assert report(of).blocker is CompactionBlocker.NOTHING_CLEANABLE
 
 
 def test_a_lag_of_logs_that_cannot_be_read_is_not_known() -> None:
@@ -207,10 +246,6 @@ def damaged(tmp_path: Path, header: bytes, reason: str = "gap", size: int = 100)
     Path(name).mkdir()
     Path(of.segments[0].path).write_bytes((bytes(20) + header).ljust(size, b"x"))
     return of
-
-
-def header(size: int, magic: int) -> bytes:
-    return struct.pack(">qiiB", 5, size, 0, magic)
 
 
 @pytest.mark.parametrize(
@@ -293,6 +328,7 @@ def logs(draw: st.DrawFn) -> PartitionStatistics:
 
 @given(logs(), st.none() | st.integers(0, 70), st.integers(0, 40))
 def test_ranges_are_sums_of_segments(of: PartitionStatistics, checkpoint: int | None, lag: int) -> None:
+    assume(not is_beyond_end(of))
     settings = topic_settings(cleanup_policy=COMPACT, min_compaction_lag_ms=lag)
     told = report_compaction(replace(of, cleaner_checkpoint=checkpoint), settings, 40)
     bases = [each.base_offset or 0 for each in of.segments]

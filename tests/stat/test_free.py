@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,6 +68,38 @@ def test_what_goes_anyway_is_not_freed_twice() -> None:
     assert found.due_bytes == 200
     assert [told(step)[:4] for step in found.steps] == [("new", "retention.ms", 749, 400)]
     assert plan(200, OLD, settings={"old": topic_settings(retention_ms=750)}).steps == ()
+
+
+def test_settings_that_nobody_named_free_nothing() -> None:
+    """Old segments that are still there say that the topic has other settings than Kafka's defaults."""
+    found = plan(50, OLD, settings={"old": TopicSettings(retention_ms=10, retention_bytes=0)})
+    assert found.due_bytes == 0
+    assert [told(step)[:3] for step in found.steps] == [("old", "retention.ms", 899)]
+
+
+def test_topics_that_the_log_cleaner_compacted_are_left_alone() -> None:
+    found = plan(50, replace(OLD, cleaner_checkpoint=20), settings={"old": topic_settings(retention_ms=1)})
+    assert (found.due_bytes, found.steps, found.compacted_topics) == (0, (), ("old",))
+
+
+def test_logs_without_a_report_on_retention_are_left_out() -> None:
+    metadata = partition("0..9 100b @1", "10..19 100b @2", name="__cluster_metadata-0")
+    alone = replace(OLD, path=OLD.segments[0].path, segments=OLD.segments[:1])
+    due = topic_settings(retention_ms=1)
+    found = plan(50, metadata, alone, settings={"old": due, "__cluster_metadata": due})
+    assert (found.due_bytes, found.steps) == (0, ())
+
+
+def test_hard_links_free_nothing() -> None:
+    of = partition("0..9 100b @100 beside=50 linked=150", "10..19 70b @200 beside=30 linked=30", "20..29 9b @300")
+    found = plan(60, of)
+    assert (found.bytes, found.linked_bytes) == (70, 180)
+    assert found.steps[0].segments == tuple(each.path for each in of.segments[:2])
+
+
+def test_an_empty_segment_before_others_goes_with_them() -> None:
+    found = plan(50, partition("0.. 0b mtime=10", "5..9 100b @100", "10..19 100b @200"))
+    assert [step.bytes for step in found.steps] == [100]
 
 
 def test_compacted_topics_and_those_of_kafka_are_left_alone() -> None:

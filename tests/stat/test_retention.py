@@ -4,16 +4,22 @@ passes of UnifiedLog.deleteOldSegments.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kdump.format.index import TIME_ENTRY, TimeIndexEntry
+from kdump.format.naming import Kind
+from kdump.stat.disk import last_time_index_entry
 from kdump.stat.retention import DeletionReason, PartitionRetention, RetentionBlocker, report_retention
 from kdump.stat.segment_age import AgeSource
 from kdump.stat.topic_settings import TopicSettings, parse_cleanup_policy, topic_settings
 from kdump.stat.values import PartitionStatistics
+from kdump.storage.partition import LogFile, Segment
 from support.stat_logs import partition
 
 NOW = 1000
@@ -102,6 +108,16 @@ def test_the_active_segment_counts_by_its_batches() -> None:
     assert told.stays[0].age == (990, AgeSource.BATCHES, 990)
 
 
+@pytest.mark.parametrize(("active", "expected"), [(True, TimeIndexEntry(700, 8)), (False, TimeIndexEntry(0, 5))])
+def test_zeros_at_the_end_of_a_time_index(tmp_path: Path, active: bool, expected: TimeIndexEntry) -> None:
+    """Preallocated in the active segment. In any other a broker reads an entry of the year 1970."""
+    path = tmp_path / "00000000000000000005.timeindex"
+    path.write_bytes(TIME_ENTRY.pack(700, 3) + bytes(2 * TIME_ENTRY.size + 5))
+    log = LogFile(str(path.with_suffix(".log")), Kind.LOG, 5, active, 1)
+    index = LogFile(str(path), Kind.TIMEINDEX, 5, active, path.stat().st_size)
+    assert last_time_index_entry(Segment(log, timeindex=index)) == expected
+
+
 # ---- by size
 
 
@@ -153,6 +169,17 @@ def test_below_the_log_start_offset() -> None:
         (10, DeletionReason.LOG_START),
     ]
     assert told.log_start_offset == 20
+
+
+def test_a_log_start_offset_beyond_the_end_deletes_all() -> None:
+    told = report(partition(*OLD, start=31), cleanup_policy=parse_cleanup_policy("compact"))
+    assert {each.reason for each in told.deletes} == {DeletionReason.LOG_START}
+    assert (len(told.deletes), told.stays, told.log_start_offset) == (3, (), 31)
+
+
+def test_a_log_start_offset_that_no_checkpoint_could_name() -> None:
+    assert report(partition(*OLD)).bounds.has_log_start
+    assert not report(replace(partition(*OLD), log_start_is_known=False)).bounds.has_log_start
 
 
 def test_a_segment_that_holds_the_log_start_offset_stays() -> None:
@@ -246,7 +273,8 @@ def model(of: PartitionStatistics, now: int, ms: int, size: int, deletes: bool) 
     left = [(each.base_offset or 0, each.size_bytes, each) for each in of.segments]
     end = of.log_end_offset or 0
     start = max(of.log_start_offset or 0, left[0][0])
-    end = max(end, start)
+    if start > end:
+        return [base for base, _, _ in left]
     high = end if of.high_watermark is None else min(max(of.high_watermark, start), end)
     found = []
 

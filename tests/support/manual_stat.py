@@ -109,6 +109,8 @@ PARTITION = {
     "compaction": "with --compaction, an object: settings, first_dirty_offset, first_uncleanable_offset, clean_bytes, "
     "cleanable_bytes, dirty_ratio, starts_because, blocker, needs_bytes, stoppers (batches that stop the log cleaner); "
     "else null",
+    "unreported": "with --retention or --compaction, why there is no report: set-aside, one-file, kafka-0.7 or "
+    "cluster-metadata; else null",
     "upgrade": "with --upgrade, an object: ready, formats (one for each old magic), refused (files that a 4.x broker "
     "does not start with), error; else null",
     "last_written_ms": "with --idle, when it was written to; else null",
@@ -149,7 +151,7 @@ TOTAL = {
     "deep": "whether every checksum and record was checked",
     "interrupted": "whether the run was: then these are the numbers so far",
     "free": "with --free, an object: wanted_bytes, enough, bytes, due_bytes (go anyway), leaving_bytes (of -delete), "
-    "stray_bytes, steps and alternatives (topic, setting, value, bytes, segments, lost_ms); else null",
+    "stray_bytes, linked_bytes, steps and alternatives (topic, setting, value, bytes, segments, lost_ms); else null",
     "old_formats": "with --upgrade, an object for each old magic; else null",
     **COMMON_END,
 }
@@ -218,12 +220,55 @@ ABOUT = [
         "file with several names (hard links) counts once for each, and a symbolic link as its target."
     ),
     (
-        "The reports --retention, --compaction, --upgrade and --free go by the rules of Kafka 4.3. A setting that "
-        "no option names has the default of Kafka, and the report says so: the configuration of a topic is not in "
-        "its directory. The rules of --retention are those of UnifiedLog.deletableSegments: whole segments, the "
-        "oldest first, by log start offset, then by size, then by time; none at or above the high watermark; the "
-        "active segment is rolled and deleted where it is not empty. The delete policies of kdump.Log follow the "
-        "original documentation, by which the active segment stays."
+        "The reports --retention, --compaction, --upgrade and --free go by the rules of Kafka 4.3. The configuration "
+        "of a topic is not in its directory. A setting that no option names is assumed, and the report lists it: "
+        "Kafka's default, with three exceptions. __consumer_offsets, __transaction_state, __share_group_state and "
+        "__remote_log_metadata have the settings with which a broker creates them. A partition that the log cleaner "
+        "has compacted has the policy compact; so has every partition in --compaction. --free assumes no limit: old "
+        "segments that are still there show that the default is not in force."
+    ),
+    (
+        "There is no report on retention and compaction of a file that was named alone, of a log of Kafka 0.7, of a "
+        "directory with -delete, -stray or -future, and of __cluster_metadata, which its controllers bound by KRaft "
+        "snapshots. Segments in remote storage are not known. Without checkpoints beside the partition the log end "
+        "offset stands for the high watermark, and the base offset of the first segment for the log start offset; "
+        "high_watermark_known and log_start_known are false then."
+    ),
+    (
+        "--retention follows UnifiedLog.deleteOldSegments. A broker goes over a log three times: by log start offset, "
+        "by size, by time. Each time it deletes whole segments, the oldest first, and stops at the first that stays. "
+        "It deletes no segment that ends above the high watermark. It rolls and deletes the active segment too, "
+        "unless that is empty. The age of a segment is that of the last entry of its time index, without one that of "
+        "the file; age_warnings are segments whose batches say otherwise. The delete policies of kdump.Log differ: "
+        "by the original documentation the active segment always stays, and no high watermark counts."
+    ),
+    (
+        "A blocker of --retention says what keeps the oldest segment that stays. high-watermark: a replica is "
+        "behind; bring the followers back in sync. future-timestamp: its largest timestamp is in the future, and "
+        "everything after it waits; set retention.bytes, or delete records up to it (kafka-delete-records.sh). "
+        "limits: it is not due; next says when. no-limit: neither retention.ms nor retention.bytes is set. policy: "
+        "cleanup.policy does not delete. empty: only the empty active segment is left."
+    ),
+    (
+        "A blocker of --compaction says why the log cleaner does not compact a partition. policy: cleanup.policy does "
+        "not compact. nothing-cleanable: no bytes lie between first_dirty_offset and first_uncleanable_offset; "
+        "bound_source says what holds it back: the active-segment (a smaller segment.ms rolls it earlier), the "
+        "high-watermark (replicas are behind), an open-transaction (abort it: kafka-transactions.sh), or "
+        "min-compaction-lag. dirty-ratio: needs_bytes more have to be written, or min.cleanable.dirty.ratio lowered. "
+        "stopper: a batch stops the cleaner, which leaves the partition alone until the broker starts again; the log "
+        "grows without bound. kdump recover repairs the damage."
+    ),
+    (
+        "A stopper with the kind damage is bytes that are no valid batch; offset-range: a segment holds offsets that "
+        "lie too far apart, and the cleaner splits it; segment-size: segments that are compacted into one can exceed "
+        "2^31 - 1 bytes. Where stops is false, it may stop the cleaner. The cleaner checks no checksum: a damaged "
+        "batch that does not stop it is written anew with a right one. So repair damage before a pass."
+    ),
+    (
+        "--upgrade says which files a broker of Kafka 4.3 refuses when it starts after a clean shutdown. --free takes "
+        "all PATHs for one disk. It counts the blocks of the segments and of their indexes. A file with another hard "
+        "link frees nothing (linked_bytes). Its steps are settings of topics; retention.ms holds from now on, so that "
+        "more goes with time."
     ),
     (
         "An estimate is marked in JSON as estimate, with its error. Whether a number is exact depends on the data "

@@ -4,7 +4,7 @@
 
 A segment is `base..last` (`base..` without a batch), its size, `@` the last time index entry (none without), and any of
 `mtime=`, `batches=` (the largest timestamp of the batches, else that of the time index), `from=` (the smallest one),
-`zeros=`, `allocated=`, `beside=` (bytes of its companions), `magic=`, `newest=`, `codec=`, `suffix=`,
+`zeros=`, `allocated=`, `beside=` (bytes of its companions), `linked=`, `magic=`, `newest=`, `codec=`, `suffix=`,
 `damage=reason:position+length`. The last segment is the active one.
 """
 
@@ -51,6 +51,7 @@ def segment(words: str, *, active: bool = False, directory: str = "t-0") -> Segm
         is_active=active,
         last_time_index_entry=None if indexed is None else TimeIndexEntry(indexed, last or base),
         companions_allocated_bytes=int(options.get("beside", 0)),
+        linked_bytes=int(options.get("linked", 0)),
     )
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kdump.stat.retention import PartitionRetention
     from kdump.stat.row_sections import StatResult
     from kdump.stat.rows import TotalRow
+    from kdump.stat.segment_age import LogBounds
     from kdump.stat.topic_settings import TopicSettings
     from kdump.stat.upgrade import PartitionUpgrade
 
@@ -154,6 +155,19 @@ def _retention(found: ReportTotals, settings: TopicSettings, shape: _Shape) -> I
         for each in found.retention
     ]
     yield from _rows(_RETENTION, rows, shape)
+    yield from _unknown_bounds([each.bounds for each in found.retention])
+
+
+def _unknown_bounds(found: Sequence[LogBounds]) -> Iterator[Text]:
+    """What stands for the offsets that no checkpoint names."""
+    unknown = sum(not each.has_high_watermark for each in found)
+    if unknown:
+        words = f"{counted(unknown, 'partition')} without a known high watermark: the log end offset stands for it"
+        yield Text(words, style=DOUBTFUL)
+    unknown = sum(not each.has_log_start for each in found)
+    if unknown:
+        words = f"{counted(unknown, 'partition')} without a known log start offset: the first segment stands for it"
+        yield Text(words, style=DOUBTFUL)
 
 
 def _next(of: PartitionRetention) -> str:
@@ -191,6 +205,7 @@ def _compaction(found: ReportTotals, settings: TopicSettings, shape: _Shape) -> 
         for each in found.compaction
     ]
     yield from _rows(_COMPACTION, rows, shape)
+    yield from _unknown_bounds([each.bounds for each in found.compaction])
     for each in found.compaction[: shape.rows]:
         for stopper in each.stoppers[:3]:
             where = "" if stopper.position is None else f" at position {stopper.position}"
@@ -212,8 +227,8 @@ def _pass_cells(of: PartitionCompaction) -> list[Text]:
 
 
 def _upgrade(late: Sequence[PartitionUpgrade], total: TotalRow, shape: _Shape) -> Iterator[Text | Table]:
-    words = f"{counted(len(late), 'partition')} to look at before an upgrade to Kafka 4"
-    yield from _heading(words if late else "nothing of the old formats: ready for Kafka 4")
+    words = f"{counted(len(late), 'partition')} to look at before an upgrade to Kafka 4.3"
+    yield from _heading(words if late else "no messages of old formats, no file that Kafka 4.3 refuses")
     for old in total.old_formats or ():
         if old.volume.batches:
             newest = old.newest_timestamp_ms if old.newest_timestamp_ms is not None else old.newest_modified_ms
@@ -254,9 +269,10 @@ def _free(plan: FreePlan, shape: _Shape) -> Iterator[Text | Table]:
         f"{wanted} to free" if plan.is_enough else f"{wanted} to free: no setting frees more than {got}"
     )
     for size, words in (
-        (plan.due_bytes, "go anyway, by the settings as they are"),
+        (plan.due_bytes, "go anyway, by the settings that were given"),
         (plan.leaving_bytes, "are of directories that a broker is deleting"),
         (plan.stray_bytes, "are of stray directories, which no setting frees"),
+        (plan.linked_bytes, "are of files with other hard links, which no setting frees"),
     ):
         if size:
             yield Text(f"{size_text(size)} {words}")
