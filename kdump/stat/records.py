@@ -6,7 +6,7 @@ from operator import add
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.format.codec import CodecError
-from kdump.kernel.record_statistics import LARGEST_RECORDS, NOT_READABLE
+from kdump.kernel.record_statistics import LARGEST_RECORDS
 from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.stat.histogram import Histogram
 from kdump.stat.keys import NameCensus
@@ -54,8 +54,9 @@ class ValueShapes(NamedTuple):
     """What values look like. The first of these that holds counts.
 
     `json`: text that begins with a brace or bracket and ends with its partner, white space aside. `schema`: at least
-    five bytes, the first one 0: the wire format of Confluent's serializers, or binary data that begins so. `text`:
-    UTF-8 without control characters but tab and line ends. Only the first 1,024 bytes decide whether it is text.
+    five bytes, the first one 0: the wire format of Confluent's serializers, or binary data that begins so. In the
+    internal topics of Kafka, that is `binary`. `text`: UTF-8 without the characters below the space, but for tab and
+    line ends. Only the first 1,024 bytes decide whether it is text.
     """
 
     null: ShapeVolume = ShapeVolume()
@@ -116,7 +117,7 @@ class TimestampOrder:
 class RecordStatistics:
     """The data records of opened batches. Add in log order.
 
-    `unread`: batches that are damaged, or whose records cannot be read. `bytes`: the records before compression, each
+    `unread`: valid batches whose records cannot be read. `bytes`: the records before compression, each
     with its length. `key_sizes`, `value_sizes`: without null. `tombstones`: a key and a null value.
     `largest`: the LARGEST_RECORDS largest records, the largest first, of one size those with the lower offsets.
     """
@@ -211,35 +212,26 @@ def collect_chunk(
     collector: "RecordCollector",
     max_bytes: int,
     on_opened: Callable[[int, int], None] | None = None,
-) -> list[int]:
+) -> None:
     """Add the batches of a chunk of a deep walk with a row for every batch (`deep=True, everything=True`).
 
     Opens those that are compressed, also for the scanner: after this, the suspect bits of the chunk are complete. A
-    batch that cannot be opened, holds more than `max_bytes`, or whose records break off counts as unread; returns the
-    indexes of these. `on_opened` takes the index of each wrapper message that was opened, and its number of records.
+    batch that cannot be opened, holds more than `max_bytes`, or whose records break off counts as unread. `on_opened`
+    takes the index of each wrapper message that was opened, and its number of records.
     """
-    if chunk.damaged:
-        collector.add_unread()
-        return [0]
-    walk, rows, unread = chunk.walk, chunk.walk.scanner.rows, list[int]()
-    before = collector.unread
-    index = 0
+    walk, rows, index = chunk.walk, chunk.walk.scanner.rows, 0
     while True:
         index = collector.add_rows(rows, index, chunk.batches, *walk.window)
         if index == chunk.batches:
-            break
+            return
         wrapper = on_opened is not None and rows[index * _WIDTH + _MAGIC] < 2
         known = walk.scanner.state().records if wrapper else 0
         try:
             data = walk.records_of(index, max_bytes)
         except CodecError:
             collector.add_unread()
-            unread.append(index)
         else:
             collector.add_opened(rows, index, data)
             if wrapper and on_opened is not None:
                 on_opened(index, walk.scanner.state().records - known)
         index += 1
-    if collector.unread > before + len(unread):
-        unread += (index for index, bits in enumerate(chunk.suspects()) if bits & NOT_READABLE)
-    return sorted(set(unread))
