@@ -122,6 +122,8 @@ COORDINATOR_TOPICS: Final = frozenset(("__consumer_offsets", TRANSACTION_LOG, "_
 """Topics whose producers are not checked: every batch of a coordinator has sequence 0."""
 COMPACTED_TOPICS: Final = COORDINATOR_TOPICS
 """Kafka's own topics that the log cleaner compacts."""
+INTERNAL_TOPICS: Final = COORDINATOR_TOPICS | {METADATA_TOPIC, "__remote_log_metadata"}
+"""Kafka's own topics: their keys and values have formats of Kafka."""
 UNDO_FOLDER = ".kdump-undo"
 MAPPED_INDEX_SUFFIXES: Final = (".index", ".timeindex")
 """The indexes that a broker maps into memory and preallocates (Kafka's AbstractIndex)."""

@@ -48,6 +48,8 @@ cdef struct KeyTable:
     int64_t most        # rows at which the table has to lose some
     int64_t width
     int64_t mask        # slots - 1
+    int shift           # 64 less the bits of an index of slots
+    uint64_t spread     # a random odd number
     uint64_t limit      # no larger hash is kept
     int64_t error       # what was taken off every number of records
     int64_t bytes_error  # ... and off every number of bytes
@@ -99,20 +101,29 @@ cdef extern from *:
     void prefetch "kdump_prefetch"(const void *p) noexcept nogil
 
 
+cdef inline uint64_t first_slot(const KeyTable *table, uint64_t hash) noexcept nogil:
+    """Return where the search for a row begins.
+
+    The factor differs from run to run, so that no file can hold keys which all begin at one slot (Dietzfelbinger et
+    al., A reliable randomized algorithm for the closest-pair problem, 1997). What a table keeps does not depend on it.
+    """
+    return hash * table.spread >> table.shift
+
+
 cdef inline void prefetch_slot(const KeyTable *table, uint64_t hash) noexcept nogil:
-    prefetch(table.slots + (hash & <uint64_t> table.mask))
+    prefetch(table.slots + first_slot(table, hash))
 
 
 cdef inline void prefetch_row(const KeyTable *table, uint64_t hash) noexcept nogil:
     """Fetch the row that `find_row` reads first."""
-    cdef int64_t index = table.slots[hash & <uint64_t> table.mask]
+    cdef int64_t index = table.slots[first_slot(table, hash)]
     if index:
         prefetch(table.rows + (index - 1) * table.width)
 
 
 cdef inline int64_t *find_row(const KeyTable *table, uint64_t hash) noexcept nogil:
     """Return the row of a hash, NULL where the table has none."""
-    cdef uint64_t slot = hash & <uint64_t> table.mask
+    cdef uint64_t slot = first_slot(table, hash)
     cdef int64_t *row
     while table.slots[slot]:
         row = table.rows + <int64_t> (table.slots[slot] - 1) * table.width

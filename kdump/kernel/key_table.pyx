@@ -18,6 +18,8 @@ ROWS_SAMPLE, ROWS_CENSUS, ROWS_SKETCH = SAMPLE, CENSUS, SKETCH
 assert len(SAMPLE_COLUMNS) == SAMPLE_WIDTH and (NAMED_WIDTH - K_PREFIX) * 8 == PREFIX_BYTES
 cdef enum:
     FIRST_CAPACITY = 64
+# Python's hash of text has a random key in each process.
+cdef uint64_t SPREAD = <uint64_t> <int64_t> hash("kdump.kernel.key_table") | 1
 
 
 # ---- one table
@@ -27,6 +29,7 @@ cdef void set_up(KeyTable *table, int64_t width, int64_t most) noexcept nogil:
     table.width = width
     table.most = most
     table.limit = UINT64_MAX
+    table.spread = SPREAD
     grow(table)
 
 
@@ -50,12 +53,14 @@ cdef void grow(KeyTable *table) noexcept nogil:
     """Make room for twice as many rows, up to `most`."""
     cdef int64_t capacity = min(table.most, max(<int64_t> FIRST_CAPACITY, 2 * table.capacity))
     cdef int64_t slots = 2
+    cdef int shift = 63
     cdef void *rows = realloc(table.rows, capacity * table.width * 8)
     cdef void *found
     if rows != NULL:
         table.rows = <int64_t *> rows
     while slots < 2 * capacity:
         slots *= 2
+        shift -= 1
     found = calloc(slots, sizeof(int32_t))
     if rows == NULL or found == NULL:
         free(found)
@@ -64,6 +69,7 @@ cdef void grow(KeyTable *table) noexcept nogil:
     free(table.slots)
     table.slots = <int32_t *> found
     table.mask = slots - 1
+    table.shift = shift
     table.capacity = capacity
     index_rows(table)
 
@@ -73,7 +79,7 @@ cdef void index_rows(KeyTable *table) noexcept nogil:
     cdef int64_t i
     cdef uint64_t slot
     for i in range(table.count):
-        slot = <uint64_t> table.rows[i * table.width] & <uint64_t> table.mask
+        slot = first_slot(table, <uint64_t> table.rows[i * table.width])
         while table.slots[slot]:
             slot = (slot + 1) & <uint64_t> table.mask
         table.slots[slot] = <int32_t> (i + 1)
@@ -88,7 +94,7 @@ cdef int64_t *add_row(KeyTable *table, uint64_t hash) noexcept nogil:
             grow(table)
         if table.count == table.capacity:
             return NULL
-    slot = hash & <uint64_t> table.mask
+    slot = first_slot(table, hash)
     while table.slots[slot]:
         slot = (slot + 1) & <uint64_t> table.mask
     row = table.rows + table.count * table.width

@@ -187,7 +187,8 @@ cdef class ProducerRows:
     def packed(self):
         if self.failed or not self.prune(self.most):
             raise MemoryError
-        qsort(self.rows, self.count, sizeof(ProducerCells), by_id)
+        if self.count:  # without rows there is no memory, and qsort takes no NULL
+            qsort(self.rows, self.count, sizeof(ProducerCells), by_id)
         if not self.rehash():
             raise MemoryError
         cells = PyBytes_FromStringAndSize(<char *> self.rows, self.count * sizeof(ProducerCells))

@@ -7,7 +7,6 @@ PIECE_BYTES: int
 SHAPE_BYTES: int
 """So many bytes of a value decide whether it is text."""
 LARGEST_RECORDS: int
-
 NOT_READABLE: int
 """The suspect bits of a batch whose records are not counted."""
 
@@ -15,17 +14,20 @@ class RecordCollector:
     """Sums up the data records of one range of a segment, batch by batch in the order of the log.
 
     `sample`: the most distinct keys to keep, `census` the most header keys and schema ids, `heavy` the most keys of
-    each sketch. A sketch begins anew where a batch is in the next piece of PIECE_BYTES; so a range has to begin at the
-    first batch of a piece. Takes up to 11 MiB with the sizes of the default, and less where fewer keys are there.
+    each sketch. `confluent`: values can be in the wire format of Confluent's serializers. A sketch begins anew where a
+    batch is in the next piece of PIECE_BYTES; so a range has to begin at the first batch of a piece. Takes up to 11 MiB
+    with the sizes of the default, and less where fewer keys are there.
     """
 
-    def __init__(self, *, sample: int = 65536, census: int = 1024, heavy: int = 1024) -> None: ...
+    def __init__(
+        self, *, sample: int = 65536, census: int = 1024, heavy: int = 1024, confluent: bool = True
+    ) -> None: ...
     def add_rows(self, rows: Buffer, start: int, count: int, window: Buffer, origin: int, filled: int) -> int:
         """Add the batches of rows[start:count], rows of kdump.kernel.scan.BATCH_COLUMNS.
 
-        `window` holds `filled` bytes of the file from position `origin` on. Skips batches that the scan found damaged,
-        and control batches. Returns the index of the first row whose records the caller has to pass to `add_opened`,
-        else `count`. Raises ValueError for rows outside the buffer.
+        `window` holds `filled` bytes of the file from position `origin` on. Counts batches whose records the scan found
+        damaged as unread, and skips control batches. Returns the index of the first row whose records the caller has to
+        pass to `add_opened`, else `count`. Raises ValueError for rows outside the buffer.
         """
 
     def add_opened(self, rows: Buffer, index: int, payload: Buffer) -> None:

@@ -41,7 +41,7 @@ cdef enum:
     SHAPE_COUNT
     CODECS = 5
     PENDING = 32
-# A batch with one of these bits has no records that can be counted.
+# A reader stops at a batch with one of these bits, or with a negative number of records.
 cdef int64_t UNREADABLE = S_CODEC | S_STRUCTURE | S_WRAPPER | S_CRC | S_MAGIC | S_LIMIT
 NOT_READABLE = UNREADABLE
 
@@ -112,27 +112,43 @@ cdef struct PendingKey:
     bint tombstone
 
 
-cdef inline const uint8_t *number(const uint8_t *p, const uint8_t *end, int64_t *value) noexcept nogil:
-    """Read a signed varint; returns the address after it, or NULL for one that is too long or does not end."""
-    cdef uint64_t result, byte
+# Readers of varints. They return the address after the varint, or NULL for one that is too long or does not end.
+# Bits that do not fit are dropped, as kdump.kernel.records and Kafka's ByteUtils drop them.
+cdef inline const uint8_t *varint_bits(const uint8_t *p, const uint8_t *end, uint64_t *bits) noexcept nogil:
+    cdef uint64_t byte
     cdef int shift
     if p >= end:
         return NULL
-    result = p[0]
+    bits[0] = p[0]
     p += 1
-    if result >= 0x80:
-        result &= 0x7f
+    if bits[0] >= 0x80:
+        bits[0] &= 0x7f
         shift = 7
         while True:
             if p >= end or shift > 63:
                 return NULL
             byte = p[0]
             p += 1
-            result |= (byte & 0x7f) << shift
+            bits[0] |= (byte & 0x7f) << shift
             if byte < 0x80:
                 break
             shift += 7
-    value[0] = <int64_t> (result >> 1) ^ -<int64_t> (result & 1)
+    return p
+
+
+cdef inline const uint8_t *varint(const uint8_t *p, const uint8_t *end, int64_t *value) noexcept nogil:
+    """Read a signed varint of 32 bits."""
+    cdef uint64_t bits = 0
+    p = varint_bits(p, end, &bits)
+    value[0] = <int32_t> (<uint32_t> bits >> 1) ^ -<int32_t> (bits & 1)
+    return p
+
+
+cdef inline const uint8_t *varlong(const uint8_t *p, const uint8_t *end, int64_t *value) noexcept nogil:
+    """Read a signed varint of 64 bits."""
+    cdef uint64_t bits = 0
+    p = varint_bits(p, end, &bits)
+    value[0] = <int64_t> (bits >> 1) ^ -<int64_t> (bits & 1)
     return p
 
 
@@ -178,13 +194,13 @@ cdef bint is_text(const uint8_t *p, const uint8_t *end, bint whole) noexcept nog
     return True
 
 
-cdef int shape_of(const uint8_t *value, int64_t size) noexcept nogil:
+cdef int shape_of(const uint8_t *value, int64_t size, bint schemas) noexcept nogil:
     cdef const uint8_t *end = value + size
     cdef const uint8_t *p = value
     if size <= 0:
         return SHAPE_NULL if size < 0 else SHAPE_EMPTY
     if p[0] == 0:
-        return SHAPE_SCHEMA if size >= SCHEMA_HEADER else SHAPE_BINARY
+        return SHAPE_SCHEMA if schemas and size >= SCHEMA_HEADER else SHAPE_BINARY
     if not is_text(p, p + min(size, LOOKED_AT), size <= LOOKED_AT):
         return SHAPE_BINARY
     while p < end and is_space(p[0]):
@@ -218,14 +234,12 @@ cdef class RecordCollector:
     cdef int64_t _heavy_most
     cdef int64_t _piece
     cdef list _pieces
-    cdef bint _begun
+    cdef bint _confluent
 
-    def __init__(self, *, int64_t sample=65536, int64_t census=1024, int64_t heavy=1024):
+    def __cinit__(self, *, int64_t sample=65536, int64_t census=1024, int64_t heavy=1024, bint confluent=True):
         if not (2 <= sample <= 1 << 24 and 1 <= census <= 1 << 24 and 1 <= heavy <= 1 << 24):
             raise ValueError("the size of a table")
-        if self._begun:
-            raise ValueError("begun twice")
-        self._begun = True
+        self._confluent = confluent
         self._sample_most = sample
         self._census_most = census
         self._heavy_most = heavy
@@ -267,8 +281,10 @@ cdef class RecordCollector:
                     at = row[POSITION] - origin
                     if is_unreadable(row):
                         self.t.unread += 1
-                    elif row[SUSPECT] & S_OPEN or is_data(row):
-                        if row[SUSPECT] & S_OPEN or at < 0 or row[SIZE] < 0 or row[SIZE] > filled - at:
+                    elif row[SUSPECT] & S_OPEN:
+                        break
+                    elif is_data(row):
+                        if at < 0 or row[SIZE] < 0 or row[SIZE] > filled - at:
                             break
                         skip = HEADER if row[MAGIC] == 2 else 0
                         if skip > row[SIZE]:
@@ -356,29 +372,29 @@ cdef class RecordCollector:
         f.position = row[POSITION]
         for i in range(row[COUNT]):
             begin = p
-            p = number(p, end, &size)
+            p = varint(p, end, &size)
             if p == NULL or size < 1 or size > end - p:
                 break
             stop = p + size
-            p = number(p + 1, stop, &timestamp)
+            p = varlong(p + 1, stop, &timestamp)
             if p == NULL:
                 break
-            p = number(p, stop, &delta)
+            p = varint(p, stop, &delta)
             if p == NULL:
                 break
-            p = number(p, stop, &f.key_size)
+            p = varint(p, stop, &f.key_size)
             if p == NULL or f.key_size > stop - p:
                 break
             f.key = p
             if f.key_size > 0:
                 p += f.key_size
-            p = number(p, stop, &f.value_size)
+            p = varint(p, stop, &f.value_size)
             if p == NULL or f.value_size > stop - p:
                 break
             f.value = p
             if f.value_size > 0:
                 p += f.value_size
-            p = number(p, stop, &headers)
+            p = varint(p, stop, &headers)
             if p == NULL or headers < 0 or headers > stop - p:
                 break
             if headers:
@@ -396,11 +412,11 @@ cdef class RecordCollector:
         cdef int64_t i, key_size = 0, size = 0
         cdef const uint8_t *key
         for i in range(count):
-            p = number(p, end, &key_size)
+            p = varint(p, end, &key_size)
             if p == NULL or key_size < 0 or key_size > end - p:
                 return
             key = p
-            p = number(p + key_size, end, &size)
+            p = varint(p + key_size, end, &size)
             if p == NULL or size > end - p:
                 return
             self.count_name(&self._header_keys, key, key_size, max(size, <int64_t> 0))
@@ -469,7 +485,7 @@ cdef class RecordCollector:
             self.take_timestamp(f.timestamp)
         if f.value_size >= 0:
             histogram_add(&self._value_sizes, f.value_size)
-        shape = shape_of(f.value, f.value_size)
+        shape = shape_of(f.value, f.value_size, self._confluent)
         self._shapes[shape].records += 1
         if f.value_size > 0:
             self._shapes[shape].bytes += f.value_size
@@ -643,3 +659,4 @@ cdef inline bint is_unreadable(const int64_t *row) noexcept nogil:
 cdef inline bint is_data(const int64_t *row) noexcept nogil:
     """Return whether a batch holds the records of producers, and not the markers of a broker."""
     return row[MAGIC] < 2 or row[ATTRIBUTES] & CONTROL_FLAG == 0
+

@@ -136,12 +136,12 @@ def words(fields: Fields, prefix: str = "", mode: str = "auto") -> Iterator[str]
 
 
 def _filled(fields: Fields) -> Fields:
-    """The fields without null, and without nested ones that begin with 0 or null."""
+    """The fields without null, and without nested ones that begin with 0 or null and are exact."""
     found: dict[str, FieldValue] = {}
     for name, value in fields.items():
         inner = value._asdict() if isinstance(value, tuple) and hasattr(value, "_asdict") else value
         if isinstance(inner, Mapping):
-            if inner and next(iter(inner.values())) not in (None, 0):
+            if inner and (next(iter(inner.values())) not in (None, 0) or inner.get("estimate")):
                 found[name] = _filled(inner)
         elif inner is not None:
             found[name] = inner
@@ -162,7 +162,9 @@ def _word(value: object, mode: str) -> str:
         case bytes():
             return bytes_text(value, mode)
         case tuple() if hasattr(value, "_asdict"):
-            return f"({','.join(words(value._asdict(), mode=mode))})"
+            return _word(value._asdict(), mode)
+        case Mapping():
+            return f"({','.join(words(value, mode=mode))})"
         case list() | tuple():
             return f"[{','.join(_word(item, mode) for item in value)}]"
     return printable(str(value))

@@ -5,11 +5,11 @@ from typing import NamedTuple
 from kdump.stat import histogram
 from kdump.stat.histogram import Histogram
 
-_EXACT_BELOW = 2 * histogram.SUB_BUCKETS
+_SHARES = (0.5, 0.9, 0.99)
 
 
 class Distribution(NamedTuple):
-    """A histogram in a few numbers. The quantiles are estimates with a relative error of at most `error`."""
+    """A histogram in a few numbers. With `estimate`, the quantiles have a relative error of at most `error`."""
 
     count: int  # type: ignore[assignment]  # hides a method of tuples
     sum: int
@@ -25,8 +25,8 @@ class Distribution(NamedTuple):
 
 def distribution(of: Histogram) -> Distribution:
     """The numbers of a histogram."""
-    middle, high, highest = (of.quantile(share) for share in (0.5, 0.9, 0.99))
-    estimate = of.maximum is not None and of.maximum >= _EXACT_BELOW and of.minimum != of.maximum
+    middle, high, highest = map(of.quantile, _SHARES)
+    estimate = not all(map(of.is_exact, _SHARES))
     error = histogram.ERROR if estimate else 0.0
     mean = None if of.mean is None else round(of.mean, 1)
     return Distribution(of.count, of.sum, of.minimum, of.maximum, mean, middle, high, highest, estimate, error)

@@ -6,6 +6,7 @@ Values below 128 have a bucket each. Each power of two above has 128 buckets of 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from math import ceil
 from typing import Final
 
 SUB_BUCKETS: Final = 128
@@ -105,17 +106,28 @@ class Histogram:
         """
         if self.minimum is None or self.maximum is None:
             return None
-        rank = min(max(-int(-share * self.count // 1), 1), self.count)
+        low, high = self._bounds(share, self.minimum, self.maximum)
+        return min(max((low + high) // 2, self.minimum), self.maximum)
+
+    def is_exact(self, share: float) -> bool:
+        """Whether `quantile` of this share has no error."""
+        if self.minimum is None or self.maximum is None:
+            return True
+        low, high = self._bounds(share, self.minimum, self.maximum)
+        return max(low, self.minimum) == min(high, self.maximum)
+
+    def _bounds(self, share: float, minimum: int, maximum: int) -> tuple[int, int]:
+        """The smallest and the largest value that the quantile can have."""
+        rank = min(max(ceil(share * self.count), 1), self.count)
         if rank == 1:
-            return self.minimum
+            return minimum, minimum
         if rank == self.count:
-            return self.maximum
+            return maximum, maximum
         for bucket in sorted(self.buckets):
             rank -= self.buckets[bucket]
             if rank <= 0:
-                low, high = bounds_of(bucket)
-                return min(max((low + high) // 2, self.minimum), self.maximum)
-        return self.maximum
+                return bounds_of(bucket)
+        return maximum, maximum
 
     def ranges(self) -> Iterator[tuple[int, int, int]]:
         """(smallest value, largest value, count) of each bucket that has values, in order."""

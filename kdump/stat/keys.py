@@ -37,7 +37,7 @@ class SampledKey(NamedTuple):
 
 
 class CountedName(NamedTuple):
-    """A name that stands `occurrences` times. `name` has the first 96 of its `size` bytes.
+    """A name that stands `occurrences` times. `name` has at most the first 96 of its `size` bytes.
 
     `value_bytes`: those of the values with it.
     """
@@ -51,7 +51,7 @@ class CountedName(NamedTuple):
 class HeavyKey(NamedTuple):
     """A key, and at least its weight: records or bytes. It weighs at most `error` more.
 
-    `key` has the first 96 of its `size` bytes; the record at `offset` has it.
+    `key` has at most the first 96 of its `size` bytes; the record at `offset` has it.
     """
 
     key: bytes
@@ -59,6 +59,16 @@ class HeavyKey(NamedTuple):
     weight: int
     error: int
     offset: int
+
+
+def _whole_characters(name: bytes, size: int) -> bytes:
+    """The first bytes of a name of `size` bytes, without a part of a character at their end where they are UTF-8."""
+    try:
+        name.decode()
+    except UnicodeDecodeError as error:
+        if len(name) < size and error.reason == "unexpected end of data":
+            return name[: error.start]
+    return name
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +124,7 @@ class NameCensus:
     def names(self) -> list[CountedName]:
         """The names, the most frequent first."""
         found = [
-            CountedName(name, size, count, value_bytes)
+            CountedName(_whole_characters(name, size), size, count, value_bytes)
             for (_, count, value_bytes, size), name in cells(self.rows, ROW_CELLS[ROWS_CENSUS], 4)
         ]
         return sorted(found, key=lambda one: (-one.occurrences, one.name, one.size))
@@ -169,7 +179,7 @@ class HeavyKeys:
         """The keys, the heaviest first."""
         whole = self.merged()
         found = [
-            HeavyKey(name, size, weight, whole.error, offset)
+            HeavyKey(_whole_characters(name, size), size, weight, whole.error, offset)
             for piece in whole.pieces
             for (_, weight, offset, size), name in cells(piece.rows, ROW_CELLS[ROWS_SKETCH], 4)
         ]

@@ -24,7 +24,7 @@ class PartitionerFit(NamedTuple):
 
     `murmur2`: `toPositive(murmur2(key)) % partitions` of Kafka's BuiltInPartitioner. `crc32`: `crc32(key) % partitions`
     of librdkafka's consistent partitioner. `sampled`: the keys that were looked at; with `estimate` they stand for
-    `keys`. `join` adds the partitions of a topic.
+    `keys`. `variance`: the largest one of `murmur2` and `crc32`. `join` adds the partitions of a topic.
     """
 
     partitions: int
@@ -35,6 +35,7 @@ class PartitionerFit(NamedTuple):
     estimate: bool
     misplaced_by_murmur2: tuple[MisplacedKey, ...] = ()
     misplaced_by_crc32: tuple[MisplacedKey, ...] = ()
+    variance: float = 0.0
 
     def join(self, other: "PartitionerFit") -> "PartitionerFit":
         """The sum with that of another partition of the same topic."""
@@ -47,12 +48,13 @@ class PartitionerFit(NamedTuple):
             self.estimate or other.estimate,
             tuple(sorted(self.misplaced_by_murmur2 + other.misplaced_by_murmur2)[:_LISTED]),
             tuple(sorted(self.misplaced_by_crc32 + other.misplaced_by_crc32)[:_LISTED]),
+            self.variance + other.variance,
         )
 
     @property
     def error(self) -> float:
         """The largest standard error of a share."""
-        return 0.5 / sqrt(self.sampled) if self.estimate and self.sampled else 0.0
+        return sqrt(self.variance) / self.keys if self.keys else 0.0
 
     @property
     def partitioner(self) -> str | None:
@@ -88,4 +90,6 @@ def partitioner_fit(keys: KeyStatistics, partition: int, partitions: int) -> Par
         count.estimate,
         tuple(sorted(MisplacedKey(partition, *one) for one in by_murmur2)),
         tuple(sorted(MisplacedKey(partition, *one) for one in by_crc32)),
+        # A share of one half has the largest standard error, 1 / sqrt(4 sampled), where all keys are equally likely.
+        whole * (whole - sampled) / (4 * sampled) if count.estimate and sampled else 0.0,
     )

@@ -105,7 +105,9 @@ def key_fields(of: KeySummary) -> "Fields":
         **{name: estimate_fields(value) for name, value in of.savings._asdict().items()},
         "cleanable": cleanable and {name: estimate_fields(value) for name, value in cleanable._asdict().items()},
         "by_records": [_heavy(key, "records") for key in of.by_records[:LISTED]],
+        "by_records_error": of.by_records_error,
         "by_bytes": [_heavy(key, "bytes") for key in of.by_bytes[:LISTED]],
+        "by_bytes_error": of.by_bytes_error,
         "partitioner": of.fit and fit_fields(of.fit),
     }
 

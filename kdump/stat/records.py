@@ -55,8 +55,9 @@ class ValueShapes(NamedTuple):
     """What values look like. The first of these that holds counts.
 
     `json`: text that begins with a brace or bracket and ends with its partner, white space aside. `schema`: at least
-    five bytes, the first one 0: the wire format of Confluent's serializers, or binary data that begins so. `text`:
-    UTF-8 without control characters but tab and line ends. Only the first 1,024 bytes decide whether it is text.
+    five bytes, the first one 0: the wire format of Confluent's serializers, or binary data that begins so. In the
+    internal topics of Kafka, that is `binary`. `text`: UTF-8 without the characters below the space, but for tab and
+    line ends. Only the first 1,024 bytes decide whether it is text.
     """
 
     null: ShapeVolume = ShapeVolume()
@@ -238,7 +239,7 @@ def collect_chunk(
     max_bytes: int,
     on_opened: Callable[[int, int], None] | None = None,
 ) -> list[UnreadBatch]:
-    """Add the valid batches of a chunk of a deep walk with a row for every batch (`deep=True, everything=True`).
+    """Add the batches of a chunk of a deep walk with a row for every batch (`deep=True, everything=True`).
 
     Opens those that are compressed, also for the scanner: after this, the suspect bits of the chunk are complete. A
     batch that cannot be opened, holds more than `max_bytes`, or whose records break off counts as unread; returns these

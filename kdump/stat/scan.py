@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from kdump.errors import SourceError
 from kdump.format.batch import UP_TO_MAGIC
 from kdump.format.codec import CodecError
-from kdump.format.naming import Kind
+from kdump.format.naming import INTERNAL_TOPICS, Kind, topic_partition_of_file
 from kdump.kernel.producer_table import ProducerRows, Transactions
 from kdump.kernel.record_statistics import RecordCollector
 from kdump.kernel.results import Carry
@@ -69,6 +69,11 @@ def scan(
         )
 
 
+def _is_internal(path: str) -> bool:
+    name = topic_partition_of_file(path)
+    return name is not None and name.topic in INTERNAL_TOPICS
+
+
 def _policy(options: StatOptions) -> ReadPolicy:
     return ReadPolicy(options.io_limit, options.keep_cache is not False)
 
@@ -94,7 +99,7 @@ class _RangeScan:
         )
         # A log of Kafka 0.7 has no keys, and no offsets to find a record by.
         deep = options.deep and segment.log.kind is not Kind.KAFKA07
-        self._records = RecordCollector() if deep else None
+        self._records = RecordCollector(confluent=not _is_internal(segment.log.path)) if deep else None
         self._damage = Damage()
         self._tail_zero_bytes = 0
         self._checked_until = 0

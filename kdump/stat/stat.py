@@ -13,7 +13,7 @@ from kdump.format.naming import Kind
 from kdump.kernel.record_statistics import PIECE_BYTES
 from kdump.stat.disk import use_of_root
 from kdump.stat.fold import join, settled
-from kdump.stat.partition import PartitionFold, segments_of
+from kdump.stat.partition import PartitionFold, is_set_aside, segments_of
 from kdump.stat.range_statistics import RangeStatistics
 from kdump.stat.scan import StatTask, scan
 from kdump.stat.sums import LogDirectoryStatistics, Sums
@@ -106,6 +106,7 @@ class _Cutting:
     def jobs(self, found: Iterable[Partition | LogDirectory | SourceError]) -> Iterator[StatJob]:
         """The jobs in order: small ranges together, as each job costs time to send."""
         group: list[StatTask] = []
+        small = SMALL_DEEP_BYTES if self._options.deep else SMALL_BYTES
         for item in found:
             live = isinstance(item, Partition) and is_written(item)
             tasks = self._tasks(item, live=live) if isinstance(item, Partition) else []
@@ -113,7 +114,7 @@ class _Cutting:
             self._expected.append(_Expected(carried, len(tasks), live))
             for task in tasks:
                 group.append(task)
-                if self._slots == 1 or len(group) == GROUP_RANGES or _size(group) > SMALL_BYTES:
+                if self._slots == 1 or len(group) == GROUP_RANGES or _size(group) > small:
                     yield StatJob(tuple(group))
                     group.clear()
         if group:
@@ -211,16 +212,21 @@ class _Cutting:
 
 
 def partitions_of_topics(found: Iterable[Partition | LogDirectory | SourceError]) -> dict[str, int]:
-    """The number of partitions of each topic whose partitions are all among `found`: 0 to the largest number."""
+    """The number of partitions of each topic whose partitions are all among `found`: 0 to the largest number.
+
+    Those set aside can be of a deleted topic of the same name, and do not count.
+    """
     numbers: dict[str, set[int]] = {}
     for item in found:
-        if isinstance(item, Partition) and item.topic_partition is not None:
+        if isinstance(item, Partition) and item.topic_partition is not None and not is_set_aside(item):
             numbers.setdefault(item.topic_partition.topic, set()).add(item.topic_partition.partition)
     return {topic: len(known) for topic, known in numbers.items() if max(known) == len(known) - 1}
 
 
 SMALL_BYTES = 8 << 20
 """Ranges are handed to another process together until they have more bytes than this."""
+SMALL_DEEP_BYTES = 128 << 10
+"""The same with deep: so many compressed bytes can hold 100,000 keys, and results wait for their turn."""
 GROUP_RANGES = 64
 
 

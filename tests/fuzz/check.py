@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from ctypes import c_ubyte
 from typing import NamedTuple
 from unittest import mock
@@ -151,14 +151,21 @@ _BOUNDS = (
 )
 
 
-def check(case: Case) -> None:
-    """Raises Difference where kdump and the oracle do not agree on the case."""
+@contextmanager
+def bounds(case: Case) -> Iterator[None]:
+    """The window of a case, and where it is tight the bounds of steps and searches."""
     with ExitStack() as stack:
         # a small window makes every batch cross its border
         stack.enter_context(mock.patch.object(window, "BUFFER_BYTES", case.window_bytes))
         for name, value in _BOUNDS if case.tight else ():
             stack.enter_context(mock.patch.object(next_batch, name, value))
             stack.enter_context(mock.patch.object(oracle, name, value))
+        yield
+
+
+def check(case: Case) -> None:
+    """Raises Difference where kdump and the oracle do not agree on the case."""
+    with bounds(case):
         if case.kind is Kind.KAFKA07:
             _check_07(case)
         else:

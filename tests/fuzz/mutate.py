@@ -1,9 +1,9 @@
 """Mutated segments, one after another, until they are enough: `python tests/fuzz/mutate.py --count 3000 --seed 1`.
 
 Each case is made from the seed and its number alone. The compiled kernel and the reader have to say what the plain
-decoder says, and a dump has to be lines that can be read, without an exception, within a time limit and within a memory
-limit. The last line sums up; the status is 1 when a case failed. `--only N` runs case N again, `--save DIRECTORY`
-writes the bytes of what failed.
+decoder says, a stat has to count what that decoder counts, and a dump has to be lines that can be read, without an
+exception, within a time limit and within a memory limit. The last line sums up; the status is 1 when a case failed.
+`--only N` runs case N again, `--save DIRECTORY` writes the bytes of what failed.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fuzz import corpus
 from fuzz.check import LIMIT_BYTES, Case, Difference, check
+from fuzz.measured import check_measured
 from fuzz.shown import EVERYTHING, check_shown
 from kdump.format.naming import Kind
 
@@ -57,6 +58,7 @@ def failure(seed: int, number: int) -> str | None:
     try:
         built = case(seed, number)
         check(built)
+        check_measured(built)
         check_shown(built, FORMATS[number // 10 % len(FORMATS)])
     except Difference as error:
         return f"case {number}: {error}"

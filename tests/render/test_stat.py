@@ -7,19 +7,23 @@ import io
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kdump
 from kdump.render import RenderOptions, renderer
 from kdump.render.measures import bar, count_text, percent_text, short_size, size_text, span_text, sparkline
 from kdump.render.terminal.columns import packed
+from kdump.render.text import _filled
 from kdump.stat.partition_reports import ReportOptions
 from kdump.stat.row_collector import RowCollector
 from kdump.stat.row_sections import RowOptions, StatResult
 from kdump.stat.rows import RowKind
+from support import build
 from support.stat_values import GIB, NOW_MS, disk, simple
 
 KINDS = tuple(kind for kind in RowKind if kind is not RowKind.TOTAL)
@@ -52,6 +56,42 @@ def test_json_has_a_line_a_row_and_the_summary() -> None:
         assert list(line)[:2] == ["type", "path"]
     for kind in KINDS:
         assert len({tuple(line) for line in lines if line["type"] == kind}) == 1
+
+
+KEYS = [b"\x1b[31m\0\x9b", "\u202eü\u2028".encode(), b"\xff\xfe", b"\xed\xa0\x80", "漢".encode() * 3500, b"\r\n\t"]
+
+
+@pytest.mark.parametrize("name", ["json", "csv", "text", "terminal"])
+def test_keys_of_any_bytes_are_escaped(name: str, tmp_path: Path) -> None:
+    """Control characters, what turns text round, surrogates, bytes that are no UTF-8, and a key of 10 KiB."""
+    path = tmp_path / "topic-0" / f"{0:020}.log"
+    path.parent.mkdir()
+    records = [
+        build.record(key, b"", headers=[(key, b"")]) for number, key in enumerate(KEYS) for _ in range(9 - number)
+    ]
+    path.write_bytes(build.batch(records))
+    collector = RowCollector(RowOptions((RowKind.PARTITION,), deep=True, now_ms=NOW_MS))
+    for item in kdump.stat_logs(kdump.discover([path.parent]), kdump.StatOptions(deep=True)):
+        collector.add(item)
+    text = shown(name, collector.result())
+    plain = text.replace("\r\n", "").replace("\n", "")
+    assert plain.isprintable()
+    assert "漢" * 33 not in text
+    if name == "json":
+        keys = [one["key"] for one in json.loads(text.splitlines()[0])["keys"]["by_records"]]
+        assert keys[:2] == [{"base64": "G1szMW0Amw=="}, "\u202eü\u2028"]
+        assert keys[4] == "漢" * 32
+    if name == "text":
+        assert (
+            r'by_records=[(key=0x1b5b33316d009b,key_size=7,records=9,offset=0,estimate=no,error=0),(key="\u202e' in text
+        )
+
+
+def test_an_estimate_of_nothing_is_shown_as_one() -> None:
+    """As text leaves out numbers that are 0: an estimate of 0 can be wrong."""
+    assert _filled({"a": {"value": 0, "estimate": True, "error": 5}, "b": {"value": 0, "estimate": False}}) == {
+        "a": {"value": 0, "estimate": True, "error": 5}
+    }
 
 
 def test_json_never_formats_a_number() -> None:

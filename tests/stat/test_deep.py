@@ -160,6 +160,32 @@ def test_the_memory_of_many_keys_is_bounded() -> None:
     assert mebibytes < 40
 
 
+def test_ranges_go_to_another_process_together_only_while_their_keys_are_few(tmp_path: Path) -> None:
+    """Each range comes back with up to 65,536 keys, 4 MB, and the results of several jobs wait for their turn."""
+    from kdump.stat.stat import SMALL_DEEP_BYTES, _Cutting
+
+    directory = tmp_path / "topic-0"
+    directory.mkdir()
+    data = build.batch([build.record(b"k", bytes(20_000))])
+    for number in range(40):
+        (directory / f"{number:020}.log").write_bytes(data)
+    for deep in (False, True):
+        cutting = _Cutting(kdump.StatOptions(deep=deep), 2, {})
+        jobs = list(cutting.jobs(kdump.discover([directory])))
+        assert sum(len(job.tasks) for job in jobs) == 40
+        assert (max(len(job.tasks) for job in jobs) - 1) * len(data) <= (SMALL_DEEP_BYTES if deep else 1 << 23)
+        assert (len(jobs) > 1) == deep
+
+
+def test_a_deleted_topic_does_not_say_how_many_partitions_a_new_one_has(tmp_path: Path) -> None:
+    topic(tmp_path, 4)
+    (tmp_path / "recovery-point-offset-checkpoint").write_bytes(build.checkpoint())
+    gone = tmp_path / f"orders-7.{'0' * 32}-delete"
+    (tmp_path / "orders-3").rename(gone)
+    found = {each.partition: each for each in measured(tmp_path) if each.state is None}
+    assert {each.keys.fit.partitions for each in found.values() if each.keys and each.keys.fit} == {3}
+
+
 def test_the_samples_of_segments_are_kept_for_a_report_on_compaction() -> None:
     plain = max(measured(FIXTURES / "compacted"), key=lambda each: each.totals.records_at_least)
     kept = max(measured(FIXTURES / "compacted", keep_samples=True), key=lambda each: each.totals.records_at_least)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kdump.stat.distribution import distribution
 from kdump.stat.histogram import ERROR, Histogram, bounds_of, bucket_of
 
 VALUES = st.lists(st.integers(0, (1 << 63) - 1) | st.integers(0, 1000), max_size=50)
@@ -50,3 +51,23 @@ def test_without_a_value() -> None:
         *[None] * 4,
     )
     assert Histogram.of([5]) + empty == empty + Histogram.of([5]) == Histogram.of([5])
+
+
+@pytest.mark.parametrize(
+    ("values", "estimate"),
+    [
+        ([], False),
+        ([5000], False),
+        ([5000] * 100, False),
+        ([*range(200), 5000], False),  # the quantiles are below 256; the maximum is exact
+        ([300, 301], False),  # half of two is the smaller one, the rest the larger one
+        ([1000, 1001, 1002, 1003], True),
+    ],
+)
+def test_a_distribution_is_an_estimate_where_a_quantile_can_be_wrong(values: list[int], estimate: bool) -> None:
+    found = distribution(Histogram.of(values))
+    assert (found.estimate, found.error) == (estimate, ERROR if estimate else 0.0)
+    if not estimate and values:
+        assert [found.p50, found.p90, found.p99] == [
+            sorted(values)[-(-len(values) * n // 100) - 1] for n in (50, 90, 99)
+        ]

@@ -3,6 +3,7 @@
 import os
 import pickle
 import random
+import time
 import zlib
 from collections import Counter
 from functools import reduce
@@ -222,6 +223,61 @@ def test_a_table_is_bounded() -> None:
     assert len(joined.sample.rows) == 1000 * 56
 
 
+def test_keys_that_begin_at_one_slot_cost_no_more_than_others() -> None:
+    """The hash can be turned round, so that a file can hold keys whose hashes have the same 20 lower bits."""
+    step = 0x9E3779B97F4A7C15
+    spread, chosen = ([key_of(number * by) for number in range(1, 20_001)] for by in (step, 1 << 20))
+    seconds = []
+    for keys in (spread, chosen):
+        collector = RecordCollector()
+        spent = 0.0
+        for at in range(0, len(keys), 1000):
+            row, payload = rows_of([(key, b"") for key in keys[at : at + 1000]])
+            begin = time.process_time()
+            collector.add_opened(row, 0, payload)
+            spent += time.process_time() - begin
+        seconds.append(spent)
+        assert KeyStatistics.of(collector).distinct() == (20_000, False, 0)
+    assert seconds[1] < 10 * seconds[0] + 0.1
+
+
+def key_of(hash_: int) -> bytes:
+    """The key of eight bytes with this MurmurHash64A."""
+    factor, all_ = 0xC6A4A7935BD1E995, (1 << 64) - 1
+    back = pow(factor, -1, 1 << 64)
+    h = hash_ & all_
+    h = (h ^ h >> 47) * back & all_
+    k = ((h ^ h >> 47) * back ^ 0x9747B28C ^ 8 * factor) & all_
+    k = k * back & all_
+    key = ((k ^ k >> 47) * back & all_).to_bytes(8, "little")
+    assert murmur64(key) == hash_ & all_
+    return key
+
+
+def test_a_cut_key_ends_with_a_whole_character() -> None:
+    keys = [("ü" * 5000).encode(), b"x" + ("漢" * 3000).encode(), b"y" + b"\xff" * 200, b"z" * 95 + b"\xc3"]
+    found = statistics([(key, b"") for key in keys])
+    assert {(one.key, one.size) for one in found.by_records.heaviest()} == {
+        (("ü" * 48).encode(), 10000),
+        (b"x" + ("漢" * 31).encode(), 9001),
+        (b"y" + b"\xff" * 95, 201),
+        (keys[3], 96),  # not cut, and so not UTF-8
+    }
+
+
+@given(st.binary(max_size=1000))
+@settings(max_examples=examples(50))
+def test_any_whole_rows_are_read_inside_their_bounds(data: bytes) -> None:
+    rows = data[: len(data) // 128 * 128]
+    for _, name in key_table.cells(rows, 16, 4):
+        assert len(name) <= key_table.NAME_BYTES
+    sample = data[: len(data) // 56 * 56]
+    for kind, part in ((0, sample), (1, rows), (2, rows)):
+        key_table.merge(kind, part, part, 3)
+    assert key_table.fits(sample, 0, 3, 2)[0] <= len(sample) // 56
+    key_table.sums(sample, 1 << 40)
+
+
 def test_merging_refuses_what_is_not_rows() -> None:
     with pytest.raises(ValueError):
         key_table.merge(0, b"x", b"", 5)
@@ -262,6 +318,18 @@ def test_the_partitioner_of_a_topic(partitioner: str) -> None:
     assert sampled.partitioner == partitioner
     assert sampled.estimate
     assert 0 < sampled.error < 0.02
+
+
+def test_the_error_of_a_share_is_that_of_the_partition_with_most_keys() -> None:
+    """A partition whose keys are all known adds to the keys, and nothing to the error."""
+    few, many = KEYS[:250], [b"many-%d" % number for number in range(20_000)]
+    sampled = partitioner_fit(statistics([(key, b"") for key in many], sample=300), 0, 2)
+    exact = partitioner_fit(statistics([(key, b"") for key in few], sample=300), 1, 2)
+    assert exact.error == 0.0
+    assert sampled.error == pytest.approx(0.5 / 300**0.5, rel=0.02)
+    both = sampled.join(exact)
+    assert both.estimate
+    assert both.error == pytest.approx(sampled.error * sampled.keys / both.keys)
 
 
 def test_keys_in_another_partition_are_listed() -> None:

@@ -99,9 +99,11 @@ PARTITION = {
     "producers": "the number of producer ids: an object with value, estimate (true above a million) and error",
     "first_open_offset": "of the oldest open transaction; null without one",
     "keys": "with --deep, an object: distinct, live_records, live_bytes, dropped_records and dropped_bytes (by a "
-    "compaction), live_tombstones and shadowed_tombstones, each with value, estimate and error (one standard error); "
-    "cleanable, the same without the active segment; by_records and by_bytes, the heaviest keys, whose weight is too "
-    "small by at most error; partitioner; else null",
+    "compaction; records of aborted transactions count like others), live_tombstones and shadowed_tombstones, each "
+    "with value, estimate and error (one standard error); cleanable, the same without the active segment; by_records "
+    "and by_bytes, the heaviest keys (of each at most the first 96 bytes), whose weight is too small by at most error; "
+    "no other key weighs more than the last of them and by_records_error or by_bytes_error together; partitioner; else "
+    "null",
     "epochs": f"of the leaders: {EPOCHS}",
     "retention": "with --retention, an object: settings (given and assumed name those that were given, and those that "
     "have the default of Kafka), deletes (segments with the reason log-start, size or time), stays, blocker, next, "

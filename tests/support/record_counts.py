@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from kdump.kernel.record_statistics import RecordCollector
 from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.stat.histogram import Histogram
-from kdump.stat.records import collect_chunk
+from kdump.stat.keys import KeyStatistics
+from kdump.stat.records import RecordStatistics, TimestampOrder, collect_chunk
 from kdump.storage.records import open_batch
 from kdump.storage.source import BytesSource
 from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk, Walk
@@ -175,20 +176,27 @@ def is_text(value: bytes) -> bool:
     return not any(character < " " and character not in "\t\r\n" for character in text)
 
 
-def recount(data: bytes, start: int = 0, stop: int | None = None) -> PlainCounts:
+def recount(
+    data: bytes,
+    start: int = 0,
+    stop: int | None = None,
+    *,
+    base_offset: int | None = None,
+    limit: int = MAX_BATCH_BYTES,
+) -> PlainCounts:
     """Count the records of the batches that begin in [start, stop)."""
     counts = PlainCounts()
-    for item in oracle.walk(data):
+    for item in oracle.walk(data, base_offset=base_offset, max_batch_bytes=limit):
         if not start <= item.position < (len(data) if stop is None else stop):
             continue
-        if isinstance(item, oracle.Damaged):
-            counts.unread += 1
-        if not isinstance(item, oracle.Batch) or item.control:
+        if not isinstance(item, oracle.Batch):
             continue
         try:
-            records = oracle.records(data, item.position)
+            records = oracle.records(data, item.position, limit=limit)
         except oracle.Malformed:
             counts.unread += 1
+            continue
+        if item.control:
             continue
         sizes, stored, whole = payload_sizes(data, item.position)
         counts.batches += 1
@@ -197,6 +205,55 @@ def recount(data: bytes, start: int = 0, stop: int | None = None) -> PlainCounts
             codec[at] += more
         counts.seen += [Seen(one, size, item.position) for one, size in zip(records, sizes, strict=True)]
     return counts
+
+
+def same(found: RecordStatistics, counts: PlainCounts) -> None:
+    """Asserts that every number of `found` is the one that was counted."""
+    seen, keyed = counts.seen, counts.keyed
+    tombstones = [one for one in keyed if one.record.value is None]
+    assert (found.batches, found.unread) == (counts.batches, counts.unread)
+    assert (found.records, found.bytes) == (len(seen), sum(one.size for one in seen))
+    assert found.null_keys == len(seen) - len(keyed)
+    assert found.empty_keys == sum(one.record.key == b"" for one in keyed)
+    assert found.tombstones == len(tombstones)
+    assert found.tombstone_bytes == sum(one.size for one in tombstones)
+    assert found.headers == sum(len(one.record.headers) for one in seen)
+    assert found.records_with_headers == sum(bool(one.record.headers) for one in seen)
+    assert found.key_sizes == counts.key_sizes()
+    assert found.value_sizes == counts.value_sizes()
+    assert [list(each) for each in found.by_codec] == counts.codecs
+    assert {name: list(volume) for name, volume in found.shapes._asdict().items()} == counts.shapes()
+    assert found.timestamps == TimestampOrder(*counts.times())
+    assert [tuple(each) for each in found.largest] == counts.largest()
+    headers = counts.headers()
+    assert {one.name: one.occurrences for one in found.header_keys.names()} == {
+        name[:96]: count for name, count in headers.items()
+    }
+    assert sum(one.value_bytes for one in found.header_keys.names()) == counts.header_bytes().total()
+    assert found.header_keys.distinct() == (len(headers), False, 0)
+    assert {one.name: one.occurrences for one in found.schemas.names()} == counts.schemas()
+
+
+def same_keys(found: KeyStatistics, counts: PlainCounts) -> None:
+    """Asserts the same of the keys, which are few enough for exact numbers."""
+    assert {one.hash: tuple(one[1:]) for one in found.sample.sampled()} == counts.sample()
+    records, sizes = counts.weights()
+    for weights, heavy in ((records, found.by_records), (sizes, found.by_bytes)):
+        assert heavy.error == 0
+        assert {(one.key, one.size, one.weight) for one in heavy.heaviest()} == {
+            (key[:96], len(key), weight) for key, weight in weights.items()
+        }
+    assert {one.offset for one in found.by_records.heaviest()} <= {one.record.offset for one in counts.keyed}
+    assert (found.records, found.bytes) == (len(counts.keyed), sum(one.size for one in counts.keyed))
+    live = list(counts.sample().values())
+    savings = found.compaction()
+    assert found.distinct() == savings.live_records == (len(live), False, 0)
+    assert savings.live_bytes == (sum(one[3] for one in live), False, 0)
+    assert savings.live_tombstones == (sum(one[4] for one in live), False, 0)
+    assert savings.live_tombstone_bytes == (sum(one[3] for one in live if one[4]), False, 0)
+    assert savings.shadowed_tombstones.value == found.tombstones - savings.live_tombstones.value
+    assert savings.dropped_records.value == len(counts.seen) - len(live)
+    assert savings.dropped_bytes.value == sum(one.size for one in counts.seen) - savings.live_bytes.value
 
 
 def payload_sizes(data: bytes, position: int) -> tuple[list[int], int, int]:
@@ -220,9 +277,7 @@ def collected(
     collector = RecordCollector(**sizes)
     walk = Walk(BytesSource(data), start=start, stop=stop, deep=True, everything=True, rows=rows)
     for item in walk:
-        if isinstance(item, BatchChunk) and item.damaged:
-            collector.add_unread()
-        elif isinstance(item, BatchChunk):
+        if isinstance(item, BatchChunk) and not item.damaged:
             collect_chunk(item, collector, MAX_BATCH_BYTES)
     return collector
 
