@@ -104,6 +104,14 @@ def test_one_flipped_bit_costs_one_batch(room: Path) -> None:
     assert min(tried[field] for field in FIELDS) >= 100
 
 
+def test_an_offset_beyond_the_segment_is_wrong_where_a_wrapper_begins_the_next_one(room: Path) -> None:
+    """The offset of a wrapper message is that of its last inner message: the next segment begins at its name."""
+    copy = LogCopy(FIXTURES / "v0-segments-0.8.2.2" / "segments-0", room)
+    beyond = Flip(23, 60)  # from 53 to 61; the next segment begins at 60, its first message is a wrapper with offset 65
+    assert copy.lost(copy.with_bits([beyond]), [beyond]) == []
+    copy.close()
+
+
 def test_two_flipped_bits_cost_two_batches(room: Path) -> None:
     wrong = []
     rng = random.Random(14)
