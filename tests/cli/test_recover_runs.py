@@ -13,7 +13,7 @@ import pytest
 
 from conftest import snapshot
 from support import build
-from support.command_runs import lines, unwatched
+from support.command_runs import lines
 from support.directories import Files, changed, clean, stem, write
 
 A, B, C = (stem(offset) for offset in (0, 10, 20))
@@ -57,13 +57,6 @@ def tree(root: Path) -> dict[str, tuple[int, int, bytes | None]]:
             None if path.is_dir() else path.read_bytes(),
         )
     return found
-
-
-@pytest.fixture
-def changing(kdump: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The command for runs that change what they are given."""
-    monkeypatch.setattr(type(kdump), "watched", unwatched)
-    return kdump
 
 
 @pytest.mark.parametrize("name", DAMAGED)
