@@ -82,4 +82,5 @@ def killed(tmp_path: Path) -> Path:
     """A log directory that a broker left; the command runs beside it, and names it `killed`."""
     directory = tmp_path / "killed"
     shutil.copytree(FIXTURES / "killed", directory, ignore=shutil.ignore_patterns("expected", "case.toml"))
+    (directory / ".lock").touch()
     return directory

@@ -92,3 +92,35 @@ def test_a_partition_that_cannot_be_read_is_not_called_missing() -> None:
     contents = {"recovery-point-offset-checkpoint": b"0\n3\nt 0 5\nt 1 5\nt 2 5\n"}
     found = check_offset_checkpoints("d", contents, {read: PartitionOffsets(0, 9)}, listed=(here, read))
     assert [(finding.code, finding.data["partition"]) for finding in found] == [("checkpoint/unknown", 2)]
+
+
+def swapped(killed: Path) -> Path:
+    """The segments of a partition have one another's names."""
+    first, second = (killed / f"trimmed-0/{base:020}.log" for base in (0, 26))
+    data = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    second.write_bytes(data)
+    return killed / "trimmed-0"
+
+
+def test_segments_that_get_their_names_back_lose_nothing(changing: Any, killed: Path) -> None:
+    swapped(killed)
+    ran = changing.inside("recover", "--salvage", "killed/trimmed-0")
+    assert "COMMITTED" not in ran.text
+    assert (ran.status, changing.inside("verify", "killed/trimmed-0").status) == (0, 0)
+
+
+def test_a_truncation_of_swapped_segments_says_what_is_committed(changing: Any, killed: Path) -> None:
+    swapped(killed)
+    ran = changing.inside("recover", "--from", "all", "killed/trimmed-0")
+    assert "committed: COMMITTED offsets 5..25, next 26, would be missing here" in ran.text
+
+
+def test_a_partition_is_repaired_beside_a_checkpoint_that_cannot_be_read(changing: Any, killed: Path) -> None:
+    """A broker does not start until the path is the log directory."""
+    swapped(killed)
+    (killed / "recovery-point-offset-checkpoint").write_bytes(b"garbage")
+    ran = changing.inside("recover", "--salvage", "killed/trimmed-0")
+    assert "start the broker" not in ran.text
+    assert f"a broker does not start yet: see checkpoint/format of {killed}/recovery-point" in ran.text
+    assert "start the broker" in changing.inside("recover", "--truncate", "killed").text
