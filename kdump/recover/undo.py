@@ -197,6 +197,11 @@ class UndoGroup:
         names = names_of(check.run for check in self._partitions)
         return names if self._undone is None else names.union(self._undone.names)
 
+    @property
+    def _takes_root(self) -> bool:
+        """Whether the run is undone at the root, too, where an undo that was killed may have done so."""
+        return self._own is not None or (self._undone is not None and self._undone.takes_root)
+
     def undo(self, name: str | None, force: bool) -> list[RunResult]:
         """Undo the run, with a `name` as a run of that name."""
         if self.root is None:
@@ -236,15 +241,15 @@ class UndoGroup:
             if run_plan.read(handle, folder) is None:
                 now = root_state(handle, self._names)
                 plan = RunPlan(name, next_time_ms(handle), RecoverOptions(SAVED), undoes=self._run, forced=force)
-                plan = plan._replace(names=tuple(sorted(self._names)), takes_root=self._own is not None)
+                plan = plan._replace(names=tuple(sorted(self._names)), takes_root=self._takes_root)
                 plan = plan._replace(files=now.files, lines=now.lines)
                 run_plan.write(handle, folder, plan)
             self._root_undo(handle).begin(name)
 
         def finish(handle: DirectoryHandle) -> None:
             undo_of_root = self._root_undo(handle)
-            undo_of_root.finish(name, whole=self._own is not None)
-            if whole and (self._own is not None or not undo_of_root.has_removed_files):
+            undo_of_root.finish(name, whole=self._takes_root)
+            if whole and (self._takes_root or not undo_of_root.has_removed_files):
                 discard(handle, UndoFolder(self._run, flat=True))
             run_plan.enter(handle, UndoFolder(name, flat=True), APPLIED)
 
