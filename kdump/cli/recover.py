@@ -4,7 +4,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,12 +29,13 @@ from kdump.recover.plan import (
 )
 from kdump.render import FINDING_FORMATS, renderer
 from kdump.render import RenderOptions as Look
-from kdump.verify.findings import Severity
+from kdump.verify.findings import Finding, Severity
 
 if TYPE_CHECKING:
     from kdump.recover.saved_plans import SavedPlan
     from kdump.recover.summary import RecoverySummary
     from kdump.recover.undo import RunResult
+    from kdump.render.base import Renderer
     from kdump.verify.report import Report
 
 _OF_THE_PLAN = ("walk", "rebuild", "undecided", "index_interval_bytes", "segment_index_bytes", "max_batch_bytes")
@@ -249,44 +250,69 @@ def _back(chosen: dict[str, Any]) -> int:
     """Undo runs, or finish them; the exit status."""
     from kdump.cli.execution import ProblemLog
     from kdump.cli.progress import Progress
-    from kdump.recover import phases, recover, undo
+    from kdump.recover import phases
     from kdump.recover.summary import RecoveryTotals
 
     started, problems, met = time.monotonic(), ProblemLog(), set[Severity]()
     totals = RecoveryTotals(RecoverOptions(), chosen["paths"], applies=True)
-    look = _look(chosen)
     with (
         Progress(chosen["progress"]) as progress,
         phases.observed(progress.enter),
-        renderer(chosen["format_name"], sys.stdout, look) as out,
+        renderer(chosen["format_name"], sys.stdout, _look(chosen)) as out,
     ):
-        for path in chosen["paths"]:
-            directory = _directory(path)
-            how = partial(recover.undo_recovery, force=chosen["force"]) if chosen["undo"] else recover.resume_recovery
-            then = ""
-            try:
-                done = how(directory, chosen["run"])
-            except undo.UndoFailure as error:
-                done, then = list(error.done), error.then
-            except KdumpError as error:
-                problems.take([error])
-                continue
-            for one in done:
-                problems.take([one.error] if one.error is not None else [])
-                if one.recovery is not None:
-                    totals.add(one.recovery)
-                out.run(one)
-                left = recover.remaining_findings(one.run.directory) if _is_whole(one) else ()
+        for one in _taken_back(chosen, problems.take):
+            _show_run(out, one)
+            if one.recovery is not None:
+                totals.add(one.recovery)
+            else:
+                left = _left_findings(one)
                 met.update(finding.severity for finding in left)
                 out.findings(left)
-            problems.take([KdumpError(then)] if then else [])
-        errors = max(met, default=None) == Severity.ERROR
+        summary = totals.summary(failed=problems.failed)
+        errors = summary.has_errors or totals.has_refusals or max(met, default=None) == Severity.ERROR
         status = exit_status.of_recovery(
             interrupted=False, failed=problems.failed, gave_up=totals.gives_up_records, work_left=errors
         )
-        if chosen["format_name"] == "json" and not chosen["quiet"]:
-            out.exit_summary("recover", status, round(time.monotonic() - started, 3))
+        seconds = round(time.monotonic() - started, 3)
+        if totals.partitions and not chosen["quiet"]:
+            out.recovery_summary(summary, status, seconds)
+        elif chosen["format_name"] == "json" and not chosen["quiet"]:
+            out.exit_summary("recover", status, seconds)
     return status
+
+
+def _taken_back(chosen: dict[str, Any], report: Callable[[list[KdumpError]], object]) -> "Iterator[RunResult]":
+    """What became of runs in every directory. Reports what failed."""
+    from kdump.recover import recover, undo
+
+    how = partial(recover.undo_recovery, force=chosen["force"]) if chosen["undo"] else recover.resume_recovery
+    for path in chosen["paths"]:
+        then = ""
+        try:
+            done = how(_directory(path), chosen["run"])
+        except undo.UndoFailure as error:
+            done, then = list(error.done), error.then
+        except KdumpError as error:
+            report([error])
+            continue
+        for one in done:
+            report([one.error] if one.error is not None else [])
+            yield one
+        report([KdumpError(then)] if then else [])
+
+
+def _show_run(out: "Renderer", done: "RunResult") -> None:
+    """What became of a run in a directory; of a recovery that was finished all that the run itself would have said."""
+    if done.recovery is None or not done.recovery.plan.is_empty:
+        out.run(done)
+    if done.recovery is not None:
+        out.recovery(done.recovery)
+
+
+def _left_findings(done: "RunResult") -> Sequence[Finding]:
+    from kdump.recover import recover
+
+    return recover.remaining_findings(done.run.directory) if _is_whole(done) else ()
 
 
 def _is_whole(done: "RunResult") -> bool:

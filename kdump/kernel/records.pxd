@@ -18,6 +18,7 @@ cdef struct RecordsDiagnosis:
     bint holes              # legacy: offsets are missing between inner messages
     int64_t partial         # legacy: bytes of a partial last inner message
     int64_t trailing        # legacy: first message with bytes after its value
+    int64_t first_offset    # wrapper: offset in the log of its first message, where its offsets are in order
 
 cdef struct Message:
     int64_t magic

@@ -478,6 +478,9 @@ cdef void validate_wrapped(const uint8_t *start, const uint8_t *end, int64_t wra
         v.status_record = i
         return
     v.partial = end - p
+    v.first_offset = be64(start) if i else 0
+    if wrapper_magic == 1 and wrapper_offset != 0:
+        v.first_offset = <int64_t> (<uint64_t> v.first_offset + <uint64_t> wrapper_offset - <uint64_t> offset)
     if i == 0:
         v.status = WRAPPER_EMPTY
         v.status_record = 0

@@ -618,6 +618,12 @@ cdef class Scanner:
                     v.trailing = row[TRAILING]  # that of the wrapper message itself
                 bits |= message_bits(&v, row[MAX_TIMESTAMP], row[MAGIC] == 1 and row[ATTRIBUTES] & LOG_APPEND_TIME == 0)
                 copy_diagnosis(row, &v)
+                if not v.status and v.delta_record < 0 and v.first_offset < row[LAST_OFFSET]:
+                    if 0 < row[POSITION] == self.s.first_position:
+                        self.s.first_offset = v.first_offset  # for a walk that did not know the message before
+                    if row[PREVIOUS_OFFSET] != NO_VALUE and v.first_offset <= row[PREVIOUS_OFFSET] < row[LAST_OFFSET]:
+                        bits |= S_OFFSET_BACKWARDS
+                        row[BASE_OFFSET] = v.first_offset
                 self.s.records += v.records
                 self.s.unopened -= 1
                 if v.holes and not v.status:

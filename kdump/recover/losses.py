@@ -178,6 +178,7 @@ def _segments(
     emptied = [name for file in report.files if _is_emptied(given, name := os.path.basename(file.file.path), file.file)]
     if not (outlined or missing or removed or emptied):
         return
+    bases = [file.file.base_offset for file in report.files if file.file.base_offset is not None]
     for file in report.files:
         log, name = file.file, os.path.basename(file.file.path)
         if log.base_offset is None or log.kind not in (Kind.LOG, Kind.KAFKA07):
@@ -196,7 +197,10 @@ def _segments(
             end = log.base_offset
         items: tuple[ValidRun | DamagedBytes, ...] = ()
         if end > log.base_offset:
-            items = (ValidRun(log.base_offset, end - 1, name in removed),)
+            first = log.base_offset
+            if any(first < base < end for base in bases):  # it has the name, or the offsets, of another segment
+                first = ranges.within(Piece(name, 0, log.size)).first_offset or first
+            items = (ValidRun(first, end - 1, bool(removed.get(name))),)
         elif name in emptied:
             items = (DamagedBytes(0, 0, None),)
         yield SegmentOutline(log.base_offset, items)

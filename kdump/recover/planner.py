@@ -156,6 +156,18 @@ def repairs_checkpoint(plan: Plan) -> bool:
     return RECOVERY_POINTS in plan.after and plan.after[RECOVERY_POINTS] is None
 
 
+def is_damaged(checkpoint: str) -> bool:
+    """Whether a checkpoint of offsets is there and cannot be read, so that no broker starts."""
+    try:
+        with FileSource(checkpoint) as source:
+            list(offset_entries(read_whole(source, MAX_CHECKPOINT_BYTES)))
+    except CheckpointError:
+        return True
+    except SourceError:
+        return False
+    return False
+
+
 def plan_log_directory(directory: str, points: Points, options: RecoverOptions, *, repairs: bool = False) -> Plan:
     """The plan for a log directory whose recovery points are above the ends of truncated logs. Raises SourceError.
 

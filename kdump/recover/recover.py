@@ -21,6 +21,7 @@ from kdump.recover.plan import REINDEX, Action, NewestWalk, Plan, RecoverOptions
 from kdump.recover.planner import (
     Points,
     directory_above,
+    is_damaged,
     plan_log_directory,
     plan_recovery,
     points_by_directory,
@@ -138,9 +139,10 @@ def _apply_in_place(
 ) -> Iterator[RecoveryResult | Report]:
     """What `apply_all` does where no copy is made; the log directories are locked."""
     todo = [plan for plan in partitions if not (plan.is_empty or plan.alone or plan.newest is not None)]
-    groups = run_group.groups_of(todo)
+    others = [plan for plan in partitions if plan.is_empty and (plan.not_covered or not plan.lost.is_empty)]
+    groups = run_group.groups_of(todo, others)
     repaired = {directory for directory, plan in planned_roots.items() if repairs_checkpoint(plan)}
-    run_group.begin_groups(groups, RunPlan(how.run, 0, options, how.keep, how.drop_marker), repaired)
+    run_group.begin_groups(groups, RunPlan(how.run, 0, options, how.keep, how.drop_marker), planned_roots)
     above = {directory_above(plan.path) for plan in partitions} if how.drop_marker else set()
     points = {**{directory: {} for directory in above}, **points_of_plans(todo)}
     # A killed run must not leave a recovery point above the end of a log.
@@ -307,7 +309,10 @@ def _next(plan: Plan, path: str, found: tuple[Finding, ...], refused: str | None
             return f"a broker does not start yet: see {refused}"
         if path != plan.path:
             return "put the copy in place of the original"
-        return PUT_BACK if _stands_alone(plan) else START_BROKER
+        if _stands_alone(plan):
+            return PUT_BACK
+        points = os.path.join(os.path.dirname(os.path.abspath(path)), naming.RECOVERY_POINTS)
+        return f"a broker does not start yet: see checkpoint/format of {points}" if is_damaged(points) else START_BROKER
     how = "--salvage --dry-run" if plan.options.walk == "all" or plan.options.strategy == REINDEX else "--from all"
     if all(finding.code.startswith(REBUILT) for finding in found if finding.severity is Severity.ERROR):
         how = "--reindex"
@@ -357,10 +362,14 @@ def _resume_group(run: Run) -> list[undo.RunResult]:
     how = ApplyOptions(run.run, None, whole.keep, drop)
     points: dict[str, Points] = {run.directory: {}} if drop or repairs else {}
     repaired = [run.directory] if repairs else []
-    roots = list(_roots({**points, **points_of_plans(group.plans)}, {}, repaired, whole.options, how))
+    root = Plan(run.directory, None, whole.options, files=whole.files, not_covered=whole.not_covered)
+    planned = {os.path.abspath(run.directory): root} if group.flat else {}
+    roots = list(_roots({**points, **points_of_plans(group.plans)}, planned, repaired, whole.options, how))
     plans = [] if any(map(_has_failed, roots)) else group.plans
+    refusals = _refusals_by_directory([*plans, *group.others, *planned.values()])
+    others = (RecoveryResult(plan) for plan in group.others)
     done = []
-    for item in [*(apply_and_verify(plan, how) for plan in plans), *roots]:
+    for item in [*(apply_and_verify(plan, how, refusals) for plan in plans), *others, *roots]:
         if isinstance(item, Report):
             done.append(undo.RunResult(run, item.errors[0]))
             continue

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from kdump.recover import run_plan
 from kdump.recover.apply import NOTHING, ApplyResult, apply, remove_finished_runs, sentence
 from kdump.recover.journal import Step
 from kdump.recover.plan import Plan
+from kdump.recover.planner import repairs_checkpoint
 from kdump.recover.run_plan import RunPlan
 from kdump.recover.runs import Run, folder_of, log_directory_of, runs_in
 from kdump.recover.steps import RunExecutor, load
@@ -30,21 +31,28 @@ class RunGroup(NamedTuple):
     directory: str
     flat: bool
     plans: tuple[Plan, ...]
+    others: tuple[Plan, ...] = ()
 
 
-def groups_of(plans: Iterable[Plan]) -> list[RunGroup]:
-    """The plans that change something by the directories that they belong to."""
+def groups_of(plans: Iterable[Plan], others: Iterable[Plan] = ()) -> list[RunGroup]:
+    """The plans that change something by the directories that they belong to; `others` are to be repeated with them."""
     found: dict[tuple[str, bool], list[Plan]] = {}
     for plan in plans:
         root = log_directory_of(plan.path)
         found.setdefault((plan.path if root is None else root, root is not None), []).append(plan)
-    return [RunGroup(directory, flat, tuple(group)) for (directory, flat), group in found.items()]
+    beside: dict[str | None, list[Plan]] = {}
+    for plan in others:
+        beside.setdefault(log_directory_of(plan.path), []).append(plan)
+    return [
+        RunGroup(directory, flat, tuple(group), tuple(beside.get(directory, ())) if flat else ())
+        for (directory, flat), group in found.items()
+    ]
 
 
-def begin_groups(groups: Iterable[RunGroup], common: RunPlan, repaired: Collection[str]) -> None:
+def begin_groups(groups: Iterable[RunGroup], common: RunPlan, roots: Mapping[str, Plan]) -> None:
     """Write the plans of a run, which have `common` in common. Raises KdumpError, and then leaves nothing.
 
-    `repaired` are the log directories whose checkpoint of recovery points cannot be read and goes.
+    `roots` are the plans of log directories.
     """
     begun: list[RunGroup] = []
     for group in groups:
@@ -56,8 +64,10 @@ def begin_groups(groups: Iterable[RunGroup], common: RunPlan, repaired: Collecti
                 _remove_finished_plans(handle, group)
                 if plan_state(handle, folder) is not None:
                     raise KdumpError(f"{group.directory}: there is a run {common.run} already")
-                repairs = group.flat and os.path.abspath(group.directory) in repaired
-                run_plan.write(handle, folder, _run_plan(handle, group, common._replace(repairs_points=repairs)))
+                root = roots.get(os.path.abspath(group.directory)) if group.flat else None
+                if root is not None:
+                    own = common._replace(repairs_points=repairs_checkpoint(root), not_covered=root.not_covered)
+                run_plan.write(handle, folder, _run_plan(handle, group, common if root is None else own))
         except (OSError, KdumpError) as error:
             _discard(begun, common.run)
             raise sentence(group.directory, error, NOTHING) from None
@@ -74,10 +84,12 @@ def _remove_finished_plans(handle: DirectoryHandle, group: RunGroup) -> None:
 
 
 def _run_plan(handle: DirectoryHandle, group: RunGroup, common: RunPlan) -> RunPlan:
-    plans = tuple(plan._replace(path=_name_in(group, plan.path)) for plan in group.plans)
+    plans, others = (
+        tuple(plan._replace(path=_name_in(group, plan.path)) for plan in some) for some in (group.plans, group.others)
+    )
     now = root_state(handle, [plan.path for plan in plans] if group.flat else [])
     time_ms = time.time_ns() // 1_000_000
-    return common._replace(time_ms=time_ms, files=now.files, lines=now.lines, plans=plans)
+    return common._replace(time_ms=time_ms, files=now.files, lines=now.lines, plans=plans, others=others)
 
 
 def _name_in(group: RunGroup, path: str) -> str:
@@ -128,11 +140,14 @@ def group_of(run: Run) -> tuple[RunGroup, RunPlan]:
         whole = run_plan.read(handle, UndoFolder(run.run, run.flat))
     if whole is None:
         raise KdumpError(f"{run.undo}: the plan of the run is gone")
-    plans = tuple(
-        plan._replace(path=run.directory if plan.path == "." else os.path.join(run.directory, plan.path))
-        for plan in whole.plans
+    plans, others = (
+        tuple(
+            plan._replace(path=run.directory if plan.path == "." else os.path.join(run.directory, plan.path))
+            for plan in some
+        )
+        for some in (whole.plans, whole.others)
     )
-    return RunGroup(run.directory, run.flat, plans), whole
+    return RunGroup(run.directory, run.flat, plans, others), whole
 
 
 def has_not_changed(run: Run, whole: RunPlan, name: str) -> bool:

@@ -19,6 +19,7 @@ from kdump.recover.run_values import from_json, to_json
 from kdump.storage.directory_handle import DirectoryHandle, write_all
 from kdump.storage.stamps import Stamp
 from kdump.storage.undo_folders import APPLYING, UndoFolder, discard, plan_state
+from kdump.verify.findings import Finding
 
 VERSION: Final = 1
 
@@ -27,10 +28,12 @@ class RunPlan(NamedTuple):
     """All that a run does below one directory.
 
     `plans` are those of its partitions, whose paths are names in the directory. An undo that keeps what it overwrites
-    has none: it `undoes` a run in the partitions `names`, and may be `forced`. `drop_marker`: the clean-shutdown file
+    has none: it `undoes` a run in the partitions `names`, with `takes_root` also at the root, and may be `forced`.
+    `drop_marker`: the clean-shutdown file
     is deleted. `repairs_points`: a checkpoint of recovery points that cannot be read is moved away. `files` are the
     checkpoints and the clean-shutdown file of the log directory as the run found them, `lines` what the checkpoints
-    said of the partitions, by the checkpoint's name.
+    said of the partitions, by the checkpoint's name. `others` are the plans of partitions that stay as they are, with
+    what is said of them, and `not_covered` the findings about the log directory.
     """
 
     run: str
@@ -45,14 +48,18 @@ class RunPlan(NamedTuple):
     lines: Mapping[str, Mapping[TopicPartition, int]] = {}
     plans: tuple[Plan, ...] = ()
     repairs_points: bool = False
+    others: tuple[Plan, ...] = ()
+    not_covered: tuple[Finding, ...] = ()
+    takes_root: bool = True
 
 
 def to_bytes(plan: RunPlan) -> bytes:
     import json
 
-    fields = plan._replace(plans=())._asdict()
+    fields = plan._replace(plans=(), others=())._asdict()
     head = {"type": "run", "version": VERSION, **{name: to_json(value) for name, value in fields.items()}}
-    lines = [head, *({"type": "partition", "plan": to_json(one)} for one in plan.plans)]
+    parts = [*(("partition", one) for one in plan.plans), *(("other", one) for one in plan.others)]
+    lines = [head, *({"type": kind, "plan": to_json(one)} for kind, one in parts)]
     data = "".join(f"{json.dumps(line)}\n" for line in lines).encode("ascii")
     return data + json.dumps({"type": "end", "crc32c": crc32c(data)}).encode("ascii") + b"\n"
 
@@ -70,10 +77,11 @@ def from_bytes(data: bytes, path: str) -> RunPlan:
             raise KdumpError(f"{path}: the plan is damaged: its checksum is wrong")
         fields = {name: value for name, value in head.items() if name not in ("type", "version")}
         found: RunPlan = from_json(RunPlan, fields)
-        plans = tuple(_checked(from_json(Plan, line["plan"])) for line in partitions)
+        plans = [_checked(from_json(Plan, line["plan"])) for line in partitions]
+        count = sum(1 for line in partitions if line["type"] == "partition")
         if any(map(_is_elsewhere, found.names)):
             raise ValueError("a name that is none of a directory")
-        return found._replace(plans=plans)
+        return found._replace(plans=tuple(plans[:count]), others=tuple(plans[count:]))
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise KdumpError(f"{path}: the plan is damaged: {error}") from None
 

@@ -27,7 +27,7 @@ class Run(NamedTuple):
     """What a run left in one directory, in the path `undo`; `state` is applying, applied, undoing or lost.
 
     `plan` is the state of the plan of the whole run, where that lies here. It began at `time_ms`, 0 where that is not
-    known.
+    known. `undoes` is the run that it undoes and that can be brought back.
     """
 
     run: str
@@ -38,6 +38,7 @@ class Run(NamedTuple):
     strategy: str = ""
     recovery_point: int | None = None
     plan: str | None = None
+    undoes: str | None = None
 
     @property
     def flat(self) -> bool:
@@ -76,12 +77,15 @@ def runs_in(handle: DirectoryHandle) -> list[Run]:
             if (loaded := load(handle, folder)) is not None:
                 _, journal = loaded
                 run = run._replace(
-                    time_ms=journal.time_ms, strategy=journal.strategy, recovery_point=journal.recovery_point
+                    time_ms=journal.time_ms,
+                    strategy=journal.strategy,
+                    recovery_point=journal.recovery_point,
+                    undoes=journal.undoes,
                 )
                 if journal.undoes is not None and state == APPLIED:
                     undone.add(journal.undoes)
             elif (whole := run_plan.read(handle, folder)) is not None:
-                run = run._replace(time_ms=whole.time_ms, strategy=whole.options.strategy)
+                run = run._replace(time_ms=whole.time_ms, strategy=whole.options.strategy, undoes=whole.undoes)
         found.append(run)
     return [run for run in found if run.run not in undone]
 

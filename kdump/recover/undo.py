@@ -1,7 +1,7 @@
 """Undoes a run of recover, or finishes what was interrupted in one directory."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from itertools import count
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from kdump.recover.apply import next_time_ms, run_steps, sentence
 from kdump.recover.plan import RecoverOptions, RecoveryResult
 from kdump.recover.run_plan import RunPlan
 from kdump.recover.runs import Run as Run
-from kdump.recover.runs import folder_of, log_directory_of, unfinished_below
+from kdump.recover.runs import folder_of, log_directory_of, runs_in, unfinished_below
 from kdump.recover.runs import runs as runs
 from kdump.recover.steps import FileChanged, RunExecutor, load
 from kdump.recover.undo_check import SAVED, UndoCheck, check_undo, names_of, refusal
@@ -21,10 +21,13 @@ from kdump.recover.undo_root import RootUndo, root_state
 from kdump.storage.directory_handle import DirectoryHandle
 from kdump.storage.undo_folders import (
     APPLIED,
+    JOURNAL_LOST,
     OVER,
     UNDOING,
+    UNFINISHED,
     UndoFolder,
     discard,
+    is_directory,
     resume_hint,
     run_state,
 )
@@ -61,12 +64,15 @@ def undo(path: str, run: str | None = None, force: bool = False) -> list[RunResu
 
     Every directory is checked before anything changes. Where one cannot be taken back, nothing changes. Where a broker
     wrote since, or with `force` where its logs changed, the undo is a run of its own, which keeps what is there now and
-    can be undone. The root of a log directory comes last. A directory that fails then does not stop the others. Raises
-    UndoFailure, and KdumpError where there is nothing to undo.
+    can be undone. The root of a log directory comes last. A directory that fails then does not stop the others. Without
+    `run` an undo that failed or was killed goes on. Raises UndoFailure, and KdumpError where there is nothing to undo.
     """
     found = runs(path)
     if not found:
         raise KdumpError(f"{path}: no run of kdump recover left anything here")
+    if run is None and (begun := _begun_undos(path, found)):
+        done = [one for undo in begun for one in _go_on(undo, force)]
+        return _raise_unfinished(path, {one.run for one in begun}, done)
     wanted = run or found[-1].run
     todo = [one for one in reversed(found) if one.run == wanted]
     if not todo:
@@ -80,7 +86,57 @@ def undo(path: str, run: str | None = None, force: bool = False) -> list[RunResu
     name = None
     if any(not check.is_as_left for check in checks) or any(group.has_new_marker() for group in groups):
         name = _free_name(found, f"{wanted}-{'forced' if force else 'undo'}")
-    return raise_failures([one for group in groups for one in group.undo(name, force)])
+    done = [one for group in groups for one in group.undo(name, force)]
+    return raise_failures(done) if name is None else _raise_unfinished(path, {name}, done)
+
+
+def _raise_unfinished(path: str, names: Container[str], done: list[RunResult]) -> list[RunResult]:
+    """Raises UndoFailure where an undo of one of these names failed, with the command that goes on with it."""
+    if any(one.error is not None for one in done) and any(one.run in names and not one.finished for one in runs(path)):
+        command = shell_command(["kdump", "recover", "--undo", path])
+        raise UndoFailure(done, f"the undo is not finished: {command} goes on with it")
+    return raise_failures(done)
+
+
+def _begun_undos(path: str, found: Sequence[Run]) -> list[Run]:
+    """The undos that are not finished. Raises KdumpError where it is not clear which undo is to go on."""
+    root = _unfinished_root(path)
+    if root is not None and (root.undoes is not None or root.plan == UNDOING):
+        raise KdumpError(f"{path}: it belongs to {root.directory}; {resume_hint(root.directory, root.run)}")
+    roots = [one for one in found if one.flat and one.plan in UNFINISHED and one.undoes is not None]
+    known = {one.run for one in roots}
+    alone = [
+        one
+        for one in found
+        if not (one.flat or one.undoes is None or one.run in known) and (not one.finished or _keeps_undone(one))
+    ]
+    last = found[-1]
+    rest = [one for one in found if one.run == last.undoes and not one.flat and one.state == APPLIED]
+    if rest and not (roots or alone):
+        raise KdumpError(
+            f"{rest[0].directory}: run {last.undoes} is not undone here, and is elsewhere in {path}: --undo --run"
+            f" {last.undoes} undoes it here, too, --undo --run {last.run} brings it back everywhere"
+        )
+    return [*alone, *roots]
+
+
+def _keeps_undone(begun: Run) -> bool:
+    """Whether an undo was killed at its end: what the run that it undid kept is still there."""
+    folder = UndoFolder(begun.undoes or "")
+    with DirectoryHandle(begun.directory, read_only=True) as handle:
+        return is_directory(handle, folder.directories[1]) and run_state(handle, folder) != JOURNAL_LOST
+
+
+def _go_on(begun: Run, force: bool) -> list[RunResult]:
+    """Finish an undo that was interrupted."""
+    if begun.flat:
+        with DirectoryHandle(begun.directory, read_only=True) as handle:
+            plan = run_plan.read(handle, folder_of(begun))
+        return [] if plan is None else resume_undo(begun, plan)
+    done = _discard_undone(begun, begun.undoes or "") if begun.finished else resume_one(begun)
+    if done.error is None and done.run.state == OVER:  # what it had done was taken back
+        return undo(begun.directory, begun.undoes, force)
+    return [done]
 
 
 def _free_name(found: Iterable[Run], stem: str) -> str:
@@ -141,6 +197,11 @@ class UndoGroup:
         names = names_of(check.run for check in self._partitions)
         return names if self._undone is None else names.union(self._undone.names)
 
+    @property
+    def _takes_root(self) -> bool:
+        """Whether the run is undone at the root, too, where an undo that was killed may have done so."""
+        return self._own is not None or (self._undone is not None and self._undone.takes_root)
+
     def undo(self, name: str | None, force: bool) -> list[RunResult]:
         """Undo the run, with a `name` as a run of that name."""
         if self.root is None:
@@ -180,21 +241,27 @@ class UndoGroup:
             if run_plan.read(handle, folder) is None:
                 now = root_state(handle, self._names)
                 plan = RunPlan(name, next_time_ms(handle), RecoverOptions(SAVED), undoes=self._run, forced=force)
-                plan = plan._replace(names=tuple(sorted(self._names)), files=now.files, lines=now.lines)
+                plan = plan._replace(names=tuple(sorted(self._names)), takes_root=self._takes_root)
+                plan = plan._replace(files=now.files, lines=now.lines)
                 run_plan.write(handle, folder, plan)
             self._root_undo(handle).begin(name)
 
         def finish(handle: DirectoryHandle) -> None:
-            self._root_undo(handle).finish(name)
-            if whole:
+            undo_of_root = self._root_undo(handle)
+            undo_of_root.finish(name, whole=self._takes_root)
+            if whole and (self._takes_root or not undo_of_root.has_removed_files):
                 discard(handle, UndoFolder(self._run, flat=True))
             run_plan.enter(handle, UndoFolder(name, flat=True), APPLIED)
 
         if failed := self._at_root(root, begin):
             return failed
         done = [_undo_one(check, name) for check in self._partitions]
-        if any(one.error is not None for one in done):
-            whole = False
+        errors = [
+            (check, one.error) for check, one in zip(self._partitions, done, strict=True) if one.error is not None
+        ]
+        if any(not check.gone for check, _ in errors):
+            return done  # another undo goes on with it
+        whole = whole and not errors
         if failed := self._at_root(root, finish):
             return [*done, *failed]
         return [*done, *([RunResult(self._own.run._replace(state=OVER))] if self._own and whole else [])]
@@ -291,7 +358,8 @@ def resume_undo(root: Run, plan: RunPlan) -> list[RunResult]:
     todo = [
         one
         for one in reversed(found)
-        if one.run == undone and (one.flat or names is None or not names.isdisjoint(names_of([one])))
+        if one.run == undone
+        and (plan.takes_root if one.flat else names is None or not names.isdisjoint(names_of([one])))
     ]
     checks = [_check(one, plan.forced, name) for one in todo]
     if any(check.error is not None for check in checks):
@@ -320,6 +388,9 @@ def resume(path: str, run: str | None = None) -> list[RunResult]:
 def unfinished(path: str, run: str | None = None) -> list[Run]:
     """The runs below a path that are not finished. Raises KdumpError where there are none."""
     todo = [one for one in runs(path) if not one.finished and run in (None, one.run)]
+    root = _unfinished_root(path)
+    if root is not None and (not todo or any(one.run == root.run for one in todo)):
+        raise KdumpError(f"{path}: it belongs to {root.directory}; {resume_hint(root.directory, root.run)}")
     if not todo:
         above = log_directory_of(path)
         if above is not None and (other := unfinished_below(above)) is not None:
@@ -328,6 +399,15 @@ def unfinished(path: str, run: str | None = None) -> list[Run]:
             f"{path}: no run of kdump recover is unfinished here{'' if run is None else f' under the id {run}'}"
         )
     return todo
+
+
+def _unfinished_root(path: str) -> Run | None:
+    """The run that is not finished at the root of the log directory of a partition."""
+    above = log_directory_of(path)
+    if above is None:
+        return None
+    with DirectoryHandle(above, read_only=True) as handle:
+        return next((run for run in runs_in(handle) if run.flat and run.plan in UNFINISHED), None)
 
 
 def resume_one(run: Run) -> RunResult:
@@ -349,7 +429,8 @@ def resume_steps(executor: RunExecutor, state: str, *, whole: bool = False) -> s
     """
     odd, others = executor.differing(state)
     if odd or others:
-        then = "--undo --force takes it back all the same, and keeps what is there now"
+        force = "--force" if executor.journal.undoes is None else f"--run {executor.journal.run} --force"
+        then = f"--undo {force} takes it back all the same, and keeps what is there now"
         raise refusal(executor, [*odd, *others], then)
     if state == UNDOING:
         return _back(executor)

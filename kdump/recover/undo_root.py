@@ -31,6 +31,7 @@ from kdump.recover.undo_check import SAVED
 from kdump.storage.directory_handle import DirectoryHandle
 from kdump.storage.discovery import discover
 from kdump.storage.partition import Partition
+from kdump.storage.pieces import Piece
 from kdump.storage.stamps import Stamp, read_stamps
 from kdump.storage.undo_folders import APPLYING, UndoFolder, run_state
 from kdump.verify.verify import verify_logs
@@ -111,8 +112,11 @@ class RootUndo:
             return {}
         return {RECOVERY_POINTS: _lines_of(self._handle.read(kept))}
 
-    def _changes(self) -> dict[str, FileContent | None]:
-        """The checkpoints with the lines of the undone partitions as they were, none of them above its log end."""
+    def _changes(self, *, whole: bool = False) -> dict[str, FileContent | None]:
+        """The checkpoints with the lines of the undone partitions as they were, none of them above its log end.
+
+        `whole`: a checkpoint that the run took away comes back.
+        """
         after: dict[str, FileContent | None] = {}
         partitions = {tp: name for name in self._names if (tp := topic_partition_of(name)) is not None}
         ends: dict[TopicPartition, int | None] = {}
@@ -133,6 +137,14 @@ class RootUndo:
                     wanted[partition] = wanted[partition] if end is None else min(wanted[partition], end)
             if (merged := _merged(entries, wanted, partitions)) != entries:
                 after[checkpoint] = FileContent(data=build_offsets(merged))
+        for step in self._journal.steps if whole and self._journal is not None else ():
+            kept = self._folder.file_name("old", step.name)
+            if (
+                step.name in OFFSET_CHECKPOINTS
+                and step.after is None
+                and (there := self._handle.stat(kept)) is not None
+            ):
+                after[step.name] = FileContent((Piece(kept, 0, there.st_size),))
         return after
 
     def correct(self) -> None:
@@ -170,15 +182,18 @@ class RootUndo:
         if (loaded := load(self._handle, folder)) is not None and loaded[0] == APPLYING:
             RunExecutor(self._handle, folder, loaded[1]).forward()
 
-    def finish(self, name: str) -> None:
-        """Let the lines of the checkpoints go back. Raises KdumpError and OSError."""
+    def finish(self, name: str, *, whole: bool) -> None:
+        """Let the lines of the checkpoints go back. Raises KdumpError and OSError.
+
+        `whole`: the run is undone at the root, too.
+        """
         folder = UndoFolder(name, flat=True)
         loaded = load(self._handle, folder)
         if loaded is not None and loaded[0] != APPLYING:
             return
         before = () if loaded is None else loaded[1].steps
         executor = None if loaded is None else RunExecutor(self._handle, folder, loaded[1])
-        if not {step.name for step in before} - {CLEAN_SHUTDOWN, ""} and (after := self._changes()):
+        if not {step.name for step in before} - {CLEAN_SHUTDOWN, ""} and (after := self._changes(whole=whole)):
             plan = self._plan(after)
             for checkpoint in after:  # what an attempt left that was killed
                 self._handle.remove(folder.file_name("new", checkpoint))

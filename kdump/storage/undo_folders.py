@@ -179,7 +179,7 @@ def resume_hint(path: str, run: str) -> str:
     """A clause that says how to finish a run."""
     return (
         f"run {run} is not finished: kdump recover --resume {path} goes on with it, "
-        f"kdump recover --undo {path} takes it back"
+        f"kdump recover --undo {path} brings back what was there before"
     )
 
 

@@ -23,7 +23,7 @@ from bench.segments import runs
 from bench.template import HEADER
 from bench.tools import Tools
 
-SEGMENT_BYTES = 200_000
+SEGMENT_BYTES = 100_000
 
 
 @pytest.fixture(scope="module", params=list(SPECS))

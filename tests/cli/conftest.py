@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support import build
+from support.command_runs import unwatched
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 
 def plain(base_offset: int, count: int = 3, **fields: Any) -> bytes:
@@ -64,3 +68,19 @@ def logs(tmp_path: Path) -> Path:
 def built() -> dict[str, bytes]:
     """The same bytes by name."""
     return {"clean": CLEAN, "damaged": DAMAGED, "warned": WARNED, "noted": NOTED, "mixed": MIXED}
+
+
+@pytest.fixture
+def changing(kdump: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The command for runs that change what they are given."""
+    monkeypatch.setattr(type(kdump), "watched", unwatched)
+    return kdump
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> Path:
+    """A log directory that a broker left; the command runs beside it, and names it `killed`."""
+    directory = tmp_path / "killed"
+    shutil.copytree(FIXTURES / "killed", directory, ignore=shutil.ignore_patterns("expected", "case.toml"))
+    (directory / ".lock").touch()
+    return directory

@@ -13,7 +13,7 @@ import pytest
 
 from conftest import snapshot
 from support import build
-from support.command_runs import lines, unwatched
+from support.command_runs import lines
 from support.directories import Files, changed, clean, stem, write
 
 A, B, C = (stem(offset) for offset in (0, 10, 20))
@@ -57,13 +57,6 @@ def tree(root: Path) -> dict[str, tuple[int, int, bytes | None]]:
             None if path.is_dir() else path.read_bytes(),
         )
     return found
-
-
-@pytest.fixture
-def changing(kdump: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The command for runs that change what they are given."""
-    monkeypatch.setattr(type(kdump), "watched", unwatched)
-    return kdump
 
 
 @pytest.mark.parametrize("name", DAMAGED)
@@ -298,8 +291,13 @@ def test_no_keep_asks_on_a_terminal(tmp_path: Path, answer: str | None, given: l
 
 
 def test_a_resumed_run_has_its_status(changing: Any, tmp_path: Path) -> None:
-    """Killed before it began with any partition."""
-    write(tmp_path / "d", flipped(f"t-0/{C}.log", 4000))
+    """Killed before it began with any partition. It says what the run would have said."""
+    files = flipped(f"t-0/{C}.log", 4000) | {"orders/x": b""}
+    write(tmp_path / "d", files)
+    whole = changing.inside("recover", "--truncate", "d")
+    assert whole.status == 4
+    shutil.rmtree(tmp_path / "d")
+    write(tmp_path / "d", files)
     script = (
         "import os, sys; from kdump.recover import apply; apply.in_place = lambda *_, **__: os._exit(9);"
         "import runpy; sys.argv = ['kdump', 'recover', '--truncate', 'd'];"
@@ -308,8 +306,18 @@ def test_a_resumed_run_has_its_status(changing: Any, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-P", "-c", script], cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == 9, done.stderr
     assert "--resume" in changing.inside("recover", "--truncate", "d").problems
-    assert changing.inside("recover", "--resume", "d").status == 4
+    part = changing.inside("recover", "--resume", "d/t-0")
+    assert (part.status, f"--resume {tmp_path / 'd'} " in part.problems) == (3, True)
+    ran = changing.inside("recover", "--resume", "d")
+    assert ran.status == 4
+    assert said(ran.lines) == said(whole.lines)
+    assert any("given up: " in line for line in ran.lines)
     assert changing.inside("recover", "--undo", "d").status == 0
+
+
+def said(lines: list[str]) -> list[str]:
+    """Without what names the run, and what a resume adds."""
+    return [line for line in lines if ": undo: " not in line and ": finished: run " not in line]
 
 
 def test_an_undo_that_is_refused_names_the_command_for_the_rest(changing: Any, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,25 +9,8 @@ import pytest
 
 from kdump.format.naming import TopicPartition
 from kdump.verify.checks.checkpoints import PartitionOffsets, check_offset_checkpoints
-from support.command_runs import unwatched
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
 OLDER, NEWEST = "00000000000000000000", "00000000000000000064"
-
-
-@pytest.fixture
-def kdump(kdump: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The command, which may change what it is given."""
-    monkeypatch.setattr(type(kdump), "watched", unwatched)
-    return kdump.inside
-
-
-@pytest.fixture
-def killed(tmp_path: Path) -> Path:
-    """A log directory; the command runs beside it, and names it `killed`."""
-    directory = tmp_path / "killed"
-    shutil.copytree(FIXTURES / "killed", directory, ignore=shutil.ignore_patterns("expected", "case.toml"))
-    return directory
 
 
 def zeroed(killed: Path) -> None:
@@ -43,49 +25,49 @@ def state(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
-def test_a_page_that_is_gone_is_salvaged_and_taken_back(kdump: Any, killed: Path) -> None:
+def test_a_page_that_is_gone_is_salvaged_and_taken_back(changing: Any, killed: Path) -> None:
     zeroed(killed)
     before = state(killed)
-    preview = kdump("recover", "killed")
+    preview = changing.inside("recover", "killed")
     assert preview.status == 1
     assert "next: kdump recover --salvage --dry-run killed\n" in preview.text
-    assert kdump("recover", "--salvage", "killed/transfers-0").status == 4
-    assert kdump("verify", "killed/transfers-0").status == 0
-    assert kdump("recover", "--undo", "killed/transfers-0").status == 0
+    assert changing.inside("recover", "--salvage", "killed/transfers-0").status == 4
+    assert changing.inside("verify", "killed/transfers-0").status == 0
+    assert changing.inside("recover", "--undo", "killed/transfers-0").status == 0
     assert state(killed) == before
 
 
-def test_a_truncation_that_has_nothing_to_do_names_the_salvage(kdump: Any, killed: Path) -> None:
+def test_a_truncation_that_has_nothing_to_do_names_the_salvage(changing: Any, killed: Path) -> None:
     zeroed(killed)
-    ran = kdump("recover", "--truncate", "killed")
+    ran = changing.inside("recover", "--truncate", "killed")
     assert ran.status == 1
     assert "next: kdump recover --salvage --dry-run killed\n" in ran.text
 
 
-def test_a_segment_that_is_gone_gets_no_command(kdump: Any, killed: Path) -> None:
+def test_a_segment_that_is_gone_gets_no_command(changing: Any, killed: Path) -> None:
     for path in (killed / "retained-0").glob("00000000000000000028.*"):
         path.unlink()
     for given in ([], ["--truncate"], ["--salvage", "--dry-run"]):
-        ran = kdump("recover", *given, "killed")
+        ran = changing.inside("recover", *given, "killed")
         assert ran.status == 1
         assert "COMMITTED offsets are missing" in ran.text.splitlines()[-1]
         assert "next:" not in ran.text
 
 
-def test_the_broker_is_not_to_be_started_beside_a_hole(kdump: Any, killed: Path) -> None:
+def test_the_broker_is_not_to_be_started_beside_a_hole(changing: Any, killed: Path) -> None:
     """Where one partition is repaired, and another one lacks committed records."""
     for path in (killed / "retained-0").glob("00000000000000000028.*"):
         path.unlink()
     (killed / f"transfers-0/{OLDER}.index").unlink()
-    ran = kdump("recover", "--reindex", "killed")
+    ran = changing.inside("recover", "--reindex", "killed")
     assert ran.status == 1
     assert ran.text.splitlines()[-1].endswith("next: read the lines with COMMITTED before the broker starts")
 
 
-def test_the_paths_of_a_result_are_those_that_were_given(kdump: Any, killed: Path) -> None:
+def test_the_paths_of_a_result_are_those_that_were_given(changing: Any, killed: Path) -> None:
     (killed / "recovery-point-offset-checkpoint").write_bytes(b"garbage")
     (killed / "orders").mkdir()
-    ran = kdump("recover", "--truncate", "killed")
+    ran = changing.inside("recover", "--truncate", "killed")
     assert ran.status == 1
     assert str(killed) not in ran.text
     assert "killed/recovery-point-offset-checkpoint: delete checkpoint/format: " in ran.text
@@ -93,13 +75,13 @@ def test_the_paths_of_a_result_are_those_that_were_given(kdump: Any, killed: Pat
 
 
 @pytest.mark.parametrize("strategy", ["--truncate", "--salvage", "--reindex"])
-def test_indexes_that_are_all_gone_are_all_rebuilt(kdump: Any, killed: Path, strategy: str) -> None:
+def test_indexes_that_are_all_gone_are_all_rebuilt(changing: Any, killed: Path, strategy: str) -> None:
     before = state(killed)
     for path in [*killed.glob("transfers-0/*.index"), *killed.glob("transfers-0/*.timeindex")]:
         path.unlink()
-    ran = kdump("recover", strategy, "killed")
+    ran = changing.inside("recover", strategy, "killed")
     assert ran.status == 0
-    assert "timeindex/missing" not in kdump("verify", "killed/transfers-0").text
+    assert "timeindex/missing" not in changing.inside("verify", "killed/transfers-0").text
     after = state(killed)
     assert {name for name in before if f"transfers-0/{OLDER}" in name} <= after.keys()
 
@@ -110,3 +92,35 @@ def test_a_partition_that_cannot_be_read_is_not_called_missing() -> None:
     contents = {"recovery-point-offset-checkpoint": b"0\n3\nt 0 5\nt 1 5\nt 2 5\n"}
     found = check_offset_checkpoints("d", contents, {read: PartitionOffsets(0, 9)}, listed=(here, read))
     assert [(finding.code, finding.data["partition"]) for finding in found] == [("checkpoint/unknown", 2)]
+
+
+def swapped(killed: Path) -> Path:
+    """The segments of a partition have one another's names."""
+    first, second = (killed / f"trimmed-0/{base:020}.log" for base in (0, 26))
+    data = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    second.write_bytes(data)
+    return killed / "trimmed-0"
+
+
+def test_segments_that_get_their_names_back_lose_nothing(changing: Any, killed: Path) -> None:
+    swapped(killed)
+    ran = changing.inside("recover", "--salvage", "killed/trimmed-0")
+    assert "COMMITTED" not in ran.text
+    assert (ran.status, changing.inside("verify", "killed/trimmed-0").status) == (0, 0)
+
+
+def test_a_truncation_of_swapped_segments_says_what_is_committed(changing: Any, killed: Path) -> None:
+    swapped(killed)
+    ran = changing.inside("recover", "--from", "all", "killed/trimmed-0")
+    assert "committed: COMMITTED offsets 5..25, next 26, would be missing here" in ran.text
+
+
+def test_a_partition_is_repaired_beside_a_checkpoint_that_cannot_be_read(changing: Any, killed: Path) -> None:
+    """A broker does not start until the path is the log directory."""
+    swapped(killed)
+    (killed / "recovery-point-offset-checkpoint").write_bytes(b"garbage")
+    ran = changing.inside("recover", "--salvage", "killed/trimmed-0")
+    assert "start the broker" not in ran.text
+    assert f"a broker does not start yet: see checkpoint/format of {killed}/recovery-point" in ran.text
+    assert "start the broker" in changing.inside("recover", "--truncate", "killed").text

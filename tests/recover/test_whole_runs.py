@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kdump.errors import KdumpError
 from kdump.format.checkpoint import offset_entries
 from kdump.format.naming import CLEAN_SHUTDOWN, RECOVERY_POINTS
-from kdump.recover import apply, recover, run_plan
-from kdump.recover.plan import RecoverOptions
+from kdump.recover import apply, recover, run_plan, steps, undo_plan
+from kdump.recover.plan import RecoverOptions, RecoveryResult
 from kdump.recover.rebuild_cache import RebuildCache
 from kdump.recover.runs import runs
+from kdump.recover.steps import RunExecutor
 from kdump.recover.undo import UndoFailure
 from kdump.storage.directory_handle import DirectoryHandle
 from kdump.storage.discovery import discover
@@ -97,6 +100,58 @@ def test_a_resume_of_one_partition_names_the_log_directory(trial: GroupTrial) ->
     stopped(trial, "t-0")
     with pytest.raises(KdumpError, match=f"belongs to {trial.directory}; .*--resume {trial.directory}"):
         recover.resume_recovery(str(trial.directory / "u-0"))
+
+
+def test_a_resume_of_a_partition_that_was_begun_does_too(trial: GroupTrial) -> None:
+    """Else it would end with the status of a run that gave up nothing."""
+    step = RunExecutor.truncate_file
+
+    class Stop(BaseException):
+        pass
+
+    def stop(*_: object) -> None:
+        raise Stop
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(steps._STEPS, "cut", (stop, step))  # type: ignore[arg-type]
+        with pytest.raises(Stop):
+            trial.apply()
+    (begun,) = [run for run in runs(str(trial.directory)) if not run.flat and not run.finished]
+    now = tree(trial.directory, undo=True)
+    with pytest.raises(KdumpError, match=f"belongs to {trial.directory}; .*--resume {trial.directory}"):
+        recover.resume_recovery(begun.directory)
+    assert tree(trial.directory, undo=True) == now
+
+
+def test_a_resume_repeats_what_stays_as_it_is(trial: GroupTrial) -> None:
+    """The results are those of the run that was not killed, also of partitions that it did not change."""
+    for path in (trial.directory / "whole-0").glob(f"{directories.stem(10)}.*"):
+        path.unlink()
+    (trial.directory / "orders").mkdir()
+    before = trial.directory.parent / "y"
+    shutil.copytree(trial.directory, before / "d")
+    stopped(trial, "t-1")
+    done = [one.recovery for one in trial.resume() if one.recovery is not None]
+    trial.directory = before / "d"
+    whole = trial.apply()
+
+    def said(results: list[RecoveryResult]) -> dict[str, tuple[object, ...]]:
+        return {
+            os.path.basename(one.plan.path): (
+                one.plan.lost,
+                sorted(finding.code for finding in one.left or one.plan.not_covered),
+                "" if one.plan.is_root else one.next,
+            )
+            for one in results
+            if one.applied or one.plan.not_covered
+        }
+
+    assert said(done) == {
+        name: (lost, left, then.replace(f"{before}", f"{trial.directory.parent.parent / 'x'}"))
+        for name, (lost, left, then) in said(whole).items()
+    }
+    codes = {finding.code for one in done for finding in one.plan.not_covered}
+    assert {"segment/missing", "file/name"} <= codes
 
 
 def test_a_resume_moves_recovery_points_that_cannot_be_read(trial: GroupTrial) -> None:
@@ -263,3 +318,121 @@ def test_the_plan_of_any_damage_is_read_as_it_was_written(tmp_path: Path, strate
         assert run_plan.from_bytes(run_plan.to_bytes(whole), name) == whole, name
         known += any("zeros" in finding.data for finding in plan.covered)
     assert known
+
+
+# ---- again
+
+
+def failing(trial: GroupTrial, partition: str) -> None:
+    """An undo that a full disk ends in one partition."""
+    in_place = undo_plan.in_place
+
+    def fails(handle: DirectoryHandle, *given: object, **how: object) -> object:
+        if handle.path.endswith(partition):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return in_place(handle, *given, **how)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(undo_plan, "in_place", fails)
+        with pytest.raises(UndoFailure, match=f"{partition}: no space left") as caught:
+            trial.undo()
+    assert "--undo" in caught.value.then
+
+
+def test_an_undo_after_one_that_failed_goes_on_with_it(trial: GroupTrial) -> None:
+    """And does not take the failed one back, which would remove the last copy of what was there before."""
+    trial.apply()
+    broker(trial)
+    now = tree(trial.directory)
+    failing(trial, "t-1")
+    failing(trial, "t-1")
+    assert trial.is_unfinished()
+    with pytest.raises(KdumpError, match=f"belongs to {trial.directory}"):
+        recover.undo_recovery(str(trial.directory / "t-0"))
+    trial.undo()
+    assert not trial.is_unfinished()
+    inside = {name: content for name, content in trial.old.items() if "/" in name}
+    assert {name: content for name, content in tree(trial.directory).items() if "/" in name} == inside
+    trial.undo()
+    assert tree(trial.directory) == now
+
+
+def test_partitions_on_their_own_of_which_one_failed(tmp_path: Path) -> None:
+    for name in ("t-0", "t-1"):
+        inside = directories.write(tmp_path / name, recovery_plans.PARTITION)
+        apply.apply(
+            recovery_plans.plan_of(inside, recovery_plans.truncated(recovery_plans.stamps(inside))),
+            "1",
+            make=recovery_plans.make,
+        )
+        with (inside / "leader-epoch-checkpoint").open("ab") as file:
+            file.write(b"9 15\n")
+    recover.undo_recovery(str(tmp_path / "t-1"))
+    now = tree(tmp_path)
+    with pytest.raises(KdumpError, match=r"run 1 is not undone here.*--run 1 .*--run 1-undo1"):
+        recover.undo_recovery(str(tmp_path))
+    assert tree(tmp_path) == now
+    recover.undo_recovery(str(tmp_path), "1")
+    assert contents(tree(tmp_path / "t-0")) == recovery_plans.PARTITION
+
+
+@pytest.mark.parametrize("at", [*range(1, 40, 3), *range(40, 61)])
+def test_an_undo_that_was_killed_goes_on_in_a_partition_on_its_own(tmp_path: Path, at: int) -> None:
+    class Stop(BaseException):
+        pass
+
+    directory = directories.write(tmp_path / "t-0", recovery_plans.PARTITION)
+    before = tree(directory)
+    after = recovery_plans.truncated(recovery_plans.stamps(directory))
+    apply.apply(recovery_plans.plan_of(directory, after), "1", make=recovery_plans.make)
+    with (directory / "leader-epoch-checkpoint").open("ab") as file:
+        file.write(b"9 15\n")
+    calls = 0
+
+    def stop(name: str) -> Any:
+        real = getattr(DirectoryHandle, name)
+
+        def counted(*given: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == at:
+                raise Stop
+            return real(*given)
+
+        return counted
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("rename", "remove", "sync"):
+            patch.setattr(DirectoryHandle, name, stop(name))
+        try:
+            recover.undo_recovery(str(directory))
+        except Stop:
+            pass
+        else:
+            pytest.skip("it is over before")
+    recover.undo_recovery(str(directory))
+    assert tree(directory) == before
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_checkpoint_that_was_moved_away_is_not_thrown_away(tmp_path: Path, whole: bool) -> None:
+    """Where a broker wrote a new one since: it stays kept, or comes back where the root is undone, too."""
+    files = {name: data for name, data in directories.clean().items() if "/" not in name}
+    files |= {f"t-0/{inner}": data for inner, data in recovery_plans.DAMAGED.items()}
+    directory = directories.write(tmp_path / "d", {**files, RECOVERY_POINTS: b"nonsense"})
+    before = tree(directory)
+    options = RecoverOptions(walk="all", now_ms=directories.NOW_MS)
+    list(recover.recover_logs(discover([str(directory)]), options, recover.ApplyOptions("1")))
+    assert not (directory / RECOVERY_POINTS).exists()
+    (directory / RECOVERY_POINTS).write_bytes(build.checkpoint("t 0 15"))
+    with (directory / "t-0" / "leader-epoch-checkpoint").open("ab") as file:
+        file.write(b"9 15\n")
+    now = tree(directory)
+    recover.undo_recovery(str(directory if whole else directory / "t-0"))
+    if whole:
+        assert contents(tree(directory)) == contents(before)
+    else:
+        assert (directory / f".kdump-undo-1-old-{RECOVERY_POINTS}").read_bytes() == b"nonsense"
+        assert (directory / RECOVERY_POINTS).read_bytes() != b"nonsense"
+    recover.undo_recovery(str(directory))
+    assert tree(directory) == now

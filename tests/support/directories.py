@@ -199,9 +199,10 @@ def built(rng: random.Random, **how: Any) -> Files:
 
 @cache
 def _clean() -> Files:
-    return log_directory(
+    files = log_directory(
         {"t-0": partition(history().logs)}, recovery_point_offset_checkpoint=build.checkpoint("t 0 20")
     )
+    return {**files, ".lock": b""}
 
 
 def clean() -> Files:

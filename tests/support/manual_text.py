@@ -607,7 +607,9 @@ ABOUT = {
             "kdump verify checks every batch: its length, its checksum, its header, and its offsets and leader epoch "
             "against the batch before. With --deep it also decompresses and parses every record, and compares the "
             "records "
-            "with the header. Kafka's own reader decides: what it accepts is at most a warning, what it refuses is "
+            "with the header. Only then it sees the first offset inside a compressed message of magic 0 or 1, and so "
+            "whether a message before it claims the same offset. Kafka's own reader decides: what it accepts is "
+            "at most a warning, what it refuses is "
             "an error."
         ),
         (
@@ -669,7 +671,8 @@ ABOUT = {
             "run, and does nothing until --resume or --undo has ended it. --output writes a repaired copy to "
             "DIR/<topic-partition> instead. kdump holds the lock of the log directory meanwhile: while its broker "
             "runs, "
-            "nothing is done."
+            "nothing is done. A log directory without .lock, as a copy may be, gets one, empty as a broker's, which "
+            "stays."
         ),
         (
             "A preview takes no lock. While a broker runs it reads all the same, and says on standard error that a "
@@ -704,8 +707,9 @@ UNDO = [
     ),
     (
         "Before its first change a run writes its whole plan: at the root of each log directory that it touches, or in "
-        "a partition on its own. --resume finishes all of it, the partitions that were never begun too. It refuses a "
-        "partition whose files changed since. Until then recover refuses the whole log directory."
+        "a partition on its own. --resume finishes all of it, the partitions that were never begun too, and "
+        "prints what the run would have "
+        "printed. It refuses a partition whose files changed since. Until then recover refuses the whole log directory."
     ),
     (
         "--undo restores every byte, name and modification time. Before its first change it checks every directory "
@@ -720,6 +724,7 @@ UNDO = [
         "Where anything was written since, the undo "
         "keeps these files as they are now, as a run of its own whose name ends with -undo1 or -forced1; --undo of "
         "that run brings them back. "
+        "Where such an undo was killed, or failed in a directory, the next --undo goes on with it. "
         "Bytes that a broker truncated below the end that the run had left cannot be restored; then --force refuses "
         "too."
     ),

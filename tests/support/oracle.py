@@ -1164,6 +1164,10 @@ class _Rules:
                 self.add("record/delta", "warning", batch, record=number, delta=message.offset)
                 break
             previous = message.offset
+        else:
+            shift = outer.offset - inner[-1].offset if outer.magic == 1 and outer.offset else 0
+            if self.linked and wrap(inner[0].offset + shift) <= self.known_last < batch.offset:
+                self.add("offset/backwards", "error", batch, last_offset=self.known_last)
         stamps = [message.timestamp for message in inner if message.magic == 1]
         if outer.magic == 1 and not batch.append_time and stamps and max(stamps) != outer.timestamp:
             self.add("time/max", "warning", batch, max_timestamp=outer.timestamp, newest=max(stamps))

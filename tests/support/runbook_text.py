@@ -154,9 +154,10 @@ STEPS = (
     Step(
         (
             "Or one partition after the other, each with the strategy that suits it. A checkpoint of the log "
-            "directory is mended only where the path is the log directory:"
+            "directory is mended only where the path is the log directory: end with --truncate for that one, which "
+            "changes no partition that is right by now, and truncates every other one:"
         ),
-        ("kdump recover --truncate /data/kafka/orders-3",),
+        ("kdump recover --salvage /data/kafka/orders-3", "kdump recover --truncate /data/kafka"),
         (
             (
                 "status 0",
@@ -240,11 +241,11 @@ STEPS = (
         (
             (
                 "--resume",
-                "has the status of the run: step 6. Status 3: a partition changed since; it is named.",
+                "prints what the run would have printed, with its status: step 6. Status 3: a partition changed since.",
             ),
             (
                 "--undo",
-                "Status 0: nothing of the run is left. Step 1. Status 3: as in step 8.",
+                "Status 0: nothing of the run is left. Step 1. A killed undo goes on. Status 3: as in step 8.",
             ),
         ),
     ),

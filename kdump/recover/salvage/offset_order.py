@@ -77,8 +77,13 @@ def _later_files(names: Sequence[LogName], number: int) -> list[int]:
 
 
 def _first_offset(name: LogName, own: Sequence[BatchSpan]) -> int:
-    """The first offset of a segment: a batch at its beginning may have a higher offset than its name."""
-    return max(name.base_offset, own[0].first) if own and own[0].position == 0 else name.base_offset
+    """The first offset of a segment: a batch at its beginning may have a higher offset than its name.
+
+    Not of a wrapper message, whose offset is that of its last inner message.
+    """
+    if not own or own[0].position or own[0].is_wrapper:
+        return name.base_offset
+    return max(name.base_offset, own[0].first)
 
 
 def _end_of(own: Sequence[BatchSpan], low: int, high: int, others: Iterable[BatchSpan]) -> int:

@@ -338,6 +338,22 @@ def test_a_wrapper_hides_where_it_begins(verify_bytes: VerifyBytes) -> None:
     assert codes(verify_bytes(build.message_v1(b"k", b"v", offset=0) + wrapped(base_offset=8))) == set()
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize(("offset", "wrong"), [(8, True), (7, False), (9, True), (10, True)])
+def test_a_message_with_an_offset_that_a_wrapper_has_inside(
+    verify_bytes: VerifyBytes, magic: int, offset: int, wrong: bool
+) -> None:
+    """Only who opens the wrapper sees it. The offset of the wrapper itself was compared before."""
+    message = {0: build.message_v0, 1: build.message_v1}[magic]
+    inside = build.wrapper([build.record(b"k", b"v%d" % n) for n in range(3)], base_offset=8, magic=magic)
+    data = message(b"k", b"v", offset=offset) + inside
+    report = verify_bytes(data, deep=True)
+    assert codes(report) == ({"offset/backwards"} if wrong else set())
+    assert codes(verify_bytes(data)) == ({"offset/backwards"} if offset == 10 else set())
+    for finding in report.findings:
+        assert (finding.offset, finding.data["previous"]) == (10 if offset == 10 else 8, offset)
+
+
 def test_a_compressed_control_batch_is_opened_even_shallow(verify_bytes: VerifyBytes) -> None:
     """A broker opens it when it loads the log, and refuses what is no marker in it."""
     data = build.batch([build.record(b"key", b"value")], control=True, producer_id=7, producer_epoch=0, codec="gzip")
