@@ -7,6 +7,7 @@ import fcntl
 import os
 import struct
 import sys
+from contextlib import suppress
 from typing import Final, Self
 
 from kdump.errors import KdumpError, SourceError, reason
@@ -27,9 +28,8 @@ _locked: Final[set[tuple[int, int]]] = set()
 class Lock:
     """Locks a log directory against brokers until it is closed. Without a .lock, as in a copy, it locks nothing.
 
-    With `makes`, for who writes, a log directory without a .lock gets one: a broker that starts makes the file itself,
-    and would not be kept out. The file stays, empty as a broker's, which does not remove it either (FileLock): who
-    opened it just before, and locks it just after, would lock a file that is gone, and keep nobody out.
+    With `makes`, for who writes, a log directory without a .lock gets one until then: a broker that starts makes the
+    file itself, and would not be kept out. A process that is killed leaves it, empty as after a broker.
 
     With `only_reads` a .lock that cannot be opened for writing, as on a disk that is mounted read-only, is looked at
     instead: `warning` then says that no lock was taken, which is enough to read. It is "" otherwise.
@@ -39,33 +39,41 @@ class Lock:
         """Raises KdumpError where another process has the lock, SourceError where the lock cannot be requested."""
         path = os.path.join(directory, LOCK_FILE)
         self.warning = ""
+        self._path = path
         self._fd: int | None = None
         self._inode = (0, 0)
-        if makes:
-            _make(directory)
-        try:
-            status = os.stat(path)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise SourceError(f"{path}: {reason(error)}") from None
-        if (status.st_dev, status.st_ino) in _locked:
-            return
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except OSError as error:
-            if only_reads and error.errno in _NOT_WRITABLE:
-                self.warning = _look_at(path)
+        self._is_made = makes and _make(directory)
+        while True:
+            try:
+                status = os.stat(path)
+            except FileNotFoundError:
                 return
-            raise _no_lock(path, error) from None
-        _lock(descriptor, path)
-        status = os.fstat(descriptor)
+            except OSError as error:
+                raise SourceError(f"{path}: {reason(error)}") from None
+            if (status.st_dev, status.st_ino) in _locked:
+                return
+            try:
+                descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            except OSError as error:
+                if only_reads and error.errno in _NOT_WRITABLE:
+                    self.warning = _look_at(path)
+                    return
+                raise _no_lock(path, error) from None
+            _lock(descriptor, path)
+            status = os.fstat(descriptor)
+            if status.st_nlink:
+                break
+            os.close(descriptor)  # of another kdump, which had made the file and removed it
+            self._is_made = makes and _make(directory)
         self._fd = descriptor
         self._inode = (status.st_dev, status.st_ino)
         _locked.add(self._inode)
 
     def close(self) -> None:
         if self._fd is not None:
+            if self._is_made:
+                with suppress(OSError):
+                    os.unlink(self._path)
             os.close(self._fd)
             _locked.discard(self._inode)
             self._fd = None
@@ -77,22 +85,22 @@ class Lock:
         self.close()
 
 
-def _make(directory: str) -> None:
+def _make(directory: str) -> bool:
     """Make the .lock of a log directory that has none. Raises SourceError."""
     path = os.path.join(directory, LOCK_FILE)
     try:
         if os.path.lexists(path) or ROOT_FILES.isdisjoint(os.listdir(directory)):
-            return
+            return False
     except OSError:
-        return  # who reads or writes there will say why
+        return False  # who reads or writes there will say why
     from kdump.storage.directory_handle import DirectoryHandle  # most log directories have the file
 
     with DirectoryHandle(directory, read_only=True) as handle:
         try:
             with handle.create(LOCK_FILE):
-                pass
+                return True
         except FileExistsError:
-            pass
+            return False
         except OSError as error:
             raise _no_lock(path, error) from None
 

@@ -77,11 +77,11 @@ def with_inodes(journal: bytes, inodes: dict[int, int]) -> bytes:
 
 
 def tree(directory: Path, *, own: bool = False) -> Tree:
-    """Content and time of every file, with `own` those that recover keeps too. Not of the .lock, which a run makes."""
+    """Content and time of every file, with `own` those that recover keeps too."""
     found = {}
     for path in directory.rglob("*"):
         name = path.relative_to(directory).as_posix()
-        if path.is_file() and path.name != ".lock" and (own or ".kdump-undo" not in name):
+        if path.is_file() and (own or ".kdump-undo" not in name):
             found[name] = path.read_bytes(), path.stat().st_mtime_ns
     return found
 

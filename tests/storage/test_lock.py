@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -70,8 +71,7 @@ def test_without_the_file_nothing_is_locked(tmp_path: Path) -> None:
         assert os.listdir(tmp_path) == []
 
 
-def test_who_writes_to_a_log_directory_without_the_file_makes_one(tmp_path: Path) -> None:
-    """It stays, as a broker's: who opened it before its removal, and locked it after, would keep nobody out."""
+def test_who_writes_to_a_log_directory_without_the_file_makes_one_until_then(tmp_path: Path) -> None:
     path = tmp_path / ".lock"
     with Lock(str(tmp_path), makes=True):
         assert not path.exists()  # no log directory
@@ -84,8 +84,29 @@ def test_who_writes_to_a_log_directory_without_the_file_makes_one(tmp_path: Path
             assert asked(path)
         assert asked(path)
         assert path.stat().st_uid == tmp_path.stat().st_uid
-    assert not asked(path)
-    assert path.stat().st_size == 0
+        assert path.stat().st_size == 0
+    assert not path.exists()
+    path.touch()
+    with Lock(str(tmp_path), makes=True):
+        assert asked(path)
+    assert path.exists()
+
+
+def test_a_file_that_its_maker_removes_meanwhile_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / ".lock"
+    (tmp_path / "meta.properties").touch()
+    path.touch()
+    real = fcntl.lockf
+
+    def removed(descriptor: int, how: int) -> None:
+        monkeypatch.undo()
+        path.unlink()
+        real(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "lockf", removed)
+    with Lock(str(tmp_path), makes=True):
+        assert asked(path)
+    assert not path.exists()
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:

@@ -199,10 +199,9 @@ def built(rng: random.Random, **how: Any) -> Files:
 
 @cache
 def _clean() -> Files:
-    files = log_directory(
+    return log_directory(
         {"t-0": partition(history().logs)}, recovery_point_offset_checkpoint=build.checkpoint("t 0 20")
     )
-    return {**files, ".lock": b""}
 
 
 def clean() -> Files:

@@ -670,9 +670,8 @@ ABOUT = {
             "killed "
             "run, and does nothing until --resume or --undo has ended it. --output writes a repaired copy to "
             "DIR/<topic-partition> instead. kdump holds the lock of the log directory meanwhile: while its broker "
-            "runs, "
-            "nothing is done. A log directory without .lock, as a copy may be, gets one, empty as a broker's, which "
-            "stays."
+            "runs, nothing is done. A log directory without .lock, as after a clean stop of its broker, gets one for "
+            "that time."
         ),
         (
             "A preview takes no lock. While a broker runs it reads all the same, and says on standard error that a "
