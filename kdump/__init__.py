@@ -80,6 +80,7 @@ _MODULES = {
     "kdump.stat.partitioner": "MisplacedKey PartitionerFit",
     "kdump.stat.producers": "ProducerRow ProducerTable",
     "kdump.stat.records": "CodecVolume LargeRecord RecordStatistics ShapeVolume TimestampOrder ValueShapes",
+    "kdump.stat.report_scope": "Unreported",
     "kdump.stat.report_totals": "ReportTotals",
     "kdump.stat.retention": (
         "DeletionReason NextDeletion PartitionRetention RetainedSegment RetentionBlocker report_retention"

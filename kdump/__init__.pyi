@@ -118,6 +118,7 @@ from kdump.stat.records import RecordStatistics as RecordStatistics
 from kdump.stat.records import ShapeVolume as ShapeVolume
 from kdump.stat.records import TimestampOrder as TimestampOrder
 from kdump.stat.records import ValueShapes as ValueShapes
+from kdump.stat.report_scope import Unreported as Unreported
 from kdump.stat.report_totals import ReportTotals as ReportTotals
 from kdump.stat.retention import DeletionReason as DeletionReason
 from kdump.stat.retention import NextDeletion as NextDeletion

@@ -221,7 +221,7 @@ def test_a_report_beside_rows_of_another_kind(kdump: Any, log_directory: Path) -
     assert all(line["upgrade"]["ready"] for line in rows_of(ran, "partition"))
     text = kdump.inside("stat", "--by", "topic", "--upgrade", "--format", "terminal", str(log_directory)).out.decode()
     assert "accounts-0" not in text
-    assert "ready for Kafka 4" in text
+    assert "no messages of old formats" in text
 
 
 def test_buckets(kdump: Any, log_directory: Path) -> None:
