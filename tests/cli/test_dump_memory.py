@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ def peak(directory: Path, *arguments: str) -> tuple[int, int, str]:
     return status, used * (1 if sys.platform == "darwin" else 1024), done.stderr
 
 
+@cache
 def tiny_records(count: int) -> bytes:
     """The payload of `count` records without key and value."""
     return b"".join(
