@@ -137,13 +137,14 @@ DROPPED = ("dirty", "mostly", "young", "lagging", "open")
 
 
 def plan_of(home: Path) -> FreePlan:
-    """A plan that frees half of TO_FREE."""
+    """A plan that frees half of the segments of TO_FREE."""
     home.mkdir()
     for name, case in TO_FREE.items():
         write(home / f"{name}-0", case)
     found = [each for each in stat_logs(discover([str(home)])) if isinstance(each, PartitionStatistics)]
     assert {each.topic for each in found} == set(TO_FREE)
-    wanted = sum(each.allocated_bytes for each in found) // 2
+    segments = (segment for each in found for segment in each.segments)
+    wanted = sum(each.allocated_bytes + each.companions_allocated_bytes for each in segments) // 2
     return plan_free(found, wanted, NOW_MS, lambda _: topic_settings(retention_ms=-1))
 
 
