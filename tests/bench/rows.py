@@ -184,6 +184,17 @@ def recover() -> Iterator[Row]:
         yield Row(f"memory-recover-{name}", name, Kind.PEAK, 64, _recover)
 
 
+def stat() -> Iterator[Row]:
+    """Headers alone against verify, all records against verify of all records; its peak memory."""
+    at_most = Kind.AT_MOST
+    for name, target in (("plain", 0.5), ("one-record", 0.8)):
+        yield Row(f"stat-{name}", name, at_most, target, _stat(), _verify_directory(1), _help)
+        yield Row(f"memory-stat-{name}", name, Kind.PEAK, 192, _stat())
+    for name, target in (("plain", 10), ("zstd-64k", 3)):
+        yield Row(f"stat-deep-{name}", name, at_most, target, _stat("--deep"), _verify_directory(1, "--deep"), _help)
+        yield Row(f"memory-stat-deep-{name}", name, Kind.PEAK, 192, _stat("--deep"))
+
+
 def logs() -> Iterator[Row]:
     """The log class: appends against a bare write of the same bytes, and reads at random."""
     append, write = _append("log", APPENDED_BYTES), _append("write", APPENDED_BYTES)
@@ -193,7 +204,7 @@ def logs() -> Iterator[Row]:
 
 def all_rows() -> list[Row]:
     """Every row, in the order of the table."""
-    groups = (budgets, jobs, scale, start, memory, dumps, indexes, recover, logs, peers)
+    groups = (budgets, jobs, scale, start, memory, dumps, indexes, recover, stat, logs, peers)
     return [row for group in groups for row in group()]
 
 
@@ -204,6 +215,10 @@ def _recover_plan(tools: Tools, data: Data) -> Command:
 def _recover(tools: Tools, data: Data) -> Command:
     how = ("--truncate", "--from", "all", "--rebuild", "all", "--no-keep")
     return tools.kdump("recover", *how, str(tools.scratch(data)))
+
+
+def _stat(*options: str) -> Make:
+    return lambda tools, data: tools.kdump("stat", "--jobs", "1", *options, str(data.directory))
 
 
 def _append(how: str, size: int) -> Make:
