@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from rich.table import Table
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kdump.stat.estimate import Estimate
     from kdump.stat.histogram import Histogram
     from kdump.stat.key_summary import KeySummary
+    from kdump.stat.keys import CompactionSavings, HeavyKey
     from kdump.stat.records import RecordStatistics
     from kdump.stat.row_sections import RowSection
 
@@ -30,11 +31,13 @@ _KEYS: Final = (
     ColumnRule("partition", left=True, shortens=True),
     ColumnRule("keys"),
     ColumnRule("compaction drops"),
-    ColumnRule("tombstones", 3),
+    ColumnRule("tombstones", 1),
     ColumnRule("heaviest key", 1, left=True),
     ColumnRule("its records", 1),
-    ColumnRule("largest record", 2),
-    ColumnRule("at offset", 2),
+    ColumnRule("key with most bytes", 2, left=True),
+    ColumnRule("its bytes", 2),
+    ColumnRule("largest record", 3),
+    ColumnRule("at offset", 3),
     ColumnRule("older than before", 4),
 )
 _PARTITIONERS: Final = (
@@ -104,21 +107,40 @@ def record_pieces(sections: Sequence[RowSection], width: int, *, inside: bool) -
 
 
 def _key_cells(row: PartitionRow, keys: KeySummary) -> list[Text]:
-    heaviest = keys.by_records[0] if keys.by_records else None
     records = row.sums.records
     largest = records.largest[0] if records is not None and records.largest else None
-    name = "" if heaviest is None else bytes_text(heaviest.key)
-    at_least = "≥ " if heaviest is not None and heaviest.error else ""
     return [
         Text(_estimate(keys.distinct)),
-        Text(_estimate(keys.savings.dropped_records)),
-        Text(count_text(keys.tombstones)),
-        Text(name if len(name) <= _KEY_COLUMNS else f"{name[: _KEY_COLUMNS - 1]}…"),
-        Text("" if heaviest is None else f"{at_least}{count_text(heaviest.weight)}"),
+        Text(_drops(keys.savings)),
+        Text(_tombstones(keys)),
+        *_heaviest(keys.by_records, count_text),
+        *_heaviest(keys.by_bytes, short_size),
         Text("" if largest is None else short_size(largest.size)),
         Text("" if largest is None else str(largest.offset)),
         Text("" if records is None else count_text(records.timestamps.steps_back or None)),
     ]
+
+
+def _drops(savings: CompactionSavings) -> str:
+    """The records that a compaction of all segments drops, and their bytes."""
+    records, size = savings.dropped_records, savings.dropped_bytes
+    return f"{_estimate(records)}, {short_size(size.value)}" if records.value else _estimate(records)
+
+
+def _tombstones(keys: KeySummary) -> str:
+    live = keys.savings.live_tombstones
+    return f"{count_text(keys.tombstones)}, {_estimate(live)} live" if keys.tombstones else "0"
+
+
+def _heaviest(keys: Sequence[HeavyKey], text_of: Callable[[int], str]) -> tuple[Text, Text]:
+    """The heaviest key, and its weight or at least so much of it."""
+    if not keys:
+        return Text(), Text()
+    name, at_least = bytes_text(keys[0].key), "≥ " if keys[0].error else ""
+    return (
+        Text(name if len(name) <= _KEY_COLUMNS else f"{name[: _KEY_COLUMNS - 1]}…"),
+        Text(f"{at_least}{text_of(keys[0].weight)}"),
+    )
 
 
 def _fit_cells(row: TopicRow) -> list[Text]:
