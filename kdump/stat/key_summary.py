@@ -42,8 +42,13 @@ class KeySummary:
     dirty: DirtyKeys | None = None
 
     def first(self, count: int) -> "KeySummary":
-        """The summary with so many of the heaviest keys."""
-        return replace(self, by_records=self.by_records[:count], by_bytes=self.by_bytes[:count])
+        """The summary with so many of the heaviest keys, and of those that a partitioner puts elsewhere."""
+        return replace(
+            self,
+            by_records=self.by_records[:count],
+            by_bytes=self.by_bytes[:count],
+            fit=self.fit and self.fit.first(count),
+        )
 
 
 def summarize_keys(

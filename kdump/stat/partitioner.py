@@ -51,6 +51,12 @@ class PartitionerFit(NamedTuple):
             self.variance + other.variance,
         )
 
+    def first(self, count: int) -> "PartitionerFit":
+        """The same with so many of the keys that a partitioner puts elsewhere."""
+        return self._replace(
+            misplaced_by_murmur2=self.misplaced_by_murmur2[:count], misplaced_by_crc32=self.misplaced_by_crc32[:count]
+        )
+
     @property
     def error(self) -> float:
         """The largest standard error of a share."""

@@ -12,7 +12,7 @@ from kdump.stat.records import RECORD_CODECS, RecordStatistics
 if TYPE_CHECKING:
     from kdump.format.json_types import Fields
 
-LISTED: Final = 20
+LISTED: Final = 10
 
 
 class RecordNumbers(NamedTuple):

@@ -1,7 +1,7 @@
 """What opening the records of a log shows: sizes, header keys, shapes of values, order in time, the largest records."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import add
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -197,6 +197,10 @@ class RecordStatistics:
             self.schemas + other.schemas,
             tuple(sorted(self.largest + other.largest, key=_by_size)[:LARGEST_RECORDS]),
         )
+
+    def first(self, count: int) -> "RecordStatistics":
+        """The same with so many of the largest records."""
+        return replace(self, largest=self.largest[:count])
 
     @property
     def uncompressed_bytes(self) -> int:

@@ -52,12 +52,12 @@ class RowBuilder(NamedTuple):
         )
 
     def partition(self, item: PartitionStatistics, sums: Sums, reports: PartitionReports) -> PartitionRow:
-        """The row of a partition. It keeps neither its segments nor its producers."""
-        totals = replace(item.totals, hours={})
+        """The row of a partition. It keeps neither its segments nor its producers, as there can be many partitions."""
+        totals, records = replace(item.totals, hours={}), sums.records and sums.records.first(LISTED)
         return PartitionRow(
             kind=RowKind.PARTITION,
             path=item.path,
-            sums=replace(sums, totals=totals),
+            sums=replace(sums, totals=totals, records=records),
             topic=item.topic,
             partition=item.partition,
             first_offset=totals.first_offset,
@@ -71,7 +71,7 @@ class RowBuilder(NamedTuple):
                 totals=totals,
                 producers=ProducerTable(),
                 records=None,
-                keys=item.keys and item.keys.first(LISTED),  # there can be many partitions
+                keys=item.keys and item.keys.first(LISTED),
             ),
             producers=item.producers.distinct,
             reports=reports,

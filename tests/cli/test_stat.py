@@ -268,7 +268,7 @@ def test_deep(kdump: Any, tmp_path: Path) -> None:
         assert line["keys"]["dropped_records"]["value"] == 90
         assert line["opened"]["shapes"]["json"]["records"] == 99
         assert line["opened"]["tombstones"] == 1
-        assert len(line["opened"]["largest"]) == 20
+        assert len(line["opened"]["largest"]) == 10
     (topic,) = rows_of(ran, "topic")
     assert topic["opened"]["largest"] is None
     assert topic["opened"]["codecs"]["gzip"]["ratio"] > 1

@@ -236,4 +236,4 @@ def test_the_row_of_a_partition_keeps_the_keys_that_it_shows(tmp_path: Path) -> 
     (row,) = collector.result().sections[0].rows
     assert isinstance(row, PartitionRow)
     assert row.source.keys is not None
-    assert (len(row.source.keys.by_records), len(row.source.keys.by_bytes)) == (20, 20)
+    assert (len(row.source.keys.by_records), len(row.source.keys.by_bytes)) == (10, 10)
