@@ -1,12 +1,13 @@
 """The search for the next batch of a log after bytes that are no valid batch.
 
-The bad frame at `start` claims to end at some position. Three things can show where it ends.
+The bad frame at `start` claims to end at some position. Four things can show where it ends.
 
-1. The claimed end, where a header is there whose offset continues the last offset of the bad frame. A wrong length can
+1. The claimed end, where it is a message whose checksum is right with another magic: only the magic is wrong.
+2. The claimed end, where a header is there whose offset continues the last offset of the bad frame. A wrong length can
    lead into a value, so where it may, the checksum counts before it.
-2. Its checksum, which does not cover the length: the first position up to which it is right, and where an offset that
+3. Its checksum, which does not cover the length: the first position up to which it is right, and where an offset that
    can follow, a valid batch, zeros or the end are. Then only the length was wrong.
-3. The claimed end, where a valid batch with a higher offset is there, unless valid frames without a gap between the
+4. The claimed end, where a valid batch with a higher offset is there, unless valid frames without a gap between the
    offsets fill the bytes before it.
 
 Else the frames after `start` are searched. One counts if its checksum is right, its offset lies above the last valid
@@ -112,7 +113,9 @@ class NextBatchSearch(FrameWindow):
     def next_batch(self, start: int, frame: Frame) -> NextBatch:
         """Where the log goes on after the bad frame at `start`, and what was passed before that."""
         bad = self._bad_header(start, frame)
-        end, by_checksum = self._confirmed_end(bad)
+        end, by_checksum = start + frame.total, False
+        if not self._is_other_magic(start, frame.total):
+            end, by_checksum = self._confirmed_end(bad)
         if end is None:
             end = self._checksum_end(bad)
             by_checksum = end not in (None, start + frame.total)
