@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +32,29 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So it is in a script that a shell started in the background; the commands that the tests interrupt would inherit
     # it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+CASES = int(os.environ.get("KDUMP_CASES", "0"))
+"""Of each test with parameters only so many cases are run, from all over its list; 0 for all."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if CASES:
+        kept = [item for _, cases in groupby(items, case_of) for item in share(list(cases), CASES)]
+        chosen = set(kept)
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = kept
+
+
+def case_of(item: pytest.Item) -> str:
+    return item.nodeid.split("[", 1)[0]
+
+
+def share(cases: list[pytest.Item], count: int) -> list[pytest.Item]:
+    """At most `count` of the cases, the first and the last among them."""
+    if len(cases) <= count:
+        return cases
+    return [cases[index * (len(cases) - 1) // max(count - 1, 1)] for index in range(count)]
+
 
 VerifyBytes = Callable[..., file_reports.LogFileReport]
 
