@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from kdump.format.batch import LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC
-from kdump.kernel.crc import crc32
 from kdump.kernel.scan import FRAMES, HEADER_BYTES, stored
 from kdump.storage.window import SourceWindow
 
@@ -18,8 +17,6 @@ SEARCH_FACTOR: Final = 64
 SEARCH_ALLOWANCE: Final = 1 << 20
 """A search gives up when it has checksummed this many times the bytes that it passed and these ones."""
 FOREIGN_KEPT: Final = 1000
-_MOST_BYTES: Final = 16 << 20
-"""The longest message that is checked with another magic."""
 
 
 class Frame(NamedTuple):
@@ -63,19 +60,6 @@ class FrameWindow(SourceWindow):
             computed = self._checksum(position, begin, total, magic < 2)
             kind = CRC if computed != expected else MAGIC if magic > 2 else VALID
         return Frame(kind, total, plausible, offset, ANY_EPOCH if magic < 2 else epoch, computed)
-
-    def _is_other_magic(self, position: int, total: int) -> bool:
-        """Whether the checksum of a message of these bytes is right once its magic, which it covers, is 0 or 1."""
-        if not LOG_OVERHEAD + MINIMUM_SIZE[0] <= total <= min(_MOST_BYTES, self._end - position):
-            return False
-        message = bytearray(self.bytes_at(position, total))
-        found = message[UP_TO_MAGIC - 1] if len(message) == total else None
-        for magic in (0, 1) if found is not None else ():
-            message[UP_TO_MAGIC - 1] = magic
-            expected, begin = stored(message, 0)
-            if magic != found and crc32(memoryview(message)[begin:]) == expected:
-                return True
-        return False
 
     def _steps_over(self, frame: Frame, position: int) -> bool:
         """Whether the frame's length can be followed.
