@@ -1,12 +1,13 @@
 """The search for the next batch of a log after bytes that are no valid batch.
 
-The bad frame at `start` claims to end at some position. Three things can show where it ends.
+The bad frame at `start` claims to end at some position. Four things can show where it ends.
 
-1. The claimed end, where a header is there whose offset continues the last offset of the bad frame. A wrong length can
+1. The claimed end, where it is a message whose checksum is right with another magic: only the magic is wrong.
+2. The claimed end, where a header is there whose offset continues the last offset of the bad frame. A wrong length can
    lead into a value, so where it may, the checksum counts before it.
-2. Its checksum, which does not cover the length: the first position up to which it is right, and where an offset that
+3. Its checksum, which does not cover the length: the first position up to which it is right, and where an offset that
    can follow, a valid batch, zeros or the end are. Then only the length was wrong.
-3. The claimed end, where a valid batch with a higher offset is there, unless valid frames without a gap between the
+4. The claimed end, where a valid batch with a higher offset is there, unless valid frames without a gap between the
    offsets fill the bytes before it.
 
 Else the frames after `start` are searched. One counts if its checksum is right, its offset lies above the last valid
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kdump.errors import SourceError
 from kdump.format.batch import LOG_OVERHEAD, MINIMUM_SIZE, UP_TO_MAGIC
+from kdump.kernel.crc import crc32
 from kdump.kernel.scan import HEADER_BYTES, find, is_zero, stored
 from kdump.kernel.search import follow, until
 from kdump.storage.frames import FOREIGN_KEPT, LENGTH, SEARCH_ALLOWANCE, SEARCH_FACTOR, SHORT, VALID, Frame, FrameWindow
@@ -112,7 +114,10 @@ class NextBatchSearch(FrameWindow):
     def next_batch(self, start: int, frame: Frame) -> NextBatch:
         """Where the log goes on after the bad frame at `start`, and what was passed before that."""
         bad = self._bad_header(start, frame)
-        end, by_checksum = self._confirmed_end(bad)
+        end: int | None = start + frame.total
+        by_checksum = False
+        if not self._is_other_magic(bad):
+            end, by_checksum = self._confirmed_end(bad)
         if end is None:
             end = self._checksum_end(bad)
             by_checksum = end not in (None, start + frame.total)
@@ -137,6 +142,20 @@ class NextBatchSearch(FrameWindow):
         lowest, highest = self.scanner.offset_bounds()
         end = start + frame.total if lowest <= frame.offset <= highest and frame.kind not in (LENGTH, SHORT) else None
         return BadHeader(start, frame, magic, lasts, end)
+
+    def _is_other_magic(self, bad: BadHeader) -> bool:
+        """Whether the checksum of a message is right once its magic, which it covers, is that of its lengths."""
+        start, total = bad.start, bad.frame.total
+        magics = [magic for magic in self._valid_layouts(bad) if magic != bad.magic and magic < 2]
+        if not magics or total > min(END_BYTES, self._end - start):
+            return False
+        message = bytearray(self.bytes_at(start, total))
+        for magic in magics if len(message) == total else ():  # else the file has shrunk
+            message[UP_TO_MAGIC - 1] = magic
+            expected, begin = stored(message, 0)
+            if crc32(memoryview(message)[begin:]) == expected:
+                return True
+        return False
 
     def _confirmed_end(self, bad: BadHeader) -> tuple[int | None, bool]:
         """The claimed end where a header is there whose offset continues, and whether the checksum shows another."""

@@ -99,17 +99,13 @@ def flips(log: SmallLog, share: Share, fields: range) -> Iterator[Damage]:
 
 
 def neighbours(log: SmallLog, rng: random.Random, count: int) -> Iterator[Damage]:
-    """One flipped bit in the length or the magic of each of two batches side by side, or with one between them.
-
-    Before magic 2 the checksum covers the magic: what stands alone between two such batches is not taken.
-    """
+    """One flipped bit in the length or the magic of each of two batches side by side, or with one between them."""
     for _ in range(count if len(log.batches) > 2 else 0):
         left = rng.randrange(len(log.batches) - 1)
         right = min(left + rng.choice((1, 1, 2)), len(log.batches) - 1)
         copy, names = bytearray(log.data), []
         for number in (left, right):
-            has_bare_magic = log.data[log.batches[number][0] + 16] == 2
-            at, bit = rng.choice((*LENGTH, *MAGIC) if has_bare_magic else LENGTH), rng.randrange(8)
+            at, bit = rng.choice((*LENGTH, *MAGIC)), rng.randrange(8)
             copy[log.batches[number][0] + at] ^= 1 << bit
             names.append(f"bit {bit} of byte {at} of the batch at {log.batches[number][0]}")
         zeros = rng.choice((b"", ZEROS))
