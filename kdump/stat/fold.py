@@ -8,8 +8,7 @@ from kdump.stat.scan import StatTask, scan
 from kdump.stat.transactions import joined
 from kdump.stat.values import added
 from kdump.storage.live import read_until_sound
-from kdump.storage.range_fold import fold_ranges
-from kdump.storage.ranges import SegmentRange
+from kdump.storage.ranges import SegmentRange, fold_ranges
 
 
 def fold(parts: list[tuple[StatTask, RangeStatistics]]) -> RangeStatistics:

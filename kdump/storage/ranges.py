@@ -3,11 +3,14 @@
 A cut is a hint: it need not be the border of a batch. A range covers the batches that begin in it.
 """
 
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple, TypeVar
 
 from kdump.format.naming import Kind
 from kdump.storage.partition import Segment
+
+_Task = TypeVar("_Task")
+_Part = TypeVar("_Part")
 
 RANGE_BYTES: Final = 64 << 20
 """The largest range, short of what is left at the end of a segment."""
@@ -55,3 +58,16 @@ def cut_into_pieces(segment: Segment, piece_bytes: int | None) -> Iterator[Segme
         yield SegmentRange(segment, start, start + piece_bytes)
         start += piece_bytes
     yield SegmentRange(segment, start)
+
+
+def fold_ranges(parts: Iterable[tuple[_Task, _Part]], join: Callable[[_Part, _Task, _Part], _Part]) -> _Part:
+    """The whole of all ranges of a segment, which come in log order: join(left, task of the right one, right).
+
+    A cut between two ranges is only a hint. Where the right range began at another position than the left one ended, or
+    its scan would have found something else with the state of the left one, `join` scans it again from there.
+    """
+    several = iter(parts)
+    _, whole = next(several)
+    for task, part in several:
+        whole = join(whole, task, part)
+    return whole

@@ -11,7 +11,7 @@ from typing import Final
 
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET, TIME_ENTRY
 from kdump.kernel.results import NO_VALUE, ScanState
-from kdump.storage.range_fold import fold_ranges
+from kdump.storage.ranges import fold_ranges
 from kdump.verify.findings import KEPT
 from kdump.verify.range_summary import IndexEntries, RangeSummary
 from kdump.verify.scan import IndexCache, ScanTask, scan
