@@ -45,3 +45,39 @@ class Record(NamedTuple):
     crc_ok: bool | None = None
     control: bool = False
     transactional: bool = False
+
+
+def record_fields(records: bytes) -> list[int]:
+    """The indexes where the key and the value of the record begin that is cut at the end of these bytes."""
+    at = 0
+    while at < len(records):
+        length, begin = _varint(records, at)
+        if length < 0 or begin + length > len(records):
+            break
+        at = begin + length
+    else:
+        return []
+    fields = []
+    begin += 1
+    for _ in ("timestamp delta", "offset delta"):
+        _, begin = _varint(records, begin)
+    for _ in ("key", "value"):
+        length, begin = _varint(records, begin)
+        if begin > len(records):
+            break
+        fields.append(begin)
+        begin += max(length, 0)
+    return fields
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number and the index after it, which is after the end where the bytes end first."""
+    value = 0
+    for number in range(10):
+        if at + number >= len(data):
+            return -1, len(data) + 1
+        byte = data[at + number]
+        value |= (byte & 0x7F) << 7 * number
+        if byte < 0x80:
+            return value >> 1 ^ -(value & 1), at + number + 1
+    return -1, len(data) + 1
