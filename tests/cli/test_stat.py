@@ -253,6 +253,21 @@ def test_reports(kdump: Any, log_directory: Path) -> None:
         assert words in text
 
 
+def test_an_open_transaction_stops_the_cleaner(kdump: Any, tmp_path: Path) -> None:
+    """The reason stands where a narrow terminal shows it, too."""
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\n")
+    for name in ("held-0", "free-0"):
+        (tmp_path / name).mkdir()
+        for base in (0, 1):
+            held = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+            data = build.batch([build.record(b"k", b"v")], base_offset=base, **(held if name == "held-0" else {}))
+            (tmp_path / name / f"{base:020}.log").write_bytes(data)
+    text = kdump("stat", "--compaction", "--format", "terminal", str(tmp_path)).out.decode()
+    starts = {name: line for line in text.splitlines() for name in ("held-0", "free-0") if line.startswith(name)}
+    assert "no: an open transaction" in starts["held-0"]
+    assert "yes" in starts["free-0"]
+
+
 def test_deep(kdump: Any, tmp_path: Path) -> None:
     for number in range(2):
         (tmp_path / f"keys-{number}").mkdir()

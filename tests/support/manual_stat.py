@@ -159,7 +159,7 @@ TOTAL = {
 }
 PRODUCER = {
     "producer_id": "of the producer",
-    "producer_epoch": "its largest one",
+    "producer_epoch": "the largest one of its data batches; brokers show the next one after a marker (KIP-890)",
     "first_timestamp": "the smallest max timestamp of its batches; -1 without one",
     "last_timestamp": "the largest one",
     "mean_batch_bytes": "of its batches",

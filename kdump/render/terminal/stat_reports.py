@@ -78,6 +78,12 @@ _BLOCKERS: Final = {
     "stopper": "a batch stops it",
 }
 """What keeps a segment, or the cleaner."""
+_BOUNDS: Final = {
+    "open-transaction": "an open transaction",
+    "high-watermark": "the high watermark",
+    "min-compaction-lag": "min.compaction.lag.ms",
+}
+"""What keeps the cleaner from segments before the active one."""
 
 
 class _Shape(NamedTuple):
@@ -183,6 +189,12 @@ def _next(of: PartitionRetention) -> str:
     return " or ".join(words)
 
 
+def _compaction_blocker(of: PartitionCompaction) -> str:
+    """Why the cleaner does not start. Where only a bound leaves it nothing to clean: that bound."""
+    known = _BLOCKERS.get(of.blocker or "", "")
+    return _BOUNDS.get(of.range.bound_source, known) if of.blocker == "nothing-cleanable" else known
+
+
 def _compaction(found: ReportTotals, settings: TopicSettings, shape: _Shape) -> Iterator[Text | Table]:
     yield from _heading(f"the log cleaner compacts {counted(found.compacts, 'partition')} now")
     yield from _assumed(
@@ -195,7 +207,7 @@ def _compaction(found: ReportTotals, settings: TopicSettings, shape: _Shape) -> 
             Text(short_size(each.clean_bytes)),
             Text(short_size(each.cleanable_bytes)),
             Text("" if each.dirty_ratio is None else percent_text(each.dirty_ratio)),
-            Text(f"no: {_BLOCKERS[each.blocker]}" if each.blocker else "yes"),
+            Text(f"no: {_compaction_blocker(each)}" if each.blocker else "yes"),
             *_pass_cells(each),
             Text(str(each.range.first_dirty_offset)),
             Text(str(each.range.first_uncleanable_offset)),
