@@ -174,7 +174,8 @@ STEPS = (
                 (
                     "A warning: consumers of committed records stop before this transaction. Start the broker, then "
                     "run the command in the sentence. It aborts the transaction, also where its lost marker was a "
-                    "commit: these consumers then skip its records. To keep them, copy them with another consumer."
+                    "commit: these consumers then skip its records. To keep "
+                    "them, read them with isolation.level=read_uncommitted."
                 ),
             ),
             (
