@@ -360,6 +360,8 @@ def _resume_group(run: Run) -> list[undo.RunResult]:
         group, whole = run_group.group_of(run)
         if run.plan != APPLYING or whole.undoes is not None:
             return undo.resume_undo(run, whole)
+        if group.flat:
+            run_group.finish_root(run)
         drop = whole.drop_marker and run_group.has_not_changed(run, whole, naming.CLEAN_SHUTDOWN)
         repairs = whole.repairs_points and run_group.has_not_changed(run, whole, naming.RECOVERY_POINTS)
     except (OSError, KdumpError) as error:
