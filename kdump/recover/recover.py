@@ -32,6 +32,7 @@ from kdump.recover.run_plan import RunPlan
 from kdump.recover.runs import Run, is_log_directory
 from kdump.recover.selection import Found
 from kdump.recover.summary import PUT_BACK, START_BROKER
+from kdump.recover.transactions_left import findings_left
 from kdump.storage.directory_handle import DirectoryHandle, attribute_losses
 from kdump.storage.discovery import discover
 from kdump.storage.lock import Lock, possible_log_directories
@@ -274,7 +275,8 @@ def _verified(plan: Plan, path: str, applied: applying.ApplyResult | None) -> tu
     changed = any(name.endswith((".log", ".kafka")) for name in plan.after)
     if applied is None or changed or logs < AGAIN_BYTES or not _reads_back(path, applied.written):
         # The plan of this very run says that it is finished only after this.
-        return tuple(finding for finding in remaining_findings(path) if finding.code != "undo/unfinished")
+        found = remaining_findings(path, directory_above(plan.path))
+        return tuple(finding for finding in found if finding.code != "undo/unfinished")
     return plan.not_covered
 
 
@@ -283,17 +285,20 @@ def _reads_back(directory: str, written: Mapping[str, int]) -> bool:
         return all(handle.checksum(name) == checksum for name, checksum in written.items())
 
 
-def remaining_findings(path: str) -> tuple[Finding, ...]:
+def remaining_findings(path: str, log_directory: str | None = None) -> tuple[Finding, ...]:
     """The errors and warnings of a verify of a directory. Raises SourceError where it cannot be read.
 
-    Lists the directory again, as it is after what was written.
+    Lists the directory again, as it is after what was written. The transaction log of `log_directory`, by default the
+    directory above, says which open transactions hang.
     """
+    log_directory = directory_above(path) if log_directory is None else log_directory
     found: list[Finding] = []
     phases.enter(phases.Phase.VERIFY, path)
     for report in verify_logs(item for item in discover([path]) if isinstance(item, Partition | SourceError)):
         for error in report.errors:
             raise error
-        found += (finding for finding in report.findings if finding.severity >= Severity.WARNING)
+        left = findings_left(report, log_directory)
+        found += (finding for finding in left if finding.severity >= Severity.WARNING)
     return tuple(found)
 
 
@@ -355,6 +360,8 @@ def _resume_group(run: Run) -> list[undo.RunResult]:
         group, whole = run_group.group_of(run)
         if run.plan != APPLYING or whole.undoes is not None:
             return undo.resume_undo(run, whole)
+        if group.flat:
+            run_group.finish_root(run)
         drop = whole.drop_marker and run_group.has_not_changed(run, whole, naming.CLEAN_SHUTDOWN)
         repairs = whole.repairs_points and run_group.has_not_changed(run, whole, naming.RECOVERY_POINTS)
     except (OSError, KdumpError) as error:

@@ -19,7 +19,7 @@ from kdump.recover.steps import RunExecutor, load
 from kdump.recover.undo import resume_steps
 from kdump.recover.undo_root import root_state
 from kdump.storage.directory_handle import DirectoryHandle
-from kdump.storage.undo_folders import APPLIED, UNDOING, UndoFolder, discard, plan_state, refuse_unfinished
+from kdump.storage.undo_folders import APPLIED, APPLYING, UNDOING, UndoFolder, discard, plan_state, refuse_unfinished
 
 
 class RunGroup(NamedTuple):
@@ -148,6 +148,18 @@ def group_of(run: Run) -> tuple[RunGroup, RunPlan]:
         for some in (whole.plans, whole.others)
     )
     return RunGroup(run.directory, run.flat, plans, others), whole
+
+
+def finish_root(run: Run) -> None:
+    """Finish the steps that a run began at the root of a log directory. Raises KdumpError.
+
+    Where all of them were done, and only the journal does not say so, a new plan of the root is empty.
+    """
+    folder = folder_of(run)
+    with DirectoryHandle(run.directory) as handle:
+        loaded = load(handle, folder)
+        if loaded is not None and loaded[0] == APPLYING:
+            resume_steps(RunExecutor(handle, folder, loaded[1]), APPLYING, whole=True)
 
 
 def has_not_changed(run: Run, whole: RunPlan, name: str) -> bool:

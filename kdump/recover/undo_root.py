@@ -113,9 +113,10 @@ class RootUndo:
         return {RECOVERY_POINTS: _lines_of(self._handle.read(kept))}
 
     def _changes(self, *, whole: bool = False) -> dict[str, FileContent | None]:
-        """The checkpoints with the lines of the undone partitions as they were, none of them above its log end.
+        """The checkpoints with the lines of the undone partitions as they were.
 
-        `whole`: a checkpoint that the run took away comes back.
+        Where a broker wrote a checkpoint since, none of them is above its log end. `whole`: a checkpoint that the run
+        took away comes back.
         """
         after: dict[str, FileContent | None] = {}
         partitions = {tp: name for name in self._names if (tp := topic_partition_of(name)) is not None}
@@ -129,7 +130,7 @@ class RootUndo:
             except CheckpointError:
                 continue
             wanted = dict(lines)
-            for partition, name in partitions.items():
+            for partition, name in () if self._is_as_left(checkpoint) else partitions.items():
                 if partition in wanted:
                     if partition not in ends:
                         ends[partition] = log_end_of(os.path.join(self._handle.path, name))
@@ -146,6 +147,14 @@ class RootUndo:
             ):
                 after[step.name] = FileContent((Piece(kept, 0, there.st_size),))
         return after
+
+    def _is_as_left(self, checkpoint: str) -> bool:
+        """Whether the run wrote a checkpoint last, or left it alone, and no broker wrote it since."""
+        there = self._handle.stamp(checkpoint)
+        steps = [step for step in (self._journal.steps if self._journal else ()) if step.name == checkpoint]
+        if steps:
+            return any(there == step.after for step in steps)
+        return self._whole is not None and there == self._whole.files.get(checkpoint)
 
     def correct(self) -> None:
         """Let the lines go back without keeping them. Raises KdumpError."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from kdump.format.naming import TopicPartition
 from kdump.verify.checks.checkpoints import PartitionOffsets, check_offset_checkpoints
 
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 OLDER, NEWEST = "00000000000000000000", "00000000000000000064"
 
 
@@ -124,3 +127,45 @@ def test_a_partition_is_repaired_beside_a_checkpoint_that_cannot_be_read(changin
     assert "start the broker" not in ran.text
     assert f"a broker does not start yet: see checkpoint/format of {killed}/recovery-point" in ran.text
     assert "start the broker" in changing.inside("recover", "--truncate", "killed").text
+
+
+def batches_of(data: bytes) -> list[int]:
+    """The positions of the batches, and the end."""
+    found = [0]
+    while found[-1] < len(data):
+        found.append(found[-1] + 12 + int.from_bytes(data[found[-1] + 8 : found[-1] + 12]))
+    return found
+
+
+@pytest.mark.parametrize("partition", ["transfers-0", "transfers-1"])
+def test_a_marker_that_is_cut_off_is_reported(changing: Any, tmp_path: Path, partition: str) -> None:
+    """The coordinator has written it, and does not write it again: consumers of committed records stop for good."""
+    leader = tmp_path / "leader"
+    shutil.copytree(FIXTURES / "leader", leader, ignore=shutil.ignore_patterns("expected", "case.toml"))
+    log = max(path for path in (leader / partition).glob("*.log") if path.stat().st_size)
+    data = log.read_bytes()
+    log.write_bytes(data[: batches_of(data)[-4] + 20])
+    for given in ([], ["--output", "copy"]):
+        path = f"copy/{partition}" if given else f"leader/{partition}"
+        ran = changing.inside("recover", "--truncate", *given, f"leader/{partition}")
+        (hanging,) = re.findall(f"{path}/.*: warning txn/hanging: .*", ran.text)
+        assert "the transaction log says that it has ended; to end it: kafka-transactions.sh" in hanging
+        assert "left after applying: 1 warning" in ran.text
+        if not given:
+            assert hanging.partition("; the next start")[0] in changing.inside("verify", "leader").text
+            assert changing.inside("recover", "--undo", f"leader/{partition}").status == 0
+
+
+def test_the_undo_of_one_partition_forgets_no_committed_offset(changing: Any, tmp_path: Path) -> None:
+    """No broker ran: the checkpoints' lines above the end of a torn log stay, and so does what the preview says."""
+    leader = tmp_path / "leader"
+    shutil.copytree(FIXTURES / "leader", leader, ignore=shutil.ignore_patterns("expected", "case.toml"))
+    log = max((leader / "transfers-1").glob("*.log"))
+    data = log.read_bytes()
+    log.write_bytes(data[: batches_of(data)[-4] + 20])
+    before, said = state(leader), changing.inside("recover", "leader").text
+    assert "transfers-1: committed: COMMITTED offsets 146..151, next 152, are missing here" in said
+    assert changing.inside("recover", "--truncate", "leader").status == 4
+    assert changing.inside("recover", "--undo", "leader/transfers-1").status == 0
+    assert changing.inside("recover", "leader").text == said
+    assert state(leader).items() >= before.items()

@@ -68,6 +68,26 @@ def test_the_lines_go_down_first(trial: GroupTrial) -> None:
     assert contents(tree(trial.directory / "t-0")) == recovery_plans.DAMAGED
 
 
+def test_a_resume_finishes_a_root_of_which_only_the_journal_is_left(trial: GroupTrial) -> None:
+    """A run that was killed after its last change at the root, before its journal says that all is done."""
+
+    class Stop(BaseException):
+        pass
+
+    def never(executor: RunExecutor, state: str) -> None:
+        raise Stop
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunExecutor, "enter", never)
+        with pytest.raises(Stop):
+            trial.apply()
+    assert not (trial.directory / CLEAN_SHUTDOWN).exists()
+    trial.resume()
+    assert not trial.is_unfinished()
+    trial.undo()
+    assert tree(trial.directory) == trial.old
+
+
 def test_a_resume_finishes_what_was_never_begun(trial: GroupTrial, tmp_path: Path) -> None:
     whole = GroupTrial(tmp_path / "y", keep=True)
     whole.apply()

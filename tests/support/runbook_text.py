@@ -75,7 +75,10 @@ STEPS = (
             ),
             (
                 "running, mind, undecided",
-                "Do what the sentence says, at the latest before the broker starts.",
+                (
+                    "Do what the sentence says, at the latest before the broker starts; a kafka-transactions.sh in it "
+                    "when the broker runs."
+                ),
             ),
             (
                 "given up",
@@ -135,7 +138,10 @@ STEPS = (
             ),
             (
                 "status 3",
-                "The message says why, and what was not copied. Nothing else has changed.",
+                (
+                    "The message says why, and what was not copied. Nothing else has changed. Another attempt needs "
+                    "another directory."
+                ),
             ),
         ),
     ),
@@ -162,6 +168,15 @@ STEPS = (
             (
                 "status 0",
                 "Nothing valid was given up, and no committed record that was here is missing. Step 7.",
+            ),
+            (
+                "txn/hanging",
+                (
+                    "A warning: consumers of committed records stop before this transaction. Start the broker, then "
+                    "run the command in the sentence. It aborts the transaction, also where its lost marker was a "
+                    "commit: these consumers then skip its records. To keep "
+                    "them, read them with isolation.level=read_uncommitted."
+                ),
             ),
             (
                 "status 4",
@@ -195,8 +210,8 @@ STEPS = (
         ),
     ),
     Step(
-        "Verify the result; the line next then says what is left to do:",
-        ("kdump verify /data/kafka/orders-3",),
+        "Verify the result, with what the partitions show together; the line next says what is left to do:",
+        ("kdump verify /data/kafka",),
         (
             (
                 "status 0",
@@ -212,12 +227,19 @@ STEPS = (
         ),
     ),
     Step(
-        "If you do not want the result, stop the broker and undo the run:",
+        (
+            "If you do not want the result, stop the broker and undo the run. After several runs, use the commands in "
+            "their lines undo, the last run first. Without --run the last run is undone; that is the undo itself where "
+            "a broker ran before it:"
+        ),
         ("kdump recover --undo /data/kafka/orders-3",),
         (
             (
                 "status 0",
-                "All that the run changed is as it was before. Step 1.",
+                (
+                    "All that the run changed is as it was before. Step 1; where a broker ran meanwhile, it may have "
+                    "lowered the high watermark, so that the line committed of before the run is the true one."
+                ),
             ),
             (
                 "status 3",
