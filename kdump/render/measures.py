@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 _BLOCKS: Final = " ▏▎▍▌▋▊▉█"
@@ -54,6 +55,15 @@ def span_text(milliseconds: int) -> str:
         if milliseconds >= 2 * length or milliseconds == length or unit == "s":
             return f"{milliseconds // length} {unit}"
     return ""
+
+
+def long_span_text(milliseconds: int) -> str:
+    """A length of time in its two largest units: `6 d 22 h`."""
+    for (unit, length), (smaller, part) in pairwise(_SPANS):
+        if milliseconds >= length:
+            rest = milliseconds % length // part
+            return f"{milliseconds // length} {unit} {rest} {smaller}" if rest else f"{milliseconds // length} {unit}"
+    return span_text(milliseconds)
 
 
 def bar(share: float, width: int) -> str:

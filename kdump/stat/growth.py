@@ -33,13 +33,14 @@ class Growth(NamedTuple):
 def growth(totals: BatchStatistics, bucket_ms: int, now_ms: int, days: int = WINDOW_DAYS) -> Growth:
     """How much was written in the last `days` before `now_ms`, counted in whole buckets of `bucket_ms`.
 
-    Where the oldest batch is younger, the days since that one count, at least one bucket.
+    Where the oldest batch is younger, the days since that one count, at least one: what was written in a few hours is
+    no measure of a day.
     """
     last = now_ms // bucket_ms
     first = last - max(days * DAY_MS // bucket_ms, 1)
     oldest = min((bucket for bucket in totals.hours if first <= bucket < last), default=first)
     if not totals.older.batches and all(bucket >= first for bucket in totals.hours):
-        first = oldest
+        first = min(oldest, max(first, last - max(DAY_MS // bucket_ms, 1)))
     chosen = [volume for bucket, volume in totals.hours.items() if first <= bucket < last]
     known = all(volume.records is not None for volume in chosen)
     return Growth(

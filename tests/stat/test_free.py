@@ -179,8 +179,14 @@ def test_growth_a_day() -> None:
 
 def test_growth_of_young_data_counts_from_the_first() -> None:
     hour = DAY_MS // 24
+    found = growth(hours(h12=100, h43=200), hour, 48 * hour, days=7)
+    assert (found.days, found.bytes_per_day) == (1.5, 200.0)
+
+
+def test_growth_of_a_few_hours_is_no_more_than_was_written() -> None:
+    hour = DAY_MS // 24
     found = growth(hours(h42=100, h43=200), hour, 48 * hour, days=7)
-    assert (found.days, found.bytes_per_day) == (0.25, 1200.0)
+    assert (found.days, found.bytes_per_day) == (1.0, 300.0)
 
 
 def test_growth_of_nothing() -> None:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kdump.render.escaping import path_text, printable
-from kdump.render.measures import count_text, percent_text, short_size, size_text, span_text
+from kdump.render.measures import count_text, long_span_text, percent_text, short_size, size_text, span_text
 from kdump.render.sentences import counted, iso_time
 from kdump.render.terminal.columns import ColumnRule
 from kdump.render.terminal.tables import BAD, DOUBTFUL, table, without_zeros
@@ -71,8 +71,8 @@ _BLOCKERS: Final = {
     "future-timestamp": "a timestamp in the future",
     "limits": "within the limits",
     "no-limit": "no limit is set",
-    "policy": "the policy",
-    "empty": "nothing is left",
+    "policy": "compact, not delete",
+    "empty": "it is empty",
     "nothing-cleanable": "nothing to clean",
     "dirty-ratio": "the dirty ratio",
     "stopper": "a batch stops it",
@@ -183,7 +183,7 @@ def _next(of: PartitionRetention) -> str:
     words = []
     if of.next.at_ms is not None:
         wait = of.next.at_ms - of.now_ms
-        words.append(f"in {span_text(wait)}" if wait > 0 else "now")
+        words.append(f"in {long_span_text(wait)}" if wait > 0 else "now")
     if of.next.after_bytes is not None:
         words.append(f"after {short_size(of.next.after_bytes)}")
     return " or ".join(words)

@@ -158,14 +158,14 @@ class StatisticsView:
         oldest, newest = totals.smallest_timestamp, totals.largest_timestamp or 0
         known = oldest is not None and oldest >= 0
         short = not self._wide and known and newest - (oldest or 0) > _DAY_MS
-        bound = "≤ " if totals.smallest_is_bound else ""
+        bound = " or before" if totals.smallest_is_bound else ""
         since, until = (_minute(time)[: 10 if short else None] for time in (oldest, newest))
-        text = f"{bound}{since} to {until}" if known else until
+        text = f"{since}{bound} to {until}" if known else until
         shown = total.rate.bytes[-_LAST_BUCKETS:]
         if any(shown):
             span = span_text(total.rate.bucket_ms * len(shown))
             line = f"{sparkline(shown, len(shown)).lstrip()} " if self._wide else ""
-            text += f", {line}{size_text(sum(shown))} in the last {'day' if span == '1 d' else span} of it"
+            text += f", {line}{size_text(sum(shown))} in its last {'day' if span == '1 d' else span}"
         return Text(text)
 
     def _mix(self, volumes: Sequence[Volume], names: Sequence[str]) -> list[str]:
