@@ -114,6 +114,8 @@ def apply_all(
     if how.output is not None:
         for _, result in engine.map(work, partitions):
             yield result
+        with suppress(OSError):  # no copy could be made: the same command works once the cause is gone
+            os.rmdir(how.output)
         return
     with ExitStack() as locks:
         for directory in _directories_to_change(partitions, planned_roots, drop_marker=how.drop_marker):

@@ -336,6 +336,23 @@ def test_new_files_of_a_copy_without_a_log_can_be_read_like_those_beside_them(tm
     assert (copied / f"{plan.log_start_offset:020d}.log").stat().st_mode & 0o777 == 0o644
 
 
+def test_a_copy_that_failed_is_not_in_the_way_of_the_next(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    how = recover.ApplyOptions(output=str(directory.parent / "copy"))
+
+    def copied() -> list[KdumpError | None]:
+        found = recover.recover_logs(discover([str(directory / "transfers-0")]), RecoverOptions(), how)
+        return [one.error for one in found if isinstance(one, RecoveryResult)]
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(copies, "_copy", full)
+        (error,) = copied()
+    assert "no space left on device" in str(error)
+    assert copied() == [None]
+
+
 def test_no_copy_in_a_log_directory(directory: Path) -> None:
     how = recover.ApplyOptions(output=str(directory / "copy"))
     with pytest.raises(KdumpError, match="keep the broker from starting"):
