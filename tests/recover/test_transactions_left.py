@@ -12,8 +12,9 @@ import pytest
 from kdump.engine.processes import Processes
 from kdump.engine.protocol import Engine
 from kdump.engine.serial import Serial
-from kdump.recover import recover
+from kdump.recover import recover, truncate
 from kdump.recover.plan import RecoverOptions, RecoveryResult
+from kdump.recover.planner import plan_recovery
 from kdump.storage.discovery import discover
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.verify import verify_logs
@@ -137,3 +138,18 @@ def test_a_transaction_log_is_mended_before_what_it_decides(
     assert ENDED in found.message
     found = next(one for one in recover.remaining_findings(str(leader / "Transfers-1")) if one.code == "txn/hanging")
     assert ENDED in found.message
+
+
+def test_the_preview_names_the_transactions_that_are_open_afterwards(leader: Path) -> None:
+    plans = {os.path.basename(one.path): one for one in plan_recovery(discover([str(leader)]), RecoverOptions())}
+    (sentence,) = plans["transfers-1"].undecided
+    assert "producer 4 from offset 144;" in sentence
+    assert [finding.offset for finding in left(leader / "transfers-1")] == [144]
+    assert not plans["transfers-0"].undecided  # a transaction is open there, and nothing is cut
+
+
+def test_the_preview_of_many_open_transactions_is_one_sentence() -> None:
+    (sentence,) = truncate.undecided_after({producer: 1000 - producer for producer in range(900)})
+    assert "producer 899 from offset 101, " in sentence
+    assert sentence.count(" from offset ") == 5
+    assert " and 895 more;" in sentence
