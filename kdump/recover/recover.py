@@ -382,7 +382,7 @@ def _resume_group(run: Run) -> list[undo.RunResult]:
             run_group.finish_root(run)
         drop = whole.drop_marker and run_group.has_not_changed(run, whole, naming.CLEAN_SHUTDOWN)
         repairs = whole.repairs_points and run_group.has_not_changed(run, whole, naming.RECOVERY_POINTS)
-    except (OSError, KdumpError) as error:
+    except (OSError, EOFError, KdumpError) as error:
         return [undo.RunResult(run, applying.sentence(run.directory, error))]
     how = ApplyOptions(run.run, None, whole.keep, drop)
     points: dict[str, Points] = {run.directory: {}} if drop or repairs else {}
