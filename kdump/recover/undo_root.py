@@ -183,6 +183,9 @@ class RootUndo:
         """
         left = _states(self._journal, checkpoint)[1]
         if not left and self._whole is not None:
+            lines = self._whole.lines.get(checkpoint, {})
+            if _lines_of(self._handle.read(checkpoint), lines) == lines:
+                return True  # the run did not write it, and it still says the same of the partitions
             left = [_FileState(self._whole.files.get(checkpoint), None)]
         others = [_states(journal, checkpoint) for journal in self._other_journals()]
         there = self._handle.stamp(checkpoint)

@@ -69,6 +69,17 @@ def test_the_lines_of_a_partition_come_back_in_a_log_directory_that_was_copied(t
     assert lines(copied / HIGH_WATERMARKS) == before[1]
 
 
+def test_the_lines_of_a_partition_stay_in_a_checkpoint_that_has_another_time_alone(trial: GroupTrial) -> None:
+    """As a copy without times has it; the run left this checkpoint alone."""
+    tear(trial)
+    trial.apply()
+    path = trial.directory / HIGH_WATERMARKS
+    before = path.read_bytes()
+    path.touch()
+    recover.undo_recovery(str(trial.directory / "t-0"))
+    assert path.read_bytes() == before
+
+
 def test_the_lines_of_a_partition_go_down_where_a_broker_wrote_between_two_runs(trial: GroupTrial) -> None:
     tear(trial)
     options = RecoverOptions(walk="all", now_ms=directories.NOW_MS)
