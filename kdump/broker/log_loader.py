@@ -9,7 +9,7 @@ leader_epoch_file_cache.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from kdump.broker.file_records import CorruptRecord, UncaughtReadError
 from kdump.broker.leader_epoch_file_cache import LeaderEpochFileCache
@@ -50,6 +50,7 @@ class LogLoader:
         self._snapshots = ProducerSnapshots(self.files, open_transactions_in)
         self._unsplittable: set[int] = set()
         self._emptied_logs: set[str] = set()
+        self._open_transactions: Mapping[int, int] | None = None
         self._recovered_logs: set[str] = set()
 
     def close(self) -> None:
@@ -80,7 +81,9 @@ class LogLoader:
         self._snapshots.remove_stray(segments.order)
         # After a clean shutdown without a snapshot nothing is read again (UnifiedLog.rebuildProducerState).
         if self._snapshots.names or not state.clean_shutdown:
-            rebuild_producer_state(self._producer_state_manager(), segments, log_start, log_end, _load_producers)
+            manager = self._producer_state_manager()
+            rebuild_producer_state(manager, segments, log_start, log_end, _load_producers)
+            self._open_transactions = manager.producers.first_offsets
         self._check_metadata()
         return self._result(log_start, log_end)
 
@@ -102,6 +105,7 @@ class LogLoader:
             tuple(self.epochs.entries),
             self.epochs.written,
             tuple(files.later_refusals),
+            self._open_transactions,
         )
 
     # ---- leader epochs and partition.metadata

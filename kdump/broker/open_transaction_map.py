@@ -78,6 +78,11 @@ class OpenTransactionMap:
         self.transactions.complete(transaction, position)
 
     @property
+    def first_offsets(self) -> Mapping[int, int] | None:
+        """The first offset of each open transaction by producer; None where segments were skipped."""
+        return None if self._skipped is not None else dict(self.transactions.first_offsets)
+
+    @property
     def is_ambiguous(self) -> bool:
         """Whether transactions began at the same offset.
 

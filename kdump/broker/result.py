@@ -106,7 +106,7 @@ class LoadResult(NamedTuple):
     recovered, with their indexes rebuilt. `written_snapshots`: the offsets of the producer snapshots that are written.
     `leader_epochs`: the leader epochs afterwards, each with its start offset. `leader_epochs_written`: their checkpoint
     is written, even where its content stays the same. `later_refusals`: what LATER_RELEASE refuses, and RELEASE does
-    not.
+    not. `open_transactions` are those at the end: first offset by producer, None where they are not known.
     """
 
     refusals: tuple[Refusal, ...]
@@ -124,6 +124,7 @@ class LoadResult(NamedTuple):
     leader_epochs: tuple[tuple[int, int], ...]
     leader_epochs_written: bool = False
     later_refusals: tuple[Refusal, ...] = ()
+    open_transactions: Mapping[int, int] | None = None
 
     @property
     def refuses(self) -> bool:

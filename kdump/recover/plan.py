@@ -184,8 +184,8 @@ class Plan(NamedTuple):
     directory as it is: (Kafka's exception, file name); `later_refusals` are those of Kafka 4.4.0
     alone. `recovery_point` is the offset that the log directory's
     checkpoint needs afterwards, None where it may stay. `bytes_needed` is how much is written before anything goes.
-    `not_covered` are the findings that stay. Of a salvage, `undecided` says which transactions may have lost their
-    markers, `conflicts` which batches contradict each other and which of them stay. A plan that is `alone` is about one
+    `not_covered` are the findings that stay. `undecided` says which transactions may have lost their markers, of a
+    salvage `conflicts` which batches contradict each other and which of them stay. A plan that is `alone` is about one
     segment of several, so that it can only become a copy. `rebuild_cache` has companions that planning rebuilt.
     `start` is where a broker's next start begins to read, None for a log of Kafka 0.7. `newest` is what a walk of the
     active segment alone leaves, where the partition stands on its own and that is another log: then a truncation asks

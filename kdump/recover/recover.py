@@ -17,7 +17,7 @@ from kdump.format import naming
 from kdump.format.naming import TopicPartition, topic_partition_of
 from kdump.recover import apply as applying
 from kdump.recover import copies, phases, run_group, undo
-from kdump.recover.plan import REINDEX, Action, NewestWalk, Plan, RecoverOptions, RecoveryResult
+from kdump.recover.plan import REINDEX, TRUNCATE, Action, NewestWalk, Plan, RecoverOptions, RecoveryResult
 from kdump.recover.planner import (
     Points,
     directory_above,
@@ -155,12 +155,27 @@ def _apply_in_place(
     for plan in partitions:
         if _belongs_to(plan, failed):
             yield RecoveryResult(plan, error=KdumpError(f"{plan.path}: its log directory failed; {applying.NOTHING}"))
-    for _, result in engine.map(work, left):
-        if engine.slots > 1:  # the phases of other processes are not seen here
-            phases.enter(phases.Phase.APPLY, result.plan.path)
-        yield result
+    for some in _in_order(left):
+        for _, result in engine.map(work, some):
+            if engine.slots > 1:  # the phases of other processes are not seen here
+                phases.enter(phases.Phase.APPLY, result.plan.path)
+            yield result
     run_group.finish_groups(groups, how.run, keep=how.keep)
     yield from roots
+
+
+def _in_order(plans: list[Plan]) -> Iterator[list[Plan]]:
+    """The transaction log before the partitions whose open transactions it knows, where it changes."""
+    first = [plan for plan in plans if not plan.is_empty and _is_of_transaction_log(plan)]
+    if not first:
+        yield plans
+        return
+    yield first
+    yield [plan for plan in plans if plan.is_empty or not _is_of_transaction_log(plan)]
+
+
+def _is_of_transaction_log(plan: Plan) -> bool:
+    return plan.topic_partition is not None and plan.topic_partition.topic == naming.TRANSACTION_LOG
 
 
 def _has_failed(item: RecoveryResult | Report) -> bool:
@@ -277,7 +292,8 @@ def _verified(plan: Plan, path: str, applied: applying.ApplyResult | None) -> tu
     changed = any(name.endswith((".log", ".kafka")) for name in plan.after)
     if applied is None or changed or logs < AGAIN_BYTES or not _reads_back(path, applied.written):
         # The plan of this very run says that it is finished only after this.
-        found = remaining_findings(path, directory_above(plan.path))
+        cut = plan.options.strategy == TRUNCATE and any(name.endswith(".log") for name in plan.after)
+        found = remaining_findings(path, plan.path, cut=cut)
         return tuple(finding for finding in found if finding.code != "undo/unfinished")
     return plan.not_covered
 
@@ -287,19 +303,19 @@ def _reads_back(directory: str, written: Mapping[str, int]) -> bool:
         return all(handle.checksum(name) == checksum for name, checksum in written.items())
 
 
-def remaining_findings(path: str, log_directory: str | None = None) -> tuple[Finding, ...]:
+def remaining_findings(path: str, beside: str | None = None, *, cut: bool = False) -> tuple[Finding, ...]:
     """The errors and warnings of a verify of a directory. Raises SourceError where it cannot be read.
 
-    Lists the directory again, as it is after what was written. The transaction log of `log_directory`, by default the
-    directory above, says which open transactions hang.
+    Lists the directory again, as it is after what was written. The transaction log in the log directory of `beside`, by
+    default of the directory itself, says which open transactions hang. Where the log was `cut`, those that it does not
+    know are warnings.
     """
-    log_directory = directory_above(path) if log_directory is None else log_directory
     found: list[Finding] = []
     phases.enter(phases.Phase.VERIFY, path)
     for report in verify_logs(item for item in discover([path]) if isinstance(item, Partition | SourceError)):
         for error in report.errors:
             raise error
-        left = findings_left(report, log_directory)
+        left = findings_left(report, path if beside is None else beside, cut=cut)
         found += (finding for finding in left if finding.severity >= Severity.WARNING)
     return tuple(found)
 
@@ -366,7 +382,7 @@ def _resume_group(run: Run) -> list[undo.RunResult]:
             run_group.finish_root(run)
         drop = whole.drop_marker and run_group.has_not_changed(run, whole, naming.CLEAN_SHUTDOWN)
         repairs = whole.repairs_points and run_group.has_not_changed(run, whole, naming.RECOVERY_POINTS)
-    except (OSError, KdumpError) as error:
+    except (OSError, EOFError, KdumpError) as error:
         return [undo.RunResult(run, applying.sentence(run.directory, error))]
     how = ApplyOptions(run.run, None, whole.keep, drop)
     points: dict[str, Points] = {run.directory: {}} if drop or repairs else {}
@@ -378,7 +394,8 @@ def _resume_group(run: Run) -> list[undo.RunResult]:
     refusals = _refusals_by_directory([*plans, *group.others, *planned.values()])
     others = (RecoveryResult(plan) for plan in group.others)
     done = []
-    for item in [*(apply_and_verify(plan, how, refusals) for plan in plans), *others, *roots]:
+    applied = (apply_and_verify(plan, how, refusals) for some in _in_order(list(plans)) for plan in some)
+    for item in [*applied, *others, *roots]:
         if isinstance(item, Report):
             done.append(undo.RunResult(run, item.errors[0]))
             continue

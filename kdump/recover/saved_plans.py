@@ -11,7 +11,7 @@ from itertools import zip_longest
 from typing import IO, TYPE_CHECKING, Final, NamedTuple
 
 from kdump.errors import KdumpError
-from kdump.recover.plan import SAVED_WALK, STRATEGIES, UNDECIDED, WALKS, Plan, RecoverOptions
+from kdump.recover.plan import SAVED_WALK, STRATEGIES, TRUNCATE, UNDECIDED, WALKS, Plan, RecoverOptions
 from kdump.recover.plan_lines import RESULT_FIELDS, file_fields, plain, plan_lines
 from kdump.storage.stamps import read_stamps
 
@@ -151,6 +151,8 @@ def _is_compared(line: "Mapping[str, JsonValue]", schema: int) -> bool:
 
 def _compared(line: "Mapping[str, JsonValue]", schema: int) -> "JsonObject":
     left_out = _NOT_COMPARED | _NOT_IN_SCHEMA_1 if schema == 1 else _NOT_COMPARED
+    if line.get("strategy") == TRUNCATE:
+        left_out |= {"undecided"}  # sentences about what the actions leave; earlier versions had none
     return {name: value for name, value in line.items() if name not in left_out}
 
 

@@ -33,7 +33,7 @@ from kdump.storage.discovery import discover
 from kdump.storage.partition import Partition
 from kdump.storage.pieces import Piece
 from kdump.storage.stamps import Stamp, read_stamps
-from kdump.storage.undo_folders import APPLYING, UndoFolder, run_state
+from kdump.storage.undo_folders import APPLYING, UndoFolder, run_state, undo_folders_in
 from kdump.verify.verify import verify_logs
 
 _ROOT_STATE: Final = (*OFFSET_CHECKPOINTS, CLEAN_SHUTDOWN)
@@ -45,6 +45,34 @@ class RootState(NamedTuple):
 
     files: Mapping[str, Stamp]
     lines: _Lines
+
+
+class _FileState(NamedTuple):
+    """A file as it was at some time, None without one, and its CRC-32C where that is known."""
+
+    stamp: Stamp | None
+    crc32c: int | None
+
+    def is_like(self, other: "_FileState") -> bool:
+        """Whether both are the same file, or have the same bytes, as far as is known."""
+        if self.stamp is None or other.stamp is None or self.stamp == other.stamp:
+            return self.stamp == other.stamp
+        if self.stamp.size != other.stamp.size:
+            return False
+        if self.crc32c is None or other.crc32c is None:
+            return self.stamp.mtime_ns == other.stamp.mtime_ns
+        return self.crc32c == other.crc32c
+
+
+def _states(journal: Journal | None, name: str) -> tuple[list[_FileState], list[_FileState]]:
+    """A file before the steps of a run, and after them; nothing where no step is about it."""
+    steps = [step for step in (journal.steps if journal is not None else ()) if step.name == name]
+    before = [_FileState(step.before, step.crc32c) for step in steps]
+    return before, [_FileState(step.after, step.after_crc32c) for step in steps]
+
+
+def _are_alike(some: Iterable[_FileState], others: Collection[_FileState]) -> bool:
+    return any(one.is_like(other) for one in some for other in others)
 
 
 def root_state(handle: DirectoryHandle, names: Iterable[str]) -> RootState:
@@ -149,12 +177,34 @@ class RootUndo:
         return after
 
     def _is_as_left(self, checkpoint: str) -> bool:
-        """Whether the run wrote a checkpoint last, or left it alone, and no broker wrote it since."""
+        """Whether the run wrote a checkpoint last, or left it alone, and no broker wrote it since.
+
+        Other runs may have written it since, one after the other. As a whole undo does, it goes by the bytes.
+        """
+        left = _states(self._journal, checkpoint)[1]
+        if not left and self._whole is not None:
+            lines = self._whole.lines.get(checkpoint, {})
+            if _lines_of(self._handle.read(checkpoint), lines) == lines:
+                return True  # the run did not write it, and it still says the same of the partitions
+            left = [_FileState(self._whole.files.get(checkpoint), None)]
+        others = [_states(journal, checkpoint) for journal in self._other_journals()]
         there = self._handle.stamp(checkpoint)
-        steps = [step for step in (self._journal.steps if self._journal else ()) if step.name == checkpoint]
-        if steps:
-            return any(there == step.after for step in steps)
-        return self._whole is not None and there == self._whole.files.get(checkpoint)
+        crc = None if there is None else self._handle.checksum(checkpoint)
+        now = [_FileState(there, crc)]
+        while not _are_alike(now, left):
+            earlier = next((states for states in others if _are_alike(now, states[1])), None)
+            if earlier is None:
+                return False
+            others.remove(earlier)
+            now = earlier[0]
+        return True
+
+    def _other_journals(self) -> Iterable[Journal]:
+        for folder in undo_folders_in(self._handle):
+            if folder.flat and folder.run != self._folder.run:
+                with suppress(OSError, KdumpError):  # undoing that run reports it
+                    if (loaded := load(self._handle, folder)) is not None:
+                        yield loaded[1]
 
     def correct(self) -> None:
         """Let the lines go back without keeping them. Raises KdumpError."""

@@ -16,7 +16,7 @@ from kdump.verify.report import Report
 from kdump.verify.scan import ScanOptions
 
 if TYPE_CHECKING:
-    from kdump.verify.checks.hanging import OpenTransaction
+    from kdump.verify.checks.hanging import OpenTransaction, TransactionStates
 
 
 _LAGGING = frozenset(("checkpoint/unknown", "checkpoint/beyond", "checkpoint/below"))
@@ -85,6 +85,14 @@ class LogDirectoryVerifier:
             self._transaction_log[name.partition] = [file.file for file in report.files]
         self._report.max_timestamp = max(self._report.max_timestamp, report.max_timestamp)
 
+    def _transaction_states(self) -> "TransactionStates":
+        from kdump.verify.checks import hanging
+
+        known = hanging.read_transaction_states(self._transaction_log)
+        listed = {one.partition for one in self.log_directory.partitions if one.topic == TRANSACTION_LOG}
+        # A partition that cannot be read can know any producer.
+        return known._replace(complete=known.complete and listed <= self._transaction_log.keys())
+
     def conclude(self) -> Report:
         """Check across the partitions. Returns the report of the log directory."""
         report, log_directory = self._report, self.log_directory
@@ -105,11 +113,7 @@ class LogDirectoryVerifier:
             from kdump.verify.checks import hanging
 
             # While a broker runs, the partitions and the transaction log were read at different times.
-            known = (
-                None
-                if self._live or not self._transaction_log
-                else hanging.read_transaction_states(self._transaction_log)
-            )
+            known = None if self._live or not self._transaction_log else self._transaction_states()
             report.add(
                 hanging.check_open_transactions(
                     self._open, self._now_ms if self._live and self._now_ms is not None else report.max_timestamp, known

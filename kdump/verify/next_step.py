@@ -52,6 +52,8 @@ def repair_of(code: str) -> str:
         return "none: kdump recover changes nothing about it"
     if code.startswith(REBUILT):
         return "kdump recover --reindex PATH"
+    if code == "file/name":
+        return "kdump recover PATH shows what becomes of a file; none for a directory: move it out of the log directory"
     if code in TRUNCATION_CODES:
         return "kdump recover --truncate PATH does what a broker does, --salvage keeps every valid batch"
     return "kdump recover PATH shows what a broker would do; --salvage keeps every valid batch"

@@ -177,7 +177,7 @@ class PartitionVerifier:
         self._report.log_end_offset = valid_end if tail_only or not hidden else None
         self._report.add(state.check_neighbours(log, scanned))
         state.gapped = state.gapped or bool(scanned.gaps)
-        state.broken = state.broken or summary.damages > 0
+        broken_before, state.broken = state.broken, state.broken or summary.damages > 0
         replayed = self._producers.end_segment(log.path, compacted=compacted or (state.broken and state.compacted))
         aborted = self._producers.aborted()
         alone = self._partition.path == log.path
@@ -187,7 +187,8 @@ class PartitionVerifier:
                 segment, end_offset, aborted, state, self._log_start, compacted=compacted
             )
         if self._partition.whole and valid_end is not None and (tail_only or not hidden):
-            open_by_producer = None if state.broken else self._producers.open_by_producer()
+            is_known = not (broken_before if tail_only else state.broken)
+            open_by_producer = self._producers.open_by_producer() if is_known else None
             valid = valid_segment(log, summary, valid_end, replayed, open_by_producer)
             if valid is not None:
                 self._valid[os.path.basename(log.path)] = valid

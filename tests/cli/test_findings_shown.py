@@ -265,6 +265,14 @@ def test_every_explanation_names_a_command(kdump: Any) -> None:
         assert "kdump recover" in command
 
 
+def test_the_explanation_of_a_name_says_that_no_command_moves_a_directory(kdump: Any) -> None:
+    (command,) = [
+        line for line in kdump.inside("verify", "--explain", "file/name").lines if line.startswith("Command: ")
+    ]
+    assert command.endswith("none for a directory: move it out of the log directory")
+    assert "--salvage" not in command
+
+
 def test_help_of_a_command(kdump: Any) -> None:
     assert kdump.inside("help").text == kdump.inside("--help").text
     for name in ("dump", "verify", "recover", "completion"):

@@ -14,7 +14,7 @@ import pytest
 from kdump.errors import KdumpError
 from kdump.format.checkpoint import offset_entries
 from kdump.format.naming import CLEAN_SHUTDOWN, RECOVERY_POINTS
-from kdump.recover import apply, recover, run_plan, steps, undo_plan
+from kdump.recover import apply, recover, run_group, run_plan, steps, undo_plan
 from kdump.recover.plan import RecoverOptions, RecoveryResult
 from kdump.recover.rebuild_cache import RebuildCache
 from kdump.recover.runs import runs
@@ -84,6 +84,21 @@ def test_a_resume_finishes_a_root_of_which_only_the_journal_is_left(trial: Group
     assert not (trial.directory / CLEAN_SHUTDOWN).exists()
     trial.resume()
     assert not trial.is_unfinished()
+    trial.undo()
+    assert tree(trial.directory) == trial.old
+
+
+def test_a_resume_says_where_a_file_at_the_root_became_shorter(trial: GroupTrial) -> None:
+    stopped(trial, "t-0")
+
+    def shorter(*_: object) -> None:
+        raise EOFError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_group, "load", shorter)
+        with pytest.raises(UndoFailure, match="became shorter while it was read"):
+            trial.resume()
+    trial.resume()
     trial.undo()
     assert tree(trial.directory) == trial.old
 

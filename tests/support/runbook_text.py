@@ -179,6 +179,13 @@ STEPS = (
                 ),
             ),
             (
+                "txn/open",
+                (
+                    "A warning: no transaction log that can be read says whether the marker of this transaction still "
+                    "comes. Start the broker; kafka-transactions.sh find-hanging says it then."
+                ),
+            ),
+            (
                 "status 4",
                 (
                     "Done, as the plan said: valid records were given up, or offsets below the high watermark are "

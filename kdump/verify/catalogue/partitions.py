@@ -92,7 +92,10 @@ ENTRIES = (
         _I,
         "Transaction is open at the end of the log",
         "producer {producer_id} (epoch {epoch}) has a transaction open since offset {first}",
-        "Consumers with isolation.level=read_committed stop before it until its marker is written.",
+        (
+            "Consumers with isolation.level=read_committed stop before it until its marker is written. A recovery that "
+            "truncated the log warns of it where no transaction log says whether the marker still comes."
+        ),
         "Nothing.",
         "ProducerStateManager.firstUnstableOffset",
     ),

@@ -128,6 +128,19 @@ def _problem(transaction: OpenTransaction, late_ms: int, known: TransactionState
     return idle
 
 
+def is_decided(transaction: OpenTransaction, known: TransactionStates | None) -> bool:
+    """Whether the transaction log says that the transaction hangs, or that its marker still comes."""
+    state = None if known is None else known.states.get(transaction.producer_id)
+    if not transaction.certain or known is None or state is None:
+        return transaction.certain and known is not None and known.complete
+    if state.producer_id != transaction.producer_id:
+        return True
+    from kdump.format.internal_topics.transaction_state import TransactionState
+
+    decides = TransactionState.Empty <= state.transaction_status <= TransactionState.Dead
+    return decides and state.producer_epoch >= transaction.epoch
+
+
 def _takes_part(name: TopicPartition | None, state: "TransactionLogValue") -> bool:
     """Whether the coordinator will write a marker to this partition. True where the partition is not known."""
     return name is None or any(
