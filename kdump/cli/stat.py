@@ -12,6 +12,7 @@ from kdump.cli import exit_status, options
 from kdump.cli.execution import Found, ProblemLog, execution
 from kdump.cli.progress import MEASURING, Progress
 from kdump.cli.sections import SectionedCommand
+from kdump.format.java import MAX_LONG
 from kdump.render import STAT_FORMATS, RenderOptions, renderer
 from kdump.stat.partition_reports import ReportOptions
 from kdump.stat.row_collector import RowCollector, Statistics, columns_of
@@ -69,20 +70,28 @@ class DurationParam(click.ParamType[int]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        match = re.fullmatch(r"(\d{1,15}) ?(ms|s|m|min|h|d|w)?", str(value).lower())
+        match = re.fullmatch(r"(\d{1,19}) ?(ms|s|m|min|h|d|w)?", str(value).lower())
         if match is None:
             self.fail(f"{value!r} is no length of time; write milliseconds, or 90s, 15m, 12h, 7d", param, ctx)
-        return int(match[1]) * _UNITS_MS[match[2] or "ms"]
+        found = int(match[1]) * _UNITS_MS[match[2] or "ms"]
+        if found > MAX_LONG:
+            self.fail(f"{value!r} is too long: {MAX_LONG} ms at most", param, ctx)
+        return found
 
 
 class LimitParam(click.ParamType[int]):
-    """A limit of another type, or -1 for none."""
+    """A limit of another type from 0 to what a broker can count, or -1 for none."""
 
     def __init__(self, of: click.ParamType[int]) -> None:
         self._of, self.name = of, of.name
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        return -1 if str(value) == "-1" else self._of.convert(value, param, ctx)
+        if str(value) == "-1":
+            return -1
+        found = int(value) if re.fullmatch(r"\d{1,19}", str(value)) else self._of.convert(value, param, ctx)
+        if found > MAX_LONG:
+            self.fail(f"{value!r} is too large: {MAX_LONG} at most", param, ctx)
+        return found
 
 
 def _columns(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

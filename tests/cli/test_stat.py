@@ -182,6 +182,9 @@ def test_quiet(kdump: Any, log_directory: Path) -> None:
         (("--bucket", "0"), "at least 1 ms"),
         (("--bucket", "soon"), "no length of time"),
         (("--retention", "--retention-ms", "-2"), "no length of time"),
+        (("--bucket", "999999999999999w"), "9223372036854775807 ms at most"),
+        (("--retention", "--retention-ms", "9223372036854775808"), "9223372036854775807 at most"),
+        (("--retention", "--retention-bytes", "999999999999999999g"), "9223372036854775807 at most"),
         (("--retention", "--cleanup-policy", "erase"), "not a cleanup policy: erase"),
         (("--format", "csv", "--by", "topic", "--retention"), "these are topic, partition: give --by once"),
         (("--cleanup-policy", "delete"), "--cleanup-policy changes nothing without --retention or --compaction or"),
@@ -251,6 +254,20 @@ def test_reports(kdump: Any, log_directory: Path) -> None:
     text = kdump("stat", *options, "--format", "terminal", str(log_directory)).out.decode()
     for words in ("retention deletes", "the log cleaner compacts", "no messages of old formats", "to free"):
         assert words in text
+
+
+@pytest.mark.parametrize("value", [0, 1, (1 << 63) - 1])
+def test_limits_are_all_that_a_broker_takes(kdump: Any, log_directory: Path, value: int) -> None:
+    """Zero deletes all, and people write "for ever" as the largest number."""
+    settings = ("--retention-bytes", str(value), "--retention-ms", str(value), "--max-compaction-lag-ms", str(value or 1))
+    ran = kdump.inside("stat", "--retention", "--compaction", *settings, "--format", "json", str(log_directory))
+    assert ran.status == 0
+    for line in rows_of(ran, "partition"):
+        found = line["retention"]["settings"]
+        assert (found["retention_bytes"], found["retention_ms"]) == (value, value)
+        assert bool(line["retention"]["deletes"]) == (value < 2)
+    text = kdump.inside("stat", "--retention", *settings[:4], "--format", "terminal", str(log_directory)).out.decode()
+    assert "retention deletes" in text
 
 
 def test_an_open_transaction_stops_the_cleaner(kdump: Any, tmp_path: Path) -> None:
