@@ -304,3 +304,53 @@ def test_a_sparkline_shows_what_is_not_zero(values: list[int], width: int) -> No
 )
 def test_numbers_as_people_read_them(text: str, expected: str) -> None:
     assert text == expected
+
+
+def test_a_plan_that_is_not_enough_says_what_size_frees() -> None:
+    """Data with timestamps in the future go by retention.bytes alone."""
+    from support.stat_logs import partition
+
+    collector = RowCollector(RowOptions(now_ms=1000, reports=ReportOptions(free_bytes=100)))
+    collector.add(partition("0..9 90b @5000", "10..19 200b @5000"))
+    text = shown("terminal", collector.result())
+    assert "100 bytes to free: retention.ms frees no more than 0 bytes" in text
+    assert "290 bytes go at most where retention.bytes is set, too" in text
+    collector = RowCollector(RowOptions(now_ms=1000, reports=ReportOptions(free_bytes=1024)))
+    collector.add(partition("0..9 90b @500", "10..19 200b @600"))
+    assert "1.0 KiB to free: no setting frees more than 290 bytes" in shown("terminal", collector.result())
+
+
+def test_times_that_no_calendar_has(tmp_path: Path) -> None:
+    """Timestamps in nanoseconds, as some producers write them."""
+    nanos = 1_700_000_000_000_000_000
+    path = tmp_path / "t-0" / f"{0:020}.log"
+    path.parent.mkdir()
+    path.write_bytes(
+        b"".join(
+            build.batch([build.record(timestamp=time)], base_offset=number)
+            for number, time in enumerate((NOW_MS, nanos, nanos + 7_200_000))
+        )
+    )
+    for width in ("80", "200"):
+        text = _terminal(path.parent, width, RowKind.PARTITION, RowKind.HOUR)
+        assert "to after 9999" in text
+        assert "1699999999999200000 ms" in text
+        assert "1700000000006400000 ms" in text
+
+
+def test_buckets_below_a_second_have_times_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "t-0" / f"{0:020}.log"
+    path.parent.mkdir()
+    batches = [build.batch([build.record(timestamp=1_000 + number)], base_offset=number) for number in range(2)]
+    path.write_bytes(b"".join(batches))
+    text = _terminal(path.parent, "80", RowKind.HOUR, bucket_ms=1)
+    assert "1970-01-01T00:00:01.001Z" in text
+
+
+def _terminal(path: Path, width: str, *kinds: RowKind, bucket_ms: int = 3_600_000) -> str:
+    collector = RowCollector(RowOptions(kinds, bucket_ms=bucket_ms, now_ms=NOW_MS))
+    for item in kdump.stat_logs(kdump.discover([path]), kdump.StatOptions(bucket_ms=bucket_ms)):
+        collector.add(item)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", width)
+        return shown("terminal", collector.result())

@@ -276,11 +276,12 @@ def _ago(timestamp_ms: int, now_ms: int) -> str:
 
 def _free(plan: FreePlan, shape: _Shape) -> Iterator[Text | Table]:
     wanted = size_text(plan.wanted_bytes)
-    got = size_text(plan.due_bytes + plan.bytes)
-    yield from _heading(
-        f"{wanted} to free" if plan.is_enough else f"{wanted} to free: no setting frees more than {got}"
-    )
+    got = plan.due_bytes + plan.bytes
+    more = plan.most_bytes if plan.most_bytes > got and not plan.is_enough else 0
+    missed = f": {'retention.ms' if more else 'no setting'} frees {'no ' if more else ''}more than {size_text(got)}"
+    yield from _heading(f"{wanted} to free{'' if plan.is_enough else missed}")
     for size, words in (
+        (more, "go at most where retention.bytes is set, too"),
         (plan.due_bytes, "go anyway, by the settings that were given"),
         (plan.leaving_bytes, "are of directories that a broker is deleting"),
         (plan.stray_bytes, "are of stray directories, which no setting frees"),

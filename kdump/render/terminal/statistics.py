@@ -272,7 +272,7 @@ class StatisticsView:
             case "codec" | "magic" | "producer":
                 return row.label
             case "from":
-                return time_text(int(row.label), wide=False)
+                return _bucket_text(int(row.label), row.own["bucket_ms"])
             case "epoch":
                 return str(row.own["producer_epoch"])
             case "codecs":
@@ -377,7 +377,16 @@ _RULES: Final = {
 def _minute(timestamp_ms: int | None) -> str:
     """A time to the minute: `2026-11-21 18:03Z`."""
     text = iso_time(timestamp_ms)
-    return text if text == "-" else f"{text[:10]} {text[11:16]}Z"
+    if text == "-":
+        return "after 9999" if timestamp_ms is not None and timestamp_ms > 0 else text
+    return f"{text[:10]} {text[11:16]}Z"
+
+
+def _bucket_text(start_ms: int, bucket_ms: object) -> str:
+    """Where a bucket begins; beyond the calendar its number of milliseconds, which tells it from others."""
+    below_a_second = isinstance(bucket_ms, int) and bucket_ms % 1000 != 0
+    text = time_text(start_ms, wide=below_a_second)
+    return f"{start_ms} ms" if text == "-" else text
 
 
 def _partitions(row: DiskRow) -> str:
