@@ -159,7 +159,8 @@ class _Cutting:
 
     def _context(self, partition: Partition) -> CheckpointContext:
         """What the checkpoints of its log directory say of a partition, also where a directory above was named."""
-        return self._checkpoints.context(partition._replace(whole=partition.whole or partition.log_directory is not None))
+        below = partition.log_directory is not None
+        return self._checkpoints.context(partition._replace(whole=partition.whole or below))
 
     def _end_segment(self, to: PartitionFold, task: StatTask, found: RangeStatistics) -> None:
         whole = settled(task, found) if self._expected[0].live else found

@@ -354,3 +354,41 @@ def _terminal(path: Path, width: str, *kinds: RowKind, bucket_ms: int = 3_600_00
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", width)
         return shown("terminal", collector.result())
+
+
+def test_partitions_without_a_report_are_named() -> None:
+    """Nothing to delete is not the same as nothing known."""
+    from support.stat_logs import partition
+
+    collector = RowCollector(RowOptions(now_ms=1000, reports=ReportOptions(retention=True, compaction=True)))
+    collector.add(partition("0..9 90b @50", name="__cluster_metadata-0"))
+    alone = partition("0..9 90b @50")
+    collector.add(replace(alone, path=alone.segments[0].path))
+    text = shown("terminal", collector.result())
+    assert text.count("no report on 1 partition: the metadata of the cluster") == 1
+    assert text.count("no report on 1 partition: a file that was named alone") == 1
+    assert "no report" not in shown("terminal", result_of(reports=REPORTS))
+
+
+def test_a_setting_below_a_second_is_not_zero() -> None:
+    from kdump.stat.topic_settings import topic_settings
+
+    reports = ReportOptions(retention=True, settings=topic_settings(retention_ms=1))
+    assert "given: retention.ms 1 ms" in shown("terminal", result_of(reports=reports))
+
+
+def test_a_directory_that_is_set_aside_has_its_name_beside_others() -> None:
+    """The long suffix would leave nothing of it."""
+    from support.stat_logs import partition
+
+    collector = RowCollector(RowOptions((RowKind.PARTITION,), now_ms=NOW_MS))
+    suffix = f"{'0123456789abcdef' * 2}-stray"
+    for name in ("d1", "d2"):
+        directory = f"/var/lib/kafka/data/{name}"
+        one = partition("0..9 90b @50", name=f"{directory}/orders-0")
+        collector.add(replace(one, directory=directory))
+        aside = partition(name=f"{directory}/orders-0", state="stray", other_bytes=9)
+        collector.add(replace(aside, directory=directory, path=f"{directory}/orders-0.{suffix}"))
+    text = shown("terminal", collector.result())
+    assert "/d1/orders-0 (stray)" in text
+    assert "/d2/orders-0 (stray)" in text

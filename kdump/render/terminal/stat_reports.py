@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -84,6 +85,13 @@ _BOUNDS: Final = {
     "min-compaction-lag": "min.compaction.lag.ms",
 }
 """What keeps the cleaner from segments before the active one."""
+_UNREPORTED: Final = {
+    "set-aside": "no broker serves it",
+    "one-file": "a file that was named alone, or logs without a base offset in their names",
+    "kafka-0.7": "a log of Kafka 0.7",
+    "cluster-metadata": "the metadata of the cluster, which controllers delete by settings of their own",
+}
+"""Why nothing is said of the retention and the compaction of a partition."""
 
 
 class _Shape(NamedTuple):
@@ -106,10 +114,17 @@ def report_pieces(result: StatResult, width: int) -> Iterator[Text | Table]:
         yield from _retention(found, asked.settings, shape)
     if asked.compaction:
         yield from _compaction(found, asked.settings, shape)
+    yield from _unreported(found)
     if asked.upgrade:
         yield from _upgrade(found.upgrade, result.total, shape)
     if result.total.free is not None:
         yield from _free(result.total.free, shape)
+
+
+def _unreported(found: ReportTotals) -> Iterator[Text]:
+    """The partitions that retention and compaction say nothing of."""
+    for reason, count in Counter(found.unreported).items():
+        yield Text(f"no report on {counted(count, 'partition')}: {_UNREPORTED[reason]}", style=DOUBTFUL)
 
 
 def _heading(text: str) -> Iterator[Text]:
@@ -134,7 +149,7 @@ def _assumed(settings: TopicSettings, names: Iterable[str]) -> Iterator[Text]:
         value = getattr(settings, name)
         text = ",".join(sorted(value)) if isinstance(value, frozenset) else str(value)
         if name.endswith("_ms") and value > 0:
-            text = span_text(value) or f"{value} ms"
+            text = span_text(value) if value >= 1000 else f"{value} ms"
         elif name.endswith("_bytes") and value > 0:
             text = size_text(value)
         words[name in settings.given].append(f"{name.replace('_', '.')} {text}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -252,9 +253,11 @@ class StatisticsView:
     def _name(self, row: DiskRow) -> str:
         """The name of a file or directory: inside of the log directory where there is only one."""
         path = row.path or ""
-        if isinstance(row, PartitionRow | SegmentRow):
-            path = row.inside if self._result.only_directory is not None else path
         state = row.source.state if isinstance(row, PartitionRow) else None
+        if isinstance(row, PartitionRow | SegmentRow) and self._result.only_directory is not None:
+            path = row.inside
+        elif isinstance(row, PartitionRow) and state:
+            path = os.path.join(os.path.dirname(path), row.inside)
         name = path_text(without_zeros(path) if isinstance(row, SegmentRow) else path)
         return name + (f" ({_STATES[state]})" if state else "")
 
