@@ -232,7 +232,7 @@ def command(**chosen: Any) -> int:
             for item in _measured(found, chosen, rows.options, progress):
                 problems.take(rows.add(item))
         except KeyboardInterrupt:
-            interrupted = True
+            interrupted = problems.interrupted()
         problems.end(some=rows.has_partition)
         result = rows.result(interrupted=interrupted)
         worst = Severity.ERROR if result.total.is_damaged else None

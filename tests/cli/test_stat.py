@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -269,6 +271,29 @@ def test_limits_are_all_that_a_broker_takes(kdump: Any, log_directory: Path, val
         assert bool(line["retention"]["deletes"]) == (value < 2)
     text = kdump.inside("stat", "--retention", *settings, "--format", "terminal", str(log_directory)).out.decode()
     assert "retention deletes" in text
+
+
+@pytest.mark.parametrize("name", ["json", "csv", "text", "terminal"])
+@pytest.mark.parametrize("partitions", [0, 1])
+def test_interrupted(
+    kdump: Any, log_directory: Path, monkeypatch: pytest.MonkeyPatch, name: str, partitions: int
+) -> None:
+    """A table of CSV has no place for it, and nothing at all is no answer: standard error says it, too."""
+    from kdump.cli import stat
+
+    def measure(*arguments: Any) -> Iterator[Any]:
+        yield from islice(stat_logs(*arguments), partitions)
+        raise KeyboardInterrupt
+
+    stat_logs = stat.stat_logs
+    monkeypatch.setattr(stat, "stat_logs", measure)
+    ran = kdump.inside("stat", "--format", name, str(log_directory))
+    assert ran.status == 130
+    assert ran.err == b"kdump: interrupted: not everything was measured\n"
+    if name == "json" and partitions:
+        assert rows_of(ran, "total")[0]["interrupted"] is True
+    if name == "terminal" and partitions:
+        assert ran.out.startswith(b"interrupted, so far ")
 
 
 def test_an_open_transaction_stops_the_cleaner(kdump: Any, tmp_path: Path) -> None:
