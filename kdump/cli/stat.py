@@ -1,9 +1,10 @@
 """The command `kdump stat`: its options, and what it prints of the numbers."""
 
+import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -227,6 +228,7 @@ def command(**chosen: Any) -> int:
     rows, problems = RowCollector(_row_options(chosen)), ProblemLog()
     progress = Progress(chosen["progress"], MEASURING)
     began, interrupted = time.monotonic(), False
+    chosen["paths"] = _outer_first(chosen["paths"])
     with options.partitions(chosen) as found, renderer(chosen["format_name"], sys.stdout, _look(chosen)) as out:
         try:
             for item in _measured(found, chosen, rows.options, progress):
@@ -242,6 +244,21 @@ def command(**chosen: Any) -> int:
         if not chosen["quiet"]:
             out.exit_summary("stat", status, round(time.monotonic() - began, 3))
     return status
+
+
+def _outer_first(paths: Sequence[str]) -> Sequence[str]:
+    """The PATHs, each after those that hold it: what is below a PATH counts once, and as a part of its directory."""
+    real = {path: os.path.realpath(path) for path in paths}
+    holders = set(real.values())
+
+    def depth(path: str) -> int:
+        found, here = 0, real[path]
+        while here != os.path.dirname(here):
+            here = os.path.dirname(here)
+            found += here in holders
+        return found
+
+    return sorted(paths, key=depth)
 
 
 def _row_options(chosen: dict[str, Any]) -> RowOptions:

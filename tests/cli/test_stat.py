@@ -273,6 +273,23 @@ def test_limits_are_all_that_a_broker_takes(kdump: Any, log_directory: Path, val
     assert "retention deletes" in text
 
 
+@pytest.mark.parametrize("inner", ["orders-0", f"orders-0/{0:020}.log"])
+def test_what_is_named_twice_counts_once(kdump: Any, log_directory: Path, inner: str) -> None:
+    """In every order, and always as a part of its log directory."""
+
+    def rows(*paths: Path) -> list[dict[str, Any]]:
+        ran = kdump.inside("stat", "--by", "log_directory", "--by", "partition", "--format", "json", *map(str, paths))
+        times = ("write_rate", "growth", "volume_used_bytes", "volume_free_bytes")
+        return [{key: value for key, value in line.items() if key not in times} for line in lines(ran)[:-1]]
+
+    expected = rows(log_directory)
+    assert rows(log_directory, log_directory / inner) == expected
+    assert rows(log_directory / inner, log_directory) == expected
+    assert rows(log_directory / inner, log_directory.parent) == expected
+    (log_directory.parent / "link").symlink_to(log_directory / inner)
+    assert rows(log_directory.parent / "link", log_directory) == expected
+
+
 @pytest.mark.parametrize("name", ["json", "csv", "text", "terminal"])
 @pytest.mark.parametrize("partitions", [0, 1])
 def test_interrupted(
