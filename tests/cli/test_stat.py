@@ -290,6 +290,20 @@ def test_what_is_named_twice_counts_once(kdump: Any, log_directory: Path, inner:
     assert rows(log_directory.parent / "link", log_directory) == expected
 
 
+def test_segments_that_are_named_alone_are_no_copies(kdump: Any, log_directory: Path) -> None:
+    """As a shell expands orders-0/*.log. Two directories with the same partition are copies."""
+    segments = sorted(map(str, (log_directory / "orders-0").glob("*.log")))
+    ran = kdump.inside("stat", "--by", "topic", "--format", "json", *segments)
+    for kind in ("topic", "total"):
+        (row,) = rows_of(ran, kind)
+        assert (row["segments"], row["records"], row["partitions"], row["copies"]) == (2, 3, 1, 1)
+    other = log_directory.parent / "other" / "orders-0"
+    other.mkdir(parents=True)
+    (other / f"{0:020}.log").write_bytes(one(0))
+    ran = kdump.inside("stat", "--by", "topic", "--format", "json", *segments, str(other / f"{0:020}.log"))
+    assert [rows_of(ran, kind)[0]["copies"] for kind in ("topic", "total")] == [2, 2]
+
+
 @pytest.mark.parametrize("name", ["json", "csv", "text", "terminal"])
 @pytest.mark.parametrize("partitions", [0, 1])
 def test_interrupted(
