@@ -392,3 +392,12 @@ def test_a_directory_that_is_set_aside_has_its_name_beside_others() -> None:
     text = shown("terminal", collector.result())
     assert "/d1/orders-0 (stray)" in text
     assert "/d2/orders-0 (stray)" in text
+
+
+def test_aborted_records_are_data_records() -> None:
+    """Beside the control records, "of them" would be said of these."""
+    collector = RowCollector(RowOptions(now_ms=NOW_MS))
+    path = Path(__file__).resolve().parents[2] / "fixtures/transactions/transactions-0"
+    for item in kdump.stat_logs(kdump.discover([path])):
+        collector.add(item)
+    assert "83 in 24 batches; 33 of them aborted; 8 control records" in shown("terminal", collector.result())

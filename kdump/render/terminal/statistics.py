@@ -142,10 +142,10 @@ class StatisticsView:
     def _records(self, total: TotalRow) -> str:
         sums, totals = total.sums, total.sums.totals
         words = f"{count_text(totals.records, totals.records_at_least)} in {count_text(totals.batches)} batches"
-        if totals.control_records:
-            words += f"; {count_text(totals.control_records)} control"
         if totals.aborted_records:
             words += f"; {count_text(totals.aborted_records)} of them aborted"
+        if totals.control_records:
+            words += f"; {count_text(totals.control_records)} control records"
         if total.absent:
             words += f"; {count_text(total.absent)} of {count_text(sums.offset_span)} offsets have no record"
         if self._result.is_overview and not self._wide:
