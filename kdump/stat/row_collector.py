@@ -109,9 +109,10 @@ class RowCollector:
 
     def _is_more_of_a_copy(self, item: PartitionStatistics) -> bool:
         """Whether another file of the same directory was named alone before this one."""
-        if item.topic_partition is None or not any(segment.path == item.path for segment in item.segments):
-            return False
         directory = os.path.dirname(os.path.abspath(item.path))
+        first = next((segment.path for segment in item.segments), "")
+        if item.topic_partition is None or os.path.dirname(os.path.abspath(first)) != directory:
+            return False
         known = directory in self._read_in_part
         self._read_in_part.add(directory)
         return known

@@ -297,6 +297,13 @@ def test_segments_that_are_named_alone_are_no_copies(kdump: Any, log_directory: 
     for kind in ("topic", "total"):
         (row,) = rows_of(ran, kind)
         assert (row["segments"], row["records"], row["partitions"], row["copies"]) == (2, 3, 1, 1)
+    indexes = [Path(path).with_suffix(".index") for path in segments]
+    for index in indexes:
+        index.write_bytes(b"")
+    ran = kdump.inside("stat", "--by", "topic", "--format", "json", *map(str, indexes))
+    assert [rows_of(ran, kind)[0]["copies"] for kind in ("topic", "total")] == [1, 1]
+    ran = kdump.inside("stat", "--by", "topic", "--format", "json", *(f"{log_directory}/orders-{n}/" for n in (0, 1)))
+    assert [rows_of(ran, kind)[0]["copies"] for kind in ("topic", "total")] == [1, 2]
     other = log_directory.parent / "other" / "orders-0"
     other.mkdir(parents=True)
     (other / f"{0:020}.log").write_bytes(one(0))

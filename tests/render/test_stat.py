@@ -366,7 +366,7 @@ def test_partitions_without_a_report_are_named() -> None:
     collector.add(replace(alone, path=alone.segments[0].path))
     text = shown("terminal", collector.result())
     assert text.count("no report on 1 partition: the metadata of the cluster") == 1
-    assert text.count("no report on 1 partition: a file that was named alone") == 1
+    assert text.count("no report on 1 partition: a file named alone") == 1
     assert "no report" not in shown("terminal", result_of(reports=REPORTS))
 
 

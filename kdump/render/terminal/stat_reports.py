@@ -87,9 +87,9 @@ _BOUNDS: Final = {
 """What keeps the cleaner from segments before the active one."""
 _UNREPORTED: Final = {
     "set-aside": "no broker serves it",
-    "one-file": "a file that was named alone, or logs without a base offset in their names",
+    "one-file": "a file named alone, or no base offset in a name",
     "kafka-0.7": "a log of Kafka 0.7",
-    "cluster-metadata": "the metadata of the cluster, which controllers delete by settings of their own",
+    "cluster-metadata": "the metadata of the cluster has its own settings",
 }
 """Why nothing is said of the retention and the compaction of a partition."""
 
