@@ -88,6 +88,11 @@ class ProblemLog:
         for error in () if some else self._not_logs:
             self._say(error)
 
+    def interrupted(self) -> bool:
+        """Say that the run was, which not every format can. Returns true."""
+        complain("interrupted: not everything was measured")
+        return True
+
     def _say(self, error: KdumpError) -> None:
         self.failed = True
         complain(error)

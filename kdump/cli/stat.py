@@ -1,9 +1,10 @@
 """The command `kdump stat`: its options, and what it prints of the numbers."""
 
+import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -12,6 +13,7 @@ from kdump.cli import exit_status, options
 from kdump.cli.execution import Found, ProblemLog, execution
 from kdump.cli.progress import MEASURING, Progress
 from kdump.cli.sections import SectionedCommand
+from kdump.format.java import MAX_LONG
 from kdump.render import STAT_FORMATS, RenderOptions, renderer
 from kdump.stat.partition_reports import ReportOptions
 from kdump.stat.row_collector import RowCollector, Statistics, columns_of
@@ -69,20 +71,28 @@ class DurationParam(click.ParamType[int]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        match = re.fullmatch(r"(\d{1,15}) ?(ms|s|m|min|h|d|w)?", str(value).lower())
+        match = re.fullmatch(r"(\d{1,19}) ?(ms|s|m|min|h|d|w)?", str(value).lower())
         if match is None:
             self.fail(f"{value!r} is no length of time; write milliseconds, or 90s, 15m, 12h, 7d", param, ctx)
-        return int(match[1]) * _UNITS_MS[match[2] or "ms"]
+        found = int(match[1]) * _UNITS_MS[match[2] or "ms"]
+        if found > MAX_LONG:
+            self.fail(f"{value!r} is too long: {MAX_LONG} ms at most", param, ctx)
+        return found
 
 
 class LimitParam(click.ParamType[int]):
-    """A limit of another type, or -1 for none."""
+    """A limit of another type from 0 to what a broker can count, or -1 for none."""
 
     def __init__(self, of: click.ParamType[int]) -> None:
         self._of, self.name = of, of.name
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        return -1 if str(value) == "-1" else self._of.convert(value, param, ctx)
+        if str(value) == "-1":
+            return -1
+        found = int(value) if re.fullmatch(r"\d{1,19}", str(value)) else self._of.convert(value, param, ctx)
+        if found > MAX_LONG:
+            self.fail(f"{value!r} is too large: {MAX_LONG} at most", param, ctx)
+        return found
 
 
 def _columns(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -218,12 +228,13 @@ def command(**chosen: Any) -> int:
     rows, problems = RowCollector(_row_options(chosen)), ProblemLog()
     progress = Progress(chosen["progress"], MEASURING)
     began, interrupted = time.monotonic(), False
+    chosen["paths"] = _outer_first(chosen["paths"])
     with options.partitions(chosen) as found, renderer(chosen["format_name"], sys.stdout, _look(chosen)) as out:
         try:
             for item in _measured(found, chosen, rows.options, progress):
                 problems.take(rows.add(item))
         except KeyboardInterrupt:
-            interrupted = True
+            interrupted = problems.interrupted()
         problems.end(some=rows.has_partition)
         result = rows.result(interrupted=interrupted)
         worst = Severity.ERROR if result.total.is_damaged else None
@@ -233,6 +244,21 @@ def command(**chosen: Any) -> int:
         if not chosen["quiet"]:
             out.exit_summary("stat", status, round(time.monotonic() - began, 3))
     return status
+
+
+def _outer_first(paths: Sequence[str]) -> Sequence[str]:
+    """The PATHs, each after those that hold it: what is below a PATH counts once, and as a part of its directory."""
+    real = {path: os.path.realpath(path) for path in paths}
+    holders = set(real.values())
+
+    def depth(path: str) -> int:
+        found, here = 0, real[path]
+        while here != os.path.dirname(here):
+            here = os.path.dirname(here)
+            found += here in holders
+        return found
+
+    return sorted(paths, key=depth)
 
 
 def _row_options(chosen: dict[str, Any]) -> RowOptions:

@@ -64,7 +64,9 @@ class FreePlan(NamedTuple):
     `linked_bytes` are those of segments whose files have other names too (hard links), so that deleting them frees
     nothing; they count nowhere else.
     `steps`: the oldest data of all topics first. They free `bytes`, which with `due_bytes` may be less than wanted:
-    then no setting frees more. `alternatives`: the topics that can free it alone, by each setting, least time first.
+    then retention.ms frees no more. `most_bytes` go where retention.bytes deletes what it can, too: a segment with a
+    timestamp in the future goes by its size alone.
+    `alternatives`: the topics that can free it alone, by each setting, least time first.
     `compacted_topics` are those whose policy does not delete.
     """
 
@@ -77,6 +79,7 @@ class FreePlan(NamedTuple):
     alternatives: tuple[FreeStep, ...]
     compacted_topics: tuple[str, ...]
     linked_bytes: int = 0
+    most_bytes: int = 0
 
     @property
     def bytes(self) -> int:
@@ -147,6 +150,7 @@ def plan_free(
         tuple(sorted(alternatives, key=_loss)),
         tuple(sorted(compacted)),
         linked,
+        due + sum(candidate.frees_bytes for topic in free for candidate in topic.candidates),
     )
 
 

@@ -199,6 +199,7 @@ def free_fields(of: FreePlan) -> "Fields":
         "wanted_bytes": of.wanted_bytes,
         "enough": of.is_enough,
         "bytes": of.bytes,
+        "most_bytes": of.most_bytes,
         "due_bytes": of.due_bytes,
         "leaving_bytes": of.leaving_bytes,
         "stray_bytes": of.stray_bytes,

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from kdump.stat.compaction import PartitionCompaction
 from kdump.stat.partition_reports import PartitionReports
+from kdump.stat.report_scope import Unreported
 from kdump.stat.retention import PartitionRetention
 from kdump.stat.upgrade import PartitionUpgrade
 
@@ -13,12 +14,14 @@ class ReportTotals(NamedTuple):
     """The reports that were asked for, on each partition that a broker loads.
 
     `retention`: those that delete most first. `compaction`: those with most to clean first. `upgrade`: those to look at
-    before an upgrade, with most bytes of the old formats first.
+    before an upgrade, with most bytes of the old formats first. `unreported`: why there is no report on the retention
+    and the compaction of others, once for each.
     """
 
     retention: tuple[PartitionRetention, ...] = ()
     compaction: tuple[PartitionCompaction, ...] = ()
     upgrade: tuple[PartitionUpgrade, ...] = ()
+    unreported: tuple[Unreported, ...] = ()
 
     @property
     def deletes_bytes(self) -> int:
@@ -46,4 +49,5 @@ def sum_reports(reports: Iterable[PartitionReports]) -> ReportTotals:
         tuple(sorted(retention, key=lambda one: (-one.deletes_bytes, -one.held_back_bytes, one.path))),
         tuple(sorted(compaction, key=lambda one: (-one.cleanable_bytes, one.path))),
         tuple(sorted(upgrade, key=lambda one: (-sum(old.volume.bytes for old in one.formats), one.path))),
+        tuple(each.unreported for each in found if each.unreported is not None),
     )

@@ -17,6 +17,7 @@ from enum import StrEnum
 from itertools import takewhile
 from typing import NamedTuple
 
+from kdump.format.java import MAX_LONG
 from kdump.stat.segment_age import (
     LogBounds,
     SegmentAge,
@@ -244,6 +245,9 @@ def _next(
     first, at_ms, after_bytes = left[0], None, None
     if settings.retention_ms >= 0:
         at_ms = max(now_ms, first.age.timestamp_ms + settings.retention_ms + 1)
+        if at_ms > MAX_LONG and settings.retention_bytes < 0:
+            return None  # no clock reaches it
+        at_ms = None if at_ms > MAX_LONG else at_ms
     if settings.retention_bytes >= 0 and not first.is_active:
         kept = sum(segment.size_bytes for segment in left[1:])
         after_bytes = max(0, settings.retention_bytes - kept)

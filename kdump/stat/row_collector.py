@@ -1,5 +1,6 @@
 """Adds up what stat_logs yields, and sorts the rows that were asked for into sections, biggest first."""
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -54,6 +55,7 @@ class RowCollector:
         self._fits: dict[str, PartitionerFit] = {}
         self._names: set[TopicPartition] = set()
         self._unnamed = 0
+        self._read_in_part: set[str] = set()  # directories of which files were named alone
         self._producers = ProducerTable()
         self._segments: list[SegmentRow] = []
         self._partitions: list[PartitionRow] = []
@@ -85,6 +87,8 @@ class RowCollector:
     def _add_partition(self, item: PartitionStatistics) -> None:
         self.has_partition = True
         sums, kinds = Sums.of(item), self.options.kinds
+        if self._is_more_of_a_copy(item):
+            sums = replace(sums, copies=0)
         absent = item.absent if item.state is None else 0
         self._sums += sums
         self._absent = _known_sum(self._absent, absent)
@@ -103,9 +107,19 @@ class RowCollector:
             self._segments += (self._build.segment(item, segment) for segment in item.segments)
         self._add_reports(item, sums)
 
+    def _is_more_of_a_copy(self, item: PartitionStatistics) -> bool:
+        """Whether another file of the same directory was named alone before this one."""
+        directory = os.path.dirname(os.path.abspath(item.path))
+        first = next((segment.path for segment in item.segments), "")
+        if item.topic_partition is None or os.path.dirname(os.path.abspath(first)) != directory:
+            return False
+        known = directory in self._read_in_part
+        self._read_in_part.add(directory)
+        return known
+
     def _add_to_topic(self, item: PartitionStatistics, name: TopicPartition, sums: Sums, absent: int | None) -> None:
         topic, number = name
-        numbers = {number: 1} if item.state is None else {}
+        numbers = {number: sums.copies} if item.state is None else {}
         self._topics[topic] = self._topics.get(topic, TopicStatistics(topic)) + TopicStatistics(topic, numbers, sums)
         self._topic_absent[topic] = _known_sum(self._topic_absent.get(topic, 0), absent)
         if item.state is None:

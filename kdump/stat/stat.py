@@ -19,7 +19,7 @@ from kdump.stat.scan import StatTask, scan
 from kdump.stat.sums import LogDirectoryStatistics, Sums
 from kdump.stat.values import PartitionStatistics, StatOptions
 from kdump.storage.live import is_written
-from kdump.storage.offset_checkpoints import CheckpointCache
+from kdump.storage.offset_checkpoints import CheckpointCache, CheckpointContext
 from kdump.storage.partition import LogDirectory, Partition
 from kdump.storage.ranges import cut_into_pieces, cut_into_ranges
 
@@ -142,7 +142,7 @@ class _Cutting:
             partition = self._expected[0].item
             assert isinstance(partition, Partition)
             if self._fold is None:
-                context = self._checkpoints.context(partition)
+                context = self._context(partition)
                 self._fold = PartitionFold(
                     partition, context, self._partitions_of(partition), keep_samples=self._options.keep_samples
                 )
@@ -156,6 +156,11 @@ class _Cutting:
                 self._expected.popleft()
                 yield from self._conclude(partition, self._fold)
                 self._fold, self._done = None, 0
+
+    def _context(self, partition: Partition) -> CheckpointContext:
+        """What the checkpoints of its log directory say of a partition, also where a directory above was named."""
+        below = partition.log_directory is not None
+        return self._checkpoints.context(partition._replace(whole=partition.whole or below))
 
     def _end_segment(self, to: PartitionFold, task: StatTask, found: RangeStatistics) -> None:
         whole = settled(task, found) if self._expected[0].live else found
@@ -178,7 +183,7 @@ class _Cutting:
         while self._expected and not self._expected[0].ranges:
             item = self._expected.popleft().item
             if isinstance(item, Partition):
-                yield from self._conclude(item, PartitionFold(item, self._checkpoints.context(item)))
+                yield from self._conclude(item, PartitionFold(item, self._context(item)))
             elif isinstance(item, LogDirectory):
                 yield from self._end_directory()
                 self._directory = item

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +184,9 @@ def test_quiet(kdump: Any, log_directory: Path) -> None:
         (("--bucket", "0"), "at least 1 ms"),
         (("--bucket", "soon"), "no length of time"),
         (("--retention", "--retention-ms", "-2"), "no length of time"),
+        (("--bucket", "999999999999999w"), "9223372036854775807 ms at most"),
+        (("--retention", "--retention-ms", "9223372036854775808"), "9223372036854775807 at most"),
+        (("--retention", "--retention-bytes", "999999999999999999g"), "9223372036854775807 at most"),
         (("--retention", "--cleanup-policy", "erase"), "not a cleanup policy: erase"),
         (("--format", "csv", "--by", "topic", "--retention"), "these are topic, partition: give --by once"),
         (("--cleanup-policy", "delete"), "--cleanup-policy changes nothing without --retention or --compaction or"),
@@ -251,6 +256,82 @@ def test_reports(kdump: Any, log_directory: Path) -> None:
     text = kdump("stat", *options, "--format", "terminal", str(log_directory)).out.decode()
     for words in ("retention deletes", "the log cleaner compacts", "no messages of old formats", "to free"):
         assert words in text
+
+
+@pytest.mark.parametrize("value", [0, 1, (1 << 63) - 1])
+def test_limits_are_all_that_a_broker_takes(kdump: Any, log_directory: Path, value: int) -> None:
+    """Zero deletes all, and people write "for ever" as the largest number."""
+    settings = ("--retention-bytes", str(value), "--retention-ms", str(value))
+    lag = ("--compaction", "--max-compaction-lag-ms", str(value or 1))
+    ran = kdump.inside("stat", "--retention", *settings, *lag, "--format", "json", str(log_directory))
+    assert ran.status == 0
+    for line in rows_of(ran, "partition"):
+        found = line["retention"]["settings"]
+        assert (found["retention_bytes"], found["retention_ms"]) == (value, value)
+        assert bool(line["retention"]["deletes"]) == (value < 2)
+    text = kdump.inside("stat", "--retention", *settings, "--format", "terminal", str(log_directory)).out.decode()
+    assert "retention deletes" in text
+
+
+@pytest.mark.parametrize("inner", ["orders-0", f"orders-0/{0:020}.log"])
+def test_what_is_named_twice_counts_once(kdump: Any, log_directory: Path, inner: str) -> None:
+    """In every order, and always as a part of its log directory."""
+
+    def rows(*paths: Path) -> list[dict[str, Any]]:
+        ran = kdump.inside("stat", "--by", "log_directory", "--by", "partition", "--format", "json", *map(str, paths))
+        times = ("write_rate", "growth", "volume_used_bytes", "volume_free_bytes")
+        return [{key: value for key, value in line.items() if key not in times} for line in lines(ran)[:-1]]
+
+    expected = rows(log_directory)
+    assert rows(log_directory, log_directory / inner) == expected
+    assert rows(log_directory / inner, log_directory) == expected
+    assert rows(log_directory / inner, log_directory.parent) == expected
+    (log_directory.parent / "link").symlink_to(log_directory / inner)
+    assert rows(log_directory.parent / "link", log_directory) == expected
+
+
+def test_segments_that_are_named_alone_are_no_copies(kdump: Any, log_directory: Path) -> None:
+    """As a shell expands orders-0/*.log. Two directories with the same partition are copies."""
+    segments = sorted(map(str, (log_directory / "orders-0").glob("*.log")))
+    ran = kdump.inside("stat", "--by", "topic", "--format", "json", *segments)
+    for kind in ("topic", "total"):
+        (row,) = rows_of(ran, kind)
+        assert (row["segments"], row["records"], row["partitions"], row["copies"]) == (2, 3, 1, 1)
+    indexes = [Path(path).with_suffix(".index") for path in segments]
+    for index in indexes:
+        index.write_bytes(b"")
+    ran = kdump.inside("stat", "--by", "topic", "--format", "json", *map(str, indexes))
+    assert [rows_of(ran, kind)[0]["copies"] for kind in ("topic", "total")] == [1, 1]
+    ran = kdump.inside("stat", "--by", "topic", "--format", "json", *(f"{log_directory}/orders-{n}/" for n in (0, 1)))
+    assert [rows_of(ran, kind)[0]["copies"] for kind in ("topic", "total")] == [1, 2]
+    other = log_directory.parent / "other" / "orders-0"
+    other.mkdir(parents=True)
+    (other / f"{0:020}.log").write_bytes(one(0))
+    ran = kdump.inside("stat", "--by", "topic", "--format", "json", *segments, str(other / f"{0:020}.log"))
+    assert [rows_of(ran, kind)[0]["copies"] for kind in ("topic", "total")] == [2, 2]
+
+
+@pytest.mark.parametrize("name", ["json", "csv", "text", "terminal"])
+@pytest.mark.parametrize("partitions", [0, 1])
+def test_interrupted(
+    kdump: Any, log_directory: Path, monkeypatch: pytest.MonkeyPatch, name: str, partitions: int
+) -> None:
+    """A table of CSV has no place for it, and nothing at all is no answer: standard error says it, too."""
+    from kdump.cli import stat
+
+    def measure(*arguments: Any) -> Iterator[Any]:
+        yield from islice(stat_logs(*arguments), partitions)
+        raise KeyboardInterrupt
+
+    stat_logs = stat.stat_logs
+    monkeypatch.setattr(stat, "stat_logs", measure)
+    ran = kdump.inside("stat", "--format", name, str(log_directory))
+    assert ran.status == 130
+    assert ran.err == b"kdump: interrupted: not everything was measured\n"
+    if name == "json" and partitions:
+        assert rows_of(ran, "total")[0]["interrupted"] is True
+    if name == "terminal" and partitions:
+        assert ran.out.startswith(b"interrupted, so far ")
 
 
 def test_an_open_transaction_stops_the_cleaner(kdump: Any, tmp_path: Path) -> None:

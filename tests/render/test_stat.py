@@ -304,3 +304,100 @@ def test_a_sparkline_shows_what_is_not_zero(values: list[int], width: int) -> No
 )
 def test_numbers_as_people_read_them(text: str, expected: str) -> None:
     assert text == expected
+
+
+def test_a_plan_that_is_not_enough_says_what_size_frees() -> None:
+    """Data with timestamps in the future go by retention.bytes alone."""
+    from support.stat_logs import partition
+
+    collector = RowCollector(RowOptions(now_ms=1000, reports=ReportOptions(free_bytes=100)))
+    collector.add(partition("0..9 90b @5000", "10..19 200b @5000"))
+    text = shown("terminal", collector.result())
+    assert "100 bytes to free: retention.ms frees no more than 0 bytes" in text
+    assert "290 bytes go at most where retention.bytes is set, too" in text
+    collector = RowCollector(RowOptions(now_ms=1000, reports=ReportOptions(free_bytes=1024)))
+    collector.add(partition("0..9 90b @500", "10..19 200b @600"))
+    assert "1.0 KiB to free: no setting frees more than 290 bytes" in shown("terminal", collector.result())
+
+
+def test_times_that_no_calendar_has(tmp_path: Path) -> None:
+    """Timestamps in nanoseconds, as some producers write them."""
+    nanos = 1_700_000_000_000_000_000
+    path = tmp_path / "t-0" / f"{0:020}.log"
+    path.parent.mkdir()
+    path.write_bytes(
+        b"".join(
+            build.batch([build.record(timestamp=time)], base_offset=number)
+            for number, time in enumerate((NOW_MS, nanos, nanos + 7_200_000))
+        )
+    )
+    for width in ("80", "200"):
+        text = _terminal(path.parent, width, RowKind.PARTITION, RowKind.HOUR)
+        assert "to after 9999" in text
+        assert "1699999999999200000 ms" in text
+        assert "1700000000006400000 ms" in text
+
+
+def test_buckets_below_a_second_have_times_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "t-0" / f"{0:020}.log"
+    path.parent.mkdir()
+    batches = [build.batch([build.record(timestamp=1_000 + number)], base_offset=number) for number in range(2)]
+    path.write_bytes(b"".join(batches))
+    text = _terminal(path.parent, "80", RowKind.HOUR, bucket_ms=1)
+    assert "1970-01-01T00:00:01.001Z" in text
+
+
+def _terminal(path: Path, width: str, *kinds: RowKind, bucket_ms: int = 3_600_000) -> str:
+    collector = RowCollector(RowOptions(kinds, bucket_ms=bucket_ms, now_ms=NOW_MS))
+    for item in kdump.stat_logs(kdump.discover([path]), kdump.StatOptions(bucket_ms=bucket_ms)):
+        collector.add(item)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", width)
+        return shown("terminal", collector.result())
+
+
+def test_partitions_without_a_report_are_named() -> None:
+    """Nothing to delete is not the same as nothing known."""
+    from support.stat_logs import partition
+
+    collector = RowCollector(RowOptions(now_ms=1000, reports=ReportOptions(retention=True, compaction=True)))
+    collector.add(partition("0..9 90b @50", name="__cluster_metadata-0"))
+    alone = partition("0..9 90b @50")
+    collector.add(replace(alone, path=alone.segments[0].path))
+    text = shown("terminal", collector.result())
+    assert text.count("no report on 1 partition: the metadata of the cluster") == 1
+    assert text.count("no report on 1 partition: a file named alone") == 1
+    assert "no report" not in shown("terminal", result_of(reports=REPORTS))
+
+
+def test_a_setting_below_a_second_is_not_zero() -> None:
+    from kdump.stat.topic_settings import topic_settings
+
+    reports = ReportOptions(retention=True, settings=topic_settings(retention_ms=1))
+    assert "given: retention.ms 1 ms" in shown("terminal", result_of(reports=reports))
+
+
+def test_a_directory_that_is_set_aside_has_its_name_beside_others() -> None:
+    """The long suffix would leave nothing of it."""
+    from support.stat_logs import partition
+
+    collector = RowCollector(RowOptions((RowKind.PARTITION,), now_ms=NOW_MS))
+    suffix = f"{'0123456789abcdef' * 2}-stray"
+    for name in ("d1", "d2"):
+        directory = f"/var/lib/kafka/data/{name}"
+        one = partition("0..9 90b @50", name=f"{directory}/orders-0")
+        collector.add(replace(one, directory=directory))
+        aside = partition(name=f"{directory}/orders-0", state="stray", other_bytes=9)
+        collector.add(replace(aside, directory=directory, path=f"{directory}/orders-0.{suffix}"))
+    text = shown("terminal", collector.result())
+    assert "/d1/orders-0 (stray)" in text
+    assert "/d2/orders-0 (stray)" in text
+
+
+def test_aborted_records_are_data_records() -> None:
+    """Beside the control records, "of them" would be said of these."""
+    collector = RowCollector(RowOptions(now_ms=NOW_MS))
+    path = Path(__file__).resolve().parents[2] / "fixtures/transactions/transactions-0"
+    for item in kdump.stat_logs(kdump.discover([path])):
+        collector.add(item)
+    assert "83 in 24 batches; 33 of them aborted; 8 control records" in shown("terminal", collector.result())

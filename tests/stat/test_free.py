@@ -121,6 +121,9 @@ def test_a_timestamp_in_the_future_frees_nothing_by_time() -> None:
     found = plan(100, future)
     assert found.steps == ()
     assert [(step.setting, step.bytes) for step in found.alternatives] == [(FreeSetting.RETENTION_BYTES, 100)]
+    # By their size all segments go, the active one too.
+    assert (found.is_enough, found.most_bytes) == (False, 200)
+    assert plan(150, future, OLD, settings={"old": topic_settings(retention_ms=850)}).most_bytes == 500
 
 
 def test_indexes_and_blocks_count() -> None:
@@ -162,6 +165,9 @@ def test_a_broker_with_the_setting_frees_what_was_told(of: list[PartitionStatist
         assert step.bytes >= wanted
     everything = sum(report_retention(each, topic_settings(retention_ms=0), 50).deletes_bytes for each in of)
     assert found.is_enough == (everything >= wanted)
+    by_size = sum(report_retention(each, topic_settings(retention_bytes=0), 50).deletes_bytes for each in of)
+    if wanted > 0:
+        assert found.most_bytes == max(by_size, everything)
 
 
 # ---- growth and idleness

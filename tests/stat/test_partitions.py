@@ -122,6 +122,23 @@ def test_log_start_and_end(tmp_path: Path) -> None:
     assert (one.log_start_offset, one.log_end_offset, one.absent, one.segments[0].is_empty) == (42, 42, 0, True)
 
 
+@pytest.mark.parametrize("deep", [False, True])
+def test_checkpoints_count_where_a_directory_above_was_named(tmp_path: Path, *, deep: bool) -> None:
+    """What they say of a partition does not depend on which directory was named."""
+    shutil.copytree(FIXTURES / "log-directory", tmp_path / "data", ignore=shutil.ignore_patterns("expected"))
+
+    def offsets(path: Path) -> list[object]:
+        return [
+            (each.path, each.log_start_offset, each.log_end_offset, each.high_watermark, each.cleaner_checkpoint)
+            for each in measured(path, deep=deep)
+            if isinstance(each, kdump.PartitionStatistics)
+        ]
+
+    above = offsets(tmp_path)
+    assert above == offsets(tmp_path / "data")
+    assert (str(tmp_path / "data" / "orders-0"), 7, 24, 24, None) in above
+
+
 def test_unopened_wrappers_make_counts_unknown() -> None:
     path = FIXTURES / "v0-snappy-0.8.2.2"
     (found,) = partitions(path).values()

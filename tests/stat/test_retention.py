@@ -121,6 +121,15 @@ def test_zeros_at_the_end_of_a_time_index(tmp_path: Path, active: bool, expected
 # ---- by size
 
 
+def test_what_is_kept_for_ever_has_no_time_to_go() -> None:
+    """2^63 - 1 is a value of retention.ms. No 64-bit number holds the time that follows."""
+    longest = (1 << 63) - 1
+    assert report(partition(*OLD), retention_ms=longest).next is None
+    found = report(partition(*OLD), retention_ms=longest, retention_bytes=longest).next
+    assert found is not None
+    assert (found.at_ms, found.after_bytes) == (None, longest - 200)
+
+
 def test_size_keeps_at_least_retention_bytes() -> None:
     assert gone(partition(*OLD), retention_bytes=201) == []
     assert gone(partition(*OLD), retention_bytes=200) == [0]

@@ -152,8 +152,9 @@ TOTAL = {
     "absent": ABSENT,
     "deep": "whether every checksum and record was checked",
     "interrupted": "whether the run was: then these are the numbers so far",
-    "free": "with --free, an object: wanted_bytes, enough, bytes, due_bytes (go anyway), leaving_bytes (of -delete), "
-    "stray_bytes, linked_bytes, steps and alternatives (topic, setting, value, bytes, segments, lost_ms); else null",
+    "free": "with --free, an object: wanted_bytes, enough, bytes, most_bytes (with retention.bytes too), due_bytes (go "
+    "anyway), leaving_bytes (of -delete), stray_bytes, linked_bytes, steps "
+    "and alternatives (topic, setting, value, bytes, segments, lost_ms); else null",
     "old_formats": "with --upgrade, an object for each old magic; else null",
     **COMMON_END,
 }

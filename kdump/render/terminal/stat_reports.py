@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -84,6 +85,13 @@ _BOUNDS: Final = {
     "min-compaction-lag": "min.compaction.lag.ms",
 }
 """What keeps the cleaner from segments before the active one."""
+_UNREPORTED: Final = {
+    "set-aside": "no broker serves it",
+    "one-file": "a file named alone, or no base offset in a name",
+    "kafka-0.7": "a log of Kafka 0.7",
+    "cluster-metadata": "the metadata of the cluster has its own settings",
+}
+"""Why nothing is said of the retention and the compaction of a partition."""
 
 
 class _Shape(NamedTuple):
@@ -106,10 +114,17 @@ def report_pieces(result: StatResult, width: int) -> Iterator[Text | Table]:
         yield from _retention(found, asked.settings, shape)
     if asked.compaction:
         yield from _compaction(found, asked.settings, shape)
+    yield from _unreported(found)
     if asked.upgrade:
         yield from _upgrade(found.upgrade, result.total, shape)
     if result.total.free is not None:
         yield from _free(result.total.free, shape)
+
+
+def _unreported(found: ReportTotals) -> Iterator[Text]:
+    """The partitions that retention and compaction say nothing of."""
+    for reason, count in Counter(found.unreported).items():
+        yield Text(f"no report on {counted(count, 'partition')}: {_UNREPORTED[reason]}", style=DOUBTFUL)
 
 
 def _heading(text: str) -> Iterator[Text]:
@@ -134,7 +149,7 @@ def _assumed(settings: TopicSettings, names: Iterable[str]) -> Iterator[Text]:
         value = getattr(settings, name)
         text = ",".join(sorted(value)) if isinstance(value, frozenset) else str(value)
         if name.endswith("_ms") and value > 0:
-            text = span_text(value) or f"{value} ms"
+            text = span_text(value) if value >= 1000 else f"{value} ms"
         elif name.endswith("_bytes") and value > 0:
             text = size_text(value)
         words[name in settings.given].append(f"{name.replace('_', '.')} {text}")
@@ -276,11 +291,12 @@ def _ago(timestamp_ms: int, now_ms: int) -> str:
 
 def _free(plan: FreePlan, shape: _Shape) -> Iterator[Text | Table]:
     wanted = size_text(plan.wanted_bytes)
-    got = size_text(plan.due_bytes + plan.bytes)
-    yield from _heading(
-        f"{wanted} to free" if plan.is_enough else f"{wanted} to free: no setting frees more than {got}"
-    )
+    got = plan.due_bytes + plan.bytes
+    more = plan.most_bytes if plan.most_bytes > got and not plan.is_enough else 0
+    missed = f": {'retention.ms' if more else 'no setting'} frees {'no ' if more else ''}more than {size_text(got)}"
+    yield from _heading(f"{wanted} to free{'' if plan.is_enough else missed}")
     for size, words in (
+        (more, "go at most where retention.bytes is set, too"),
         (plan.due_bytes, "go anyway, by the settings that were given"),
         (plan.leaving_bytes, "are of directories that a broker is deleting"),
         (plan.stray_bytes, "are of stray directories, which no setting frees"),

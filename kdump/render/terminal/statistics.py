@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -141,10 +142,10 @@ class StatisticsView:
     def _records(self, total: TotalRow) -> str:
         sums, totals = total.sums, total.sums.totals
         words = f"{count_text(totals.records, totals.records_at_least)} in {count_text(totals.batches)} batches"
-        if totals.control_records:
-            words += f"; {count_text(totals.control_records)} control"
         if totals.aborted_records:
             words += f"; {count_text(totals.aborted_records)} of them aborted"
+        if totals.control_records:
+            words += f"; {count_text(totals.control_records)} control records"
         if total.absent:
             words += f"; {count_text(total.absent)} of {count_text(sums.offset_span)} offsets have no record"
         if self._result.is_overview and not self._wide:
@@ -252,9 +253,11 @@ class StatisticsView:
     def _name(self, row: DiskRow) -> str:
         """The name of a file or directory: inside of the log directory where there is only one."""
         path = row.path or ""
-        if isinstance(row, PartitionRow | SegmentRow):
-            path = row.inside if self._result.only_directory is not None else path
         state = row.source.state if isinstance(row, PartitionRow) else None
+        if isinstance(row, PartitionRow | SegmentRow) and self._result.only_directory is not None:
+            path = row.inside
+        elif isinstance(row, PartitionRow) and state:
+            path = os.path.join(os.path.dirname(path), row.inside)
         name = path_text(without_zeros(path) if isinstance(row, SegmentRow) else path)
         return name + (f" ({_STATES[state]})" if state else "")
 
@@ -272,7 +275,7 @@ class StatisticsView:
             case "codec" | "magic" | "producer":
                 return row.label
             case "from":
-                return time_text(int(row.label), wide=False)
+                return _bucket_text(int(row.label), row.own["bucket_ms"])
             case "epoch":
                 return str(row.own["producer_epoch"])
             case "codecs":
@@ -377,7 +380,16 @@ _RULES: Final = {
 def _minute(timestamp_ms: int | None) -> str:
     """A time to the minute: `2026-11-21 18:03Z`."""
     text = iso_time(timestamp_ms)
-    return text if text == "-" else f"{text[:10]} {text[11:16]}Z"
+    if text == "-":
+        return "after 9999" if timestamp_ms is not None and timestamp_ms > 0 else text
+    return f"{text[:10]} {text[11:16]}Z"
+
+
+def _bucket_text(start_ms: int, bucket_ms: object) -> str:
+    """Where a bucket begins; beyond the calendar its number of milliseconds, which tells it from others."""
+    below_a_second = isinstance(bucket_ms, int) and bucket_ms % 1000 != 0
+    text = time_text(start_ms, wide=below_a_second)
+    return f"{start_ms} ms" if text == "-" else text
 
 
 def _partitions(row: DiskRow) -> str:
