@@ -139,8 +139,8 @@ STEPS = (
             (
                 "status 3",
                 (
-                    "The message says why, and what was not copied. Nothing else has changed. Another attempt needs "
-                    "another directory."
+                    "The message says why, and what was not copied. Nothing else has changed. Where something was "
+                    "copied, another attempt needs another directory."
                 ),
             ),
         ),
