@@ -151,7 +151,7 @@ public class Client {
         try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
             consumer.assign(partitions);
             partitions.forEach(partition -> consumer.seek(partition, 0));
-            long limit = System.nanoTime() + 30_000_000_000L;
+            long limit = System.nanoTime() + 90_000_000_000L;
             while (partitions.stream().anyMatch(one -> consumer.position(one) < ends.get(one)) && System.nanoTime() < limit) {
                 for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(500))) {
                     String value = new String(record.value(), StandardCharsets.UTF_8);
@@ -173,7 +173,7 @@ public class Client {
 
     /** Waits for the markers of transactions: one counts as committed or aborted before they are written. */
     private static void ended(List<TopicPartition> partitions) throws Exception {
-        long limit = System.nanoTime() + 10_000_000_000L;
+        long limit = System.nanoTime() + 60_000_000_000L;
         while (System.nanoTime() < limit && producers(partitions).values().stream().flatMap(List::stream)
             .anyMatch(one -> one.currentTransactionStartOffset().isPresent())) {
             Thread.sleep(20);
