@@ -24,6 +24,7 @@ from kdump.storage.pieces import Piece
 from support import build, damage, damage_partition, directories, oracle, oracle_partition
 from support.damage import NotApplicable
 from support.directories import Writer
+from support.laws import examples
 from support.salvage_oracle import (
     Own,
     certain,
@@ -161,7 +162,7 @@ def assert_agreed(wrong: dict[str, list[str]], runs: int, at_least: int) -> None
 def test_damaged_directories_of_brokers(tmp_path: Path, times: int) -> None:
     wrong, runs = {}, 0
     places = broker_built()
-    for number in range(400 // times):
+    for number in range(examples(400) // times):
         rng = random.Random(f"{number} {times}")
         place, names = rng.choice(places), []
         directory = tmp_path / place.name
@@ -177,7 +178,7 @@ def test_damaged_directories_of_brokers(tmp_path: Path, times: int) -> None:
             if problems := list(broken_laws(directory, tmp_path / "again")):
                 wrong[f"{number} {place.relative_to(FIXTURES)} {names}"] = problems
         shutil.rmtree(directory)
-    assert_agreed(wrong, runs, 300 // times)
+    assert_agreed(wrong, runs, examples(300) // times)
 
 
 @pytest.mark.parametrize("name", sorted(damage.DAMAGES))
