@@ -204,6 +204,7 @@ def _dump_options(chosen: dict[str, Any]) -> DumpOptions:
         compare_indexes=kafka,
         check_indexes=chosen["index_sanity_check"],
         index_entries=not chosen["verify_index_only"],
+        runs=chosen["format_name"] == "json",
     )
 
 

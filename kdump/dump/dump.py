@@ -1,11 +1,13 @@
 """Shows what is in log files, their companions and fetch results, as a stream of values in the order of the bytes."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from kdump.dump.events import (
     SHOWN_BATCH_BYTES,
     BatchEvent,
+    BatchRun,
     CompanionDamage,
     CompanionEntry,
     DumpFailure,
@@ -44,6 +46,8 @@ class DumpOptions(NamedTuple):
 
     The others concern offset and time indexes: `compare_indexes` compares them with the log beside them as Kafka's dump
     tool does, `check_indexes` does nothing but the tool's sanity check, `index_entries` shows their entries.
+
+    `runs`: a consumer of the events takes BatchRun, too.
     """
 
     records: bool = True
@@ -55,6 +59,7 @@ class DumpOptions(NamedTuple):
     compare_indexes: bool = False
     check_indexes: bool = False
     index_entries: bool = True
+    runs: bool = False
 
     @property
     def everything(self) -> bool:
@@ -174,7 +179,14 @@ def dump_messages(
             if everything:
                 yield item._replace(position=start + item.position)
             continue
-        for index, (batch, suspect) in enumerate(zip(item.rows(), item.suspects(), strict=True)):
+        taken = 0
+        if options.runs and options.records and everything and limit.remaining is None and not (start or item.damaged):
+            run = BatchRun(item)
+            yield run
+            if run.taken == item.batches:
+                continue
+            taken = run.taken
+        for index, (batch, suspect) in islice(enumerate(zip(item.rows(), item.suspects(), strict=True)), taken, None):
             diagnosis = item.diagnosis(index) if suspect else None
             if diagnosis is not None:
                 for finding in checks.explain(file.path, batch, diagnosis, base_offset):

@@ -15,7 +15,7 @@ from kdump.format.batch import Batch
 from kdump.format.naming import TopicPartition
 from kdump.storage.partition import LogFile
 from kdump.storage.records import OpenedBatch
-from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, ShrunkFile, Tail
+from kdump.storage.walk import BatchChunk, ForeignBatch, Gap, SearchLimit, ShrunkFile, Tail
 from kdump.verify.findings import Severity
 
 if TYPE_CHECKING:
@@ -52,6 +52,20 @@ class BatchEvent(NamedTuple):
     damage: str | None
     records: OpenedBatch | None
     crc_ok: bool | None
+
+
+class BatchRun:
+    """Batches that a consumer may take at once, only with DumpOptions.runs.
+
+    It sets `taken` to how many of the chunk it has taken, from the first one on. The others come one by one after that.
+    None of those that it takes may have a defect.
+    """
+
+    __slots__ = ("chunk", "taken")
+
+    def __init__(self, chunk: BatchChunk) -> None:
+        self.chunk = chunk
+        self.taken = 0
 
 
 class FileEnd(NamedTuple):
@@ -177,6 +191,7 @@ class NonConsecutiveOffsets(NamedTuple):
 Event = (
     FileBegin
     | BatchEvent
+    | BatchRun
     | CompanionEntry
     | Gap
     | ForeignBatch

@@ -18,6 +18,8 @@ MAX_LONG: Final = (1 << 63) - 1
 """Java's largest `long`. Offsets, timestamps and producer ids are longs."""
 
 _INTEGER = re.compile(r"([+-]?)(\d+)")
+# An encoded surrogate is three malformed bytes to Python and one malformed sequence to Java.
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _TREES_FROM: Final = 64
 _LONGEST_CHAIN: Final = 8
 
@@ -92,3 +94,11 @@ def _string_hash(text: str) -> int:
     for high, low in zip(units[::2], units[1::2], strict=True):
         code = (code * 31 + (high << 8 | low)) & 0xFFFF_FFFF
     return code ^ code >> 16
+
+
+def java_text(data: bytes) -> str:
+    """`new String(bytes, UTF_8)`: U+FFFD for each malformed sequence, cut where Java cuts it."""
+    try:
+        return str(data, "utf-8")
+    except UnicodeDecodeError:
+        return _SURROGATE.sub(b"\xff", data).decode("utf-8", "replace")

@@ -8,6 +8,11 @@ STYLES: tuple[str, ...]
 """How text is written: `text` (quoted), `json`, `printable` (escaped, without quotes), `raw`."""
 MODES: tuple[str, ...]
 """How binary fields are written (kdump.render.base.BYTES_MODES)."""
+ESCAPE_IMPLS: tuple[str, ...]
+"""How quotes and backslashes are found and escaped: the ways that this processor has, the fastest one last."""
+
+def choose_escapes(implementation: str) -> None:
+    """Use one of ESCAPE_IMPLS from now on; for tests. The last one is used without a choice."""
 
 Control = Callable[[bytes | None, bytes | None], bytes]
 """Returns the part of a line that only a control record with this key and value has."""
@@ -55,6 +60,28 @@ class Lines:
         the second part and the timestamp where a record has none, between headers and sequence, and after the sequence.
         `timeless`: no record has a timestamp. A message of magic 0 never has one, even inside a wrapper of magic 1.
         `legacy`: no record has a sequence.
+        """
+
+    def json_batches(
+        self,
+        batches: Buffer,
+        start: int,
+        count: int,
+        window: Buffer,
+        origin: int,
+        filled: int,
+        head: bytes,
+        batch_line: Callable[[int], bytes] | None,
+    ) -> tuple[bytes, int]:
+        """Return the lines of the records of several batches, as `json` writes them, and the batch to continue with.
+
+        `batches` are rows of kdump.kernel.scan.BATCH_COLUMNS, of which it writes those from `start` to `count`.
+        `window` holds `filled` bytes of the file from position `origin` on. `head` stands before the offset of each
+        record. `batch_line` gives the line before the records of a batch.
+
+        Ends before the first batch that is not of magic 2 with records that are neither compressed nor control
+        records, that is large, not in the window, or has any defect: then nothing of it is written. May end before
+        others. Raises ValueError for rows outside the buffer.
         """
 
     def kafka(

@@ -11,45 +11,34 @@ cimport cython
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize, PyBytes_Size
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy, strlen
+from libc.stdlib cimport free
+from libc.string cimport memcpy
 
 from kdump.kernel.layout cimport (
-    HEADER_WIDTH, R_COMPUTED_CRC, R_CRC, R_HEADER_AT, R_HEADER_COUNT, R_KEY_AT, R_KEY_SIZE, R_MAGIC, R_OFFSET,
-    R_TIMESTAMP, R_VALUE_AT, R_VALUE_SIZE, RECORD_WIDTH,
+    ATTRIBUTES, BASE_OFFSET, BASE_SEQUENCE, BASE_TIMESTAMP, BATCH_WIDTH, CODEC_MASK, CONTROL_FLAG, COUNT, HEADER,
+    HEADER_WIDTH, LOG_APPEND_TIME, MAGIC, MAX_TIMESTAMP, POSITION, PRODUCER_ID, R_COMPUTED_CRC, R_CRC, R_HEADER_AT,
+    R_HEADER_COUNT, R_KEY_AT, R_KEY_SIZE, R_MAGIC, R_OFFSET, R_TIMESTAMP, R_VALUE_AT, R_VALUE_SIZE, RECORD_WIDTH, SIZE,
+    SUSPECT,
 )
-
-cdef extern from "lines.h" nogil:
-    uint32_t kd_odd(const uint8_t *p)
-    int kd_lowest(uint32_t mask)
-    int kd_digits(uint64_t number)
-    uint64_t kd_word(const uint8_t *p)
+from kdump.kernel.records cimport SLACK as READ_AHEAD
+from kdump.kernel.records cimport Fields, is_valid, record_end, varint, walk_record
 
 cdef enum:
     PIECE = 1 << 20
-    STRETCH = 1 << 16   # bytes of a field to reserve room for at once
+    RUN = 128 << 10     # bytes of the lines of several batches
+    RUN_BATCH = 256 << 10  # the largest batch among these
     KEPT = 8 << 20      # the largest buffer to keep for the next batch
-    SLACK = 512         # room after each reserved part, for names, numbers, times
+    STEP = 32           # bytes of a part that are copied at once
+    PADDED = 8 * STEP
 PIECE_BYTES = PIECE
 
 STYLES = ("text", "json", "printable", "raw")
 MODES = ("auto", "base64", "hex", "utf8")
 cdef enum:
-    TEXT = 0
-    JSON
-    PRINTABLE
-    RAW
-cdef enum:
     AUTO = 0
     BASE64
     HEX
     UTF8
-# The results of writing a field.
-cdef enum:
-    DONE = 0
-    MALFORMED
-    PAGE        # PAGES does not have the page of the code point yet
-    NO_MEMORY
 
 
 # ---- characters
@@ -64,9 +53,19 @@ cdef struct Escape:
 cdef Escape ESCAPES[3][128]     # by style; a byte without an escape has size 1
 cdef uint8_t PRINTABLES[0x1100][32]  # one bit a code point: str.isprintable
 cdef bint PAGES[0x1100]         # whether PRINTABLES has these 256 code points
-cdef const uint8_t *DIGITS = b"0123456789abcdef"
-cdef const uint8_t *LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-cdef uint8_t PAIRS[200]
+cdef uint8_t SEXTETS[4096][2]   # the two letters of twelve bits in base64
+
+cdef extern from "lines.h" nogil:
+    bint kd_begin_shuffles()
+    const uint8_t *kd_shuffle(const uint8_t *p, const uint8_t *stop, const uint8_t *limit, uint8_t **to)
+
+cdef bint shuffles = kd_begin_shuffles()
+ESCAPE_IMPLS = ("runs", "shuffle") if shuffles else ("runs",)
+
+
+def choose_escapes(str implementation):
+    global shuffles
+    shuffles = ESCAPE_IMPLS.index(implementation) == 1
 
 
 def _escape_of(int style, str char):
@@ -90,9 +89,10 @@ def _fill():
             ESCAPES[style][point].size = len(text)
             for i in range(len(text)):
                 ESCAPES[style][point].text[i] = text[i]
-    for i in range(100):
-        PAIRS[2 * i] = 48 + i // 10
-        PAIRS[2 * i + 1] = 48 + i % 10
+    text = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    for i in range(4096):
+        SEXTETS[i][0] = text[i >> 6]
+        SEXTETS[i][1] = text[i & 63]
 
 
 _fill()
@@ -107,111 +107,8 @@ cdef int learn(uint32_t page) except -1:
     return 0
 
 
-# Decodes the character at p. Returns its number of bytes, 0 where they are malformed.
-# RFC 3629: no surrogates, shortest form.
-cdef inline Py_ssize_t decoded(const uint8_t *p, const uint8_t *end, uint32_t *point) noexcept nogil:
-    cdef uint32_t first = p[0]
-    if first < 0xe0:
-        if first < 0xc2 or end - p < 2 or p[1] & 0xc0 != 0x80:
-            return 0
-        point[0] = (first & 0x1f) << 6 | (p[1] & 0x3f)
-        return 2
-    if first < 0xf0:
-        if end - p < 3 or p[1] & 0xc0 != 0x80 or p[2] & 0xc0 != 0x80:
-            return 0
-        point[0] = (first & 0x0f) << 12 | <uint32_t> (p[1] & 0x3f) << 6 | (p[2] & 0x3f)
-        return 0 if point[0] < 0x800 or point[0] >> 11 == 0x1b else 3
-    if first > 0xf4 or end - p < 4 or p[1] & 0xc0 != 0x80 or p[2] & 0xc0 != 0x80 or p[3] & 0xc0 != 0x80:
-        return 0
-    point[0] = (first & 0x07) << 18 | <uint32_t> (p[1] & 0x3f) << 12 | <uint32_t> (p[2] & 0x3f) << 6 | (p[3] & 0x3f)
-    return 4 if 0x10000 <= point[0] <= 0x10ffff else 0
-
-
-# What JSON lines escape beside ASCII: C1 controls, line separators, controls of the text direction.
-cdef inline bint acts(uint32_t point) noexcept nogil:
-    if point < 0xa0:
-        return True
-    if point < 0x2000:
-        return point == 0x61c
-    return point <= 0x2069 and (point >= 0x2066 or 0x2028 <= point <= 0x202e or point == 0x200e or point == 0x200f)
-
-
-cdef inline uint8_t *put_point(uint8_t *q, uint32_t point, int style) noexcept nogil:
-    cdef int shift = 12
-    q[0] = 92
-    if point > 0xffff:
-        q[1] = 85
-        shift = 28
-    elif point > 0xff or style == JSON:
-        q[1] = 117
-    else:
-        q[1] = 120
-        shift = 4
-    q += 2
-    while shift >= 0:
-        q[0] = DIGITS[point >> shift & 15]
-        q += 1
-        shift -= 4
-    return q
-
-
-# ---- the buffer of lines
-
-cdef struct Out:
-    uint8_t *data
-    uint8_t *end
-
-
-cdef uint8_t *grow(Out *o, uint8_t *q, size_t more) noexcept nogil:
-    cdef size_t size = q - o.data, room = 2 * (o.end - o.data)
-    cdef uint8_t *data
-    if room < size + more + SLACK:
-        room = size + more + SLACK
-    if room < 2 * STRETCH:
-        room = 2 * STRETCH
-    data = <uint8_t *> realloc(o.data, room)
-    if data == NULL:
-        return NULL
-    o.data = data
-    o.end = data + room
-    return data + size
-
-
-# Reserves so many bytes at q, and SLACK after them. Returns q, which may move, or NULL without memory.
-cdef inline uint8_t *reserve(Out *o, uint8_t *q, size_t more) noexcept nogil:
-    if <size_t> (o.end - q) >= more + SLACK:
-        return q
-    return grow(o, q, more)
-
-
-cdef inline uint8_t *put(uint8_t *q, const char *text) noexcept nogil:
-    cdef size_t n = strlen(text)  # of a literal: a constant for the compiler
-    memcpy(q, text, n)
-    return q + n
-
-
-cdef inline uint8_t *put_number(uint8_t *q, int64_t number) noexcept nogil:
-    cdef uint64_t left = <uint64_t> number
-    cdef uint8_t *end
-    cdef uint8_t *at
-    if number < 0:
-        q[0] = 45
-        q += 1
-        left = 0 - left
-    at = end = q + kd_digits(left)
-    while left >= 100:
-        at -= 2
-        memcpy(at, PAIRS + 2 * (left % 100), 2)
-        left //= 100
-    if left >= 10:
-        memcpy(q, PAIRS + 2 * left, 2)
-    else:
-        q[0] = 48 + <uint8_t> left
-    return end
-
-
 cdef inline uint8_t *put_pair(uint8_t *q, uint64_t number) noexcept nogil:
-    memcpy(q, PAIRS + 2 * number, 2)
+    memcpy(q, KD_PAIRS + 2 * number, 2)
     return q + 2
 
 
@@ -264,6 +161,10 @@ cdef int escaped(Out *o, uint8_t **to, const uint8_t **at, const uint8_t *end, c
         if q == NULL:
             return NO_MEMORY
         while p < stop:
+            if shuffles and style != PRINTABLE:
+                p = kd_shuffle(p, stop, limit, &q)
+                if p == stop:
+                    break
             if limit - p >= 32:
                 odd = kd_odd(p)
                 n = stop - p
@@ -348,8 +249,8 @@ cdef bint is_utf8(const uint8_t *p, const uint8_t *end) noexcept nogil:
 # The caller reserved room for the result.
 cdef uint8_t *in_hex(uint8_t *q, const uint8_t *p, const uint8_t *end) noexcept nogil:
     while p < end:
-        q[0] = DIGITS[p[0] >> 4]
-        q[1] = DIGITS[p[0] & 15]
+        q[0] = KD_HEX[p[0] >> 4]
+        q[1] = KD_HEX[p[0] & 15]
         q += 2
         p += 1
     return q
@@ -357,18 +258,22 @@ cdef uint8_t *in_hex(uint8_t *q, const uint8_t *p, const uint8_t *end) noexcept 
 
 cdef uint8_t *in_base64(uint8_t *q, const uint8_t *p, const uint8_t *end) noexcept nogil:
     cdef uint32_t group
-    while p < end:
-        group = <uint32_t> p[0] << 16
-        if end - p > 1:
-            group |= <uint32_t> p[1] << 8
-        if end - p > 2:
-            group |= p[2]
-        q[0] = LETTERS[group >> 18]
-        q[1] = LETTERS[group >> 12 & 63]
-        q[2] = LETTERS[group >> 6 & 63] if end - p > 1 else 61
-        q[3] = LETTERS[group & 63] if end - p > 2 else 61
+    while end - p >= 3:
+        group = <uint32_t> p[0] << 16 | <uint32_t> p[1] << 8 | p[2]
+        memcpy(q, SEXTETS[group >> 12], 2)
+        memcpy(q + 2, SEXTETS[group & 4095], 2)
         q += 4
         p += 3
+    if p < end:
+        group = <uint32_t> p[0] << 16
+        if end - p == 2:
+            group |= <uint32_t> p[1] << 8
+        memcpy(q, SEXTETS[group >> 12], 2)
+        memcpy(q + 2, SEXTETS[group & 4095], 2)
+        q[3] = 61
+        if end - p == 1:
+            q[2] = 61
+        q += 4
     return q
 
 
@@ -388,11 +293,15 @@ cdef struct Source:
 cdef struct Fixed:
     const char *data
     size_t size
+    char padded[PADDED]     # where `data` is, unless it is long: a copy in steps is faster, and goes beyond the end
 
 
 cdef int fixed_of(bytes text, Fixed *fixed) except -1:
     fixed.data = PyBytes_AsString(text)
     fixed.size = PyBytes_Size(text)
+    if fixed.size <= PADDED:
+        memcpy(fixed.padded, fixed.data, fixed.size)
+        fixed.data = fixed.padded
     return 0
 
 
@@ -404,6 +313,7 @@ cdef class Lines:
     cdef object repair
     cdef int64_t second      # the second that `written` has
     cdef uint8_t written[19]
+    cdef Near offset, timestamp, sequence
 
     def __cinit__(self, str style, str mode="auto", repair=None):
         self.style = STYLES.index(style)
@@ -472,11 +382,11 @@ cdef class Lines:
         try:
             while i < s.records and q - self.o.data < PIECE:
                 row = s.rows + i * RECORD_WIDTH
-                q = put(put_number(self._fixed(q, constants[0]), row[R_OFFSET]), ",\"timestamp\":")
+                q = put(put_near_number(self._fixed(q, &constants[0]), &self.offset, row[R_OFFSET]), ",\"timestamp\":")
                 if timeless or row[R_MAGIC] == 0:
-                    q = self._fixed(q, constants[2])
+                    q = self._fixed(q, &constants[2])
                 else:
-                    q = self._fixed(put_number(q, row[R_TIMESTAMP]), constants[1])
+                    q = self._fixed(put_near_number(q, &self.timestamp, row[R_TIMESTAMP]), &constants[1])
                 q = self._field(q, &s, row + R_KEY_AT)
                 q = self._field(put(q, ",\"value\":"), &s, row + R_VALUE_AT)
                 q = put(q, ",\"headers\":[")
@@ -488,10 +398,10 @@ cdef class Lines:
                         q = put(q, "},")
                         cell += HEADER_WIDTH
                     q -= 1  # the last comma
-                q = self._fixed(put(q, "]"), constants[3])
+                q = self._fixed(put(q, "]"), &constants[3])
                 q = put(q, "\"sequence\":")
                 q = put(q, "null") if legacy else put_number(q, sequence_of(row, base_offset, base_sequence))
-                q = self._fixed(q, constants[4])
+                q = self._fixed(q, &constants[4])
                 if control is not None:
                     q = self._control(q, &s, row, control)
                 q = self._room(put(q, "}\n"), 0)
@@ -499,6 +409,94 @@ cdef class Lines:
             return self._take(q), i
         finally:
             self._close(views)
+
+    def json_batches(self, batches, Py_ssize_t start, Py_ssize_t count, window, int64_t origin, int64_t filled,
+                     bytes head, batch_line):
+        """See lines.pyi."""
+        cdef Py_buffer views[2]
+        cdef const int64_t *row
+        cdef const uint8_t *at
+        cdef uint8_t *q
+        cdef Fixed parts[2]
+        cdef Py_ssize_t i = start
+        cdef size_t mark
+        cdef bint whole = True
+        if self.style != JSON:
+            raise ValueError("not of this style")
+        fixed_of(head, &parts[0])
+        q = self._open_buffers((batches, window), views)
+        try:
+            if start < 0 or count > views[0].len // (BATCH_WIDTH * 8) or filled > views[1].len:
+                raise ValueError("the rows lie outside the buffer")
+            while i < count and q - self.o.data < RUN:
+                row = <const int64_t *> views[0].buf + i * BATCH_WIDTH
+                if not is_plain(row, origin, filled):
+                    break
+                mark = q - self.o.data
+                if batch_line is not None:
+                    line = batch_line(i)
+                    fixed_of(line, &parts[1])
+                    q = self._fixed(q, &parts[1])
+                at = <const uint8_t *> views[1].buf + (row[POSITION] - origin)
+                q = self._batch(q, row, at + HEADER, at + row[SIZE], <const uint8_t *> views[1].buf + views[1].len,
+                                &parts[0], &whole)
+                if not whole:
+                    q = self.o.data + mark
+                    break
+                i += 1
+            return self._take(q), i
+        finally:
+            self._close(views, 2)
+
+    cdef uint8_t *_batch(self, uint8_t *q, const int64_t *row, const uint8_t *p, const uint8_t *end,
+                         const uint8_t *limit, const Fixed *head, bint *whole) except NULL:
+        """Write the records of a batch of magic 2. Clears `whole` where one is not valid."""
+        cdef Fields f
+        cdef Fixed position, last
+        cdef const uint8_t *stop
+        cdef int64_t i, offset, timestamp
+        cdef bint appended = row[ATTRIBUTES] & LOG_APPEND_TIME != 0, odd = False
+        cdef int status = 0
+        parts_of(row, &position, &last)
+        for i in range(row[COUNT]):
+            stop = record_end(&p, end, &status, &odd)
+            if stop == NULL or ((end - stop < READ_AHEAD or not is_valid(p, stop, &f, &odd))
+                                and walk_record(p, stop, &f, &odd)):
+                whole[0] = False
+                return q
+            p = stop
+            offset = <int64_t> (<uint64_t> row[BASE_OFFSET] + <uint64_t> <int64_t> f.offset_delta)
+            timestamp = row[MAX_TIMESTAMP] if appended \
+                else <int64_t> (<uint64_t> row[BASE_TIMESTAMP] + <uint64_t> f.timestamp_delta)
+            q = put_near_number(self._fixed(q, head), &self.offset, offset)
+            q = put_near_number(put(q, ",\"timestamp\":"), &self.timestamp, timestamp)
+            q = put(q, ",\"timestamp_type\":\"LogAppendTime\",\"key\":") if appended \
+                else put(q, ",\"timestamp_type\":\"CreateTime\",\"key\":")
+            q = self._value(q, f.key, f.key_size, limit)
+            q = self._value(put(q, ",\"value\":"), f.value, f.value_size, limit)
+            q = put(q, ",\"headers\":[")
+            if f.header_count:
+                q = self._headers(q, f.headers, stop, f.header_count, limit)
+            q = put(self._fixed(put(q, "]"), &position), "\"sequence\":")
+            q = put_near_number(q, &self.sequence, next_sequence(row[BASE_SEQUENCE], <uint32_t> f.offset_delta))
+            q = self._room(self._fixed(q, &last), 0)
+        whole[0] = p == end
+        return q
+
+    cdef uint8_t *_headers(self, uint8_t *q, const uint8_t *p, const uint8_t *stop, int64_t count,
+                           const uint8_t *limit) except NULL:
+        """Write the headers of a valid record, without the brackets of the array."""
+        cdef int32_t size = 0
+        cdef int64_t i
+        cdef bint odd = False
+        for i in range(count):
+            p = varint(p, stop, &size, &odd)
+            q = self._value(put(q, "{\"key\":"), p, size, limit)
+            p = varint(p + size, stop, &size, &odd)
+            q = put(self._value(put(q, ",\"value\":"), p, size, limit), "},")
+            if size > 0:
+                p += size
+        return q - 1  # the last comma
 
     def kafka(self, payload, rows, headers, int64_t first, int64_t base_offset, int64_t base_sequence, control,
               bytes label, bint metadata, bint contents, bint legacy):
@@ -517,7 +515,7 @@ cdef class Lines:
             while i < s.records and q - self.o.data < PIECE:
                 row = s.rows + i * RECORD_WIDTH
                 if metadata:
-                    q = self._fixed(put(put_number(put(q, "| offset: "), row[R_OFFSET]), " "), constant)
+                    q = self._fixed(put(put_number(put(q, "| offset: "), row[R_OFFSET]), " "), &constant)
                     q = put_number(put(q, ": "), row[R_TIMESTAMP])
                     q = put_number(put(q, " keySize: "), row[R_KEY_SIZE])
                     q = put_number(put(q, " valueSize: "), row[R_VALUE_SIZE])
@@ -554,35 +552,42 @@ cdef class Lines:
     # Each function writes at q, which has SLACK after it, and returns the address after the bytes that it wrote.
 
     cdef uint8_t *_open(self, payload, rows, headers, int64_t first, Py_buffer *views, Source *s) except NULL:
-        cdef int opened = 0
-        cdef uint8_t *q = self._room(self.o.data, 0)
-        if self.busy:
-            raise RuntimeError("lines are being written")
+        cdef uint8_t *q
         if first < 0:
             raise ValueError("there is no record before the first one")
-        try:
-            for data in (payload, rows, headers):
-                PyObject_GetBuffer(data, &views[opened], PyBUF_SIMPLE)
-                opened += 1
-            if views[1].len % (RECORD_WIDTH * 8) or views[2].len % (HEADER_WIDTH * 8):
-                raise ValueError("rows are not whole")
-        except BaseException:
-            while opened:
-                opened -= 1
-                PyBuffer_Release(&views[opened])
-            raise
+        q = self._open_buffers((payload, rows, headers), views)
+        if views[1].len % (RECORD_WIDTH * 8) or views[2].len % (HEADER_WIDTH * 8):
+            self._close(views)
+            raise ValueError("rows are not whole")
         s.start = <const uint8_t *> views[0].buf
         s.end = s.start + views[0].len
         s.rows = <const int64_t *> views[1].buf
         s.records = views[1].len // (RECORD_WIDTH * 8)
         s.cells = <const int64_t *> views[2].buf
         s.headers = views[2].len // (HEADER_WIDTH * 8)
+        return q
+
+    cdef uint8_t *_open_buffers(self, tuple several, Py_buffer *views) except NULL:
+        cdef int opened = 0
+        cdef uint8_t *q
+        if self.busy:
+            raise RuntimeError("lines are being written")
+        q = self._room(self.o.data, 0)
+        try:
+            for data in several:
+                PyObject_GetBuffer(data, &views[opened], PyBUF_SIMPLE)
+                opened += 1
+        except BaseException:
+            while opened:
+                opened -= 1
+                PyBuffer_Release(&views[opened])
+            raise
         self.busy = True
         return q
 
-    cdef void _close(self, Py_buffer *views) noexcept:
+    cdef void _close(self, Py_buffer *views, int count=3) noexcept:
         cdef int i
-        for i in range(3):
+        for i in range(count):
             PyBuffer_Release(&views[i])
         self.busy = False
         if self.o.end - self.o.data > KEPT:
@@ -598,9 +603,15 @@ cdef class Lines:
             raise MemoryError
         return q
 
-    cdef inline uint8_t *_fixed(self, uint8_t *q, Fixed text) except NULL:
+    cdef inline uint8_t *_fixed(self, uint8_t *q, const Fixed *text) except NULL:
+        cdef size_t i = 0
         q = self._room(q, text.size)
-        memcpy(q, text.data, text.size)
+        if text.size > PADDED:
+            memcpy(q, text.data, text.size)
+        else:
+            while i < text.size:
+                memcpy(q + i, text.padded + i, STEP)
+                i += STEP
         return q + text.size
 
     cdef inline uint8_t *_time(self, uint8_t *q, int64_t timestamp) noexcept:
@@ -623,20 +634,21 @@ cdef class Lines:
 
     cdef inline uint8_t *_field(self, uint8_t *q, const Source *s, const int64_t *place) except NULL:
         """Write a field. `place` is its position, followed by its size."""
-        cdef const uint8_t *p
-        cdef int64_t size = place[1]
+        if place[1] >= 0 and not inside(s, place):
+            raise ValueError("a field lies outside the payload")
+        return self._value(q, s.start + place[0], place[1], s.end)
+
+    cdef inline uint8_t *_value(self, uint8_t *q, const uint8_t *p, int64_t size, const uint8_t *limit) except NULL:
+        """Write a field of so many bytes, which is null where they are less than none. `limit` ends what is read."""
         if size < 0:
             return self._room(put(q, "null"), 0)
-        if not inside(s, place):
-            raise ValueError("a field lies outside the payload")
-        p = s.start + place[0]
-        if (size <= 16 and s.end - p >= 16 and self.style < PRINTABLE and self.mode != BASE64 and self.mode != HEX
+        if (size <= 16 and limit - p >= 16 and self.style < PRINTABLE and self.mode != BASE64 and self.mode != HEX
                 and not kd_odd(p) & ((1 << size) - 1)):
             q[0] = 34  # short and without escapes, like most keys
             memcpy(q + 1, p, 16)
             q[1 + size] = 34
             return self._room(q + size + 2, 0)
-        return self._any_field(q, p, p + size, s.end)
+        return self._any_field(q, p, p + size, limit)
 
     cdef uint8_t *_any_field(self, uint8_t *q, const uint8_t *start, const uint8_t *end,
                              const uint8_t *limit) except NULL:
@@ -692,7 +704,7 @@ cdef class Lines:
         cdef Fixed text
         word = control(value_of(s, row + R_KEY_AT), value_of(s, row + R_VALUE_AT))
         fixed_of(word, &text)
-        return self._fixed(q, text)
+        return self._fixed(q, &text)
 
 
 cdef inline bint inside(const Source *s, const int64_t *place) noexcept nogil:
@@ -714,12 +726,35 @@ cdef object value_of(const Source *s, const int64_t *place):
     return PyBytes_FromStringAndSize(<const char *> s.start + place[0], place[1])
 
 
+cdef inline bint is_plain(const int64_t *row, int64_t origin, int64_t filled) noexcept nogil:
+    """Whether a batch in the window has no defect, and records that can be written as they lie there."""
+    cdef int64_t at = row[POSITION] - origin
+    return (row[SUSPECT] == 0 and row[MAGIC] == 2 and not row[ATTRIBUTES] & (CODEC_MASK | CONTROL_FLAG)
+            and row[COUNT] > 0 and HEADER <= row[SIZE] <= RUN_BATCH and 0 <= at <= filled - row[SIZE])
+
+
+cdef void parts_of(const int64_t *row, Fixed *position, Fixed *last) noexcept nogil:
+    """Write the parts of the lines of a batch between headers and sequence, and after the sequence."""
+    cdef uint8_t *q = put_number(put(<uint8_t *> position.padded, ",\"position\":"), row[POSITION])
+    q = put(put_number(put(q, ",\"batch_offset\":"), row[BASE_OFFSET]), ",")
+    position.data = position.padded
+    position.size = q - <uint8_t *> position.padded
+    q = put_number(put(<uint8_t *> last.padded, ",\"producer_id\":"), row[PRODUCER_ID])
+    q = put(q, ",\"control\":false}\n")
+    last.data = last.padded
+    last.size = q - <uint8_t *> last.padded
+
+
 cdef inline int64_t sequence_of(const int64_t *row, int64_t base_offset, int64_t base_sequence) noexcept nogil:
-    """Return the sequence of a record, in 31 bits as kdump.format.batch.next_sequence; -1 without a producer."""
-    cdef uint32_t sequence = <uint32_t> base_sequence, increment
+    """Return the sequence of a record."""
+    return next_sequence(base_sequence, <uint32_t> row[R_OFFSET] - <uint32_t> base_offset)
+
+
+cdef inline int64_t next_sequence(int64_t base_sequence, uint32_t increment) noexcept nogil:
+    """Return a later sequence, in 31 bits as kdump.format.batch.next_sequence; -1 without a producer."""
+    cdef uint32_t sequence = <uint32_t> base_sequence
     if base_sequence < 0:
         return -1
-    increment = <uint32_t> row[R_OFFSET] - <uint32_t> base_offset
     if <int32_t> sequence > <int32_t> (0x7fffffff - increment):
         return <int32_t> (sequence + increment - <uint32_t> 0x80000000)
     return <int32_t> (sequence + increment)

@@ -39,7 +39,6 @@ On standard error, after the last file, and of each kind in the order of a `java
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from posixpath import basename
 from typing import IO, TYPE_CHECKING, Any
@@ -50,6 +49,7 @@ from kdump.dump.kafka_tool.java_paths import file_path
 from kdump.errors import NotShown
 from kdump.format import control
 from kdump.format.batch import HEADER_SIZE, LOG_OVERHEAD, MINIMUM_SIZE, Batch, previous_sequence, wrapped
+from kdump.format.java import java_text
 from kdump.kernel.lines import Lines
 from kdump.render.base import Renderer, RenderOptions, StderrLine
 from kdump.render.escaping import Path, printable
@@ -63,17 +63,6 @@ if TYPE_CHECKING:
     from kdump.verify.findings import Finding
 
 # --- lines ------------------------------------------------------------------------------------------------------------
-
-# An encoded surrogate is three malformed bytes to Python and one malformed sequence to Java
-_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
-
-
-def java_text(data: bytes) -> str:
-    """`new String(bytes, UTF_8)`: U+FFFD for each malformed sequence, cut where Java cuts it."""
-    try:
-        return str(data, "utf-8")
-    except UnicodeDecodeError:
-        return _SURROGATE.sub(b"\xff", data).decode("utf-8", "replace")
 
 
 def _java_bytes(data: bytes) -> bytes:

@@ -144,7 +144,7 @@ class BatchPieces(NamedTuple):
 OpenedBatch = DecodedBatch | BatchPieces
 
 
-class _Payload(NamedTuple):
+class Payload(NamedTuple):
     """The decompressed records of a batch; `problem` is the finding code of what stopped it."""
 
     data: bytes | bytearray | memoryview
@@ -155,7 +155,7 @@ def open_batch(batch: Batch, body: bytes | memoryview, max_bytes: int) -> Decode
     """Decompress a batch, to at most `max_bytes`, and find its records. `body` is the batch with its header."""
     if batch.is_kafka07:
         return _open_07(batch, body, max_bytes)
-    payload, problem = _payload(batch, body, max_bytes)
+    payload, problem = payload_of(batch, body, max_bytes)
     if problem is not None:
         return UNOPENED._replace(problem=problem)
     return _decode(batch, payload)
@@ -180,7 +180,7 @@ def open_in_pieces(batch: Batch, body: bytes | memoryview, max_bytes: int) -> Op
     """
     if batch.is_kafka07:
         return _open_07(batch, body, max_bytes)
-    payload, problem = _payload(batch, body, max_bytes)
+    payload, problem = payload_of(batch, body, max_bytes)
     if problem is not None:
         return UNOPENED._replace(problem=problem)
     if len(payload) <= _WHOLE_BYTES:
@@ -201,34 +201,34 @@ def _problem(batch: Batch, status: int) -> str | None:
     return "legacy/wrapper" if batch.is_legacy and batch.codec and status >= _WRAPPER else "record/structure"
 
 
-def _payload(batch: Batch, body: bytes | memoryview, max_bytes: int) -> _Payload:
-    """What holds the records: of magic 2 without the header, of magic 0 and 1 whole messages."""
+def payload_of(batch: Batch, body: bytes | memoryview, max_bytes: int) -> Payload:
+    """Decompress what holds the records: of magic 2 without the header, of magic 0 and 1 whole messages."""
     data: bytes | bytearray | memoryview = body
     if batch.is_legacy:
         if not batch.codec:
-            return _Payload(body, None)
+            return Payload(body, None)
         shell, _, status, _ = decode_messages(body)
         fields = memoryview(shell).cast("q")
         if status or not fields:
-            return _Payload(b"", "record/structure")
+            return Payload(b"", "record/structure")
         if batch.codec > 3:  # zstd came with magic 2; Kafka refuses it here before it reads the data
-            return _Payload(b"", "batch/codec")
+            return Payload(b"", "batch/codec")
         at, size = fields[RECORD_COLUMNS.index("value_at")], fields[RECORD_COLUMNS.index("value_size")]
         if size <= 0:
-            return _Payload(b"", "legacy/wrapper")
+            return Payload(b"", "legacy/wrapper")
         data = body[at : at + size]
     else:
         if batch.count < 0:
-            return _Payload(b"", "batch/count")
+            return Payload(b"", "batch/count")
         data = body[HEADER_SIZE:]
         if not batch.codec or not (batch.count or not data):  # a consumer begins to decompress even empty data
-            return _Payload(data, None)
+            return Payload(data, None)
     try:
-        return _Payload(codec.decompress(batch.codec, data, batch.magic, max_bytes)[0], None)
+        return Payload(codec.decompress(batch.codec, data, batch.magic, max_bytes)[0], None)
     except codec.LimitExceeded:
-        return _Payload(b"", "batch/limit")
+        return Payload(b"", "batch/limit")
     except codec.CodecError:
-        return _Payload(b"", "batch/codec")
+        return Payload(b"", "batch/codec")
 
 
 def _open_07(batch: Batch, body: bytes | memoryview, max_bytes: int) -> DecodedBatch:

@@ -23,11 +23,11 @@ EVERYTHING = {
 }
 
 
-def lines(case: Case, name: str) -> bytes:
-    """One log in one format, damaged batches with what can be had of them."""
+def lines(case: Case, name: str, *, runs: bool = False) -> bytes:
+    """One log in one format, damaged batches with what can be had of them; `runs`: batches at once where it goes."""
     stream = io.BytesIO()
     met: set[Severity] = set()
-    wanted = DumpOptions(force=True, max_batch_bytes=case.max_batch_bytes)
+    wanted = DumpOptions(force=True, max_batch_bytes=case.max_batch_bytes, runs=runs)
     events = dump_logs([log_file(case)], wanted, met.add)
     if name == "kafka":
         events = tool_events(events, records=True, max_bytes=None)
@@ -45,6 +45,8 @@ def check_shown(case: Case, name: str) -> None:
     data = lines(case, name)
     text = data.decode("utf-8")
     if name == "json":
+        if lines(case, name, runs=True) != data:
+            raise Difference("batches at once are other lines")
         for line in text.splitlines():
             if "type" not in json.loads(line):
                 raise Difference(f"no line of JSON: {line}")

@@ -32,9 +32,9 @@ from typing import NamedTuple
 
 from fuzz.check import Case, report, tiles
 from kdump.format.batch import Batch
+from kdump.format.java import java_text
 from kdump.format.record import Record
 from kdump.kernel.results import NO_VALUE
-from kdump.render.kafka import java_text
 from kdump.storage.records import open_batch, records
 from kdump.storage.source import BytesSource
 from kdump.storage.walk import Walk

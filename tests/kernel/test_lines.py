@@ -4,7 +4,9 @@ be."""
 from __future__ import annotations
 
 import io
+from array import array
 from collections.abc import Iterable, Iterator
+from ctypes import c_ubyte
 from pathlib import Path
 
 import pytest
@@ -15,14 +17,15 @@ from kdump.dump.dump import DumpOptions as What
 from kdump.dump.dump import dump_logs
 from kdump.dump.events import BatchEvent
 from kdump.format.batch import Batch
+from kdump.format.java import java_text
 from kdump.format.record import Record
 from kdump.kernel.lines import PIECE_BYTES, Lines
 from kdump.kernel.records import RECORD_COLUMNS
 from kdump.kernel.results import NO_VALUE
+from kdump.kernel.scan import BATCH_COLUMNS
 from kdump.render import BYTES_MODES, RenderOptions, renderer
 from kdump.render.escaping import printable
 from kdump.render.json import ENCODERS
-from kdump.render.kafka import java_text
 from kdump.render.sentences import iso_time
 from kdump.storage import discovery
 from kdump.storage.partition import LogFile
@@ -197,6 +200,83 @@ def test_any_segment(data: bytes, tmp_path_factory: pytest.TempPathFactory) -> N
         assert event.records is not None
         for piece in event.records.pieces():
             compare(event.batch, piece)
+
+
+# --- several batches at once ------------------------------------------------------------------------------------------
+
+
+def dumped(path: Path, mode: str, runs: bool, records_only: bool) -> bytes:
+    files = [file for file in discovery.log_files([str(path)]) if isinstance(file, LogFile)]
+    out = io.BytesIO()
+    with renderer("json", out, RenderOptions(bytes_mode=mode, records_only=records_only)) as to:
+        assert list(to.show(dump_logs(files, What(runs=runs), lambda _: None))) == []
+    return out.getvalue()
+
+
+def test_several_batches_at_once_are_the_same_lines() -> None:
+    for number, path in enumerate(LOGS):
+        mode, records_only = BYTES_MODES[number % 4], bool(number // 4 % 2)
+        assert dumped(path, mode, True, records_only) == dumped(path, mode, False, records_only)
+
+
+@settings(ANY, max_examples=examples(40))
+@given(
+    data=build.segments(min_batches=1, max_batches=6, gaps=True),
+    changes=st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(1, 255)), max_size=2),
+    records_only=st.booleans(),
+)
+def test_any_batches_at_once(
+    data: bytes, changes: list[tuple[int, int]], records_only: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    changed = bytearray(data)
+    for at, bits in changes:
+        changed[at % len(changed)] ^= bits
+    path = tmp_path_factory.mktemp("lines") / "00000000000000000000.log"
+    path.write_bytes(changed)
+    for mode in BYTES_MODES:
+        assert dumped(path, mode, True, records_only) == dumped(path, mode, False, records_only)
+
+
+def test_batches_whose_rows_lie_are_left_or_refused() -> None:
+    record = build.encode_record(build.record(b"k", b"v" * 30), offset_delta=0, timestamp_delta=0)
+    batch = build.batch([record, record], count=2, last_offset_delta=1)
+
+    def lines_of(window: bytes, filled: int = len(batch), origin: int = 0, **cells: int) -> tuple[bytes, int]:
+        named = {"size": len(batch), "magic": 2, "count": 2, "base_sequence": -1} | cells
+        rows = array("q", [named.get(name, 0) for name in BATCH_COLUMNS])
+        exact = memoryview((c_ubyte * len(window)).from_buffer_copy(window)).cast("B")
+        return Lines("json").json_batches(rows, 0, 1, exact, origin, filled, b'{"offset":', None)
+
+    assert lines_of(batch)[0].count(b"\n") == 2
+    assert lines_of(batch)[1] == 1
+    for cells in (
+        {"count": 3},
+        {"count": 1},
+        {"count": 0},
+        {"count": -1},
+        {"size": len(batch) - 1},
+        {"size": len(batch) + 1},
+        {"size": 60},
+        {"size": 1 << 62},
+        {"position": -1},
+        {"position": 1},
+        {"position": 1 << 62},
+        {"origin": 1},
+        {"filled": len(batch) - 1},
+        {"magic": 1},
+        {"attributes": 1},
+        {"attributes": 0x20},
+        {"suspect": 1},
+    ):
+        assert lines_of(batch, **cells) == (b"", 0), cells
+    with pytest.raises(ValueError, match="outside"):
+        lines_of(batch, filled=len(batch) + 1)
+    with pytest.raises(ValueError, match="outside"):
+        Lines("json").json_batches(b"", 0, 1, batch, 0, 0, b"", None)
+    with pytest.raises(ValueError, match="outside"):
+        Lines("json").json_batches(b"", -1, 0, batch, 0, 0, b"", None)
+    with pytest.raises(ValueError, match="style"):
+        Lines("text").json_batches(b"", 0, 0, batch, 0, 0, b"", None)
 
 
 def values(items: Iterable[bytes]) -> DecodedBatch:

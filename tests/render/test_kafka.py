@@ -18,6 +18,7 @@ from kdump.dump.dump import DumpOptions, dump_logs
 from kdump.dump.events import DumpFailure
 from kdump.dump.kafka_tool.dump_log_segments import tool_events
 from kdump.format.batch import Batch
+from kdump.format.java import java_text
 from kdump.format.record import Record
 from kdump.kernel.crc import crc32c
 from kdump.kernel.results import NO_VALUE
@@ -26,7 +27,6 @@ from kdump.render.kafka import (
     control_text,
     entry_line,
     head_lines,
-    java_text,
 )
 from kdump.storage import discovery
 from kdump.storage.partition import LogFile
