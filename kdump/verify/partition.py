@@ -9,11 +9,12 @@ from typing import Final
 from kdump.broker.result import ValidSegment
 from kdump.errors import SourceError
 from kdump.format.checkpoint import CheckpointError, epoch_entries
-from kdump.format.naming import COMPACTED_TOPICS, Kind
+from kdump.format.naming import Kind
 from kdump.kernel.results import ScanState
 from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import LogFile, Partition, Segment
 from kdump.verify.checks import checkpoints, epochs, files, offsets, records, segments, timestamps
+from kdump.verify.compaction import is_compacted_log
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.index_verifier import CompanionReader, IndexVerifier
 from kdump.verify.log_state import LogState, PreviousSegment
@@ -61,10 +62,8 @@ class PartitionVerifier:
 
     def _is_compacted_log(self) -> bool:
         """Whether anything shows that the log cleaner goes over the partition."""
-        if self._options.compacted is not None:
-            return self._options.compacted
-        name = self._partition.topic_partition
-        return self._state.compacted or (name is not None and name.topic in COMPACTED_TOPICS)
+        name, shown = self._partition.topic_partition, self._state.compacted
+        return is_compacted_log(name, shown=shown, option=self._options.compacted)
 
     def _first_epoch(self) -> int:
         """The first offset of the first leader epoch, which moves with the log start offset; 0 where not known."""
