@@ -59,6 +59,36 @@ class Encoder:
     def extend(self, records: Iterable[_New]) -> None:
         """Add records, given as tuples of the arguments of `append`."""
 
+    def add_messages(
+        self,
+        kind: int,
+        rows: memoryview,
+        start: int,
+        count: int,
+        window: Buffer,
+        origin: int,
+        filled: int,
+        lowest: int,
+        highest: int,
+        limit: int,
+        after: int = -1,
+    ) -> int:
+        """Add uncompressed messages of magic `kind` (0 or 1) with offsets from `lowest` to `highest` as records.
+
+        `rows` are those of kdump.kernel.scan.BATCH_COLUMNS, `window` has the bytes from position `origin` on, `filled`
+        of them. Stops where the records have `limit` bytes, and before what is no such message, is not valid, has
+        another timestamp type or append time, an offset that does not fit, or one that is ahead of the next
+        (kdump.kernel.copy_run). Returns the index of the next row.
+        """
+
+    def add_rows(self, rows: Buffer, payload: Buffer, first: int = -1) -> int:
+        """Add decoded records, given as rows of kdump.kernel.records.RECORD_COLUMNS over `payload`.
+
+        Records of magic 2 keep their timestamp deltas: the base timestamp has to be that of their batch. Others get one
+        from it. With `first` the records are numbered from it on and have no timestamps, as those of Kafka 0.7. Returns
+        how many were added: it stops before one whose offset does not fit.
+        """
+
     def payload(self) -> bytes:
         """Return the bytes of the records."""
 

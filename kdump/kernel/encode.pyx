@@ -13,7 +13,9 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 from kdump.kernel.crc cimport crc32_of, crc32c_of
-from kdump.kernel.layout cimport ATTRIBUTES_AT, CRC_AT, HEADER, LOG_OVERHEAD, MAGIC_AT, MESSAGE_CRC_AT, put32, put64
+from kdump.kernel.copy_run cimport is_ahead
+from kdump.kernel.layout cimport *
+from kdump.kernel.records cimport Message, parse_message, varint, varlong
 
 from operator import index
 
@@ -71,6 +73,11 @@ cdef inline uint8_t *put_wide_field(uint8_t *q, Field *f) noexcept nogil:
 
 cdef inline int64_t field_size(Field *f) noexcept nogil:
     return varint_size(zigzag(f.size)) + (f.size if f.size > 0 else 0)
+
+
+cdef inline bint within(int64_t at, int64_t size, int64_t limit) noexcept nogil:
+    """Whether a field lies inside `limit` bytes; a negative size is null."""
+    return size < 0 or (at >= 0 and size <= limit and at <= limit - size)
 
 
 cdef inline object item(object pair, Py_ssize_t index):
@@ -298,6 +305,140 @@ cdef class Encoder:
             else:
                 key, value, headers, timestamp_ms, offset = record
                 self.add_record(key, value, headers, timestamp_ms, offset)
+
+    def add_messages(self, int kind, rows, Py_ssize_t start, Py_ssize_t count, window, int64_t origin, int64_t filled,
+                     int64_t lowest, int64_t highest, int64_t limit, int64_t after=-1):
+        """See encode.pyi."""
+        cdef Py_buffer cells, view
+        cdef const int64_t *row
+        cdef int64_t at, offset
+        cdef Py_ssize_t i = start
+        self.must_be_open()
+        if self.magic != 2:
+            raise ValueError("only record batches of magic 2 take messages")
+        PyObject_GetBuffer(rows, &cells, PyBUF_SIMPLE)
+        try:
+            PyObject_GetBuffer(window, &view, PyBUF_SIMPLE)
+            try:
+                if start < 0 or count > cells.len // (BATCH_WIDTH * 8) or filled > view.len:
+                    raise ValueError("the rows lie outside the buffer")
+                while i < count and self.filled < limit:
+                    row = <const int64_t *> cells.buf + i * BATCH_WIDTH
+                    at, offset = row[POSITION] - origin, row[LAST_OFFSET]
+                    if row[SUSPECT] & (S_CRC | S_MAGIC | S_LIMIT) or row[MAGIC] != kind \
+                            or row[ATTRIBUTES] & CODEC_MASK or at < 0 \
+                            or row[SIZE] < minimum(kind) + LOG_OVERHEAD or row[SIZE] > filled - at \
+                            or offset < lowest or offset > highest \
+                            or is_ahead(row, i + 1 == count, after, max(lowest, self.last_offset + 1)):
+                        break
+                    if (kind == 1 and row[ATTRIBUTES] & LOG_APPEND_TIME != 0) != self.appended \
+                            or (self.appended and row[MAX_TIMESTAMP] != self.append_ms):
+                        break
+                    if not self.add_message(<const uint8_t *> view.buf + at, row[SIZE], offset):
+                        break
+                    i += 1
+            finally:
+                PyBuffer_Release(&view)
+        finally:
+            PyBuffer_Release(&cells)
+        return i
+
+    cdef bint add_message(self, const uint8_t *entry, int64_t total, int64_t offset) except -1:
+        """Add a message of magic 0 or 1; False for one that is not valid, or whose offset does not fit."""
+        cdef Message m
+        cdef Field key, value
+        if offset <= self.last_offset or offset - self.base_offset > INT32_MAX or not parse_message(entry, total, &m):
+            return False
+        key.at, key.size = entry + m.key_at, m.key_size
+        value.at, value.size = entry + m.value_at, m.value_size
+        self.add_fields(&key, &value, m.timestamp if m.magic == 1 else -1, offset)
+        return True
+
+    cdef int add_fields(self, Field *key, Field *value, int64_t time, int64_t offset) except -1:
+        """Add a record without headers; any negative size is null."""
+        key.size, value.size = max(key.size, <int64_t> -1), max(value.size, <int64_t> -1)
+        self.put_record(key, value, None, time, offset)
+        if not self.begun:
+            self.begun = True
+            self.base_timestamp = time
+        self.note(time, offset)
+        return 0
+
+    cdef inline void note(self, int64_t time, int64_t offset) noexcept:
+        if time > self.max_timestamp:
+            self.max_timestamp = time
+        self.count += 1
+        self.last_offset = offset
+
+    def add_rows(self, rows, payload, int64_t first=-1):
+        """See encode.pyi."""
+        cdef Py_buffer cells, view
+        cdef const int64_t *row
+        cdef Field key, value
+        cdef int64_t i = 0, count, offset
+        self.must_be_open()
+        if self.magic != 2:
+            raise ValueError("only record batches of magic 2 take records of other batches")
+        PyObject_GetBuffer(rows, &cells, PyBUF_SIMPLE)
+        try:
+            PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+            try:
+                count = cells.len // (RECORD_WIDTH * 8)
+                while i < count:
+                    row = <const int64_t *> cells.buf + i * RECORD_WIDTH
+                    offset = row[R_OFFSET] if first < 0 else first + i
+                    if offset <= self.last_offset or offset - self.base_offset > INT32_MAX:
+                        break
+                    if row[R_MAGIC] == 2:
+                        self.copy_record(row, <const uint8_t *> view.buf, view.len, offset)
+                    else:
+                        if not (within(row[R_KEY_AT], row[R_KEY_SIZE], view.len)
+                                and within(row[R_VALUE_AT], row[R_VALUE_SIZE], view.len)):
+                            raise ValueError("the rows lie outside the payload")
+                        key.at, key.size = <const uint8_t *> view.buf + row[R_KEY_AT], row[R_KEY_SIZE]
+                        value.at, value.size = <const uint8_t *> view.buf + row[R_VALUE_AT], row[R_VALUE_SIZE]
+                        self.add_fields(&key, &value, -1 if first >= 0 or row[R_MAGIC] == 0 else row[R_TIMESTAMP],
+                                        offset)
+                    i += 1
+            finally:
+                PyBuffer_Release(&view)
+        finally:
+            PyBuffer_Release(&cells)
+        return i
+
+    cdef int copy_record(self, const int64_t *row, const uint8_t *payload, int64_t size, int64_t offset) except -1:
+        """Add a record of magic 2 with its timestamp delta as it is, and the delta of this offset."""
+        cdef const uint8_t *p
+        cdef const uint8_t *end
+        cdef const uint8_t *times
+        cdef const uint8_t *rest = NULL
+        cdef uint8_t *q
+        cdef int32_t number = 0
+        cdef int64_t timestamp = 0, length, head
+        cdef bint odd = False
+        cdef uint64_t delta = zigzag(offset - self.base_offset)
+        if not within(row[R_AT], row[R_SIZE], size) or row[R_SIZE] < 0:
+            raise ValueError("the rows lie outside the payload")
+        p = payload + row[R_AT]
+        end = p + row[R_SIZE]
+        p = varint(p, end, &number, &odd)
+        times = NULL
+        if p != NULL and p < end:
+            times = varlong(p + 1, end, &timestamp, &odd)
+        if times != NULL:
+            rest = varint(times, end, &number, &odd)
+        if rest == NULL:
+            raise ValueError("a row is not that of a record")
+        head = times - p  # the attributes and the timestamp delta
+        length = head + varint_size(delta) + (end - rest)
+        q = self.reserve(length + varint_size(zigzag(length)))
+        q = put_varint(q, zigzag(length))
+        memcpy(q, p, head)
+        q = put_varint(q + head, delta)
+        memcpy(q, rest, end - rest)
+        self.filled = q + (end - rest) - self.data
+        self.note(row[R_TIMESTAMP], offset)
+        return 0
 
     def payload(self):
         self.must_be_open()
