@@ -1,0 +1,60 @@
+"""Ranges of offsets: half-open, sorted, without overlap."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+
+class OffsetRange(NamedTuple):
+    """The offsets [start, stop)."""
+
+    start: int
+    stop: int
+
+
+def united(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+    """The offsets of any of the ranges; those that touch become one."""
+    found: list[OffsetRange] = []
+    for each in sorted(each for each in ranges if each.start < each.stop):
+        if found and each.start <= found[-1].stop:
+            found[-1] = OffsetRange(found[-1].start, max(found[-1].stop, each.stop))
+        else:
+            found.append(each)
+    return found
+
+
+def without(ranges: Iterable[OffsetRange], taken: Sequence[OffsetRange]) -> list[OffsetRange]:
+    """The ranges without the offsets of others; both are sorted."""
+    left: list[OffsetRange] = []
+    at = 0
+    for start, stop in ranges:
+        while at < len(taken) and taken[at].stop <= start:
+            at += 1
+        here = at
+        while here < len(taken) and taken[here].start < stop:
+            if start < taken[here].start:
+                left.append(OffsetRange(start, taken[here].start))
+            start = max(start, taken[here].stop)
+            here += 1
+        if start < stop:
+            left.append(OffsetRange(start, stop))
+    return left
+
+
+def common(left: Sequence[OffsetRange], right: Sequence[OffsetRange]) -> list[OffsetRange]:
+    """The offsets of both."""
+    found: list[OffsetRange] = []
+    i = k = 0
+    while i < len(left) and k < len(right):
+        start, stop = max(left[i].start, right[k].start), min(left[i].stop, right[k].stop)
+        if start < stop:
+            found.append(OffsetRange(start, stop))
+        if left[i].stop < right[k].stop:
+            i += 1
+        else:
+            k += 1
+    return found
+
+
+def count_of(ranges: Iterable[OffsetRange]) -> int:
+    """How many offsets the ranges have."""
+    return sum(stop - start for start, stop in ranges)
