@@ -1,4 +1,4 @@
-"""kdump: read, verify and repair the log segments that Apache Kafka left on disk.
+"""kdump: read, verify, repair, measure and convert the log segments that Apache Kafka left on disk.
 
     found = kdump.discover(["/data/kafka"])                  log directories, partitions, what cannot be read
     for report in kdump.verify_logs(found): ...              the findings and counts of each partition
@@ -7,6 +7,8 @@
     for plan in kdump.plan_recovery(found, options): ...     what a recovery would do, and what would be lost
     for result in kdump.recover_logs(found, options, how): ...   what was done; undo_recovery undoes it
     for each in kdump.stat_logs(found): ...                  the numbers of each partition and log directory
+    kdump.arrow("/data/kafka/topic-0").read_pandas()         the records as columns of Arrow, batch by batch
+    for each in kdump.convert_logs(found, "tables"): ...     Parquet files of all records; ConvertOptions has the others
     kdump.predict_start("/data/kafka/topic-0")               what the next start of a broker would leave
     with kdump.Log("/data/kafka/topic-0") as log: ...        read(1000), at_time(ms), records()
     with kdump.Log("topic-0", write=True) as log: ...        append([NewRecord(b"key")]), flush(), delete(policy)
@@ -30,6 +32,7 @@ _MODULES = {
     "kdump.storage.misplaced": "MisplacedFile",
     "kdump.storage.partition": "LogDirectory LogFile Partition Segment",
     "kdump.storage.pieces": "Piece",
+    "kdump.storage.read_policy": "ReadPolicy",
     "kdump.storage.records": "BatchPieces DecodedBatch",
     "kdump.storage.source": "FileSource Source",
     "kdump.storage.walk": "ForeignBatch Gap SearchLimit ShrunkFile Tail TailContent",
@@ -98,9 +101,21 @@ _MODULES = {
         "BatchStatistics Damage DamagedStretch PartitionStatistics SegmentStatistics StatOptions "
         "TransactionStatistics Volume"
     ),
+    "kdump.convert.arrow": "arrow",
+    "kdump.convert.choice": "Choice Included SeveralPartitions",
+    "kdump.convert.convert": "convert_logs",
+    "kdump.convert.field_formats": "FieldFormat",
+    "kdump.convert.log_output": "LogConversion LogOutputOptions convert_to_log",
+    "kdump.convert.log_slice": "LogSlice SlicedPartition",
+    "kdump.convert.options": "ConvertOptions Target",
+    "kdump.convert.replicas": "ReplicaUse ReplicasRefused",
+    "kdump.convert.results": (
+        "ConvertFindings ConvertSummary ConvertTotals DamagedLog LeftOutCounts OutputFile PartitionConversion "
+        "SkippedRange"
+    ),
     "kdump.dump.dump": "DumpOptions dump_logs",
     "kdump.dump.events": (
-        "BatchEvent CompanionDamage CompanionEntry DumpFailure EmptyIndex FileBegin FileEnd IndexReport "
+        "BatchEvent BatchRun CompanionDamage CompanionEntry DumpFailure EmptyIndex FileBegin FileEnd IndexReport "
         "NonConsecutiveOffsets NothingAtOffset ReportKind SanityCheckPassed TrailingBytes"
     ),
 }

@@ -1,0 +1,161 @@
+"""Which partitions and which of their records are converted."""
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import Final, NamedTuple
+
+from kdump.convert.log_slice import EVERYTHING, Bounds
+from kdump.errors import SourceError
+from kdump.format.java import MAX_INT
+from kdump.format.naming import TopicPartition
+from kdump.storage.discovery import Found
+from kdump.storage.partition import Partition
+
+_EARLIEST: Final = -2
+_LATEST: Final = -1
+
+
+class Included(StrEnum):
+    """What is converted only where it is named, or asked for."""
+
+    INTERNAL = "internal"
+    """Topics whose name begins with two underscores, as those of Kafka itself do."""
+    DELETE = "delete"
+    STRAY = "stray"
+    FUTURE = "future"
+    DELETED = "deleted"
+    """Records below the log start offset, which were deleted."""
+
+
+class Choice(NamedTuple):
+    """Which records to convert.
+
+    `topics`: names or globs, none for all. `partitions`: their numbers, none for all. `offset`: a range of offsets,
+    which needs a single topic-partition. `offsets`: the range of each partition; others are left out. `time`: a range
+    of record timestamps in milliseconds. `include`: what is left out otherwise.
+    """
+
+    topics: tuple[str, ...] = ()
+    partitions: frozenset[int] = frozenset()
+    offset: Bounds = EVERYTHING
+    offsets: Mapping[TopicPartition, Bounds] | None = None
+    time: Bounds = EVERYTHING
+    include: frozenset[Included] = frozenset()
+
+
+def parse_offsets(text: str) -> Mapping[TopicPartition, Bounds]:
+    """The offsets of `{"topic": {"0": [first, end]}}`, half open. Raises ValueError.
+
+    Null is no bound; nor is -2 (earliest) as the first, or -1 (latest) as the end, as in the options of Spark's source
+    of Kafka.
+    """
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError("the offsets of partitions are no JSON") from None
+    if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
+        raise ValueError('the offsets of partitions are an object: {"topic": {"0": [first, end]}}')
+    return {
+        TopicPartition(topic, _number(number)): _offset_bounds(f"{topic}-{number}", bounds)
+        for topic, partitions in found.items()
+        for number, bounds in partitions.items()
+    }
+
+
+def _number(text: str) -> int:
+    if re.fullmatch(r"[0-9]{1,10}", text) is None or int(text) > MAX_INT:
+        raise ValueError(f"{text!r} is no number of a partition")
+    return int(text)
+
+
+def _offset_bounds(name: str, bounds: object) -> Bounds:
+    if not isinstance(bounds, list) or len(bounds) != 2 or not all(_is_bound(each) for each in bounds):
+        raise ValueError(f"{name}: its offsets are [first, end], numbers or null")
+    first, end = bounds
+    first, end = None if first in (None, _EARLIEST) else first, None if end in (None, _LATEST) else end
+    if (first or 0) < 0 or (end or 0) < 0:
+        raise ValueError(f"{name}: an offset is below zero")
+    return first, end
+
+
+def _is_bound(value: object) -> bool:
+    return value is None or (isinstance(value, int) and not isinstance(value, bool))
+
+
+class SeveralPartitions(ValueError):
+    """A range of offsets was given, and several topic-partitions are among the paths."""
+
+
+class ChosenCopies(NamedTuple):
+    """The copies of a topic-partition in the order of the paths, and the range of offsets to convert."""
+
+    copies: tuple[Partition, ...]
+    offset: Bounds
+
+
+def choose(found: Iterable[Found], choice: Choice, named: Iterable[str] = ()) -> Iterator[ChosenCopies | SourceError]:
+    """The chosen topic-partitions among what discovery found; first what cannot be read.
+
+    `named` are the paths that the user gave: what was named itself needs no `include`. Log files of one directory that
+    were named one by one are one copy.
+
+    Raises SeveralPartitions where a range of offsets meets several topic-partitions.
+    """
+    copies: dict[TopicPartition | str, dict[str, Partition]] = {}
+    bounds: dict[TopicPartition | str, Bounds] = {}
+    paths = {os.path.abspath(path) for path in named}
+    for each in found:
+        if isinstance(each, SourceError):
+            yield each
+        elif isinstance(each, Partition) and (chosen := _bounds(each, choice, os.path.abspath(each.path) in paths)):
+            of = each.topic_partition or each.path
+            each = each._replace(listing=None)  # entries of directories do not go to other processes
+            bounds[of] = chosen
+            of_directory = copies.setdefault(of, {})
+            directory = os.path.dirname(os.path.abspath(each.path)) if _is_file(each) else os.path.abspath(each.path)
+            before = of_directory.get(directory)
+            of_directory[directory] = each if before is None else _joined(before, each)
+    if choice.offset != EVERYTHING and len(copies) > 1:
+        raise SeveralPartitions(f"a range of offsets needs a single topic-partition, and here are {len(copies)}")
+    for of, of_directory in copies.items():
+        yield ChosenCopies(tuple(of_directory.values()), bounds[of])
+
+
+def _joined(one: Partition, other: Partition) -> Partition:
+    """Two log files of one directory as one copy; a directory has its files already."""
+    if os.path.isdir(one.path) or os.path.isdir(other.path):
+        return one if os.path.isdir(one.path) else other
+    known = {segment.log.path for segment in one.segments}
+    segments = [*one.segments, *(segment for segment in other.segments if segment.log.path not in known)]
+    segments.sort(key=lambda segment: segment.log.base_offset or 0)
+    return one._replace(segments=tuple(segments))
+
+
+def _is_file(partition: Partition) -> bool:
+    files = (*(segment.log for segment in partition.segments), *partition.kraft_snapshots)
+    return len(files) == 1 and files[0].path == partition.path
+
+
+def _bounds(partition: Partition, choice: Choice, is_named: bool) -> Bounds | None:
+    """The range of offsets to convert; None for a partition that was not chosen."""
+    of = partition.topic_partition
+    if not (partition.segments or partition.kraft_snapshots):
+        return None
+    if partition.state and not is_named and partition.state not in choice.include:
+        return None
+    if choice.topics and (of is None or not any(fnmatchcase(of.topic, topic) for topic in choice.topics)):
+        return None
+    internal = of is not None and of.topic.startswith("__")
+    asked_for = choice.topics or Included.INTERNAL in choice.include or _is_file(partition)
+    # A snapshot of __cluster_metadata can lie in a log directory, whose path is its own.
+    if (internal and not (asked_for or is_named)) or (not partition.segments and not asked_for):
+        return None
+    if choice.partitions and (of is None or of.partition not in choice.partitions):
+        return None
+    if choice.offsets is not None:
+        return None if of is None else choice.offsets.get(of)
+    return choice.offset

@@ -1,0 +1,322 @@
+"""The folder that Parquet files are written into: who may write there, what it has, and what becomes of it.
+
+A run of kdump convert locks the folder. The files of a topic-partition have temporary names until all of them are
+written; then they get their names, and a new manifest that names them takes the place of the old one in one step. What
+a run that was killed left has the id of the folder (in its name while it is temporary, then in its Parquet metadata)
+and is not in the manifest: the next run removes it. Nothing else in the folder is ever changed.
+"""
+
+import fcntl
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Final, NamedTuple, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kdump.convert.continuation import Continuation, continue_after
+from kdump.convert.log_slice import SlicedPartition
+from kdump.convert.manifest import (
+    MANIFEST,
+    MAX_MANIFEST_BYTES,
+    ConversionSettings,
+    ConvertedPartition,
+    Manifest,
+    PartitionKey,
+    manifest_bytes,
+)
+from kdump.convert.manifest_reader import read_manifest
+from kdump.convert.parquet import RUN_KEY, SUFFIX, WrittenFile, check_settings, temporary_prefix
+from kdump.errors import KdumpError, reason
+from kdump.recover.runs import is_log_directory
+from kdump.storage.directory_handle import DirectoryHandle, replace_file
+
+LOCK: Final = "_manifest.lock"
+_LEFT_BY_A_START: Final = (LOCK, f"{MANIFEST}.tmp")
+"""What a first run can leave that is killed before there is a manifest."""
+
+
+class WrittenPartition(NamedTuple):
+    """The files of a topic-partition that have temporary names, and what the manifest will say of it."""
+
+    entry: ConvertedPartition
+    files: tuple[WrittenFile, ...]
+
+
+class OutputDirectory:
+    """A folder of Parquet files, open for one run.
+
+    Other processes may write files into it for this run (kdump.convert.parquet_run.write_partition): they need `path`,
+    `run` and `settings`.
+    """
+
+    def __init__(
+        self, path: str, settings: ConversionSettings, inputs: Iterable[str] = (), *, run: str | None = None
+    ) -> None:
+        """Open a folder, or make it. `inputs` are the paths that are read. `run` is the id of a new folder.
+
+        Raises KdumpError, and has changed nothing then, where another run has the folder, where it is not empty and has
+        no manifest, where the manifest cannot be read or has other settings, and where the folder lies inside what is
+        read or in a log directory. Raises ValueError for settings that do not fit.
+        """
+        check_settings(settings)
+        self.path = path
+        self.settings = settings
+        _refuse_inside(path, inputs)
+        with ExitStack() as stack, self._errors():
+            if not os.path.lexists(path):
+                os.makedirs(path)
+            self.handle = stack.enter_context(DirectoryHandle(path))
+            self.handle.inherit_attributes(self.handle)  # what this process may set
+            found = self._read()
+            stack.callback(self._unlock, self._lock())
+            self.manifest = found or Manifest(secrets.token_hex(8) if run is None else run, settings)
+            if found is None:
+                replace_file(self.handle, MANIFEST, manifest_bytes(self.manifest))
+            self._remove_leftovers()
+            self._stack = stack.pop_all()
+
+    @property
+    def run(self) -> str:
+        """The id of the folder."""
+        return self.manifest.run
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- opening
+
+    def _read(self) -> Manifest | None:
+        """The manifest; None for an empty folder. Raises KdumpError for any other folder."""
+        names = self.handle.names()
+        if MANIFEST not in names:
+            others = [name for name in names if name not in _LEFT_BY_A_START]
+            if others:
+                raise KdumpError(f"{self.path}: it is not empty and has no {MANIFEST}, but has {others[0]}")
+            return None
+        path = self.handle.path_of(MANIFEST)
+        with self.handle.open(MANIFEST) as descriptor:
+            if os.fstat(descriptor).st_size > MAX_MANIFEST_BYTES:
+                raise KdumpError(f"{path}: the manifest is larger than {MAX_MANIFEST_BYTES} bytes")
+        manifest = read_manifest(self.handle.read(MANIFEST), path)
+        if manifest.settings != self.settings:
+            raise KdumpError(f"{path}: made with other settings: {_difference(manifest.settings, self.settings)}")
+        return manifest
+
+    def _lock(self) -> int:
+        """Lock the lock file: on network file systems directories have no locks."""
+        while True:
+            descriptor = os.open(
+                self.handle.path_of(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644
+            )
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(descriptor)
+                raise KdumpError(f"{self.path}: another kdump works here") from None
+            except OSError:
+                pass  # a file system without locks
+            if os.fstat(descriptor).st_nlink:
+                return descriptor
+            os.close(descriptor)  # of a run that has ended since
+
+    def _unlock(self, descriptor: int) -> None:
+        with suppress(OSError):
+            self.handle.remove(LOCK)
+        os.close(descriptor)
+
+    def _remove_leftovers(self) -> None:
+        """Remove the files of the folder that a run left which was killed."""
+        named, removed = self.manifest.file_names(), False
+        for name in self.handle.names():
+            if name.startswith(temporary_prefix(self.run)) and self._is_file(name):
+                self.handle.remove(name)
+                removed = True
+        for name in self._parquet_files():
+            if name not in named and self._run_of(name) == self.run:
+                self.handle.remove(name)
+                removed = True
+        if removed:
+            self.handle.sync()
+
+    def _parquet_files(self) -> Iterator[str]:
+        """The names that Parquet files of this folder can have."""
+        for name in self.handle.names():
+            if name.endswith(SUFFIX):
+                yield name
+            elif self.settings.partition_folders and name.startswith("topic=") and self._is_folder(name):
+                for below in self.handle.names(name):
+                    folder = f"{name}/{below}"
+                    if below.startswith("partition=") and self._is_folder(folder):
+                        yield from (f"{folder}/{each}" for each in self.handle.names(folder) if each.endswith(SUFFIX))
+
+    def _is_folder(self, name: str) -> bool:
+        status = self.handle.stat(name)
+        return status is not None and stat.S_ISDIR(status.st_mode)
+
+    def _is_file(self, name: str) -> bool:
+        status = self.handle.stat(name)
+        return status is not None and stat.S_ISREG(status.st_mode)
+
+    def _run_of(self, name: str) -> str | None:
+        """The id of the folder that a Parquet file was written for; None for any other file."""
+        if not self._is_file(name):
+            return None
+        try:
+            with self.handle.open(name) as descriptor, open(descriptor, "rb", closefd=False) as file:
+                metadata = pq.read_metadata(file).metadata or {}
+        except (OSError, pa.ArrowException):
+            return None
+        run = metadata.get(RUN_KEY)
+        return None if run is None else run.decode("ascii", "replace")
+
+    # ---- topic-partitions
+
+    def begin(
+        self,
+        partition: SlicedPartition,
+        *,
+        cleaner_offset: int | None = None,
+        rewrite: bool = False,
+        max_batch_bytes: int | None = None,
+    ) -> Continuation | KdumpError:
+        """Where to go on with a topic-partition, or why that is not possible.
+
+        `cleaner_offset` is that of the cleaner's checkpoint. `rewrite` converts it anew. A result that is an error
+        leaves what the folder has of it.
+        """
+        of = partition.topic_partition
+        entry = self.manifest.partitions.get(PartitionKey(of, partition.replica))
+        try:
+            _refuse_inside(self.path, [partition.path])
+            if of is None and entry is not None and entry.path != os.path.abspath(partition.path):
+                raise KdumpError(f"{partition.path}: a log without a topic and a partition, as {entry.path} is already")
+            if entry is None or rewrite:
+                return Continuation(partition.offset[0], None)
+            return continue_after(entry, partition, cleaner_offset, max_batch_bytes)
+        except KdumpError as error:
+            return error
+
+    def remove(self, temporary: Iterable[str]) -> None:
+        """Remove files of this run that have temporary names."""
+        for name in temporary:
+            with suppress(OSError):
+                self.handle.remove(name)
+
+    def commit(self, written: WrittenPartition) -> ConvertedPartition:
+        """Give the files of a topic-partition their names, and name them in the manifest; those before go.
+
+        Raises KdumpError, and then the folder has what it had before, or will have it when the next run has begun.
+        """
+        entry = written.entry
+        old = self.manifest.partitions.get(entry.key)
+        before = set[str]() if old is None else {file.name for file in old.files}
+        given: list[str] = []
+        try:
+            with self._errors():
+                self._give_names(written, old, before, given)
+                self._replace_manifest(self.manifest.with_partition(entry))
+                gone = before - {file.name for file in entry.files}
+                for name in gone:
+                    self.handle.remove(name)
+                self._sync(gone)
+        except BaseException:
+            self._take_back(written, given)
+            raise
+        return entry
+
+    def _give_names(
+        self, written: WrittenPartition, old: ConvertedPartition | None, before: set[str], given: list[str]
+    ) -> None:
+        """Rename the files; `given` gets the names that were given so far."""
+        names = [each.file.name for each in written.files]
+        for name in names:
+            folder, _, _ = name.rpartition("/")
+            for part in [folder.partition("/")[0], folder] if folder else []:
+                self.handle.make_directory(part)
+            if name not in before and self.handle.stat(name) is not None:
+                raise KdumpError(f"{self.handle.path_of(name)}: another process made this file; it stays")
+        if old is not None and (replaced := before.intersection(names)):
+            # Until the names have their new content, no manifest has them: what it says of a file is always right.
+            kept = tuple(file for file in old.files if not file.provisional)
+            if replaced.isdisjoint(file.name for file in kept):
+                self._replace_manifest(self.manifest.with_partition(old._replace(files=kept)))
+            else:
+                self._replace_manifest(self.manifest.without(old.key))
+        for each in written.files:
+            self.handle.rename(each.temporary, each.file.name)
+            given.append(each.file.name)
+        self._sync(names)
+
+    def _take_back(self, written: WrittenPartition, given: list[str]) -> None:
+        """Remove the files of a commit that failed, as far as no manifest names them. The next run removes the rest."""
+        with suppress(OSError):
+            for each in written.files:
+                self.handle.remove(each.temporary)
+        # An error can come after the manifest was replaced.
+        with suppress(OSError, KdumpError):
+            self.manifest = self._read() or self.manifest
+            for name in set(given) - self.manifest.file_names():
+                self.handle.remove(name)
+
+    def _sync(self, names: Iterable[str]) -> None:
+        """Sync the folder, and the folders of these files."""
+        folders = {name.rpartition("/")[0] for name in names} - {""}
+        for folder in sorted(folders | {folder.partition("/")[0] for folder in folders}):
+            self.handle.sync(folder)
+        self.handle.sync()
+
+    def _replace_manifest(self, manifest: Manifest) -> None:
+        replace_file(self.handle, MANIFEST, manifest_bytes(manifest))
+        self.manifest = manifest
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise KdumpError(f"{self.path}: {reason(error)}") from None
+
+
+def _difference(old: ConversionSettings, new: ConversionSettings) -> str:
+    for name, before, now in zip(old._fields, old, new, strict=True):
+        if before != now:
+            return f"{name} is {_shown(before)} there, and {_shown(now)} here"
+    raise AssertionError
+
+
+def _shown(value: object) -> str:
+    return ", ".join(map(str, value)) or "empty" if isinstance(value, tuple) else str(value)
+
+
+def _refuse_inside(path: str, inputs: Iterable[str]) -> None:
+    """Raises KdumpError for a folder inside what is read, and for one among the topic-partitions of a broker."""
+    inner = os.path.realpath(path)
+    above = set[tuple[int, int]]()
+    while True:
+        with suppress(OSError):
+            status = os.stat(inner)
+            above.add((status.st_dev, status.st_ino))
+        outer = os.path.dirname(inner)
+        if outer == inner:
+            break
+        inner = outer
+    for each in inputs:
+        try:
+            status = os.stat(each)
+        except (OSError, ValueError):
+            continue  # reading it will say why
+        if stat.S_ISDIR(status.st_mode) and (status.st_dev, status.st_ino) in above:
+            raise KdumpError(f"{path}: it lies inside {each}, which is read")
+    parent = os.path.dirname(os.path.realpath(path))
+    if is_log_directory(parent):
+        raise KdumpError(f"{path}: {parent} is a log directory, and a broker takes all in it for topic-partitions")
