@@ -140,9 +140,11 @@ class Command:
 
     @contextlib.contextmanager
     def watched(self, arguments: tuple[str, ...] = ()) -> Iterator[None]:
-        """Whatever lies in the directory or is named by an argument is afterwards what it was before."""
+        """Whatever lies in the directory or is named by an argument is afterwards what it was before, but an output."""
         named = [
-            Path(argument) for argument in arguments if os.path.isabs(argument) and not argument.startswith("/dev/")
+            Path(argument)
+            for before, argument in zip(("", *arguments), arguments, strict=False)
+            if os.path.isabs(argument) and not argument.startswith("/dev/") and before != "-o"
         ]
         roots = [self.directory, *named]
         before = snapshot(roots)

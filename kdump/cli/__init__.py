@@ -21,6 +21,7 @@ COMMANDS = {
     "verify": "check every batch, companion and checkpoint; with --deep every record",
     "recover": "print what a broker's next start would do; do it, or keep every valid batch; undo it",
     "stat": "measure it: what takes the space, records, producers, codecs; retention, compaction, upgrade",
+    "convert": "make Parquet, Arrow, NDJSON or CSV of the records, or a new log of old ones",
 }
 
 
@@ -85,7 +86,7 @@ def _version(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
     help="Show the versions of kdump, its kernel and the codec libraries.",
 )
 def group() -> None:
-    """Inspect, verify and recover the log segments that Apache Kafka left on disk, without a broker.
+    """Inspect, verify, recover, measure and convert the log segments that Apache Kafka left on disk, without a broker.
 
     \b
     Exit status: 0 no damage, 1 damage, 2 usage, 3 something could not be done,

@@ -3,12 +3,11 @@
 import re
 import sys
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kdump.cli import complain, exit_status
+from kdump.cli import complain, exit_status, options
 from kdump.cli.exit_status import FAILED
 from kdump.dump.dump import DumpOptions
 from kdump.dump.events import CompanionEntry, DumpFailure, Event
@@ -42,7 +41,7 @@ class OffsetParam(click.ParamType["StartOffset"]):
             return LogEdge(text)
         if text.startswith("@"):
             try:
-                return TimeQuery(_milliseconds(text[1:]))
+                return TimeQuery(options.milliseconds(text[1:]))
             except (ValueError, OverflowError):
                 self.fail(
                     f"{text!r} is not a time; write @ and milliseconds since the epoch, or as in @2026-11-21T18:03:09Z",
@@ -52,15 +51,6 @@ class OffsetParam(click.ParamType["StartOffset"]):
         if re.fullmatch(r"[0-9]{1,19}", text) is None or int(text) >= 1 << 63:
             self.fail(f"{text!r} is not an offset; write a number, earliest, latest, or @ and a time", param, ctx)
         return int(text)
-
-
-def _milliseconds(text: str) -> int:
-    """The first whole millisecond at or after a time."""
-    if re.fullmatch(r"[0-9]{1,18}", text):
-        return int(text)
-    time = datetime.fromisoformat(text)
-    since = (time if time.tzinfo else time.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
-    return -(-since // timedelta(milliseconds=1))
 
 
 def check(chosen: dict[str, Any]) -> None:

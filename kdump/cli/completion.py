@@ -33,6 +33,17 @@ def directories(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
     return [CompletionItem(incomplete, type="dir")]
 
 
+def columns(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+    """The last one of several columns of a table; the script of fish passes over what has a comma."""
+    from click.shell_completion import CompletionItem
+
+    from kdump.convert.tables import RECORDS
+
+    before, comma, begun = incomplete.rpartition(",")
+    names = [name for name in RECORDS.names if name.startswith(begun) and name not in before.split(",")]
+    return [CompletionItem(f"{before}{comma}{name}") for name in names]
+
+
 def codes(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
     """The codes of findings with their titles, and their families."""
     from click.shell_completion import CompletionItem

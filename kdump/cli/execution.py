@@ -72,7 +72,9 @@ class ProblemLog:
     A file that is not a log is a failure only where there is nothing else: the * of a shell names indexes too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, done: str = "measured") -> None:
+        """`done`: the participle of what the command does."""
+        self._done = done
         self.failed = False
         self._not_logs: list[NotALog] = []
 
@@ -90,7 +92,7 @@ class ProblemLog:
 
     def interrupted(self) -> bool:
         """Say that the run was, which not every format can. Returns true."""
-        complain("interrupted: not everything was measured")
+        complain(f"interrupted: not everything was {self._done}")
         return True
 
     def _say(self, error: KdumpError) -> None:

@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -55,6 +56,15 @@ class OffsetRangeParam(click.ParamType[tuple[int | None, int | None]]):
         if not match[2]:
             return first, (first or 0) + 1
         return first, int(match[3]) if match[3] else None
+
+
+def milliseconds(text: str) -> int:
+    """The first whole millisecond at or after a time."""
+    if re.fullmatch(r"[0-9]{1,18}", text):
+        return int(text)
+    time = datetime.fromisoformat(text)
+    since = (time if time.tzinfo else time.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
+    return -(-since // timedelta(milliseconds=1))
 
 
 def _severity(ctx: click.Context, param: click.Parameter, value: str) -> Severity | None:

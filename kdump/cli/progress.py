@@ -29,6 +29,7 @@ READING: Final = "reading"
 """The phase in which directories are listed."""
 VERIFYING: Final = "verifying"
 MEASURING: Final = "measuring"
+CONVERTING: Final = "converting"
 CONCLUDING: Final = "comparing files"
 """The phase after the last byte of the logs is read."""
 

@@ -16,6 +16,7 @@ from kdump.render.escaping import Path
 from kdump.render.output import Output
 
 if TYPE_CHECKING:
+    from kdump.convert.results import ConvertFindings, ConvertSummary, OutputFile, PartitionConversion
     from kdump.dump.events import (
         CompanionDamage,
         DumpFailure,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from kdump.stat.row_sections import StatResult
     from kdump.stat.rows import Row
     from kdump.storage.records import DecodedBatch
-    from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
+    from kdump.storage.walk import BatchChunk, ForeignBatch, Gap, SearchLimit, Tail
     from kdump.verify.display import FindingDisplay, FoldedFindings
     from kdump.verify.findings import Finding
     from kdump.verify.summary import FileSummary, PartitionSummary, VerifySummary, WorstPartition
@@ -111,6 +112,10 @@ class Renderer(ABC):
         self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: DecodedBatch
     ) -> None:
         """Records of the last batch. May be called several times for one batch."""
+
+    def batches(self, path: Path, topic: str | None, partition: int | None, chunk: BatchChunk) -> int:
+        """Adjacent batches with their records, as many as can be written at once; returns how many these are."""
+        return 0
 
     @abstractmethod
     def gap(self, path: Path, gap: Gap | ForeignBatch | SearchLimit) -> None:
@@ -217,7 +222,31 @@ class Renderer(ABC):
         """One row."""
         self.entry(row.path or "", row.kind, row.fields())
 
-    # The last value of a run is one of these three.
+    # ---- conversions
+
+    def converted(self, value: PartitionConversion | OutputFile | ConvertFindings) -> None:
+        """What was converted of a partition, a file of the output, or what is wrong with the logs."""
+        from kdump.convert.results import ConvertFindings, OutputFile
+
+        match value:
+            case ConvertFindings():
+                self.findings(value.findings, value.not_kept)
+            case OutputFile():
+                self.output_file(value)
+            case _:
+                self.conversion(value)
+
+    def output_file(self, file: OutputFile) -> None:  # noqa: B027  # the line of its partition says enough
+        """A file of the output."""
+
+    def conversion(self, value: PartitionConversion) -> None:
+        """What was converted of a partition."""
+        self.entry(value.path, "partition", value.fields())
+
+    # The last value of a run is one of these four.
+
+    def convert_summary(self, summary: ConvertSummary, exit_status: int, seconds: float) -> None:  # noqa: B027
+        """The totals of a conversion."""
 
     def verify_summary(self, summary: VerifySummary, exit_status: int) -> None:  # noqa: B027
         """The totals of a verify."""
@@ -236,6 +265,7 @@ class Renderer(ABC):
         from kdump.dump import events as dump_events
         from kdump.dump.events import (
             BatchEvent,
+            BatchRun,
             CompanionDamage,
             CompanionEntry,
             DumpFailure,
@@ -252,6 +282,8 @@ class Renderer(ABC):
                     self.batch(path, batch, damage, crc_ok)
                     for piece in records.pieces() if records is not None else ():
                         self.records(path, topic, partition, batch, piece)
+                case BatchRun():
+                    event.taken = self.batches(path, topic, partition, event.chunk)
                 case FileBegin(file, topic_partition):
                     path = file.path
                     topic, partition = (None, None) if topic_partition is None else topic_partition

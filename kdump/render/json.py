@@ -30,6 +30,7 @@ from kdump.render.sentences import gap_reason
 from kdump.verify.findings import finding_fields
 
 if TYPE_CHECKING:
+    from kdump.convert.results import ConvertSummary, OutputFile
     from kdump.format.batch import Batch
     from kdump.format.json_types import Fields
     from kdump.format.naming import TopicPartition
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from kdump.recover.undo import RunResult
     from kdump.stat.rows import Row
     from kdump.storage.records import DecodedBatch
-    from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
+    from kdump.storage.walk import BatchChunk, ForeignBatch, Gap, SearchLimit, Tail
     from kdump.verify.findings import Finding
     from kdump.verify.summary import VerifySummary
 
@@ -220,14 +221,7 @@ class JsonRenderer(Renderer):
     def records(
         self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: DecodedBatch
     ) -> None:
-        if self._partition != (path, topic, partition):
-            self._partition = (path, topic, partition)
-            topic_json = "null" if topic is None else json_text(topic)
-            start = (
-                f'{{"type":"record","path":{self._name(path)},"topic":{topic_json},'
-                f'"partition":{_number(partition)},"offset":'
-            )
-            self._head = start.encode()
+        self._begin_records(path, topic, partition)
         payload, rows, headers, _ = records
         legacy, is_control, timeless = batch.is_legacy, batch.control, batch.is_kafka07
         head_of = (batch.magic, timeless, batch.attributes, batch.producer_id)
@@ -245,6 +239,35 @@ class JsonRenderer(Renderer):
                 payload, rows, headers, done, batch.base_offset, batch.base_sequence, control, fixed, timeless, legacy
             )
             self.out.write(lines)
+
+    def batches(self, path: Path, topic: str | None, partition: int | None, chunk: BatchChunk) -> int:
+        self._begin_records(path, topic, partition)
+        name = self._name(path)
+
+        def line(index: int) -> bytes:
+            return batch_line(name, chunk.row(index), True).encode()
+
+        written, show_batch = 0, None if self.options.hides_batch(None) else line
+        rows, window = chunk.walk.scanner.rows, chunk.walk.window
+        while written < chunk.batches:
+            lines, after = self._lines.json_batches(rows, written, chunk.batches, *window, self._head, show_batch)
+            if after == written:
+                break
+            self.out.write(lines)
+            written = after
+        return written
+
+    def _begin_records(self, path: Path, topic: str | None, partition: int | None) -> None:
+        """Make what stands before the offset in the lines of a file."""
+        if self._partition == (path, topic, partition):
+            return
+        self._partition = (path, topic, partition)
+        topic_json = "null" if topic is None else json_text(topic)
+        start = (
+            f'{{"type":"record","path":{self._name(path)},"topic":{topic_json},'
+            f'"partition":{_number(partition)},"offset":'
+        )
+        self._head = start.encode()
 
     def gap(self, path: Path, gap: Gap | ForeignBatch | SearchLimit) -> None:
         self.entry(path, "gap", {"position": gap.position, "length": gap.length, "reason": gap_reason(gap)})
@@ -289,6 +312,12 @@ class JsonRenderer(Renderer):
 
     def plan(self, fields: Fields) -> None:
         self._run_line("plan", fields)
+
+    def output_file(self, file: OutputFile) -> None:
+        self.entry(file.path, "file", file.fields())
+
+    def convert_summary(self, summary: ConvertSummary, exit_status: int, seconds: float) -> None:
+        self._summary("convert", summary.fields(), exit_status, seconds)
 
     def verify_summary(self, summary: VerifySummary, exit_status: int) -> None:
         self._summary("verify", summary.fields(), exit_status, summary.seconds)

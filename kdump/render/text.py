@@ -54,6 +54,7 @@ from kdump.render.sentences import (
 )
 
 if TYPE_CHECKING:
+    from kdump.convert.results import ConvertSummary, PartitionConversion
     from kdump.format.batch import Batch
     from kdump.format.json_types import Fields, FieldValue
     from kdump.format.naming import TopicPartition
@@ -266,6 +267,18 @@ class TextRenderer(Renderer):
         from kdump.render import recovery
 
         self.out.write(f"{path_text(result.run.directory)}: {printable(recovery.run_words(result))}\n")
+
+    def conversion(self, value: PartitionConversion) -> None:
+        from kdump.render import conversions  # only a conversion needs it
+
+        self.out.write(f"{path_text(value.path)}: {conversions.partition_words(value)}\n")
+        for note in value.notes:
+            self.out.write(f"{path_text(value.path)}: note: {printable(note)}\n")
+
+    def convert_summary(self, summary: ConvertSummary, exit_status: int, seconds: float) -> None:
+        from kdump.render import conversions
+
+        self.out.write(f"{conversions.convert_summary(summary)}\n")
 
     def verify_summary(self, summary: VerifySummary, exit_status: int) -> None:
         self.out.write(f"{verify_summary(summary)}\n")

@@ -41,6 +41,7 @@ from kdump.storage.records import records as values
 from kdump.verify.findings import Severity
 
 if TYPE_CHECKING:
+    from kdump.convert.results import ConvertSummary, PartitionConversion
     from kdump.format.batch import Batch
     from kdump.format.json_types import Fields
     from kdump.format.record import Record
@@ -308,6 +309,20 @@ class TerminalRenderer(Renderer):
 
         for piece in StatisticsView(result, self._console.width).pieces(self.options.totals):
             self._print(piece)
+
+    def conversion(self, value: PartitionConversion) -> None:
+        from kdump.render import conversions  # only a conversion needs it
+
+        self._flush_table()
+        self._print_path(value.path)
+        self._findings_of = value.path
+        for line in (conversions.partition_words(value), *(f"note: {printable(note)}" for note in value.notes)):
+            self._print(Padding(Text(line), (0, 0, 0, 2)))
+
+    def convert_summary(self, summary: ConvertSummary, exit_status: int, seconds: float) -> None:
+        from kdump.render import conversions
+
+        self._last_line(conversions.convert_summary(summary), clean=not exit_status)
 
     def verify_summary(self, summary: VerifySummary, exit_status: int) -> None:
         self._last_line(verify_summary(summary), clean=summary.worst != Severity.ERROR)
