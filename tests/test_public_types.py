@@ -30,9 +30,10 @@ INSIDE = {
     "Report.directory_files": "DirectoryFiles",
     "SegmentStatistics.keys": "KeyStatistics",
     "verify_logs": "ScanOptions",
+    "SlicedPartition.headers": "HeaderPass",
 }
 # Only kdump itself builds these: what their constructors take is no user's business.
-RESULTS = {"FetchDataInfo", "Records", "Report", "SegmentStatistics"}
+RESULTS = {"BatchRun", "FetchDataInfo", "Records", "Report", "SegmentStatistics"}
 SPECIAL = {"__init__", "__call__", "__enter__", "__iter__", "__next__"}
 
 

@@ -1,41 +1,50 @@
 """What the README shows is what happens."""
 
+import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from interop import lake_recipes
+from kdump.cli import COMMANDS
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 TRANSCRIPTS = [
-    (command, expected)
+    re.findall(r"^\$ (.*?)\n(.*?)(?=^\$ |\Z)", block, re.DOTALL | re.MULTILINE)
     for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL)
-    for command, expected in re.findall(r"^\$ kdump (.*?)\n(.*?)(?=^\$ |\Z)", block, re.DOTALL | re.MULTILINE)
 ]
+"""The commands of each block and what they print; those of a block run in one directory."""
+PROGRAMS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 def ran(command: str, directory: Path) -> str:
-    command = command.removesuffix("; echo $?")
+    program, *arguments = shlex.split(command.removesuffix("; echo $?"))
     done = subprocess.run(
-        [sys.executable, "-m", "kdump", *command.split()],
+        [sys.executable, *(["-m", "kdump"] if program == "kdump" else []), *arguments],
         cwd=directory,
         capture_output=True,
         text=True,
+        encoding="utf-8",
         timeout=60,
         check=False,
+        env={**os.environ, "PYTHONUTF8": "1"},
     )
     return f"{done.stdout}{done.returncode}\n"
 
 
-@pytest.mark.parametrize(("command", "expected"), TRANSCRIPTS, ids=[command for command, _ in TRANSCRIPTS])
-def test_transcripts(command: str, expected: str, tmp_path: Path) -> None:
-    directory = tmp_path
-    if "fixtures/" in command:
+@pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=[transcript[0][0] for transcript in TRANSCRIPTS])
+def test_transcripts(transcript: list[tuple[str, str]], tmp_path: Path) -> None:
+    directory, first = tmp_path, transcript[0][0]
+    if "fixtures/" in first:
         (directory / "fixtures").symlink_to(ROOT / "fixtures")
-    elif "transactions-0" in command:
+    elif "transactions-0" in first:
         shutil.copytree(ROOT / "fixtures/transactions/transactions-0", directory / "transactions-0")
         log = directory / "transactions-0/00000000000000000000.log"
         data = bytearray(log.read_bytes())
@@ -45,22 +54,41 @@ def test_transcripts(command: str, expected: str, tmp_path: Path) -> None:
         data = bytearray((ROOT / "fixtures/transactions/transactions-0/00000000000000000000.log").read_bytes())
         data[200] ^= 1
         (directory / "00000000000000000000.log").write_bytes(bytes(data) + bytes(20))
-    lines = ran(command, directory).splitlines()
-    for shown, line in zip(expected.splitlines(), lines, strict=False):
-        assert line.startswith(shown.removesuffix(" …")) if shown.endswith(" …") else line == shown
+    for command, expected in transcript:
+        if "import duckdb" in command:
+            pytest.importorskip("duckdb")
+        lines = ran(command, directory).splitlines()
+        for shown, line in zip(expected.splitlines(), lines, strict=False):
+            assert line.startswith(shown.removesuffix(" …")) if shown.endswith(" …") else line == shown
 
 
 def test_there_are_transcripts_of_every_command() -> None:
-    assert {command.split()[0] for command, _ in TRANSCRIPTS} == {"dump", "verify", "recover", "stat"}
+    commands = [command.split() for transcript in TRANSCRIPTS for command, _ in transcript]
+    assert {words[1] for words in commands if words[0] == "kdump"} == {*COMMANDS}
+    assert {words[0] for words in commands} == {"kdump", "python3"}
 
 
-def test_the_library_in_a_few_lines(tmp_path: Path) -> None:
-    (program,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+@pytest.mark.parametrize("program", [one for one in PROGRAMS if "fixtures/" in one])
+def test_programs(program: str, tmp_path: Path) -> None:
+    for name in re.findall(r"^import (\w+)$", program, re.MULTILINE):
+        pytest.importorskip(name)
     (tmp_path / "fixtures").symlink_to(ROOT / "fixtures")
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=60,
+        check=True,
+        env={**os.environ, "PYTHONUTF8": "1"},
     )
-    assert done.stdout.count("\n") > 100
+    assert done.stdout.count("\n") > 20
+
+
+@pytest.mark.parametrize("recipe", [lake_recipes.adopt_in_delta, lake_recipes.adopt_in_iceberg])
+def test_recipes_are_those_that_are_tested(recipe: Callable[..., None]) -> None:
+    assert lake_recipes.recipe_text(recipe) in PROGRAMS
 
 
 def test_both_commands_set_everything_up() -> None:

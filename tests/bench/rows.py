@@ -195,6 +195,15 @@ def stat() -> Iterator[Row]:
         yield Row(f"memory-stat-deep-{name}", name, Kind.PEAK, 192, _stat("--deep"))
 
 
+def convert() -> Iterator[Row]:
+    """Records as columns of Arrow against verify and against a call a batch; NDJSON of them against orjson."""
+    at_least, nothing = Kind.AT_LEAST, _arrow("import")
+    for name in ("plain", "one-record"):
+        yield Row(f"arrow-{name}", name, at_least, 0.45, _arrow("batches"), _verify_directory(1), nothing)
+    yield Row("arrow-calls", "one-record", at_least, 8, _arrow("batches"), _arrow("calls"), nothing)
+    yield Row("convert-ndjson", "plain", at_least, 8, _arrow("ndjson"), _arrow("orjson"), nothing)
+
+
 def logs() -> Iterator[Row]:
     """The log class: appends against a bare write of the same bytes, and reads at random."""
     append, write = _append("log", APPENDED_BYTES), _append("write", APPENDED_BYTES)
@@ -204,7 +213,7 @@ def logs() -> Iterator[Row]:
 
 def all_rows() -> list[Row]:
     """Every row, in the order of the table."""
-    groups = (budgets, jobs, scale, start, memory, dumps, indexes, recover, stat, logs, peers)
+    groups = (budgets, jobs, scale, start, memory, dumps, indexes, recover, stat, convert, logs, peers)
     return [row for group in groups for row in group()]
 
 
@@ -219,6 +228,10 @@ def _recover(tools: Tools, data: Data) -> Command:
 
 def _stat(*options: str) -> Make:
     return lambda tools, data: tools.kdump("stat", "--jobs", "1", *options, str(data.directory))
+
+
+def _arrow(how: str) -> Make:
+    return lambda tools, data: tools.arrow(data, how)
 
 
 def _append(how: str, size: int) -> Make:

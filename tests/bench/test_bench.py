@@ -13,7 +13,7 @@ from random import Random
 import pytest
 from crc32c import crc32c
 
-from bench import bare, log_append, log_read
+from bench import arrow_rows, bare, log_append, log_read
 from bench.datasets import SPECS, Cache, clean
 from bench.generate import Segment, read_manifest, write_partition
 from bench.measure import Command, CommandError, Sample, UnavailableError, paired_ratio, run
@@ -112,6 +112,16 @@ def test_log_loops_do_all_of_it(written: tuple[str, list[Segment]], capsys: pyte
         assert appended[0] == appended[1] >= size
     log_read.main(str(segment.parent), "200")
     assert json.loads(capsys.readouterr().out) == {"records": 200}
+
+
+@pytest.mark.parametrize("written", ["plain", "one-record"], indirect=True)
+def test_rows_of_arrow_are_all_of_it(written: tuple[str, list[Segment]], capsys: pytest.CaptureFixture[str]) -> None:
+    """Every way reads every record."""
+    name, segments = written
+    for how in arrow_rows.HOW if name == "plain" else ("batches", "calls"):
+        arrow_rows.main(how, *(str(segment.path) for segment in segments))
+        wanted = 0 if how == "import" else sum(segment.records for segment in segments)
+        assert json.loads(capsys.readouterr().out) == {"records": wanted}
 
 
 @pytest.mark.parametrize("written", ["plain"], indirect=True)

@@ -97,11 +97,22 @@ class Tools:
         argv = self.module("tests.bench.log_read", str(data.directory), str(count)).argv
         return Command(argv, expect={"records": count})
 
+    def arrow(self, data: Data, how: str) -> Command:
+        """All records as columns of Arrow, or what is made of these; nothing of them for `import`."""
+        if how == "orjson":
+            self._need_orjson()
+        argv = self.module("tests.bench.arrow_rows", how, *data.files).argv
+        return Command(argv, expect={"records": 0 if how == "import" else data.records})
+
     def orjson(self, data: Data) -> Command:
         """orjson over the same records."""
+        self._need_orjson()
+        return Command((sys.executable, "-m", "tests.bench.orjson_lines", *data.files))
+
+    @staticmethod
+    def _need_orjson() -> None:
         if find_spec("orjson") is None:
             raise UnavailableError("orjson is not installed")
-        return Command((sys.executable, "-m", "tests.bench.orjson_lines", *data.files))
 
     def dump_tool(self, files: Sequence[str], *options: str) -> Command:
         """Kafka's dump tool."""

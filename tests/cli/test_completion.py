@@ -36,6 +36,8 @@ TYPED = [
     ("kdump dump topic-0/0\t", ["dump", "topic-0/00000000000000000007.log"]),
     ("kdump recover --output top\tx y", ["recover", "--output", "topic-0/x", "y"]),
     ("kdump stat --by partition --sort allo\tx", ["stat", "--by", "partition", "--sort", "allocated_bytes", "x"]),
+    ("kdump convert --to ndj\t--output top\tx y", ["convert", "--to", "ndjson", "--output", "topic-0/x", "y"]),
+    ("kdump convert --columns timestampT\tx", ["convert", "--columns", "timestampType", "x"]),
     ("kdump completion fi\tx", ["completion", "fish", "x"]),
     ("kdump help dum\t", ["help", "dump"]),
 ]
@@ -147,6 +149,10 @@ def test_everything_has_a_completion(kdump: Any) -> None:
     assert completed(kdump, "stat", "--by", "hour", "--sort", "sta") == ["start_ms"]
     assert "batch_sizes.p99" in completed(kdump, "stat", "--sort", "batch")
     assert completed(kdump, "stat", "--format", "c") == ["csv"]
+    assert completed(kdump, "convert", "--isolation", "read-c") == ["read-committed"]
+    assert completed(kdump, "convert", "--columns", "timestamp,t") == [
+        f"timestamp,{name}" for name in ("topic", "timestampType", "timestamp_ms", "transactional")
+    ]
 
 
 def test_nothing_runs_under_completion(kdump: Any, logs: Path) -> None:

@@ -19,13 +19,14 @@ import pytest
 
 from kdump import cli
 from kdump.cli import exit_status
+from kdump.convert.tables import RECORDS
 from kdump.format import fetch
 from kdump.recover.plan import RecoverOptions, RecoveryResult
 from kdump.recover.summary import RecoveryTotals
 from kdump.recover.undo import Run, RunResult
 from kdump.render import renderer
 from kdump.verify.findings import CATALOGUE
-from support import build, manual, manual_text, recovery_results, runbook_text
+from support import build, manual, manual_convert, manual_text, recovery_results, runbook_text
 
 NAMES = sorted(manual.pages())
 
@@ -114,6 +115,9 @@ def test_sections(name: str) -> None:
         "kdump-dump.1": ["JSON", "COMPATIBILITY"],
         "kdump-verify.1": ["FINDINGS", "JSON"],
         "kdump-stat.1": ["JSON"],
+        "kdump-convert.1": [
+            *("COLUMNS", "COPIES OF A PARTITION", "DAMAGE", "ISOLATION", "JSON", "MANIFEST", "OUTPUT", "SEVERAL RUNS"),
+        ],
         "kdump-recover.1": ["JSON", "REPLICATED PARTITIONS", "RUNBOOK", "UNDO"],
     }
     assert sorted(found) == sorted(SECTIONS + more[name])
@@ -157,6 +161,40 @@ def fields_of_stat(kdump: Any, tmp_path: Path) -> dict[str, list[str]]:
     return found
 
 
+def damaged_log(directory: Path) -> None:
+    """A partition with damage, an aborted and an open transaction."""
+    directory.mkdir()
+    aborted = build.batch([build.record(b"k", b"v")], base_offset=1, transactional=True, producer_id=7)
+    data = [
+        build.batch([build.record(b"k", b"v")]),
+        aborted + build.marker("ABORT", base_offset=2, producer_id=7) + b"\xff" * 30,
+        build.batch([build.record(b"k", b"v")], base_offset=4, transactional=True, producer_id=8),
+        build.batch([build.record(b"k", b"v")], base_offset=5),
+    ]
+    (directory / f"{0:020}.log").write_bytes(b"".join(data))
+
+
+def fields_of_convert(kdump: Any, tmp_path: Path) -> dict[str, list[str]]:
+    damaged_log(tmp_path / "topic-0")
+    lines = kdump.inside("convert", "--format", "json", "-o", f"../{tmp_path.name}-out", "topic-0").lines
+    return {line["type"]: [name for name in line if name not in ("type", "path")] for line in map(json.loads, lines)}
+
+
+def test_every_field_of_the_manifest(kdump: Any, tmp_path: Path) -> None:
+    fields_of_convert(kdump, tmp_path)
+    found: dict[str, set[str]] = {}
+    for line in map(json.loads, (tmp_path.parent / f"{tmp_path.name}-out/_manifest.jsonl").read_text().splitlines()):
+        found.setdefault(line["type"], set()).update({*line} - {"type"})
+        if line["type"] == "settings":
+            words = manual_convert.MANIFEST["settings"][1]["settings"]
+            assert all(name in words for name in line["settings"])
+    assert found == {kind: {*fields} for kind, (_, fields) in manual_convert.MANIFEST.items()}
+
+
+def test_every_column() -> None:
+    assert RECORDS.names == [*manual_convert.COLUMNS]
+
+
 AT = ("--at", "0", "-v", "0.log")
 RESULT = ("--type", "multifetch", "result")
 
@@ -167,6 +205,8 @@ def fields_of(kdump: Any, tmp_path: Path, command: str) -> dict[str, list[str]]:
         return fields_of_recover()
     if command == "stat":
         return fields_of_stat(kdump, tmp_path)
+    if command == "convert":
+        return fields_of_convert(kdump, tmp_path)
     good = build.batch([build.record(b"k", b"v")], epoch=1)
     last = build.batch([build.record(b"k", b"v")], base_offset=2, epoch=1)
     (tmp_path / "0.log").write_bytes(

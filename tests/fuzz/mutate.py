@@ -1,9 +1,10 @@
 """Mutated segments, one after another, until they are enough: `python tests/fuzz/mutate.py --count 3000 --seed 1`.
 
 Each case is made from the seed and its number alone. The compiled kernel and the reader have to say what the plain
-decoder says, a stat has to count what that decoder counts, and a dump has to be lines that can be read, without an
-exception, within a time limit and within a memory limit. The last line sums up; the status is 1 when a case failed.
-`--only N` runs case N again, `--save DIRECTORY` writes the bytes of what failed.
+decoder says, a stat has to count what that decoder counts, a dump has to be lines that can be read, and a conversion
+the records that the reader gives one by one, without an exception, within a time limit and within a memory limit. The
+last line sums up; the status is 1 when a case failed. `--only N` runs case N again, `--save DIRECTORY` writes the bytes
+of what failed.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fuzz import corpus
 from fuzz.check import LIMIT_BYTES, Case, Difference, check
+from fuzz.converted import check_converted
 from fuzz.measured import check_measured
 from fuzz.shown import EVERYTHING, check_shown
 from kdump.format.naming import Kind
@@ -60,6 +62,8 @@ def failure(seed: int, number: int) -> str | None:
         check(built)
         check_measured(built)
         check_shown(built, FORMATS[number // 10 % len(FORMATS)])
+        if number % 4 == 0:
+            check_converted(built)
     except Difference as error:
         return f"case {number}: {error}"
     except MemoryError:

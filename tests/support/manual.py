@@ -24,7 +24,7 @@ if __name__ == "__main__":
 from kdump.cli import COMMANDS, group
 from kdump.cli.sections import SectionedCommand
 from kdump.verify.findings import CATALOGUE
-from support import runbook_text
+from support import manual_convert, runbook_text
 from support.manual_text import (
     ABOUT,
     COMPLETION,
@@ -129,10 +129,19 @@ def command_lines(commands: Iterable[str]) -> Iterator[str]:
     yield ".Ed"
 
 
-def table(fields: Mapping[str, str]) -> Iterator[str]:
-    """The fields of a JSON line, a row for each."""
+def paragraphs(title: str, texts: Iterable[str]) -> Iterator[str]:
+    """A section."""
+    yield f".Sh {title}"
+    for number, text in enumerate(texts):
+        if number:
+            yield ".Pp"
+        yield from prose(text)
+
+
+def table(fields: Mapping[str, str], what: str = "field") -> Iterator[str]:
+    """The fields of a JSON line or the columns of a table, a row for each."""
     yield f".Bl -column {max(fields, key=len)}"
-    yield ".It Em field Ta Em meaning"
+    yield f".It Em {what} Ta Em meaning"
     for name, text in fields.items():
         yield f".It Li {quoted(name)} Ta"
         yield from prose(text)
@@ -175,7 +184,9 @@ def head(name: str, what: str) -> Iterator[str]:
 
 
 def page_of_the_group() -> Iterator[str]:
-    yield from head("kdump", "read, verify, recover and measure the log segments that Apache Kafka left on disk")
+    yield from head(
+        "kdump", "read, verify, recover, measure and convert the log segments that Apache Kafka left on disk"
+    )
     yield ".Sh SYNOPSIS"
     for name in COMMANDS:
         yield ".Nm"
@@ -252,6 +263,8 @@ def page_of(name: str) -> Iterator[str]:
         yield ".El"
     if name == "recover":
         yield from guidance()
+    if name == "convert":
+        yield from conversions()
     yield from exit_status()
     if name == "verify":
         yield from findings()
@@ -261,6 +274,8 @@ def page_of(name: str) -> Iterator[str]:
         yield f".Ss {kind}"
         yield from prose(what)
         yield from table(fields)
+    if name == "convert":
+        yield from manifest()
     yield from examples(name)
     if name == "dump":
         yield ".Sh COMPATIBILITY"
@@ -297,12 +312,40 @@ def guidance() -> Iterator[str]:
                 yield from prose(what)
             yield ".El"
     yield ".El"
-    for title, paragraphs in (("UNDO", UNDO), ("REPLICATED PARTITIONS", REPLICATED)):
-        yield f".Sh {title}"
-        for number, paragraph in enumerate(paragraphs):
-            if number:
-                yield ".Pp"
-            yield from prose(paragraph)
+    yield from paragraphs("UNDO", UNDO)
+    yield from paragraphs("REPLICATED PARTITIONS", REPLICATED)
+
+
+def conversions() -> Iterator[str]:
+    """What an output holds, and how it comes to be."""
+    yield ".Sh OUTPUT"
+    yield from listed(manual_convert.OUTPUTS.items())
+    yield ".Pp"
+    yield from prose(manual_convert.GIVE_BACK)
+    yield ".Sh COLUMNS"
+    yield from prose(manual_convert.OF_COLUMNS)
+    yield from table(manual_convert.COLUMNS, "column")
+    yield from paragraphs("SEVERAL RUNS", manual_convert.RUNS)
+    yield from paragraphs("ISOLATION", manual_convert.ISOLATION)
+    yield from paragraphs("COPIES OF A PARTITION", manual_convert.COPIES)
+    yield ".Bl -enum"
+    for rule in manual_convert.RULES:
+        yield ".It"
+        yield from prose(rule)
+    yield ".El"
+    yield ".Pp"
+    yield from prose(manual_convert.MISSING)
+    yield from paragraphs("DAMAGE", manual_convert.DAMAGE)
+
+
+def manifest() -> Iterator[str]:
+    """The lines of the manifest of a folder."""
+    yield ".Sh MANIFEST"
+    yield from prose(manual_convert.OF_THE_MANIFEST)
+    for kind, (what, fields) in manual_convert.MANIFEST.items():
+        yield f".Ss {kind}"
+        yield from prose(what)
+        yield from table(fields)
 
 
 def findings() -> Iterator[str]:

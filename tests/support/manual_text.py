@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from support import manual_stat
+from support import manual_convert, manual_stat
 
-DATE = "November 22, 2026"
+DATE = "November 23, 2026"
 
 SCHEMA_WORDS = (
     "2; a larger number means that a field was removed or changed its meaning. 2 brought lost in two parts (given_up, "
@@ -18,13 +18,14 @@ EXIT_STATUS = {
         "0": "Done, and nothing at or above --fail-on (error, if not given).",
         "1": (
             "Damage at or above --fail-on. kdump recover: the plan is not empty (without a strategy, or with "
-            "--dry-run), or errors remain that it does not cover."
+            "--dry-run), or errors remain that it does not cover. kdump convert: what is valid was converted, or with "
+            "--strict nothing of a partition with damage."
         ),
         "2": "Usage.",
         "3": "Something could not be read: missing, no permission, not a regular file, a directory without log "
         "files, a codec library that is not installed, an offset that the log does not have. "
         "Something could not be done: a running broker holds the lock, a file changed since the plan or the run, "
-        "the disk is full. The other paths are still done.",
+        "the disk is full, the output of kdump convert is there already. The other paths are still done.",
         "4": (
             "kdump recover: applied, and valid records were given up, or damaged bytes were removed and offsets below "
             "the high watermark are missing now. What was removed is kept for --undo, unless --no-keep "
@@ -369,6 +370,19 @@ LINES: dict[str, dict[str, tuple[str, Mapping[str, str]]]] = {
             {"schema": SCHEMA_WORDS, "command": "stat", "exit_status": "of this run", "seconds": "that it took"},
         ),
     },
+    "convert": {
+        **manual_convert.LINES,
+        "summary": (
+            "The last line.",
+            {
+                "schema": SCHEMA_WORDS,
+                "command": "convert",
+                **manual_convert.SUMMARY,
+                "exit_status": "of this run",
+                "seconds": "that it took",
+            },
+        ),
+    },
 }
 
 _BYTES = (
@@ -475,16 +489,22 @@ FILES = {
     ".kdump-undo/<run>": "In a partition: what a run of kdump recover removed, and its journal. At the root of a "
     "log directory these are files "
     ".kdump-undo-<run>-*. Every command skips them.",
+    "_manifest.jsonl, _manifest.lock, _kdump-<run>-*.tmp": "In a folder of Parquet files of kdump convert: what the "
+    "folder holds, the lock of a run, a file that is being written.",
+    ".kdump-part-*, .kdump-convert, .kdump-convert-part": "What kdump convert is writing, until it has its name. The "
+    "next run into the same output removes what a killed one left.",
 }
 
 EXAMPLES = {
     "stat": manual_stat.EXAMPLES,
+    "convert": manual_convert.EXAMPLES,
     "kdump": [
         ("Is anything wrong with a broker's log directory?", "kdump verify --deep /data/kafka"),
         ("What is in this segment?", "kdump dump 00000000000000000000.log"),
         ("What does this finding mean?", "kdump verify --explain tail/torn"),
         ("What would the broker's next start remove?", "kdump recover /data/kafka"),
         ("What takes the space?", "kdump stat /data/kafka"),
+        ("The records as Parquet files, for DuckDB or Spark:", "kdump convert /data/kafka -o tables/"),
     ],
     "dump": [
         (
@@ -556,15 +576,17 @@ EXAMPLES = {
 }
 ABOUT = {
     "stat": manual_stat.ABOUT,
+    "convert": manual_convert.ABOUT,
     "kdump": [
         (
-            "kdump reads, verifies and recovers the log segments that Apache Kafka keeps on disk: message sets of "
-            "magic 0 "
-            "and 1, record batches of magic 2, the log of Kafka 0.7, and the log and the snapshots of KRaft."
+            "kdump reads, verifies, recovers, measures and converts the log segments that Apache Kafka keeps on "
+            "disk: message sets of magic 0 and 1, record batches of magic 2, the log of Kafka 0.7, and the log "
+            "and the snapshots of KRaft."
         ),
         (
             "It needs no broker and no JVM. kdump recover with a strategy changes files, and keeps what it removes. "
-            "Every other command opens files for reading only and creates nothing beside them. "
+            "Every other command opens files for reading only and creates nothing beside them; kdump convert writes "
+            "to an output of its own. "
             "Damage does not stop it: it finds the next batch of the log and goes on. "
             "So one run reports everything that is wrong and everything that can be read."
         ),

@@ -1,0 +1,125 @@
+"""One copy whose batches are not in order: no offset comes twice, and one wrong offset hides nothing after it."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import kdump
+from kdump.convert import copy_batches, ordered_log
+from support import build, oracle
+from support.damage import NotApplicable, damage
+from support.laws import examples
+from support.log_slices import MAX_BATCH_BYTES, positions_left_out, sliced
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+LOGS = ["segments/segments-0", "leader/transfers-0", "idempotent/turns-0", "v1-segments-0.10.2.2/segments-0"]
+OUT_OF_ORDER = ["repeat-batch", "swap-batches", "flip-offset", "insert-foreign-batch", "flip-under-crc"]
+
+
+def batch(first: int, count: int = 2, epoch: int = 0) -> bytes:
+    items = [build.record(b"k", b"%d of %d" % (number, epoch), timestamp=first) for number in range(count)]
+    return build.batch(items, base_offset=first, epoch=epoch)
+
+
+def log(directory: Path, *segments: tuple[int, Sequence[bytes]]) -> Path:
+    directory.mkdir()
+    for base, parts in segments:
+        (directory / f"{base:020d}.log").write_bytes(b"".join(parts))
+    return directory
+
+
+def prepared(directory: Path) -> ordered_log.OrderedLog:
+    return ordered_log.ordered_log(sliced(directory), MAX_BATCH_BYTES)
+
+
+def offsets(directory: Path, isolation: str = "all") -> list[int]:
+    read = kdump.arrow(directory, columns=["offset"], isolation=isolation, on_damage=lambda _: None)
+    return read.read_all().column("offset").to_pylist()
+
+
+WHOLE = [batch(first) for first in range(0, 20, 2)]
+REWRITTEN = [batch(first, epoch=1) for first in (6, 8, 10, 12)]
+
+
+@pytest.mark.parametrize("isolation", ["all", "read-uncommitted", "read-committed"])
+@pytest.mark.parametrize(
+    ("segments", "expected", "left_out"),
+    [
+        ([(0, [*WHOLE[:5], WHOLE[2], *WHOLE[5:]])], range(20), [(4, 5)]),
+        ([(0, [*WHOLE[:5], batch(10_000), *WHOLE[6:]])], [*range(10), *range(12, 20)], [(10_000, 10_001)]),
+        ([(0, WHOLE[:6]), (8, WHOLE[4:])], range(20), [(8, 9), (10, 11)]),
+        # An older copy of what was truncated and written again.
+        (
+            [(0, [*WHOLE[:6], *(batch(first, epoch=1) for first in (6, 8, 10, 12))])],
+            range(14),
+            [(6, 7), (8, 9), (10, 11)],
+        ),
+        ([(0, WHOLE[:5]), (10, [WHOLE[9], *WHOLE[5:9]])], range(18), [(18, 19)]),
+    ],
+    ids=["repeated", "raised", "overlap", "rewritten", "swapped"],
+)
+def test_batches_out_of_order(
+    segments: list[tuple[int, list[bytes]]],
+    expected: Sequence[int],
+    left_out: list[tuple[int, int]],
+    isolation: str,
+    tmp_path: Path,
+) -> None:
+    directory = log(tmp_path / "t-0", *segments)
+    assert offsets(directory, isolation) == list(expected)
+    found = prepared(directory)
+    assert [(each.first_offset, each.last_offset) for each in found.left_out] == left_out
+    assert found.partition.headers is not None
+    assert found.partition.headers.is_ordered
+
+
+@pytest.mark.parametrize("number", range(examples(30)))
+def test_damaged_logs(number: int, tmp_path: Path) -> None:
+    """Every valid batch is in the result or left out, and the offsets only rise."""
+    rng = random.Random(number)
+    directory = tmp_path / "t-0"
+    shutil.copytree(FIXTURES / rng.choice(LOGS), directory)
+    for _ in range(rng.randrange(1, 4)):
+        segment = rng.choice(sorted(directory.glob("*.log")))
+        try:
+            segment.write_bytes(damage(segment.read_bytes(), rng, 1, OUT_OF_ORDER))
+        except NotApplicable:
+            continue
+    found = offsets(directory)
+    assert found == sorted(set(found))
+    left_out = positions_left_out(directory)
+    expected: list[int] = []
+    for segment in sorted(directory.glob("*.log")):
+        data = segment.read_bytes()
+        for item in oracle.walk(data, base_offset=int(segment.stem)):
+            if isinstance(item, oracle.Batch) and (str(segment), item.position) not in left_out:
+                expected += [each.offset for each in oracle.records(data, item.position)]
+    assert found == sorted(expected)
+    # One damage leaves out no more than the batches that it is about.
+    assert len(left_out) <= 12
+
+
+def test_a_log_in_order_costs_a_pass_over_its_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = log(tmp_path / "t-0", (0, WHOLE[:5]), (10, WHOLE[5:]))
+    passes: list[str] = []
+    read = ordered_log.read_headers
+    monkeypatch.setattr(ordered_log, "read_headers", lambda slices: passes.append("headers") or read(slices))
+    monkeypatch.setattr(copy_batches.CopyBatches, "read", lambda *_: passes.append("checksums"))
+    assert offsets(directory, "read-committed") == list(range(20))
+    assert passes == ["headers"]
+
+
+def test_damage_is_reported(tmp_path: Path) -> None:
+    """Also where it lies between slices."""
+    torn = bytearray(WHOLE[7])
+    torn[-1] ^= 1
+    directory = log(tmp_path / "t-0", (0, [*WHOLE[:5], WHOLE[2], *WHOLE[5:7], bytes(torn), *WHOLE[8:]]))
+    found: list[kdump.DamagedRange] = []
+    read = kdump.arrow(directory, columns=["offset"], on_damage=found.append).read_all()
+    assert read.column("offset").to_pylist() == [*range(14), *range(16, 20)]
+    assert [(each.code, each.position) for each in found] == [("batch/crc", sum(map(len, [*WHOLE[:7], WHOLE[2]])))]

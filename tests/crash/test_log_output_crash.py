@@ -1,0 +1,39 @@
+"""A conversion to a log is ended at every call that changes something, and every such call fails.
+
+A process for each trial has the trouble (log_output_worker.py); with KDUMP_CRASH=all in the environment there is every
+error.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+ALL = os.environ.get("KDUMP_CRASH") == "all"
+ERRORS = [f"{error}, {how}" for error in ("ENOSPC", "EIO", "EACCES", "EROFS") for how in ("once", "for good")]
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the library that comes between is made for Linux")
+
+
+@pytest.mark.parametrize("mode", ["kill", "torn", *ERRORS] if ALL else ["kill", "ENOSPC, once"])
+def test_trouble_at_every_call(shim: Path, mode: str, capsys: pytest.CaptureFixture[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", HERE / "log_output_worker.py", mode],
+        env={**os.environ, "LD_PRELOAD": str(shim), "PYTHONPATH": os.pathsep.join((str(HERE.parent), str(HERE)))},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    with capsys.disabled():
+        print(f"\n{mode}: {done.stdout}", end="")
+    counts = {what: int(count) for count, what in re.findall(r"(\d+) (\w+)", done.stdout)}
+    assert counts["calls"] > 100
+    assert counts.get("again", 0) + counts.get("nothing", 0) > 100

@@ -1,0 +1,42 @@
+"""A conversion to Parquet is ended at every call that changes something, and every such call fails: the next run gives
+the result of one that was not ended, and at no time does the manifest name what is not there.
+
+By default each operation has one of the troubles; with KDUMP_CRASH=all in the environment each has all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+ALL = os.environ.get("KDUMP_CRASH") == "all"
+ERRORS = [f"{error}, {how}" for error in ("ENOSPC", "EIO", "EACCES", "EROFS") for how in ("once", "for good")]
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the library that comes between is made for Linux")
+
+
+OPERATIONS = ["first", "next", "rewrite", "folders"]
+EACH = [(operation, mode) for operation in OPERATIONS for mode in ("kill", "torn", *ERRORS)]
+SOME = [("first", "torn"), ("next", "kill"), ("rewrite", "ENOSPC, once"), ("folders", "EIO, for good")]
+
+
+@pytest.mark.parametrize(("operation", "mode"), EACH if ALL else SOME)
+def test_trouble_at_every_call(shim: Path, operation: str, mode: str, capsys: pytest.CaptureFixture[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", HERE / "parquet_worker.py", operation, mode],
+        env={**os.environ, "LD_PRELOAD": str(shim), "PYTHONPATH": os.pathsep.join((str(HERE.parent), str(HERE)))},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    with capsys.disabled():
+        print(f"\n{done.stdout}", end="")
+    assert all(int(count) > 30 for count in re.findall(r"at (\d+) calls", done.stdout))
