@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING
 from kdump.convert.damage_log import DamageLog
 from kdump.convert.options import ConvertOptions, Target
 from kdump.convert.preparation import PreparedPartition, PrepareOptions, prepare
-from kdump.convert.results import Converted, LeftOutCounts, OutputFile, PartitionConversion, merge_notes
+from kdump.convert.results import Converted, DamagedLog, LeftOutCounts, OutputFile, PartitionConversion, merge_notes
 from kdump.engine.protocol import Engine
 from kdump.engine.serial import Serial
 from kdump.errors import KdumpError, SourceError
@@ -88,25 +88,44 @@ def _logs(
 ) -> Iterator[Converted]:
     from kdump.convert.log_output import LogOutputOptions, convert_to_log
 
-    how = LogOutputOptions(options.codec, options.level, options.segment_bytes, max_batch_bytes=options.max_batch_bytes)
-    damage: list[DamageLog] = []
+    how = LogOutputOptions(
+        options.codec,
+        options.level,
+        options.segment_bytes,
+        max_batch_bytes=options.max_batch_bytes,
+        read_policy=options.read_policy,
+    )
+    # What was found before a log is read can keep it out.
+    begun: list[tuple[PreparedPartition, DamageLog]] = []
+    for each in partitions:
+        damage = DamageLog(each, strict=options.strict)
+        try:
+            damage.begin()
+        except DamagedLog as error:
+            yield from damage.values()
+            yield error
+        else:
+            begun.append((each, damage))
+    if not begun:
+        return
+    reading: list[DamageLog] = []
 
     def on_damage(damaged: DamagedRange) -> None:
-        damage[-1](damaged)
+        reading[-1](damaged)
 
     results = convert_to_log(
-        [each.partition for each in partitions],
+        [each.partition for each, _ in begun],
         output,
         how,
         isolation=options.effective_isolation,
         on_damage=on_damage,
         on_bytes=on_bytes,
     )
-    for each in partitions:
-        damage.append(DamageLog(each, strict=options.strict))
+    for each, damage in begun:
+        reading.append(damage)
         result = next(results)
-        yield from damage[-1].values()
-        yield from (result,) if isinstance(result, SourceError) else _converted_log(result, each, damage[-1])
+        yield from damage.values()
+        yield from (result,) if isinstance(result, SourceError) else _converted_log(result, each, damage)
     for _ in results:  # its end gives the directories their names
         raise AssertionError
 

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from kdump.format.batch import LENGTH_AT, MAGIC_AT, UP_TO_MAGIC
 from kdump.kernel.records import RECORD_COLUMNS
+from kdump.storage.read_policy import ReadPolicy
 from kdump.storage.records import DecodedBatch
 from kdump.storage.walk import Walk
 
@@ -24,6 +25,7 @@ class BatchRewrite(NamedTuple):
     plain: bool
     batch_bytes: int
     max_batch_bytes: int
+    read_policy: ReadPolicy = ReadPolicy()
 
 
 class BatchEpoch(NamedTuple):

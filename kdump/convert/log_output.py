@@ -31,6 +31,7 @@ from kdump.format.naming import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, ROO
 from kdump.format.partition_metadata import parse_partition_metadata
 from kdump.format.text_files import CheckpointError
 from kdump.storage.directory_handle import DirectoryHandle
+from kdump.storage.read_policy import ReadPolicy
 from kdump.storage.walk import MAX_BATCH_BYTES
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class LogOutputOptions(NamedTuple):
     `codec`: a name of kdump.format.batch.CODECS; None keeps the codec of each batch. With a `level` each batch is
     compressed again. `segment_bytes`: a segment rolls before it has more. `batch_bytes`: uncompressed messages of magic
     0 and 1 are joined into batches of about so many bytes before compression. `max_batch_bytes`: larger batches are
-    skipped as damage.
+    skipped as damage. `read_policy`: how the batches are read.
     """
 
     codec: str | None = None
@@ -53,6 +54,7 @@ class LogOutputOptions(NamedTuple):
     segment_bytes: int = 1 << 30
     batch_bytes: int = 16 << 10
     max_batch_bytes: int = MAX_BATCH_BYTES
+    read_policy: ReadPolicy = ReadPolicy()
 
 
 def parse_codec(text: str) -> tuple[str, int | None]:
@@ -229,7 +231,9 @@ class _Conversion:
             decisions = decide(partition, options.max_batch_bytes)
         plain = self._isolation != "all"
         codec = None if options.codec is None else codecs.CODECS.index(options.codec)
-        how = BatchRewrite(codec, options.level, plain, options.batch_bytes, options.max_batch_bytes)
+        how = BatchRewrite(
+            codec, options.level, plain, options.batch_bytes, options.max_batch_bytes, options.read_policy
+        )
         first, stop = partition.offset
         with _output_errors(staging.final_path_of(name)), staging.create(name) as directory:
             segments = SegmentsWriter(directory, self._start(), options.segment_bytes)

@@ -41,6 +41,7 @@ from kdump.kernel.encode import Encoder
 from kdump.kernel.isolation import ABORTED, COMMITTED, Decisions
 from kdump.kernel.scan import BATCH_COLUMNS, SUSPECTS
 from kdump.log.batch_location import DamagedRange, damaged_ranges
+from kdump.storage.read_policy import open_file
 from kdump.storage.records import DecodedBatch, open_batch, payload_of
 from kdump.storage.walk import BatchChunk, Tail, TailContent
 
@@ -117,7 +118,7 @@ class LogWriter:
         self._is_inside, self._past = False, 0
         if self._decisions is not None:
             self._decisions.begin(number)
-        with each.log.open() as source:
+        with open_file(each.log, self._how.read_policy) as source:
             at = each.start
             limit = self._how.max_batch_bytes
             walk = walk_of_slice(each, source, everything=True, max_batch_bytes=limit, rows=_CHUNK_BATCHES)

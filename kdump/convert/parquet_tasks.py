@@ -92,6 +92,10 @@ def convert_to_folder(
     for the folder.
     """
     inside = on_bytes if engine.slots == 1 else None  # another process cannot call it
+    rate = options.read_policy.bytes_per_second
+    if rate is not None:
+        policy = options.read_policy._replace(bytes_per_second=max(rate // engine.slots, 1))
+        options = options._replace(read_policy=policy)
     with OutputDirectory(output, settings_of(options), inputs) as folder:
         tasks: list[list[_ParquetTask] | KdumpError] = []
         checkpoints = CheckpointCache()

@@ -401,3 +401,15 @@ def test_damage_that_another_copy_fills_is_no_error(kdump: Any, damaged: Path, t
     ran = kdump.inside(*how, str(damaged), str(other))
     assert ran.status == 1
     assert "replica/missing" in {line["code"] for line in of_type(ran, "finding")}
+
+
+def test_what_copies_lack_is_said_of_a_new_log(kdump: Any, damaged: Path, tmp_path: Path, place: Path) -> None:
+    other = written(tmp_path / "other" / "orders-0", {3: [records(3)], 6: [records(6)]})
+    how = ("convert", "--format", "json", "--to", "log", str(damaged), str(other))
+    ran = kdump.inside(*how, "-o", str(place / "one"))
+    assert ran.status == 1
+    assert "replica/missing" in {line["code"] for line in of_type(ran, "finding")}
+    assert [line["rows"] for line in of_type(ran, "partition")] == [6, 7]
+    ran = kdump.inside(*how, "-o", str(place / "two"), "--strict")
+    assert ran.status == 1
+    assert [path.name for path in (place / "two").iterdir()] == ["orders-1"]

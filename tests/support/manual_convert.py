@@ -344,13 +344,16 @@ DAMAGE = [
     ),
     (
         "With --strict nothing of a partition with damage is converted, and the status is 1 as well. An output that is "
-        "one file is not written at all where rows of that partition went into it before the damage was met; then the "
-        "status is 3."
+        "one file is not written at all then. Damage that another copy makes good is a warning."
     ),
     (
         "What cannot be read (a file without permission, a log of Kafka 0.7 into a table) and what cannot be written "
         "(OUT exists or has other settings, another kdump works there, the disk is full) gives status 3. The other "
         "partitions are still converted; a partition or file that failed is not there in part."
+    ),
+    (
+        "--io-limit bounds the reading of the records that are converted. What decides the order of a log, its "
+        "transactions and its copies is read before, and is not bounded."
     ),
 ]
 EXAMPLES = [
