@@ -176,14 +176,17 @@ def damaged_log(directory: Path) -> None:
 
 def fields_of_convert(kdump: Any, tmp_path: Path) -> dict[str, list[str]]:
     damaged_log(tmp_path / "topic-0")
-    lines = kdump.inside("convert", "--format", "json", "-o", f"../{tmp_path.name}-out", "topic-0").lines
+    out = tmp_path.parent / f"{tmp_path.name}-out"  # a directory that is not watched
+    out.mkdir()
+    lines = kdump.inside("convert", "--format", "json", "-o", f"../{out.name}/folder", "topic-0").lines
     return {line["type"]: [name for name in line if name not in ("type", "path")] for line in map(json.loads, lines)}
 
 
 def test_every_field_of_the_manifest(kdump: Any, tmp_path: Path) -> None:
     fields_of_convert(kdump, tmp_path)
     found: dict[str, set[str]] = {}
-    for line in map(json.loads, (tmp_path.parent / f"{tmp_path.name}-out/_manifest.jsonl").read_text().splitlines()):
+    manifest = tmp_path.parent / f"{tmp_path.name}-out" / "folder" / "_manifest.jsonl"
+    for line in map(json.loads, manifest.read_text().splitlines()):
         found.setdefault(line["type"], set()).update({*line} - {"type"})
         if line["type"] == "settings":
             words = manual_convert.MANIFEST["settings"][1]["settings"]
