@@ -152,7 +152,7 @@ def loaded(kafka: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def test_a_broker_serves_what_was_converted(loaded: Loaded) -> None:
-    assert len(loaded.given) > 60
+    assert len(loaded.given) > 30
     assert {batch.magic for each in loaded.given for _, batch in batches(each.source)} == {0, 1, 2}
     loaded.check()
     said = loaded.broker.server.log_path.read_text()
@@ -182,4 +182,9 @@ def test_a_broker_appends_to_them(loaded: Loaded) -> None:
     _, found = verified(*(loaded.broker.partition(name) for name in names))
     # The topics are new: their leader epochs are below those of the batches, and the broker drops entries of its cache.
     expected = {"txn/hanging", "epoch/checkpoint", "epoch/missing"}
-    assert {finding["code"] for finding in worse_than_info(found)} <= expected
+    worse = worse_than_info(found)
+    # Where control batches and aborted records are left out, offsets are missing.
+    thinned = {each.name for each in chosen if each.result.isolation != "all"}
+    gaps = {Path(finding["path"]).parent.name for finding in worse if finding["code"] == "offset/gap"}
+    assert gaps <= thinned
+    assert {finding["code"] for finding in worse} <= {*expected, "offset/gap"}
