@@ -30,6 +30,7 @@ from kdump.convert.manifest import (
 )
 from kdump.convert.manifest_reader import read_manifest
 from kdump.convert.parquet import RUN_KEY, SUFFIX, WrittenFile, check_settings, temporary_prefix
+from kdump.convert.single_file import check_outside
 from kdump.errors import KdumpError, reason
 from kdump.recover.runs import is_log_directory
 from kdump.storage.directory_handle import DirectoryHandle, replace_file
@@ -300,23 +301,7 @@ def _shown(value: object) -> str:
 
 def _refuse_inside(path: str, inputs: Iterable[str]) -> None:
     """Raises KdumpError for a folder inside what is read, and for one among the topic-partitions of a broker."""
-    inner = os.path.realpath(path)
-    above = set[tuple[int, int]]()
-    while True:
-        with suppress(OSError):
-            status = os.stat(inner)
-            above.add((status.st_dev, status.st_ino))
-        outer = os.path.dirname(inner)
-        if outer == inner:
-            break
-        inner = outer
-    for each in inputs:
-        try:
-            status = os.stat(each)
-        except (OSError, ValueError):
-            continue  # reading it will say why
-        if stat.S_ISDIR(status.st_mode) and (status.st_dev, status.st_ino) in above:
-            raise KdumpError(f"{path}: it lies inside {each}, which is read")
+    check_outside(path, inputs)
     parent = os.path.dirname(os.path.realpath(path))
     if is_log_directory(parent):
         raise KdumpError(f"{path}: {parent} is a log directory, and a broker takes all in it for topic-partitions")

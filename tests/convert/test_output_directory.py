@@ -317,7 +317,7 @@ def test_an_output_inside_the_input_is_refused(log: Path, tmp_path: Path) -> Non
     link.symlink_to(log)
     for out, inputs in [(logs / "out", logs), (logs, logs), (log / "out", logs), (link / "out", logs), (log, log)]:
         before = contents(logs)
-        with pytest.raises(KdumpError, match=r"it lies inside .*, which is read"):
+        with pytest.raises(KdumpError, match=r"the output (is an input itself|lies inside of the input)"):
             OutputDirectory(str(out), SETTINGS, [str(inputs)])
         assert contents(logs) == before
         assert out in (log, logs) or not out.exists()
@@ -327,7 +327,7 @@ def test_an_output_inside_what_a_pattern_named(log: Path, out: Path) -> None:
     """The paths of a run may be patterns: then the topic-partitions say it."""
     with OutputDirectory(str(out), SETTINGS) as output:
         (partition,) = sliced(log)
-        assert "which is read" in str(output.begin(partition._replace(path=str(out.parent))))
+        assert "lies inside of the input" in str(output.begin(partition._replace(path=str(out.parent))))
 
 
 def test_an_output_beside_topic_partitions_is_refused(log: Path) -> None:
