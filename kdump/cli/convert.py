@@ -25,6 +25,15 @@ if TYPE_CHECKING:
 
 LARGEST_JSON: Final = 64 << 20
 TARGETS: Final = ("parquet", "arrow", "ndjson", "csv", "log")
+_TABLES: Final = ("parquet", "arrow", "ndjson", "csv")
+TARGETS_OF: Final = {
+    "--partition-folders": ("parquet",),
+    "--rewrite": ("parquet",),
+    "--segment-bytes": ("log",),
+    "--overwrite": ("arrow", "ndjson", "csv"),
+    **dict.fromkeys(("--columns", "--keys", "--values", "--time"), _TABLES),
+}
+"""The options that change nothing with another target."""
 SECTIONS = {
     "Output": ("output", "to", "columns", "keys", "values", "codec", "overwrite", "rewrite", "dry_run"),
     "Parquet": ("partition_folders",),
@@ -261,7 +270,7 @@ def command(**chosen: Any) -> int:
     3 something could not be read or written.
     """
     what = _options(chosen)
-    from kdump.convert.results import ConvertTotals, DamagedLog
+    from kdump.convert.results import ConvertTotals
 
     totals, problems, began = ConvertTotals(), ProblemLog("converted"), time.monotonic()
     progress, interrupted = Progress(chosen["progress"], CONVERTING), False
@@ -270,24 +279,24 @@ def command(**chosen: Any) -> int:
         try:
             for item in _converted(found, chosen, what, progress):
                 totals.add(item)
-                if isinstance(item, DamagedLog):
-                    complain(item)
-                elif isinstance(item, KdumpError):
-                    problems.take([item])
-                else:
-                    out.converted(item)
+                _complain(item, problems) if isinstance(item, KdumpError) else out.converted(item)
         except KeyboardInterrupt:
             interrupted = problems.interrupted()
-        except DamagedLog as error:
-            complain(error)
         except KdumpError as error:
-            problems.take([error])
+            _complain(error, problems)
         problems.end(some=bool(totals.partitions))
         status = _status(totals, what, failed=problems.failed, interrupted=interrupted)
         if not chosen["quiet"]:
             summary = totals.summary(what, chosen["output"], interrupted=interrupted)
             out.convert_summary(summary, status, round(time.monotonic() - began, 3))
     return status
+
+
+def _complain(error: KdumpError, problems: ProblemLog) -> None:
+    """Say why something was not converted. That --strict refused damage is no failure."""
+    from kdump.convert.results import DamagedLog
+
+    complain(error) if isinstance(error, DamagedLog) else problems.take([error])
 
 
 def _status(totals: "ConvertTotals", what: "ConvertOptions", *, failed: bool, interrupted: bool) -> int:
@@ -393,5 +402,8 @@ def _check(chosen: dict[str, Any], what: "ConvertOptions") -> None:
     flags = {option.name: option.opts[0] for option in click.get_current_context().command.params}
     context = click.get_current_context()
     given = {name for name in chosen if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE}
-    for problem in problems(what, {flags[name] for name in given if name in flags}):
+    for flag in (flags[name] for name in given if name in flags):
+        if what.target not in (targets := TARGETS_OF.get(flag, TARGETS)):
+            raise click.UsageError(f"{flag} goes with --to {' or '.join(targets)}, not with {what.target}")
+    for problem in problems(what):
         raise click.UsageError(problem)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING
 
 from kdump.convert.damage_log import DamageLog
-from kdump.convert.options import ConvertOptions, Target
+from kdump.convert.options import ConvertOptions, Target, problems
 from kdump.convert.preparation import PreparedPartition, PrepareOptions, prepare
 from kdump.convert.results import Converted, DamagedLog, LeftOutCounts, OutputFile, PartitionConversion, merge_notes
 from kdump.engine.protocol import Engine
@@ -38,6 +38,8 @@ def convert_logs(
     the others are converted. Raises KdumpError where the output cannot be written, and ValueError for options that do
     not fit.
     """
+    for problem in problems(options):
+        raise ValueError(problem)
     named = list(named)
     how = PrepareOptions(
         options.choice,
@@ -54,30 +56,24 @@ def convert_logs(
             yield each
         else:
             partitions.append(each)
+    if not partitions and not failed:
+        raise KdumpError("no topic-partition among the paths is to be converted: --topic, --partition and --include")
     if not partitions:
-        if not failed:
-            raise KdumpError(
-                "no topic-partition among the paths is to be converted: --topic, --partition and --include"
-            )
         return
     path = os.fspath(output)
-    stream = sys.stdout.buffer if stdout is None else stdout
-    run: Iterator[Converted]
     if options.dry_run or not options.target.is_folder:
         from kdump.convert.table_run import convert_to_table
 
+        stream = sys.stdout.buffer if stdout is None else stdout
         run = convert_to_table(partitions, path, options, stdout=stream, inputs=named, on_bytes=on_bytes)
     elif options.target is Target.PARQUET:
         from kdump.convert.parquet_tasks import convert_to_folder
 
-        run = convert_to_folder(partitions, path, options, engine=engine or Serial(), inputs=named, on_bytes=on_bytes)
+        run = convert_to_folder(partitions, path, options, engine or Serial(), inputs=named, on_bytes=on_bytes)
     else:
         run = _logs(partitions, path, options, on_bytes)
     for item in run:
-        if isinstance(item, OutputFile):
-            yield item._replace(path=os.path.join(path, item.name) if options.target.is_folder else path)
-        else:
-            yield item
+        yield item if not isinstance(item, OutputFile) else item.below(path, is_folder=options.target.is_folder)
 
 
 def _logs(
@@ -109,6 +105,7 @@ def _logs(
     if not begun:
         return
     reading: list[DamageLog] = []
+    converted: list[Converted] = []
 
     def on_damage(damaged: DamagedRange) -> None:
         reading[-1](damaged)
@@ -125,9 +122,13 @@ def _logs(
         reading.append(damage)
         result = next(results)
         yield from damage.values()
-        yield from (result,) if isinstance(result, SourceError) else _converted_log(result, each, damage)
+        if isinstance(result, SourceError):
+            yield result
+        else:
+            converted += _converted_log(result, each, damage)
     for _ in results:  # its end gives the directories their names
         raise AssertionError
+    yield from converted
 
 
 def _converted_log(result: "LogConversion", of: PreparedPartition, damage: DamageLog) -> Iterator[Converted]:

@@ -1,7 +1,7 @@
 """What a run of kdump convert is asked for."""
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -37,7 +37,6 @@ class Target(StrEnum):
 _SUFFIXES: Final = {
     ".arrow": Target.ARROW,
     ".arrows": Target.ARROW,
-    ".ipc": Target.ARROW,
     ".ndjson": Target.NDJSON,
     ".jsonl": Target.NDJSON,
     ".csv": Target.CSV,
@@ -121,21 +120,10 @@ def parse_codec(text: str, target: Target) -> tuple[str | None, int | None]:
     return name, int(level)
 
 
-_OF_TABLES: Final = ("--columns", "--keys", "--values", "--time")
-_ONLY: Final = {
-    "--partition-folders": (Target.PARQUET,),
-    "--rewrite": (Target.PARQUET,),
-    "--segment-bytes": (Target.LOG,),
-    "--overwrite": (Target.ARROW, Target.NDJSON, Target.CSV),
-    **dict.fromkeys(_OF_TABLES, (Target.PARQUET, Target.ARROW, Target.NDJSON, Target.CSV)),
-}
-
-
-def problems(options: ConvertOptions, given: Collection[str]) -> Iterator[str]:
-    """What does not fit together, as sentences; `given` are the options of the command line that were given."""
-    for name, targets in _ONLY.items():
-        if name in given and options.target not in targets:
-            yield f"{name} goes with --to {' or '.join(targets)}, not with {options.target}"
+def problems(options: ConvertOptions) -> Iterator[str]:
+    """What does not fit together, as sentences."""
+    if options.choice.time != EVERYTHING and options.target is Target.LOG:
+        yield "--time goes with tables, not with --to log"
     for name in options.columns:
         if name not in RECORDS.names:
             near = get_close_matches(name, RECORDS.names, n=2)

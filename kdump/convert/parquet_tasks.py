@@ -81,8 +81,8 @@ def convert_to_folder(
     partitions: Sequence[PreparedPartition],
     output: str,
     options: ConvertOptions,
-    *,
     engine: Engine,
+    *,
     inputs: Iterable[str] = (),
     on_bytes: Callable[[int], object] | None = None,
 ) -> Iterator[Converted]:

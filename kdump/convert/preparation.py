@@ -14,6 +14,7 @@ from kdump.errors import NotALog, SourceError
 from kdump.format.naming import Kind
 from kdump.log.batch_location import DamagedRange
 from kdump.storage.discovery import Found
+from kdump.storage.walk import MAX_BATCH_BYTES
 from kdump.verify.findings import Finding
 
 
@@ -37,7 +38,7 @@ class PrepareOptions(NamedTuple):
     replica: ReplicaUse = ReplicaUse.MERGE
     until_stable: bool = False
     takes_07: bool = False
-    max_batch_bytes: int = 1 << 30
+    max_batch_bytes: int = MAX_BATCH_BYTES
 
 
 def prepare(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kdump.errors import KdumpError, SourceError
 from kdump.format.naming import TopicPartition
+from kdump.stat.disk import file_system_of
 from kdump.verify.findings import CATALOGUE, Finding, Severity
 
 if TYPE_CHECKING:
@@ -72,6 +73,10 @@ class OutputFile(NamedTuple):
     provisional: bool = False
     path: str = ""
 
+    def below(self, output: str, *, is_folder: bool) -> "OutputFile":
+        """The same file of the output at this path."""
+        return self._replace(path=os.path.join(output, self.name) if is_folder else output)
+
     def fields(self) -> "Fields":
         of = self.topic_partition
         return {
@@ -91,11 +96,10 @@ class LeftOutCounts(NamedTuple):
     """What of a partition is not in the output, and what of its records has changed.
 
     `aborted`, `undecided`: records of transactions. `damaged_ranges`, `damaged_bytes`: bytes that are no valid batch.
-    `repeated_batches`: valid batches whose offsets others have. `deleted`: records below
-    the log start offset. `control`: control batches that a log without
-    transactions does not need. `unfit_timestamps`: timestamps that are null because they do not fit the column.
-    `malformed`: keys and values with U+FFFD in place of malformed UTF-8. `not_json`: those that are null because they
-    are no JSON text.
+    `repeated_batches`: valid batches whose offsets others have. `deleted`: records below the log start offset.
+    `control`: control batches that a log without transactions does not need. `unfit_timestamps`: timestamps that are
+    null because they do not fit the column. `malformed`: keys and values with U+FFFD in place of malformed UTF-8.
+    `not_json`: those that are null because they are no JSON text.
     """
 
     aborted: int = 0
@@ -119,9 +123,9 @@ class LeftOutCounts(NamedTuple):
 class PartitionConversion(NamedTuple):
     """What was converted of a topic-partition, in this run.
 
-    `rows` of this run; `total_rows` of all runs into the same output. `next_offset`: where the next run goes on; None
-    where there is no next one. `first_undecided`: the offset of the first record whose transaction is not decided.
-    `notes` are sentences about what the reader of the output has to know.
+    `rows` of this run; `total_rows` of all runs into the same output, and so are the aborted and undecided records of
+    `left_out`. `next_offset`: where the next run goes on; None where there is no next one. `notes` are sentences about
+    what the reader of the output has to know.
     """
 
     topic_partition: TopicPartition | None
@@ -178,7 +182,7 @@ class ConvertTotals:
     """Adds the values of a run up."""
 
     def __init__(self) -> None:
-        self.partitions = self.rows = self.files = self.bytes = self.refused = 0
+        self.partitions = self.rows = self.files = self.bytes = 0
         self.left_out = LeftOutCounts()
         self.findings: Counter[tuple[str, Severity]] = Counter()
 
@@ -193,10 +197,9 @@ class ConvertTotals:
                 self.bytes += value.bytes or 0
             case ConvertFindings():
                 self.findings.update((each.code, each.severity) for each in value.findings)
-                for (_, code), count in value.not_kept.items():
-                    self.findings[code, CATALOGUE[code].severity] += count
-            case _:
-                self.refused += 1
+                severities = {(each.path, each.code): each.severity for each in value.findings}
+                for of, count in value.not_kept.items():
+                    self.findings[of[1], severities[of]] += count
 
     def summary(self, options: "ConvertOptions", output: str, *, interrupted: bool = False) -> "ConvertSummary":
         """The totals as a value."""
@@ -227,11 +230,8 @@ def free_bytes(output: str) -> int | None:
     place = os.path.realpath(output)
     while not os.path.isdir(place):
         place = os.path.dirname(place)
-    try:
-        status = os.statvfs(place)
-    except OSError:
-        return None
-    return status.f_bavail * status.f_frsize
+    found = file_system_of(place)
+    return None if found is None else found.free_bytes
 
 
 class ConvertSummary(NamedTuple):

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -13,7 +13,15 @@ from kdump.convert.field_formats import FieldFormats
 from kdump.convert.options import ConvertOptions, Target
 from kdump.convert.preparation import PreparedPartition
 from kdump.convert.reader import RecordStream
-from kdump.convert.results import Converted, DamagedLog, LeftOutCounts, OutputFile, PartitionConversion, merge_notes
+from kdump.convert.results import (
+    Converted,
+    ConvertFindings,
+    DamagedLog,
+    LeftOutCounts,
+    OutputFile,
+    PartitionConversion,
+    merge_notes,
+)
 from kdump.convert.single_file import STANDARD_OUTPUT, single_file
 from kdump.convert.tables import record_schema
 from kdump.errors import SourceError
@@ -46,9 +54,10 @@ def convert_to_table(
     with suppress(_NothingConverted), place as file, run.writer(file, output) as writer:
         for each in partitions:
             yield from run.partition(each, writer)
-        if not run.has_partition:
+        if not run.done:
             raise _NothingConverted
-    if not options.dry_run and run.has_partition:
+    yield from run.done  # not before the file has its name
+    if not options.dry_run and run.done:
         yield run.file(output, None if output == STANDARD_OUTPUT else os.path.getsize(output))
 
 
@@ -66,12 +75,9 @@ class _TableRun:
         self._stream_schema = schema
         if _OFFSET not in schema.names:
             self._stream_schema = record_schema((*schema.names, _OFFSET))
-        self._done: list[PartitionConversion] = []
+        self.done: list[PartitionConversion] = []
+        """What was converted of each partition so far."""
         self._sources: list[str] = []
-
-    @property
-    def has_partition(self) -> bool:
-        return bool(self._done)
 
     def writer(self, file: IO[bytes] | None, output: str) -> Any:
         """The writer of the target, as a context; None in a dry run."""
@@ -95,7 +101,8 @@ class _TableRun:
                 found = (ArrowStreamWriter if is_stream else ArrowFileWriter)(file, schema, self._options.codec)
         return found
 
-    def partition(self, of: PreparedPartition, writer: "TableWriter | None") -> Iterator[Converted]:
+    def partition(self, of: PreparedPartition, writer: "TableWriter | None") -> Iterator[ConvertFindings | SourceError]:
+        """Write a partition, and yield what is wrong with it."""
         options, each = self._options, of.partition
         damage = DamageLog(of, strict=options.strict, outcome="" if writer is None else "no output was written")
         stream = RecordStream(
@@ -111,13 +118,14 @@ class _TableRun:
         rows, first, last = 0, None, None
         try:
             damage.begin()
-            for batch in decode_ahead(stream.batches([each])):
-                offsets = batch.column(_OFFSET)
-                if batch.num_rows:
-                    first = offsets[0].as_py() if first is None else first
-                    last = offsets[-1].as_py()
-                self._write(batch, writer)
-                rows += batch.num_rows
+            with closing(decode_ahead(stream.batches([each]))) as batches:
+                for batch in batches:
+                    offsets = batch.column(_OFFSET)
+                    if batch.num_rows:
+                        first = offsets[0].as_py() if first is None else first
+                        last = offsets[-1].as_py()
+                    self._write(batch, writer)
+                    rows += batch.num_rows
         except SourceError as error:
             yield from damage.values()
             if writer is not None and (rows or isinstance(error, DamagedLog)):
@@ -138,22 +146,20 @@ class _TableRun:
         )
         end = None if stream.last_batch is None else stream.last_batch.last_offset + 1
         self._sources += [one.log.path for one in stream.slices]
-        found = PartitionConversion(
-            each.topic_partition, each.path, rows, rows, first, last, end, counts, (), tuple(merge_notes(of))
+        self.done.append(
+            PartitionConversion(
+                each.topic_partition, each.path, rows, rows, first, last, end, counts, (), tuple(merge_notes(of))
+            )
         )
-        self._done.append(found)
-        yield found
 
     def _write(self, batch: pa.RecordBatch, writer: "TableWriter | None") -> None:
-        if batch.schema is not self._stream_schema or len(self._stream_schema) > len(self._options.all_columns):
-            batch = batch.select(list(self._options.all_columns))
-        batch = self._formats.apply(batch)
+        batch = self._formats.apply(batch.select(list(self._options.all_columns)))
         if writer is not None:
             writer.write(batch)
 
     def file(self, output: str, size: int | None) -> OutputFile:
         """What was written, as one value."""
-        rows, one = sum(each.rows for each in self._done), self._done[0] if len(self._done) == 1 else None
+        rows, one = sum(each.rows for each in self.done), self.done[0] if len(self.done) == 1 else None
         return OutputFile(
             output if output == STANDARD_OUTPUT else os.path.basename(output),
             None if one is None else one.topic_partition,

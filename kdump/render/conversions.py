@@ -46,6 +46,7 @@ def left_out_words(counts: "LeftOutCounts") -> Iterator[str]:
                 counts.repeated_batches,
                 f"{counted(counts.repeated_batches, 'batch', 'batches')} whose offsets others have",
             ),
+            (counts.deleted, f"{counted(counts.deleted, 'record')} below the log start offset"),
             (counts.control, counted(counts.control, "control batch", "control batches")),
         )
         if count

@@ -7,12 +7,19 @@ import io
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from kdump import Choice, ConvertOptions, FieldFormat, KdumpError, ReplicaUse, Target, convert_logs, discover
+from kdump.cli.convert import command
+from kdump.convert import single_file
+from kdump.convert.choice import Included
+from kdump.convert.log_staging import OutputStaging
+from kdump.convert.reader import Isolation
 from support import build
 from support.command_runs import lines
 
@@ -413,3 +420,35 @@ def test_what_copies_lack_is_said_of_a_new_log(kdump: Any, damaged: Path, tmp_pa
     ran = kdump.inside(*how, "-o", str(place / "two"), "--strict")
     assert ran.status == 1
     assert [path.name for path in (place / "two").iterdir()] == ["orders-1"]
+
+
+@pytest.mark.parametrize("to", ["csv", "log"])
+def test_what_was_not_written_is_not_reported(
+    kdump: Any, logs: Path, place: Path, to: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first partition was read as a whole when the output fails."""
+
+    def fail(*_: Any) -> None:
+        raise KdumpError("no space")
+
+    of, name = (single_file._TemporaryFile, "commit") if to == "csv" else (OutputStaging, "finish")
+    monkeypatch.setattr(of, name, fail)
+    ran = kdump.inside("convert", "--format", "json", str(logs), "-o", str(place / "out"), "--to", to)
+    (summary,) = of_type(ran, "summary")
+    assert (ran.status, summary["rows"], summary["files"], summary["partitions"]) == (3, 0, 0, 0)
+    assert not of_type(ran, "partition")
+
+
+def test_the_words_of_options_are_those_of_the_library() -> None:
+    found = {option.name: option.type.choices for option in command.params if isinstance(option.type, click.Choice)}
+    assert found["to"] == tuple(Target)
+    assert found["keys"] == found["values"] == tuple(FieldFormat)
+    assert found["replica"] == tuple(ReplicaUse)
+    assert found["include"] == tuple(Included)
+    assert found["isolation"] == get_args(Isolation)
+
+
+def test_a_program_is_told_what_does_not_fit(logs: Path, place: Path) -> None:
+    options = ConvertOptions(Target.LOG, choice=Choice(time=(0, 1)))
+    with pytest.raises(ValueError, match="--time goes with tables"):
+        list(convert_logs(discover(logs), place / "out", options))
