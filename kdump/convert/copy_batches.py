@@ -42,9 +42,8 @@ class CopyBatches:
     """The valid batches of log files, in the order in which they lie: a row of each array is a batch.
 
     `breaks` are the numbers of the batches before which bytes are no valid batch, or batches were left out. `damage`
-    are these bytes. `compacted`: a segment shows that the log cleaner went over it, and `has_cleaned_batches` that a
-    batch shows it, which no damage can. The offsets of a wrapper
-    message are those of the messages inside, for which it is decompressed.
+    are these bytes. `compacted`: a segment shows that the log cleaner went over it; `has_cleaned_batches`: a batch
+    shows it, which no damage can do. The offsets of a wrapper message are those inside: it is decompressed.
     """
 
     def __init__(self, logs: Sequence[LogFile]) -> None:

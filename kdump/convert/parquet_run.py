@@ -65,8 +65,8 @@ def convert_to_parquet(
     """Convert a topic-partition, from where the last run into the folder ended, or anew with `rewrite`.
 
     `cleaner_offset` is that of the cleaner's checkpoint. `left_out` says what the slices do not have. `on_damage` gets
-    each range of bytes that is no valid batch, in another thread. Returns what the manifest says
-    of it, or why it cannot be converted: then the folder has what it had before.
+    each range of bytes that is no valid batch, in another thread. Returns what the manifest says of the partition, or
+    why it cannot be converted: then the folder has what it had before.
     """
     start = output.begin(partition, cleaner_offset=cleaner_offset, rewrite=rewrite, max_batch_bytes=max_batch_bytes)
     if isinstance(start, KdumpError):

@@ -333,7 +333,7 @@ RULES = (
 )
 MISSING = (
     "Offsets that no copy has are reported as replica/missing, an error, with whether they lie below the high "
-    "watermark. --to log of a merge is the healed partition."
+    "watermark. --to log makes one partition of a merge, which a broker can be given; it lacks these offsets."
 )
 DAMAGE = [
     (
@@ -370,7 +370,7 @@ EXAMPLES = [
     ),
     (
         "Every record that three damaged copies still have, as the log to give a broker:",
-        "kdump convert --to log -o healed/ /disk1/t-0 /disk2/t-0 /disk3/t-0",
+        "kdump convert --to log -o merged/ /disk1/t-0 /disk2/t-0 /disk3/t-0",
     ),
     ("An old log for Kafka 4, compressed again:", "kdump convert --to log --codec zstd:9 -o new/ /old/orders-3"),
     (
