@@ -23,13 +23,15 @@ from kdump.convert.log_segments import CompanionFiles, SegmentsWriter, write_com
 from kdump.convert.log_slice import HIGHEST, LOWEST, SlicedPartition
 from kdump.convert.log_staging import OutputStaging
 from kdump.convert.log_writer import LogWriter
+from kdump.convert.single_file import check_outside
 from kdump.errors import KdumpError, SourceError, reason
 from kdump.format import codec as codecs
 from kdump.format.checkpoint import EpochEntry, epoch_entries
 from kdump.format.java import MAX_INT
-from kdump.format.naming import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, ROOT_FILES, Kind, TopicPartition
+from kdump.format.naming import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, Kind, TopicPartition
 from kdump.format.partition_metadata import parse_partition_metadata
 from kdump.format.text_files import CheckpointError
+from kdump.recover.runs import is_log_directory
 from kdump.storage.directory_handle import DirectoryHandle
 from kdump.storage.read_policy import ReadPolicy
 from kdump.storage.walk import MAX_BATCH_BYTES
@@ -193,12 +195,7 @@ def _refuse_inside(output: str, partitions: Sequence[SlicedPartition]) -> None:
     path = os.path.realpath(output)
     for directory in {os.path.realpath(each) for one in partitions for each in _directories(one)}:
         above = os.path.dirname(directory)
-        roots = [directory]
-        if any(os.path.lexists(os.path.join(above, name)) for name in ROOT_FILES):
-            roots.append(above)
-        for root in roots:
-            if os.path.commonpath((root, path)) == root:
-                raise KdumpError(f"{output}: lies inside {root}, which is read")
+        check_outside(output, [directory, above] if is_log_directory(above) else [directory])
         if os.path.commonpath((path, directory)) == path:
             raise KdumpError(f"{output}: holds {directory}, which is read")
 
