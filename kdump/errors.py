@@ -72,6 +72,20 @@ class MessageTooLarge(KdumpError):
         return MessageTooLarge, (self.size, self.limit, self.path, self.position)
 
 
+_host = ""
+
+
+def name_host(host: str) -> None:
+    """From now on a reason says that it holds on this host. For processes that read in the place of another machine."""
+    global _host  # noqa: PLW0603  # a process works for one machine
+    _host = host
+
+
+def host_clause() -> str:
+    """The host on which something cannot be read, as the end of a clause; nothing on the machine of the command."""
+    return f" on the host {_host}" if _host else ""
+
+
 def reason(error: OSError) -> str:
     """Why the operating system refused, as a clause."""
-    return (error.strerror or str(error)).lower()
+    return (error.strerror or str(error)).lower() + host_clause()

@@ -23,7 +23,8 @@ from kdump.broker.producer_state_manager import ProducerSnapshots
 from kdump.broker.result import DirectoryState, LoadResult, Refusal, ResultSegment, ValidSegment
 from kdump.errors import SourceError, reason
 from kdump.format.naming import segment_file_name
-from kdump.storage.source import FileSource, Source
+from kdump.storage.file_store import entries_of, open_source
+from kdump.storage.source import Source
 
 __all__ = [
     "DirectoryState",
@@ -53,7 +54,7 @@ def directory_state(
     """
     return DirectoryState(
         _file_sizes(directory) if files is None else files,
-        lambda name: FileSource(os.path.join(directory, name)),
+        lambda name: open_source(os.path.join(directory, name)),
         valid_segments or {},
         recovery_point,
         log_start_offset,
@@ -66,7 +67,7 @@ def _file_sizes(directory: str) -> dict[str, int]:
     """The size of each file of a directory in bytes, of a symbolic link that of its target. Raises SourceError."""
     files = {}
     try:
-        with os.scandir(directory) as entries:
+        with entries_of(directory) as entries:
             for entry in entries:
                 # A broken symbolic link is not a file for a broker either.
                 with suppress(OSError):

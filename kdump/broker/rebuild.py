@@ -33,8 +33,9 @@ from kdump.kernel.crc import crc32c
 from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.scan import BATCH_COLUMNS, SCAN_DAMAGED, SCAN_NEED, SUSPECTS, Scanner
 from kdump.kernel.snapshot_entries import unexpired
-from kdump.storage.pieces import open_pieces
-from kdump.storage.source import FileSource, PiecesSource, Source, reader_of
+from kdump.storage.file_store import open_source
+from kdump.storage.pieces import PiecesSource, open_pieces
+from kdump.storage.source import Source, reader_of
 
 Companion = tuple[str, bytes | None]
 _BUFFER_BYTES: Final = 256 << 10
@@ -103,10 +104,10 @@ def scan_segment(
     scanner = Scanner(base_offset, runs=runs, indexes=indexes)
     buffer = bytearray(_BUFFER_BYTES)
     position = 0
-    for descriptor, origin, end in source.extents():
+    for reader, origin, end in source.extents():
         while position < end:
             try:
-                stopped = scanner.headers(descriptor, origin, buffer, position, end)
+                stopped = scanner.headers(reader, origin, buffer, position, end)
             except OSError as error:
                 raise SourceError(f"{source.name}: reading at byte {position}: {reason(error)}") from None
             position = scanner.reached
@@ -126,7 +127,7 @@ def scan_segment(
 def _entries(path: str, entry_size: int, size: int, checksum: int) -> bytes | None:
     """The entries of an index on disk; None where they do not have this size in bytes and this CRC-32C."""
     try:
-        with FileSource(path) as source:
+        with open_source(path) as source:
             read = reader_of(source)
             if index.index_extent(read, source.size, entry_size).entries != size:
                 return None
@@ -189,7 +190,7 @@ class _CompanionBuilder:
 
     def _open(self, name: str) -> Source:
         log, path = self._logs.get(name), self._request.path
-        return FileSource(os.path.join(path, name)) if log is None else open_pieces(path, log.pieces, name)
+        return open_source(os.path.join(path, name)) if log is None else open_pieces(path, log.pieces, name)
 
     def _usable_snapshots(self) -> Iterator[str]:
         """The snapshots that a broker may begin with: those that stay, and those below all that is walked."""

@@ -3,6 +3,7 @@ from typing_extensions import Buffer
 from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.producers import Runs
 from kdump.kernel.results import FrameHeader, ScanState
+from kdump.kernel.scanner import ByteReader
 
 BATCH_COLUMNS: tuple[str, ...]
 """The columns of a row of a batch."""
@@ -69,13 +70,13 @@ class Scanner:
         Raises ValueError for a range outside the buffer.
         """
 
-    def headers(self, fd: int, origin: int, buffer: Buffer, position: int, stop: int) -> int:
+    def headers(self, source: int | ByteReader, origin: int, buffer: Buffer, position: int, stop: int) -> int:
         """Walk over the batches in [position, stop) that are known to be valid, reading only their headers.
 
-        Reads the records of uncompressed control batches, too. The file `fd` has the byte of a position at
-        `origin` plus that position. Returns SCAN_FULL, SCAN_STOPPED, SCAN_NEED (the file ends first) or SCAN_DAMAGED
-        (no batch, or a control batch that is larger than the buffer).
-        `reached` is the position of the next batch. Raises OSError.
+        Reads the records of uncompressed control batches, too. `source` is a descriptor, or an object that is read. It
+        has the byte of a position at `origin` plus that position. Returns SCAN_FULL, SCAN_STOPPED, SCAN_NEED (the file
+        ends first) or SCAN_DAMAGED (no batch, or a control batch that is larger than the buffer). `reached` is the
+        position of the next batch. Raises OSError, and what the object raises.
         """
 
     def skip_body(self, buffer: Buffer, at: int, position: int, computed: int) -> None:

@@ -11,10 +11,8 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 from cpython.bytearray cimport PyByteArray_AsString, PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AsString
 from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.errno cimport EINTR, errno
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp
-from posix.unistd cimport pread
 
 from kdump.kernel.indexes cimport Due, IndexTracker
 from kdump.kernel.layout cimport *
@@ -22,6 +20,7 @@ from kdump.kernel.producers cimport (
     FLAG_TRANSACTIONAL, FULL_RUNS, KIND_ABORT, KIND_COMMIT, KIND_DATA, KIND_EMPTY, KIND_ODD, Event, Recorder, extend,
     find_slot, record, record_gap, recorder_of,
 )
+from kdump.kernel.reading cimport FileBytes, file_bytes, fill, taken_error
 from kdump.kernel.records cimport (
     CONTROL, CONTROL_OF_PRODUCER, PLAIN, Message, RecordsDiagnosis, parse_message, validate_batch, validate_message,
     validate_wrapped,
@@ -126,21 +125,6 @@ cdef inline int64_t message_bits(RecordsDiagnosis *v, int64_t timestamp, bint ti
     if timed and v.max_timestamp != NO_VALUE and v.max_timestamp != timestamp:
         bits |= S_TIME
     return bits
-
-
-cdef int64_t fill(int fd, int64_t position, uint8_t *buffer, int64_t need, int64_t most) noexcept nogil:
-    """Read `need` to `most` bytes of a file, fewer at its end. Returns how many, or a negated errno."""
-    cdef int64_t filled = 0
-    cdef ssize_t n
-    while filled < need:
-        n = pread(fd, buffer + filled, most - filled, position + filled)
-        if n == 0:
-            break
-        if n > 0:
-            filled += n
-        elif errno != EINTR:
-            return -errno
-    return filled
 
 
 @cython.final
@@ -269,8 +253,9 @@ cdef class Scanner:
             at += total
             position += total
 
-    def headers(self, int fd, int64_t origin, buffer, int64_t position, int64_t stop):
+    def headers(self, source, int64_t origin, buffer, int64_t position, int64_t stop):
         cdef Py_buffer view
+        cdef FileBytes file = file_bytes(source)
         cdef int reason
         PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
         try:
@@ -278,14 +263,16 @@ cdef class Scanner:
                 raise ValueError("the buffer is too small, or the position lies outside the file")
             self.count = 0
             with nogil:
-                reason = self.walk_headers(fd, origin, <uint8_t *> view.buf, view.len, position, stop)
+                reason = self.walk_headers(&file, origin, <uint8_t *> view.buf, view.len, position, stop)
         finally:
             PyBuffer_Release(&view)
+        if file.error != NULL:
+            raise taken_error(&file)
         if reason < 0:
             raise OSError(-reason, os.strerror(-reason))
         return reason
 
-    cdef int walk_headers(self, int fd, int64_t origin, uint8_t *buffer, int64_t room, int64_t position,
+    cdef int walk_headers(self, FileBytes *file, int64_t origin, uint8_t *buffer, int64_t room, int64_t position,
                           int64_t stop) noexcept nogil:
         """Return why the walk stopped, or a negated errno.
 
@@ -306,7 +293,7 @@ cdef class Scanner:
                 return DAMAGED
             if position + min(left, HEADER) > begin + filled:
                 begin = position
-                filled = fill(fd, origin + position, buffer, min(left, HEADER),
+                filled = fill(file, origin + position, buffer, min(left, HEADER),
                               min(left, MARKER_BYTES if usual >= PAGE else room))
                 if filled < min(left, HEADER):
                     return <int> filled if filled < 0 else NEED
@@ -322,7 +309,7 @@ cdef class Scanner:
                     self.frame = LIMIT
                     return DAMAGED
                 begin = position
-                filled = fill(fd, origin + position, buffer, total, total)
+                filled = fill(file, origin + position, buffer, total, total)
                 if filled < total:
                     return <int> filled if filled < 0 else NEED
                 p = buffer

@@ -7,6 +7,13 @@ from kdump.kernel.results import FrameHeader, ScanState
 Data = bytes | bytearray | memoryview
 
 
+class ByteReader(Protocol):
+    """What a walk over headers reads where a file has no descriptor."""
+
+    def readinto(self, position: int, buffer: memoryview, /) -> int:
+        """Fill the buffer from `position` on; the number of bytes, fewer only at the end."""
+
+
 class BatchScanner(Protocol):
     """A scan over the batches of one log file. See kdump.kernel.scan.Scanner for each method and attribute."""
 

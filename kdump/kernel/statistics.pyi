@@ -1,6 +1,7 @@
 from typing_extensions import Buffer
 
 from kdump.kernel.producer_table import HistogramFields, ProducerRows, Transactions
+from kdump.kernel.scanner import ByteReader
 
 HEADERS_STOPPED: int
 """A walk over headers reached its end."""
@@ -51,10 +52,11 @@ class Collector:
     def known_epoch(self) -> int: ...
     @property
     def linked(self) -> bool: ...
-    def headers(self, fd: int, buffer: Buffer, position: int, stop: int, end: int) -> int:
+    def headers(self, source: int | ByteReader, buffer: Buffer, position: int, stop: int, end: int) -> int:
         """Count the batches of a file that begin in [position, stop), from their headers. The file ends at `end`.
 
-        Returns one of the HEADERS_ constants. Raises OSError.
+        `source` is its descriptor, or an object that is read. Returns one of the HEADERS_ constants. Raises OSError,
+        and what the object raises.
         """
 
     def add_rows(self, rows: Buffer, count: int, buffer: Buffer, origin: int, filled: int) -> None:

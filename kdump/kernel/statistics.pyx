@@ -9,17 +9,16 @@ kdump.stat.scan goes on with a walk that checks checksums.
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.errno cimport EINTR, errno
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memset
-from posix.unistd cimport pread
 
 from kdump.kernel.histogram cimport (
     Histogram, bucket_of, histogram_add, histogram_add_times, histogram_begin, histogram_end, histogram_fields,
 )
 from kdump.kernel.layout cimport *
 from kdump.kernel.producer_table cimport ProducerCells, ProducerRows, Transactions
+from kdump.kernel.reading cimport FileBytes, file_bytes, fill, taken_error
 from kdump.kernel.records cimport CONTROL_OF_PRODUCER, RecordsDiagnosis, validate_batch
 
 import os
@@ -501,22 +500,25 @@ cdef class Collector:
             return h.total == HEADER
         return h.total > HEADER and (h.codec != 0 or h.count * LEAST_RECORD <= h.total - HEADER)
 
-    def headers(self, int fd, buffer, int64_t position, int64_t stop, int64_t end):
+    def headers(self, source, buffer, int64_t position, int64_t stop, int64_t end):
         cdef Py_buffer view
+        cdef FileBytes file = file_bytes(source)
         cdef int reason
         PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
         try:
             if view.len < PAGE or position < 0:
                 raise ValueError("the buffer is too small, or the position lies outside the file")
             with nogil:
-                reason = self.walk_headers(fd, <uint8_t *> view.buf, view.len, position, stop, end)
+                reason = self.walk_headers(&file, <uint8_t *> view.buf, view.len, position, stop, end)
         finally:
             PyBuffer_Release(&view)
+        if file.error != NULL:
+            raise taken_error(&file)
         if reason < 0:
             raise OSError(-reason, os.strerror(-reason))
         return reason
 
-    cdef int walk_headers(self, int fd, uint8_t *buffer, int64_t room, int64_t position, int64_t stop,
+    cdef int walk_headers(self, FileBytes *file, uint8_t *buffer, int64_t room, int64_t position, int64_t stop,
                           int64_t end) noexcept nogil:
         """Return why the walk stopped, or a negated errno. `reached` is the first batch that is not counted.
 
@@ -539,7 +541,7 @@ cdef class Collector:
             last = headers + (1 - now)
             left = end - position
             if left == 0:
-                if not self.is_proved(fd, last, buffer, room):
+                if not self.is_proved(file, last, buffer, room):
                     reason = DAMAGED
                     break
                 self.add(last)
@@ -549,7 +551,7 @@ cdef class Collector:
             need = min(left, HEADER + LENGTH_BYTES)
             if position + need > begin + filled:
                 begin = position
-                filled = fill(fd, position, buffer, need, min(left, MARKER_BYTES if usual >= PAGE else room))
+                filled = fill(file, position, buffer, need, min(left, MARKER_BYTES if usual >= PAGE else room))
                 if filled < need:
                     reason = <int> filled if filled < 0 else NEED
                     break
@@ -567,7 +569,7 @@ cdef class Collector:
             if pending:
                 if h.first > last.last + 1 and is_complete(last):
                     filled = 0
-                    if not self.is_proved(fd, last, buffer, room):
+                    if not self.is_proved(file, last, buffer, room):
                         reason = DAMAGED
                         break
                 self.add(last)
@@ -575,7 +577,7 @@ cdef class Collector:
                 self.reached = position
             if position >= stop:
                 break
-            if has_marker(h) and not self.read_marker(h, fd, buffer, room, &begin, &filled):
+            if has_marker(h) and not self.read_marker(h, file, buffer, room, &begin, &filled):
                 reason = DAMAGED
                 break
             states[now].known_last = h.last
@@ -588,23 +590,23 @@ cdef class Collector:
         self.s = states[now if pending else 1 - now]
         return reason
 
-    cdef bint read_marker(self, BatchHeader *h, int fd, uint8_t *buffer, int64_t room, int64_t *begin,
+    cdef bint read_marker(self, BatchHeader *h, FileBytes *file, uint8_t *buffer, int64_t room, int64_t *begin,
                           int64_t *filled) noexcept nogil:
         """Read the marker of a control batch; False where its body holds none."""
         if h.total > room:
             return False
         if h.position + h.total > begin[0] + filled[0]:
             begin[0] = h.position
-            filled[0] = fill(fd, h.position, buffer, h.total, h.total)
+            filled[0] = fill(file, h.position, buffer, h.total, h.total)
             if filled[0] < h.total:
                 filled[0] = 0
                 return False
         h.marker = marker_of(buffer + (h.position - begin[0]), h.total)
         return h.marker >= 0
 
-    cdef bint is_proved(self, int fd, const BatchHeader *h, uint8_t *buffer, int64_t room) noexcept nogil:
+    cdef bint is_proved(self, FileBytes *file, const BatchHeader *h, uint8_t *buffer, int64_t room) noexcept nogil:
         """Return whether the checksum of a batch is right. False for one that is larger than the buffer."""
-        return (h.total <= room and fill(fd, h.position, buffer, h.total, h.total) == h.total
+        return (h.total <= room and fill(file, h.position, buffer, h.total, h.total) == h.total
                 and checksum(buffer, h.total) == stored_crc(buffer))
 
     # ---- batches that another walk found
@@ -736,18 +738,3 @@ cdef inline void read_row(BatchHeader *h, const int64_t *row) noexcept nogil:
     h.producer_id = row[PRODUCER_ID]
     h.producer_epoch = <int32_t> row[PRODUCER_EPOCH]
     h.marker = -1
-
-
-cdef int64_t fill(int fd, int64_t position, uint8_t *buffer, int64_t need, int64_t most) noexcept nogil:
-    """Read `need` to `most` bytes of a file, fewer at its end. Returns how many, or a negated errno."""
-    cdef int64_t filled = 0
-    cdef ssize_t n
-    while filled < need:
-        n = pread(fd, buffer + filled, most - filled, position + filled)
-        if n == 0:
-            break
-        if n > 0:
-            filled += n
-        elif errno != EINTR:
-            return -errno
-    return filled

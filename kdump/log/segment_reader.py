@@ -188,6 +188,10 @@ class SegmentReader(SegmentFile):
             # The batch lies after the last offset index entry before that time index entry, up to which all timestamps
             # are smaller.
             begin = scan.search_index.position_below(relative)
+        return self.first_record(begin, timestamp_ms, start_offset, size)
+
+    def first_record(self, begin: int, timestamp_ms: int, start_offset: int, size: int) -> OffsetAndTimestamp | None:
+        """As `at_time`, batch by batch from the position `begin` on."""
         for item in self._items(begin, size):
             if not isinstance(item, BatchChunk) or item.damaged:
                 continue

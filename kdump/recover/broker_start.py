@@ -24,7 +24,8 @@ from kdump.recover.plan import FileContent, Plan
 from kdump.recover.plan_builder import PlanBuilder, Segments
 from kdump.recover.plan_completion import complete_plan
 from kdump.recover.plan_input import PlanInput
-from kdump.storage.source import FileSource, read_whole
+from kdump.storage.file_store import open_source
+from kdump.storage.source import read_whole
 
 _EPOCH_CODES: Final = frozenset({"epoch/format", "epoch/order", "epoch/checkpoint", "epoch/missing", "epoch/stale"})
 
@@ -33,7 +34,7 @@ def loadable(given: PlanInput, view: LogView, recovery_point: int) -> LoadableLo
     """What has to go from the view until a broker loads it, and what its start leaves. Raises SourceError."""
     state = DirectoryState(
         given.sizes,
-        lambda name: FileSource(os.path.join(given.directory, name)),
+        lambda name: open_source(os.path.join(given.directory, name)),
         {},
         recovery_point,
         given.report.context.log_start_offset or 0,
@@ -164,7 +165,7 @@ def _plan_epochs(builder: PlanBuilder, log: LoadableLog) -> None:
 
 def _current_epochs(given: PlanInput) -> tuple[tuple[int, int], ...] | None:
     try:
-        with FileSource(os.path.join(given.directory, LEADER_EPOCH_CHECKPOINT)) as source:
+        with open_source(os.path.join(given.directory, LEADER_EPOCH_CHECKPOINT)) as source:
             data = read_whole(source, MAX_CHECKPOINT_BYTES)
         return tuple((entry.epoch, entry.start_offset) for entry in epoch_entries(data))
     except (SourceError, CheckpointError):

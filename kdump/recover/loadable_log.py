@@ -24,9 +24,8 @@ from kdump.format.naming import (
     segment_file_name,
 )
 from kdump.storage.partition import LogFile, Segment
-from kdump.storage.pieces import Piece, open_pieces
+from kdump.storage.pieces import Piece, PiecesSource, open_pieces
 from kdump.storage.ranges import SegmentRange
-from kdump.storage.source import PiecesSource
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.reaction import is_valid_log
 from kdump.verify.scan import ScanOptions, ScanTask, scan

@@ -13,8 +13,9 @@ from kdump.errors import KdumpError, SourceError
 from kdump.format import naming
 from kdump.format.naming import TopicPartition, segment_file_name
 from kdump.recover.rebuild_cache import RebuildCache
+from kdump.storage.file_store import open_source
 from kdump.storage.pieces import Piece, open_pieces
-from kdump.storage.source import BytesSource, FileSource, Source
+from kdump.storage.source import BytesSource, Source
 from kdump.storage.stamps import Stamp
 from kdump.verify.findings import Finding
 
@@ -253,7 +254,7 @@ def view(plan: Plan, name: str) -> Source:
         if name == segment_file_name(log.base_offset, ".log"):
             return open_pieces(plan.path, log.pieces, name)
     if name not in plan.after:
-        return FileSource(os.path.join(plan.path, name))
+        return open_source(os.path.join(plan.path, name))
     content = plan.after[name]
     if content is None or content.is_rebuilt:
         raise SourceError(f"{os.path.join(plan.path, name)}: no such file")

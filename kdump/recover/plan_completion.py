@@ -4,14 +4,16 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from kdump.errors import SourceError
 from kdump.format.naming import number_of
 from kdump.recover.actions import actions_of
 from kdump.recover.losses import loss_of_plan
 from kdump.recover.plan import FileContent, Plan
 from kdump.recover.plan_builder import PlanBuilder, Segments
 from kdump.recover.plan_input import unchanged
+from kdump.storage.file_store import open_source, status_of
 from kdump.storage.pieces import Piece
-from kdump.storage.source import FileSource, read_whole
+from kdump.storage.source import read_whole
 from kdump.storage.zeros import filled_bytes
 
 _DEPEND_ON_PRODUCERS: Final = (".snapshot", ".txnindex")
@@ -84,7 +86,7 @@ def _holds(builder: PlanBuilder, name: str, data: bytes) -> bool:
     """Whether a file holds these bytes."""
     if builder.given.sizes[name] != len(data):
         return False
-    with FileSource(os.path.join(builder.given.directory, name)) as source:
+    with open_source(os.path.join(builder.given.directory, name)) as source:
         return read_whole(source, len(data)) == data
 
 
@@ -137,15 +139,15 @@ def _tail_bytes(builder: PlanBuilder, name: str, start: int) -> int:
     """How many bytes a copy of the end of a file takes, which leaves out zeros."""
     stop = builder.given.sizes[name]
     try:
-        with open(os.path.join(builder.given.directory, name), "rb") as file:
-            return filled_bytes(file.fileno(), start, stop)
-    except (OSError, EOFError):
+        with open_source(os.path.join(builder.given.directory, name)) as source:
+            return filled_bytes(source, start, stop)
+    except (SourceError, OSError, EOFError):
         return stop - start  # it is gone or shorter, which applying reports
 
 
 def _is_linked(builder: PlanBuilder, name: str) -> bool:
     """Whether a file has a second name: then it is written again instead of being truncated."""
     try:
-        return os.lstat(os.path.join(builder.given.directory, name)).st_nlink > 1
+        return status_of(os.path.join(builder.given.directory, name)).st_nlink > 1
     except OSError:
         return False  # it is gone, which applying reports

@@ -16,8 +16,9 @@ from kdump.format.partition_metadata import build_partition_metadata, parse_part
 from kdump.format.text_files import MAX_PROPERTIES_BYTES
 from kdump.recover.plan import SAVED_WALK, FileContent, Plan, RecoverOptions, RecoveryStart
 from kdump.recover.selection import files_by_segment
+from kdump.storage.file_store import entries_of, is_directory, open_source, parent_of
 from kdump.storage.pieces import Piece
-from kdump.storage.source import FileSource, read_whole
+from kdump.storage.source import read_whole
 from kdump.storage.stamps import Stamp, read_stamps
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.reaction import TRUNCATION_CODES, is_valid_log
@@ -35,7 +36,7 @@ class PlanInput:
 
     def __init__(self, report: Report, options: RecoverOptions) -> None:
         self.report, self.options, self.directory = report, options, report.path
-        self.alone = not os.path.isdir(report.path)
+        self.alone = not is_directory(report.path)
         if self.alone:
             self.directory = os.path.dirname(report.path) or "."
         self._findings: dict[str, list[Finding]] = {}
@@ -129,7 +130,7 @@ class PlanInput:
         name = self.report.topic_partition
         if name is None or name.topic == naming.METADATA_TOPIC or self.report.state:
             return None
-        return _metadata_of(os.path.dirname(os.path.abspath(self.directory)), name.topic)
+        return _metadata_of(parent_of(self.directory), name.topic)
 
 
 @lru_cache(maxsize=1)
@@ -137,17 +138,17 @@ def _metadata_of(directory: str, topic: str) -> bytes | None:
     """The partition.metadata of a topic's partitions in a log directory of KRaft, where all have the same."""
     found = set()
     try:
-        with FileSource(os.path.join(directory, "meta.properties")) as source:
+        with open_source(os.path.join(directory, "meta.properties")) as source:
             if parse_meta_properties(read_whole(source, MAX_PROPERTIES_BYTES)).version != 1:
                 return None
-        with os.scandir(directory) as entries:
+        with entries_of(directory) as entries:
             siblings = [entry.path for entry in entries if entry.name.startswith(f"{topic}-")]
     except (OSError, SourceError, CheckpointError):
         return None
     for path in siblings:
         other = naming.topic_partition_of(path)
         if other is not None and other.topic == topic:
-            with suppress(SourceError, CheckpointError), FileSource(os.path.join(path, PARTITION_METADATA)) as source:
+            with suppress(SourceError, CheckpointError), open_source(os.path.join(path, PARTITION_METADATA)) as source:
                 found.add(parse_partition_metadata(read_whole(source, MAX_PROPERTIES_BYTES)))
     return build_partition_metadata(found.pop()) if len(found) == 1 else None
 

@@ -18,8 +18,9 @@ from kdump.recover.plan import REINDEX, SALVAGE, Action, FileContent, Plan, Reco
 from kdump.recover.plan_input import PlanInput, unchanged
 from kdump.recover.rebuild_cache import RebuildBudget
 from kdump.recover.selection import Found, PlanItem, RecoverySelection
+from kdump.storage.file_store import open_source, parent_of, store_of
 from kdump.storage.partition import LogDirectory, Partition
-from kdump.storage.source import FileSource, read_whole
+from kdump.storage.source import read_whole
 from kdump.storage.stamps import read_stamps
 from kdump.storage.undo_folders import resume_hint
 from kdump.verify.findings import Finding, Severity
@@ -84,6 +85,8 @@ def plan_recovery(
 
 def _plan(report: Report, item: PlanItem, options: RecoverOptions, budget: RebuildBudget) -> Plan:
     if any(finding.code == "undo/unfinished" for finding in report.findings):
+        if not store_of(report.path).is_local:
+            raise SourceError(f"{report.path}: a run of kdump recover is not finished: finish it where it was begun")
         from kdump.recover import undo  # which a plan does without
 
         run = next((one.run for one in undo.runs(report.path) if not one.finished), "")
@@ -129,7 +132,7 @@ def _kept(found: Iterable[PlanItem | LogDirectory | SourceError], partitions: di
 def directory_above(path: str) -> str:
     """The directory of a partition, in the style of its path: relative where that is relative."""
     above, name = os.path.split(path.rstrip("/"))
-    return os.path.dirname(os.path.abspath(path)) if name in ("", ".", "..") else above or "."
+    return parent_of(path) if name in ("", ".", "..") else above or "."
 
 
 def points_by_directory(
@@ -159,7 +162,7 @@ def repairs_checkpoint(plan: Plan) -> bool:
 def is_damaged(checkpoint: str) -> bool:
     """Whether a checkpoint of offsets is there and cannot be read, so that no broker starts."""
     try:
-        with FileSource(checkpoint) as source:
+        with open_source(checkpoint) as source:
             list(offset_entries(read_whole(source, MAX_CHECKPOINT_BYTES)))
     except CheckpointError:
         return True
@@ -180,7 +183,7 @@ def plan_log_directory(directory: str, points: Points, options: RecoverOptions, 
         return plan
     path = os.path.join(directory, RECOVERY_POINTS)
     try:
-        with FileSource(path) as source:
+        with open_source(path) as source:
             entries = list(offset_entries(read_whole(source, MAX_CHECKPOINT_BYTES)))
     except CheckpointError:
         if not repairs or options.strategy == REINDEX:

@@ -29,7 +29,7 @@ from kdump.recover.planner import (
     repairs_checkpoint,
 )
 from kdump.recover.run_plan import RunPlan
-from kdump.recover.runs import Run, is_log_directory
+from kdump.recover.runs import Run, is_among_partitions, is_log_directory
 from kdump.recover.selection import Found
 from kdump.recover.summary import PUT_BACK, START_BROKER
 from kdump.recover.transactions_left import findings_left
@@ -98,7 +98,7 @@ def apply_all(
     """
     if how.output is not None and os.path.lexists(how.output):
         raise KdumpError(f"{how.output}: exists already")
-    if how.output is not None and is_log_directory(os.path.dirname(os.path.abspath(how.output))):
+    if how.output is not None and is_among_partitions(os.path.dirname(os.path.abspath(how.output))):
         raise KdumpError(f"{how.output}: in a log directory, where it would keep the broker from starting")
     partitions: list[Plan] = []
     planned_roots: dict[str, Plan] = {}

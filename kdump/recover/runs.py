@@ -10,6 +10,7 @@ from kdump.format import naming
 from kdump.recover import run_plan
 from kdump.recover.steps import load
 from kdump.storage.directory_handle import DirectoryHandle
+from kdump.storage.file_store import entries_of, names_in, store_of
 from kdump.storage.lock import possible_log_directories
 from kdump.storage.partition import natural
 from kdump.storage.undo_folders import (
@@ -130,15 +131,36 @@ def log_directory_of(directory: str) -> str | None:
 def is_log_directory(path: str) -> bool:
     """Whether a directory has one of the files that Kafka has at the root of a log directory."""
     try:
-        return not naming.ROOT_FILES.isdisjoint(os.listdir(path))
+        return not naming.ROOT_FILES.isdisjoint(names_in(path))
     except OSError:
         return False  # not there yet, or what reading or writing it will say
 
 
-def unfinished_below(directory: str) -> Run | None:
-    """A run that is not finished at the root of a log directory or in one of its partitions."""
+def is_among_partitions(path: str) -> bool:
+    """Whether a broker would take what is written into a directory for a topic-partition: a log directory.
+
+    Many programs have a .lock. It counts beside a topic-partition alone: releases before 0.8.2 wrote no other file at
+    first (LogManager.lockLogDirs).
+    """
     try:
-        with os.scandir(directory) as entries:
+        names = os.listdir(path)
+    except OSError:
+        return False
+    found = naming.ROOT_FILES.intersection(names)
+    if found != {naming.LOCK_FILE}:
+        return bool(found)
+    return any(naming.topic_partition_of(name) and os.path.isdir(os.path.join(path, name)) for name in names)
+
+
+def unfinished_below(directory: str) -> Run | None:
+    """A run that is not finished at the root of a log directory or in one of its partitions.
+
+    None for a copy in an object store: a run is finished where it was begun.
+    """
+    if not store_of(directory).is_local:
+        return None
+    try:
+        with entries_of(directory) as entries:
             names = [entry.name for entry in entries]
     except OSError:
         return None

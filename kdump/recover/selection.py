@@ -9,6 +9,7 @@ from kdump.errors import KdumpError, SourceError
 from kdump.format import naming
 from kdump.format.naming import SEGMENT_SUFFIXES, number_of
 from kdump.storage.discovery import discover, discover_whole
+from kdump.storage.file_store import is_directory, parent_of
 from kdump.storage.lock import Lock, is_locked, possible_log_directories
 from kdump.storage.partition import LogDirectory, Partition
 from kdump.storage.stamps import DirectoryFiles, Stamp, read_stamps
@@ -105,7 +106,7 @@ class RecoverySelection:
                 yield PlanItem(partition)
         elif path in self._directories:
             return  # a loose file of a log directory, such as the snapshot that KRaft starts from
-        elif os.path.isdir(path):
+        elif is_directory(path):
             # Discovery reports no names below a directory that was given. The partition is planned all the same.
             yield from _whole(path, discover_whole(partition), partition.log_directory)
         elif os.path.dirname(path) not in self._directories:
@@ -147,7 +148,7 @@ def _refuse_unfinished(directory: str) -> None:
 
 def _above(partition: Partition) -> list[str]:
     """The directories that may be the log directory of a partition."""
-    path = partition.path if os.path.isdir(partition.path) else os.path.dirname(os.path.abspath(partition.path))
+    path = partition.path if is_directory(partition.path) else parent_of(partition.path)
     places = possible_log_directories(path)
     if partition.log_directory is not None:
         places[0] = partition.log_directory.path

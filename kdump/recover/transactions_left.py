@@ -3,9 +3,8 @@
 What is removed can hold a marker that the coordinator has written, and does not write again.
 """
 
-import glob
-import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from kdump.errors import SourceError
 from kdump.format.naming import TRANSACTION_LOG
 from kdump.storage.discovery import discover
+from kdump.storage.file_store import entries_of, is_directory, parent_of, status_of
 from kdump.storage.lock import possible_log_directories
 from kdump.storage.partition import LogFile, Partition
 from kdump.verify.findings import Finding, Severity
@@ -43,9 +43,11 @@ def findings_left(report: Report, beside: str, *, cut: bool) -> Iterator[Finding
 
 
 def _transaction_states(beside: str) -> "TransactionStates | None":
-    partition = beside if os.path.isdir(beside) else os.path.dirname(os.path.abspath(beside))
+    partition = beside if is_directory(beside) else parent_of(beside)
     for directory in possible_log_directories(partition):
-        paths = glob.glob(os.path.join(glob.escape(directory), f"{TRANSACTION_LOG}-*"))
+        paths: list[str] = []
+        with suppress(OSError), entries_of(directory) as entries:
+            paths = [entry.path for entry in entries if entry.name.startswith(f"{TRANSACTION_LOG}-")]
         found = [item for item in discover(paths) if not isinstance(item, Partition) or _is_in_use(item)]
         if found:
             return _states_of(found)
@@ -75,7 +77,7 @@ def _states_of(found: Iterable[object]) -> "TransactionStates | None":
 
 def _stamps(logs: Iterable[tuple[LogFile, ...]]) -> Iterator[tuple[str, int, int]]:
     for file in (file for files in logs for file in files):
-        status = os.stat(file.path)
+        status = status_of(file.path)
         yield file.path, status.st_size, status.st_mtime_ns
 
 

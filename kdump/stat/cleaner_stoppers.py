@@ -19,7 +19,8 @@ from kdump.format.java import MAX_INT
 from kdump.stat.segment_age import base_offset, log_size
 from kdump.stat.topic_settings import TopicSettings
 from kdump.stat.values import SegmentStatistics
-from kdump.storage.source import FileSource, reader_of
+from kdump.storage.file_store import open_source
+from kdump.storage.source import reader_of
 
 _GROWTH_OF_OLD_RECORD: Final = 64
 """At most so many bytes longer is an uncompressed message of magic 0 or 1 as a batch of magic 2 of its own."""
@@ -78,7 +79,7 @@ def _breaks_framing(segment: SegmentStatistics, position: int) -> bool:
     """Whether a cleaner that reads a batch at this position stops (ByteBufferLogInputStream.nextBatchSize)."""
     left = segment.size_bytes - position
     try:
-        with FileSource(segment.path) as source:
+        with open_source(segment.path) as source:
             header = reader_of(source)(position, max(min(UP_TO_MAGIC, left), 0))
     except SourceError:
         return False
@@ -91,7 +92,7 @@ def _breaks_framing(segment: SegmentStatistics, position: int) -> bool:
 def _overflow(segment: SegmentStatistics) -> int | None:
     """The position of the first batch whose offsets the segment cannot hold."""
     try:
-        with FileSource(segment.path) as source:
+        with open_source(segment.path) as source:
             return recover_segment(source, base_offset(segment)).overflow
     except SourceError:
         return None

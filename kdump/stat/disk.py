@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.index import TIME_ENTRY, TimeIndexEntry
+from kdump.storage.file_store import entries_of, status_of
 from kdump.storage.listing import topic_partition_in
 from kdump.storage.partition import LogFile, Segment
 from kdump.storage.source import reader_of
@@ -45,7 +46,7 @@ class DiskUse(NamedTuple):
 def use_of(path: str) -> DiskUse:
     """What a file takes; nothing where it is gone."""
     try:
-        status = os.stat(path)
+        status = status_of(path)
     except OSError:
         return DiskUse()
     return _use(status)
@@ -64,7 +65,7 @@ def use_below(path: str, directories: bool = True) -> dict[str, DiskUse]:
     """
     found: dict[str, DiskUse] = {}
     try:
-        with os.scandir(path) as entries:
+        with entries_of(path) as entries:
             for entry in entries:
                 try:
                     if not entry.is_dir():
@@ -117,7 +118,7 @@ def files_beside(path: str) -> Iterator[tuple[str, DiskUse]]:
     """What each file in and below a directory takes, by its path, without those of partitions below it."""
     yield from use_below(path, directories=False).items()
     try:
-        with os.scandir(path) as entries:
+        with entries_of(path) as entries:
             beside = [
                 each.path for each in entries if each.is_dir(follow_symlinks=False) and topic_partition_in(each) is None
             ]
@@ -130,7 +131,7 @@ def files_beside(path: str) -> Iterator[tuple[str, DiskUse]]:
 def _without_logs(path: str) -> Iterator[tuple[str, DiskUse]]:
     """The files below a directory, without those of directories with logs: these are partitions of their own."""
     try:
-        with os.scandir(path) as entries:
+        with entries_of(path) as entries:
             inside = list(entries)
     except OSError:
         return

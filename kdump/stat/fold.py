@@ -1,12 +1,12 @@
 """Join the numbers of neighbouring ranges of a segment to those of the whole."""
 
-import os
 from dataclasses import replace
 
 from kdump.stat.range_statistics import RangeStatistics
 from kdump.stat.scan import StatTask, scan
 from kdump.stat.transactions import joined
 from kdump.stat.values import added
+from kdump.storage.file_store import exists
 from kdump.storage.live import read_until_sound
 from kdump.storage.ranges import SegmentRange, fold_ranges
 
@@ -58,7 +58,7 @@ def settled(task: StatTask, found: RangeStatistics) -> RangeStatistics | None:
 
     def again(before: RangeStatistics) -> RangeStatistics | None:
         after = scan(task._replace(range=SegmentRange(segment)))
-        if after.error is not None and not os.path.lexists(path):
+        if after.error is not None and not exists(path):
             return None
         return replace(after, damage=after.damage.also_in(before.damage))
 

@@ -1,6 +1,5 @@
 """The numbers of one partition: its segments in log order, what spans them, and what its other files take."""
 
-import os
 from dataclasses import replace
 from typing import Final
 
@@ -14,6 +13,7 @@ from kdump.stat.range_statistics import RangeStatistics, producer_table
 from kdump.stat.records import RecordStatistics
 from kdump.stat.transactions import TransactionFold
 from kdump.stat.values import BatchStatistics, PartitionStatistics, SegmentStatistics, added, sum_of
+from kdump.storage.file_store import is_directory
 from kdump.storage.offset_checkpoints import CheckpointContext
 from kdump.storage.partition import Partition, Segment
 
@@ -23,7 +23,7 @@ LEAST_KEPT_KEYS: Final = 1024
 
 def is_set_aside(partition: Partition) -> bool:
     """Whether only the disk use of a partition counts: a directory of a partition that no broker serves."""
-    return bool(partition.state) and os.path.isdir(partition.path)
+    return bool(partition.state) and is_directory(partition.path)
 
 
 def segments_of(partition: Partition) -> tuple[Segment, ...]:
@@ -167,7 +167,7 @@ def _log_offsets(
 def _other_files(partition: Partition) -> OtherUse:
     """What the files take that belong to no segment."""
     beside = partition.log_directory is not None and partition.log_directory.path == partition.path
-    if beside or not os.path.isdir(partition.path):
+    if beside or not is_directory(partition.path):
         return OtherUse()
     files = dict(files_beside(partition.path))
     for segment in segments_of(partition):

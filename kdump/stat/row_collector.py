@@ -1,6 +1,5 @@
 """Adds up what stat_logs yields, and sorts the rows that were asked for into sections, biggest first."""
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -28,6 +27,7 @@ from kdump.stat.values import (
     TransactionStatistics,
     Volume,
 )
+from kdump.storage.file_store import parent_of
 
 Statistics = PartitionStatistics | LogDirectoryStatistics | KdumpError
 
@@ -109,9 +109,9 @@ class RowCollector:
 
     def _is_more_of_a_copy(self, item: PartitionStatistics) -> bool:
         """Whether another file of the same directory was named alone before this one."""
-        directory = os.path.dirname(os.path.abspath(item.path))
+        directory = parent_of(item.path)
         first = next((segment.path for segment in item.segments), "")
-        if item.topic_partition is None or os.path.dirname(os.path.abspath(first)) != directory:
+        if item.topic_partition is None or parent_of(first) != directory:
             return False
         known = directory in self._read_in_part
         self._read_in_part.add(directory)

@@ -27,7 +27,7 @@ from kdump.stat.values import BatchStatistics, Damage, DamagedStretch, StatOptio
 from kdump.storage.log_walk import walk_of
 from kdump.storage.ranges import SegmentRange
 from kdump.storage.read_policy import PolicySource, ReadPolicy, open_file
-from kdump.storage.source import FileSource, reason_of
+from kdump.storage.source import InputFile, reason_of
 from kdump.storage.walk import BatchChunk, ForeignBatch, Item, SearchLimit, ShrunkFile, Tail, TailContent, Walk
 
 BLOCK: Final = 1 << 20
@@ -59,7 +59,7 @@ def scan(
     `on_bytes` takes the number of bytes of the log that were done since the last call.
     """
     try:
-        with open_file(task.range.segment.log, _policy(task.options)) as source:
+        with open_file(task.range.segment.log, _policy(task.options), task.range) as source:
             return _RangeScan(source, task, carry, on_bytes).result()
     except SourceError as error:
         at = task.range.start
@@ -82,7 +82,7 @@ class _RangeScan:
     """The scan of one range of an open file."""
 
     def __init__(
-        self, source: FileSource, task: StatTask, carry: StatCarry | None, on_bytes: Callable[[int], None] | None
+        self, source: InputFile, task: StatTask, carry: StatCarry | None, on_bytes: Callable[[int], None] | None
     ) -> None:
         (segment, start, stop), options = task
         self._source, self._file, self._options, self._on_bytes = source, segment.log, options, on_bytes
@@ -167,7 +167,7 @@ class _RangeScan:
         """Walk over headers. Returns whether they were in order up to `stop`."""
         collector, source = self._collector, self._source
         try:
-            reason = collector.headers(source.fileno(), buffer, self._position, stop, source.size)
+            reason = collector.headers(source.reader, buffer, self._position, stop, source.size)
         except OSError as error:
             self._position = collector.reached
             raise SourceError(f"{source.name}: reading at byte {self._position}: {reason_of(error)}") from None

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kdump.broker.file_records import CorruptRecord, FileRecords, ReadBuffer, UncaughtReadError
 from kdump.stat.values import PartitionStatistics, SegmentStatistics
-from kdump.storage.source import FileSource
+from kdump.storage.file_store import open_source
 
 
 class AgeSource(StrEnum):
@@ -57,7 +57,7 @@ def first_batch_timestamp(path: str) -> int | None:
 
     None where Kafka's reader throws. Raises SourceError.
     """
-    with FileSource(path) as source:
+    with open_source(path) as source:
         records = FileRecords(ReadBuffer(), lambda: source, 0, source.size)
         try:
             first = next(records.batches(0, records.size), None)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from kdump.engine.protocol import Engine
+from kdump.engine.protocol import Engine, TaskSizes, task_sizes
 from kdump.engine.serial import Serial
 from kdump.errors import SourceError
 from kdump.format.naming import Kind
@@ -48,10 +48,10 @@ def stat_logs(
     if chosen.deep and chosen.partitions is None:
         found = list(found)
         partitions = partitions_of_topics(found)
-    cutting = _Cutting(chosen, engine.slots, partitions)
-    for job, results in engine.map(_Runner(inside), cutting.jobs(found)):
+    cutting = _Cutting(chosen, engine, partitions)
+    for job, results in engine.map(_Runner(inside, folds=cutting.sizes is not None), cutting.jobs(found)):
         if on_bytes is not None and inside is None:
-            on_bytes(sum(task.range.size_bytes for task in job.tasks))
+            on_bytes(job.size_bytes)
         yield from cutting.take(job, results)
     yield from cutting.rest()
 
@@ -67,15 +67,31 @@ class StatJob:
     def __reduce__(self) -> "tuple[type[StatJob], tuple[tuple[StatTask, ...]]]":
         return StatJob, (self.tasks,)
 
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of logs between the cuts."""
+        return sum(task.range.size_bytes for task in self.tasks)
+
 
 class _Runner:
-    """The function that an engine maps over the jobs."""
+    """The function that an engine maps over the jobs.
 
-    def __init__(self, on_bytes: Callable[[int], None] | None) -> None:
-        self._on_bytes = on_bytes
+    With `folds`, the numbers of neighbouring ranges of a segment are joined where they were made: those of the last of
+    them are the numbers of all, and the others have none.
+    """
 
-    def __call__(self, job: StatJob) -> tuple[RangeStatistics, ...]:
-        return tuple(scan(task, on_bytes=self._on_bytes) for task in job.tasks)
+    def __init__(self, on_bytes: Callable[[int], None] | None, *, folds: bool = False) -> None:
+        self._on_bytes, self._folds = on_bytes, folds
+
+    def __call__(self, job: StatJob) -> tuple[RangeStatistics | None, ...]:
+        found = list[RangeStatistics | None]()
+        for task in job.tasks:
+            result = scan(task, on_bytes=self._on_bytes)
+            if self._folds and task.range.start and found and found[-1] is not None:
+                result = join(found[-1], task, result)
+                found[-1] = None
+            found.append(result)
+        return tuple(found)
 
 
 class _Expected(NamedTuple):
@@ -92,8 +108,9 @@ class _Expected(NamedTuple):
 class _Cutting:
     """Cuts what was found into jobs, and puts the results together again in the same order."""
 
-    def __init__(self, options: StatOptions, slots: int, partitions: dict[str, int]) -> None:
-        self._options, self._slots, self._partitions = options, slots, partitions
+    def __init__(self, options: StatOptions, engine: Engine, partitions: dict[str, int]) -> None:
+        self._options, self._slots, self._partitions = options, engine.slots, partitions
+        self._engine = engine
         self._expected: deque[_Expected] = deque()
         self._checkpoints = CheckpointCache()
         self._segment: RangeStatistics | None = None  # of the ranges so far of the segment that comes
@@ -103,20 +120,29 @@ class _Cutting:
         self._sums = Sums()
         self._beside: tuple[str, ...] = ()  # logs at the root of the directory, which are a partition of their own
 
+    @property
+    def sizes(self) -> TaskSizes | None:
+        """How the engine wants logs to be cut now."""
+        return task_sizes(self._engine)
+
     def jobs(self, found: Iterable[Partition | LogDirectory | SourceError]) -> Iterator[StatJob]:
         """The jobs in order: small ranges together, as each job costs time to send."""
         group: list[StatTask] = []
-        small = SMALL_DEEP_BYTES if self._options.deep else SMALL_BYTES
+        size, small, most = 0, SMALL_DEEP_BYTES if self._options.deep else SMALL_BYTES, GROUP_RANGES
         for item in found:
             live = isinstance(item, Partition) and is_written(item)
             tasks = self._tasks(item, live=live) if isinstance(item, Partition) else []
             carried = item._replace(listing=None) if isinstance(item, Partition) else item
             self._expected.append(_Expected(carried, len(tasks), live))
+            if (sizes := self.sizes) is not None:
+                small, most = sizes.range_bytes, GROUP_FOLDED_RANGES
             for task in tasks:
                 group.append(task)
-                if self._slots == 1 or len(group) == GROUP_RANGES or _size(group) > small:
+                size += task.range.size_bytes
+                if self._slots == 1 or len(group) >= most or size > small:
                     yield StatJob(tuple(group))
                     group.clear()
+                    size = 0
         if group:
             yield StatJob(tuple(group))
 
@@ -130,12 +156,14 @@ class _Cutting:
             later -= segment.log.size
             if options.deep and segment.log.kind is Kind.LOG:
                 ranges = cut_into_pieces(segment, PIECE_BYTES if slots > 1 else None)
+            elif slots > 1 and self.sizes is not None and segment.log.kind is Kind.LOG:
+                ranges = cut_into_pieces(segment, self.sizes.range_bytes)
             else:
                 ranges = cut_into_ranges(segment, slots, later)
             tasks += (StatTask(part, options) for part in ranges)
         return tasks
 
-    def take(self, job: StatJob, results: tuple[RangeStatistics, ...]) -> Iterator[Measured]:
+    def take(self, job: StatJob, results: tuple[RangeStatistics | None, ...]) -> Iterator[Measured]:
         """Take the results of the next job; yield what is complete."""
         for task, result in zip(job.tasks, results, strict=True):
             yield from self._without_ranges()
@@ -146,9 +174,11 @@ class _Cutting:
                 self._fold = PartitionFold(
                     partition, context, self._partitions_of(partition), keep_samples=self._options.keep_samples
                 )
+            self._done += 1
+            if result is None:
+                continue  # the next one has its numbers
             # Joined one by one: the producers of all ranges of a segment would take hundreds of megabytes.
             self._segment = result if self._segment is None else join(self._segment, task, result)
-            self._done += 1
             if task.range.stop is None:
                 self._end_segment(self._fold, task, self._segment)
                 self._segment = None
@@ -233,10 +263,8 @@ SMALL_BYTES = 8 << 20
 SMALL_DEEP_BYTES = 128 << 10
 """The same with deep: so many compressed bytes can hold 100,000 keys, and results wait for their turn."""
 GROUP_RANGES = 64
-
-
-def _size(group: list[StatTask]) -> int:
-    return sum(task.range.size_bytes for task in group)
+GROUP_FOLDED_RANGES = 4096
+"""The same where the numbers of neighbouring ranges are joined before they come back."""
 
 
 def _is_in(partition: Partition, directory: LogDirectory) -> bool:

@@ -14,6 +14,7 @@ from kdump.errors import SourceError
 from kdump.format.java import MAX_INT
 from kdump.stat.report_scope import KAFKA07_SUFFIX
 from kdump.stat.values import PartitionStatistics, SegmentStatistics, Volume
+from kdump.storage.file_store import is_directory
 
 OLD_MAGIC: Final = (0, 1)
 
@@ -139,7 +140,7 @@ def _refused(of: PartitionStatistics) -> tuple[RefusedFile, ...]:
     """Raises SourceError."""
     logs = [segment.path for segment in of.segments]
     old = tuple(RefusedFile(path, None, None, None) for path in logs if path.endswith(KAFKA07_SUFFIX))
-    if old or of.state is not None or not os.path.isdir(of.path):
+    if old or of.state is not None or not is_directory(of.path):
         return (*old, *_too_large(of.segments))
     state = directory_state(of.path, log_start_offset=of.log_start_offset or 0, clean_shutdown=True)
     return tuple(

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, Self
 
 from kdump.errors import KdumpError, SourceError, reason
 from kdump.kernel.crc import crc32c
+from kdump.storage.file_store import require_local
 from kdump.storage.stamps import Stamp
 from kdump.storage.zeros import crc_of_range
 
@@ -48,6 +49,7 @@ class DirectoryHandle:
 
     def __init__(self, path: str, *, read_only: bool = False) -> None:
         """Raises SourceError, and KdumpError where another process has locked it."""
+        require_local(path)
         self.path = path
         try:
             self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from kdump.errors import NotALog, SourceError
 from kdump.format import naming
 from kdump.format.naming import Kind
+from kdump.storage.file_store import absolute, exists, names_in, parent_of, status_of, store_of
 from kdump.storage.listing import (
     is_link_to_ancestor,
     list_directory,
@@ -166,14 +167,15 @@ def _named(paths: Paths, standard_input: LogFile | SourceError | None) -> Iterat
             continue
         for expanded in _expand(path):
             try:
-                yield _NamedPath(expanded, os.stat(expanded))
+                store_of(expanded).refresh(expanded)
+                yield _NamedPath(expanded, status_of(expanded))
             except (OSError, ValueError) as error:
                 yield unreadable(expanded, error)
 
 
 def _expand(path: str) -> list[str]:
-    if glob.has_magic(path) and not os.path.lexists(path):
-        return sorted(glob.glob(path, recursive=True), key=natural) or [path]
+    if glob.has_magic(path) and not exists(path):
+        return sorted(store_of(path).matches(path), key=natural) or [path]
     return [path]
 
 
@@ -187,7 +189,7 @@ def _inode(status: os.stat_result) -> _Inode:
 
 def _inode_of(path: str) -> _Inode | None:
     try:
-        return _inode(os.stat(path))
+        return _inode(status_of(path))
     except OSError:  # gone; opening it will report that
         return None
 
@@ -201,7 +203,7 @@ class _HighestBaseOffsets(dict[tuple[str, Kind], int]):
     def __missing__(self, key: tuple[str, Kind]) -> int:
         directory, kind = key
         try:
-            names = os.listdir(directory or ".")
+            names = names_in(directory or ".")
         except OSError:
             names = []
         suffix = naming.suffix_of(kind)
@@ -212,7 +214,7 @@ class _HighestBaseOffsets(dict[tuple[str, Kind], int]):
 def _alone(file: LogFile) -> Partition:
     """A log file as a partition of its own."""
     standard_input = file.read_from is not None
-    directory = os.path.dirname(os.path.abspath(file.path))
+    directory = parent_of(file.path)
     return Partition(
         path=file.path,
         topic_partition=None if standard_input else naming.topic_partition_of_file(file.path),
@@ -235,7 +237,7 @@ def _companion(item: _NamedPath, *, beside_logs: bool) -> Partition | NotALog:
     if kind in _INDEXES:
         log = os.path.join(os.path.dirname(path), naming.segment_file_name(naming.base_offset_of(path) or 0, ".log"))
         try:
-            alone = _alone(_NamedPath(log, os.stat(log)).file(Kind.LOG, _HighestBaseOffsets()))
+            alone = _alone(_NamedPath(log, status_of(log)).file(Kind.LOG, _HighestBaseOffsets()))
         except OSError:
             return error
         beside = {each.kind: each for each in alone.segments[0][1:] if isinstance(each, LogFile) and each.kind is kind}
@@ -275,7 +277,7 @@ def _beside(file: LogFile) -> Iterator[LogFile | None]:
     for kind in _INDEXES if exact else ():
         path = os.path.join(os.path.dirname(file.path), f"{stem}.{kind.value}")
         try:
-            yield LogFile(path, kind, file.base_offset, file.active, os.stat(path).st_size)
+            yield LogFile(path, kind, file.base_offset, file.active, status_of(path).st_size)
         except OSError:
             yield None
 
@@ -339,7 +341,7 @@ class _DirectoryWalk:
             return list_directory(path)
         except SourceError as error:
             # A broker renames and deletes directories while they are listed.
-            yield error if os.path.lexists(path) else None
+            yield error if exists(path) else None
             return None
 
     def _log_directory(self, found: Listing, whole: bool) -> Generator[Found | None, None, list[str]]:
@@ -396,7 +398,7 @@ def _is_one(partition: Partition) -> bool:
 
 
 def _topic_partition(found: Listing) -> naming.TopicPartition | None:
-    path = os.path.abspath(found.path)
+    path = absolute(found.path)
     return naming.topic_partition_of(path) or naming.topic_partition_of(
         path, kafka07=any(naming.kind_of(entry.name) is Kind.KAFKA07 for entry in found.files)
     )

@@ -9,10 +9,12 @@ from contextlib import suppress
 from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.naming import Kind, TopicPartition
+from kdump.storage.file_store import entries_of, names_in, real
 from kdump.storage.lock import is_locked
 from kdump.storage.misplaced import MisplacedFile, PathAndSize, at_root, misnamed, orphans
 from kdump.storage.partition import Listing, LogDirectory, LogFile, Partition, Segment, natural
 from kdump.storage.stamps import DirectoryFiles, Stamp
+from kdump.storage.store import DirectoryEntry
 from kdump.storage.undo_folders import is_unfinished, lacks_an_end
 
 
@@ -20,7 +22,7 @@ def list_directory(path: str) -> Listing:
     """The entries of a directory. Raises SourceError."""
     found = Listing(path, [], [], [])
     try:
-        with os.scandir(path) as entries:
+        with entries_of(path) as entries:
             for entry in entries:
                 if naming.is_undo(entry.name):
                     found.undo.append(entry)
@@ -31,7 +33,7 @@ def list_directory(path: str) -> Listing:
     return found
 
 
-def _is_directory(entry: os.DirEntry[str]) -> bool:
+def _is_directory(entry: DirectoryEntry) -> bool:
     try:
         return entry.is_dir()
     except OSError:  # a loop of links, or no permission: the stat of the file reports it
@@ -46,7 +48,7 @@ def unreadable(path: str, error: OSError | ValueError) -> SourceError:
 
 
 def _report_unreadable_entry(
-    entry: os.DirEntry[str], error: OSError, is_kafkas: bool, errors: list[SourceError], misplaced: list[MisplacedFile]
+    entry: DirectoryEntry, error: OSError, is_kafkas: bool, errors: list[SourceError], misplaced: list[MisplacedFile]
 ) -> None:
     """Report a file whose status cannot be read. A dangling link is misplaced, unless its name is one of Kafka's."""
     if isinstance(error, FileNotFoundError) and not entry.is_symlink():
@@ -57,11 +59,11 @@ def _report_unreadable_entry(
         misplaced.append(MisplacedFile(entry.path, 0, "loop" if error.errno == errno.ELOOP else "unknown"))
 
 
-def is_link_to_ancestor(entry: os.DirEntry[str], path: str) -> bool:
+def is_link_to_ancestor(entry: DirectoryEntry, path: str) -> bool:
     """Whether an entry of the directory `path` is a link to it, or to a directory above it."""
     if not entry.is_symlink():
         return False
-    target, here = os.path.realpath(entry.path), os.path.realpath(path)
+    target, here = real(entry.path), real(path)
     return os.path.commonpath((target, here)) == target
 
 
@@ -72,7 +74,7 @@ def _unfinished(found: Listing) -> list[MisplacedFile]:
         names: list[list[str]] = []
         if entry.is_dir(follow_symlinks=False):
             with suppress(OSError):
-                names += [os.listdir(os.path.join(entry.path, run)) for run in os.listdir(entry.path)]
+                names += [names_in(os.path.join(entry.path, run)) for run in names_in(entry.path)]
         if is_unfinished(entry.name) or any(map(lacks_an_end, names)):
             misplaced.append(MisplacedFile(entry.path, 0, "unfinished"))
     return misplaced
@@ -194,7 +196,7 @@ class _Files:
     def indexes(self) -> list[dict[int, PathAndSize]]:
         return [self.numbered[suffix] for suffix, _ in _INDEXES]
 
-    def add(self, entry: os.DirEntry[str], everything: bool) -> None:
+    def add(self, entry: DirectoryEntry, everything: bool) -> None:
         """Add a file. Raises OSError. Skips a file that is not one of Kafka's, unless `everything` is set."""
         name = entry.name
         match = _numbered(name)
@@ -285,7 +287,7 @@ def log_directory_of_listing(found: Listing, *, whole: bool) -> tuple[LogDirecto
     return directory, sorted(errors, key=lambda error: natural(str(error)))
 
 
-def topic_partition_in(entry: os.DirEntry[str]) -> TopicPartition | None:
+def topic_partition_in(entry: DirectoryEntry) -> TopicPartition | None:
     """Topic and partition that the name of a directory says. The form of Kafka 0.7 counts where it has files of 0.7."""
     if (topic_partition := naming.topic_partition_of(entry.name)) is not None:
         return topic_partition
@@ -293,7 +295,7 @@ def topic_partition_in(entry: os.DirEntry[str]) -> TopicPartition | None:
         return None
     try:
         # A listing of its own: the files of 0.7 decide whether the directory is entered.
-        with os.scandir(entry.path) as entries:
+        with entries_of(entry.path) as entries:
             return topic_partition if any(naming.kind_of(inner.name) is Kind.KAFKA07 for inner in entries) else None
     except OSError:
         return None

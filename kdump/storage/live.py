@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from kdump.format import naming
+from kdump.storage.file_store import parent_of
 from kdump.storage.lock import is_locked
 from kdump.storage.partition import Partition
 
@@ -23,7 +24,7 @@ def is_written(partition: Partition) -> bool:
     if partition.log_directory is not None:
         return partition.log_directory.locked
     directory = partition.path if partition.whole else os.path.dirname(partition.path)
-    return is_locked(os.path.join(os.path.dirname(os.path.abspath(directory)), naming.LOCK_FILE))
+    return is_locked(os.path.join(parent_of(directory), naming.LOCK_FILE))
 
 
 def read_until_sound(

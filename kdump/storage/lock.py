@@ -12,6 +12,7 @@ from typing import Final, Self
 
 from kdump.errors import KdumpError, SourceError, reason
 from kdump.format.naming import LOCK_FILE, ROOT_FILES
+from kdump.storage.file_store import parent_of, real
 
 # The layout of struct flock: the type of lock, whence, start, length and owner.
 _FLOCK = "qqihh" if sys.platform == "darwin" else "hhqqi"
@@ -124,8 +125,7 @@ def possible_log_directories(directory: str) -> list[str]:
     """The log directories that a topic-partition directory may belong to: its parent, and for a link the parent of its
     target.
     """
-    paths = os.path.abspath(directory), os.path.realpath(directory)
-    return list(dict.fromkeys(os.path.dirname(path) for path in paths))
+    return list(dict.fromkeys([parent_of(directory), parent_of(real(directory))]))
 
 
 def is_locked(path: str) -> bool:

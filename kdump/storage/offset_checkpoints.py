@@ -9,8 +9,9 @@ from kdump.errors import SourceError
 from kdump.format import naming
 from kdump.format.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointError, offset_entries
 from kdump.format.naming import TopicPartition
+from kdump.storage.file_store import names_in, open_source, parent_of
 from kdump.storage.partition import Partition
-from kdump.storage.source import FileSource, read_whole
+from kdump.storage.source import read_whole
 
 
 class CheckpointContext(NamedTuple):
@@ -84,18 +85,21 @@ class CheckpointOffsets:
 
 def read_offset_checkpoints(directory: str) -> CheckpointOffsets:
     """The offset checkpoints in a directory. A file that is missing or cannot be read counts as empty."""
+    names: frozenset[str] | None = None
+    with suppress(OSError):
+        names = frozenset(names_in(directory))
     contents = {}
     for name in naming.OFFSET_CHECKPOINTS:
-        with suppress(SourceError), FileSource(os.path.join(directory, name)) as source:
-            contents[name] = read_whole(source, MAX_CHECKPOINT_BYTES)
-    with suppress(OSError):
-        names = frozenset(os.listdir(directory))
-        return CheckpointOffsets(
-            contents,
-            clean_shutdown=naming.CLEAN_SHUTDOWN in names,
-            in_log_directory=not naming.ROOT_FILES.isdisjoint(names),
-        )
-    return CheckpointOffsets(contents, in_log_directory=False)
+        if names is None or name in names:
+            with suppress(SourceError), open_source(os.path.join(directory, name)) as source:
+                contents[name] = read_whole(source, MAX_CHECKPOINT_BYTES)
+    if names is None:
+        return CheckpointOffsets(contents, in_log_directory=False)
+    return CheckpointOffsets(
+        contents,
+        clean_shutdown=naming.CLEAN_SHUTDOWN in names,
+        in_log_directory=not naming.ROOT_FILES.isdisjoint(names),
+    )
 
 
 class CheckpointCache:
@@ -109,7 +113,7 @@ class CheckpointCache:
         """What the checkpoints beside the partition say about it."""
         if not partition.whole:
             return CheckpointContext()
-        directory = os.path.dirname(os.path.abspath(partition.path))
+        directory = parent_of(partition.path)
         if self._offsets is None or directory != self._directory:
             self._directory, self._offsets = directory, read_offset_checkpoints(directory)
         return self._offsets.context(partition)

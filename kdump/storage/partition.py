@@ -7,9 +7,12 @@ from typing import Any, NamedTuple
 
 from kdump.format import naming
 from kdump.format.naming import Kind, TopicPartition
+from kdump.storage.file_store import open_source
 from kdump.storage.misplaced import MisplacedFile
-from kdump.storage.source import FileSource
+from kdump.storage.read_policy import PolicySource, ReadPolicy
+from kdump.storage.source import InputFile
 from kdump.storage.stamps import DirectoryFiles
+from kdump.storage.store import DirectoryEntry
 
 
 class Listing(NamedTuple):
@@ -19,9 +22,9 @@ class Listing(NamedTuple):
     """
 
     path: str
-    files: list[os.DirEntry[str]]
-    directories: list[os.DirEntry[str]]
-    undo: list[os.DirEntry[str]]
+    files: list[DirectoryEntry]
+    directories: list[DirectoryEntry]
+    undo: list[DirectoryEntry]
 
     @property
     def is_log_directory(self) -> bool:
@@ -42,15 +45,18 @@ class LogFile(NamedTuple):
     size: int
     read_from: str | None = None
     """The path of the bytes, where it is not `path`."""
+    read_policy: ReadPolicy | None = None
+    """How `open` reads the file, where it is bounded."""
 
     @property
     def preallocated(self) -> bool:
         """Whether zeros at its end can be preallocation: in the active segment, but never in 0.7."""
         return self.active and self.kind is not Kind.KAFKA07
 
-    def open(self) -> FileSource:
+    def open(self) -> InputFile:
         """The file, opened for reading. Raises SourceError."""
-        return FileSource(self.read_from or self.path)
+        path = self.read_from or self.path
+        return open_source(path) if self.read_policy is None else PolicySource(path, self.read_policy)
 
 
 class Segment(NamedTuple):

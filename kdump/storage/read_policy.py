@@ -3,12 +3,13 @@
 import time
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from kdump.storage.partition import LogFile
-from kdump.storage.source import FileSource
+from kdump.storage.file_store import open_source
+from kdump.storage.source import FileSource, InputFile
 
 if TYPE_CHECKING:
+    from kdump.kernel.scanner import ByteReader
     from kdump.storage.page_cache import CacheGuard
 
 BURST_SECONDS: Final = 0.1
@@ -21,6 +22,11 @@ class ReadPolicy(NamedTuple):
 
     bytes_per_second: int | None = None
     keep_cache: bool = True
+
+    def shared_by(self, slots: int) -> "ReadPolicy":
+        """The policy of each of several processes, which together keep to this one."""
+        rate = self.bytes_per_second
+        return self if rate is None else self._replace(bytes_per_second=max(rate // slots, 1))
 
 
 class ReadLimit:
@@ -57,24 +63,38 @@ def _guard(source: FileSource) -> "CacheGuard":
     return CacheGuard(source.fileno(), source.size)
 
 
-class PolicySource(FileSource):
+class PolicySource(InputFile):
     """A file that is read under a policy.
 
-    Who reads its descriptor without `readinto` says so with `passed`.
+    Who reads its `reader` without `readinto` says so with `passed`. An object store has no page cache.
     """
 
     def __init__(self, path: str, policy: ReadPolicy) -> None:
-        super().__init__(path)
+        self._file = file = open_source(path)
+        self.name, self.size, self.stamp = file.name, file.size, file.stamp
         rate = policy.bytes_per_second
         self._limit = None if rate is None else _limit(rate)
-        self._guard = None if policy.keep_cache else _guard(self)
+        self._guard = None if policy.keep_cache or not isinstance(file, FileSource) else _guard(file)
+
+    @property
+    def reader(self) -> "int | ByteReader":
+        return self._file.reader
+
+    def read_until(self, stop: int) -> None:
+        self._file.read_until(stop)
+
+    def data_from(self, position: int) -> int:
+        return self._file.data_from(position)
+
+    def size_now(self) -> int:
+        return self._file.size_now()
 
     def readinto(self, position: int, buffer: memoryview) -> int:
         piece = len(buffer) if self._limit is None else self._limit.piece_bytes
         filled = 0
         while filled < len(buffer):
             part = buffer[filled : filled + piece]
-            count = super().readinto(position + filled, part)
+            count = self._file.readinto(position + filled, part)
             self.passed(position + filled, count)
             filled += count
             if count < len(part):
@@ -91,9 +111,33 @@ class PolicySource(FileSource):
     def close(self) -> None:
         if self._guard is not None:
             self._guard.drop(whole=True)  # the kernel reads ahead of what was asked for
-        super().close()
+        self._file.close()
 
 
-def open_file(file: LogFile, policy: ReadPolicy = ReadPolicy()) -> FileSource:  # noqa: B008  # it never changes
-    """The file, opened for reading under the policy. Raises SourceError."""
-    return file.open() if policy == ReadPolicy() else PolicySource(file.read_from or file.path, policy)
+class ReadableFile(Protocol):
+    """A file that discovery found (kdump.storage.partition.LogFile)."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def read_from(self) -> str | None: ...
+    def open(self) -> InputFile: ...
+
+
+class ReadableRange(Protocol):
+    """A range of a file (kdump.storage.ranges.SegmentRange); `stop` is None in the last one."""
+
+    @property
+    def stop(self) -> int | None: ...
+
+
+def open_file(
+    file: ReadableFile,
+    policy: ReadPolicy = ReadPolicy(),  # noqa: B008  # it never changes
+    within: ReadableRange | None = None,
+) -> InputFile:
+    """The file, opened for reading under the policy, all of it or the range `within` it. Raises SourceError."""
+    source = file.open() if policy == ReadPolicy() else PolicySource(file.read_from or file.path, policy)
+    if within is not None:
+        source.read_until(source.size if within.stop is None else within.stop)
+    return source

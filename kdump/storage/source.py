@@ -8,12 +8,14 @@ import errno
 import os
 import stat
 from abc import ABC, abstractmethod
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
-from kdump.errors import SourceError
+from kdump.errors import SourceError, host_clause
+
+if TYPE_CHECKING:
+    from kdump.kernel.scanner import ByteReader
 
 MAX_COMPANION_BYTES: Final = 256 << 20
 """The largest companion that is read as a whole: a producer snapshot of five million producers."""
@@ -38,7 +40,7 @@ class Source(Protocol):
         """Close the source; it cannot be read after that."""
 
 
-class _Closing(ABC):
+class Closing(ABC):
     """A context manager that closes itself."""
 
     @abstractmethod
@@ -62,7 +64,35 @@ def next_data(descriptor: int, position: int, size: int) -> int:
         return size if error.errno == errno.ENXIO else position
 
 
-class FileSource(_Closing):
+class InputFile(Closing):
+    """A file that was opened for reading: of a file system, or an object of an object store.
+
+    `stamp` is another one when the file has changed.
+    """
+
+    name: str
+    size: int
+    stamp: tuple[int, int, int, int]
+
+    @abstractmethod
+    def readinto(self, position: int, buffer: memoryview) -> int: ...
+
+    @abstractmethod
+    def data_from(self, position: int) -> int: ...
+
+    @abstractmethod
+    def size_now(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def reader(self) -> "int | ByteReader":
+        """What the kernel reads: the descriptor, or an object with the method readinto where there is none."""
+
+    def read_until(self, stop: int) -> None:  # most files need not know it
+        """Note that little is read after `stop`."""
+
+
+class FileSource(InputFile):
     """A regular file, opened for reading.
 
     Raises SourceError where it is missing, not permitted, a directory or a device.
@@ -74,7 +104,7 @@ class FileSource(_Closing):
             # Without O_NONBLOCK the open of a FIFO would wait for its writer.
             self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except (OSError, ValueError) as error:
-            raise SourceError(f"{path}: {reason_of(error)}") from None
+            raise SourceError(_not_opened(path, error)) from None
         status = os.fstat(self._fd)
         if not stat.S_ISREG(status.st_mode):
             os.close(self._fd)
@@ -106,11 +136,15 @@ class FileSource(_Closing):
         """The descriptor of the open file."""
         return self._fd
 
+    @property
+    def reader(self) -> int:
+        return self._fd
+
     def close(self) -> None:
         os.close(self._fd)
 
 
-class BytesSource(_Closing):
+class BytesSource(Closing):
     """Bytes in memory."""
 
     def __init__(self, data: bytes | memoryview, name: str = "-") -> None:
@@ -131,68 +165,6 @@ class BytesSource(_Closing):
 
     def close(self) -> None:
         self._data.release()
-
-
-class PiecesSource(_Closing):
-    """Pieces of files in sequence, each (path, start, stop). Raises SourceError as FileSource does."""
-
-    def __init__(self, pieces: Sequence[tuple[str, int, int]], name: str) -> None:
-        self.name = name
-        self._files: dict[str, FileSource] = {}
-        self._pieces: list[tuple[FileSource, int]] = []
-        self._ends: list[int] = []
-        self.size = 0
-        try:
-            for path, start, stop in pieces:
-                if path not in self._files:
-                    self._files[path] = FileSource(path)
-                # The position that the first byte of the file would have.
-                self._pieces.append((self._files[path], self.size - start))
-                self.size += stop - start
-                self._ends.append(self.size)
-        except SourceError:
-            self.close()
-            raise
-
-    def readinto(self, position: int, buffer: memoryview) -> int:
-        filled, size = 0, max(0, min(len(buffer), self.size - position))
-        number = bisect_right(self._ends, position)
-        while filled < size:
-            source, origin = self._pieces[number]
-            at = position + filled
-            part = buffer[filled : min(size, filled + self._ends[number] - at)]
-            read = source.readinto(at - origin, part)
-            filled += read
-            if read < len(part):
-                break
-            number += 1
-        return filled
-
-    def data_from(self, position: int) -> int:
-        number = bisect_right(self._ends, position)
-        if number == len(self._ends):
-            return position
-        source, origin = self._pieces[number]
-        return min(source.data_from(position - origin) + origin, self._ends[number])
-
-    def size_now(self) -> int:
-        """The size, or the end of the first piece whose file has become shorter."""
-        begin = 0
-        for (source, origin), end in zip(self._pieces, self._ends, strict=True):
-            there = source.size_now() + origin
-            if there < end:
-                return max(begin, there)
-            begin = end
-        return self.size
-
-    def extents(self) -> Iterator[tuple[int, int, int]]:
-        """(descriptor, origin, end) of each piece: up to `end`, position p is byte `origin` + p of the file."""
-        for (source, origin), end in zip(self._pieces, self._ends, strict=True):
-            yield source.fileno(), -origin, end
-
-    def close(self) -> None:
-        for source in self._files.values():
-            source.close()
 
 
 class SourceRange:
@@ -279,10 +251,19 @@ _FILE_TYPES = {
 def reason_of(error: OSError | ValueError) -> str:
     """Why a file could not be opened or read, in a few words."""
     if isinstance(error, OSError) and error.errno is not None:
-        return {
+        words = {
             errno.ENOENT: "no such file",
             errno.EACCES: "permission denied",
             errno.EISDIR: "a directory",
             errno.ELOOP: "a loop of symbolic links",
-        }.get(error.errno, os.strerror(error.errno).lower())
+        }.get(error.errno, (error.strerror or os.strerror(error.errno)).lower())
+        return words + host_clause()
     return str(error)
+
+
+def _not_opened(path: str, error: OSError | ValueError) -> str:
+    """Why a file cannot be opened, with the path that is to blame: another host may not have the directory at all."""
+    above = os.path.dirname(path)
+    if host_clause() and isinstance(error, FileNotFoundError) and above and not os.path.lexists(above):
+        return f"{above}: no such directory{host_clause()}; every worker has to reach the same paths"
+    return f"{path}: {reason_of(error)}"

@@ -1,11 +1,11 @@
 """Detecting that a file has changed: size, modification time and inode."""
 
-import os
 import stat
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kdump.errors import SourceError, reason
+from kdump.storage.file_store import entries_of
 
 
 class Stamp(NamedTuple):
@@ -45,7 +45,7 @@ def read_stamps(directory: str) -> dict[str, Stamp]:
     """The stamps of the regular files of a directory by name. Raises SourceError."""
     found = {}
     try:
-        with os.scandir(directory) as entries:
+        with entries_of(directory) as entries:
             for entry in entries:
                 status = entry.stat(follow_symlinks=False)
                 if stat.S_ISREG(status.st_mode):

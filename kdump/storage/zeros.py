@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from kdump.kernel.crc import crc32c
+from kdump.storage.source import FileSource, InputFile, reader_of
 
 BLOCK_BYTES: Final = 1 << 16
 """A copy leaves out blocks of zeros of this size."""
@@ -66,14 +67,19 @@ def append_with_holes(source: int, start: int, stop: int, target: int, position:
     return crc
 
 
-def filled_bytes(descriptor: int, start: int, stop: int) -> int:
-    """How many bytes `append_with_holes` writes for [start, stop). Raises EOFError where the file is shorter."""
-    return sum(
-        len(part)
-        for first, last in data_ranges(descriptor, start, stop)
-        for data, _ in _blocks(descriptor, first, last)
-        for _, part in _filled_parts(data)
-    )
+def filled_bytes(source: InputFile, start: int, stop: int) -> int:
+    """How many bytes `append_with_holes` writes for [start, stop) of a file, or would write for a local copy of it.
+
+    Raises EOFError where the file is shorter, SourceError.
+    """
+    if isinstance(source, FileSource):
+        descriptor = source.fileno()
+        ranges = data_ranges(descriptor, start, stop)
+        blocks = (data for first, last in ranges for data, _ in _blocks(descriptor, first, last))
+    else:
+        read = reader_of(source)
+        blocks = (read(at, min(_READ_BYTES, stop - at)) for at in range(start, stop, _READ_BYTES))
+    return sum(len(part) for data in blocks for _, part in _filled_parts(data))
 
 
 def is_same(one: int, start: int, other: int, other_start: int, length: int) -> bool:

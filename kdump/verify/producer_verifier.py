@@ -1,12 +1,12 @@
 """Replay the producers of a partition over its segments, and check its producer snapshots against the replay."""
 
-import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kdump.format.naming import COORDINATOR_TOPICS
 from kdump.kernel.producers import Producers
 from kdump.kernel.results import AbortedTxn
+from kdump.storage.file_store import status_of
 from kdump.storage.partition import LogFile, Partition
 from kdump.verify.checks import producer_snapshots, producers
 from kdump.verify.findings import CATALOGUE, KEPT
@@ -127,6 +127,6 @@ class ProducerVerifier:
 def _changed_ms(file: LogFile) -> int:
     """When the file was last modified, -1 where it is gone."""
     try:
-        return os.stat(file.path).st_mtime_ns // 1_000_000
+        return status_of(file.path).st_mtime_ns // 1_000_000
     except OSError:
         return -1

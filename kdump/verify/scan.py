@@ -4,7 +4,6 @@ The batches of producers become events in log order (kdump.kernel.producers). kd
 the whole partition.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
@@ -15,6 +14,7 @@ from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.producers import Runs
 from kdump.kernel.results import Carry
 from kdump.kernel.scan import BATCH_COLUMNS, OPEN
+from kdump.storage.file_store import exists
 from kdump.storage.log_walk import walk_of
 from kdump.storage.partition import LogFile, Segment
 from kdump.storage.ranges import SegmentRange
@@ -122,7 +122,7 @@ def scan(
     """
     file = task.range.segment.log
     try:
-        with open_file(file, task.options.read_policy) as source:
+        with open_file(file, task.options.read_policy, task.range) as source:
             counted = source if on_bytes is None else ProgressSource(source, on_bytes)
             return scan_source(counted, task, carry, on_events, cache)
     except SourceError as error:
@@ -240,7 +240,7 @@ def _check_end(source: Source, task: ScanTask, summary: RangeSummary) -> None:
 
 def was_deleted_by_broker(file: LogFile, options: ScanOptions) -> bool:
     """Whether a running broker deleted the file."""
-    return options.live and not os.path.lexists(file.path)
+    return options.live and not exists(file.path)
 
 
 def _add_damage(summary: RangeSummary, item: Gap | ForeignBatch | SearchLimit | Tail | ShrunkFile) -> None:

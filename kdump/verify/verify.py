@@ -5,21 +5,22 @@ it is large (kdump.verify.scan). Then its producers are replayed and its compani
 (kdump.verify.partition). These values come in the same order however the work was cut, so the report is the same.
 """
 
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
-from kdump.engine.protocol import Engine
+from kdump.engine.protocol import Engine, task_sizes
 from kdump.engine.serial import Serial
 from kdump.errors import SourceError
+from kdump.format.naming import Kind
 from kdump.storage.discovery import discover
+from kdump.storage.file_store import exists, is_directory
 from kdump.storage.live import is_written, read_until_sound
 from kdump.storage.offset_checkpoints import CheckpointCache, CheckpointContext
 from kdump.storage.partition import LogDirectory, Partition, has_companions, without_companions
-from kdump.storage.ranges import SegmentRange, cut_into_ranges
+from kdump.storage.ranges import SegmentRange, cut_into_pieces, cut_into_ranges
 from kdump.verify.findings import Finding, Severity
 from kdump.verify.fold import fold
 from kdump.verify.log_directory import LogDirectoryVerifier, check_own_transactions
@@ -99,7 +100,7 @@ def verify_logs(
     if chosen.io_limit is not None:
         chosen = chosen._replace(io_limit=max(1, chosen.io_limit // engine.slots))  # each process has its share
     inside = on_bytes if engine.slots == 1 else None  # another process cannot call it
-    tasks = _Tasks(chosen, engine.slots)
+    tasks = _Tasks(chosen, engine)
     pending: list[tuple[ScanTask, RangeSummary]] = []
     for task, result in _results(engine.map(TaskRunner(inside), tasks.cut(found)), tasks):
         yield from _reports(task.before)
@@ -148,11 +149,11 @@ class _Tasks:
     is reported before the next task, or at the end.
     """
 
-    def __init__(self, options: ScanOptions, slots: int) -> None:
+    def __init__(self, options: ScanOptions, engine: Engine) -> None:
         self.verifiers: deque[PartitionVerifier] = deque()
         self.before: list[LogDirectoryVerifier | SourceError] = []
         self._options = options
-        self._slots = slots
+        self._engine, self._slots = engine, engine.slots
         self._checkpoints = CheckpointCache()
         self._group: list[tuple[_PartitionJob, LogDirectoryVerifier | None]] = []
 
@@ -188,23 +189,30 @@ class _Tasks:
         carried = partition._replace(log_directory=None, listing=None, directory_files=files)
         job = _PartitionJob(carried, context, options)
         at_once = options.live or self._slots == 1
-        if not at_once and size_of(partition) > SMALL_BYTES:
+        sizes = task_sizes(self._engine)
+        if not at_once and size_of(partition) > (SMALL_BYTES if sizes is None else sizes.whole_bytes):
             yield from self._flush()
-            yield from self._ranges(job, directory)
+            yield from self._ranges(job, directory, None if sizes is None else sizes.range_bytes)
             return
         self._group.append((job, directory))
         size = sum(size_of(other.partition) for other, _ in self._group)
         if at_once or len(self._group) == GROUP_PARTITIONS or size > SMALL_BYTES:
             yield from self._flush()
 
-    def _ranges(self, job: _PartitionJob, directory: LogDirectoryVerifier | None) -> Iterator[VerifyTask]:
+    def _ranges(
+        self, job: _PartitionJob, directory: LogDirectoryVerifier | None, range_bytes: int | None
+    ) -> Iterator[VerifyTask]:
         verifier = PartitionVerifier(*job)
         self.verifiers.append(verifier)
         tasks: list[ScanTask] = []
         bytes_after = size_of(job.partition)
         for segment in logs_of(job.partition):
             bytes_after -= segment.log.size
-            tasks += (ScanTask(part, job.options) for part in cut_into_ranges(segment, self._slots, bytes_after))
+            if range_bytes is None:
+                parts = cut_into_ranges(segment, self._slots, bytes_after)
+            else:
+                parts = cut_into_pieces(segment, range_bytes if segment.log.kind is Kind.LOG else None)
+            tasks += (ScanTask(part, job.options) for part in parts)
         for number, task in enumerate(tasks, 1):
             yield self._task(task, verifier, (directory,) if number == len(tasks) else ())
 
@@ -299,8 +307,8 @@ def _list_again(partition: Partition) -> Partition | None:
 
     A file that was named alone stays as it is.
     """
-    if not os.path.isdir(partition.path):
-        return partition if os.path.lexists(partition.path) else None
+    if not is_directory(partition.path):
+        return partition if exists(partition.path) else None
     found = (item for item in discover([partition.path]) if isinstance(item, Partition) and item.path == partition.path)
     again = next(found, None)
     if again is None:

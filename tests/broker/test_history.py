@@ -55,6 +55,7 @@ def test_truncation(follower: History, expected: int) -> None:
     assert truncation_offset(follower, LEADER) == expected
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("number", range(examples(40)))
 def test_followers_of_a_cluster(number: int) -> None:
     """A follower keeps what it has in common with the leader, and no more."""

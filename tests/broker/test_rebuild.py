@@ -22,8 +22,8 @@ from kdump.kernel import snapshot_entries
 from kdump.kernel.indexes import IndexTracker
 from kdump.kernel.scan import Scanner
 from kdump.recover.plan import FileContent, Plan, RecoverOptions, view
-from kdump.storage.pieces import Piece
-from kdump.storage.source import BytesSource, PiecesSource
+from kdump.storage.pieces import Piece, PiecesSource
+from kdump.storage.source import BytesSource
 from kdump.storage.stamps import Stamp
 from kdump.storage.walk import Walk
 from support import build, oracle_partition

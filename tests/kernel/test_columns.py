@@ -100,6 +100,7 @@ def payload_of(rng: random.Random) -> tuple[bytes, int, int]:
     return bytes(payload), rng.choice([count, count, count, count + 1, 1 << 30, -1]), magic
 
 
+@pytest.mark.laws
 def test_nothing_is_written_outside_of_the_buffers() -> None:
     rng = random.Random(1)
     stopped = set()
@@ -120,6 +121,7 @@ def test_nothing_is_written_outside_of_the_buffers() -> None:
     assert stopped == {ADDED, NO_ROOM, BROKEN}
 
 
+@pytest.mark.laws
 def test_what_a_batch_needs_is_enough() -> None:
     rng = random.Random(2)
     for _ in range(examples(500)):

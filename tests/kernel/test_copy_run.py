@@ -98,6 +98,7 @@ def plain_run(
     return taken, RUN_END
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("number", range(examples(40)))
 def test_runs_are_those_of_a_plain_loop(number: int) -> None:
     rng = random.Random(number)

@@ -4,6 +4,7 @@ they say the same."""
 import random
 import struct
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from kdump.storage.source import BytesSource
 from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk, Walk
 from kdump.verify.scan import ScanOptions
 from support import build, damage, file_reports, oracle
+from support.cases import each
 from support.laws import examples
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -69,6 +71,7 @@ def same_records(data: bytes) -> None:
             ]
 
 
+@cache
 def logs() -> list[Path]:
     found = (path for path in FIXTURES.rglob("*") if path.suffix in (".log", ".checkpoint"))
     return sorted(path for path in found if path.stat().st_size < 200_000)
@@ -78,17 +81,18 @@ def base_of(path: Path) -> int | None:
     return 0 if path.suffix == ".checkpoint" else base_offset_of(str(path))
 
 
-@pytest.mark.parametrize("path", logs(), ids=lambda path: str(path.relative_to(FIXTURES)))
+@each("path", logs(), ids=lambda path: str(path.relative_to(FIXTURES)))
 def test_broker_made(path: Path) -> None:
     data = path.read_bytes()
     agree(data, base_of(path), checkpoint=path.suffix == ".checkpoint")
     same_records(data)
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("name", damage.DAMAGES)
 def test_damaged(name: str) -> None:
     rng = random.Random(name)
-    for path in rng.sample(logs(), 10):
+    for path in rng.sample(logs(), examples(20)):
         data = path.read_bytes()
         if 200 < len(data) < 30_000:
             try:

@@ -31,7 +31,8 @@ from kdump.storage import discovery
 from kdump.storage.partition import LogFile
 from kdump.storage.records import DecodedBatch, records
 from support import build, plain_lines
-from support.laws import examples
+from support.cases import each
+from support.laws import examples, sampled
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 LOGS = sorted(
@@ -77,7 +78,8 @@ def shown(path: Path, **what: object) -> Iterator[BatchEvent]:
     yield from (event for event in dump_logs(files, What(**what), lambda _: None) if isinstance(event, BatchEvent))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.relative_to(FIXTURES).as_posix())
+@pytest.mark.laws
+@each("path", sampled(LOGS, 3), ids=lambda path: path.relative_to(FIXTURES).as_posix())
 def test_what_brokers_wrote(path: Path) -> None:
     for event in shown(path, force=True):
         assert event.records is not None
@@ -293,7 +295,8 @@ def test_every_character() -> None:
     )
 
 
-@pytest.mark.parametrize("unit", ["x", '"', "\x01", "é", "漢", "😀", "\u202e", "\U000e0001"])
+@pytest.mark.laws
+@pytest.mark.parametrize("unit", sampled(["x", '"', "\x01", "é", "漢", "😀", "\u202e", "\U000e0001"], 3))
 def test_fields_longer_than_a_stretch(unit: str) -> None:
     # room for a field is made piece by piece, and a character may lie on a border
     items = [

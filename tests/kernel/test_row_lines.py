@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kdump.convert import row_writer, tables
-from kdump.convert.csv import CsvWriter
-from kdump.convert.ndjson import NdjsonWriter
+from kdump.convert import tables
+from kdump.convert.single_file import row_writer
+from kdump.convert.single_file.csv import CsvWriter
+from kdump.convert.single_file.ndjson import NdjsonWriter
 from kdump.kernel import lines as text_lines
 from kdump.kernel.row_lines import ARRAYS, KINDS, SMALLEST_BUFFER, STYLES, RowLines
 from support import plain_rows

@@ -33,7 +33,7 @@ from kdump.log.retention import by_size
 from kdump.storage.source import FileSource
 from kdump.storage.walk import BatchChunk, Walk
 from support import build, damage, oracle
-from support.laws import examples
+from support.laws import examples, sampled
 from support.plain_log import PlainLog, PlainRead
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -57,7 +57,7 @@ def file_name(directory: Path) -> str:
     return f"{directory.parent.name}/{directory.name}"
 
 
-@pytest.fixture(params=PARTITIONS, ids=file_name)
+@pytest.fixture(params=sampled(PARTITIONS, 3), ids=file_name)
 def partition(request: pytest.FixtureRequest) -> Path:
     return Path(request.param)
 
@@ -111,6 +111,7 @@ def widths(plain: PlainLog, offset: int) -> list[int]:
 # -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.laws
 def test_every_offset_of_every_fixture(partition: Path) -> None:
     plain = scanned(partition)
     with Log(partition) as log:
@@ -126,6 +127,7 @@ def test_every_offset_of_every_fixture(partition: Path) -> None:
             assert (caught.value.offset, caught.value.start, caught.value.end) == (offset, plain.start, plain.end)
 
 
+@pytest.mark.laws
 def test_every_width_from_one_byte_up(partition: Path) -> None:
     plain = scanned(partition)
     with Log(partition) as log:
@@ -145,6 +147,7 @@ def test_every_width_from_one_byte_up(partition: Path) -> None:
                 assert fetched.data == whole.data[: ends[bisect_right(ends, limit) - 1]]
 
 
+@pytest.mark.laws
 def test_records_are_those_of_the_oracle(partition: Path) -> None:
     plain = scanned(partition)
     expected = [
@@ -172,6 +175,7 @@ def test_records_are_those_of_the_oracle(partition: Path) -> None:
             assert rows == [shown[row.position] for row in rows]
 
 
+@pytest.mark.laws
 def test_times_are_found_whatever_the_time_index_says(partition: Path, tmp_path: Path) -> None:
     plain = scanned(partition)
     times = {batch.max_timestamp for segment in plain.segments for batch in segment.batches}
@@ -515,7 +519,8 @@ def damaged(directory: Path, rng: random.Random, times: int) -> None:
                     continue
 
 
-@pytest.mark.parametrize("seed", range(400 if ALL else 40))
+@pytest.mark.laws
+@pytest.mark.parametrize("seed", range(400 if ALL else examples(80)))
 def test_damage_is_passed_over(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     original = rng.choice([path for path in PARTITIONS if file_name(path) in SOME])
@@ -553,7 +558,7 @@ def logs(draw: st.DrawFn) -> list[tuple[int, bytes]]:
 
 @given(segments=logs(), data=st.data())
 @settings(
-    max_examples=examples(2000) if ALL else 60,
+    max_examples=examples(2000 if ALL else 120),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

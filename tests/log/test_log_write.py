@@ -116,7 +116,8 @@ def check_companions(directory: Path, built: LogOptions) -> None:
 # laws
 
 
-@pytest.mark.parametrize("number", range(40))
+@pytest.mark.laws
+@pytest.mark.parametrize("number", range(examples(80)))
 def test_companions_are_those_of_a_recovery(number: int, tmp_path: Path) -> None:
     rng = random.Random(f"write:{number}")
     parts = build.partition(
@@ -148,7 +149,8 @@ def test_companions_are_those_of_a_recovery(number: int, tmp_path: Path) -> None
     check_companions(directory, built)
 
 
-@pytest.mark.parametrize("number", range(20))
+@pytest.mark.laws
+@pytest.mark.parametrize("number", range(examples(40)))
 def test_several_lives_and_chunks(number: int, tmp_path: Path) -> None:
     """What is in the indexes depends on where a life ended; all else does not."""
     rng = random.Random(f"lives:{number}")

@@ -24,9 +24,11 @@ from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail, Walk
 from kdump.verify.fold import fold
 from kdump.verify.scan import ScanOptions, ScanTask, scan
 from support import build, nested_logs, scan_laws
+from support.laws import QUICK
 from support.scan_laws import SECTOR, Damage, Share, SmallLog, flips, found_batches, removed, small_logs, zeroed
 
 ALL = os.environ.get("KDUMP_LAWS") == "all"
+TIMES = 2 if QUICK else 1
 
 DAMAGES: dict[str, tuple[Callable[[SmallLog, Share], Iterator[Damage]], int]] = {
     "a bit of a length": (partial(flips, fields=scan_laws.LENGTH), 97),
@@ -41,24 +43,24 @@ DAMAGES: dict[str, tuple[Callable[[SmallLog, Share], Iterator[Damage]], int]] = 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_every_batch_without_a_changed_byte_is_found(name: str) -> None:
     make, step = DAMAGES[name]
-    share = Share(1 if ALL else step)
+    share = Share(1 if ALL else step * TIMES)
     tried = 0
     for log in small_logs():
         for damage in make(log, share):
             tried += 1
             assert not damage.missed(), damage.name
-    assert tried > 400
+    assert tried > 400 // TIMES
 
 
 def test_every_batch_but_two_with_a_wrong_length_or_magic_is_found() -> None:
     rng, tried, missed = random.Random("pairs"), 0, []
     for log in small_logs():
-        for damage in scan_laws.neighbours(log, rng, 2000 if ALL else 15):
+        for damage in scan_laws.neighbours(log, rng, 2000 if ALL else 15 // TIMES):
             tried += 1
             if damage.missed():
                 missed.append(damage.name)
     assert not missed, "\n".join([f"{len(missed)} of {tried}", *missed[:20]])
-    assert tried > 2000
+    assert tried > 2000 // TIMES
 
 
 def test_the_small_logs_have_every_magic_and_codec() -> None:

@@ -94,7 +94,7 @@ def test_a_partition(logs: Path) -> None:
         for suffix, file in (("log", segment.log), ("index", segment.index), ("timeindex", segment.timeindex)):
             assert isinstance(file, LogFile)
             name = f"{base:020}.{suffix}"
-            assert file == (str(logs / "t-2" / name), Kind(suffix), base, base == 5, len(name), None)
+            assert file == (str(logs / "t-2" / name), Kind(suffix), base, base == 5, len(name), None, None)
     assert [(file.base_offset, file.kind) for file in partition.producer_snapshots] == [
         (0, Kind.SNAPSHOT),
         (5, Kind.SNAPSHOT),

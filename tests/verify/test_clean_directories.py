@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from support.command_runs import verified
+from support.command_runs import verified, verified_inside
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 CASES = sorted(path.parent.name for path in FIXTURES.glob("*/case.toml"))
@@ -153,7 +153,7 @@ def unexplained(case: str, copy: Path, found: list[dict[str, Any]], met: Counter
 @pytest.mark.parametrize("case", CASES)
 def test_a_broker_made_it(case: str, tmp_path: Path) -> None:
     copy = tmp_path / case
-    status, found = verified(*left_by_the_broker(case, copy), options=("-j", "1"))
+    status, found = verified_inside(*left_by_the_broker(case, copy), options=("-j", "1"))
     met: Counter[Known] = Counter()
     wrong = list(unexplained(case, copy, found, met))
     assert not wrong, "\n".join([f"{len(wrong)} findings that nothing explains", *wrong[:20]])

@@ -26,8 +26,8 @@ from kdump.recover.plan import REINDEX, Plan
 from kdump.recover.plan import RecoverOptions as Recovering
 from kdump.storage.discovery import discover
 from kdump.storage.partition import Partition
+from kdump.storage.pieces import PiecesSource
 from kdump.storage.ranges import SegmentRange
-from kdump.storage.source import PiecesSource
 from kdump.verify.checks.indexes import IndexFile
 from kdump.verify.fold import fold
 from kdump.verify.range_summary import IndexEntries, RangeSummary

@@ -6,7 +6,7 @@ from kdump.broker.file_records import FileChannelRecordBatch, FileRecords, ReadB
 from kdump.format.index import HIGHEST_RELATIVE_OFFSET
 from kdump.recover.salvage.batch_span import BatchSpan
 from kdump.recover.salvage.file_batches import BatchFile
-from kdump.storage.source import FileSource
+from kdump.storage.source import InputFile
 
 
 class BatchReader:
@@ -16,7 +16,7 @@ class BatchReader:
         self._files = files
         self._buffer = ReadBuffer()
         self._number = -1
-        self._source: FileSource | None = None
+        self._source: InputFile | None = None
         self._records: FileRecords | None = None
 
     def __enter__(self) -> "BatchReader":

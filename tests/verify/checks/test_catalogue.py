@@ -19,6 +19,7 @@ from kdump.verify.catalogue import logs
 from kdump.verify.checks import EXPLAIN
 from kdump.verify.findings import CATALOGUE, KEPT, CatalogueEntry, Finding, Severity
 from support import build, finding_rules
+from support.cases import each
 from support.file_reports import LogFileReport
 
 VerifyBytes = Callable[..., LogFileReport]
@@ -165,7 +166,7 @@ def test_every_code_has_a_case_and_every_case_a_code() -> None:
     assert CASES.keys() == {entry.code for entry in logs.ENTRIES}
 
 
-@pytest.mark.parametrize("code", CASES)
+@each("code", CASES)
 def test_code_fires(verify_bytes: VerifyBytes, code: str) -> None:
     case = CASES[code]
     report = run(verify_bytes, case.fires, case.how)
@@ -178,7 +179,7 @@ def test_code_fires(verify_bytes: VerifyBytes, code: str) -> None:
     assert finding.length >= 0
 
 
-@pytest.mark.parametrize("code", CASES)
+@each("code", CASES)
 def test_code_stays_quiet(verify_bytes: VerifyBytes, code: str) -> None:
     case = CASES[code]
     report = run(verify_bytes, case.quiet, case.how | case.quietly)
@@ -186,7 +187,7 @@ def test_code_stays_quiet(verify_bytes: VerifyBytes, code: str) -> None:
     assert not report.counts
 
 
-@pytest.mark.parametrize("code", [code for code in CASES if CASES[code].how == DEEP])
+@each("code", [code for code in CASES if CASES[code].how == DEEP])
 def test_records_are_looked_at_only_when_deep(verify_bytes: VerifyBytes, code: str) -> None:
     assert codes(run(verify_bytes, CASES[code].fires, {})) == set()
 
@@ -200,12 +201,12 @@ def test_severity_is_that_of_the_catalogue_unless_a_rule_says_otherwise(verify_b
         assert firing(verify_bytes, code).severity is CATALOGUE[code].severity, code
 
 
-@pytest.mark.parametrize("entry", logs.ENTRIES, ids=lambda entry: entry.code)
+@each("entry", logs.ENTRIES, ids=lambda entry: entry.code)
 def test_sentence_renders_what_it_is_given(verify_bytes: VerifyBytes, entry: CatalogueEntry) -> None:
     finding_rules.check(firing(verify_bytes, entry.code))
 
 
-@pytest.mark.parametrize("entry", CATALOGUE.values(), ids=lambda entry: entry.code)
+@each("entry", CATALOGUE.values(), ids=lambda entry: entry.code)
 def test_entry_is_whole(entry: CatalogueEntry) -> None:
     family, dash, what = entry.code.partition("/")
     assert dash
@@ -218,7 +219,7 @@ def test_entry_is_whole(entry: CatalogueEntry) -> None:
     assert entry.recover.endswith(".")
 
 
-@pytest.mark.parametrize("entry", CATALOGUE.values(), ids=lambda entry: entry.code)
+@each("entry", CATALOGUE.values(), ids=lambda entry: entry.code)
 def test_explain(entry: CatalogueEntry) -> None:
     done = CliRunner().invoke(group, ["verify", "--explain", entry.code])
     assert done.exit_code == 0

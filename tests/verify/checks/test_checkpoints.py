@@ -23,6 +23,7 @@ from kdump.verify.checks.checkpoints import (
 )
 from kdump.verify.findings import CATALOGUE, Finding, Severity
 from support import build
+from support.cases import each
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 RECOVERY, WATERMARK = "recovery-point-offset-checkpoint", "replication-offset-checkpoint"
@@ -307,7 +308,7 @@ def test_real_directories_show_nothing(place: Path) -> None:
             assert list(check_properties(str(place / name), (place / name).read_bytes())) == []
 
 
-@pytest.mark.parametrize("path", sorted(FIXTURES.glob("*/*/partition.metadata")), ids=lambda path: path.parent.name)
+@each("path", sorted(FIXTURES.glob("*/*/partition.metadata")), ids=lambda path: path.parent.name)
 def test_real_partition_metadata(path: Path) -> None:
     assert list(check_partition_metadata(str(path), path.read_bytes())) == []
 

@@ -1,0 +1,441 @@
+"""Files of object stores, read through fsspec: s3://, gs://, hdfs://, memory:// and whatever else is installed.
+
+An object is read in ranges of BLOCK_BYTES. Its version is pinned when it is opened: an object that is replaced while it
+is read is an error, and never a mixture of two. fsspec and the libraries below it take credentials, region and endpoint
+from their own configuration, and repeat requests that fail; here nothing is repeated again.
+
+A directory that is named is listed once with all that is below it, which takes one request for 1,000 objects.
+"""
+
+import errno
+import os
+import stat
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
+from typing import Any, Final, NoReturn
+
+from kdump.errors import SourceError
+from kdump.storage.source import InputFile, reason_of
+
+BLOCK_BYTES: Final = 8 << 20
+"""What one request reads. Measured against a server on the same machine and one 20 ms away: docs in the manual."""
+_FIRST_BYTES: Final = 256 << 10
+"""What the first request of a reader reads that may need no more; each one after it reads twice as much."""
+_KEPT_BLOCKS: Final = 2
+LISTING_SECONDS: Final = 300
+"""So long a listing answers what is asked of the directories in it."""
+_PACKAGES: Final = {
+    "s3": "kdump[cloud]",
+    "s3a": "kdump[cloud]",
+    "gs": "gcsfs",
+    "gcs": "gcsfs",
+    "hdfs": "pyarrow",
+    "abfs": "adlfs",
+    "abfss": "adlfs",
+    "az": "adlfs",
+}
+_WITHOUT_LISTINGS: Final = ("http", "https")
+
+
+@cache
+def object_store() -> "ObjectStore":
+    """The one object store of this process, which knows them all by the protocols of their URLs."""
+    return ObjectStore()
+
+
+ObjectInfo = Mapping[str, Any]
+"""What fsspec says of an object, under names that differ from store to store."""
+
+
+class ObjectEntry:
+    """An entry of a listing, as os.DirEntry."""
+
+    __slots__ = ("_status", "name", "path")
+
+    def __init__(self, path: str, status: os.stat_result) -> None:
+        self.path, self.name, self._status = path, path.rpartition("/")[2], status
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        return stat.S_ISDIR(self._status.st_mode)
+
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:
+        return stat.S_ISREG(self._status.st_mode)
+
+    def is_symlink(self) -> bool:
+        return False
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        return self._status
+
+
+class _Tree:
+    """All that was found below a directory, by directory and name."""
+
+    def __init__(self, root: str, *, is_whole: bool) -> None:
+        """`is_whole`: also the directories below are listed."""
+        self.directories: dict[str, dict[str, ObjectEntry]] = {root: {}}
+        self.is_whole = is_whole
+        self.until = time.monotonic() + LISTING_SECONDS
+
+    def add(self, root: str, names: list[str], status: os.stat_result) -> None:
+        """Add what lies at these names below the root, and the directories on the way."""
+        here = root
+        for name in names[:-1]:
+            below = f"{here}/{name}"
+            if below not in self.directories:
+                self.directories[below] = {}
+            inside = self.directories[here]
+            if name not in inside or not inside[name].is_dir():
+                inside[name] = ObjectEntry(below, directory_status(below))
+            here = below
+        path = f"{here}/{names[-1]}"
+        if stat.S_ISDIR(status.st_mode):
+            if self.is_whole:
+                self.directories.setdefault(path, {})
+        elif path in self.directories:
+            return  # an object with the name of a directory
+        self.directories[here][names[-1]] = ObjectEntry(path, status)
+
+
+class ObjectStore:
+    """The files at URLs. See FileStore.
+
+    Its file systems are opened in the process that uses them: what fsspec holds is of no use after a fork.
+    """
+
+    is_local = False
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._systems: dict[tuple[str, str], Any] = {}
+        self._of_parents: list[object] = []  # closing them here would wait for threads that this process has not
+        self._trees: dict[str, _Tree] = {}
+
+    def __reduce__(self) -> Any:
+        return object_store, ()
+
+    # ---- paths
+
+    def absolute(self, path: str) -> str:
+        protocol, _, rest = path.partition("://")
+        return f"{protocol}://{rest.rstrip('/') or rest[:1]}"
+
+    real = absolute
+
+    def parent(self, path: str) -> str:
+        above = path.rpartition("/")[0]
+        return path if above.endswith(":/") else above
+
+    # ---- listings
+
+    def status(self, path: str) -> os.stat_result:
+        path = self.absolute(path)
+        tree = self._tree_with(path)
+        if tree is not None and path in tree.directories:
+            return directory_status(path)
+        above, _, name = path.rpartition("/")
+        if (tree := self._tree_with(above)) is not None:
+            entry = tree.directories.get(above, {}).get(name)
+            if entry is None:
+                raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+            return entry.stat()
+        with _failures_of(path):
+            system, place = self._system(path)
+            return status_of_info(path, system.info(place))
+
+    def exists(self, path: str) -> bool:
+        try:
+            with _failures_of(path):
+                system, place = self._system(path)
+                return bool(system.exists(place))
+        except OSError:
+            return True  # what reads it says why it cannot
+
+    def entries(self, path: str) -> AbstractContextManager[Iterator[ObjectEntry]]:
+        return nullcontext(iter(self._inside(path).values()))
+
+    def names(self, path: str) -> list[str]:
+        return list(self._inside(path))
+
+    def _inside(self, path: str) -> dict[str, ObjectEntry]:
+        path = self.absolute(path)
+        tree = self._tree_with(path)
+        if tree is None:
+            tree = self._trees[path] = self._list(path, recursive=False)
+        found = tree.directories.get(path)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+        return found
+
+    def refresh(self, path: str) -> None:
+        path = self.absolute(path)
+        within = [root for root in self._trees if root == path or root.startswith(f"{path}/")]
+        for root in within:
+            del self._trees[root]
+        if within or self._tree_with(path) is None:
+            self._list_all(path)
+
+    def _list_all(self, path: str) -> None:
+        """List a directory with all that is below it; nothing where it is no directory."""
+        with _failures_of(path):
+            system, place = self._system(path)
+            if system.info(place)["type"] == "directory":
+                self._trees[path] = self._list(path, recursive=True)
+
+    def matches(self, pattern: str) -> list[str]:
+        with _failures_of(pattern):
+            system, place = self._system(pattern)
+            root = pattern.removesuffix(place.lstrip("/"))
+            return [root + name.lstrip("/") for name in system.glob(place)]
+
+    def _tree_with(self, directory: str) -> "_Tree | None":
+        """The listing that a directory would be in."""
+        for root in list(self._trees):
+            tree = self._trees[root]
+            if tree.until < time.monotonic():
+                del self._trees[root]
+            elif directory in tree.directories or (tree.is_whole and directory.startswith(f"{root}/")):
+                return tree
+        return None
+
+    def _list(self, path: str, *, recursive: bool) -> _Tree:
+        tree = _Tree(path, is_whole=recursive)
+        with _failures_of(path):
+            system, place = self._system(path)
+            place = place.rstrip("/")
+            found = _found_below(system, place) if recursive else system.ls(place, detail=True)
+        for info in found:
+            names = info["name"][len(place) :].strip("/").split("/")
+            if all(names):  # the directory itself, and names that no directory can have, are left out
+                tree.add(path, names, status_of_info(f"{path}/{'/'.join(names)}", info))
+        return tree
+
+    # ---- reading
+
+    def open(self, path: str) -> "ObjectFile":
+        try:
+            with _failures_of(path):
+                system, place = self._system(path)
+                return ObjectFile(path, system, place)
+        except OSError as error:
+            raise SourceError(f"{path}: {reason_of(error)}") from None
+
+    def _system(self, path: str) -> tuple[Any, str]:
+        """The file system of fsspec for a URL, and the path in it."""
+        protocol, _, rest = path.partition("://")
+        if protocol in _WITHOUT_LISTINGS:
+            raise OSError(errno.EINVAL, f"{protocol}:// has no listings of directories; name the object store itself")
+        if (process := os.getpid()) != self._process:
+            self._of_parents.append(self._systems)
+            self._systems, self._process = {}, process
+        key = protocol, rest.partition("/")[0]
+        system = self._systems.get(key)
+        if system is None:
+            system = self._systems[key] = _new_system(protocol, path)
+        return system, str(system._strip_protocol(path))
+
+
+def _new_system(protocol: str, path: str) -> Any:
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError:
+        _not_installed(protocol, "fsspec")
+    try:
+        return url_to_fs(path, use_listings_cache=False)[0]
+    except ImportError as error:
+        _not_installed(protocol, str(error))
+
+
+def _not_installed(protocol: str, what: str) -> NoReturn:
+    package = _PACKAGES.get(protocol, "kdump[cloud]")
+    raise OSError(errno.EINVAL, f"{protocol}:// cannot be read ({what}): pip install '{package}'") from None
+
+
+def _found_below(system: Any, place: str) -> list[ObjectInfo]:
+    from fsspec import AbstractFileSystem
+
+    # Those that list directory by directory leave out what they cannot list, unless they are told not to.
+    how = {"on_error": "raise"} if type(system).find is AbstractFileSystem.find else {}
+    return list(system.find(place, withdirs=True, detail=True, **how).values())
+
+
+# ---- statuses
+
+
+def directory_status(path: str) -> os.stat_result:
+    """The status of a directory, of which an object store knows nothing but its name."""
+    return _status(stat.S_IFDIR | 0o555, path, 0, 0)
+
+
+def status_of_info(path: str, info: ObjectInfo) -> os.stat_result:
+    """The status that os.stat would return. The inode is a hash that another version of an object does not have."""
+    if info["type"] == "directory" or str(info["name"]).endswith("/"):
+        return directory_status(path)
+    if info["type"] not in ("file", "link"):
+        raise OSError(errno.EINVAL, f"not a file but {info['type']}")
+    modified = _modified_ns(info)
+    version = info.get("ETag") or info.get("etag") or info.get("generation") or modified
+    return _status(stat.S_IFREG | 0o444, f"{version} {path}", int(info["size"] or 0), modified)
+
+
+def _status(mode: int, identity: str, size: int, modified_ns: int) -> os.stat_result:
+    from hashlib import blake2b
+
+    inode = int.from_bytes(blake2b(identity.encode("utf-8", "surrogateescape"), digest_size=7).digest())
+    seconds = modified_ns // 1_000_000_000
+    times = {"st_atime_ns": modified_ns, "st_mtime_ns": modified_ns, "st_ctime_ns": modified_ns}
+    return os.stat_result(
+        (mode, inode, 0, 1, 0, 0, size, seconds, seconds, seconds), {**times, "st_blocks": -(-size // 512)}
+    )
+
+
+def _modified_ns(info: ObjectInfo) -> int:
+    """When an object was written, in whole seconds: a listing and an object can differ in the digits after them."""
+    for name in ("LastModified", "mtime", "last_modified", "updated", "modified", "created"):
+        at = info.get(name)
+        if at is not None:
+            break
+    else:
+        return 0
+    if isinstance(at, str):
+        from datetime import datetime
+
+        at = datetime.fromisoformat(at)
+    return int(at if isinstance(at, int | float) else at.timestamp()) * 1_000_000_000
+
+
+# ---- an object
+
+
+class ObjectFile(InputFile):
+    """An object that was opened for reading, at the version that it had then."""
+
+    def __init__(self, path: str, system: Any, place: str) -> None:
+        """Raises OSError."""
+        self.name = path
+        self._system, self._place = system, place
+        self._file = system.open(place, "rb", block_size=BLOCK_BYTES, cache_type="none")
+        self._is_pinned = hasattr(self._file, "read_kw")  # s3fs sends If-Match
+        status = status_of_info(path, getattr(self._file, "details", None) or system.info(place))
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, "a directory")
+        self.size = status.st_size
+        self.stamp = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+        self._blocks: dict[int, bytes] = {}
+        self._stop, self._step = self.size, _FIRST_BYTES
+        self._lock = threading.Lock()
+        self._is_shared = self._file is getattr(system, "store", {}).get(place)
+
+    @property
+    def reader(self) -> "ObjectFile":
+        return self
+
+    def read_until(self, stop: int) -> None:
+        self._stop, self._step = min(stop, self.size), BLOCK_BYTES
+
+    def readinto(self, position: int, buffer: memoryview) -> int:
+        filled, size = 0, max(0, min(len(buffer), self.size - position))
+        while filled < size:
+            start, block = self._block(position + filled, size - filled)
+            at = position + filled - start
+            part = block[at : at + size - filled]
+            buffer[filled : filled + len(part)] = part
+            filled += len(part)
+        return filled
+
+    def _block(self, position: int, need: int) -> tuple[int, bytes]:
+        """Bytes from the object that hold a position, and where they begin. Raises SourceError."""
+        for start, block in self._blocks.items():
+            if start <= position < start + len(block):
+                return start, block
+        after = [start for start in self._blocks if start > position]
+        limit = self._stop if position < self._stop else position + need
+        end = min([max(position + self._step, position + min(need, BLOCK_BYTES)), limit, self.size, *after])
+        self._step = min(2 * self._step, BLOCK_BYTES)
+        block = self._fetch(position, end)
+        while len(self._blocks) >= _KEPT_BLOCKS:
+            del self._blocks[next(iter(self._blocks))]
+        self._blocks[position] = block
+        return position, block
+
+    def _fetch(self, start: int, stop: int) -> bytes:
+        try:
+            with self._lock, _failures_of(self.name):
+                self._file.seek(start)
+                data = bytes(self._file.read(stop - start))
+                while len(data) < stop - start and (more := self._file.read(stop - start - len(data))):
+                    data += more
+                if stop == self.size and not self._is_pinned:
+                    self._check_version()
+                return data
+        except FileNotFoundError:
+            why = "the object was deleted since it was opened"
+        except OSError as error:
+            why = reason_of(error)
+        raise SourceError(f"{self.name}: reading at byte {start}: {why}")
+
+    def _status_now(self) -> os.stat_result:
+        return status_of_info(self.name, self._system.info(self._place))
+
+    def _check_version(self) -> None:
+        """Raises OSError where the object is another one than at the start, for stores that do not check it."""
+        now = self._status_now()
+        if now.st_ino != self.stamp[1]:
+            raise OSError(errno.EBUSY, _REPLACED)
+
+    def data_from(self, position: int) -> int:
+        return position
+
+    def size_now(self) -> int:
+        try:
+            with self._lock, _failures_of(self.name):
+                return self._status_now().st_size
+        except OSError:
+            return self.size  # it is gone, or cannot be asked: what is read of it says so
+
+    def close(self) -> None:
+        self._blocks.clear()
+        # What is in memory belongs to its store.
+        if not self._is_shared:
+            self._file.close()
+
+
+# ---- errors
+
+_REPLACED: Final = "the object was replaced since it was opened"
+
+
+@contextmanager
+def _failures_of(path: str) -> Iterator[None]:
+    """Raises what libraries raise as OSError, with a reason in words."""
+    try:
+        yield
+    except (KeyError, AttributeError, TypeError, AssertionError):
+        raise  # a mistake of a program
+    except OSError as error:
+        raise _error_of(error) from None
+    except ImportError as error:
+        raise OSError(errno.EINVAL, _first_line(error)) from None
+    except Exception as error:  # noqa: BLE001  # botocore, aiohttp and others have exceptions of their own
+        raise OSError(errno.EIO, _first_line(error)) from None
+
+
+def _error_of(error: OSError) -> OSError:
+    words = _first_line(error.strerror or error)
+    if type(error).__name__ == "FileExpired":
+        return OSError(errno.EBUSY, _REPLACED)
+    if isinstance(error, FileNotFoundError):
+        return OSError(errno.ENOENT, words if "bucket does not exist" in words else "no such file or directory")
+    if isinstance(error, PermissionError):
+        return OSError(errno.EPERM, f"access denied: {words}")
+    if isinstance(error, TimeoutError):
+        return OSError(errno.ETIMEDOUT, f"no answer in time: {words}" if str(error) else "no answer in time")
+    return OSError(error.errno or errno.EIO, words or os.strerror(error.errno or errno.EIO))
+
+
+def _first_line(error: object) -> str:
+    lines = str(error).splitlines()
+    return lines[0].strip(" .") if lines else type(error).__name__

@@ -1,0 +1,398 @@
+"""Directories in an object store: the same reports as for a local copy, and what is said where a store fails."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+import random
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fsspec", reason="fsspec reads object stores: pip install kdump[cloud]")
+
+from kdump.convert.parquet.manifest import MANIFEST
+from kdump.engine.processes import Processes
+from kdump.errors import KdumpError, SourceError
+from kdump.kernel.scan import SCAN_STOPPED, Scanner
+from kdump.storage import object_store as stores
+from kdump.storage.discovery import discover
+from kdump.storage.file_store import (
+    absolute,
+    check_password,
+    exists,
+    is_directory,
+    open_source,
+    parent_of,
+    require_local,
+    status_of,
+    store_of,
+)
+from kdump.storage.object_store import BLOCK_BYTES, ObjectStore, object_store
+from kdump.storage.partition import Partition
+from kdump.verify.verify import verify_logs
+from support import build, object_stores
+from support.damage import NotApplicable, damage
+from support.object_stores import Unsteady, run_here
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+ROOT = "unsteady://bucket"
+READS = (
+    ("verify", "--deep"),
+    ("recover",),
+    ("recover", "--salvage", "--dry-run"),
+    ("stat", "--by", "segment", "--by", "producer"),
+    ("stat", "--upgrade"),
+    ("dump",),
+    ("convert", "--dry-run", "-o", "nowhere", "--include", "internal"),
+)
+
+
+@pytest.fixture(autouse=True)
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
+    """An object store without anything in it, and one that has listed nothing."""
+    Unsteady.reset()
+    object_store.cache_clear()
+    yield object_store()
+    object_store.cache_clear()
+    Unsteady.reset()
+
+
+def copied(folder: Path) -> str:
+    object_stores.copy(Unsteady(), folder, f"/bucket/{folder.name}")
+    Unsteady.calls.clear()
+    return f"{ROOT}/{folder.name}"
+
+
+def write(name: str, data: bytes) -> str:
+    Unsteady().pipe_file(f"/bucket/{name}", data)
+    return f"{ROOT}/{name}"
+
+
+def same(folder: Path, *commands: tuple[str, ...]) -> None:
+    url = copied(folder)
+    for command in commands:
+        arguments = (*command, "--format", "json")
+        here, there = run_here(*arguments, str(folder)), run_here(*arguments, url)
+        assert there.comparable(url) == here.comparable(str(folder)), command
+        assert here.output.splitlines()
+
+
+# ---- the same reports
+
+
+def test_reports_are_those_of_a_local_copy() -> None:
+    same(FIXTURES / "transactions", *READS)
+
+
+@pytest.mark.parametrize("name", ["killed", "metadata", "v0-segments-0.8.2.2", "log-directory"])
+def test_a_verify_is_that_of_a_local_copy(name: str) -> None:
+    same(FIXTURES / name, ("verify",))
+
+
+def test_damage_is_reported_as_of_a_local_copy(tmp_path: Path) -> None:
+    rng, done = random.Random(7), 0
+    for number in range(7):
+        folder = tmp_path / f"damaged-{number}"
+        shutil.copytree(FIXTURES / "transactions" / "transactions-0", folder / "transactions-0")
+        log = folder / "transactions-0" / "00000000000000000000.log"
+        try:
+            log.write_bytes(damage(log.read_bytes(), rng))
+        except NotApplicable:
+            continue
+        same(folder, ("recover",))
+        done += 1
+    assert done > 3
+
+
+def test_short_reads_change_nothing() -> None:
+    Unsteady.most = 1000
+    same(FIXTURES / "transactions", ("verify", "--deep"))
+
+
+def test_a_segment_named_alone(tmp_path: Path) -> None:
+    folder = FIXTURES / "transactions"
+    url, name = copied(folder), "transactions-0/00000000000000000000"
+    for suffix in (".log", ".index", ".snapshot", "*"):
+        here = run_here("verify", "--format", "json", f"{folder}/{name}{suffix}")
+        there = run_here("verify", "--format", "json", f"{url}/{name}{suffix}")
+        assert there.comparable(url) == here.comparable(str(folder)), suffix
+
+
+def test_workers_open_their_own_file_systems(store: ObjectStore) -> None:
+    url = copied(FIXTURES / "follower")
+    here = [(report.path, [finding.code for finding in report.findings]) for report in verify_logs(discover([url]))]
+    engine = Processes(2)
+    there = [
+        (report.path, [finding.code for finding in report.findings])
+        for report in verify_logs(discover([url]), engine=engine)
+    ]
+    assert there == here
+    assert len(here) > 5
+    read, write_end = os.pipe()
+    before = store._system(url)[0]
+    if (process := os.fork()) == 0:
+        os.write(write_end, b"%d" % (store._system(url)[0] is not before))
+        os._exit(0)
+    os.waitpid(process, 0)
+    assert os.read(read, 1) == b"1"
+    assert store._system(url)[0] is before
+    os.close(read)
+    os.close(write_end)
+
+
+def test_a_partition_goes_to_other_processes() -> None:
+    url = copied(FIXTURES / "killed")
+    for item in discover([url]):
+        again = pickle.loads(pickle.dumps(item))
+        assert again._replace(listing=None) == item._replace(listing=None) if isinstance(item, Partition) else again
+    assert pickle.loads(pickle.dumps(store_of(url))) is store_of(url)
+
+
+# ---- requests
+
+
+def test_a_directory_is_listed_once(store: ObjectStore) -> None:
+    url = copied(FIXTURES / "follower")
+    assert run_here("verify", url).status in (0, 1)
+    files = sum(path.is_file() for path in (FIXTURES / "follower").rglob("*"))
+    assert Unsteady.calls["find"] == 1
+    assert Unsteady.calls["open"] <= files
+    # What is open is asked for at most three times: when it is opened, at its end, and whether it grew.
+    assert Unsteady.calls["info"] <= 2 + 3 * Unsteady.calls["open"]
+
+
+def test_what_is_named_again_is_listed_again(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = copied(FIXTURES / "transactions")
+    count = len([item for item in discover([url]) if isinstance(item, Partition)])
+    write("transactions/new-0/00000000000000000000.log", b"")
+    assert len([item for item in discover([url]) if isinstance(item, Partition)]) == count + 1
+    assert not exists(f"{url}/later")
+    write("transactions/later/x", b"")
+    assert exists(f"{url}/later/x")
+    assert not is_directory(f"{url}/later")  # not listed when the whole was
+    monkeypatch.setattr(stores.time, "monotonic", lambda: float(1 << 40))
+    assert is_directory(f"{url}/later")
+
+
+def test_requests_are_bounded_ranges() -> None:
+    size = 3 * BLOCK_BYTES + 12345
+    url = write("t-0/00000000000000000000.log", os.urandom(1 << 20) * (size >> 20) + bytes(size & 0xFFFFF))
+    with open_source(url) as source:
+        source.read_until(size)
+        window = memoryview(bytearray(512 << 10))
+        assert sum(source.readinto(at, window) for at in range(0, size, len(window))) == size
+    assert Unsteady.calls["read"] == 4
+    assert Unsteady.calls["bytes"] == size
+    Unsteady.calls.clear()
+    with open_source(url) as source:  # a range reads no more than a window after its end
+        source.read_until(BLOCK_BYTES + 1000)
+        for at in range(BLOCK_BYTES - 5000, BLOCK_BYTES + 1000, 1000):
+            source.readinto(at, window[:1000])
+        source.readinto(BLOCK_BYTES + 900, window[:500])
+    assert Unsteady.calls["bytes"] == 6400
+    Unsteady.calls.clear()
+    with open_source(url) as source:  # who looks at the start of a file does not pay for a block
+        source.readinto(0, window[:61])
+    assert Unsteady.calls["bytes"] <= 256 << 10
+
+
+def test_any_reads_are_those_of_the_bytes() -> None:
+    rng, data = random.Random(3), os.urandom(300_000)
+    url = write("x", data)
+    for _ in range(20):
+        with open_source(url) as source:
+            source._step = rng.choice((1, 100, 5000, 1 << 20))  # type: ignore[attr-defined]
+            if rng.random() < 0.5:
+                source._stop = rng.randrange(1, len(data))  # type: ignore[attr-defined]
+            for _ in range(50):
+                at, size = rng.randrange(len(data) + 10), rng.randrange(20_000)
+                buffer = memoryview(bytearray(size))
+                assert bytes(buffer[: source.readinto(at, buffer)]) == data[at : at + size]
+
+
+# ---- what changes while it is read
+
+
+def test_an_object_that_is_replaced_is_an_error() -> None:
+    data = build.segment(*(build.batch([build.record(b"k", b"v")], base_offset=number) for number in range(9)))
+    url = write("t-0/00000000000000000000.log", data)
+    Unsteady.before_read = lambda: write("t-0/00000000000000000000.log", data[:-1] + b"x")
+    ran = run_here("verify", url)
+    assert ran.status == 3
+    assert ran.problems == f"kdump: {url}: reading at byte 0: the object was replaced since it was opened\n"
+
+
+def test_an_object_that_is_deleted_is_an_error() -> None:
+    data = build.segment(build.batch([build.record(b"k", b"v")]))
+    url = write("t-0/00000000000000000000.log", data)
+    Unsteady.before_read = Unsteady.store.clear
+    ran = run_here("verify", url)
+    assert ran.status == 3
+    assert ran.problems == f"kdump: {url}: reading at byte 0: the object was deleted since it was opened\n"
+
+
+def test_an_object_that_vanishes_after_the_listing() -> None:
+    url = copied(FIXTURES / "transactions")
+    found = list(discover([url]))
+    for path in list(Unsteady.store):
+        if path.endswith(".log"):
+            del Unsteady.store[path]
+    reports = list(verify_logs(found))
+    assert any("no such file" in str(file.error) for report in reports for file in report.files)
+
+
+# ---- failures
+
+
+@pytest.mark.parametrize(
+    ("failure", "words"),
+    [
+        (PermissionError("Forbidden"), "access denied: Forbidden"),
+        (PermissionError(errno.EACCES, "Access Denied."), "access denied: Access Denied"),
+        (FileNotFoundError("The specified bucket does not exist"), "the specified bucket does not exist"),
+        (TimeoutError(), "no answer in time"),
+        (RuntimeError("Unable to locate credentials\nmore"), "unable to locate credentials"),
+        (OSError(errno.EIO, "Please reduce your request rate."), "please reduce your request rate"),
+    ],
+    ids=["forbidden", "denied", "bucket", "time", "credentials", "rate"],
+)
+def test_failures_of_a_store_are_sentences(failure: Exception, words: str) -> None:
+    url = copied(FIXTURES / "transactions")
+    Unsteady.failing, Unsteady.failure = "info", failure
+    for command in (("verify",), ("stat",), ("dump",), ("recover",)):
+        ran = run_here(*command, url)
+        assert ran.status == 3
+        assert ran.problems.lower() == f"kdump: {url}: {words}\n".lower()
+    Unsteady.failing = "read"
+    ran = run_here("verify", url)
+    assert ran.status == 3
+    words = "the object was deleted since it was opened" if isinstance(failure, FileNotFoundError) else words
+    assert f"/transactions-0/00000000000000000000.log: reading at byte 0: {words}\n".lower() in ran.problems.lower()
+
+
+def test_what_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied(FIXTURES / "transactions")
+    assert run_here("verify", f"{ROOT}/nothing").problems == f"kdump: {ROOT}/nothing: no such file or directory\n"
+    assert "protocol not known: nope" in run_here("verify", "nope://bucket/x").problems
+    assert "has no listings" in run_here("verify", "https://host/x").problems
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    assert "pip install 'kdump[cloud]'" in run_here("verify", "s3://bucket/x").problems
+    monkeypatch.setitem(sys.modules, "fsspec.core", None)
+    ran = run_here("verify", "gs://bucket/x")
+    assert ran.status == 3
+    assert ran.problems == "kdump: gs://bucket/x: gs:// cannot be read (fsspec): pip install 'gcsfs'\n"
+
+
+def test_a_password_in_a_url_is_never_shown() -> None:
+    for arguments in (["verify"], ["stat"], ["dump"], ["recover", "--format", "json"], ["convert", "-o", "x"]):
+        ran = run_here(*arguments, "s3://key:secret@bucket/x")
+        assert ran.status == 2
+        assert "secret" not in ran.output + ran.problems
+        assert "a URL with a password" in ran.problems
+    check_password("abfs://container@account.dfs.core.windows.net/x")
+    check_password("a:b@c")
+
+
+# ---- nothing is written
+
+
+def test_nothing_is_written_to_an_object_store(tmp_path: Path) -> None:
+    url = copied(FIXTURES / "transactions")
+    before = {path: file.getvalue() for path, file in Unsteady.store.items()}
+    local = str(FIXTURES / "transactions")
+    for arguments in (
+        ("recover", "--truncate", url),
+        ("recover", "--salvage", "--output", str(tmp_path / "copy"), url),
+        ("recover", "--truncate", "--output", f"{url}/copy", f"{local}/transactions-0"),
+        ("recover", "--undo", url),
+        ("recover", "--resume", url),
+        ("convert", local, "-o", f"{url}/parquet"),
+        ("convert", local, "-o", f"{url}/one.arrow"),
+        ("convert", local, "--to", "log", "-o", f"{url}/log"),
+    ):
+        ran = run_here(*arguments)
+        assert ran.status == 3, arguments
+        assert "an object store is only read: write to a local disk, and copy from there" in ran.problems
+    ran = run_here("dump", "--at", "0", f"{url}/transactions-0")
+    assert ran.status == 3
+    assert "--at reads local files only" in ran.problems
+    assert {path: file.getvalue() for path, file in Unsteady.store.items()} == before
+    assert not list(tmp_path.iterdir())
+
+
+def test_tables_are_made_of_an_object_store(tmp_path: Path) -> None:
+    import pyarrow.parquet as parquet
+
+    url = copied(FIXTURES / "transactions")
+    assert run_here("convert", url, "-o", str(tmp_path / "there")).status == 0
+    assert run_here("convert", str(FIXTURES / "transactions"), "-o", str(tmp_path / "here")).status == 0
+    log = run_here("convert", url, "--to", "log", "-o", str(tmp_path / "log"))
+    assert (log.status, log.problems) == (0, "")
+    there, here = (parquet.read_table(tmp_path / name) for name in ("there", "here"))
+    assert there.num_rows > 0
+    assert there.equals(here)
+    assert url in (tmp_path / "there" / MANIFEST).read_text()
+
+
+# ---- paths, and the kernel
+
+
+def test_paths() -> None:
+    assert absolute("s3://bucket/a/") == "s3://bucket/a"
+    assert absolute("s3://bucket") == parent_of("s3://bucket") == parent_of("s3://bucket/a") == "s3://bucket"
+    assert absolute("file:///") == "file:///"
+    assert parent_of("unsteady://x/a/b") == "unsteady://x/a"
+    assert store_of("a:/b").is_local
+    assert store_of("./s3://b").is_local
+    require_local("relative")
+    with pytest.raises(KdumpError, match="only read"):
+        require_local("s3://bucket/a")
+
+
+def test_a_file_url(tmp_path: Path) -> None:
+    folder = FIXTURES / "transactions"
+    here = run_here("verify", "--format", "json", str(folder))
+    there = run_here("verify", "--format", "json", f"file://{folder}")
+    assert there.comparable(f"file://{folder}") == here.comparable(str(folder))
+
+
+def test_a_status_has_what_a_file_has() -> None:
+    url = write("t-0/x", b"abc")
+    status = status_of(url)
+    assert status.st_size == 3
+    assert status.st_mtime_ns > 0
+    list(discover([f"{ROOT}/t-0"]))
+    assert status_of(url).st_ino == status.st_ino
+    write("t-0/x", b"abd")
+    with open_source(url) as source:
+        assert source.stamp[1] != status.st_ino
+        assert source.data_from(1) == 1
+        write("t-0/x", b"abcd")
+        assert source.size_now() == 4
+    with pytest.raises(SourceError, match="no such file"):
+        open_source(f"{ROOT}/t-0")
+
+
+def test_the_kernel_reads_an_object_as_it_reads_a_file(tmp_path: Path) -> None:
+    data = build.segment(*(build.batch([build.record(b"k", b"v")], base_offset=number) for number in range(50)))
+    url, path = write("x", data), tmp_path / "x"
+    path.write_bytes(data)
+    states = []
+    for name in (url, str(path)):
+        with open_source(name) as source:
+            scanner = Scanner(0)
+            assert scanner.headers(source.reader, 0, bytearray(8192), 0, len(data)) == SCAN_STOPPED
+            states.append(scanner.state())
+    assert states[0] == states[1]
+
+    class Broken:
+        def readinto(self, position: int, buffer: memoryview) -> int:
+            raise SourceError("broken")
+
+    with pytest.raises(SourceError, match="broken"):
+        Scanner(0).headers(Broken(), 0, bytearray(8192), 0, len(data))
