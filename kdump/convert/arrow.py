@@ -8,10 +8,10 @@ from typing import get_args
 import pyarrow as pa
 
 from kdump.convert.choice import Choice
-from kdump.convert.log_slice import EVERYTHING, Bounds, SlicedPartition
 from kdump.convert.preparation import PrepareOptions, prepare
-from kdump.convert.reader import Isolation, OnDamage, RecordStream
-from kdump.convert.replicas import ReplicaUse
+from kdump.convert.records.log_slice import EVERYTHING, Bounds, SlicedPartition
+from kdump.convert.records.reader import Isolation, OnDamage, RecordStream
+from kdump.convert.replicas.merge import ReplicaUse
 from kdump.convert.tables import DEFAULT_COLUMNS, record_schema
 from kdump.errors import SourceError
 from kdump.log.records import DamageWarning
@@ -42,9 +42,9 @@ def arrow(
     decides a transaction, also after the end that was asked for; damage that may hold it leaves it undecided. Bytes
     that are no valid batch are skipped: `on_damage` gets each range, and without it the first one gives a
     DamageWarning. A batch with a record that is not valid gives the records before it. Several directories of one
-    topic-partition are copies, which become one log (`replica`, kdump.convert.replicas); where they do not agree, or
-    none has an offset, there is a DamageWarning. The reader holds one file open at a time, and makes a record batch
-    when it is asked for.
+    topic-partition are copies, which become one log (`replica`, kdump.convert.replicas); where they do not agree, one
+    cannot be read, or none has an offset, there is a DamageWarning. The reader holds one file open at a time, and makes
+    a record batch when it is asked for.
 
     Returns a pyarrow.RecordBatchReader. Raises ValueError for arguments that do not fit. Raises SourceError for what
     cannot be read, also while reading.
@@ -66,8 +66,8 @@ def arrow(
             raise each
         for damaged in each.damage:
             stream.report(damaged)
-        errors = [finding for finding in each.findings if finding.severity is Severity.ERROR]
-        if errors:
-            warnings.warn(f"{errors[0].path}: {errors[0].message}", DamageWarning, stacklevel=2)
+        errors = [f"{one.path}: {one.message}" for one in each.findings if one.severity is Severity.ERROR]
+        for message in [*map(str, each.merged.errors), *errors][:1]:
+            warnings.warn(message, DamageWarning, stacklevel=2)
         partitions.append(each.partition)
     return pa.RecordBatchReader.from_batches(schema, stream.batches(partitions))

@@ -1,18 +1,19 @@
 """Which partitions and which of their records are converted."""
 
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
-from kdump.convert.log_slice import EVERYTHING, Bounds
+from kdump.convert.records.log_slice import EVERYTHING, Bounds
+from kdump.convert.replicas.replica_copy import topic_id_of
 from kdump.errors import SourceError
 from kdump.format.java import MAX_INT
 from kdump.format.naming import TopicPartition
 from kdump.storage.discovery import Found
+from kdump.storage.file_store import absolute, is_directory, parent_of
 from kdump.storage.partition import Partition
 
 _EARLIEST: Final = -2
@@ -36,7 +37,8 @@ class Choice(NamedTuple):
 
     `topics`: names or globs, none for all. `partitions`: their numbers, none for all. `offset`: a range of offsets,
     which needs a single topic-partition. `offsets`: the range of each partition; others are left out. `time`: a range
-    of record timestamps in milliseconds. `include`: what is left out otherwise.
+    of record timestamps in milliseconds. `include`: what is left out otherwise. `topic_ids`: those of
+    partition.metadata, none for all; a copy without one is left out then.
     """
 
     topics: tuple[str, ...] = ()
@@ -45,6 +47,7 @@ class Choice(NamedTuple):
     offsets: Mapping[TopicPartition, Bounds] | None = None
     time: Bounds = EVERYTHING
     include: frozenset[Included] = frozenset()
+    topic_ids: frozenset[str] = frozenset()
 
 
 def parse_offsets(text: str) -> Mapping[TopicPartition, Bounds]:
@@ -107,16 +110,17 @@ def choose(found: Iterable[Found], choice: Choice, named: Iterable[str] = ()) ->
     """
     copies: dict[TopicPartition | str, dict[str, Partition]] = {}
     bounds: dict[TopicPartition | str, Bounds] = {}
-    paths = {os.path.abspath(path) for path in named}
+    paths = {absolute(path) for path in named}
     for each in found:
         if isinstance(each, SourceError):
             yield each
-        elif isinstance(each, Partition) and (chosen := _bounds(each, choice, os.path.abspath(each.path) in paths)):
+        elif isinstance(each, Partition) and (chosen := _bounds(each, choice, absolute(each.path) in paths)):
             of = each.topic_partition or each.path
-            each = each._replace(listing=None)  # entries of directories do not go to other processes
+            # What a directory has beside its logs does not go to other processes.
+            each = each._replace(listing=None, log_directory=None, directory_files=None)
             bounds[of] = chosen
             of_directory = copies.setdefault(of, {})
-            directory = os.path.dirname(os.path.abspath(each.path)) if _is_file(each) else os.path.abspath(each.path)
+            directory = parent_of(each.path) if _is_file(each) else absolute(each.path)
             before = of_directory.get(directory)
             of_directory[directory] = each if before is None else _joined(before, each)
     if choice.offset != EVERYTHING and len(copies) > 1:
@@ -127,8 +131,8 @@ def choose(found: Iterable[Found], choice: Choice, named: Iterable[str] = ()) ->
 
 def _joined(one: Partition, other: Partition) -> Partition:
     """Two log files of one directory as one copy; a directory has its files already."""
-    if os.path.isdir(one.path) or os.path.isdir(other.path):
-        return one if os.path.isdir(one.path) else other
+    if is_directory(one.path) or is_directory(other.path):
+        return one if is_directory(one.path) else other
     known = {segment.log.path for segment in one.segments}
     segments = [*one.segments, *(segment for segment in other.segments if segment.log.path not in known)]
     segments.sort(key=lambda segment: segment.log.base_offset or 0)
@@ -155,6 +159,8 @@ def _bounds(partition: Partition, choice: Choice, is_named: bool) -> Bounds | No
     if (internal and not (asked_for or is_named)) or (not partition.segments and not asked_for):
         return None
     if choice.partitions and (of is None or of.partition not in choice.partitions):
+        return None
+    if choice.topic_ids and topic_id_of(partition) not in choice.topic_ids:
         return None
     if choice.offsets is not None:
         return None if of is None else choice.offsets.get(of)

@@ -3,20 +3,25 @@
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Final
 
-from kdump.convert.damage_log import DamageLog
 from kdump.convert.options import ConvertOptions, Target, problems
+from kdump.convert.output_file import check_single_file
 from kdump.convert.preparation import PreparedPartition, PrepareOptions, prepare
-from kdump.convert.results import Converted, DamagedLog, LeftOutCounts, OutputFile, PartitionConversion, merge_notes
+from kdump.convert.results import Converted, LeftOutCounts, OutputFile, PartitionConversion, merge_notes
 from kdump.engine.protocol import Engine
 from kdump.engine.serial import Serial
 from kdump.errors import KdumpError, SourceError
-from kdump.log.batch_location import DamagedRange
+from kdump.format.naming import TopicPartition
 from kdump.storage.discovery import Found
+from kdump.storage.file_store import require_local
 
 if TYPE_CHECKING:
-    from kdump.convert.log_output import LogConversion
+    from kdump.convert.log_output.conversion import LogConversion
+    from kdump.convert.log_output.tasks import LogResult
+
+
+_CHOOSING: Final = "--topic, --partition, --topic-id and --include"
 
 
 def convert_logs(
@@ -28,11 +33,13 @@ def convert_logs(
     engine: Engine | None = None,
     stdout: IO[bytes] | None = None,
     on_bytes: Callable[[int], object] | None = None,
+    on_path: Callable[[str], object] | None = None,
 ) -> Iterator[Converted]:
     """Convert the chosen partitions among those that discovery found.
 
     `output` is a folder or a file, by `options.target`; `-` is `stdout`. `named` are the paths that the user gave: what
     was named itself needs no `include`. `on_bytes` gets the number of bytes of logs that were read since the last call.
+    Before that the headers of all partitions are read, and copies merged: `on_path` gets the path of each.
 
     Yields each partition after what was left out of it and its files. What cannot be read or converted is its error;
     the others are converted. Raises KdumpError where the output cannot be written, and ValueError for options that do
@@ -40,49 +47,82 @@ def convert_logs(
     """
     for problem in problems(options):
         raise ValueError(problem)
-    named = list(named)
-    how = PrepareOptions(
-        options.choice,
-        options.replica,
-        options.until_stable,
-        options.target is Target.LOG and not options.dry_run,
-        options.max_batch_bytes,
-    )
+    path, named = os.fspath(output), list(named)
+    if not options.dry_run:
+        _check_output(path, named, options)
     partitions: list[PreparedPartition] = []
     failed = False
-    for each in prepare(found, how, named):
+    for each in prepare(found, _prepare_options(options, engine), named, engine, on_path):
         if isinstance(each, SourceError):
             failed = True
             yield each
         else:
+            yield from each.merged.errors
             partitions.append(each)
     if not partitions and not failed:
-        raise KdumpError("no topic-partition among the paths is to be converted: --topic, --partition and --include")
+        raise KdumpError(f"no topic-partition among the paths is to be converted: {_CHOOSING}")
     if not partitions:
         return
-    path = os.fspath(output)
-    if options.dry_run or not options.target.is_folder:
-        from kdump.convert.table_run import convert_to_table
+    _refuse_mixed(partitions, options)
+    if options.target is Target.LOG:
+        run = _logs(partitions, path, options, engine or Serial(), on_bytes)
+    elif options.dry_run or not options.target.is_folder:
+        from kdump.convert.single_file.run import convert_to_table
 
         stream = sys.stdout.buffer if stdout is None else stdout
-        run = convert_to_table(partitions, path, options, stdout=stream, inputs=named, on_bytes=on_bytes)
-    elif options.target is Target.PARQUET:
-        from kdump.convert.parquet_tasks import convert_to_folder
+        run = convert_to_table(partitions, path, options, stdout=stream, inputs=named, engine=engine, on_bytes=on_bytes)
+    else:
+        from kdump.convert.parquet.tasks import convert_to_folder
 
         run = convert_to_folder(partitions, path, options, engine or Serial(), inputs=named, on_bytes=on_bytes)
-    else:
-        run = _logs(partitions, path, options, on_bytes)
     for item in run:
         yield item if not isinstance(item, OutputFile) else item.below(path, is_folder=options.target.is_folder)
+
+
+def _prepare_options(options: ConvertOptions, engine: Engine | None) -> PrepareOptions:
+    return PrepareOptions(
+        options.choice,
+        options.replica,
+        options.until_stable,
+        options.target is Target.LOG,
+        options.max_batch_bytes,
+        options.read_policy.shared_by(1 if engine is None else engine.slots),
+    )
+
+
+def _check_output(path: str, named: Sequence[str], options: ConvertOptions) -> None:
+    """Raises KdumpError where the output cannot be written, as far as that is known before anything is read."""
+    require_local(path)
+    if not options.target.is_folder:
+        check_single_file(path, overwrite=options.overwrite, inputs=named)
+
+
+def _refuse_mixed(partitions: Iterable[PreparedPartition], options: ConvertOptions) -> None:
+    """Raise KdumpError where the output would not tell apart several topics of one name."""
+    if options.target is Target.PARQUET or "replica" in options.all_columns:
+        return
+    found: dict[TopicPartition | None, list[str]] = {}
+    for each in partitions:
+        ids = found.setdefault(each.partition.topic_partition, [])
+        ids += [of for of in (each.merged.topic_id or "unknown",) if each.merged.other_topic_ids and of not in ids]
+    for of, ids in found.items():
+        if of is not None and len(ids) > 1:
+            column = "" if options.target is Target.LOG else ", or have the id as the column replica (--columns)"
+            raise KdumpError(
+                f"{of.topic}-{of.partition}: topics with the ids {' and '.join(ids)} have this name; choose one with"
+                f" --topic-id, or name its directories{column}"
+            )
 
 
 def _logs(
     partitions: Sequence[PreparedPartition],
     output: str,
     options: ConvertOptions,
+    engine: Engine,
     on_bytes: Callable[[int], object] | None,
 ) -> Iterator[Converted]:
-    from kdump.convert.log_output import LogOutputOptions, convert_to_log
+    from kdump.convert.log_options import LogOutputOptions
+    from kdump.convert.log_output.tasks import LogTarget, convert_to_log
 
     how = LogOutputOptions(
         options.codec,
@@ -90,59 +130,35 @@ def _logs(
         options.segment_bytes,
         max_batch_bytes=options.max_batch_bytes,
         read_policy=options.read_policy,
+        time=options.choice.time,
     )
-    # What was found before a log is read can keep it out.
-    begun: list[tuple[PreparedPartition, DamageLog]] = []
-    for each in partitions:
-        damage = DamageLog(each, strict=options.strict)
-        try:
-            damage.begin()
-        except DamagedLog as error:
-            yield from damage.values()
-            yield error
-        else:
-            begun.append((each, damage))
-    if not begun:
-        return
-    reading: list[DamageLog] = []
+    target = LogTarget(how, options.effective_isolation, options.strict, options.dry_run)
     converted: list[Converted] = []
-
-    def on_damage(damaged: DamagedRange) -> None:
-        reading[-1](damaged)
-
-    results = convert_to_log(
-        [each.partition for each, _ in begun],
-        output,
-        how,
-        isolation=options.effective_isolation,
-        on_damage=on_damage,
-        on_bytes=on_bytes,
-    )
-    for each, damage in begun:
-        reading.append(damage)
-        result = next(results)
-        yield from damage.values()
-        if isinstance(result, SourceError):
-            yield result
+    results = convert_to_log(partitions, output, target, engine=engine, on_bytes=on_bytes)
+    for each, result in zip(partitions, results, strict=True):
+        yield from result.findings
+        if isinstance(result.conversion, SourceError):
+            yield result.conversion
         else:
-            converted += _converted_log(result, each, damage)
-    for _ in results:  # its end gives the directories their names
-        raise AssertionError
-    yield from converted
+            converted += _converted_log(result, result.conversion, each, dry_run=options.dry_run)
+    yield from converted  # not before the directories have their names
 
 
-def _converted_log(result: "LogConversion", of: PreparedPartition, damage: DamageLog) -> Iterator[Converted]:
+def _converted_log(
+    found: "LogResult", result: "LogConversion", of: PreparedPartition, *, dry_run: bool
+) -> Iterator[Converted]:
     """The values of a partition that became a log."""
     sources = tuple(dict.fromkeys(each.log.path for _, each in of.partition.numbered()))
     first, last = result.first_offset, result.last_offset
     name = os.path.basename(result.path)
     file = OutputFile(name, result.topic_partition, result.records, result.bytes, first, last, sources)
-    yield file
+    if not dry_run:
+        yield file
     counts = LeftOutCounts(
         aborted=result.aborted,
         undecided=result.undecided,
-        damaged_ranges=damage.ranges,
-        damaged_bytes=damage.bytes,
+        damaged_ranges=found.damaged_ranges,
+        damaged_bytes=found.damaged_bytes,
         repeated_batches=len(of.left_out),
         deleted=of.merged.deleted,
         control=result.control,
@@ -156,8 +172,9 @@ def _converted_log(result: "LogConversion", of: PreparedPartition, damage: Damag
         last,
         None,
         counts,
-        (file,),
+        () if dry_run else (file,),
         (*_notes(result), *merge_notes(of)),
+        result.bytes,
     )
 
 

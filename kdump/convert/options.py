@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 from kdump.convert.choice import Choice
 from kdump.convert.field_formats import FieldFormat
-from kdump.convert.log_slice import EVERYTHING
-from kdump.convert.reader import Isolation
-from kdump.convert.replicas import ReplicaUse
+from kdump.convert.records.log_slice import EVERYTHING
+from kdump.convert.records.reader import Isolation
+from kdump.convert.replicas.merge import ReplicaUse
 from kdump.convert.tables import DEFAULT_COLUMNS, RECORDS
 from kdump.format.naming import TopicPartition
 from kdump.storage.read_policy import ReadPolicy
@@ -99,7 +99,7 @@ _ARROW_CODECS: Final = {"none": None, "lz4": None, "zstd": None}
 def parse_codec(text: str, target: Target) -> tuple[str | None, int | None]:
     """The codec and the level of `zstd` or `zstd:9` for a target. Raises ValueError."""
     if target is Target.LOG:
-        from kdump.convert.log_output import parse_codec as parse_log_codec
+        from kdump.convert.log_options import parse_codec as parse_log_codec
 
         return parse_log_codec(text)
     if target not in (Target.PARQUET, Target.ARROW):
@@ -122,8 +122,6 @@ def parse_codec(text: str, target: Target) -> tuple[str | None, int | None]:
 
 def problems(options: ConvertOptions) -> Iterator[str]:
     """What does not fit together, as sentences."""
-    if options.choice.time != EVERYTHING and options.target is Target.LOG:
-        yield "--time goes with tables, not with --to log"
     for name in options.columns:
         if name not in RECORDS.names:
             near = get_close_matches(name, RECORDS.names, n=2)

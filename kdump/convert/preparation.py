@@ -1,21 +1,28 @@
 """From what was found to logs that can be read in order: chosen, merged from copies, up to the last stable offset."""
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
 
-from kdump.convert.batch_order import LeftOutBatch
-from kdump.convert.choice import Choice, Included, choose
-from kdump.convert.isolation import last_stable_offset
-from kdump.convert.log_slice import SlicedPartition
-from kdump.convert.ordered_log import ordered_log
-from kdump.convert.replica_findings import replica_findings
-from kdump.convert.replicas import MergedPartition, MergeOptions, ReplicaUse, merge_replicas
+from kdump.convert.choice import Choice, ChosenCopies, Included, choose
+from kdump.convert.records.batch_order import LeftOutBatch
+from kdump.convert.records.isolation import last_stable_offset
+from kdump.convert.records.log_slice import SlicedPartition
+from kdump.convert.records.ordered_log import ordered_log
+from kdump.convert.replicas.findings import replica_findings
+from kdump.convert.replicas.merge import MergedPartition, MergeOptions, ReplicaUse, merge_replicas
+from kdump.engine.protocol import Engine
+from kdump.engine.serial import Serial
 from kdump.errors import NotALog, SourceError
 from kdump.format.naming import Kind
 from kdump.log.batch_location import DamagedRange
 from kdump.storage.discovery import Found
+from kdump.storage.partition import Partition
+from kdump.storage.read_policy import ReadPolicy
 from kdump.storage.walk import MAX_BATCH_BYTES
 from kdump.verify.findings import Finding
+
+_LEAST_BYTES: Final = 64 << 20
+"""For less, starting processes takes longer than reading the headers."""
 
 
 class PreparedPartition(NamedTuple):
@@ -32,38 +39,86 @@ class PreparedPartition(NamedTuple):
 
 
 class PrepareOptions(NamedTuple):
-    """`until_stable`: up to the last stable offset. `takes_07`: also logs of Kafka 0.7."""
+    """`until_stable`: up to the last stable offset. `takes_07`: also logs of Kafka 0.7. `read_policy`: how each process
+    reads the logs, now and when the prepared ones are read.
+    """
 
     choice: Choice = Choice()
     replica: ReplicaUse = ReplicaUse.MERGE
     until_stable: bool = False
     takes_07: bool = False
     max_batch_bytes: int = MAX_BATCH_BYTES
+    read_policy: ReadPolicy = ReadPolicy()
+
+
+class _PreparationTask(NamedTuple):
+    """The copies of a topic-partition, and what is to be known of them."""
+
+    chosen: ChosenCopies
+    options: PrepareOptions
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of their logs."""
+        return sum(segment.log.size for copy in self.chosen.copies for segment in copy.segments)
 
 
 def prepare(
-    found: Iterable[Found], options: PrepareOptions, named: Iterable[str] = ()
+    found: Iterable[Found],
+    options: PrepareOptions,
+    named: Iterable[str] = (),
+    engine: Engine | None = None,
+    on_path: Callable[[str], object] | None = None,
 ) -> Iterator[PreparedPartition | SourceError]:
-    """The chosen logs, in order; for what cannot be read or merged its error. Raises SeveralPartitions."""
+    """The chosen logs, in order; for what cannot be read or merged its error. Raises SeveralPartitions.
+
+    Headers are read, and copies merged, by the engine, where there is enough of it. `on_path` gets the path of each
+    topic-partition before that.
+    """
+    chosen = list(choose(found, options.choice, named))
+    tasks = [_PreparationTask(each, options) for each in chosen if not isinstance(each, SourceError)]
+    if engine is None or engine.slots == 1 or len(tasks) == 1 or sum(each.size_bytes for each in tasks) < _LEAST_BYTES:
+        engine = Serial()
+    results = engine.map(_prepare_copies, tasks)
+    for each in chosen:
+        if isinstance(each, SourceError):
+            yield each
+        else:
+            if on_path is not None:
+                on_path(each.copies[0].path)
+            yield from next(results)[1]
+    for _ in results:  # so that the engine ends its processes
+        raise AssertionError
+
+
+def _prepare_copies(task: _PreparationTask) -> list[PreparedPartition | SourceError]:
+    """The logs of a topic-partition, one for each topic id; the function that an engine maps."""
+    (copies, offset), options = task.chosen, task.options
+    if options.read_policy != ReadPolicy():
+        copies = tuple(_bounded(copy, options.read_policy) for copy in copies)
     merging = MergeOptions(options.replica, Included.DELETED in options.choice.include, options.max_batch_bytes)
-    for chosen in choose(found, options.choice, named):
-        if isinstance(chosen, SourceError):
-            yield chosen
-            continue
+    try:
+        if not options.takes_07:
+            for copy in copies:
+                _refuse_07(copy.path, [segment.log.kind for segment in copy.segments])
+        merged = merge_replicas(copies, offset, merging)
+    except SourceError as error:
+        return [error]
+    prepared: list[PreparedPartition | SourceError] = []
+    for each in merged:
         try:
-            if not options.takes_07:
-                for copy in chosen.copies:
-                    _refuse_07(copy.path, [segment.log.kind for segment in copy.segments])
-            merged = merge_replicas(chosen.copies, chosen.offset, merging)
+            asked = each.partition._replace(first_asked=offset[0])
+            prepared.append(_prepared(each._replace(partition=asked), options))
         except SourceError as error:
-            yield error
-            continue
-        for each in merged:
-            try:
-                asked = each.partition._replace(first_asked=chosen.offset[0])
-                yield _prepared(each._replace(partition=asked), options)
-            except SourceError as error:
-                yield error
+            prepared.append(error)
+    return prepared
+
+
+def _bounded(copy: Partition, policy: ReadPolicy) -> Partition:
+    """The copy, whose log files are read under a policy."""
+    segments = (each._replace(log=each.log._replace(read_policy=policy)) for each in copy.segments)
+    snapshots = (each._replace(read_policy=policy) for each in copy.kraft_snapshots)
+    return copy._replace(segments=tuple(segments), kraft_snapshots=tuple(snapshots))
 
 
 def _refuse_07(path: str, kinds: Iterable[Kind]) -> None:

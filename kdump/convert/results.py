@@ -125,7 +125,8 @@ class PartitionConversion(NamedTuple):
 
     `rows` of this run; `total_rows` of all runs into the same output, and so are the aborted and undecided records of
     `left_out`. `next_offset`: where the next run goes on; None where there is no next one. `notes` are sentences about
-    what the reader of the output has to know.
+    what the reader of the output has to know. `bytes`: of the segments of a new log, also of one that a dry run does
+    not write; None of other targets.
     """
 
     topic_partition: TopicPartition | None
@@ -138,6 +139,7 @@ class PartitionConversion(NamedTuple):
     left_out: LeftOutCounts
     files: tuple[OutputFile, ...] = ()
     notes: tuple[str, ...] = ()
+    bytes: int | None = None
 
     def fields(self) -> "Fields":
         of = self.topic_partition
@@ -151,6 +153,7 @@ class PartitionConversion(NamedTuple):
             "next_offset": self.next_offset,
             "left_out": self.left_out.fields(),
             "files": len(self.files),
+            "bytes": self.bytes,
             "notes": self.notes,
         }
 
@@ -164,6 +167,11 @@ def merge_notes(of: "PreparedPartition") -> Iterator[str]:
     if len(merged.replicas) == 1:
         return
     yield f"merged from {len(merged.replicas)} copies; the reference is {merged.replicas[0]}"
+    if merged.errors:
+        yield (
+            f"{_files(len(merged.errors))} of a copy could not be read, and may have had other records, or a later"
+            " history: with all copies readable, convert the partition anew"
+        )
     if merged.by_name:
         yield "copies without a topic id belong together by their name alone"
     for each in merged.superseded:
@@ -176,6 +184,10 @@ def merge_notes(of: "PreparedPartition") -> Iterator[str]:
     elif merged.above_high_watermark:
         above = merged.above_high_watermark
         yield f"{above} records are at or above the highest known high watermark {merged.high_watermark}"
+
+
+def _files(count: int) -> str:
+    return "1 log file" if count == 1 else f"{count} log files"
 
 
 class ConvertTotals:
@@ -192,6 +204,7 @@ class ConvertTotals:
                 self.partitions += 1
                 self.rows += value.rows
                 self.left_out = self.left_out.plus(value.left_out)
+                self.bytes += 0 if value.files or value.bytes is None else value.bytes
             case OutputFile():
                 self.files += 1
                 self.bytes += value.bytes or 0

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from kdump.format.batch import CODECS
+from kdump.format.batch import CODECS, TIMESTAMP_TYPES
 from kdump.format.naming import TopicPartition
 from kdump.kernel.columns import SPARE_BYTES, Columns
 
@@ -48,11 +48,18 @@ RECORDS: Final = pa.schema(
 )
 DEFAULT_COLUMNS: Final = tuple(RECORDS.names[:8])
 
-_OF_A_PARTITION: Final = (("topic", pa.string()), ("partition", pa.int32()))
+# The other tables. Their columns have the names and values of the lines of JSON about the same thing: a batch and a
+# producer of kdump dump, a segment and a producer of kdump stat, a finding of kdump verify. `path` is the file, or the
+# directory of a producer and of a transaction, so that copies of a topic-partition can be told apart. Times are in
+# milliseconds.
+_OF_A_PARTITION: Final = (("path", pa.string()), ("topic", pa.string()), ("partition", pa.int32()))
+BATCH_CODEC_NAMES: Final = pa.array([*CODECS, "5", "6", "7"], pa.string())
+"""The codec of a batch by number; those without a name are damage."""
+TIMESTAMP_TYPE_NAMES: Final = pa.array([*TIMESTAMP_TYPES, "NoTimestampType"], pa.string())
 BATCHES: Final = pa.schema(
     [
         *_OF_A_PARTITION,
-        ("segment", pa.string()),
+        ("segment", pa.int64()),  # the base offset in the name of the file
         ("position", pa.int64()),
         ("size", pa.int64()),
         ("magic", pa.int8()),
@@ -63,7 +70,7 @@ BATCHES: Final = pa.schema(
         ("crc", pa.uint32()),
         ("crc_ok", pa.bool_()),
         ("codec", _CODEC),
-        ("timestampType", pa.int32()),
+        ("timestamp_type", _CODEC),
         ("base_timestamp", pa.int64()),
         ("max_timestamp", pa.int64()),
         ("delete_horizon_ms", pa.int64()),
@@ -78,23 +85,42 @@ BATCHES: Final = pa.schema(
 SEGMENTS: Final = pa.schema(
     [
         *_OF_A_PARTITION,
-        ("segment", pa.string()),
         ("base_offset", pa.int64()),
-        ("bytes", pa.int64()),
-        ("allocated_bytes", pa.int64()),
+        ("active", pa.bool_()),
         ("batches", pa.int64()),
-        ("records", pa.int64()),
+        ("records", pa.int64()),  # null where a compressed message of magic 0 or 1 was not opened
+        ("records_at_least", pa.int64()),
+        ("bytes", pa.int64()),  # of the log file and its indexes
+        ("allocated_bytes", pa.int64()),
+        ("log_bytes", pa.int64()),
+        ("batch_bytes", pa.int64()),
+        ("companions_bytes", pa.int64()),
+        ("tail_zero_bytes", pa.int64()),
         ("first_offset", pa.int64()),
         ("last_offset", pa.int64()),
+        ("control_batches", pa.int64()),
+        ("control_records", pa.int64()),
+        ("aborted_records", pa.int64()),
         ("smallest_timestamp", pa.int64()),
+        ("smallest_is_bound", pa.bool_()),
         ("largest_timestamp", pa.int64()),
+        ("compacted", pa.bool_()),
+        ("modified_ms", pa.int64()),
     ]
 )
 PRODUCERS: Final = pa.schema(
     [
         *_OF_A_PARTITION,
+        # The state at the log end, as a producer snapshot holds it.
         ("producer_id", pa.int64()),
         ("producer_epoch", pa.int16()),
+        ("last_sequence", pa.int32()),
+        ("last_offset", pa.int64()),
+        ("offset_delta", pa.int32()),
+        ("timestamp", pa.int64()),
+        ("coordinator_epoch", pa.int32()),
+        ("current_txn_first_offset", pa.int64()),
+        # What it wrote into the log; null for those of a million producers that are not counted.
         ("batches", pa.int64()),
         ("records", pa.int64()),
         ("bytes", pa.int64()),
@@ -107,26 +133,41 @@ TRANSACTIONS: Final = pa.schema(
         *_OF_A_PARTITION,
         ("producer_id", pa.int64()),
         ("producer_epoch", pa.int16()),
-        ("state", pa.string()),  # committed, aborted, undecided
-        ("first_offset", pa.int64()),
+        ("outcome", pa.string()),  # committed, aborted, open (no marker yet), undecided (damage may hold the marker)
+        ("first_offset", pa.int64()),  # this and the next four are null where a marker is all that is left
         ("last_offset", pa.int64()),
-        ("marker_offset", pa.int64()),
+        ("batches", pa.int64()),
+        ("first_timestamp", pa.int64()),
+        ("last_timestamp", pa.int64()),
+        ("marker_offset", pa.int64()),  # null without a marker
+        ("marker_timestamp", pa.int64()),
     ]
 )
 FINDINGS: Final = pa.schema(
     [
+        ("path", pa.string()),
         ("code", pa.string()),
         ("severity", pa.string()),
-        *_OF_A_PARTITION,
-        ("segment", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("segment", pa.int64()),
         ("position", pa.int64()),
         ("length", pa.int64()),
         ("offset", pa.int64()),
         ("broker", pa.string()),
+        ("later_broker", pa.string()),
         ("message", pa.string()),
         ("data", pa.string()),  # a JSON object
     ]
 )
+TABLES: Final = {
+    "batches": BATCHES,
+    "segments": SEGMENTS,
+    "producers": PRODUCERS,
+    "transactions": TRANSACTIONS,
+    "findings": FINDINGS,
+}
+"""The tables about logs; those of their records are RECORDS."""
 
 ROWS: Final = 1 << 15
 """The most records of a record batch, unless one batch of the log has more."""
@@ -158,12 +199,17 @@ USUAL_ROOM: Final = Room(ROWS, 4 * ROWS, DATA_BYTES)
 
 def record_schema(columns: Sequence[str]) -> pa.Schema:
     """The schema of RECORDS with these columns in their order. Raises ValueError for a name that it does not have."""
+    return schema_of(RECORDS, columns)
+
+
+def schema_of(table: pa.Schema, columns: Sequence[str]) -> pa.Schema:
+    """The schema with these columns in their order. Raises ValueError for a name that it does not have."""
     for name in columns:
-        if name not in RECORDS.names:
-            raise ValueError(f"no column {name!r}: the columns are {', '.join(RECORDS.names)}")
+        if name not in table.names:
+            raise ValueError(f"no column {name!r}: the columns are {', '.join(table.names)}")
     if not columns or len(set(columns)) < len(columns):
         raise ValueError("name each column once, and at least one")
-    return pa.schema([RECORDS.field(name) for name in columns])
+    return pa.schema([table.field(name) for name in columns])
 
 
 class _Region:

@@ -1,7 +1,7 @@
 """What every engine does: map a function over tasks, and yield each task with its result, in order."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -17,3 +17,25 @@ class Engine(Protocol):
 
         Function, tasks and results have to pickle where `slots` is above 1. Raises what the function raises.
         """
+
+
+class TaskSizes(NamedTuple):
+    """How an engine wants logs to be cut, in bytes.
+
+    A partition of at most `whole_bytes` is one task, a larger one is ranges of `range_bytes`.
+    """
+
+    whole_bytes: int
+    range_bytes: int
+
+
+def task_sizes(engine: Engine) -> TaskSizes | None:
+    """How the engine wants logs to be cut now, None where any sizes are good for it."""
+    sizes: TaskSizes | None = getattr(engine, "sizes", None)
+    return sizes
+
+
+def size_of_task(task: object) -> int:
+    """The bytes of logs that a task reads, 0 where it does not say (`size_bytes`)."""
+    size: int = getattr(task, "size_bytes", 0)
+    return size

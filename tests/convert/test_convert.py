@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import kdump
-from kdump.convert import parquet_tasks
 from kdump.convert.convert import convert_logs
-from kdump.convert.manifest import Manifest
-from kdump.convert.manifest_reader import read_manifest
 from kdump.convert.options import ConvertOptions, Target
-from kdump.convert.results import OutputFile, PartitionConversion
-from kdump.engine.serial import Serial
+from kdump.convert.parquet.manifest import Manifest
+from kdump.convert.parquet.manifest_reader import read_manifest
+from kdump.convert.records.outcome_ranges import KEPT_RANGES, OutcomeRange, OutcomeRanges
+from kdump.convert.results import ConvertFindings, OutputFile, PartitionConversion, SkippedRange
 from support import build
-from support.damage import damage
-from support.laws import examples
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
-
-
-class Slots(Serial):
-    """Works like several processes, in this one."""
-
-    slots = 3
 
 
 def converted(path: Path, out: Path, engine: Any = None, **how: Any) -> list[Any]:
@@ -45,27 +35,63 @@ def table(out: Path) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.parametrize("number", range(examples(24)))
-def test_parts_of_a_partition_are_the_whole(tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet_tasks, "_LEAST_BYTES", 1)
-    rng = random.Random(number)
+def test_the_manifest_has_the_damage_that_is_reported(tmp_path: Path) -> None:
+    """Also what was found before the log was read, because its batches are not in order."""
     directory = tmp_path / "t-0"
     directory.mkdir()
-    segments = build.partition(rng, batches=30, odd=0, removed=rng.choice((0, 0.3)))
-    for segment in segments:
-        data = damage(segment.data, rng, 1) if rng.random() < 0.2 else segment.data
-        (directory / f"{segment.base_offset:020}.log").write_bytes(data)
-    outs = [tmp_path / "one", tmp_path / "parts"]
-    for out, engine in zip(outs, (Serial(), Slots()), strict=True):
-        converted(directory, out, engine, isolation="read-uncommitted")
-    assert table(outs[0]) == table(outs[1])
-    entries = [next(iter(manifest_of(out).partitions.values())) for out in outs]
-    same = ("topic_partition", "first_offset", "next_offset", "last_batch", "unfit_timestamps", "findings")
-    assert [getattr(entries[0], name) for name in same] == [getattr(entries[1], name) for name in same]
-    offsets = [(file.first_offset, file.last_offset) for file in entries[1].files]
-    assert offsets == sorted(offsets)
-    again = converted(directory, outs[1], Slots(), isolation="read-uncommitted")
-    assert [one.rows for one in again if isinstance(one, PartitionConversion)] == [0]
+    batches = [build.batch([build.record(), build.record()], base_offset=2 * number) for number in range(8)]
+    broken = bytearray(batches[3])
+    broken[-1] ^= 1
+    log = [*batches[:3], bytes(broken), *batches[4:], batches[1]]
+    for number, parts in enumerate((log, [*batches[:3], bytes(broken), *batches[4:]])):
+        (directory / f"{0:020d}.log").write_bytes(b"".join(parts))
+        out = tmp_path / f"out{number}"
+        said = [one for one in converted(directory, out) if isinstance(one, ConvertFindings)]
+        skipped = [each for one in said for each in one.findings if isinstance(each, SkippedRange)]
+        (entry,) = manifest_of(out).partitions.values()
+        of_report = [(each.path, each.position, each.length, each.code) for each in skipped]
+        assert [(each.path, each.position, each.length, each.code) for each in entry.findings] == of_report
+        assert "batch/crc" in {each.code for each in skipped}
+
+
+@pytest.mark.parametrize("name", ["transactions/transactions-0", "killed/transfers-0", "leader/transfers-1"])
+def test_the_manifest_has_the_offsets_of_what_was_not_committed(tmp_path: Path, name: str) -> None:
+    source = FIXTURES / name
+    how: dict[str, Any] = {"columns": ["offset"], "on_damage": lambda _: None}
+    everything, committed = (
+        set(kdump.arrow(source, isolation=isolation, **how).read_all()["offset"].to_pylist())
+        for isolation in ("read-uncommitted", "read-committed")
+    )
+    converted(source, tmp_path / "out")
+    (entry,) = manifest_of(tmp_path / "out").partitions.values()
+    ranges = [each for each in entry.left_out if each.why in ("aborted", "undecided")]
+    offsets = [offset for each in ranges for offset in range(each.first_offset, each.last_offset + 1)]
+    assert len(offsets) == len(set(offsets))
+    assert everything - committed == set(offsets) == everything & set(offsets)
+    assert sum(each.records for each in ranges) == len(everything - committed)
+
+
+def test_an_output_that_exists_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    (tmp_path / "out.csv").write_bytes(b"x")
+    read: list[str] = []
+    run = convert_logs(
+        kdump.discover(FIXTURES / "nulls"), tmp_path / "out.csv", ConvertOptions(target=Target.CSV), on_path=read.append
+    )
+    with pytest.raises(kdump.KdumpError, match="exists already"):
+        list(run)
+    assert read == []
+    list(convert_logs(kdump.discover(FIXTURES / "nulls"), tmp_path / "out", on_path=read.append))
+    assert read == [str(FIXTURES / "nulls" / "nulls-0")]
+
+
+def test_ranges_that_are_too_many_become_one() -> None:
+    found = OutcomeRanges(OutcomeRange(3 * number, 3 * number + 1, 2) for number in range(KEPT_RANGES + 5))
+    *_, before, last = found
+    assert before == (3 * KEPT_RANGES - 6, 3 * KEPT_RANGES - 5, 2)
+    assert last == (3 * KEPT_RANGES - 3, 3 * (KEPT_RANGES + 4) + 1, 12)
+    found.add(OutcomeRange(90_000, 90_000, 1), border=80_000)
+    assert list(found)[-1] == (90_000, 90_000, 1)
+    assert list(OutcomeRanges([OutcomeRange(0, 4, 5), OutcomeRange(5, 9, 4)])) == [(0, 9, 9)]
 
 
 def test_all_fixtures_at_once(tmp_path: Path) -> None:

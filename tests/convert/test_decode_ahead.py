@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from kdump.convert import tables
-from kdump.convert.decode_ahead import decode_ahead
-from kdump.convert.manifest import MANIFEST
-from kdump.convert.parquet import PartitionWriter
+from kdump.convert.parquet.manifest import MANIFEST
+from kdump.convert.parquet.writer import PartitionWriter
+from kdump.convert.records.decode_ahead import decode_ahead
 from kdump.errors import KdumpError
 from support import build
 from support.parquet_folders import contents, converted, offsets_of, refused, write_log

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kdump
-from kdump.convert import reader, tables
-from kdump.convert.isolation import last_stable_offset
-from kdump.convert.ordered_log import ordered_log
+from kdump.convert import tables
+from kdump.convert.records import reader
+from kdump.convert.records.isolation import last_stable_offset
+from kdump.convert.records.ordered_log import ordered_log
 from support import build, oracle
 from support.damage import NotApplicable, damage
 from support.laws import examples
@@ -138,6 +139,7 @@ def test_there_are_such_partitions() -> None:
     assert any(each.undecided for each in found)
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("number", range(examples(60)))
 def test_damaged_partitions(number: int, tmp_path: Path) -> None:
     rng = random.Random(number)
@@ -151,6 +153,7 @@ def test_damaged_partitions(number: int, tmp_path: Path) -> None:
     check(directory)
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("number", range(examples(10)))
 def test_missing_segments(number: int, tmp_path: Path) -> None:
     """Offsets that no batch has may have been those of a marker, unless the log is compacted."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import random
 import shutil
@@ -14,10 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kdump
+from fuzz.corpus import resealed
 from kdump.broker.rebuild import rebuild_companions
 from kdump.broker.rebuild_request import PlannedSegment, RebuildRequest
-from kdump.convert.log_output import LogConversion, LogOutputOptions, convert_to_log, parse_codec
-from kdump.convert.log_slice import LogSlice, SlicedPartition
+from kdump.convert.log_options import LogOutputOptions, parse_codec
+from kdump.convert.log_output.conversion import LogConversion
+from kdump.convert.log_output.log_staging import OutputStaging
+from kdump.convert.log_output.tasks import convert_to_log
+from kdump.convert.records.log_slice import LogSlice, SlicedPartition
 from kdump.errors import KdumpError, SourceError
 from kdump.format.checkpoint import epoch_entries
 from kdump.format.naming import COMPANION_SUFFIXES
@@ -26,8 +31,8 @@ from kdump.storage.pieces import Piece
 from kdump.storage.stamps import read_stamps
 from support import build, oracle
 from support.damage import damage
-from support.laws import examples
-from support.new_logs import Row, batches, converted, defects, rows_of, sliced, without_producers
+from support.laws import examples, sampled
+from support.new_logs import Row, batches, converted, defects, prepared, rows_of, sliced, without_producers
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 PARTITIONS = sorted(
@@ -68,7 +73,8 @@ def check(source: Path, result: LogConversion, wanted: list[Row]) -> None:
     assert defects(directory) <= defects(source)
 
 
-@pytest.mark.parametrize("directory", PARTITIONS, ids=name_of)
+@pytest.mark.laws
+@pytest.mark.parametrize("directory", sampled(PARTITIONS, 3), ids=name_of)
 def test_every_fixture(directory: Path, tmp_path: Path) -> None:
     wanted = rows_of(directory)
     result = converted(directory, tmp_path / "out")
@@ -359,6 +365,7 @@ def test_leader_epochs_that_no_batch_shows(tmp_path: Path) -> None:
 # ---- damage
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("number", range(examples(20)))
 def test_damaged_logs(number: int, tmp_path: Path) -> None:
     """Every record that can be read is there, in order, or its batch was reported."""
@@ -429,10 +436,10 @@ def test_names(tmp_path: Path) -> None:
     one = written(tmp_path / "a", build.batch([build.Record(b"k", b"v")]))
     two = written(tmp_path / "b", build.batch([build.Record(b"k", b"v")]))
     with pytest.raises(KdumpError, match=r"t-0 would be written twice"):
-        list(convert_to_log([sliced(one), sliced(two)], tmp_path / "out"))
+        list(convert_to_log([prepared(sliced(one)), prepared(sliced(two))], tmp_path / "out"))
     bare = written(tmp_path / "c", build.batch([build.Record(b"k", b"v")]), name="bare")
     with pytest.raises(KdumpError, match="not named after a topic and a partition"):
-        list(convert_to_log([sliced(one)._replace(topic_partition=None)], tmp_path / "out"))
+        list(convert_to_log([prepared(sliced(one)._replace(topic_partition=None))], tmp_path / "out"))
     assert not (tmp_path / "out").exists()
     assert bare.exists()
 
@@ -479,6 +486,22 @@ def test_what_an_unfinished_run_left_is_removed(tmp_path: Path) -> None:
     assert [path.name for path in output.iterdir()] == [Path(result.path).name]
 
 
+def test_what_an_unfinished_run_did_not_rename_stays(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    (output / "t-0").mkdir(parents=True)
+    (output / ".kdump-convert-part" / "t-0").mkdir(parents=True)
+    (output / ".kdump-convert").write_text("t-0\n")
+    with pytest.raises(KdumpError, match=r"not empty, it has t-0"):
+        converted(PARTITIONS[0], output)
+    (output / ".kdump-convert-part" / "t-0").rmdir()
+    (output / ".kdump-convert-part").rmdir()  # all of it was renamed
+    with pytest.raises(KdumpError, match="t-0: exists already"):
+        OutputStaging(str(output), ["t-0"], beside=True)
+    assert (output / "t-0").is_dir()
+    result = converted(PARTITIONS[0], output)  # a run into a directory of its own begins again
+    assert [path.name for path in output.iterdir()] == [Path(result.path).name]
+
+
 def test_a_list_that_is_not_ours_removes_nothing(tmp_path: Path) -> None:
     output = tmp_path / "out"
     output.mkdir()
@@ -491,8 +514,8 @@ def test_a_list_that_is_not_ours_removes_nothing(tmp_path: Path) -> None:
 
 def test_an_iteration_that_ends_early_leaves_nothing(tmp_path: Path) -> None:
     one, two = PARTITIONS[0], next(path for path in PARTITIONS if path.name != PARTITIONS[0].name)
-    iterator = convert_to_log([sliced(one), sliced(two)], tmp_path / "new" / "out")
-    assert isinstance(next(iterator), LogConversion)
+    iterator = convert_to_log([prepared(sliced(one)), prepared(sliced(two))], tmp_path / "new" / "out")
+    assert isinstance(next(iterator).conversion, LogConversion)
     assert [path.name for path in (tmp_path / "new" / "out").iterdir() if not path.name.startswith(".")] == []
     iterator.close()  # type: ignore[attr-defined]  # a generator
     assert not (tmp_path / "new" / "out").exists()
@@ -501,16 +524,16 @@ def test_an_iteration_that_ends_early_leaves_nothing(tmp_path: Path) -> None:
 def test_a_partition_that_cannot_be_read(tmp_path: Path) -> None:
     one = written(tmp_path / "logs", build.batch([build.Record(b"k", b"v")]))
     two = written(tmp_path / "logs", build.batch([build.Record(b"k", b"v")]), name="t-1")
-    given = [sliced(one), sliced(two)]
+    given = [prepared(sliced(one)), prepared(sliced(two))]
     shutil.rmtree(one)
     first, second = convert_to_log(given, tmp_path / "out")
-    assert isinstance(first, SourceError)
-    assert isinstance(second, LogConversion)
+    assert isinstance(first.conversion, SourceError)
+    assert isinstance(second.conversion, LogConversion)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["t-1"]
 
 
 def test_two_runs_into_one_output(tmp_path: Path) -> None:
-    iterator = convert_to_log([sliced(PARTITIONS[0])], tmp_path / "out")
+    iterator = convert_to_log([prepared(sliced(PARTITIONS[0]))], tmp_path / "out")
     next(iterator)
     with pytest.raises(KdumpError, match="another kdump works here"):
         converted(PARTITIONS[1], tmp_path / "out")
@@ -566,3 +589,35 @@ def test_a_wrong_base_offset_at_the_end_of_a_chunk(tmp_path: Path) -> None:
     assert [row.offset for row in rows_of(Path(result.path))] == [
         offset for offset in range(3000) if offset not in (1022, 1024, 2047)
     ]
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+def test_zeros_after_the_only_batch_have_no_offset(magic: int, tmp_path: Path) -> None:
+    one = (
+        build.message_v1(b"k", b"v", offset=7)
+        if magic == 1
+        else build.batch([build.Record(b"k", b"v")] * 2, base_offset=7)
+    )
+    directory = written(tmp_path, one + bytes(4096), 7)
+    result = converted(directory, tmp_path / "out")
+    assert rows_of(Path(result.path)) == rows_of(directory)
+
+
+def test_unknown_attributes_stay(tmp_path: Path) -> None:
+    log = bytearray(build.batch([build.Record(b"k", b"v" * 50)], base_offset=1))
+    log[21] = 0xFF
+    directory = written(tmp_path, resealed(bytes(log)))
+    result = converted(directory, tmp_path / "out", LogOutputOptions(codec="gzip"))
+    assert rows_of(Path(result.path)) == rows_of(directory)
+    assert [batch.attributes for _, batch in batches(Path(result.path))] == [0xFF01]
+
+
+def test_a_broken_wrapper_hides_no_batch_after_it(tmp_path: Path) -> None:
+    """Its first messages can have any offset."""
+    inner = [build.message_v0(b"k", b"v", offset=1 << 50), build.message_v0(b"k", b"w", offset=4), b"\x9e" * 60]
+    broken = build.wrapper([], magic=0, offset=4, payload=gzip.compress(b"".join(inner)))
+    log = build.message_v0(b"k", b"a", offset=2) + broken + build.batch([build.Record(b"k", b"b")], base_offset=5)
+    directory, found = written(tmp_path, log), list[Any]()
+    result = converted(directory, tmp_path / "out", damaged=found.append)
+    assert [row.offset for row in rows_of(Path(result.path))] == [2, 4, 5]
+    assert len(found) == 1

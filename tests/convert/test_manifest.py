@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kdump.convert.manifest import (
+from kdump.convert.parquet.manifest import (
     KEPT_FINDINGS,
     BatchIdentity,
     ColumnRange,
@@ -23,7 +23,7 @@ from kdump.convert.manifest import (
     manifest_bytes,
     merged_findings,
 )
-from kdump.convert.manifest_reader import read_manifest
+from kdump.convert.parquet.manifest_reader import read_manifest
 from kdump.errors import KdumpError
 from kdump.format.naming import TopicPartition
 from kdump.kernel.crc import crc32c

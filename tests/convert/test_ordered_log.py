@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import kdump
-from kdump.convert import copy_batches, ordered_log
+from kdump.convert.records import copy_batches, ordered_log
 from support import build, oracle
 from support.damage import NotApplicable, damage
 from support.laws import examples
@@ -78,6 +78,7 @@ def test_batches_out_of_order(
     assert found.partition.headers.is_ordered
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("number", range(examples(30)))
 def test_damaged_logs(number: int, tmp_path: Path) -> None:
     """Every valid batch is in the result or left out, and the offsets only rise."""

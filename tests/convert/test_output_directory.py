@@ -12,10 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kdump.convert import output_directory
-from kdump.convert.manifest import MANIFEST, ConversionSettings, ConvertedPartition, LeftOut, manifest_bytes
-from kdump.convert.output_directory import LOCK, OutputDirectory
-from kdump.convert.parquet_run import convert_to_parquet, write_partition
+from kdump.convert.damage_log import DamagedRanges
+from kdump.convert.parquet import output_directory
+from kdump.convert.parquet.continuation import continue_after
+from kdump.convert.parquet.manifest import MANIFEST, ConversionSettings, ConvertedPartition, LeftOut, manifest_bytes
+from kdump.convert.parquet.output_directory import LOCK, OutputDirectory
+from kdump.convert.parquet.run import convert_to_parquet, join_parts, write_part
 from kdump.errors import KdumpError
 from kdump.storage import directory_handle
 from support import build
@@ -97,7 +99,7 @@ def test_an_undecided_transaction_makes_what_follows_provisional(log: Path, out:
         (23, 29, True),
     ]
     assert first.files[1].name.endswith("-00000000000000000029.provisional.parquet")
-    assert first.left_out == (LeftOut("undecided", 3, 20, None),)
+    assert first.left_out == (LeftOut("undecided", 3, 20, 22),)
     assert offsets_of(out, names_of(first)) == [*range(20), *range(23, 30)]
     assert converted(log, out) == first
     write_log(log, build.marker("COMMIT", base_offset=30, producer_id=5), records(31, 33), more=True)
@@ -121,12 +123,12 @@ def test_aborted_records_are_counted_once(log: Path, out: Path) -> None:
     write_log(log, *transaction(20, 5, "ABORT"), *transaction(24, 6, None), *transaction(27, 5, "ABORT"), more=True)
     first = converted(log, out)
     assert first.next_offset == 24
-    aborted = [LeftOut("aborted", 3, 0, 23), LeftOut("aborted", 3, 24, None), LeftOut("undecided", 3, 24, None)]
+    aborted = [LeftOut("aborted", 3, 20, 22), LeftOut("aborted", 3, 27, 29), LeftOut("undecided", 3, 24, 26)]
     assert list(first.left_out) == aborted
     assert converted(log, out) == first
     write_log(log, build.marker("ABORT", base_offset=31, producer_id=6), records(32, 34), more=True)
     second = converted(log, out)
-    assert list(second.left_out) == [LeftOut("aborted", 9, 0, 33)]
+    assert list(second.left_out) == [LeftOut("aborted", 3, 20, 22), LeftOut("aborted", 6, 24, 29)]
     assert converted(log, out) == second
     assert offsets_of(out, names_of(second)) == [*range(20), 32, 33]
 
@@ -135,13 +137,13 @@ def test_damage_is_in_the_manifest_once(log: Path, out: Path) -> None:
     damaged = bytearray(records(20, 25))
     damaged[-1] ^= 1
     write_log(log, bytes(damaged), records(25, 30), more=True)
-    found: list[object] = []
-    first = converted(log, out, on_damage=found.append)
+    found = DamagedRanges()
+    first = converted(log, out, damage=found)
     assert [each.code for each in first.findings] == ["batch/crc"]
-    assert list(first.findings) == found
+    assert list(first.findings) == found.kept
     assert first.left_out == (LeftOut("damaged", None, 20, 24),)
     write_log(log, records(30, 40), b"torn", more=True)
-    second = converted(log, out, on_damage=lambda _: None)
+    second = converted(log, out)
     assert [each.code for each in second.findings] == ["batch/crc", "tail/torn"]
     assert second.left_out == (LeftOut("damaged", None, 20, 24), LeftOut("damaged", None, 40, None))
     assert second.next_offset == 40
@@ -327,7 +329,8 @@ def test_an_output_inside_what_a_pattern_named(log: Path, out: Path) -> None:
     """The paths of a run may be patterns: then the topic-partitions say it."""
     with OutputDirectory(str(out), SETTINGS) as output:
         (partition,) = sliced(log)
-        assert "lies inside of the input" in str(output.begin(partition._replace(path=str(out.parent))))
+        with pytest.raises(KdumpError, match="lies inside of the input"):
+            output.entry_of(partition._replace(path=str(out.parent)))
 
 
 def test_an_output_beside_topic_partitions_is_refused(log: Path) -> None:
@@ -335,6 +338,16 @@ def test_an_output_beside_topic_partitions_is_refused(log: Path) -> None:
     with pytest.raises(KdumpError, match="is a log directory, and a broker takes all in it for topic-partitions"):
         convert(log, log.parent / "out")
     assert not (log.parent / "out").exists()
+
+
+def test_a_lock_file_alone_makes_no_log_directory(log: Path, tmp_path: Path) -> None:
+    """Other programs have a file of this name, too."""
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / ".lock").touch()
+    convert(log, tmp_path / "work" / "out")
+    (log.parent / ".lock").touch()
+    with pytest.raises(KdumpError, match="is a log directory"):
+        convert(log, log.parent / "out")
 
 
 def test_an_output_that_cannot_be_one(log: Path, tmp_path: Path) -> None:
@@ -494,12 +507,14 @@ def test_another_process_writes_the_files(log: Path, out: Path) -> None:
 
     (partition,) = sliced(log)
     with OutputDirectory(str(out), SETTINGS, run=RUN) as output:
-        start = output.begin(partition)
-        assert not isinstance(start, KdumpError)
-        task = pickle.loads(pickle.dumps((output.path, output.run, output.settings, partition, start)))
-        written = pickle.loads(pickle.dumps(write_partition(*task)))
+        task = pickle.loads(pickle.dumps((output.staging, output.settings, partition)))
+        lost, written = (pickle.loads(pickle.dumps(write_part(*task))) for _ in range(2))
         assert manifest_of(out).partitions == {}
-        entry = output.commit(written)
+        assert not set(contents(out)) & {each.file.name for each in written.files}
+        assert {each.temporary for each in (*lost.files, *written.files)} == contents(out).keys() - {MANIFEST, LOCK}
+        start = continue_after(output.entry_of(partition), partition)
+        entry = output.commit(join_parts(partition, start, [written], ()))
+    assert contents(out).keys() == {MANIFEST, *names_of(entry)}
     assert offsets_of(out, names_of(entry)) == list(range(20))
 
 

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 import kdump
 from kdump.convert import tables
-from kdump.convert.manifest import ConversionSettings
-from kdump.convert.parquet import (
+from kdump.convert.damage_log import DamagedRanges
+from kdump.convert.parquet.manifest import ConversionSettings
+from kdump.convert.parquet.writer import (
     PartitionWriter,
     check_settings,
     file_schema,
@@ -54,7 +55,7 @@ def as_numbers(table: pa.Table) -> list[dict[str, Any]]:
 def test_the_records_of_fixtures(tmp_path: Path, case: str) -> None:
     for directory in sorted(path for path in FIXTURES.glob(case) if any(path.glob("*.log"))):
         out = tmp_path / directory.name
-        entry = converted(directory, out, EVERY_COLUMN, on_damage=lambda _: None)
+        entry = converted(directory, out, EVERY_COLUMN)
         wanted = kdump.arrow(directory, columns=tables.RECORDS.names, on_damage=lambda _: None).read_all()
         assert as_numbers(table_of(out, [file.name for file in entry.files])) == as_numbers(wanted)
         assert entry.next_offset == wanted["offset"].to_pylist()[-1] + 1 or "trans" in case
@@ -69,13 +70,13 @@ def test_mutated_bytes(tmp_path_factory: pytest.TempPathFactory, data: st.DataOb
     place = tmp_path_factory.mktemp("mutated")
     source = write_log(place / "t-0", damage(log, rng, data.draw(st.integers(0, 3))))
     small = SETTINGS._replace(row_group_rows=data.draw(st.sampled_from([1, 3, 1000])), isolation="read-uncommitted")
-    found: list[kdump.DamagedRange] = []
-    entry = converted(source, place / "out", small, on_damage=found.append)
+    found = DamagedRanges()
+    entry = converted(source, place / "out", small, damage=found)
     how: dict[str, Any] = {"isolation": "read-uncommitted", "on_damage": lambda _: None}
     wanted = kdump.arrow(source, **how).read_all()
     rows = as_numbers(table_of(place / "out", [file.name for file in entry.files])) if entry.files else []
     assert rows == as_numbers(wanted)
-    assert list(entry.findings) == list(dict.fromkeys(found))
+    assert list(entry.findings) == list(dict.fromkeys(found.kept))
     for file in entry.files:
         offsets = pq.read_table(place / "out" / file.name)["offset"].to_pylist()
         assert (min(offsets), max(offsets), len(offsets)) == (file.first_offset, file.last_offset, file.rows)

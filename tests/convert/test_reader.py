@@ -14,13 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kdump
-from kdump.convert import reader, tables
+from kdump.convert import tables
 from kdump.convert.choice import Choice, Included
-from kdump.convert.replicas import ReplicaUse
+from kdump.convert.records import reader
+from kdump.convert.replicas.merge import ReplicaUse
 from kdump.format.java import java_text
 from kdump.format.naming import topic_partition_of_file
 from kdump.log.records import DamageWarning
 from support import build
+from support.cases import each
 from support.damage import damage
 from support.laws import examples
 from support.log_slices import positions_left_out, sliced
@@ -57,7 +59,7 @@ def written(tmp_path: Path, data: bytes, base_offset: int = 0) -> Path:
 LOGS = sorted(path for path in FIXTURES.rglob("*.log") if path.is_file())
 
 
-@pytest.mark.parametrize("path", LOGS, ids=lambda path: str(path.relative_to(FIXTURES)))
+@each("path", LOGS, ids=lambda path: str(path.relative_to(FIXTURES)))
 def test_the_records_of_every_fixture(path: Path) -> None:
     of = topic_partition_of_file(str(path))
     wanted = [{**row, "topic": of and of.topic, "partition": of and of.partition} for row in expected(path)]

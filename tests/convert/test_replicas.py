@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import pytest
 
 import kdump
-from kdump.convert import reader, tables
-from kdump.convert.isolation import last_stable_offset
-from kdump.convert.ordered_log import ordered_log
-from kdump.convert.replica_findings import replica_findings
-from kdump.convert.replicas import MergedPartition, MergeOptions, ReplicasRefused, ReplicaUse, merge_replicas
+from kdump.convert import tables
+from kdump.convert.records import reader
+from kdump.convert.records.isolation import last_stable_offset
+from kdump.convert.records.ordered_log import ordered_log
+from kdump.convert.replicas.findings import replica_findings
+from kdump.convert.replicas.merge import MergedPartition, MergeOptions, ReplicasRefused, ReplicaUse, merge_replicas
 from kdump.storage.partition import Partition
 from support import build, finding_rules, oracle
 from support.damage import NotApplicable, batches, damage
@@ -116,6 +117,7 @@ def triple(rng: random.Random, tmp_path: Path, logs: Sequence[str] = LOGS) -> tu
     return source, [damaged_copy(source, tmp_path / broker / "t-0", rng) for broker in ("a", "b", "c")]
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("number", range(TRIPLES))
 def test_damaged_triples(number: int, tmp_path: Path) -> None:
     """Each record that survives in a copy is there, once and in order."""
@@ -150,6 +152,7 @@ def entries_as_read(log: Sequence[Entry]) -> list[Read]:
     return [each for entry in log for each in records_of(entry.body)]
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("number", range(examples(24)))
 def test_unclean_elections(number: int, tmp_path: Path) -> None:
     """The result is the log of the copy that the others would follow; what they would truncate is reported."""
@@ -178,6 +181,7 @@ def test_unclean_elections(number: int, tmp_path: Path) -> None:
     assert codes == ["replica/diverged"] * len(diverged)
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("number", range(examples(24)))
 def test_unclean_elections_and_damage(number: int, tmp_path: Path) -> None:
     """What survives of the log of the reference is there; what diverged is not."""
@@ -308,6 +312,42 @@ def test_missing_records(tmp_path: Path) -> None:
     assert codes(whole) == []
 
 
+def test_a_copy_that_cannot_be_read(tmp_path: Path) -> None:
+    """Its other files and the other copies are merged, and it is said."""
+    one = copy_of(tmp_path / "a", log_of(A) | log_of(B, C, at=2))
+    two = copy_of(tmp_path / "b", log_of(A, B))
+    found = list(kdump.discover([str(one), str(two)]))
+    partitions = [each for each in found if isinstance(each, Partition)]
+    (one / f"{0:020d}.log").unlink()
+    (result,) = merge_replicas(partitions)
+    assert [str(one) in str(error) for error in result.errors] == [True]
+    assert values(result) == [b"a", b"b", b"c", b"d", b"e"]
+    assert codes(result) == []
+    got = list(kdump.convert_logs(found, tmp_path / "out"))
+    assert [type(each) for each in got] == [kdump.SourceError, kdump.OutputFile, kdump.PartitionConversion]
+    assert got[1].rows == 5
+    assert any("could not be read, and may have had other records" in note for note in got[2].notes)
+    strict = list(kdump.convert_logs(found, tmp_path / "strict", kdump.ConvertOptions(strict=True)))
+    assert [type(each) for each in strict] == [kdump.SourceError, kdump.DamagedLog]
+    (two / f"{0:020d}.log").unlink()
+    (one / f"{2:020d}.log").unlink()
+    with pytest.raises(kdump.SourceError):
+        merge_replicas(partitions)
+
+
+def test_a_file_that_no_copy_can_give_is_missing(tmp_path: Path) -> None:
+    copies = [copy_of(tmp_path / name, log_of(A) | log_of(B, at=2) | log_of(C, at=3)) for name in "ab"]
+    partitions = partitions_of(*copies)
+    for copy in copies:
+        (copy / f"{2:020d}.log").unlink()
+    (result,) = merge_replicas(partitions)
+    assert (len(result.errors), values(result), codes(result)) == (2, [b"a", b"b", b"d", b"e"], ["replica/missing"])
+    for copy in copies:
+        (copy / f"{3:020d}.log").unlink()
+    (result,) = merge_replicas(partitions)
+    assert [each[:2] for each in result.missing] == [(2, None)]
+
+
 def test_differing_records(tmp_path: Path) -> None:
     """The reading of most copies is right, else that of the first."""
     other = batch(2, b"X")
@@ -389,6 +429,7 @@ def end_of(log: Sequence[Written]) -> int:
     return log[-1].last + 1
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("number", range(examples(24)))
 def test_compacted_triples(number: int, tmp_path: Path) -> None:
     """The last record of each key is there, or its offset is in a range that is reported."""
@@ -412,6 +453,7 @@ def test_compacted_triples(number: int, tmp_path: Path) -> None:
     assert not found.differing
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("number", range(examples(10)))
 def test_the_copy_that_was_cleaned_furthest(number: int, tmp_path: Path) -> None:
     """Without damage its records are the result, whatever the others still have."""
@@ -431,6 +473,7 @@ def test_the_copy_that_was_cleaned_furthest(number: int, tmp_path: Path) -> None
 # ---- transactions
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("number", range(examples(20)))
 def test_transactions_of_merged_copies(number: int, tmp_path: Path) -> None:
     """They are decided on the merged log: a marker that one copy lacks comes from another."""

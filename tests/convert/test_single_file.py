@@ -13,9 +13,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from kdump.convert import single_file as module
-from kdump.convert.arrow_file import ArrowFileWriter
-from kdump.convert.single_file import single_file
+from kdump.convert import output_file as module
+from kdump.convert.output_file import single_file
+from kdump.convert.single_file.arrow_file import ArrowFileWriter
 from kdump.errors import KdumpError
 
 NO_STDOUT = io.BytesIO()
@@ -138,7 +138,7 @@ def test_what_a_killed_run_left_is_used(tmp_path: Path, overwrite: bool, linked:
     path = tmp_path / "out"
     code = (
         "import sys, os, io\n"
-        "from kdump.convert.single_file import single_file\n"
+        "from kdump.convert.output_file import single_file\n"
         "with single_file(sys.argv[1], io.BytesIO()) as file:\n"
         "    file.write(b'x' * 1000_000); file.flush(); os.kill(os.getpid(), 9)\n"
     )

@@ -14,9 +14,11 @@ from pathlib import Path
 
 from worker import MODES, Ended, Mode, attempt
 
-from kdump.convert.log_output import LogConversion, LogOutputOptions, convert_to_log
+from kdump.convert.log_options import LogOutputOptions
+from kdump.convert.log_output.tasks import LogTarget, convert_to_log
+from kdump.errors import SourceError
 from support import build
-from support.new_logs import sliced
+from support.new_logs import prepared, sliced
 
 OPTIONS = LogOutputOptions(segment_bytes=600, batch_bytes=200)
 Tree = dict[str, bytes]
@@ -44,10 +46,10 @@ class ConversionTrial:
         self.before = tree(self.logs)
 
     def convert(self) -> None:
-        given = [sliced(self.logs / "t-0"), sliced(self.logs / "t-1")]
-        for each in convert_to_log(given, self.output, OPTIONS):
-            if not isinstance(each, LogConversion):
-                raise each
+        given = [prepared(sliced(self.logs / name)) for name in ("t-0", "t-1")]
+        for each in convert_to_log(given, self.output, LogTarget(OPTIONS)):
+            if isinstance(each.conversion, SourceError):
+                raise each.conversion
 
     def is_untouched(self) -> None:
         assert tree(self.logs) == self.before

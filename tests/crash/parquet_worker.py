@@ -17,8 +17,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from worker import MODES, Mode, attempt
 
-from kdump.convert.manifest import MANIFEST
-from kdump.convert.output_directory import LOCK
+from kdump.convert.parquet.manifest import MANIFEST
+from kdump.convert.parquet.output_directory import LOCK
 from kdump.errors import KdumpError
 from support import build
 from support.parquet_folders import RUN, SETTINGS, contents, convert, manifest_of, records, write_log

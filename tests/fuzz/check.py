@@ -32,13 +32,20 @@ class Difference(AssertionError):
     """The two disagree."""
 
 
+class _OpenedBytes(BytesSource):
+    """Bytes in place of an opened file."""
+
+    def read_until(self, stop: int) -> None:
+        """Nothing is read ahead."""
+
+
 class _Bytes(LogFile):
     """A log file whose bytes are at hand."""
 
     data: bytes
 
     def open(self) -> FileSource:
-        return BytesSource(self.data)  # type: ignore[return-value]  # as good as a file
+        return _OpenedBytes(self.data)  # type: ignore[return-value]  # as good as a file
 
 
 class Case(NamedTuple):

@@ -2,9 +2,9 @@
 
 Each case is made from the seed and its number alone. The compiled kernel and the reader have to say what the plain
 decoder says, a stat has to count what that decoder counts, a dump has to be lines that can be read, and a conversion
-the records that the reader gives one by one, without an exception, within a time limit and within a memory limit. The
-last line sums up; the status is 1 when a case failed. `--only N` runs case N again, `--save DIRECTORY` writes the bytes
-of what failed.
+the records that the reader gives one by one, or in a new log those of the plain decoder, without an exception, within a
+time limit and within a memory limit. The last line sums up; the status is 1 when a case failed. `--only N` runs case N
+again, `--save DIRECTORY` writes the bytes of what failed.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from fuzz import corpus
 from fuzz.check import LIMIT_BYTES, Case, Difference, check
 from fuzz.converted import check_converted
+from fuzz.copied import check_copied
 from fuzz.measured import check_measured
 from fuzz.shown import EVERYTHING, check_shown
 from kdump.format.naming import Kind
@@ -64,6 +65,8 @@ def failure(seed: int, number: int) -> str | None:
         check_shown(built, FORMATS[number // 10 % len(FORMATS)])
         if number % 4 == 0:
             check_converted(built)
+        if number % 8 == 1:
+            check_copied(built)
     except Difference as error:
         return f"case {number}: {error}"
     except MemoryError:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fuzz import corpus, mutate
-from fuzz.check import Case, Difference, check
+from fuzz.check import LIMIT_BYTES, Case, Difference, check
+from fuzz.copied import check_copied
 from support import build
 
 
@@ -35,3 +36,18 @@ def test_sealed_again() -> None:
     assert corpus.resealed(sound) == sound
     again = corpus.resealed(bytes(data))
     assert again[17:21] == sound[17:21]
+
+
+def test_two_messages_with_another_magic_that_nothing_follows() -> None:
+    """Before magic 2 the checksum covers the magic, and shows that the message ends where it claims."""
+    messages = [bytearray(build.message_v0(b"k", b"v" * 30, offset=offset)) for offset in (5, 9, 20)]
+    for message in messages[1:]:
+        message[16] = 0x81
+    for limit in (LIMIT_BYTES, 60):
+        for end in (b"", b"garbage without a header"):
+            check(Case(b"".join(messages) + end, 0, max_batch_bytes=limit))
+
+
+def test_a_log_cannot_end_after_the_largest_offset() -> None:
+    # A batch in it has an offset of 2^63 - 1; nothing could follow it in a new log.
+    check_copied(mutate.case(9, 486))

@@ -17,7 +17,8 @@ import pytest
 from interop.clients import Client
 from interop.test_live import worse_than_info
 from interop.test_log_broker import Row, consume, text
-from kdump.convert.log_output import LogConversion, LogOutputOptions
+from kdump.convert.log_options import LogOutputOptions
+from kdump.convert.log_output.conversion import LogConversion
 from support.command_runs import verified
 from support.new_logs import batch_rows, batches, converted
 

@@ -9,9 +9,10 @@ from types import ModuleType
 
 import kdump
 from interop.clients import Client
-from kdump.convert import reader, tables
-from kdump.convert.replica_findings import replica_findings
-from kdump.convert.replicas import MergedPartition, merge_replicas
+from kdump.convert import tables
+from kdump.convert.records import reader
+from kdump.convert.replicas.findings import replica_findings
+from kdump.convert.replicas.merge import MergedPartition, merge_replicas
 from kdump.storage.partition import Partition
 
 NAME = "parted-0"

@@ -1,0 +1,1 @@
+"""Topic-partitions as a new log directory in record batch v2."""

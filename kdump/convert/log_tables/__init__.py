@@ -1,0 +1,1 @@
+"""Tables about logs: their batches, segments, producers and transactions, and what verify finds in them."""

@@ -1,0 +1,35 @@
+"""The columns of a table that say which topic-partition its rows are about."""
+
+import os
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from kdump.format.naming import TopicPartition
+
+
+class Origin(NamedTuple):
+    """A topic-partition; None where no name says it."""
+
+    topic_partition: TopicPartition | None
+
+    @property
+    def topic(self) -> str | None:
+        return self.topic_partition and readable(self.topic_partition.topic)
+
+    @property
+    def partition(self) -> int | None:
+        return None if self.topic_partition is None else self.topic_partition.partition
+
+    def columns(self, path: str, rows: int) -> dict[str, pa.Array]:
+        """The columns path, topic and partition of so many rows."""
+        return {
+            "path": pa.repeat(pa.scalar(readable(path), pa.string()), rows),
+            "topic": pa.repeat(pa.scalar(self.topic, pa.string()), rows),
+            "partition": pa.repeat(pa.scalar(self.partition, pa.int32()), rows),
+        }
+
+
+def readable(text: str) -> str:
+    """A file name as UTF-8, with U+FFFD for bytes that are not."""
+    return os.fsencode(text).decode("utf-8", "replace")

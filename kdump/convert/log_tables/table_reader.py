@@ -1,0 +1,207 @@
+"""The tables about logs as readers of Arrow's record batches."""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from os import PathLike
+from typing import Final, Literal
+
+import pyarrow as pa
+
+from kdump.convert.log_tables.batch_table import batch_table
+from kdump.convert.log_tables.origin import Origin, readable
+from kdump.convert.log_tables.producer_table import producers_of
+from kdump.convert.log_tables.rows import TableRow, record_batches
+from kdump.convert.records.isolation import transactions_of
+from kdump.convert.records.log_slice import SlicedPartition, whole_log
+from kdump.convert.records.ordered_log import ordered_log
+from kdump.convert.tables import FINDINGS, PRODUCERS, SEGMENTS, TABLES, TRANSACTIONS, schema_of
+from kdump.errors import SourceError
+from kdump.stat.row_builder import RowBuilder
+from kdump.stat.stat import stat_logs
+from kdump.stat.sums import LogDirectoryStatistics
+from kdump.stat.values import StatOptions
+from kdump.storage.discovery import Found, Paths, discover, discover_whole
+from kdump.storage.file_store import absolute, is_directory
+from kdump.storage.partition import LogDirectory, Partition
+from kdump.storage.walk import MAX_BATCH_BYTES
+from kdump.verify.findings import Finding, finding_fields
+from kdump.verify.scan import VerifyOptions
+from kdump.verify.verify import verify_logs
+
+TableName = Literal["batches", "segments", "producers", "transactions", "findings"]
+OnError = Callable[[SourceError], object]
+_FROM_SEGMENTS: Final = SEGMENTS.names[3:]
+
+
+def table_reader(
+    paths: Paths,
+    table: TableName,
+    *,
+    columns: Sequence[str] | None = None,
+    deep: bool = False,
+    on_error: OnError | None = None,
+    max_batch_bytes: int = MAX_BATCH_BYTES,
+) -> pa.RecordBatchReader:
+    """Read what is known about log files, topic-partitions or log directories as Arrow's record batches.
+
+    `table` is one of kdump.convert.tables.TABLES: `batches` (all headers with their checksums), `segments` (the rows of
+    kdump stat), `producers` (the state at the log end, and what each wrote), `transactions` (one row each, with its
+    outcome), `findings` (what kdump verify finds). `columns`: some of its columns, in this order. `deep`: open the
+    records, for findings about them and for the number of records in compressed messages of magic 0 and 1.
+
+    Rows come partition by partition, in the order of the log; each copy of a topic-partition has its own. Those of a
+    partition do not depend on the other paths, so that several readers can have a part of the partitions each;
+    findings about the files of a log directory itself come where that is named. What lies in a directory that a broker
+    set aside (`-delete`, `-stray`, `-future`) is left out of `batches`, `producers` and `transactions` unless it is
+    named.
+    `on_error` gets what cannot be read, and reading goes on; without it, the SourceError is raised.
+
+    Returns a pyarrow.RecordBatchReader. Raises ValueError for a name that there is not. Raises SourceError for what
+    cannot be read, while reading.
+    """
+    if table not in TABLES:
+        raise ValueError(f"no table {table!r}: the tables are {', '.join(TABLES)}")
+    whole = TABLES[table]
+    schema = whole if columns is None else schema_of(whole, columns)
+    several = [paths] if isinstance(paths, str | PathLike) else list(paths)
+    batches = _Tables(several, on_error, max_batch_bytes, deep=deep).batches(table)
+    if columns is not None:
+        batches = (each.select(schema.names) for each in batches)
+    return pa.RecordBatchReader.from_batches(schema, batches)
+
+
+def directory_findings(
+    path: str, *, columns: Sequence[str] | None = None, on_error: OnError | None = None
+) -> pa.RecordBatchReader:
+    """Read the findings about the files of a log directory itself, without those that its partitions show.
+
+    Returns and raises as `table_reader` does.
+    """
+    schema = FINDINGS if columns is None else schema_of(FINDINGS, columns)
+    found = (each for each in discover([path]) if isinstance(each, LogDirectory) and each.path == path)
+    batches = record_batches(_Tables([path], on_error, MAX_BATCH_BYTES, deep=False).findings(found), FINDINGS)
+    return pa.RecordBatchReader.from_batches(schema, (each.select(schema.names) for each in batches))
+
+
+class _Tables:
+    """The record batches of each table."""
+
+    def __init__(
+        self, paths: Sequence[str | PathLike[str]], on_error: OnError | None, max_batch_bytes: int, *, deep: bool
+    ) -> None:
+        self._paths, self._on_error, self._max_batch_bytes, self._deep = paths, on_error, max_batch_bytes, deep
+
+    def batches(self, table: TableName) -> Iterator[pa.RecordBatch]:
+        found = discover(self._paths)
+        match table:
+            case "batches":
+                return self._batches(found)
+            case "segments":
+                return record_batches(self._segments(found), SEGMENTS)
+            case "producers":
+                return record_batches(self._producers(found), PRODUCERS)
+            case "transactions":
+                return record_batches(self._transactions(found), TRANSACTIONS)
+            case "findings":
+                return record_batches(self.findings(found), FINDINGS)
+
+    def _fail(self, error: SourceError) -> None:
+        if self._on_error is None:
+            raise error
+        self._on_error(error)
+
+    def _partitions(self, found: Iterable[Found]) -> Iterator[Partition]:
+        """The partitions whose logs are read."""
+        named = {absolute(os.fspath(path)) for path in self._paths}
+        for each in found:
+            if isinstance(each, SourceError):
+                self._fail(each)
+            elif isinstance(each, Partition) and (not each.state or absolute(each.path) in named):
+                yield each
+
+    def _ordered(self, found: Iterable[Found]) -> Iterator[SlicedPartition]:
+        for each in self._partitions(found):
+            try:
+                yield ordered_log(whole_log(each), self._max_batch_bytes).partition
+            except SourceError as error:
+                self._fail(error)
+
+    def _batches(self, found: Iterable[Found]) -> Iterator[pa.RecordBatch]:
+        for each in self._partitions(found):
+            of = Origin(each.topic_partition)
+            for part in whole_log(each).slices:
+                try:
+                    yield from batch_table(part.log, of, self._max_batch_bytes)
+                except SourceError as error:
+                    self._fail(error)
+
+    def _segments(self, found: Iterable[Found]) -> Iterator[TableRow]:
+        options = StatOptions(open_wrappers=self._deep, by_producer=False, max_batch_bytes=self._max_batch_bytes)
+        build = RowBuilder(options.bucket_ms, 0)
+        for item in stat_logs(found, options):
+            for error in (item,) if isinstance(item, SourceError) else item.errors:
+                self._fail(error)
+            if isinstance(item, SourceError | LogDirectoryStatistics):
+                continue
+            of = Origin(item.topic_partition)
+            for segment in item.segments:
+                fields = build.segment(item, segment).fields()
+                yield {
+                    "path": readable(segment.path),
+                    "topic": of.topic,
+                    "partition": of.partition,
+                    **{name: _plain(fields[name]) for name in _FROM_SEGMENTS},
+                }
+
+    def _producers(self, found: Iterable[Found]) -> Iterator[TableRow]:
+        for each in self._ordered(found):
+            of = _columns_of(each)
+            try:
+                for row in producers_of(each, self._max_batch_bytes):
+                    yield {**of, **row}
+            except SourceError as error:
+                self._fail(error)
+
+    def _transactions(self, found: Iterable[Found]) -> Iterator[TableRow]:
+        for each in self._ordered(found):
+            of = _columns_of(each)
+            try:
+                for transaction in transactions_of(each, self._max_batch_bytes):
+                    yield {**of, **transaction._asdict()}
+            except SourceError as error:
+                self._fail(error)
+
+    def findings(self, found: Iterable[Found]) -> Iterator[TableRow]:
+        """The findings about what was found."""
+        options = VerifyOptions(deep=self._deep, max_batch_bytes=self._max_batch_bytes)
+        for report in verify_logs(_as_named(found), options):
+            for error in report.errors:
+                self._fail(error)
+            yield from map(_finding_row, report.findings)
+
+
+def _as_named(found: Iterable[Found]) -> Iterator[Found]:
+    """What was found, with each topic-partition directory as if it had been named itself."""
+    for each in found:
+        if isinstance(each, Partition) and each.topic_partition is not None and not each.whole:
+            yield from discover_whole(each) if is_directory(each.path) else (each,)
+        else:
+            yield each
+
+
+def _columns_of(partition: SlicedPartition) -> TableRow:
+    of = Origin(partition.topic_partition)
+    return {"path": readable(partition.path), "topic": of.topic, "partition": of.partition}
+
+
+def _finding_row(finding: Finding) -> TableRow:
+    fields = finding_fields(finding)
+    data = json.dumps(dict(finding.data), ensure_ascii=False, separators=(",", ":"))
+    row = {name: _plain(value) for name, value in fields.items() if name != "data"}
+    return {"path": readable(finding.path), **row, "data": readable(data)}
+
+
+def _plain(value: object) -> int | bool | str | None:
+    assert value is None or isinstance(value, int | bool | str)
+    return readable(value) if isinstance(value, str) else value

@@ -1,0 +1,288 @@
+"""Converts a topic-partition into the Parquet files of a folder: from the log to files that the manifest names."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from itertools import islice
+from typing import Final, NamedTuple, cast
+
+from kdump.convert.damage_log import DamagedRanges
+from kdump.convert.field_formats import FieldFormats
+from kdump.convert.parquet.continuation import Continuation, continue_after, identity_of
+from kdump.convert.parquet.manifest import (
+    BatchIdentity,
+    ConversionSettings,
+    ConvertedFile,
+    ConvertedPartition,
+    LeftOut,
+    SourceFile,
+    merged_findings,
+)
+from kdump.convert.parquet.output_directory import OutputDirectory, StagingFolder, WrittenPartition
+from kdump.convert.parquet.writer import PartitionWriter, WrittenFile, stream_columns
+from kdump.convert.records.decode_ahead import decode_ahead
+from kdump.convert.records.log_slice import SlicedPartition
+from kdump.convert.records.outcome_ranges import OutcomeRange, OutcomeRanges
+from kdump.convert.records.reader import KEPT_HOLES, Isolation, ReadSlice, RecordStream, first_known_offset
+from kdump.convert.tables import record_schema
+from kdump.errors import KdumpError
+from kdump.log.batch_location import DamagedRange
+from kdump.storage.file_store import absolute
+from kdump.storage.read_policy import ReadPolicy
+from kdump.storage.walk import MAX_BATCH_BYTES
+
+_BATCHES_AHEAD: Final = 8
+
+
+class _Hole(NamedTuple):
+    """Offsets, first and last, that bytes without a valid batch may have had; `last` is None where no batch follows."""
+
+    first: int
+    last: int | None
+
+
+class WrittenPart(NamedTuple):
+    """The files of a part of a topic-partition, and what was found while it was read; see RecordStream.
+
+    `last_batch` is the last one with records below the end that was asked for and below `first_undecided`.
+    """
+
+    files: tuple[WrittenFile, ...]
+    first_offset: int | None
+    end: int | None
+    last_batch: BatchIdentity | None
+    first_undecided: int | None
+    aborted: tuple[OutcomeRange, ...]
+    undecided: tuple[OutcomeRange, ...]
+    first_hole: _Hole | None
+    holes: tuple[_Hole, ...]
+    findings: tuple[DamagedRange, ...]
+    findings_dropped: int
+    is_beyond: bool
+
+
+def convert_to_parquet(
+    partition: SlicedPartition,
+    output: OutputDirectory,
+    *,
+    cleaner_offset: int | None = None,
+    rewrite: bool = False,
+    left_out: Iterable[LeftOut] = (),
+    damage: DamagedRanges | None = None,
+    max_batch_bytes: int = MAX_BATCH_BYTES,
+) -> ConvertedPartition | KdumpError:
+    """Convert a topic-partition, from where the last run into the folder ended, or anew with `rewrite`.
+
+    `cleaner_offset` is that of the cleaner's checkpoint. `left_out` says what the slices do not have; `damage` takes
+    what is no valid batch. Returns what the manifest says of the partition, or why it cannot be converted: then the
+    folder has what it had before.
+    """
+    try:
+        entry = output.entry_of(partition, rewrite=rewrite)
+        start = continue_after(entry, partition, cleaner_offset, max_batch_bytes)
+        parts: list[WrittenPart] = []
+        if not start.is_done(partition):
+            chosen = partition._replace(offset=(start.offset, partition.offset[1]))
+            written = write_part(
+                output.staging, output.settings, chosen, damage=damage, max_batch_bytes=max_batch_bytes
+            )
+            parts.append(written)
+        return output.commit(join_parts(partition, start, parts, left_out))
+    except KdumpError as error:
+        return error
+
+
+def write_part(
+    staging: StagingFolder,
+    settings: ConversionSettings,
+    part: SlicedPartition,
+    *,
+    damage: DamagedRanges | None = None,
+    max_batch_bytes: int = MAX_BATCH_BYTES,
+    formats: FieldFormats | None = None,
+    read_policy: ReadPolicy = ReadPolicy(),  # noqa: B008  # it never changes
+    on_bytes: Callable[[int], object] | None = None,
+) -> WrittenPart:
+    """Write the files of a topic-partition, or of a part of it, under temporary names, in any process.
+
+    Each call gives its files names of their own. `damage` takes what is no valid batch, in another thread. Raises
+    KdumpError, and has removed what it wrote then.
+    """
+    damage = DamagedRanges() if damage is None else damage
+    stream = RecordStream(
+        record_schema(stream_columns(settings)),
+        settings.time,
+        damage,
+        max_batch_bytes=max_batch_bytes,
+        isolation=cast("Isolation", settings.isolation),
+        read_policy=read_policy,
+        on_bytes=on_bytes,
+    )
+    with staging.open() as directory:
+        writer = PartitionWriter(directory, staging.run, part.topic_partition, settings, part.replica)
+        try:
+            with closing(decode_ahead(stream.batches([part]), _BATCHES_AHEAD)) as batches:
+                for batch in batches:
+                    writer.write(batch if formats is None else formats.apply(batch), stream.first_undecided)
+            files = writer.close()
+        except BaseException:
+            writer.discard()
+            raise
+    sources = [(_first_offset(each), _source_file(each)) for each in stream.slices]
+    return WrittenPart(
+        tuple(staging.complete(each, _sources_of(each.file, sources)) for each in files),
+        stream.first_offset,
+        stream.end,
+        None if stream.last_batch is None else identity_of(stream.last_batch),
+        stream.first_undecided,
+        tuple(stream.aborted_ranges),
+        tuple(stream.undecided_ranges),
+        None if stream.first_hole is None else _Hole(*stream.first_hole),
+        tuple(_Hole(*each) for each in stream.holes),
+        tuple(damage.kept),
+        damage.dropped,
+        stream.is_beyond,
+    )
+
+
+def _first_offset(each: ReadSlice) -> int:
+    base = each.log.base_offset
+    return base if base is not None and each.first.is_wrapper else first_known_offset(each.first)
+
+
+def _source_file(each: ReadSlice) -> SourceFile:
+    path = absolute(each.log.path)
+    return SourceFile(path, each.log.base_offset, each.size, each.last.last_offset, each.last.crc)
+
+
+def _sources_of(file: ConvertedFile, sources: list[tuple[int, SourceFile]]) -> Iterator[SourceFile]:
+    """The log files whose offsets meet those of a file."""
+    for first, source in sources:
+        if first <= file.last_offset and source.last_offset >= file.first_offset:
+            yield source
+
+
+# ---- what the manifest says
+
+
+def join_parts(
+    partition: SlicedPartition,
+    start: Continuation,
+    parts: Sequence[WrittenPart],
+    left_out: Iterable[LeftOut],
+    damage: DamagedRanges | None = None,
+) -> WrittenPartition:
+    """The files of all parts of a topic-partition, and what the manifest will say of it.
+
+    The parts are in the order of offsets; none where an earlier run has converted all that was asked for. `damage` was
+    found before them.
+    """
+    old = start.entry
+    if not parts and old is not None:
+        return WrittenPartition(old, ())
+    chosen = partition._replace(offset=(start.offset, partition.offset[1]))
+    files = tuple(each for part in parts for each in part.files)
+    kept = () if old is None else tuple(file for file in old.files if not file.provisional)
+    all_files = (*kept, *(each.file for each in files))
+    last = next((part.last_batch for part in reversed(parts) if part.last_batch is not None), None)
+    next_offset = _next_offset(chosen, parts, last, old)
+    read = (absolute(each.log.path) for _, each in chosen.numbered())
+    before = DamagedRanges() if damage is None else damage
+    found = [*before.kept, *(each for part in parts for each in part.findings)]
+    findings, dropped = merged_findings(
+        old,
+        (each._replace(path=absolute(each.path)) for each in found),
+        read,
+        before.dropped + sum(part.findings_dropped for part in parts),
+    )
+    entry = ConvertedPartition(
+        partition.topic_partition,
+        absolute(partition.path),
+        partition.first_asked,
+        next_offset,
+        last if last is not None or old is None else old.last_batch,
+        partition.replica,
+        unfit_timestamps=sum(map(_null_timestamps, all_files)),
+        findings_dropped=dropped,
+        files=all_files,
+        findings=findings,
+        left_out=(*_left_out(parts, old, chosen), *left_out),
+    )
+    return WrittenPartition(entry, files)
+
+
+def _null_timestamps(file: ConvertedFile) -> int:
+    """The timestamps that do not fit: no other one is null."""
+    return next((column.nulls or 0 for column in file.columns if column.name == "timestamp"), 0)
+
+
+def _undecided(parts: Sequence[WrittenPart]) -> int | None:
+    return min((part.first_undecided for part in parts if part.first_undecided is not None), default=None)
+
+
+def _next_offset(
+    chosen: SlicedPartition, parts: Sequence[WrittenPart], last: BatchIdentity | None, old: ConvertedPartition | None
+) -> int:
+    """The first undecided offset, else the one after the last batch."""
+    first, stop = chosen.offset
+    lowest = old.next_offset if old is not None else first or 0
+    undecided = _undecided(parts)
+    if undecided is not None:
+        return max(undecided, lowest)
+    end = lowest if last is None else last.last_offset + 1
+    return max(end if stop is None else min(end, stop), lowest)
+
+
+def _left_out(
+    parts: Sequence[WrittenPart], old: ConvertedPartition | None, chosen: SlicedPartition
+) -> Iterator[LeftOut]:
+    """What no file has: that of earlier runs below the offset where this one began, then that of this one."""
+    if old is not None:
+        yield from (each for each in old.left_out if _is_before(each, old.next_offset))
+    for why, several in (
+        ("aborted", (each for part in parts for each in part.aborted)),
+        ("undecided", (each for part in parts for each in part.undecided)),
+    ):
+        for each in _joined(several, _undecided(parts)):
+            yield LeftOut(why, each.records, each.first, each.last)
+    for start, end in islice(_holes(parts), KEPT_HOLES):
+        if end is None or end >= (chosen.offset[0] or 0):
+            yield LeftOut("damaged", None, max(start, chosen.offset[0] or 0), end)
+
+
+def _is_before(each: LeftOut, offset: int) -> bool:
+    """Whether an earlier run found this below the offset where the next one begins."""
+    if each.why == "aborted":
+        return each.last_offset is not None and each.last_offset < offset
+    return each.why == "damaged" and (each.first_offset or 0) < offset
+
+
+def _joined(ranges: Iterable[OutcomeRange], border: int | None) -> OutcomeRanges:
+    joined = OutcomeRanges()
+    for each in ranges:
+        joined.add(each, border)
+    return joined
+
+
+def _holes(parts: Iterable[WrittenPart]) -> Iterator[_Hole]:
+    """Those of all parts. One at the end of a part goes on to the first batch of the next one."""
+    after, begun = None, None
+    for part in parts:
+        if part.first_hole is not None:
+            if begun is None:
+                begun = part.first_hole.first if after is None else after
+            if (last := part.first_hole.last) is not None:
+                if last >= begun:
+                    yield _Hole(begun, last)
+                begun = None
+        elif begun is not None and part.first_offset is not None:
+            if part.first_offset > begun:
+                yield _Hole(begun, part.first_offset - 1)
+            begun = None
+        for hole in part.holes:
+            if hole.last is None:
+                begun = hole.first
+            else:
+                yield hole
+        after = after if part.end is None else part.end
+    if begun is not None:
+        yield _Hole(begun, None)

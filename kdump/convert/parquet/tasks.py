@@ -1,0 +1,411 @@
+"""Converts topic-partitions into a folder of Parquet files on an engine, the large ones in parts.
+
+Where a partition goes on and where it is cut is found by the engine, too: that can need all of its headers. Workers
+write files; this process gives them their names.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Final, NamedTuple, TypeVar
+
+from kdump.convert.damage_log import DamageLog, joined_findings
+from kdump.convert.field_formats import FieldFormat
+from kdump.convert.options import ConvertOptions
+from kdump.convert.parquet.continuation import Continuation, continue_after
+from kdump.convert.parquet.manifest import ConversionSettings, ConvertedFile, ConvertedPartition, LeftOut
+from kdump.convert.parquet.output_directory import OutputDirectory, StagingFolder
+from kdump.convert.parquet.run import WrittenPart, join_parts, write_part
+from kdump.convert.parquet.writer import formats_of
+from kdump.convert.preparation import PreparedPartition
+from kdump.convert.records.log_parts import cut_into_parts, size_of
+from kdump.convert.records.log_slice import HIGHEST, SlicedPartition
+from kdump.convert.results import (
+    Converted,
+    ConvertFindings,
+    DamagedLog,
+    LeftOutCounts,
+    OutputFile,
+    PartitionConversion,
+    merge_notes,
+)
+from kdump.convert.tables import LARGEST_DATA
+from kdump.engine.protocol import Engine
+from kdump.errors import KdumpError
+from kdump.format.naming import TopicPartition
+from kdump.storage.offset_checkpoints import CheckpointCache
+from kdump.storage.read_policy import ReadPolicy
+
+_LEAST_BYTES: Final = 32 << 20
+"""A smaller part of a partition costs more to hand over than it gains."""
+_MOST_BYTES: Final = 512 << 20
+"""The size of a part of a large partition."""
+_GROUP_PARTS: Final = 64
+"""The largest number of small parts in one task."""
+_Result = TypeVar("_Result")
+
+
+class _PlanTask(NamedTuple):
+    """A topic-partition, to find where its conversion goes on, and to cut it."""
+
+    partition: SlicedPartition
+    entry: ConvertedPartition | None
+    cleaner_offset: int | None
+    part_bytes: int
+    max_batch_bytes: int
+    committed: bool
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of its logs."""
+        return _size(self.partition)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is done here sooner than by another process."""
+        return self.entry is None and self.size_bytes < self.part_bytes
+
+
+class _PartPlan(NamedTuple):
+    """The parts of a topic-partition that are to be converted, and where they begin."""
+
+    start: Continuation
+    parts: tuple[SlicedPartition, ...]
+
+
+class _PartTask(NamedTuple):
+    """A part of a topic-partition to write."""
+
+    staging: StagingFolder
+    settings: ConversionSettings
+    part: SlicedPartition
+    max_batch_bytes: int
+    strict: bool
+    read_policy: ReadPolicy
+
+
+class _PartGroup(NamedTuple):
+    """Parts that one worker writes."""
+
+    parts: tuple[_PartTask, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of their logs."""
+        return sum(_size(task.part) for task in self.parts)
+
+
+class _PartResult(NamedTuple):
+    """What was written of a part, or the error."""
+
+    written: WrittenPart | KdumpError
+    skipped: tuple[ConvertFindings, ...]
+    ranges: int = 0
+    bytes: int = 0
+    malformed: int = 0
+    not_json: int = 0
+
+
+def settings_of(options: ConvertOptions) -> ConversionSettings:
+    """What the manifest says of these options."""
+    return ConversionSettings(
+        options.all_columns,
+        options.effective_isolation,
+        options.choice.time,
+        options.codec or "zstd",
+        options.level,
+        partition_folders=options.partition_folders,
+        others=tuple(_others(options)),
+    )
+
+
+def _others(options: ConvertOptions) -> Iterator[tuple[str, str]]:
+    """The settings that are not those of a Parquet file, where they are not the usual ones."""
+    if options.until_stable:
+        yield "until", "last-stable-offset"
+    for name, how in (("keys", options.keys), ("values", options.values)):
+        if how is not FieldFormat.BINARY:
+            yield name, how.value
+
+
+def convert_to_folder(
+    partitions: Sequence[PreparedPartition],
+    output: str,
+    options: ConvertOptions,
+    engine: Engine,
+    *,
+    inputs: Iterable[str] = (),
+    on_bytes: Callable[[int], object] | None = None,
+) -> Iterator[Converted]:
+    """Write the partitions into a folder; yields what was converted of each, in their order, and its files.
+
+    A partition that cannot be converted is its error, and the folder has of it what it had before. Raises KdumpError
+    for the folder.
+    """
+    with OutputDirectory(output, settings_of(options), inputs) as folder:
+        run = _FolderRun(folder, options, engine, on_bytes)
+        found = [_PartitionRun(each, options) for each in partitions]
+        run.plan([each for each in found if each.error is None])
+        with closing(run.written([part for each in found for part in each.parts])) as results:
+            for each in found:
+                yield from each.committed(run, [next(results) for _ in each.parts])
+            for _ in results:  # so that the engine ends its processes
+                raise AssertionError
+
+
+class _PartitionRun:
+    """The conversion of a topic-partition: what was found before it is read, and its parts."""
+
+    def __init__(self, of: PreparedPartition, options: ConvertOptions) -> None:
+        self.of = of
+        self.error: KdumpError | None = None
+        self.plan: _PartPlan | None = None
+        self.damage = DamageLog(of, strict=options.strict)
+        try:
+            self.damage.begin()
+        except DamagedLog as error:
+            self.error = error
+
+    @property
+    def parts(self) -> tuple[SlicedPartition, ...]:
+        return () if self.plan is None or self.error is not None else self.plan.parts
+
+    def committed(self, run: "_FolderRun", parts: list[_PartResult]) -> Iterator[Converted]:
+        """Give the files of the partition their names, where each part was written."""
+        if any(isinstance(part.written, WrittenPart) and part.written.is_beyond for part in parts):
+            run.discard(parts)
+            parts = [run.whole(self)]
+        failed = next((number for number, part in enumerate(parts) if isinstance(part.written, KdumpError)), None)
+        found = parts if failed is None else parts[: failed + 1]
+        yield from joined_findings((*self.damage.values(), *(each for part in found for each in part.skipped)))
+        try:
+            if self.error is not None:
+                raise self.error
+            assert self.plan is not None
+            for part in parts:
+                if isinstance(part.written, KdumpError):
+                    run.discard(parts)
+                    raise part.written
+            written = [part.written for part in parts if isinstance(part.written, WrittenPart)]
+            whole = join_parts(self.of.partition, self.plan.start, written, _left_out(self.of), self.damage)
+            entry = run.folder.commit(whole)
+        except KdumpError as error:
+            yield error
+            return
+        files = [_output_file(each.file, entry.topic_partition) for each in whole.files]
+        yield from files
+        yield _conversion(self.of, entry, tuple(files), self.damage, parts)
+
+
+class _FolderRun:
+    """A run into a folder on an engine: plans the partitions, and writes their parts."""
+
+    def __init__(
+        self,
+        folder: OutputDirectory,
+        options: ConvertOptions,
+        engine: Engine,
+        on_bytes: Callable[[int], object] | None,
+    ) -> None:
+        self.folder = folder
+        self._options, self._engine = options, engine
+        self._inside = on_bytes if engine.slots == 1 else None  # another process cannot call it
+        self._outside = on_bytes if engine.slots > 1 else None
+        self._policy = options.read_policy.shared_by(engine.slots)
+
+    # ---- planning
+
+    def plan(self, conversions: Sequence[_PartitionRun]) -> None:
+        """Set the plan of each, or its error."""
+        total = sum(_size(each.of.partition) for each in conversions)
+        part_bytes = min(max(total // (2 * self._engine.slots), _LEAST_BYTES), _MOST_BYTES)
+        checkpoints = CheckpointCache()
+        far: list[tuple[_PartitionRun, _PlanTask]] = []
+        for each in conversions:
+            try:
+                task = self._plan_task(each.of.partition, part_bytes, checkpoints)
+            except KdumpError as error:
+                each.error = error
+                continue
+            if self._engine.slots == 1 or task.is_small:
+                self._take_plan(each, task, _plan(task._replace(part_bytes=HIGHEST)))
+            else:
+                far.append((each, task))
+        results = self._engine.map(_plan, [task for _, task in far]) if far else iter(())
+        for (each, task), (_, plan) in zip(far, results, strict=True):
+            self._take_plan(each, task, plan)
+
+    def _plan_task(self, partition: SlicedPartition, part_bytes: int, checkpoints: CheckpointCache) -> _PlanTask:
+        options, cleaned = self._options, None
+        if partition.copy is not None and partition.topic_partition is not None:
+            cleaned = checkpoints.context(partition.copy).cleaner_offset
+        entry = self.folder.entry_of(partition, rewrite=partition.topic_partition in options.rewrite)
+        if entry is not None:
+            entry = entry._replace(files=(), findings=(), left_out=())  # what does not matter far away
+        committed = options.effective_isolation == "read-committed"
+        return _PlanTask(partition, entry, cleaned, part_bytes, options.max_batch_bytes, committed)
+
+    def _take_plan(self, of: _PartitionRun, task: _PlanTask, plan: _PartPlan | KdumpError) -> None:
+        if isinstance(plan, KdumpError):
+            of.error = plan
+        else:
+            entry = None if task.entry is None else self.folder.entry_of(task.partition)
+            of.plan = plan._replace(start=plan.start._replace(entry=entry))
+
+    # ---- writing
+
+    def written(self, parts: Sequence[SlicedPartition]) -> Generator[_PartResult, None, None]:
+        """The results of the parts, in their order."""
+        groups = _groups([self._part_task(part) for part in parts], self._engine.slots)
+        with _closed(self._engine.map(_Writer(self._inside), groups)) as results:
+            for group, found in results:
+                if self._outside is not None:
+                    self._outside(group.size_bytes)
+                yield from found
+
+    def whole(self, of: _PartitionRun) -> _PartResult:
+        """The result of a partition as one part, for one that cannot be cut."""
+        assert of.plan is not None
+        partition = of.of.partition
+        task = self._part_task(partition._replace(offset=(of.plan.start.offset, partition.offset[1])))
+        with _closed(self._engine.map(_Writer(None), [_PartGroup((task,))])) as results:
+            ((_, (found,)),) = results
+        return found
+
+    def discard(self, parts: Iterable[_PartResult]) -> None:
+        """Remove the files of these parts."""
+        written = (part.written for part in parts if isinstance(part.written, WrittenPart))
+        self.folder.remove(file.temporary for each in written for file in each.files)
+
+    def _part_task(self, part: SlicedPartition) -> _PartTask:
+        options = self._options
+        return _PartTask(
+            self.folder.staging, self.folder.settings, part, options.max_batch_bytes, options.strict, self._policy
+        )
+
+
+@contextmanager
+def _closed(results: Iterator[_Result]) -> Iterator[Iterator[_Result]]:
+    """Close the results of an engine where not all were read: its workers end then."""
+    try:
+        yield results
+    finally:
+        if isinstance(results, Generator):
+            results.close()
+
+
+def _plan(task: _PlanTask) -> _PartPlan | KdumpError:
+    """Where the conversion of a topic-partition goes on, and its parts; the function that an engine maps."""
+    partition = task.partition
+    limit = min(task.max_batch_bytes, LARGEST_DATA)  # that of the records
+    try:
+        start = continue_after(task.entry, partition, task.cleaner_offset, task.max_batch_bytes)
+        if start.is_done(partition):
+            return _PartPlan(start, ())
+        chosen = partition._replace(offset=(start.offset, partition.offset[1]))
+        parts = cut_into_parts(chosen, task.part_bytes, limit, committed=task.committed)
+        return _PartPlan(start, tuple(parts))
+    except KdumpError as error:
+        return error
+
+
+def _size(partition: SlicedPartition) -> int:
+    return sum(size_of(each) for _, each in partition.numbered())
+
+
+def _groups(tasks: Iterable[_PartTask], slots: int) -> list[_PartGroup]:
+    """Small parts that follow each other become one task: to hand one over costs more than to write it."""
+    tasks = list(tasks)
+    most = min(_LEAST_BYTES, sum(_size(task.part) for task in tasks) // (4 * slots))
+    groups: list[list[_PartTask]] = []
+    size = 0
+    for task in tasks:
+        more = _size(task.part)
+        if slots == 1 or not groups or size + more > most or len(groups[-1]) == _GROUP_PARTS:
+            groups.append([])
+            size = 0
+        groups[-1].append(task)
+        size += more
+    return [_PartGroup(tuple(group)) for group in groups]
+
+
+class _Writer:
+    """The function that an engine maps over groups of parts."""
+
+    def __init__(self, on_bytes: Callable[[int], object] | None) -> None:
+        self._on_bytes = on_bytes
+
+    def __call__(self, group: _PartGroup) -> tuple[_PartResult, ...]:
+        return tuple(map(self._write, group.parts))
+
+    def _write(self, task: _PartTask) -> _PartResult:
+        damage, formats = DamageLog(strict=task.strict), formats_of(task.settings)
+        try:
+            written = write_part(
+                task.staging,
+                task.settings,
+                task.part,
+                damage=damage,
+                max_batch_bytes=task.max_batch_bytes,
+                formats=formats,
+                read_policy=task.read_policy,
+                on_bytes=self._on_bytes,
+            )
+        except KdumpError as error:
+            return _PartResult(error, tuple(damage.values()))
+        found = tuple(damage.values())
+        return _PartResult(written, found, damage.ranges, damage.bytes, formats.malformed, formats.not_json)
+
+
+def _left_out(of: PreparedPartition) -> Iterator[LeftOut]:
+    """What the merge of copies left out."""
+    merged = of.merged
+    if merged.log_start_offset:
+        yield LeftOut("deleted", merged.deleted or None, None, merged.log_start_offset - 1)
+    for each in merged.diverged:
+        yield LeftOut("diverged", each.records, each.first_offset, each.last_offset)
+    for hole in merged.missing:
+        yield LeftOut("missing", None, hole.first_offset, hole.last_offset)
+    for batch in of.left_out:
+        yield LeftOut("repeated", batch.records, batch.first_offset, batch.last_offset)
+
+
+def _output_file(file: ConvertedFile, of: TopicPartition | None) -> OutputFile:
+    sources = tuple(each.path for each in file.sources)
+    return OutputFile(
+        file.name, of, file.rows, file.bytes, file.first_offset, file.last_offset, sources, file.provisional
+    )
+
+
+def _conversion(
+    partition: PreparedPartition,
+    entry: ConvertedPartition,
+    files: tuple[OutputFile, ...],
+    damage: DamageLog,
+    parts: Sequence[_PartResult],
+) -> PartitionConversion:
+    def records(why: str) -> int:
+        return sum(each.records or 0 for each in entry.left_out if each.why == why)
+
+    counts = LeftOutCounts(
+        aborted=records("aborted"),
+        undecided=records("undecided"),
+        damaged_ranges=damage.ranges + sum(part.ranges for part in parts),
+        damaged_bytes=damage.bytes + sum(part.bytes for part in parts),
+        unfit_timestamps=entry.unfit_timestamps,
+        repeated_batches=len(partition.left_out),
+        deleted=partition.merged.deleted,
+        malformed=sum(part.malformed for part in parts),
+        not_json=sum(part.not_json for part in parts),
+    )
+    return PartitionConversion(
+        entry.topic_partition,
+        partition.partition.path,
+        sum(each.rows for each in files),
+        sum(each.rows for each in entry.files),
+        min((each.first_offset for each in files if each.first_offset is not None), default=None),
+        max((each.last_offset for each in files if each.last_offset is not None), default=None),
+        entry.next_offset,
+        counts,
+        files,
+        tuple(merge_notes(partition)),
+    )

@@ -1,0 +1,184 @@
+"""What is known of the log of a topic-partition from names, checkpoints, indexes and first and last batches.
+
+Its records are not read. Only for several copies more is: all batches where their histories part, those of a segment
+with several leader epochs where leader-epoch-checkpoint is missing, and the headers of a copy that lies in no log
+directory, where nothing else says whether the log cleaner went over it.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from kdump.broker.history import EpochRun, History, history_of
+from kdump.convert.ranges.segment_search import SegmentSearch, has_numbered_segments
+from kdump.convert.records.copy_batches import CopyBatches
+from kdump.convert.records.log_slice import whole_log
+from kdump.convert.records.ordered_log import read_headers
+from kdump.convert.replicas.merge import CommonLog, common_log, settle_histories, share_holes
+from kdump.convert.replicas.replica_copy import epochs_of
+from kdump.format.batch import Batch
+from kdump.format.naming import TopicPartition
+from kdump.kernel.seek import row
+from kdump.log.batch_location import BatchLocation
+from kdump.log.log_files import base_offset_of
+from kdump.storage.file_store import is_directory, parent_of
+from kdump.storage.offset_checkpoints import CheckpointContext, CheckpointOffsets, read_offset_checkpoints
+from kdump.storage.partition import LogFile, Partition
+from kdump.storage.source import reader_of
+from kdump.storage.walk import MAX_BATCH_BYTES
+from kdump.verify.compaction import is_compacted_log
+
+
+class KnownCopy(NamedTuple):
+    """A copy of a topic-partition: what the checkpoints say of it, and its leader epochs."""
+
+    partition: Partition
+    context: CheckpointContext
+    history: History
+
+
+class KnownLog(NamedTuple):
+    """The log of a topic-partition with all its copies, in the order of the paths.
+
+    Its records have offsets in [`start`, `end`). `common` is None for a single copy. `is_cut`: the names of its files
+    say where its offsets are, so that a range of them can be read alone. `compacted`: the log cleaner went over it.
+    `grows`: another process may be writing after the last batch.
+    """
+
+    topic_partition: TopicPartition | None
+    copies: tuple[KnownCopy, ...]
+    start: int
+    end: int
+    common: CommonLog | None
+    is_cut: bool
+    compacted: bool
+    grows: bool = False
+
+    @property
+    def high_watermark(self) -> int | None:
+        """The highest one that a copy of the common history knows; None without one."""
+        cuts = (self.end,) if self.common is None else self.common.history.cuts
+        marks = [
+            min(mark, cut) if cut < each.history.end_offset else mark
+            for each, cut in zip(self.copies, cuts, strict=True)
+            if (mark := each.context.high_watermark) is not None
+        ]
+        return max(marks, default=None)
+
+    @property
+    def reference(self) -> KnownCopy:
+        """The copy that has the most of the common history."""
+        return self.copies[self.common.history.reference if self.common is not None else 0]
+
+
+class LogKnowledge:
+    """Finds out what is known of one topic-partition after another."""
+
+    def __init__(self, max_batch_bytes: int = MAX_BATCH_BYTES) -> None:
+        self._search = SegmentSearch()
+        self._max_batch_bytes = max_batch_bytes
+        self._checkpoints: dict[str, CheckpointOffsets] = {}
+
+    def of(self, copies: Sequence[Partition]) -> KnownLog:
+        """What is known of the copies of a topic-partition, which are of one topic. Raises SourceError."""
+        try:
+            known = [self._copy(copy, alone=len(copies) == 1) for copy in copies]
+        finally:
+            self._search.close()
+        compacted = any(self._is_cleaned(each) for each in known)
+        common, end = None, known[0].history.end_offset
+        if len(known) > 1:
+            common = common_log([each.history for each in known], compacted=compacted or self._shows_cleaning(known))
+            if any(cut < each.history.end_offset for each, cut in zip(known, common.history.cuts, strict=True)):
+                # Their histories part, or damage makes it look so: all batches say it.
+                settled = settle_histories(copies, self._max_batch_bytes)
+                known = [each._replace(history=own) for each, own in zip(known, settled.of_copies, strict=True)]
+                common = settled.common
+            compacted, end = common.compacted, common.end
+        bases = [base_offset_of(each.partition.segments[0].log) for each in known if each.partition.segments]
+        starts = [each.context.log_start_offset or 0 for each in known]
+        start = max(min(bases, default=0), *starts)
+        is_cut = all(has_numbered_segments(copy) for copy in copies)
+        return KnownLog(copies[0].topic_partition, tuple(known), start, max(start, end), common, is_cut, compacted)
+
+    def _copy(self, copy: Partition, *, alone: bool) -> KnownCopy:
+        context, end = self._context(copy), self._search.end_offset(copy)
+        history = History((), end) if alone else history_of(self._runs(copy, end), epochs_of(copy.epochs), end)
+        return KnownCopy(copy._replace(log_directory=None, directory_files=None, listing=None), context, history)
+
+    def _context(self, copy: Partition) -> CheckpointContext:
+        if not is_directory(copy.path):
+            return CheckpointContext()
+        directory = parent_of(copy.path)
+        if directory not in self._checkpoints:
+            self._checkpoints[directory] = read_offset_checkpoints(directory)
+        return self._checkpoints[directory].context(copy)
+
+    @staticmethod
+    def _is_cleaned(copy: KnownCopy) -> bool:
+        return is_compacted_log(copy.partition.topic_partition, shown=copy.context.cleaned)
+
+    def _shows_cleaning(self, copies: Sequence[KnownCopy]) -> bool:
+        """Whether the batches show the log cleaner where no checkpoint can: some copy lies in no log directory."""
+        if all(each.context.start_because != "own" for each in copies):
+            return False
+        headers = [read_headers(whole_log(each.partition).slices) for each in copies]
+        if all(each.is_continuous and not each.compacted for each in headers):
+            return False
+        found = [CopyBatches([segment.log for segment in each.partition.segments]) for each in copies]
+        for each in found:
+            self._read(each)
+        return any(each.has_cleaned_batches for each in found) or share_holes(found)
+
+    def _read(self, found: CopyBatches) -> None:
+        for error in found.read(self._max_batch_bytes):
+            raise error
+
+    # ---- leader epochs
+
+    def _runs(self, copy: Partition, end: int) -> list[EpochRun]:
+        """The leader epochs of the batches: of the last one, where a checkpoint has the others; else of all."""
+        if copy.epochs is not None and epochs_of(copy.epochs) is not None:
+            last = self._edge(copy.segments[-1].log, end - 1) if copy.segments else None
+            return [] if last is None else [last]
+        runs: list[EpochRun] = []
+        for number, segment in enumerate(copy.segments):
+            is_last = number + 1 == len(copy.segments)
+            stop = end if is_last else self._search.reader(segment.log).next_offset(segment.log.size)
+            first, last = self._edge(segment.log, segment.log.base_offset or 0), self._edge(segment.log, stop - 1)
+            if first is None or last is None:
+                continue
+            is_right = (segment.log.base_offset or 0) <= first.first <= first.last <= last.last == stop - 1
+            if first.epoch == last.epoch and (is_right or first.epoch < 0):
+                # Leader epochs never go back. Two batches or more: a single one could be wrong.
+                runs.append(EpochRun(first.epoch, first.first, last.last, 2))
+                continue
+            found = CopyBatches([segment.log])
+            self._read(found)
+            runs += found.epoch_runs()
+        return list(_joined(runs))
+
+    def _edge(self, log: LogFile, offset: int) -> EpochRun | None:
+        """The first batch of a segment whose last offset is this one or above, as a run."""
+        found = self._search.reader(log).find(offset, log.size)
+        if not isinstance(found, BatchLocation):
+            return None
+        body = found.body
+        if body is None:
+            with log.open() as source:
+                body = reader_of(source)(found.position, found.size)
+        batch = Batch._make(row(body, found.position))
+        return EpochRun(batch.partition_leader_epoch, batch.base_offset, batch.last_offset, 1)
+
+
+def _joined(runs: Iterable[EpochRun]) -> Iterator[EpochRun]:
+    """The runs, those that follow each other with one epoch as one."""
+    joined: EpochRun | None = None
+    for run in runs:
+        if joined is not None and joined.epoch == run.epoch:
+            joined = EpochRun(run.epoch, joined.first, run.last, joined.batches + run.batches)
+        else:
+            if joined is not None:
+                yield joined
+            joined = run
+    if joined is not None:
+        yield joined

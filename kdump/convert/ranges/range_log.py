@@ -1,0 +1,204 @@
+"""The log of a range of offsets, proved and filled from all copies, without the rest of the log."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from kdump.convert.ranges.known_log import KnownCopy, KnownLog
+from kdump.convert.ranges.segment_search import Extent, SegmentSearch, numbers_of_segments
+from kdump.convert.records.batch_order import ordered
+from kdump.convert.records.copy_batches import CopyBatches, PositionRange
+from kdump.convert.records.log_slice import HeaderPass, LogSlice, SlicedPartition
+from kdump.convert.records.offset_ranges import OffsetRange, common, united, without
+from kdump.convert.records.ordered_log import ordered_log, read_headers, slices_in_order
+from kdump.convert.replicas.merge import MergedPartition, MergeOptions, merge_range, merge_replicas
+from kdump.convert.replicas.replica_copy import CopyRange
+from kdump.log.batch_location import DamagedRange
+from kdump.storage.file_store import is_directory
+from kdump.storage.listing import list_directory, partition_of_listing
+from kdump.storage.partition import Partition, Segment
+from kdump.storage.walk import MAX_BATCH_BYTES
+from kdump.verify.compaction import is_compacted_log
+
+
+class LostOffsets(NamedTuple):
+    """Offsets [start, stop) that no copy proves, or that are in doubt, and the code of the finding about them.
+
+    `path` and `position` say where they would lie: after the batch before them.
+    """
+
+    start: int
+    stop: int
+    code: str
+    path: str
+    position: int
+
+
+class DamageAt(NamedTuple):
+    """Bytes that are no valid batch, and the offset after the last one before them."""
+
+    damage: DamagedRange
+    offset: int
+
+
+class RangeLog(NamedTuple):
+    """The log of a range, ready to be read, and what is lost of it. Reading it finds damage inside of batches."""
+
+    partition: SlicedPartition
+    lost: tuple[LostOffsets, ...] = ()
+    damage: tuple[DamageAt, ...] = ()
+
+
+def range_log(log: KnownLog, offsets: OffsetRange, max_batch_bytes: int = MAX_BATCH_BYTES) -> RangeLog:
+    """The log of the offsets. Raises SourceError.
+
+    A single copy whose headers are in order is read once more, later. Where they are not, or offsets are missing that
+    the log cleaner did not remove, all batches of the segments with the offsets, and of their neighbours, are put in
+    order as for a conversion of the whole log. Of several copies the batches with the offsets are merged.
+    """
+    if not log.is_cut:
+        return _whole(log, offsets, max_batch_bytes)
+    search = SegmentSearch()
+    try:
+        parts = [list(search.extents(copy.partition, *offsets, grows=log.grows)) for copy in log.copies]
+    finally:
+        search.close()
+    if log.common is not None:
+        return _merged(log, parts, offsets, max_batch_bytes)
+    copy = log.copies[0]
+    slices = [
+        LogSlice(each.log, offsets.start, offsets.stop - 1, each.start, each.stop)
+        for each in parts[0]
+        if not each.is_empty
+    ]
+    partition = SlicedPartition(copy.partition.path, log.topic_partition, tuple(slices), (offsets.start, offsets.stop))
+    headers = read_headers(slices)
+    if headers.is_ordered and (log.compacted or headers.has_all(*offsets)):
+        return RangeLog(partition._replace(headers=headers))
+    return _in_order(log, offsets, partition, max_batch_bytes)
+
+
+def following_slices(log: KnownLog, offsets: OffsetRange, max_batch_bytes: int = MAX_BATCH_BYTES) -> Iterator[LogSlice]:
+    """The slices after a range, in steps that become larger: most transactions end soon. Raises SourceError.
+
+    The files of the copies are listed again: the log of a range has no others.
+    """
+    if not log.is_cut:
+        return
+    log = log._replace(copies=tuple(copy._replace(partition=_listed(copy.partition)) for copy in log.copies))
+    start, step = offsets.stop, max((offsets.stop - offsets.start) // 8, 1)
+    while start < log.end:
+        stop = min(start + step, log.end)
+        yield from range_log(log, OffsetRange(start, stop), max_batch_bytes).partition.slices
+        start, step = stop, 2 * step
+
+
+def _listed(copy: Partition) -> Partition:
+    if not is_directory(copy.path):
+        return copy
+    found, _ = partition_of_listing(list_directory(copy.path), copy.topic_partition, whole=False)
+    return copy._replace(segments=found.segments)
+
+
+def _whole(log: KnownLog, offsets: OffsetRange, max_batch_bytes: int) -> RangeLog:
+    """Log files whose names do not say their offsets: all of them are read."""
+    copies = [copy.partition for copy in log.copies]
+    merged, *_ = merge_replicas(copies, (offsets.start, offsets.stop), MergeOptions(max_batch_bytes=max_batch_bytes))
+    found = ordered_log(merged.partition, max_batch_bytes)
+    damage = tuple(DamageAt(each, offsets.start) for each in found.damage)
+    return RangeLog(found.partition, tuple(_lost_of_copies(merged, offsets)), damage)
+
+
+# ---- one copy
+
+
+def _in_order(log: KnownLog, offsets: OffsetRange, partition: SlicedPartition, max_batch_bytes: int) -> RangeLog:
+    """The batches of the segments with the offsets in order, each proved by its checksum."""
+    copy = log.copies[0]
+    near = copy.partition._replace(segments=tuple(_near(copy.partition.segments, offsets)))
+    found = CopyBatches([segment.log for segment in near.segments])
+    for error in found.read(max_batch_bytes):
+        raise error
+    order = ordered(near, found)
+    compacted = is_compacted_log(log.topic_partition, shown=log.compacted or found.compacted)
+    slices = [
+        each._replace(lowest=max(each.lowest, offsets.start), highest=min(each.highest, offsets.stop - 1))
+        for each in slices_in_order(order.batches, compacted=compacted)
+        if each.lowest < offsets.stop and each.highest >= offsets.start
+    ]
+    known = HeaderPass(found.transactional, is_ordered=True, is_continuous=True, compacted=compacted)
+    lost = () if compacted else tuple(_lost(order.batches, offsets))
+    damage = tuple(_damage_in(found, offsets, ends=offsets.stop >= log.end))
+    return RangeLog(partition._replace(slices=tuple(slices), headers=known), lost, damage)
+
+
+def _near(segments: Sequence[Segment], offsets: OffsetRange) -> Sequence[Segment]:
+    """The segments that can have the offsets by their names, and one on each side."""
+    numbers = numbers_of_segments(segments, *offsets)
+    return segments[max(numbers.start - 1, 0) : numbers.stop + 1]
+
+
+def _damage_in(found: CopyBatches, offsets: OffsetRange, *, ends: bool) -> Iterator[DamageAt]:
+    """The damage at offsets of a range; `ends`: the log ends with it, and bytes after its last batch belong to it."""
+    numbers = {log.path: number for number, log in enumerate(found.logs)}
+    places = list(zip(found.file, found.position, strict=True))
+    for each in found.damage:
+        after = bisect_left(places, (numbers[each.path], each.position))
+        start = found.last[after - 1] + 1 if after else 0
+        stop = found.first[after] if after < len(found) else None
+        if (start < offsets.stop or (ends and start == offsets.stop)) and (stop is None or stop > offsets.start):
+            yield DamageAt(each, start)
+
+
+def _lost(found: CopyBatches, offsets: OffsetRange) -> Iterator[LostOffsets]:
+    """The offsets that no batch has."""
+    runs = list(found.intact(continuous=True))
+    covered = united(OffsetRange(found.first[start], found.last[stop - 1] + 1) for start, stop in runs)
+    for start, stop in without([offsets], covered):
+        before = next((number for number in range(len(found) - 1, -1, -1) if found.last[number] < start), None)
+        after = None if before is None or before + 1 == len(found) else before + 1
+        if before is None:
+            yield LostOffsets(start, stop, "segment/missing", found.logs[0].path, 0)
+            continue
+        log, position = found.logs[found.file[before]], found.position[before] + found.size[before]
+        between = after is not None and found.file[after] != found.file[before]
+        yield LostOffsets(start, stop, "segment/missing" if between else "offset/gap", log.path, position)
+
+
+# ---- several copies
+
+
+def _merged(log: KnownLog, parts: Sequence[Sequence[Extent]], offsets: OffsetRange, max_batch_bytes: int) -> RangeLog:
+    assert log.common is not None
+    options = MergeOptions(max_batch_bytes=max_batch_bytes)
+    copies = [
+        _copy_range(copy, [each.segment for each in extents], offsets, [PositionRange(*each[1:]) for each in extents])
+        for copy, extents in zip(log.copies, parts, strict=True)
+    ]
+    merged = merge_range(copies, log.common, offsets, options)
+    if merged.missing:
+        # A batch with a wrong offset can hide where the others lie.
+        copies = [_copy_range(copy, _near(copy.partition.segments, offsets), offsets) for copy in log.copies]
+        merged = merge_range(copies, log.common, offsets, options)
+    return RangeLog(merged.partition, tuple(_lost_of_copies(merged, offsets)))
+
+
+def _lost_of_copies(merged: MergedPartition, offsets: OffsetRange) -> Iterator[LostOffsets]:
+    for hole in merged.missing:
+        stop = (hole.first_offset if hole.last_offset is None else hole.last_offset) + 1
+        for each in common([OffsetRange(hole.first_offset, stop)], [offsets]):
+            yield LostOffsets(each.start, each.stop, "replica/missing", merged.replicas[0], 0)
+        if hole.last_offset is None and hole.first_offset == offsets.stop:
+            yield LostOffsets(hole.first_offset, stop, "replica/missing", merged.replicas[0], 0)
+    for two in merged.differing:
+        for each in common([OffsetRange(two.first_offset, two.last_offset + 1)], [offsets]):
+            yield LostOffsets(each.start, each.stop, "replica/differs", two.left_out[0], 0)
+
+
+def _copy_range(
+    copy: KnownCopy, segments: Sequence[Segment], offsets: OffsetRange, ranges: Sequence[PositionRange] | None = None
+) -> CopyRange:
+    """Parts of segments of a copy, or all of these segments."""
+    partition = copy.partition._replace(segments=tuple(segments))
+    whole = [PositionRange()] * len(segments)
+    return CopyRange(partition, tuple(whole if ranges is None else ranges), copy.context, copy.history, offsets)

@@ -1,0 +1,171 @@
+"""Which transactional batches of a partition are committed, by the next marker of their producer in all of its log."""
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Protocol
+
+from kdump.convert.records.log_slice import HeaderPass, LogSlice, SlicedPartition, walk_of_slice
+from kdump.convert.records.ordered_log import is_compacted, read_headers
+from kdump.convert.records.transactions import OPEN, UNDECIDED, MarkerReplay, Transaction
+from kdump.format.naming import Kind
+from kdump.kernel.isolation import Decisions
+from kdump.kernel.producers import ABORT, COMMIT, EVENT, Runs
+from kdump.kernel.results import NO_VALUE
+from kdump.kernel.scan import BATCH_COLUMNS
+from kdump.storage.walk import BatchChunk, ForeignBatch, Tail, TailContent
+
+_WIDTH: Final = len(BATCH_COLUMNS)
+_POSITION, _FIRST, _LAST = (BATCH_COLUMNS.index(name) for name in ("position", "base_offset", "last_offset"))
+_EVENT: Final = struct.Struct(EVENT)
+_NO_FIELDS: Final = (0,) * 10
+
+
+def decide(partition: SlicedPartition, max_batch_bytes: int) -> Decisions | None:
+    """What became of the transactions of a log; None where no batch is transactional. Raises SourceError.
+
+    Takes all slices of the log, also where only some offsets are converted: a marker can come later. Reads the headers
+    alone first, where that was not done; where these show a transaction, all checksums, as a marker with a wrong one
+    decides nothing. `begin` of the result takes the number of a slice.
+    """
+    decisions = Decisions()
+    for _ in replay_log(partition, decisions, max_batch_bytes):
+        pass
+    if partition.part is not None:
+        decisions.begin(len(partition.slices))
+        for kind, producers in ((COMMIT, partition.part.committed), (ABORT, partition.part.aborted)):
+            decisions.add(b"".join(_EVENT.pack(producer, *_NO_FIELDS, kind, 0, 0) for producer in producers))
+    return decisions if decisions.seal() else None
+
+
+def last_stable_offset(
+    partition: SlicedPartition, max_batch_bytes: int, begun: Mapping[int, int] | None = None
+) -> int | None:
+    """The first offset of the first transaction that is open or not decided, where a committed read stops.
+
+    None where each transaction ends. Raises SourceError. `begun` as in `transactions_of`.
+    """
+    found = transactions_of(partition, max_batch_bytes, begun)
+    unended = (each for each in found if each.outcome in (OPEN, UNDECIDED))
+    return min((each.first_offset for each in unended if each.first_offset is not None), default=None)
+
+
+def transactions_of(
+    partition: SlicedPartition, max_batch_bytes: int, begun: Mapping[int, int] | None = None
+) -> Iterator[Transaction]:
+    """The transactions of a log, decided as `decide` does, in the order in which they end. Raises SourceError.
+
+    `begun`: those that are open before the first slice, the first offset by producer.
+    """
+    ended: list[Transaction] = []
+    replay = MarkerReplay(ended.append)
+    replay.resume(begun or {})
+    for _ in replay_log(partition, replay, max_batch_bytes):
+        yield from ended
+        ended.clear()
+    replay.conclude()
+    yield from ended
+
+
+def with_markers(
+    partition: SlicedPartition, following: Iterable[LogSlice], max_batch_bytes: int, *, compacted: bool
+) -> SlicedPartition:
+    """A part of a log with as many of the slices that follow it as decide its transactions. Raises SourceError.
+
+    Its `offset` ends before them, so that `decide` takes them and nobody else. `compacted`: the log cleaner goes over
+    the log, so that offsets that are missing hold no marker.
+    """
+    headers = read_headers(partition.slices) if partition.headers is None else partition.headers
+    if not headers.transactional:
+        return partition._replace(headers=headers)
+    headers = headers._replace(is_continuous=compacted or headers.compacted, compacted=False)
+    partition = partition._replace(headers=headers)
+    replay = MarkerReplay(lambda _: None)
+    for _ in replay_log(partition, replay, max_batch_bytes):
+        pass
+    slices = list(partition.slices)
+    offsets = None if headers.is_continuous else _OffsetGaps()
+    for each in following:
+        replay.begin(len(slices))
+        if not replay.is_open:
+            break
+        slices.append(each)
+        for _ in _read(each, replay, max_batch_bytes, offsets):
+            pass
+    return partition._replace(slices=tuple(slices))
+
+
+class LogReplay(Protocol):
+    """Takes the events of the slices in log order, and the positions where batches may be missing."""
+
+    def begin(self, number: int) -> None: ...
+    def add(self, events: bytes) -> None: ...
+    def gap(self, position: int) -> None: ...
+
+
+def replay_log(partition: SlicedPartition, replay: LogReplay, max_batch_bytes: int) -> Iterator[None]:
+    """Replay all slices, step by step; none where the headers show that no batch is transactional."""
+    headers = read_headers(partition.slices) if partition.headers is None else partition.headers
+    if not headers.transactional:
+        return
+    offsets = None
+    if not headers.is_continuous and not missing_is_compaction(partition, headers, max_batch_bytes):
+        offsets = _OffsetGaps()
+    for number, each in enumerate(partition.slices):
+        if each.log.kind is Kind.LOG:
+            replay.begin(number)
+            yield from _read(each, replay, max_batch_bytes, offsets)
+            yield  # a walk passes on its last events at its end
+
+
+def missing_is_compaction(partition: SlicedPartition, headers: HeaderPass, max_batch_bytes: int) -> bool:
+    """Whether offsets that are missing hold no marker, as the log cleaner went over the log.
+
+    A header whose checksum was not computed does not show it.
+    """
+    if is_compacted(partition.copy, shown=False):
+        return True
+    return headers.compacted and any(_shows_compaction(each, max_batch_bytes) for each in partition.slices)
+
+
+def _shows_compaction(each: LogSlice, max_batch_bytes: int) -> bool:
+    with each.log.open() as source:
+        walk = walk_of_slice(each, source, max_batch_bytes=max_batch_bytes)
+        for _ in walk:
+            pass
+        return walk.scanner.state().compacted
+
+
+def _read(each: LogSlice, replay: LogReplay, max_batch_bytes: int, offsets: "_OffsetGaps | None") -> Iterator[None]:
+    """Add the batches of a slice that are valid, and where others may be missing."""
+    if each.after_gap:
+        replay.gap(each.start - 1)
+    with each.log.open() as source:
+        how = {"max_batch_bytes": max_batch_bytes, "runs": Runs(), "everything": offsets is not None}
+        for item in walk_of_slice(each, source, on_events=replay.add, **how):
+            if isinstance(item, BatchChunk) and not item.damaged:
+                for position in () if offsets is None else offsets.of(item):
+                    replay.gap(position)
+            elif isinstance(item, BatchChunk):
+                replay.gap(item.row(0).position)
+            elif isinstance(item, Tail):
+                if item.reason is not TailContent.ZEROS or not each.log.preallocated:
+                    replay.gap(item.position)
+            elif not isinstance(item, ForeignBatch):
+                replay.gap(item.position)
+            yield
+
+
+class _OffsetGaps:
+    """Finds where offsets are missing between valid batches of a log that is not compacted."""
+
+    def __init__(self) -> None:
+        self._end: int | None = None
+
+    def of(self, chunk: BatchChunk) -> Iterator[int]:
+        """A position inside the batch before each hole."""
+        cells = chunk.walk.scanner.rows[: chunk.batches * _WIDTH]
+        columns = (cells[column::_WIDTH].tolist() for column in (_POSITION, _FIRST, _LAST))
+        for position, first, last in zip(*columns, strict=True):
+            if first != NO_VALUE and self._end is not None and first > self._end:
+                yield position - 1
+            self._end = last + 1

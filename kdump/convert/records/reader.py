@@ -1,0 +1,345 @@
+"""The records of log files as a stream of Arrow's record batches."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Literal, NamedTuple
+
+import pyarrow as pa
+
+from kdump.convert.records.batch_order import LeftOutBatch
+from kdump.convert.records.isolation import decide
+from kdump.convert.records.log_slice import (
+    EVERYTHING,
+    HIGHEST,
+    LOWEST,
+    Bounds,
+    LogSlice,
+    SlicedPartition,
+    walk_of_slice,
+)
+from kdump.convert.records.ordered_log import ordered_log
+from kdump.convert.records.outcome_ranges import OutcomeRange, OutcomeRanges
+from kdump.convert.tables import LARGEST_DATA, USUAL_ROOM, RecordBuffers, Room
+from kdump.format.batch import Batch
+from kdump.kernel.columns import BROKEN, COMPRESSED, NO_ROOM, Columns
+from kdump.kernel.isolation import ABORTED, COMMITTED, Decisions
+from kdump.kernel.records import STATUSES
+from kdump.log.batch_location import DamagedRange, damaged_ranges
+from kdump.log.records import DamageWarning
+from kdump.storage.partition import LogFile
+from kdump.storage.read_policy import ReadPolicy, open_file
+from kdump.storage.records import payload_of
+from kdump.storage.source import Source
+from kdump.storage.walk import MAX_BATCH_BYTES, BatchChunk, Tail, TailContent
+
+
+class ReadSlice(NamedTuple):
+    """A log file that was read, its size then, and its first and last batch."""
+
+    log: LogFile
+    size: int
+    first: Batch
+    last: Batch
+
+
+Isolation = Literal["read-committed", "read-uncommitted", "all"]
+"""`read-committed`: no record of a transaction that was aborted, or of which that is not known. `read-uncommitted`:
+every record but control records. `all`: control records, too.
+"""
+OnDamage = Callable[[DamagedRange], object]
+
+_CHUNK_BATCHES: Final = 1024
+_STEP: Final = 16 << 20
+"""The bytes between two reports of progress."""
+KEPT_HOLES: Final = 1000
+
+
+def _inclusive(bounds: Bounds) -> tuple[int, int]:
+    """The smallest and the largest number of a half-open range, within 64 bits."""
+    first, stop = bounds
+    lowest = LOWEST if first is None else min(max(first, LOWEST), HIGHEST)
+    highest = HIGHEST if stop is None else max(min(stop - 1, HIGHEST), LOWEST)
+    if (first is not None and first > HIGHEST) or (stop is not None and stop <= LOWEST):
+        return 0, -1
+    return lowest, highest
+
+
+def first_known_offset(batch: Batch) -> int:
+    """The first offset of a batch; the last one of a wrapper message, whose header does not say it."""
+    return batch.last_offset if batch.is_wrapper else batch.base_offset
+
+
+class RecordStream:
+    """Makes record batches of the records of partitions, one partition after another."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        time: Bounds = EVERYTHING,
+        on_damage: OnDamage | None = None,
+        *,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
+        isolation: Isolation = "read-committed",
+        room: Room = USUAL_ROOM,
+        read_policy: ReadPolicy = ReadPolicy(),  # noqa: B008  # it never changes
+        on_bytes: Callable[[int], object] | None = None,
+    ) -> None:
+        self._schema = schema
+        self._time = _inclusive(time)
+        self._on_damage = on_damage
+        self._max_batch_bytes = min(max_batch_bytes, LARGEST_DATA)
+        self._isolation = isolation
+        self._room = room
+        self._read_policy = read_policy
+        self._on_bytes = on_bytes
+        self._warned = False
+        self._decisions: Decisions | None = None
+        self._stop: int | None = None
+        self._chosen = LOWEST, HIGHEST
+        self._after: int | None = None
+        self._hole: int | None = None
+        self._known_undecided: int | None = None
+        self.unfit_timestamps = 0
+        """Timestamps that are null because they do not fit microseconds in 64 bits."""
+        self.aborted = 0
+        """Records that were left out because their transaction was aborted."""
+        self.undecided = 0
+        """Records that were left out because it is not known what became of their transaction."""
+        self.slices: list[ReadSlice] = []
+        """The files that were read, but those without a valid batch."""
+        self.last_batch: Batch | None = None
+        """The last batch with records below the end that was asked for, and below the first undecided one."""
+        self.first_offset: int | None = None
+        """The first offset of the first batch of the partition that was read last."""
+        self.is_beyond = False
+        """Whether damage hid where a part of a log ends: batches of the part after it were read, too."""
+        self.aborted_ranges = OutcomeRanges()
+        """The offsets of these records, of the last partition."""
+        self.undecided_ranges = OutcomeRanges()
+        """Likewise of the undecided ones."""
+        self.holes: list[tuple[int, int | None]] = []
+        """The offsets, first and last, that bytes without a valid batch may have had; None where no batch follows. At
+        most 1000; of a compacted log they are an upper bound.
+        """
+        self.first_hole: tuple[int, int | None] | None = None
+        """The same before the first batch. It can end before it begins: then a log file begins after it."""
+        self.left_out: list[LeftOutBatch] = []
+        """Valid batches that were left out because others have their offsets."""
+
+    @property
+    def first_undecided(self) -> int | None:
+        """The base offset of the first undecided batch of the partition that was read last, so far.
+
+        Of a part of a log, that of the whole log.
+        """
+        if self._known_undecided is not None:
+            return self._known_undecided
+        return None if self._columns.first_undecided < 0 else self._columns.first_undecided
+
+    @property
+    def end(self) -> int | None:
+        """The offset after the last batch of the partition that was read last."""
+        return self._after
+
+    def batches(self, partitions: Sequence[SlicedPartition]) -> Iterator[pa.RecordBatch]:
+        """The records of the partitions. Raises SourceError for a file that cannot be read."""
+        for each in partitions:
+            lowest, highest = _inclusive(each.offset)
+            self._stop = highest + 1
+            self.last_batch = self.first_offset = self._after = self._hole = self.first_hole = None
+            self.aborted_ranges, self.undecided_ranges = OutcomeRanges(), OutcomeRanges()
+            self._known_undecided = None if each.part is None else each.part.first_undecided
+            log = ordered_log(each, self._max_batch_bytes)
+            for damaged in log.damage:
+                self.report(damaged)
+            self.left_out += log.left_out
+            committed = self._isolation == "read-committed"
+            self._decisions = decisions = decide(log.partition, self._max_batch_bytes) if committed else None
+            self._columns = Columns(
+                RecordBuffers.kernel_columns(self._schema),
+                earliest=self._time[0],
+                latest=self._time[1],
+                control=self._isolation == "all",
+                decisions=decisions,
+            )
+            self._of, self._replica = each.topic_partition, each.replica
+            self._buffers = RecordBuffers(self._schema, self._columns, self._room)
+            self._buffers.begin(self._of, replica=self._replica)
+            for number, part in log.partition.numbered():
+                if decisions is not None:
+                    decisions.begin(number)
+                self._chosen = max(lowest, part.lowest), min(highest, part.highest)
+                self._columns.choose_offsets(*self._chosen)
+                with open_file(part.log, self._read_policy) as source:
+                    yield from self._slice(part, source)
+            if self._columns.rows:
+                yield self._finish()
+            if self._hole is not None:
+                self._add_hole(None)
+            self.aborted += self._columns.aborted
+            self.undecided += self._columns.undecided
+
+    def _slice(self, each: LogSlice, source: Source) -> Iterator[pa.RecordBatch]:
+        walk = walk_of_slice(each, source, everything=True, max_batch_bytes=self._max_batch_bytes, rows=_CHUNK_BATCHES)
+        first = last = None
+        done = each.start
+        for item in walk:
+            if self._on_bytes is not None and walk.position - done >= _STEP:
+                self._on_bytes(walk.position - done)
+                done = walk.position
+            if isinstance(item, BatchChunk) and not item.damaged:
+                first, last = first or item.row(0), item.row(item.batches - 1)
+                if self.first_offset is None:
+                    self.first_offset = first_known_offset(first)
+                left_out = self._columns.aborted + self._columns.undecided
+                self._end_hole(item.row(0))
+                yield from self._chunk(each.log.path, item)
+                if self._columns.aborted + self._columns.undecided > left_out:
+                    self._note_outcomes(item)
+                self._note(item, last)
+            elif not (isinstance(item, Tail) and item.reason is TailContent.ZEROS and each.log.preallocated):
+                for damaged in damaged_ranges(each.log.path, item):
+                    self.report(damaged)
+                    self._begin_hole(each)
+        self.is_beyond = self.is_beyond or (each.stop is not None and walk.position > each.stop)
+        if self._on_bytes is not None:
+            self._on_bytes((source.size if each.stop is None else each.stop) - done)
+        if first is not None and last is not None:
+            self.slices.append(ReadSlice(each.log, source.size, first, last))
+
+    def _chunk(self, path: str, chunk: BatchChunk) -> Iterator[pa.RecordBatch]:
+        columns, walk, index = self._columns, chunk.walk, 0
+        while index < chunk.batches:
+            index = columns.add_chunk(walk.scanner.rows, index, chunk.batches, *walk.window)
+            if columns.stopped == NO_ROOM:
+                if not self._has_room():
+                    self._report_batch(path, chunk, index, "batch/limit")
+                    index += 1
+                elif columns.rows:
+                    yield self._turn()
+                else:
+                    self._grow()
+            elif columns.stopped == COMPRESSED:
+                yield from self._open(path, chunk, index)
+                index += 1
+            elif columns.stopped == BROKEN:
+                self._report_batch(path, chunk, index - 1, self._problem(chunk, index - 1))
+
+    def _open(self, path: str, chunk: BatchChunk, index: int) -> Iterator[pa.RecordBatch]:
+        """Add a batch that has to be decompressed."""
+        columns, batch = self._columns, chunk.row(index)
+        payload, problem = payload_of(batch, chunk.body(batch), self._max_batch_bytes)
+        if problem is not None:
+            self._report_batch(path, chunk, index, problem)
+            return
+        while columns.add_payload(chunk.walk.scanner.rows, index, payload) == NO_ROOM:
+            if not self._has_room():
+                self._report_batch(path, chunk, index, "batch/limit")
+                return
+            if columns.rows:
+                yield self._turn()
+            else:
+                self._grow()
+        if columns.stopped == BROKEN:
+            self._report_batch(path, chunk, index, self._problem(chunk, index))
+
+    # ---- what was read
+
+    def _note(self, chunk: BatchChunk, last: Batch) -> None:
+        """Note the last batch below the end that was asked for, and below the first undecided one."""
+        undecided = self.first_undecided
+        self._after = last.last_offset + 1
+        if self._stop is None:
+            return
+        stop = self._stop if undecided is None else min(self._stop, undecided)
+        if last.last_offset < stop:
+            self.last_batch = last
+            return
+        for batch in chunk.rows():
+            if first_known_offset(batch) >= stop:
+                break
+            self.last_batch = batch
+        if first_known_offset(last) >= stop:
+            self._stop = None
+
+    def _note_outcomes(self, chunk: BatchChunk) -> None:
+        """Note the batches of a chunk that were left out because of their transactions."""
+        assert self._decisions is not None
+        lowest, highest = self._chosen
+        for batch in chunk.rows():
+            is_data = batch.transactional and not batch.control and batch.count > 0
+            if is_data and batch.last_offset >= lowest and batch.base_offset <= highest:
+                outcome = self._decisions.of(batch.producer_id, batch.position)
+                if outcome != COMMITTED:
+                    ranges = self.aborted_ranges if outcome == ABORTED else self.undecided_ranges
+                    first, last = max(batch.base_offset, lowest), min(batch.last_offset, highest)
+                    ranges.add(OutcomeRange(first, last, batch.count), self.first_undecided)
+
+    def _begin_hole(self, each: LogSlice) -> None:
+        if self._hole is None:
+            base = each.log.base_offset
+            self._hole = self._after if self._after is not None else max(each.lowest, 0 if base is None else base)
+
+    def _end_hole(self, batch: Batch) -> None:
+        if self._hole is not None:
+            self._add_hole(first_known_offset(batch) - 1)
+        self._hole = None
+
+    def _add_hole(self, last: int | None) -> None:
+        if self._hole is None:
+            return
+        if self._after is None:
+            self.first_hole = self._hole, last
+        elif (last is None or last >= self._hole) and len(self.holes) < KEPT_HOLES:
+            self.holes.append((self._hole, last))
+
+    # ---- record batches
+
+    def _finish(self) -> pa.RecordBatch:
+        self.unfit_timestamps += self._columns.unfit_timestamps
+        return self._buffers.finish()
+
+    def _turn(self) -> pa.RecordBatch:
+        """End a record batch and begin the next one."""
+        batch = self._finish()
+        self._buffers.begin(self._of, replica=self._replica)
+        return batch
+
+    def _has_room(self) -> bool:
+        """Whether a column can have what the next batch needs."""
+        return self._columns.need_bytes <= LARGEST_DATA
+
+    def _grow(self) -> None:
+        """Begin a record batch for a batch that is larger than the usual buffers."""
+        columns = self._columns
+        room = Room(columns.need_rows, columns.need_headers, columns.need_bytes)
+        self._buffers.begin(self._of, room, replica=self._replica)
+
+    # ---- damage
+
+    def _problem(self, chunk: BatchChunk, index: int) -> str:
+        if not self._columns.status:
+            return "batch/count"
+        batch = chunk.row(index)
+        wrapper = batch.is_wrapper and STATUSES[self._columns.status].startswith("wrapper")
+        return "legacy/wrapper" if wrapper else "record/structure"
+
+    def _report_batch(self, path: str, chunk: BatchChunk, index: int, code: str) -> None:
+        batch = chunk.row(index)
+        if len(self.holes) < KEPT_HOLES:
+            self.holes.append((first_known_offset(batch), batch.last_offset))
+        self.report(DamagedRange(path, batch.position, batch.size, code))
+
+    def report(self, damaged: DamagedRange) -> None:
+        if self._on_damage is not None:
+            self._on_damage(damaged)
+        elif not self._warned:
+            import warnings  # not needed for a valid log
+
+            self._warned = True
+            end = damaged.position + damaged.length
+            warnings.warn(
+                f"{damaged.path}: bytes {damaged.position} to {end} are skipped: {damaged.code}; on_damage gets every"
+                " range",
+                DamageWarning,
+                stacklevel=2,
+            )

@@ -1,0 +1,1 @@
+"""Outputs that are one stream of bytes: Arrow IPC, NDJSON and CSV."""

@@ -1,0 +1,36 @@
+"""Record batches as CSV: RFC 4180, in UTF-8, with a header line and CRLF after each line.
+
+Null is an empty field without quotes, empty is `""`. Other fields are quoted where they have a quote, a comma or the
+end of a line. Bytes are base64. A timestamp is a number of milliseconds since the epoch. Headers are the JSON array
+that NDJSON has. A row whose only column is null is an empty line.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import IO
+
+import pyarrow as pa
+
+from kdump.convert.single_file.row_writer import RowWriter
+
+
+class CsvWriter(RowWriter):
+    """Writes CSV; the header line at once. JSON text is text like other text."""
+
+    _style = "csv"
+
+    def __init__(self, file: IO[bytes], schema: pa.Schema, json_columns: Collection[str] = ()) -> None:
+        super().__init__(file, schema, json_columns)
+        self._file.write(",".join(map(_field, schema.names)).encode() + b"\r\n")
+
+    def _labels(self) -> Iterator[bytes]:
+        for number in range(len(self._schema)):
+            yield b"," if number else b""
+
+    def _end(self) -> bytes:
+        return b"\r\n"
+
+
+def _field(name: str) -> str:
+    if name and not any(char in name for char in '",\r\n'):
+        return name
+    return '"{}"'.format(name.replace('"', '""'))

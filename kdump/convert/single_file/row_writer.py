@@ -1,0 +1,109 @@
+"""Rows of record batches as lines of text: what NDJSON and CSV have in common."""
+
+import mmap
+from abc import abstractmethod
+from collections.abc import Collection, Iterator, Sequence
+from typing import IO, TYPE_CHECKING, Final, NamedTuple
+
+import pyarrow as pa
+
+from kdump.convert.single_file.table_writer import TableWriter
+from kdump.convert.tables import RECORDS
+from kdump.kernel.row_lines import RowLines
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+BUFFER_BYTES: Final = 256 << 10
+"""What is written at once, unless a line is longer."""
+
+_KINDS: Final = {
+    pa.binary(): "bytes",
+    pa.string(): "text",
+    pa.int8(): "int8",
+    pa.int16(): "int16",
+    pa.int32(): "int32",
+    pa.int64(): "int64",
+    pa.timestamp("us", tz="UTC"): "microseconds",
+    pa.bool_(): "bool",
+    RECORDS.field("codec").type: "dictionary",
+    RECORDS.field("headers").type: "headers",
+}
+
+
+class ArrayBuffers(NamedTuple):
+    """The buffers of an array and where it begins in them: kdump.kernel.row_lines.Array."""
+
+    rows: int
+    offset: int
+    buffers: Sequence["Buffer | None"]
+
+
+class RowWriter(TableWriter):
+    """Writes a line a row. `json_columns`: columns of strings that hold JSON text."""
+
+    _style: str
+
+    def __init__(self, file: IO[bytes], schema: pa.Schema, json_columns: Collection[str] = ()) -> None:
+        """Raises ValueError for a column of a type that no table of kdump has."""
+        super().__init__(file, schema)
+        self._kinds = [_kind_of(field, field.name in json_columns) for field in schema]
+        self._lines = RowLines(self._style, self._kinds, list(self._labels()), self._end())
+        self._memory = mmap.mmap(-1, BUFFER_BYTES)
+        self._is_open = True
+
+    @abstractmethod
+    def _labels(self) -> Iterator[bytes]:
+        """What stands before the value of each column."""
+
+    @abstractmethod
+    def _end(self) -> bytes:
+        """What stands after the last value of a row."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._check(batch)
+        if not self._is_open:
+            raise ValueError("the writer is closed")
+        lines = self._lines
+        lines.begin(batch.num_rows, [arrays_of(kind, each) for kind, each in zip(self._kinds, batch, strict=True)])
+        try:
+            while lines.row < lines.rows:
+                if size := lines.fill(self._memory):
+                    with memoryview(self._memory)[:size] as filled:
+                        self._file.write(filled)
+                else:
+                    self._memory = mmap.mmap(-1, 2 * len(self._memory))
+        finally:
+            lines.end()
+        if len(self._memory) > BUFFER_BYTES:
+            self._memory = mmap.mmap(-1, BUFFER_BYTES)
+
+    def close(self) -> None:
+        self._is_open = False
+
+
+def _kind_of(field: pa.Field, is_json: bool) -> str:
+    if field.type not in _KINDS:
+        raise ValueError(f"column {field.name!r} has the type {field.type}, which has no form as text")
+    if not is_json:
+        return _KINDS[field.type]
+    if field.type != pa.string():
+        raise ValueError(f"column {field.name!r} holds no JSON text: its type is {field.type}")
+    return "json"
+
+
+def arrays_of(kind: str, array: pa.Array) -> list[ArrayBuffers]:
+    """The arrays of a column, as kdump.kernel.row_lines.ARRAYS has them for its kind."""
+    if kind == "dictionary":
+        return [_buffers_of(array.indices), _buffers_of(array.dictionary)]
+    if kind == "headers":
+        headers = array.values
+        if headers.null_count:
+            raise ValueError("a header is null")
+        lists = ArrayBuffers(len(array), array.offset, array.buffers()[:2])
+        return [lists, _buffers_of(headers.field(0)), _buffers_of(headers.field(1))]
+    return [_buffers_of(array)]
+
+
+def _buffers_of(array: pa.Array) -> ArrayBuffers:
+    return ArrayBuffers(len(array), array.offset, array.buffers())
