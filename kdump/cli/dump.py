@@ -8,10 +8,11 @@ from typing import Any
 
 import click
 
-from kdump.cli import at, complain, exit_status, options
+from kdump.cli import at, complain, decoding, exit_status, options
 from kdump.cli.exit_status import INTERRUPTED
 from kdump.dump.dump import DumpOptions, dump_logs
 from kdump.dump.events import CompanionDamage, DumpFailure, Event, NothingAtOffset
+from kdump.format.internal_topics.decoders import TOPICS
 from kdump.render import BYTES_MODES, FORMATS, Renderer, RenderOptions, renderer
 from kdump.render.base import StderrLine
 from kdump.render.escaping import printable
@@ -65,6 +66,19 @@ from kdump.verify.findings import Severity
     help="Read only the first SIZE bytes of each log file. With --at: read at most SIZE bytes from there (default 1m),"
     " or one batch that is larger.",
 )
+@click.option(
+    "--decode",
+    type=click.Choice(("auto", *TOPICS, "none")),
+    default="auto",
+    show_default=True,
+    help="Show the messages in the records of internal topics: auto by the name of the directory, none not at all, or"
+    " of one topic whatever the name.",
+)
+@click.option(
+    "--topic",
+    metavar="NAME",
+    help="The topic of log files whose directory does not name one. Files of other topics are left out.",
+)
 @click.option("--deep-iteration", is_flag=True, help="With --format kafka: also show records.")
 @click.option("--print-data-log", is_flag=True, help="With --format kafka: also show records, with key and value.")
 @click.option(
@@ -72,6 +86,7 @@ from kdump.verify.findings import Severity
     is_flag=True,
     help="With --format kafka and --print-data-log: show only key and value of a record.",
 )
+@decoding.tool_options
 @click.option(
     "--verify-index-only",
     is_flag=True,
@@ -185,6 +200,7 @@ def _check(chosen: dict[str, Any]) -> None:
             raise click.UsageError(f"{option} goes with --format kafka; kdump verify compares indexes with their log")
         if chosen[name] and (chosen["offsets"] is not None or chosen["count"] is not None):
             raise click.UsageError(f"{option} is about whole indexes, --offset and -n are not")
+    decoding.check(chosen)
     if kafka and (chosen["batches"] or chosen["records"]):
         raise click.UsageError(
             "--format kafka shows what Kafka's tool shows:"
@@ -195,7 +211,7 @@ def _check(chosen: dict[str, Any]) -> None:
 def _dump_options(chosen: dict[str, Any]) -> DumpOptions:
     kafka = chosen["format_name"] == "kafka"
     return DumpOptions(
-        records=chosen["deep_iteration"] or chosen["print_data_log"] if kafka else not chosen["batches"],
+        records=chosen["deep_iteration"] or decoding.prints_data(chosen) if kafka else not chosen["batches"],
         offsets=chosen["offsets"] or (None, None),
         limit=chosen["count"],
         force=chosen["force"] or kafka,
@@ -205,6 +221,8 @@ def _dump_options(chosen: dict[str, Any]) -> DumpOptions:
         check_indexes=chosen["index_sanity_check"],
         index_entries=not chosen["verify_index_only"],
         runs=chosen["format_name"] == "json",
+        decode=decoding.topic(chosen),
+        topic=chosen["topic"],
     )
 
 
@@ -214,7 +232,7 @@ def _renderer(chosen: dict[str, Any]) -> Renderer:
         color=options.use_color(chosen["color"]),
         records_only=chosen["records"],
         deep_iteration=chosen["deep_iteration"],
-        print_data_log=chosen["print_data_log"],
+        print_data_log=chosen["format_name"] == "kafka" and decoding.prints_data(chosen),
         skip_record_metadata=chosen["skip_record_metadata"],
     )
     return renderer(chosen["format_name"], sys.stdout, look)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kdump.dump.events import (
     SHOWN_BATCH_BYTES,
@@ -31,6 +31,9 @@ from kdump.verify import checks
 from kdump.verify.checks import framing
 from kdump.verify.findings import CATALOGUE, Severity
 
+if TYPE_CHECKING:
+    from kdump.format.internal_topics.decoded import RecordDecoder
+
 # the suspect bits of a batch none of whose fields can be trusted
 _DAMAGED = {1 << SUSPECTS.index(code): code for code in ("batch/crc", "batch/magic", "batch/limit")}
 
@@ -48,6 +51,10 @@ class DumpOptions(NamedTuple):
     tool does, `check_indexes` does nothing but the tool's sanity check, `index_entries` shows their entries.
 
     `runs`: a consumer of the events takes BatchRun, too.
+
+    `decode` is `auto` (records of internal topics, by the name of the directory), `none`, or the word for an internal
+    topic that all logs are of (kdump.format.internal_topics.decoders.TOPICS). `topic` is that of log files whose
+    directory does not name one.
     """
 
     records: bool = True
@@ -60,6 +67,8 @@ class DumpOptions(NamedTuple):
     check_indexes: bool = False
     index_entries: bool = True
     runs: bool = False
+    decode: str = "none"
+    topic: str | None = None
 
     @property
     def everything(self) -> bool:
@@ -105,6 +114,9 @@ def dump_logs(files: Iterable[LogFile | SourceError], options: DumpOptions, on_d
         if isinstance(file, SourceError):
             yield DumpFailure(file)
             continue
+        topic_partition = naming.topic_partition_of_file(file.path)
+        if options.topic is not None and topic_partition is not None and topic_partition.topic != options.topic:
+            continue
         try:
             with file.open() as source:
                 if file.kind in naming.LOG_KINDS:
@@ -124,10 +136,26 @@ def _dump_log(
     source: Source, file: LogFile, options: DumpOptions, on_damage: OnDamage, limit: RecordLimit
 ) -> Iterator[Event]:
     read = reader_of(source) if options.everything else None
-    yield FileBegin(file, naming.topic_partition_of_file(file.path), read)
+    topic_partition = naming.topic_partition_of_file(file.path)
+    decoder = decoder_for(topic_partition, options)
+    if decoder is not None:
+        options = options._replace(runs=False)
+    yield FileBegin(file, topic_partition, read, decoder)
     messages = MessageRange(0, file.kind, file.base_offset, source)
     whole = yield from dump_messages(messages, file, options, on_damage, limit)
     yield FileEnd(file, source.size, whole)
+
+
+def decoder_for(topic_partition: naming.TopicPartition | None, options: DumpOptions) -> "RecordDecoder | None":
+    """The decoder of the records of a log file."""
+    if options.decode == "none" or not options.records:
+        return None
+    topic = options.topic if topic_partition is None else topic_partition.topic
+    if options.decode == "auto" and (topic is None or not topic.startswith("__")):
+        return None
+    from kdump.format.internal_topics.decoders import TOPICS, decoder_of  # other topics do without
+
+    return decoder_of(TOPICS.get(options.decode, topic or ""))
 
 
 def _dump_fetch_result(
@@ -137,7 +165,7 @@ def _dump_fetch_result(
 
     whole = options.everything
     # a fetch result does not name its partition
-    yield FileBegin(file, None, None)
+    yield FileBegin(file, None, None, decoder_for(None, options))
     for part in fetch_results.parts(file, source):
         match part:
             case MessageRange():

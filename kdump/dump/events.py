@@ -20,6 +20,7 @@ from kdump.verify.findings import Severity
 
 if TYPE_CHECKING:
     from kdump.format.index import OffsetIndexEntry
+    from kdump.format.internal_topics.decoded import RecordDecoder
     from kdump.format.json_types import Fields
 
 
@@ -31,12 +32,13 @@ class FileBegin(NamedTuple):
     """A file begins.
 
     `read(position, size)` returns bytes of a log file until the file ends. It is None where the dump leaves batches
-    out.
+    out. `decoder` is that of the internal topic whose records are to be shown as messages.
     """
 
     file: LogFile
     topic_partition: TopicPartition | None
     read: Callable[[int, int], bytes] | None
+    decoder: "RecordDecoder | None" = None
 
 
 class BatchEvent(NamedTuple):

@@ -6,7 +6,7 @@ from enum import StrEnum
 from itertools import groupby
 from typing import NamedTuple
 
-from kdump.dump.dump import DumpOptions, OnDamage, RecordLimit, dump_messages
+from kdump.dump.dump import DumpOptions, OnDamage, RecordLimit, decoder_for, dump_messages
 from kdump.dump.events import CompanionEntry, Event, FileBegin, FileEnd, NothingAtOffset, ReadEntry
 from kdump.dump.message_range import MessageRange
 from kdump.errors import KdumpError, MessageTooLarge, NotALog, OffsetOutOfRange, SourceError
@@ -19,6 +19,7 @@ from kdump.log.log import Log
 from kdump.log.options import LogOptions
 from kdump.log.records import READ_BYTES as READ_BYTES
 from kdump.storage import discovery
+from kdump.storage.file_store import store_of
 from kdump.storage.partition import LogFile, Partition
 from kdump.storage.source import BytesSource, FileSource, Source, SourceRange
 from kdump.storage.walk import Gap, SearchLimit, Tail, TailContent
@@ -79,6 +80,8 @@ def open_log(path: str, max_batch_bytes: int) -> Log:
 
     Raises SeveralLogs, NotALog and SourceError.
     """
+    if not store_of(path).is_local:
+        raise SourceError(f"{path}: --at reads local files only; --offset reads an object store")
     largest = min(max_batch_bytes, fetch.MAX_PAYLOAD_BYTES)
     return Log(_log_path(path), options=LogOptions(max_message_bytes=largest))
 
@@ -205,7 +208,8 @@ def dump_read(
         kind = naming.kind_of(path) or Kind.LOG
         with FileSource(path) as source:
             file = LogFile(path, kind, naming.base_offset_of(path), False, source.size)
-            yield FileBegin(file, naming.topic_partition_of_file(path), None)
+            topic_partition = naming.topic_partition_of_file(path)
+            yield FileBegin(file, topic_partition, None, decoder_for(topic_partition, options))
             if verbose and path == fetched.segment:
                 yield read_entry(log, result)
             for part in of_file:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         NothingAtOffset,
     )
     from kdump.format.batch import Batch
+    from kdump.format.internal_topics.decoded import RecordDecoder
     from kdump.format.json_types import Fields
     from kdump.format.naming import TopicPartition
     from kdump.recover.plan import Action, RecoveryResult
@@ -80,6 +81,8 @@ class Renderer(ABC):
     def __init__(self, stream: IO[Any], options: RenderOptions) -> None:
         self.options = options
         self.out = Output(stream)
+        self.decoder: RecordDecoder | None = None
+        """That of the records of the last batch, where they are to be shown as messages."""
 
     def __enter__(self) -> Self:
         return self
@@ -276,16 +279,18 @@ class Renderer(ABC):
         from kdump.storage.walk import ForeignBatch, Gap, SearchLimit, Tail
 
         path, topic, partition = "", None, None
+        decoder: RecordDecoder | None = None
         for event in events:
             match event:
                 case BatchEvent(batch, damage, records, crc_ok):
                     self.batch(path, batch, damage, crc_ok)
+                    self.decoder = None if batch.control or damage is not None else decoder
                     for piece in records.pieces() if records is not None else ():
                         self.records(path, topic, partition, batch, piece)
                 case BatchRun():
                     event.taken = self.batches(path, topic, partition, event.chunk)
                 case FileBegin(file, topic_partition):
-                    path = file.path
+                    path, decoder = file.path, event.decoder
                     topic, partition = (None, None) if topic_partition is None else topic_partition
                     self.begin(path)
                 case Gap() | ForeignBatch() | SearchLimit():

@@ -69,7 +69,8 @@ def convert_summary(summary: "ConvertSummary") -> str:
     rows = f"{counted(summary.rows, 'row')} of {counted(summary.partitions, 'partition')}"
     if summary.dry_run:
         free = "" if summary.free_bytes is None else f"; {size_text(summary.free_bytes)} are free there"
-        words = f"{rows} would be written ({summary.target}, {summary.isolation}){free}"
+        size = f", {size_text(summary.bytes)}," if summary.bytes else ""
+        words = f"{rows}{size} would be written ({summary.target}, {summary.isolation}){free}"
     else:
         size = f", {size_text(summary.bytes)}" if summary.bytes else ""
         words = f"{rows} in {counted(summary.files, 'file')}{size} ({summary.target}, {summary.isolation})"

@@ -3,7 +3,8 @@
 Integers are numbers, times are milliseconds since the epoch, a stored -1 stays -1. Null stands where the format has no
 such field (magic 0 has no timestamp, magic 0 and 1 have no producer and no leader epoch) and where the value is
 unknown. Objects of one type have the same keys in the same order. The exceptions are `control_type`,
-`coordinator_epoch` and `control_value`, which only records of control batches have.
+`coordinator_epoch` and `control_value`, which only records of control batches have, and `key_decoded`, `value_decoded`
+and `decode_problem`, which only records of decoded internal topics have.
 
 A binary field (record keys and values, header keys and values, bytes in the data of a finding) is a string when it is
 valid UTF-8 and `{"base64": "…"}` when it is not. The other modes make every one a plain string: base64, hex, or utf8
@@ -209,6 +210,17 @@ class JsonRenderer(Renderer):
     def _control(self, key: bytes | None, value: bytes | None) -> bytes:
         return _control_fields(key, value, self._encode)
 
+    def _decoded(self, key: bytes | None, value: bytes | None) -> bytes:
+        from kdump.render.messages import message_object  # only internal topics need it
+
+        assert self.decoder is not None
+        found = self.decoder.decode(key, value)
+        key_decoded, value_decoded = (
+            json_value(message_object(each), self._encode) for each in (found.key, found.value)
+        )
+        problem = json_value(found.problem)
+        return f',"key_decoded":{key_decoded},"value_decoded":{value_decoded},"decode_problem":{problem}'.encode()
+
     def _name(self, path: Path) -> str:
         if path != self._path:
             self._path, self._path_json = path, json_path(path)
@@ -232,7 +244,7 @@ class JsonRenderer(Renderer):
             self._end = f',"producer_id":{producer},"control":{"true" if is_control else "false"}'.encode()
         position = f',"position":{batch.position},"batch_offset":{_number(batch.base_offset)},'.encode()
         fixed = (self._head, self._kind, _NO_TIME, position, self._end)
-        control = self._control if is_control else None
+        control = self._control if is_control else self._decoded if self.decoder is not None else None
         done, count = 0, records.records
         while done < count:
             lines, done = self._lines.json(

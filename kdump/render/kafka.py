@@ -45,12 +45,14 @@ from typing import IO, TYPE_CHECKING, Any
 
 from kdump.dump.events import DumpFailure, NonConsecutiveOffsets, ReportKind
 from kdump.dump.kafka_tool.dump_log_segments import heading
+from kdump.dump.kafka_tool.jackson import json_string
 from kdump.dump.kafka_tool.java_paths import file_path
 from kdump.errors import NotShown
 from kdump.format import control
 from kdump.format.batch import HEADER_SIZE, LOG_OVERHEAD, MINIMUM_SIZE, Batch, previous_sequence, wrapped
 from kdump.format.java import java_text
 from kdump.kernel.lines import Lines
+from kdump.kernel.records import RECORD_COLUMNS
 from kdump.render.base import Renderer, RenderOptions, StderrLine
 from kdump.render.escaping import Path, printable
 
@@ -142,21 +144,12 @@ def control_text(key: bytes | None, value: bytes | None, text: Callable[[bytes],
 
 
 _ZERO_UUID = "A" * 22
-# Jackson's CharTypes: two-character escapes where JSON has them, upper-case hexadecimal digits else
-_JACKSON = {point: f"\\u{point:04X}" for point in range(0x20)} | {
-    0x08: "\\b",
-    0x09: "\\t",
-    0x0A: "\\n",
-    0x0C: "\\f",
-    0x0D: "\\r",
-    0x22: '\\"',
-    0x5C: "\\\\",
-}
+_ROW = len(RECORD_COLUMNS)
 
 
 def _voter(voter: control.KRaftVoter, text: Callable[[bytes], str]) -> str:
     def string(value: str) -> str:
-        return f'"{text(value.translate(_JACKSON).encode())}"'
+        return text(json_string(value).encode())
 
     endpoints = ",".join(
         f'{{"name":{string(endpoint.name)},"host":{string(endpoint.host)},"port":{endpoint.port}}}'
@@ -273,6 +266,9 @@ class KafkaRenderer(Renderer):
     ) -> None:
         if not self._deep:
             return
+        if self.decoder is not None and self.options.print_data_log:
+            self._decoded(batch, records)
+            return
         payload, rows, headers, _ = records
         control = self._control if batch.control else None
         label = batch.timestamp_type.encode()
@@ -294,6 +290,36 @@ class KafkaRenderer(Renderer):
                 batch.is_legacy,
             )
             self.out.write(lines)
+
+    def _decoded(self, batch: Batch, records: DecodedBatch) -> None:
+        """Records with the texts of the tool's decoders in place of key and value."""
+        from kdump.dump.kafka_tool.message_parsers import MessageParser  # only internal topics need it
+        from kdump.storage.records import records as values
+
+        assert self.decoder is not None
+        parser, label = MessageParser(self.decoder), batch.timestamp_type.encode()
+        metadata = not self.options.skip_record_metadata
+        for index, record in enumerate(values(batch, records)):
+            found = parser.parse(record.offset, record.key, record.value)
+            line, _ = self._lines.kafka(
+                records.payload,
+                records.rows[index * _ROW : (index + 1) * _ROW],
+                records.headers,
+                0,
+                batch.base_offset,
+                batch.base_sequence,
+                None,
+                label,
+                metadata,
+                found is None,
+                batch.is_legacy,
+            )
+            if found is not None:
+                texts = [f"key: {found.key}"] if found.key is not None else []
+                texts += [f"payload: {found.payload}"] if found.payload is not None else []
+                text = f"{' ' if metadata else '| '}{' '.join(texts)}"
+                line = line[:-1] + (printable(text) if self.out.terminal else text).encode() + b"\n"
+            self.out.write(line)
 
     def _control(self, key: bytes | None, value: bytes | None) -> bytes:
         return control_text(key, value, self._text).encode()

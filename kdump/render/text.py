@@ -23,7 +23,9 @@
   timestamp type with the largest timestamp as a time, `max_timestamp`, and where there are any: `producer` (id/epoch),
   `sequences` (base..last), `transactional`, `control`, `delete_horizon` (a time) and `delete_horizon_ms`.
 * record: `offset`, `time`, `timestamp`, `key`, `value`, and where there are any: `headers`, `sequence`, `control` (the
-  type of a control record with what it says in parentheses), `crc=WRONG` (of a message of magic 0 or 1).
+  type of a control record with what it says in parentheses), `crc=WRONG` (of a message of magic 0 or 1). A record of
+  an internal topic has in place of key and value the name of its message with its fields, and `deleted` for a
+  tombstone; `undecoded` says why there are key and value after all.
 * of a recovery: the action, `from-to` in bytes where it is not about a whole file, the code of the finding that it is
   about. Then come lines about the partition, each with a label: `clean`, `failed`, `running`, `refused`, `more`,
   `start`, `newest`, `found`, `given up`, `damaged`, `committed`, `clash`, `undecided`, `mind`, `afterwards`, `space`,
@@ -43,7 +45,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from kdump.kernel.results import NO_VALUE
 from kdump.render.base import Renderer, RenderOptions
-from kdump.render.escaping import Path, bytes_text, path_text, printable, quoted, replaced
+from kdump.render.escaping import Path, path_text, printable, quoted, replaced
 from kdump.render.sentences import (
     finding_sentence,
     folded_sentence,
@@ -52,6 +54,7 @@ from kdump.render.sentences import (
     partition_summary,
     verify_summary,
 )
+from kdump.render.words import words
 
 if TYPE_CHECKING:
     from kdump.convert.results import ConvertSummary, PartitionConversion
@@ -126,16 +129,6 @@ def _control_fields(value: tuple[object, ...]) -> Iterator[str]:
             yield f"{prefix}{quoted(item) if isinstance(item, str) else item}"
 
 
-def words(fields: Fields, prefix: str = "", mode: str = "auto") -> Iterator[str]:
-    """Named values as words of `name=value`. Nested values become `outer.inner=value`, a list `[a,b]`, null `null`."""
-    for name, value in fields.items():
-        label = printable(f"{prefix}{name}")
-        if isinstance(value, Mapping):
-            yield from words(value, f"{prefix}{name}.", mode)
-        else:
-            yield f"{label}={_word(value, mode)}"
-
-
 def _filled(fields: Fields) -> Fields:
     """The fields without null, and without nested ones that begin with 0 or null and are exact."""
     found: dict[str, FieldValue] = {}
@@ -147,28 +140,6 @@ def _filled(fields: Fields) -> Fields:
         elif inner is not None:
             found[name] = inner
     return found
-
-
-def _word(value: object, mode: str) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "yes" if value else "no"
-        case int():
-            return str(int(value))
-        case str():
-            text = str(value)
-            return quoted(text) if not text or " " in text or '"' in text else printable(text)
-        case bytes():
-            return bytes_text(value, mode)
-        case tuple() if hasattr(value, "_asdict"):
-            return _word(value._asdict(), mode)
-        case Mapping():
-            return f"({','.join(words(value, mode=mode))})"
-        case list() | tuple():
-            return f"[{','.join(_word(item, mode) for item in value)}]"
-    return printable(str(value))
 
 
 def finding_line(finding: Finding) -> str:
@@ -197,6 +168,9 @@ class TextRenderer(Renderer):
     def records(
         self, path: Path, topic: str | None, partition: int | None, batch: Batch, records: DecodedBatch
     ) -> None:
+        if self.decoder is not None:
+            self._decoded(batch, records)
+            return
         payload, rows, headers, _ = records
         control = _control if batch.control else None
         done, count = 0, records.records
@@ -205,6 +179,19 @@ class TextRenderer(Renderer):
                 payload, rows, headers, done, batch.base_offset, batch.base_sequence, control
             )
             self.out.write(lines)
+
+    def _decoded(self, batch: Batch, records: DecodedBatch) -> None:
+        from kdump.render.messages import record_words  # only internal topics need it
+        from kdump.storage.records import records as values
+
+        assert self.decoder is not None
+        for record in values(batch, records):
+            found = self.decoder.decode(record.key, record.value)
+            words_of_it = record_words(found, record, self._mode)
+            self.out.write(
+                f"  record offset={record.offset} time={iso_time(record.timestamp)} timestamp={record.timestamp}"
+                f" {words_of_it}\n"
+            )
 
     def gap(self, path: Path, gap: Gap | ForeignBatch | SearchLimit) -> None:
         self.out.write(f"gap position={gap.position} length={gap.length} reason={gap_reason(gap)}\n")

@@ -19,6 +19,12 @@ OPTIONS = {
     "data": ("--print-data-log",),
     "bare": ("--print-data-log", "--skip-record-metadata"),
 }
+DECODERS = {
+    "__consumer_offsets": "--offsets-decoder",
+    "__transaction_state": "--transaction-log-decoder",
+    "__share_group_state": "--share-group-state-decoder",
+    "__cluster_metadata": "--cluster-metadata-decoder",
+}
 
 
 def printed(*arguments: str) -> tuple[bytes, str]:
@@ -39,7 +45,7 @@ def expected(case: Path) -> Iterator[tuple[Path, str, bytes, str | None]]:
     failed = json.loads(reported.read_bytes()) if reported.exists() else {}
     for output in sorted((case / "expected").rglob("*.txt")):
         name, variant, _ = output.name.rsplit(".", 2)
-        if variant in OPTIONS and name.endswith((".log", ".checkpoint")):
+        if variant in (*OPTIONS, "decoded") and name.endswith((".log", ".checkpoint")):
             relative = output.relative_to(case / "expected")
             reports = output.with_name(f"{name}.{variant}.err.txt")
             said = None if relative.as_posix() in failed else reports.read_text() if reports.exists() else ""
@@ -54,7 +60,9 @@ def test_what_the_tool_printed(case: Path, monkeypatch: pytest.MonkeyPatch) -> N
     compared = 0
     for file, variant, output, said in expected(case):
         monkeypatch.chdir(file.parent)
-        found, problems = printed(*OPTIONS[variant], file.name)
+        topic = file.parent.name.rpartition("-")[0] if file.suffix == ".log" else "__cluster_metadata"
+        options = OPTIONS[variant] if variant in OPTIONS else (DECODERS[topic],)
+        found, problems = printed(*options, file.name)
         where = f"{file.relative_to(FIXTURES)} {variant}"
         # Where the tool ended with an exception, the output here goes on.
         assert (found[: len(output)] if said is None else found) == output, where

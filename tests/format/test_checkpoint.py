@@ -18,6 +18,7 @@ from kdump.format.partition_metadata import PartitionMetadata
 from kdump.format.quorum_state import QuorumState
 from kdump.format.text_files import Property
 from support import build
+from support.cases import each
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 TOPIC_ID = "mwJ-D-tiSwSrr_TIGJF7hA"
@@ -559,7 +560,7 @@ def of_brokers(pattern: str) -> list[Any]:
     return [pytest.param(path, id=path.relative_to(FIXTURES).as_posix()) for path in sorted(FIXTURES.rglob(pattern))]
 
 
-@pytest.mark.parametrize("path", of_brokers("leader-epoch-checkpoint"))
+@each("path", of_brokers("leader-epoch-checkpoint"))
 def test_epochs_of_brokers(path: Path) -> None:
     data = path.read_bytes()
     entries = list(checkpoint.epoch_entries(data))
@@ -567,19 +568,19 @@ def test_epochs_of_brokers(path: Path) -> None:
     assert entries == sorted(entries)
 
 
-@pytest.mark.parametrize("path", of_brokers("*-offset-checkpoint"))
+@each("path", of_brokers("*-offset-checkpoint"))
 def test_offsets_of_brokers(path: Path) -> None:
     data = path.read_bytes()
     assert data in (b"", checkpoint.build_offsets(checkpoint.offset_entries(data)))
 
 
-@pytest.mark.parametrize("path", of_brokers("partition.metadata"))
+@each("path", of_brokers("partition.metadata"))
 def test_partition_metadata_of_brokers(path: Path) -> None:
     data = path.read_bytes()
     assert partition_metadata.build_partition_metadata(partition_metadata.parse_partition_metadata(data)) == data
 
 
-@pytest.mark.parametrize("path", of_brokers("meta.properties"))
+@each("path", of_brokers("meta.properties"))
 def test_meta_properties_of_brokers(path: Path) -> None:
     data = path.read_bytes()
     meta = meta_properties.parse_meta_properties(data)

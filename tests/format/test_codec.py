@@ -19,6 +19,7 @@ from kdump.errors import CodecMissing, KdumpError
 from kdump.format import codec
 from kdump.format.codec import gzip, lz4, snappy, zstd
 from support import codec_cases
+from support.cases import each
 from support.codec_cases import (
     ACROSS,
     CASES,
@@ -71,9 +72,7 @@ def without_isal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gzip, "_local", threading.local())
 
 
-@pytest.mark.parametrize(
-    "case", CASES, ids=lambda case: f"{NAMES[case.codec]}-{case.magic}-{case.name.replace(' ', '-')}"
-)
+@each("case", CASES, ids=lambda case: f"{NAMES[case.codec]}-{case.magic}-{case.name.replace(' ', '-')}")
 def test_verdict(case: Case) -> None:
     assert verdict_of(case.codec, case.data, case.magic) == case.verdict
     inside = memoryview(b"before" + case.data + b"after")[6 : 6 + len(case.data)]
@@ -81,9 +80,7 @@ def test_verdict(case: Case) -> None:
 
 
 @pytest.mark.usefixtures("without_isal")
-@pytest.mark.parametrize(
-    "case", [case for case in CASES if case.codec == GZIP and case.magic == 2], ids=lambda case: case.name
-)
+@each("case", [case for case in CASES if case.codec == GZIP and case.magic == 2], ids=lambda case: case.name)
 def test_verdict_without_isal(case: Case) -> None:
     assert verdict_of(GZIP, case.data, 2) == case.verdict
 
@@ -204,6 +201,7 @@ def test_cut_anywhere(number: int, size: int) -> None:
             assert isinstance(verdict, Refused), end
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("number", CODECS)
 def test_mutants_raise_codec_errors_only(number: int) -> None:
     many = examples(1600)
@@ -395,8 +393,8 @@ def test_results_are_the_callers_to_keep(number: int) -> None:
     assert [bytes(each) for each in kept] == texts
     part = memoryview(kept[0])[5:10]
     del kept
-    for each in texts:
-        codec.decompress(number, codec.compress(number, each), 2, MIB)
+    for one in texts:
+        codec.decompress(number, codec.compress(number, one), 2, MIB)
     assert bytes(part) == texts[0][5:10]
 
 

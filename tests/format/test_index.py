@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from kdump.format import index
 from kdump.format.index import AbortedTransaction, IndexExtent, OffsetIndexEntry, TimeIndexEntry
 from support import build
+from support.cases import each
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 OFFSET, TIME, ABORTED = 8, 12, 34
@@ -208,7 +209,7 @@ def base_of(path: Path) -> int:
     return int(path.name.split(".")[0])
 
 
-@pytest.mark.parametrize("path", companions(".index"))
+@each("path", companions(".index"))
 def test_offset_indexes_of_brokers(path: Path) -> None:
     data, base = path.read_bytes(), base_of(path)
     extent = measured(data, OFFSET)
@@ -218,7 +219,7 @@ def test_offset_indexes_of_brokers(path: Path) -> None:
     assert all(a.offset < b.offset and a.position < b.position for a, b in pairwise(entries))
 
 
-@pytest.mark.parametrize("path", companions(".timeindex"))
+@each("path", companions(".timeindex"))
 def test_time_indexes_of_brokers(path: Path) -> None:
     data, base = path.read_bytes(), base_of(path)
     extent = measured(data, TIME)
@@ -228,7 +229,7 @@ def test_time_indexes_of_brokers(path: Path) -> None:
     assert all(a.timestamp < b.timestamp and a.offset <= b.offset for a, b in pairwise(entries))
 
 
-@pytest.mark.parametrize("path", companions(".txnindex"))
+@each("path", companions(".txnindex"))
 def test_transaction_indexes_of_brokers(path: Path) -> None:
     data = path.read_bytes()
     entries = list(index.aborted_transactions(slots(data, ABORTED, padded=False)))

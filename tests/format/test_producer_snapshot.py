@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from kdump.format import producer_snapshot
 from kdump.format.producer_snapshot import ProducerEntry, SnapshotError
 from support import build
+from support.cases import each
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 SNAPSHOTS = [
@@ -193,7 +194,7 @@ def test_a_hundred_thousand_producers() -> None:
 # --- what brokers wrote -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", SNAPSHOTS)
+@each("path", SNAPSHOTS)
 def test_snapshots_of_brokers(path: Path) -> None:
     data = path.read_bytes()
     known = producer_snapshot.parse_entries(data)

@@ -14,7 +14,7 @@ from kdump.format.record import Record
 from kdump.render import BYTES_MODES, RenderOptions, renderer
 from kdump.render.escaping import bytes_text, path_text, printable
 from kdump.render.sentences import iso_time
-from kdump.render.text import words
+from kdump.render.words import words
 from support.plain_lines import opened
 
 

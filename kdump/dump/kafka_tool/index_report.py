@@ -28,8 +28,9 @@ from kdump.dump.kafka_tool.log_reader import NO_TIMESTAMP, UNREADABLE, BatchSear
 from kdump.errors import SourceError
 from kdump.format.index import TIME_ENTRY, blocks
 from kdump.format.naming import Kind
+from kdump.storage.file_store import exists, open_source
 from kdump.storage.partition import LogFile
-from kdump.storage.source import FileSource, Source, reader_of
+from kdump.storage.source import Source, reader_of
 from kdump.verify.findings import Severity
 
 _Item = TypeVar("_Item")
@@ -51,12 +52,12 @@ def compare_index(file: LogFile, source: Source, max_batch_bytes: int) -> Iterat
     directory, name = os.path.split(file.path)
     stem = os.path.join(directory, name.partition(".")[0])
     try:
-        with FileSource(f"{stem}.log") as log:
+        with open_source(f"{stem}.log") as log:
             if file.kind is Kind.INDEX:
                 yield from _compare_offsets(file, source, LogReader(log, max_batch_bytes))
                 return
-            if os.path.exists(f"{stem}.index"):
-                with FileSource(f"{stem}.index") as offset_index:
+            if exists(f"{stem}.index"):
+                with open_source(f"{stem}.index") as offset_index:
                     lookup = OffsetLookup(offset_index)
             else:
                 lookup = OffsetLookup(None)

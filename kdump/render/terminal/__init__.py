@@ -36,7 +36,8 @@ from kdump.render.sentences import (
 from kdump.render.terminal import tables
 from kdump.render.terminal.columns import WIDE, ColumnRule
 from kdump.render.terminal.tables import BAD, DOUBTFUL, entry_rules, time_text, without_zeros
-from kdump.render.text import control_word, words
+from kdump.render.text import control_word
+from kdump.render.words import words
 from kdump.storage.records import records as values
 from kdump.verify.findings import Severity
 
@@ -166,6 +167,11 @@ class TerminalRenderer(Renderer):
             line.append("wrong crc ", style=BAD)
         if batch.control:
             line.append(control_word(record.key, record.value), style=DOUBTFUL)
+            return line
+        if self.decoder is not None:
+            from kdump.render.messages import record_words  # only internal topics need it
+
+            line.append(record_words(self.decoder.decode(record.key, record.value), record, mode))
             return line
         line.append(_clipped(record.key, mode, width), style="bold")
         line.append(" ")

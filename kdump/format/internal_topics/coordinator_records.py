@@ -1,0 +1,92 @@
+"""Decodes the records of coordinators: `__consumer_offsets`, `__transaction_state` and `__share_group_state`.
+
+| part  | bytes                                                                                      |
+|-------|--------------------------------------------------------------------------------------------|
+| key   | i16 record type, then the key message of that type in version 0                            |
+| value | i16 version, then the value message of the same type in that version; null is a tombstone  |
+
+A reader ignores bytes after a message (CoordinatorRecordSerde). kdump.format.internal_topics.schemas has the messages.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kdump.format.internal_topics.decoded import DecodedMessage, DecodedRecord
+from kdump.format.message_schema import MessageSchema, parse_table
+from kdump.format.schema_fields import I16, FieldReader, MalformedField
+
+if TYPE_CHECKING:
+    from kdump.format.json_types import FieldValue
+
+_KEY_VERSION: Final = 0
+
+
+class CoordinatorDecoder:
+    """Decodes the records of a coordinator, by the table of its messages."""
+
+    def __init__(self, topic: str, table: str) -> None:
+        self.topic = topic
+        messages = parse_table(table).values()
+        self._keys = {each.api_key: each for each in messages if each.name.endswith("Key")}
+        self._values = {each.api_key: each for each in messages if each.name.endswith("Value")}
+
+    def decode(self, key: bytes | None, value: bytes | None) -> DecodedRecord:
+        """See RecordDecoder."""
+        if key is None:
+            return DecodedRecord(None, None, "the record has no key")
+        reader = FieldReader(key)
+        try:
+            record_type = reader.number(I16, "the record type")
+        except MalformedField as error:
+            return _malformed(None, error, "Could not read version from key's buffer.")
+        schema = self._keys.get(record_type)
+        if schema is None:
+            return DecodedRecord(
+                None, None, f"record type {record_type} of {self.topic} is not known", unknown_type=record_type
+            )
+        decoded_key: DecodedMessage | None = None
+        try:
+            decoded_key = DecodedMessage(schema.name, record_type, _KEY_VERSION, schema.read(reader, _KEY_VERSION))
+            if value is None:
+                return DecodedRecord(decoded_key, None)
+        except MalformedField as error:
+            return _malformed(None, error, _unreadable(record_type, "key", error))
+        reader = FieldReader(value)
+        try:
+            version = reader.number(I16, "the version")
+        except MalformedField as error:
+            return _malformed(decoded_key, error, "Could not read version from value's buffer.")
+        schema = self._values[record_type]
+        if not schema.versions.includes(version):
+            return DecodedRecord(
+                decoded_key,
+                None,
+                f"version {version} of {schema.name} is not known",
+                f"Found an unknown record version {version} for {record_type} type",
+            )
+        try:
+            fields = schema.read(reader, version)
+        except MalformedField as error:
+            return _malformed(decoded_key, error, _unreadable(version, "value", error))
+        fields = self._shown(record_type, fields)
+        return DecodedRecord(decoded_key, DecodedMessage(schema.name, record_type, version, fields))
+
+    def _shown(self, record_type: int, fields: dict[str, FieldValue]) -> dict[str, FieldValue]:
+        """The fields of a value, with the messages that are inside of them."""
+        return fields
+
+    def value_schema(self, record_type: int) -> MessageSchema:
+        """The value message of a record type. Raises KeyError."""
+        return self._values[record_type]
+
+
+def _unreadable(version: int, part: str, error: MalformedField) -> str:
+    return (
+        f"Could not read record with version {version} from {part}'s buffer due to: "
+        f"{'null' if error.java_message is None else error.java_message}."
+    )
+
+
+def _malformed(key: DecodedMessage | None, error: MalformedField, java: str) -> DecodedRecord:
+    return DecodedRecord(key, None, str(error), java)

@@ -1,0 +1,44 @@
+"""A record of an internal topic as its decoder gives it: the messages in its key and its value."""
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from kdump.format.json_types import FieldValue
+
+
+class DecodedMessage(NamedTuple):
+    """The message in a key or a value: its name, type and version in Kafka, and its fields.
+
+    `type` is the record type (the API key of the message), -1 for a message without one. The fields have the names and
+    the order of Kafka's JSON converters. A tagged field with its default is left out.
+    """
+
+    name: str
+    type: int
+    version: int
+    fields: "dict[str, FieldValue]"
+
+
+class DecodedRecord(NamedTuple):
+    """The messages of a record. `key` or `value` is None where there is none, or where it cannot be decoded.
+
+    `problem` says why the record cannot be decoded, None where it can. A message in an unknown version may be there,
+    too: Kafka reads it as the nearest version that it knows, which may be wrong. `java_problem` is the message of the
+    exception of Kafka's reader, None for one without. `unknown_type` is a record type that no release up to that of the
+    tables has, None for any other problem.
+    """
+
+    key: DecodedMessage | None
+    value: DecodedMessage | None
+    problem: str | None = None
+    java_problem: str | None = None
+    unknown_type: int | None = None
+
+
+class RecordDecoder(Protocol):
+    """Decodes the records of one internal topic. `topic` is its name."""
+
+    topic: str
+
+    def decode(self, key: bytes | None, value: bytes | None) -> DecodedRecord:
+        """The messages of a record. Raises nothing: what cannot be decoded has a problem."""

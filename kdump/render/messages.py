@@ -1,0 +1,63 @@
+"""The messages in records of internal topics, as words of a line and as values of a JSON line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kdump.render.escaping import bytes_text, printable
+from kdump.render.sentences import iso_time
+from kdump.render.words import words
+
+if TYPE_CHECKING:
+    from kdump.format.internal_topics.decoded import DecodedMessage, DecodedRecord
+    from kdump.format.json_types import Fields
+    from kdump.format.record import Record
+
+_COMMITS: Final = ("OffsetCommitValue", "LegacyOffsetCommitValue")
+_COMMIT_NAMES: Final = {"offset": "committed", "commitTimestamp": "at", "expireTimestamp": "expires"}
+"""The line has the offset and the time of the record already."""
+_TIMES: Final = ("at", "expires", "currentStateTimestamp")
+
+
+def message_object(message: DecodedMessage | None) -> Fields | None:
+    """A message as JSON Lines have it; None for none."""
+    if message is None:
+        return None
+    return {"name": message.name, "type": message.type, "version": message.version, "data": message.fields}
+
+
+def record_words(found: DecodedRecord, record: Record, mode: str) -> str:
+    """What a record of an internal topic says, without its offset and time."""
+    if found.problem is not None:
+        key, value = bytes_text(record.key, mode), bytes_text(record.value, mode)
+        return f"key={key} value={value} undecoded={next(words({'': found.problem}))[1:]}"
+    parts = [*_key_words(found.key, mode)] if found.key is not None else []
+    if found.value is None:
+        parts.append("deleted")
+        return " ".join(parts)
+    fields = found.value.fields
+    if found.key is None:
+        parts.append(printable(found.value.name))
+    elif found.value.name in _COMMITS:
+        fields = {_COMMIT_NAMES.get(name, name): value for name, value in fields.items()}
+    parts += words(_with_times(fields), mode=mode)
+    return " ".join(parts)
+
+
+def _key_words(key: DecodedMessage, mode: str) -> list[str]:
+    name, fields = key.name.removesuffix("Key"), dict(key.fields)
+    topic, partition = fields.pop("topic", None), fields.pop("partition", None)
+    parts = [printable(name), *words(fields, mode=mode)]
+    if isinstance(topic, str):
+        parts.append(f"partition={printable(topic)}-{partition}")
+    elif partition is not None:
+        parts.append(f"partition={partition}")
+    return parts
+
+
+def _with_times(fields: Fields) -> Fields:
+    """The fields, with the times among them as text."""
+    return {
+        name: iso_time(value) if name in _TIMES and isinstance(value, int) and value >= 0 else value
+        for name, value in fields.items()
+    }
