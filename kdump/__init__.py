@@ -8,6 +8,7 @@
     for result in kdump.recover_logs(found, options, how): ...   what was done; undo_recovery undoes it
     for each in kdump.stat_logs(found): ...                  the numbers of each partition and log directory
     kdump.arrow("/data/kafka/topic-0").read_pandas()         the records as columns of Arrow, batch by batch
+    kdump.table_reader("/data/kafka", "transactions")        batches, segments, producers, transactions, findings
     for each in kdump.convert_logs(found, "tables"): ...     Parquet files of all records; ConvertOptions has the others
     kdump.predict_start("/data/kafka/topic-0")               what the next start of a broker would leave
     with kdump.Log("/data/kafka/topic-0") as log: ...        read(1000), at_time(ms), records()
@@ -26,6 +27,8 @@ _MODULES = {
     "kdump.engine.serial": "Serial",
     "kdump.format.batch": "Batch",
     "kdump.format.index": "OffsetIndexEntry TimeIndexEntry",
+    "kdump.format.internal_topics.decoded": "DecodedMessage DecodedRecord RecordDecoder",
+    "kdump.format.internal_topics.decoders": "decoder_of",
     "kdump.format.naming": "Kind TopicPartition",
     "kdump.format.record": "Record",
     "kdump.storage.discovery": "discover log_files",
@@ -34,7 +37,8 @@ _MODULES = {
     "kdump.storage.pieces": "Piece",
     "kdump.storage.read_policy": "ReadPolicy",
     "kdump.storage.records": "BatchPieces DecodedBatch",
-    "kdump.storage.source": "FileSource Source",
+    "kdump.kernel.scanner": "ByteReader",
+    "kdump.storage.source": "FileSource InputFile Source",
     "kdump.storage.walk": "ForeignBatch Gap SearchLimit ShrunkFile Tail TailContent",
     "kdump.broker.predict": "directory_state predict_start",
     "kdump.broker.refusal_reason": "RefusalReason",
@@ -105,10 +109,9 @@ _MODULES = {
     "kdump.convert.choice": "Choice Included SeveralPartitions",
     "kdump.convert.convert": "convert_logs",
     "kdump.convert.field_formats": "FieldFormat",
-    "kdump.convert.log_output": "LogConversion LogOutputOptions convert_to_log",
-    "kdump.convert.log_slice": "LogSlice SlicedPartition",
+    "kdump.convert.log_tables.table_reader": "table_reader",
     "kdump.convert.options": "ConvertOptions Target",
-    "kdump.convert.replicas": "ReplicaUse ReplicasRefused",
+    "kdump.convert.replicas.merge": "ReplicaUse ReplicasRefused",
     "kdump.convert.results": (
         "ConvertFindings ConvertSummary ConvertTotals DamagedLog LeftOutCounts OutputFile PartitionConversion "
         "SkippedRange"

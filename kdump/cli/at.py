@@ -146,6 +146,6 @@ def write_fetch_result(chosen: dict[str, Any]) -> int:
 
 def _complain_entry(entry: CompanionEntry) -> None:
     """Write an entry to standard error, where the format has no line for it."""
-    from kdump.render.text import words
+    from kdump.render.words import words
 
     complain(f"{entry.kind} {' '.join(words(entry.fields))}")

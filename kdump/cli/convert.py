@@ -4,23 +4,24 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from kdump.cli import complain, completion, exit_status, options
 from kdump.cli.execution import Found, ProblemLog, execution
-from kdump.cli.progress import CONVERTING, Progress
+from kdump.cli.progress import CONVERTING, PREPARING, Progress
 from kdump.cli.sections import SectionedCommand
 from kdump.errors import KdumpError, reason
 from kdump.format.naming import TopicPartition, topic_partition_of
-from kdump.render import FINDING_FORMATS, RenderOptions, renderer
+from kdump.render import FINDING_FORMATS, Renderer, RenderOptions, renderer
 from kdump.storage.read_policy import ReadPolicy
 from kdump.verify.findings import Severity
 
 if TYPE_CHECKING:
-    from kdump.convert.log_slice import Bounds
     from kdump.convert.options import ConvertOptions, Target
+    from kdump.convert.records.log_slice import Bounds
     from kdump.convert.results import Converted, ConvertTotals
 
 LARGEST_JSON: Final = 64 << 20
@@ -31,16 +32,17 @@ TARGETS_OF: Final = {
     "--rewrite": ("parquet",),
     "--segment-bytes": ("log",),
     "--overwrite": ("arrow", "ndjson", "csv"),
-    **dict.fromkeys(("--columns", "--keys", "--values", "--time"), _TABLES),
+    **dict.fromkeys(("--columns", "--keys", "--values"), _TABLES),
+    "--master": ("parquet",),
 }
 """The options that change nothing with another target."""
 SECTIONS = {
     "Output": ("output", "to", "columns", "keys", "values", "codec", "overwrite", "rewrite", "dry_run"),
     "Parquet": ("partition_folders",),
     "Log": ("segment_bytes",),
-    "What is converted": ("topics", "partitions", "offset", "time_range", "offsets", "include", "replica"),
+    "What is converted": ("topics", "partitions", "topic_ids", "offset", "time_range", "offsets", "include", "replica"),
     "Transactions and damage": ("isolation", "until", "skip_damaged"),
-    "Reading": ("kind", "max_batch_bytes", "jobs", "io_limit", "keep_cache"),
+    "Reading": ("kind", "max_batch_bytes", "jobs", "master", "spark_settings", "io_limit", "keep_cache"),
     "Report": ("format_name", "level", "everything", "color", "progress", "quiet", "help"),
 }
 
@@ -183,6 +185,13 @@ class PartitionParam(click.ParamType[TopicPartition]):
     help="Convert only partition N of each topic. May be given several times.",
 )
 @click.option(
+    "--topic-id",
+    "topic_ids",
+    multiple=True,
+    metavar="ID",
+    help="Convert only copies with this topic id, as in partition.metadata. May be given several times.",
+)
+@click.option(
     "--offset",
     type=options.OffsetRangeParam(),
     default=None,
@@ -246,6 +255,7 @@ class PartitionParam(click.ParamType[TopicPartition]):
 @options.kind
 @options.max_batch_bytes
 @options.jobs
+@options.spark
 @options.io_limit
 @options.keep_cache
 @options.progress
@@ -274,8 +284,7 @@ def command(**chosen: Any) -> int:
 
     totals, problems, began = ConvertTotals(), ProblemLog("converted"), time.monotonic()
     progress, interrupted = Progress(chosen["progress"], CONVERTING), False
-    stream = sys.stderr if chosen["output"] == "-" else sys.stdout
-    with options.partitions(chosen) as found, renderer(chosen["format_name"], stream, _look(chosen)) as out:
+    with options.partitions(chosen) as found, _renderer(chosen) as out:
         try:
             for item in _converted(found, chosen, what, progress):
                 totals.add(item)
@@ -307,8 +316,11 @@ def _status(totals: "ConvertTotals", what: "ConvertOptions", *, failed: bool, in
     return exit_status.of_findings(worst, Severity.ERROR, failed=failed, interrupted=interrupted)
 
 
-def _look(chosen: dict[str, Any]) -> RenderOptions:
-    return RenderOptions(color=options.use_color(chosen["color"]), display=options.display(chosen))
+def _renderer(chosen: dict[str, Any]) -> Renderer:
+    """What writes the report; it goes to standard error where the output goes to standard output."""
+    stream = sys.stderr if chosen["output"] == "-" else sys.stdout
+    look = RenderOptions(color=options.use_color(chosen["color"]), display=options.display(chosen))
+    return renderer(chosen["format_name"], stream, look)
 
 
 def _converted(
@@ -317,6 +329,8 @@ def _converted(
     from kdump.convert.choice import SeveralPartitions
     from kdump.convert.convert import convert_logs
 
+    if what.target not in TARGETS_OF["--master"]:
+        chosen["master"] = None  # of the environment
     with execution(found, chosen, progress) as job:
         try:
             yield from convert_logs(
@@ -326,6 +340,7 @@ def _converted(
                 named=chosen["paths"],
                 engine=job.engine,
                 on_bytes=job.progress.advance,
+                on_path=partial(job.progress.enter, PREPARING),
             )
         except SeveralPartitions as error:
             raise click.UsageError(f"--offset: {error}") from None
@@ -336,7 +351,7 @@ def _options(chosen: dict[str, Any]) -> "ConvertOptions":
     from kdump.convert.choice import Choice, Included
     from kdump.convert.field_formats import FieldFormat
     from kdump.convert.options import ConvertOptions
-    from kdump.convert.replicas import ReplicaUse
+    from kdump.convert.replicas.merge import ReplicaUse
     from kdump.convert.tables import DEFAULT_COLUMNS
 
     columns = chosen["columns"]
@@ -352,6 +367,7 @@ def _options(chosen: dict[str, Any]) -> "ConvertOptions":
             chosen["offsets"],
             chosen["time_range"] or (None, None),
             frozenset(map(Included, chosen["include"])),
+            frozenset(chosen["topic_ids"]),
         ),
         chosen["isolation"],
         until_stable=chosen["until"] is not None,

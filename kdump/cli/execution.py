@@ -1,9 +1,12 @@
 """What the commands that read partitions share: the engine, progress, and the problems on standard error."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+from click.core import ParameterSource
 
 from kdump.cli import complain
 from kdump.cli.progress import READING, Progress
@@ -13,6 +16,8 @@ from kdump.storage.partition import LogDirectory, Partition
 from kdump.verify.verify import size_of
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from kdump.engine.protocol import Engine
 
 SMALL_BYTES = 8 << 20  # for less, starting processes takes longer than the work
@@ -27,6 +32,13 @@ class Work(NamedTuple):
     progress: Progress
     found: Iterator[Found]
 
+    @property
+    def own_engine(self) -> "Engine":
+        """The engine for what changes files: with a cluster this process, which has the locks."""
+        from kdump.engine.processes import Processes
+
+        return self.engine if isinstance(self.engine, Processes) else Serial()
+
 
 @contextmanager
 def execution(
@@ -38,9 +50,47 @@ def execution(
             progress.enter(READING, "")
             progress.over(sum(size_of(item) for item in progress.read(found()) if isinstance(item, Partition)))
         rest = found()
+        master = master_of(chosen)
+        if master is not None:
+            seen = list(_until_partition(rest))
+            with (
+                _spark(master, chosen) if seen and isinstance(seen[-1], Partition) else nullcontext(Serial()) as engine
+            ):
+                yield Work(engine, progress, progress.watch(chain(seen, rest)))
+            return
         seen = list(_until_enough(rest)) if chosen["jobs"] > 1 else []
         many = _is_enough(seen)
         yield Work(_engine(chosen["jobs"]) if many else Serial(), progress, progress.watch(chain(seen, rest)))
+
+
+def master_of(chosen: dict[str, Any]) -> str | None:
+    """The master of Spark to work on, None for the processes of this machine.
+
+    --jobs counts those, and goes before KDUMP_MASTER. Refuses it beside --master.
+    """
+    master: str | None = chosen.get("master")
+    given = click.get_current_context().get_parameter_source
+    if master is not None and given("jobs") is ParameterSource.COMMANDLINE:
+        if given("master") is ParameterSource.COMMANDLINE:
+            raise click.UsageError("--jobs counts processes of this machine; with --master the cluster has the slots")
+        master = None
+    if master is None and chosen.get("spark_settings"):
+        raise click.UsageError("--spark-conf changes nothing without --master")
+    return master
+
+
+def _spark(master: str, chosen: dict[str, Any]) -> "AbstractContextManager[Engine]":
+    from kdump.spark.session import spark_engine  # raises KdumpError where PySpark is missing
+
+    return spark_engine(master, dict(chosen["spark_settings"]), complain)
+
+
+def _until_partition(found: Iterator[Found]) -> Iterator[Found]:
+    """What was found up to the first partition: without one there is no work for a cluster."""
+    for item in found:
+        yield item
+        if isinstance(item, Partition):
+            return
 
 
 def _engine(jobs: int) -> "Engine":

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kdump.cli import completion
-from kdump.errors import SourceError
+from kdump.errors import KdumpError, SourceError
 from kdump.format.naming import LOG_KINDS, Kind
 from kdump.storage import discovery
+from kdump.storage.file_store import check_password
 from kdump.storage.partition import LogDirectory, LogFile, Partition, without_companions
 from kdump.verify.findings import Severity
 
@@ -83,7 +84,24 @@ def file_type(*kinds: Kind) -> Callable[[Command], Command]:
     )
 
 
-paths = click.argument("paths", nargs=-1, required=True, metavar="PATH...", shell_complete=completion.files)
+def without_passwords(_: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """The paths, unless one is a URL with a password. Raises BadParameter."""
+    try:
+        for path in value:
+            check_password(path)
+    except KdumpError as error:
+        raise click.BadParameter(str(error), param=parameter) from None
+    return value
+
+
+paths = click.argument(
+    "paths",
+    nargs=-1,
+    required=True,
+    metavar="PATH...",
+    callback=without_passwords,
+    shell_complete=completion.files,
+)
 quiet = click.option("-q", "--quiet", is_flag=True, help="Print no summary.")
 color = click.option(
     "--color",
@@ -142,6 +160,53 @@ jobs = click.option(
     metavar="N",
     help="Worker processes.",
 )
+
+
+def _master(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is None or ctx.resilient_parsing:
+        return None
+    from kdump.spark.masters import MasterError, check_master
+
+    try:
+        return check_master(value)
+    except MasterError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+
+
+def _spark_settings(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    found = []
+    for value in values:
+        name, equals, setting = value.partition("=")
+        if not equals or not re.fullmatch(r"spark\.[^\s=]+", name):
+            raise click.BadParameter(f"{value!r} is no setting of Spark; write spark.NAME=VALUE", ctx, param)
+        found.append((name, setting))
+    return tuple(found)
+
+
+def spark(command: Command) -> Command:
+    """The options --master and --spark-conf."""
+    for option in (
+        click.option(
+            "--spark-conf",
+            "spark_settings",
+            multiple=True,
+            metavar="NAME=VALUE",
+            callback=_spark_settings,
+            help="A setting of Spark, with --master: spark.executor.memory=1g. May be given several times.",
+        ),
+        click.option(
+            "--master",
+            metavar="URL",
+            envvar="KDUMP_MASTER",
+            show_envvar=True,
+            callback=_master,
+            help="Work on Spark: local[*], spark://host:7077, yarn, k8s://host, or sc://host for Spark Connect."
+            " Every worker has to reach the same paths. See kdump-spark(7).",
+        ),
+    ):
+        command = option(command)
+    return command
+
 
 io_limit = click.option(
     "--io-limit",

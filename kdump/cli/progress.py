@@ -30,6 +30,8 @@ READING: Final = "reading"
 VERIFYING: Final = "verifying"
 MEASURING: Final = "measuring"
 CONVERTING: Final = "converting"
+PREPARING: Final = "preparing"
+"""The phase in which headers are read before logs are converted, and copies are merged."""
 CONCLUDING: Final = "comparing files"
 """The phase after the last byte of the logs is read."""
 
@@ -99,6 +101,8 @@ class Progress:
 
     def advance(self, count: int) -> None:
         """Add `count` bytes that were read."""
+        if self._phase == PREPARING:
+            self._phase, self._began = self._work, time.monotonic()
         self._done += count
         while len(self._logs) > 1 and self._logs[0].end <= self._done:
             self._logs.popleft()

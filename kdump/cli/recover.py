@@ -29,6 +29,7 @@ from kdump.recover.plan import (
 )
 from kdump.render import FINDING_FORMATS, renderer
 from kdump.render import RenderOptions as Look
+from kdump.storage.file_store import require_local
 from kdump.verify.findings import Finding, Severity
 
 if TYPE_CHECKING:
@@ -53,13 +54,15 @@ _SECTIONS = {
     "Strategy": (*STRATEGIES, "plan_file", "undo", "resume"),
     "Scope": ("run", "walk", "rebuild", "undecided", "index_interval_bytes", "segment_index_bytes", "max_batch_bytes"),
     "Safety": ("dry_run", "output", "no_keep", "force", "drop_marker"),
-    "Output": ("format_name", "level", "everything", "progress", "color", "quiet", "jobs"),
+    "Output": ("format_name", "level", "everything", "progress", "color", "quiet", "jobs", "master", "spark_settings"),
 }
 """The sections of the help, with the options in their order."""
 
 
 @click.command("recover", cls=SectionedCommand, sections=_SECTIONS)
-@click.argument("paths", nargs=-1, metavar="PATH...", shell_complete=completion.files)
+@click.argument(
+    "paths", nargs=-1, metavar="PATH...", callback=options.without_passwords, shell_complete=completion.files
+)
 @click.option(
     "--truncate",
     is_flag=True,
@@ -142,6 +145,7 @@ _SECTIONS = {
 @options.output_format(*FINDING_FORMATS)
 @options.max_batch_bytes
 @options.jobs
+@options.spark
 @options.progress
 @options.color
 @options.quiet
@@ -168,6 +172,7 @@ def command(**chosen: Any) -> int:
     removed and offsets below the high watermark are missing.
     """
     wanted, saved = _request(chosen)
+    _refuse_object_stores(chosen)
     if chosen["undo"] or chosen["resume"]:
         return _back(chosen)
     if _applies(chosen) and chosen["no_keep"]:
@@ -184,6 +189,13 @@ def command(**chosen: Any) -> int:
         if not chosen["quiet"]:
             out.recovery_summary(summary, progress.status, progress.seconds)
     return progress.status
+
+
+def _refuse_object_stores(chosen: dict[str, Any]) -> None:
+    """Raise KdumpError where something would be written to an object store, or read there to be written elsewhere."""
+    if _applies(chosen) or chosen["undo"] or chosen["resume"]:
+        for path in (*chosen["paths"], *filter(None, [chosen["output"]])):
+            require_local(path)
 
 
 def _warn_of_no_way_back(chosen: dict[str, Any]) -> None:
@@ -229,7 +241,7 @@ def _results(
             from kdump.recover import recover
 
             how = recover.ApplyOptions(_new_run(), chosen["output"], not chosen["no_keep"], chosen["drop_marker"])
-            yield from recover.apply_all(found, wanted, how, job.engine)
+            yield from recover.apply_all(found, wanted, how, job.own_engine)
         else:
             for item in found:
                 yield RecoveryResult(item) if isinstance(item, Plan) else item
@@ -372,7 +384,7 @@ def _check(chosen: dict[str, Any], given: frozenset[str]) -> None:
         raise click.UsageError("Missing argument 'PATH...'.")
     if "-" in chosen["paths"]:
         raise click.UsageError("standard input cannot be recovered: name files or directories")
-    back = [*_OF_THE_PLAN, *_HOW] if mode in _BACK else []
+    back = [*_OF_THE_PLAN, *_HOW, "master", "spark_settings"] if mode in _BACK else []
     rules = (
         (back, f"--{mode} undoes or finishes a run, and plans nothing"),
         (_OF_THE_PLAN if mode == "plan_file" else (), "the saved plan has its own"),
@@ -392,7 +404,8 @@ def _check(chosen: dict[str, Any], given: frozenset[str]) -> None:
 
 
 def _option(name: str) -> str:
-    return {"walk": "--from", "plan_file": "--plan"}.get(name, f"--{name.replace('_', '-')}")
+    others = {"walk": "--from", "plan_file": "--plan", "spark_settings": "--spark-conf"}
+    return others.get(name, f"--{name.replace('_', '-')}")
 
 
 # ---- what came of it

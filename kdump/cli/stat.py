@@ -1,6 +1,5 @@
 """The command `kdump stat`: its options, and what it prints of the numbers."""
 
-import os
 import re
 import sys
 import time
@@ -22,6 +21,7 @@ from kdump.stat.rows import RowKind
 from kdump.stat.stat import stat_logs
 from kdump.stat.topic_settings import CleanerSettings, TopicSettings, parse_cleanup_policy, topic_settings
 from kdump.stat.values import StatOptions
+from kdump.storage.file_store import parent_of, real
 from kdump.verify.findings import Severity
 
 SECTIONS = {
@@ -39,7 +39,7 @@ SECTIONS = {
         "segment_bytes",
         "dedupe_buffer_bytes",
     ),
-    "Reading": ("jobs", "io_limit", "keep_cache"),
+    "Reading": ("jobs", "master", "spark_settings", "io_limit", "keep_cache"),
     "Output": ("format_name", "color", "progress", "quiet", "help"),
 }
 BY = tuple(kind.value for kind in RowKind if kind is not RowKind.TOTAL)
@@ -202,6 +202,7 @@ def _columns(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
 @options.kind
 @options.max_batch_bytes
 @options.jobs
+@options.spark
 @options.io_limit
 @options.keep_cache
 @options.progress
@@ -248,13 +249,13 @@ def command(**chosen: Any) -> int:
 
 def _outer_first(paths: Sequence[str]) -> Sequence[str]:
     """The PATHs, each after those that hold it: what is below a PATH counts once, and as a part of its directory."""
-    real = {path: os.path.realpath(path) for path in paths}
-    holders = set(real.values())
+    resolved = {path: real(path) for path in paths}
+    holders = set(resolved.values())
 
     def depth(path: str) -> int:
-        found, here = 0, real[path]
-        while here != os.path.dirname(here):
-            here = os.path.dirname(here)
+        found, here = 0, resolved[path]
+        while here != parent_of(here):
+            here = parent_of(here)
             found += here in holders
         return found
 

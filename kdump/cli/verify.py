@@ -110,6 +110,7 @@ def _codes(ctx: click.Context, param: click.Parameter, patterns: tuple[str, ...]
 @options.kind
 @options.max_batch_bytes
 @options.jobs
+@options.spark
 @options.io_limit
 @options.keep_cache
 @options.progress

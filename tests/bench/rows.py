@@ -204,6 +204,11 @@ def convert() -> Iterator[Row]:
     yield Row("convert-ndjson", "plain", at_least, 8, _arrow("ndjson"), _arrow("orjson"), nothing)
 
 
+def spark() -> Iterator[Row]:
+    """A verify on two slots of Spark against two processes, 8 GiB, the second job of a session."""
+    yield Row("spark-verify", "plain", Kind.AT_LEAST, 0.3, _on_two("spark"), _on_two("processes"))
+
+
 def logs() -> Iterator[Row]:
     """The log class: appends against a bare write of the same bytes, and reads at random."""
     append, write = _append("log", APPENDED_BYTES), _append("write", APPENDED_BYTES)
@@ -213,7 +218,7 @@ def logs() -> Iterator[Row]:
 
 def all_rows() -> list[Row]:
     """Every row, in the order of the table."""
-    groups = (budgets, jobs, scale, start, memory, dumps, indexes, recover, stat, convert, logs, peers)
+    groups = (budgets, jobs, scale, start, memory, dumps, indexes, recover, stat, convert, spark, logs, peers)
     return [row for group in groups for row in group()]
 
 
@@ -232,6 +237,10 @@ def _stat(*options: str) -> Make:
 
 def _arrow(how: str) -> Make:
     return lambda tools, data: tools.arrow(data, how)
+
+
+def _on_two(how: str) -> Make:
+    return lambda tools, data: tools.on_two(data, how)
 
 
 def _append(how: str, size: int) -> Make:

@@ -97,6 +97,11 @@ class Tools:
         argv = self.module("tests.bench.log_read", str(data.directory), str(count)).argv
         return Command(argv, expect={"records": count})
 
+    def on_two(self, data: Data, how: str) -> Command:
+        """A verify with two slots of Spark, or two processes; the second job counts."""
+        argv = self.module("tests.bench.spark_verify", how, str(data.directory)).argv
+        return Command(argv, expect={"batches": data.batches}, timed=True)
+
     def arrow(self, data: Data, how: str) -> Command:
         """All records as columns of Arrow, or what is made of these; nothing of them for `import`."""
         if how == "orjson":

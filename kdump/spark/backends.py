@@ -1,0 +1,116 @@
+"""How groups of tasks reach the workers: as an RDD on a cluster, as a DataFrame through Spark Connect.
+
+A job is a list of groups, one task of Spark each; its answers come back in the same order. Several threads may run
+jobs at once, and `cancel` ends them all.
+"""
+
+import uuid
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from kdump.spark.masters import is_local
+from kdump.spark.tasks import run_batches, run_group
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+_UNITS: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_DEFAULT_RESULT: Final = "1g"
+
+
+class SparkBackend(Protocol):
+    """Runs jobs.
+
+    `slots` is how many tasks run at once; `most_result_bytes` bounds the answers of a job, 0 for no bound.
+    `names_host`: what cannot be read is reported with the host that could not.
+    """
+
+    slots: int
+    most_result_bytes: int
+    names_host: bool
+
+    def run(self, groups: Sequence[bytes]) -> list[bytes]:
+        """The answers of the groups, in order. Raises what Spark raises."""
+
+    def cancel(self) -> None:
+        """End the jobs that run."""
+
+    def has_workers(self) -> bool:
+        """Whether any worker takes tasks, as far as that is known."""
+
+
+class RddBackend:
+    """The back end for every master URL: an element of an RDD for each group."""
+
+    def __init__(self, context: "SparkContext") -> None:
+        self._context = context
+        self._tag = f"kdump-{uuid.uuid4()}"
+        self.slots = max(context.defaultParallelism, 1)
+        self.names_host = not is_local(context.master or "")
+        self.most_result_bytes = bytes_of(context.getConf().get("spark.driver.maxResultSize", _DEFAULT_RESULT))
+
+    def run(self, groups: Sequence[bytes]) -> list[bytes]:
+        """See SparkBackend."""
+        self._context.addJobTag(self._tag)  # of this thread
+        return self._context.parallelize(groups, len(groups)).map(run_group).collect()
+
+    def cancel(self) -> None:
+        """See SparkBackend."""
+        self._context.cancelJobsWithTag(self._tag)
+
+    def has_workers(self) -> bool:
+        """See SparkBackend."""
+        # The driver counts as one.
+        executors: Any = self._context._jsc.sc().getExecutorMemoryStatus().size()
+        return not self.names_host or executors > 1
+
+
+class ConnectBackend:
+    """The back end for Spark Connect, which has no RDD: a row of a DataFrame for each group, a partition each."""
+
+    def __init__(self, session: "SparkSession") -> None:
+        from pyspark.sql import functions
+
+        self._session = session
+        self._tag = f"kdump-{uuid.uuid4()}"
+        self.names_host = True
+        self.most_result_bytes = bytes_of(session.conf.get("spark.driver.maxResultSize", _DEFAULT_RESULT) or "0")
+        # A range has as many partitions as the cluster has slots.
+        pieces = session.range(1 << 20).select(functions.spark_partition_id().alias("piece"))
+        self.slots = max(pieces.distinct().count(), 1)
+
+    def run(self, groups: Sequence[bytes]) -> list[bytes]:
+        """See SparkBackend."""
+        import pyarrow
+
+        self._session.addTag(self._tag)  # of this thread
+        table = pyarrow.table(
+            {
+                "number": pyarrow.array(range(len(groups)), pyarrow.int64()),
+                "task": pyarrow.array(groups, pyarrow.binary()),
+            }
+        )
+        # By range, each number gets a partition of its own; by hash some would share one.
+        frame = self._session.createDataFrame(table).repartitionByRange(len(groups), "number")
+        done = frame.mapInArrow(run_batches, "number bigint, answer binary").toArrow()
+        answers = dict(zip(done["number"].to_pylist(), done["answer"].to_pylist(), strict=True))
+        return [answers[number] for number in range(len(groups))]
+
+    def cancel(self) -> None:
+        """See SparkBackend."""
+        self._session.interruptTag(self._tag)
+
+    def has_workers(self) -> bool:
+        """See SparkBackend. The client cannot see them."""
+        return True
+
+
+def bytes_of(text: str) -> int:
+    """A size as Spark writes it: 512m, 1g, 1073741824. 0 for what is none."""
+    text = text.strip().lower().removesuffix("b") or "0"
+    unit = text[-1] if text[-1].isalpha() else ""
+    try:
+        return int(text.removesuffix(unit)) * _UNITS.get(unit, 0)
+    except ValueError:
+        return 0

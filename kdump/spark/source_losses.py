@@ -1,0 +1,80 @@
+"""What becomes of records that are gone: an error that names the option, or one warning."""
+
+import socket
+import warnings
+
+from kdump.convert.ranges.range_log import LostOffsets
+from kdump.errors import KdumpError, SourceError
+from kdump.format.batch import HEADER_SIZE, Batch
+from kdump.format.naming import TopicPartition
+from kdump.kernel.seek import row
+from kdump.log.batch_location import DamagedRange
+from kdump.log.records import DamageWarning
+from kdump.storage.file_store import open_source
+from kdump.storage.source import reader_of
+
+
+class DataLoss(KdumpError):
+    """Records that a read asks for are not there, and `failOnDataLoss` is true."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f'{what}. The option failOnDataLoss is true: with false such records are left out; option("table",'
+            ' "findings") lists the damage'
+        )
+        self.what = what
+
+    def __reduce__(self) -> tuple[type["DataLoss"], tuple[str]]:
+        return DataLoss, (self.what,)
+
+
+class LossPolicy:
+    """Takes what is lost of a range: raises DataLoss, or warns once and counts."""
+
+    def __init__(self, of: TopicPartition | None, *, fail: bool) -> None:
+        self._name = "the log" if of is None else f"{of.topic}-{of.partition}"
+        self._fail = fail
+        self._warned = False
+
+    def lost(self, each: LostOffsets) -> None:
+        """Take offsets that no copy has."""
+        many = f"offsets {each.start} to {each.stop - 1}" if each.stop - each.start > 1 else f"offset {each.start}"
+        self._take(f"{each.path}: at byte {each.position}: {each.code}: {many} of {self._name} cannot be read")
+
+    def damaged(self, each: DamagedRange, after: int, stop: int) -> None:
+        """Take bytes that are no valid batch, where offsets of [after, stop) were expected."""
+        offset = _offset_at(each)
+        offset = offset if after <= offset < stop else after
+        self._take(
+            f"{each.path}: at byte {each.position}: {each.code}: records from offset {offset} on of {self._name}, in"
+            f" {each.length} bytes, cannot be read"
+        )
+
+    def undecided(self, records: int, offset: int | None, path: str) -> None:
+        """Take records whose transaction is not decided because of damage after them."""
+        self._take(
+            f"{path}: txn/open: what became of the transaction at offset {offset} of {self._name} is not known,"
+            f" {records} records are not read"
+        )
+
+    def _take(self, what: str) -> None:
+        if self._fail:
+            raise DataLoss(what)
+        if not self._warned:
+            self._warned = True
+            warnings.warn(f"{what}, and are left out", DamageWarning, stacklevel=2)
+
+
+def _offset_at(each: DamagedRange) -> int:
+    """The first offset in the header at a position, as far as there is one: no checksum covers it."""
+    try:
+        with open_source(each.path) as source:
+            header = reader_of(source)(each.position, HEADER_SIZE)
+        return max(Batch._make(row(header, each.position)).base_offset, -1)
+    except (SourceError, ValueError):
+        return -1
+
+
+def on_this_host(error: SourceError) -> SourceError:
+    """The error of a task with the name of the host: the path may be on another one."""
+    return SourceError(f"{error} (on host {socket.gethostname()})")

@@ -1,0 +1,196 @@
+"""What a read of the data source reads: its topic-partitions, where each begins and ends, and the ranges of the tasks.
+
+Runs in the process that plans the query, on the driver. Which records are damaged is found by the tasks.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kdump.convert.choice import Choice, Included, choose
+from kdump.convert.ranges.cutting import RANGE_BYTES, RangeOfLog, RangeSizes, cut
+from kdump.convert.ranges.known_log import KnownLog, LogKnowledge
+from kdump.convert.ranges.record_times import offset_at_time
+from kdump.convert.ranges.segment_search import numbers_of_segments
+from kdump.convert.ranges.stable_offset import stable_offset
+from kdump.convert.records.offset_ranges import OffsetRange
+from kdump.convert.replicas.merge import by_topic_id
+from kdump.errors import NotALog, SourceError
+from kdump.format.naming import Kind
+from kdump.spark.source_limits import (
+    EARLIEST,
+    LATEST,
+    EdgeOffsetRangeLimit,
+    GlobalTimestampRangeLimit,
+    NoMatchStrategy,
+    OffsetRangeLimit,
+    SourceOptionError,
+    SpecificOffsetRangeLimit,
+    check_assigned,
+    check_resolved,
+    limit_name,
+)
+from kdump.spark.source_losses import DataLoss
+from kdump.spark.source_options import SourceOptions
+from kdump.storage.discovery import discover
+from kdump.storage.file_store import absolute
+from kdump.storage.partition import Partition
+
+
+class AssignedLog(NamedTuple):
+    """A topic-partition that is read, and the offsets [start, end) of it."""
+
+    log: KnownLog
+    start: int
+    end: int
+
+
+def plan_ranges(options: SourceOptions) -> list[RangeOfLog]:
+    """The ranges of the tasks, partition by partition. Raises SourceOptionError, SourceError, DataLoss."""
+    wanted = [RangeOfLog(each.log, OffsetRange(each.start, each.end)) for each in assigned_logs(options)]
+    sizes = RangeSizes(RANGE_BYTES, options.max_records_per_partition, options.min_partitions or 1)
+    return [of_task(each) for each in cut(wanted, sizes)]
+
+
+def assigned_logs(options: SourceOptions) -> list[AssignedLog]:
+    """The topic-partitions that are read, and which offsets. Raises SourceOptionError, SourceError, DataLoss."""
+    logs = list(known_logs(options))
+    assigned = [each.topic_partition for each in logs if each.topic_partition is not None]
+    check_assigned(options.start, assigned, "start")
+    check_assigned(options.end, assigned, "end")
+    found = []
+    for log in logs:
+        latest = log.end
+        if options.isolation == "read-committed":
+            latest = min(latest, stable_offset(log))
+        start, end = starting_offset(log, latest, options), _end(log, latest, options)
+        check_resolved(log.topic_partition, start, end)
+        start, end = _within(log, OffsetRange(start, end), latest, options)
+        found.append(AssignedLog(log, start, end))
+    return found
+
+
+def known_logs(options: SourceOptions) -> Iterator[KnownLog]:
+    """What is known of the chosen topic-partitions under the paths. Raises SourceOptionError, SourceError, DataLoss."""
+    knowledge, there = LogKnowledge(), list[str]()
+    chosen: list[Sequence[Partition]] = []
+    named = {absolute(path) for path in options.paths}
+    everything = Choice(include=frozenset({Included.INTERNAL}))
+    for each in choose(discover(options.paths), everything, options.paths):
+        if isinstance(each, SourceError):
+            raise each
+        copies = [copy for copy in each.copies if copy.segments]
+        if not copies:
+            continue
+        of = copies[0].topic_partition
+        if of is not None:
+            there.append(of.topic)
+        if options.selection.takes(of, is_named=any(absolute(copy.path) in named for copy in copies)):
+            chosen.append(copies)
+    options.selection.check_topics(there)
+    for several in chosen:
+        for copy in several:
+            if any(segment.log.kind is Kind.KAFKA07 for segment in copy.segments):
+                raise NotALog(
+                    f"{copy.path}: records of Kafka 0.7 have no offsets; kdump convert --to log gives them some"
+                )
+        topics = by_topic_id(several)
+        if len(topics) > 1:
+            _refuse_topics(topics, options)
+        for of_topic in topics.values():
+            yield knowledge.of(of_topic)
+
+
+def _refuse_topics(topics: Mapping[str | None, Sequence[Partition]], options: SourceOptions) -> None:
+    if options.fail_on_data_loss:
+        ids = ", ".join(topic_id or "unknown" for topic_id in topics)
+        path = next(iter(topics.values()))[0].path
+        raise DataLoss(f"{path}: replica/topic-id: the copies are of different topics of this name, with the ids {ids}")
+
+
+# ---- where a read begins and ends
+
+
+def starting_offset(log: KnownLog, latest: int, options: SourceOptions) -> int:
+    """The offset that the options say, where `latest` is the end of the log. Raises SourceOptionError, SourceError."""
+    limit = options.start
+    at = _timestamp(log, limit)
+    if at is not None:
+        found = offset_at_time(log, at)
+        if found is not None:
+            return found
+        assert not isinstance(limit, EdgeOffsetRangeLimit | SpecificOffsetRangeLimit)
+        if limit.strategy is NoMatchStrategy.LATEST:
+            return latest
+        raise SourceOptionError(
+            f"No offset matched from request of topic-partition {limit_name(log.topic_partition)} and timestamp {at}."
+        )
+    return _at_edge(log, _offset(log, limit, EARLIEST), latest)
+
+
+def _end(log: KnownLog, latest: int, options: SourceOptions) -> int:
+    at = _timestamp(log, options.end)
+    if at is not None:
+        found = offset_at_time(log, at)
+        return latest if found is None else min(found, latest)
+    return _at_edge(log, _offset(log, options.end, LATEST), latest)
+
+
+def _timestamp(log: KnownLog, limit: OffsetRangeLimit) -> int | None:
+    if isinstance(limit, GlobalTimestampRangeLimit):
+        return limit.timestamp_ms
+    if isinstance(limit, EdgeOffsetRangeLimit | SpecificOffsetRangeLimit) or log.topic_partition is None:
+        return None
+    return limit.timestamps.get(log.topic_partition)
+
+
+def _offset(log: KnownLog, limit: OffsetRangeLimit, otherwise: int) -> int:
+    match limit:
+        case EdgeOffsetRangeLimit(edge):
+            return edge
+        case SpecificOffsetRangeLimit(offsets) if log.topic_partition is not None:
+            return offsets[log.topic_partition]
+    return otherwise
+
+
+def _at_edge(log: KnownLog, offset: int, latest: int) -> int:
+    return {EARLIEST: min(log.start, latest), LATEST: latest}.get(offset, offset)
+
+
+_BELOW: Final = "the log starts at offset {start}, and the read at {first}: the records between were deleted"
+_ABOVE: Final = "the log ends at offset {end}, and the read at {stop}"
+_BEYOND: Final = "checkpoint/beyond: the log ends at offset {end}, below its high watermark {mark}: records are gone"
+
+
+def _within(log: KnownLog, asked: OffsetRange, latest: int, options: SourceOptions) -> OffsetRange:
+    """What of the asked offsets is there."""
+    start, stop = asked
+    path = log.reference.partition.path
+    if options.fail_on_data_loss:
+        mark = log.high_watermark
+        if start < min(log.start, latest):
+            raise DataLoss(f"{path}: {_BELOW.format(start=log.start, first=start)}")
+        if stop > latest:
+            raise DataLoss(f"{path}: {_ABOVE.format(end=latest, stop=stop)}")
+        if mark is not None and mark > log.end and stop == log.end:
+            raise DataLoss(f"{path}: {_BEYOND.format(end=log.end, mark=mark)}")
+    start = max(start, log.start)
+    return OffsetRange(start, max(min(stop, latest), start))
+
+
+# ---- what a task gets
+
+
+def of_task(each: RangeOfLog) -> RangeOfLog:
+    """A range with what is needed to read it: the segments with its offsets, and one on each side."""
+    if not each.log.is_cut:
+        return each
+    copies = []
+    for copy in each.log.copies:
+        segments = copy.partition.segments
+        numbers = numbers_of_segments(segments, *each.offsets)
+        near = segments[max(numbers.start - 1, 0) : numbers.stop + 1]
+        bases = {segment.log.base_offset for segment in near}
+        snapshots = tuple(each for each in copy.partition.producer_snapshots if each.base_offset in bases)
+        part = copy.partition._replace(segments=near, producer_snapshots=snapshots, misplaced_files=())
+        copies.append(copy._replace(partition=part))
+    return each._replace(log=each.log._replace(copies=tuple(copies)))

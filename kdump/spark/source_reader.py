@@ -1,0 +1,99 @@
+"""Reads the ranges of a query as record batches, each in a task."""
+
+import socket
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from kdump import __version__
+from kdump.convert.ranges.cutting import RangeOfLog
+from kdump.convert.ranges.range_log import following_slices, range_log
+from kdump.convert.records.isolation import with_markers
+from kdump.convert.records.reader import RecordStream
+from kdump.convert.tables import record_schema
+from kdump.errors import KdumpError, SourceError
+from kdump.log.batch_location import DamagedRange
+from kdump.spark.source_losses import LossPolicy, on_this_host
+from kdump.spark.source_options import SourceOptions, Table
+from kdump.spark.source_planning import plan_ranges
+from kdump.spark.source_schema import arrow_schema, as_expected, check_projection
+from kdump.spark.source_tables import TablePart, plan_table, read_table
+from kdump.storage.walk import MAX_BATCH_BYTES
+
+
+class KdumpPartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, value: RangeOfLog | TablePart) -> None:
+        super().__init__(value)
+
+
+class KdumpReader(DataSourceReader):
+    """Plans a read on the driver, and reads its ranges in tasks.
+
+    It pushes no filter: Spark 4.3.0 uses the result of a filtered read for the same read without the filter, too.
+    """
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        check_projection(schema, options)
+        self._options, self._schema = options, schema
+        self._version = __version__
+
+    def partitions(self) -> list[InputPartition]:
+        """The partitions of the query. Raises KdumpError."""
+        if self._options.table is not Table.RECORDS:
+            return [KdumpPartition(each) for each in plan_table(self._options)]
+        return [KdumpPartition(each) for each in plan_ranges(self._options)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The record batches of a partition. Raises KdumpError."""
+        if self._version != __version__:
+            raise KdumpError(
+                f"the driver has kdump {self._version}, and {socket.gethostname()} has {__version__}: install the same"
+            )
+        expected = arrow_schema(self._schema)
+        match partition.value:
+            case RangeOfLog():
+                batches = read_range(partition.value, self._options, expected.names)
+            case TablePart():
+                batches = read_table(partition.value, self._options, expected.names)
+            case _:
+                return  # Spark makes a partition without a value of a plan without partitions
+        try:
+            for batch in batches:
+                yield as_expected(batch, expected)
+        except SourceError as error:
+            raise on_this_host(error) from None
+
+
+def read_range(
+    each: RangeOfLog, options: SourceOptions, columns: list[str], max_batch_bytes: int = MAX_BATCH_BYTES
+) -> Iterator[pa.RecordBatch]:
+    """The records of a range. Raises DataLoss, SourceError."""
+    log, offsets = each
+    policy = LossPolicy(log.topic_partition, fail=options.fail_on_data_loss)
+    stream: RecordStream | None = None
+
+    def damaged(damage: DamagedRange) -> None:
+        last = None if stream is None else stream.last_batch
+        after = offsets.start if last is None else last.last_offset + 1
+        if after < offsets.stop or offsets.stop == log.end:  # else it lies after the range
+            policy.damaged(damage, after, offsets.stop)
+
+    found = range_log(log, offsets, max_batch_bytes)
+    for damage, after in found.damage:
+        policy.damaged(damage, max(after, offsets.start), offsets.stop)
+    for lost in found.lost:
+        policy.lost(lost)
+    partition = found.partition
+    if options.isolation == "read-committed":
+        following = following_slices(log, offsets, max_batch_bytes)
+        partition = with_markers(partition, following, max_batch_bytes, compacted=log.compacted)
+    stream = RecordStream(
+        record_schema(columns), on_damage=damaged, max_batch_bytes=max_batch_bytes, isolation=options.isolation
+    )
+    yield from stream.batches([partition])
+    if stream.undecided:
+        policy.undecided(stream.undecided, stream.first_undecided, partition.path)

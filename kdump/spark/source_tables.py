@@ -1,0 +1,91 @@
+"""The tables of what is known about logs, topic-partition directories in tasks of about the same size."""
+
+import warnings
+from collections.abc import Iterator
+from typing import NamedTuple, cast
+
+import pyarrow as pa
+
+from kdump.convert.log_tables.table_reader import TableName, directory_findings, table_reader
+from kdump.convert.ranges.cutting import RANGE_BYTES
+from kdump.errors import SourceError
+from kdump.log.records import DamageWarning
+from kdump.spark.source_losses import on_this_host
+from kdump.spark.source_options import SourceOptions, Table, TopicSelection
+from kdump.storage.discovery import discover
+from kdump.storage.file_store import absolute
+from kdump.storage.partition import LogDirectory, Partition, logs_of_partition
+
+
+class TablePart(NamedTuple):
+    """The topic-partitions of a task. `log_directories` are those of whose own files the findings are."""
+
+    paths: tuple[str, ...] = ()
+    log_directories: tuple[str, ...] = ()
+
+
+def plan_table(options: SourceOptions) -> list[TablePart]:
+    """The tasks of a table, in the order of the paths. Raises SourceOptionError, SourceError."""
+    named = {absolute(path) for path in options.paths}
+    chosen: dict[str, int] = {}
+    directories: list[str] = []
+    topics: list[str] = []
+    for found in discover(options.paths):
+        match found:
+            case SourceError():
+                if options.fail_on_data_loss:
+                    raise found
+                _warn(found)
+            case LogDirectory():
+                directories.append(found.path)
+            case Partition():
+                of = found.topic_partition
+                if of is not None:
+                    topics.append(of.topic)
+                is_named = absolute(found.path) in named
+                if _takes(options, found, is_named=is_named) and found.path not in directories:
+                    chosen.setdefault(found.path, sum(log.size for log in logs_of_partition(found)))
+    options.selection.check_topics(topics)
+    parts = _parts(chosen, _part_bytes(chosen, options.min_partitions or 1))
+    if options.table is Table.FINDINGS and options.selection == TopicSelection():
+        parts += [TablePart(log_directories=(path,)) for path in directories]
+    return parts
+
+
+def _takes(options: SourceOptions, found: Partition, *, is_named: bool) -> bool:
+    """Whether a topic-partition is in a table; one that a broker set aside only in findings and segments."""
+    if found.state and not is_named and options.table not in (Table.FINDINGS, Table.SEGMENTS):
+        return False
+    everything = options.selection == TopicSelection()
+    return everything or options.selection.takes(found.topic_partition, is_named=is_named)
+
+
+def _part_bytes(chosen: dict[str, int], least: int) -> int:
+    return min(RANGE_BYTES, sum(chosen.values()) // least) if least > 1 else RANGE_BYTES
+
+
+def _parts(chosen: dict[str, int], part_bytes: int) -> list[TablePart]:
+    parts: list[TablePart] = []
+    paths: list[str] = []
+    total = 0
+    for path, size in chosen.items():
+        if paths and total + size > part_bytes:
+            parts.append(TablePart(tuple(paths)))
+            paths, total = [], 0
+        paths.append(path)
+        total += size
+    return [*parts, TablePart(tuple(paths))] if paths else parts
+
+
+def read_table(part: TablePart, options: SourceOptions, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of a task. Raises SourceError unless failOnDataLoss is false."""
+    table = cast(TableName, options.table.value)
+    on_error = None if options.fail_on_data_loss else _warn
+    for path in part.paths:
+        yield from table_reader(path, table, columns=columns, on_error=on_error)
+    for path in part.log_directories:
+        yield from directory_findings(path, columns=columns, on_error=on_error)
+
+
+def _warn(error: SourceError) -> None:
+    warnings.warn(str(on_this_host(error)), DamageWarning, stacklevel=2)

@@ -1,0 +1,189 @@
+"""`readStream.format("kdump")`: the records of a directory that grows, batch after batch.
+
+The offsets have the shape of those of Spark's source of Kafka, in checkpoints too: for each partition the next offset
+to read. The reader lives as long as the query, in a process of its own on the driver. Copies of it go to the tasks,
+without what it knows of the logs.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from kdump.convert.ranges.cutting import RANGE_BYTES, RangeOfLog, RangeSizes, cut
+from kdump.errors import SourceError
+from kdump.format.naming import TopicPartition
+from kdump.spark.source_limits import check_assigned, check_resolved
+from kdump.spark.source_losses import DataLoss, on_this_host
+from kdump.spark.source_options import TopicSelection
+from kdump.spark.source_planning import of_task, starting_offset
+from kdump.spark.source_reader import read_range
+from kdump.spark.source_schema import arrow_schema, as_expected, check_projection
+from kdump.spark.stream_limits import TriggerDelay, share
+from kdump.spark.stream_logs import FollowedLogs, LogFollower, LossWatch, StreamLosses
+from kdump.spark.stream_options import EndAt, StreamOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+_ATTEMPTS: Final = 4
+
+JsonOffsets = dict[str, dict[str, int]]
+"""`{"topic": {"0": 23}}`, the next offset of each partition."""
+
+
+def to_json(offsets: Mapping[TopicPartition, int]) -> JsonOffsets:
+    """The offsets as a checkpoint has them, in the order of topics and partitions."""
+    found: JsonOffsets = {}
+    for of in sorted(offsets):
+        found.setdefault(of.topic, {})[str(of.partition)] = offsets[of]
+    return found
+
+
+def from_json(offsets: JsonOffsets) -> dict[TopicPartition, int]:
+    """The offsets of a checkpoint."""
+    return {
+        TopicPartition(topic, int(number)): offset
+        for topic, partitions in offsets.items()
+        for number, offset in partitions.items()
+    }
+
+
+class RangePartition(InputPartition):
+    """What a task of a batch reads."""
+
+    def __init__(self, value: RangeOfLog) -> None:
+        super().__init__(value)
+
+
+class KdumpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows logs. Its methods are those that Spark calls, and raise KdumpError."""
+
+    def __init__(self, options: StreamOptions, schema: "StructType") -> None:
+        check_projection(schema, options.source)
+        self._options, self._schema = options, schema
+        self._follower = LogFollower(options)
+        self._watch = LossWatch(StreamLosses(fail=options.source.fail_on_data_loss))
+        self._delay = TriggerDelay(options.delay_seconds)
+        self._target: dict[TopicPartition, int] | None = None
+
+    def __reduce__(self) -> tuple[type["KdumpStreamReader"], tuple[StreamOptions, "StructType"]]:
+        """A copy begins to look anew: Spark sends copies to the tasks at any time."""
+        return KdumpStreamReader, (self._options, self._schema)
+
+    # ---- on the driver
+
+    def initialOffset(self) -> JsonOffsets:  # noqa: N802  # the names are Spark's
+        """Where the first batch begins."""
+        logs = self._follower.look(now=True)
+        options = self._options.source
+        check_assigned(options.start, logs, "start")
+        found = dict[TopicPartition, int]()
+        for of, each in logs.items():
+            found[of] = start = starting_offset(each.log, each.end, options)
+            check_resolved(of, start, max(each.log.end, each.end))
+        return to_json(found)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """What Spark asks for where the trigger does not say it."""
+        if self._options.most is not None:
+            return ReadMaxRows(self._options.most)
+        return ReadAllAvailable() if self._options.least is None else ReadMinRows(self._options.least)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Note where the logs end: the query ends there."""
+        self._target = {of: each.end for of, each in self._follower.look(now=True).items()}
+
+    def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:  # noqa: N802
+        """Where the next batch ends."""
+        begun = from_json(start)
+        logs = self._follower.look()
+        at = self._watch.check(begun, logs)
+        ends = self._ends(begun, at, logs)
+        if isinstance(limit, ReadAllAvailable):
+            return to_json(ends)
+        least = self._options.least
+        if least is not None and self._target is None and self._delay.holds(least, at, ends):
+            return start
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.most
+        return to_json(ends if most is None else share(at, ends, most))
+
+    def _ends(
+        self, begun: Mapping[TopicPartition, int], at: Mapping[TopicPartition, int], logs: FollowedLogs
+    ) -> dict[TopicPartition, int]:
+        """The offsets up to which all of the logs can be read; never below where they are read already."""
+        target, found = self._target, dict[TopicPartition, int]()
+        for of, each in logs.items():
+            end = each.end
+            if target is not None:
+                if of not in target and of not in begun:
+                    continue  # it is new since the target was noted: the next query reads it
+                end = min(end, target.get(of, 0))
+            # A log that was cut back goes on at the cut with the batch after this one.
+            found[of] = at[of] if at[of] < begun.get(of, 0) else max(at[of], end)
+        return found
+
+    def reportLatestOffset(self) -> JsonOffsets:  # noqa: N802
+        """Where the logs end, for the progress of the query."""
+        return to_json({of: each.end for of, each in self._follower.look().items()})
+
+    def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[InputPartition]:
+        """The ranges of a batch."""
+        begun, ends = from_json(start), from_json(end)
+        logs = self._follower.look(now=True) if begun != ends else {}
+        source = self._options.source
+        wanted = []
+        for of, stop in ends.items():
+            first = begun.get(of)
+            if first is None or first < stop:
+                wanted += self._watch.range_of(of, first, stop, logs)
+        sizes = RangeSizes(RANGE_BYTES, source.max_records_per_partition, source.min_partitions or 1)
+        return [RangePartition(of_task(each)) for each in cut(wanted, sizes)]
+
+    def commit(self, end: JsonOffsets) -> None:
+        """Nothing is kept for batches that are done."""
+
+    # ---- in a task
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        """The record batches of a range."""
+        each = partition.value
+        if not isinstance(each, RangeOfLog):
+            return  # Spark makes a partition without a value of a plan without partitions
+        expected = arrow_schema(self._schema)
+        for attempt in range(_ATTEMPTS):
+            is_begun = False
+            try:
+                for batch in read_range(each, self._options.source, expected.names):
+                    is_begun = True
+                    yield as_expected(batch, expected)
+                return
+            except (SourceError, DataLoss) as error:
+                # A broker rolls, cleans, renames and deletes files: where it did, the range is planned again.
+                again = None if is_begun or attempt + 1 == _ATTEMPTS else self._again(each)
+                if again is None:
+                    raise on_this_host(error) if isinstance(error, SourceError) else error from None
+                each = again
+
+    def _again(self, each: RangeOfLog) -> RangeOfLog | None:
+        """The same range of the log as it is now; None where its files are the same."""
+        of, path = each.log.topic_partition, each.log.reference.partition.path
+        source = self._options.source._replace(paths=(path,), selection=TopicSelection(), isolation="read-uncommitted")
+        log = LogFollower(StreamOptions(source, EndAt.LOG_END)).look().get(of) if of is not None else None
+        if log is None or log.log.end < each.offsets.stop:
+            return None
+        now = of_task(RangeOfLog(log.log, each.offsets))
+        return None if _files(each) == _files(now) else now
+
+
+def _files(each: RangeOfLog) -> list[tuple[str, int]]:
+    """The names and sizes of the log files of a range; the log cleaner puts a smaller file in the place of one."""
+    return [(segment.log.path, segment.log.size) for segment in each.log.reference.partition.segments]

@@ -1,0 +1,207 @@
+"""The logs that a stream follows, and how far it may go in each.
+
+A stream ends at the last valid batch, and at or below the high watermark that replication-offset-checkpoint says. Above
+it a broker may cut records off, and write others with the same offsets (KIP-101). Nothing else on the disk of one
+replica says which records are committed. A broker writes the checkpoint every five seconds.
+"""
+
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from kdump.convert.ranges.cutting import RangeOfLog
+from kdump.convert.ranges.known_log import KnownLog
+from kdump.convert.ranges.stable_offset import stable_offset
+from kdump.convert.records.offset_ranges import OffsetRange
+from kdump.convert.replicas.replica_copy import epochs_of
+from kdump.errors import SourceError
+from kdump.format.checkpoint import EpochEntry
+from kdump.format.naming import TopicPartition
+from kdump.log.records import DamageWarning
+from kdump.spark.source_limits import SourceOptionError, names
+from kdump.spark.source_losses import DataLoss
+from kdump.spark.source_planning import known_logs
+from kdump.spark.stream_options import EndAt, StreamOptions
+
+_ATTEMPTS: Final = 4
+_PAUSE_SECONDS: Final = 0.1
+_QUIET: Final = 4
+"""The time between two looks is at least so many times what a look takes: Spark asks every few milliseconds."""
+
+_NO_MARK: Final = (
+    "{path}: replication-offset-checkpoint has no line for {name}, so its high watermark is not known."
+    ' option("endAt", "log-end") reads up to the last valid batch: on a replica that was not the leader, these records'
+    " can be replaced later by others with the same offsets"
+)
+_DELETED: Final = (
+    "Partition {name} offset was changed from {first} to {start}: the records between them were deleted before they"
+    " were read"
+)
+_SEVERAL: Final = "{name} is in {first} and in {second}: a stream reads one replica, name its log directory only"
+
+
+class FollowedLog(NamedTuple):
+    """What is known of a log, the offset that a stream may read up to, and its leader epochs."""
+
+    log: KnownLog
+    end: int
+    epochs: tuple[EpochEntry, ...]
+
+
+FollowedLogs = Mapping[TopicPartition, FollowedLog]
+
+
+class LogFollower:
+    """Looks at the logs again and again."""
+
+    def __init__(self, options: StreamOptions, clock: Callable[[], float] = time.monotonic) -> None:
+        self._options, self._clock = options, clock
+        self._logs: FollowedLogs = {}
+        self._next_look: float | None = None
+
+    def look(self, *, now: bool = False) -> FollowedLogs:
+        """The logs; those of the last look where that is a moment ago, unless `now`. Raises KdumpError."""
+        if self._next_look is not None and not now and self._clock() < self._next_look:
+            return self._logs
+        begun = self._clock()
+        self._logs = self._listed()
+        ended = self._clock()
+        self._next_look = ended + _QUIET * (ended - begun)
+        return self._logs
+
+    def _listed(self) -> FollowedLogs:
+        for attempt in range(_ATTEMPTS):
+            try:
+                known = list(known_logs(self._options.source))
+                return {of: found for log in known for of, found in self._followed(log)}
+            except SourceError:  # a broker renames and deletes files between a listing and the reading of them
+                if attempt + 1 == _ATTEMPTS:
+                    raise
+                time.sleep(_PAUSE_SECONDS)
+        raise AssertionError
+
+    def _followed(self, log: KnownLog) -> list[tuple[TopicPartition, FollowedLog]]:
+        """The log with its name; none where it has no high watermark yet, as a partition that was just made."""
+        of, path = log.topic_partition, log.reference.partition.path
+        if of is None:
+            raise SourceOptionError(f"{path}: a stream needs directories that are named after a topic and a partition")
+        name, log = _name(of), log._replace(grows=True)
+        if len(log.copies) > 1:
+            first, second = (each.partition.path for each in log.copies[:2])
+            raise SourceOptionError(_SEVERAL.format(name=name, first=first, second=second))
+        end = log.end
+        if self._options.end_at is EndAt.HIGH_WATERMARK:
+            mark = log.reference.context.high_watermark
+            if mark is None:
+                if self._next_look is not None and of not in self._logs:
+                    return []
+                raise SourceOptionError(_NO_MARK.format(path=path, name=name))
+            end = min(end, mark)
+        if self._options.source.isolation == "read-committed":
+            end = min(end, stable_offset(log))
+        epochs = log.reference.partition.epochs
+        entries = None if epochs is None else epochs_of(epochs)
+        return [(of, FollowedLog(log, end, tuple(entries or ())))]
+
+
+class StreamLosses:
+    """What becomes of records that are gone: an error that names the option, or a warning each time."""
+
+    def __init__(self, *, fail: bool) -> None:
+        self._fail = fail
+
+    def report(self, what: str) -> None:
+        """Raises DataLoss."""
+        if self._fail:
+            raise DataLoss(what)
+        warnings.warn(what, DamageWarning, stacklevel=2)
+
+
+class LossWatch:
+    """Compares the logs with the offsets that a stream has reached. Spark does not check that they never go back."""
+
+    def __init__(self, losses: StreamLosses) -> None:
+        self._losses = losses
+        self._epochs: dict[TopicPartition, tuple[EpochEntry, ...]] = {}
+
+    def check(self, start: Mapping[TopicPartition, int], logs: FollowedLogs) -> dict[TopicPartition, int]:
+        """Where each log goes on: at its offset in `start`; lower where the log was cut back, and records were lost.
+
+        A log that is not in `start` begins at its log start. Raises DataLoss.
+        """
+        gone = start.keys() - logs.keys()
+        if gone:
+            self._losses.report(f"Partitions {names(gone)} have been deleted")
+        found: dict[TopicPartition, int] = {}
+        for of, each in logs.items():
+            offset = start.get(of)
+            found[of] = self._added(of, each) if offset is None else self._going_on(of, offset, each)
+        self._epochs = {of: each.epochs for of, each in logs.items()}
+        return found
+
+    def range_of(self, of: TopicPartition, first: int | None, stop: int, logs: FollowedLogs) -> list[RangeOfLog]:
+        """The offsets from `first` on, or from the log start, below `stop`, as far as they are there.
+
+        Raises DataLoss.
+        """
+        if of not in logs:
+            self._losses.report(f"Partitions {names([of])} have been deleted")
+            return []
+        log = logs[of].log
+        if log.end < stop:
+            self._losses.report(
+                f"Partition {_name(of)} offset was changed from {stop} to {log.end}: the log was cut back"
+            )
+        if first is not None and first < log.start:
+            self._losses.report(_DELETED.format(name=_name(of), first=first, start=log.start))
+        offsets = OffsetRange(log.start if first is None else max(first, log.start), min(stop, log.end))
+        return [RangeOfLog(log, offsets)] if offsets.start < offsets.stop else []
+
+    def _added(self, of: TopicPartition, each: FollowedLog) -> int:
+        if each.log.start > 0:
+            self._losses.report(f"Added partition {_name(of)} starts from {each.log.start} instead of 0")
+        return min(each.log.start, each.end)
+
+    def _going_on(self, of: TopicPartition, offset: int, each: FollowedLog) -> int:
+        log = each.log
+        if log.end < offset:
+            self._losses.report(
+                f"Partition {_name(of)} offset was changed from {offset} to {log.end}: the log was cut back, and the"
+                " records that come in their place have the same offsets"
+            )
+            return log.end
+        replaced = _diverges(self._epochs.get(of, ()), each.epochs, offset)
+        if replaced is not None:
+            self._losses.report(
+                f"Partition {_name(of)} offset was changed from {offset} to {replaced}: leader-epoch-checkpoint says"
+                " that other records have these offsets now"
+            )
+            return replaced
+        if log.start > offset:
+            self._losses.report(_DELETED.format(name=_name(of), first=offset, start=log.start))
+            return log.start
+        return offset
+
+
+def _name(of: TopicPartition) -> str:
+    return f"{of.topic}-{of.partition}"
+
+
+def _diverges(before: tuple[EpochEntry, ...], after: tuple[EpochEntry, ...], offset: int) -> int | None:
+    """The first offset below `offset` from which on two sets of leader epochs differ; None where none does.
+
+    Retention takes entries off at the beginning, so what comes before the first entry of either is not compared.
+    """
+    if not before or not after or before == after:
+        return None
+    lowest = max(before[0].start_offset, after[0].start_offset)
+    borders = sorted({each.start_offset for each in (*before, *after) if each.start_offset > lowest} | {lowest})
+    for border in borders:
+        if border < offset and _epoch_at(before, border) != _epoch_at(after, border):
+            return border
+    return None
+
+
+def _epoch_at(entries: tuple[EpochEntry, ...], offset: int) -> int:
+    return max((each.epoch for each in entries if each.start_offset <= offset), default=-1)

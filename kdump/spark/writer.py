@@ -1,0 +1,109 @@
+"""`df.write.format("kdump").mode("append").save(directory)`: new topic-partitions out of a DataFrame.
+
+Each attempt of a task writes record batches into a directory of its own below a directory of the job. The commit joins
+the files of the attempts that counted, on the driver, and gives the topic-partitions their names at its end. So retried
+and speculative attempts write nothing twice, and a job that fails leaves nothing.
+"""
+
+import os
+import shutil
+import socket
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+import kdump
+from kdump.convert.log_output.log_join import JoinOptions, ScratchFile, check_directory, join_logs
+from kdump.errors import KdumpError, reason
+from kdump.spark.writer_files import TaskFiles
+from kdump.spark.writer_options import parse_columns, parse_write_options
+from kdump.spark.writer_rows import RowReader
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+_JOB: Final = ".kdump-write-"
+
+
+class TaskMessage(WriterCommitMessage):
+    """The files of an attempt."""
+
+    def __init__(self, files: list[ScratchFile]) -> None:
+        self.files = files
+
+
+class KdumpWriter(DataSourceArrowWriter):
+    """Writes the rows of a DataFrame as logs. Made on the driver; a copy goes to each task, to commit and to abort."""
+
+    def __init__(self, schema: "StructType", options: "Mapping[str, str]", *, overwrite: bool) -> None:
+        """Raises KdumpError."""
+        if overwrite:
+            raise KdumpError('a log is not overwritten: use .mode("append"), which adds topic-partitions')
+        self._version = kdump.__version__
+        self._options = parse_write_options(options)
+        self._columns = parse_columns(schema, self._options)
+        path = self._path = os.path.abspath(self._options.path)
+        check_directory(path)
+        self._is_new = not os.path.lexists(path)
+        self._job = os.path.join(path, f"{_JOB}{uuid.uuid4().hex}")
+        try:
+            os.makedirs(path, exist_ok=True)
+            os.mkdir(self._job)
+        except OSError as error:
+            raise KdumpError(f"{self._job}: {reason(error)}") from None
+
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskMessage:
+        """Write the rows of a task. Raises KdumpError."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        return self.write_attempt(iterator, context.partitionId(), context.taskAttemptId())
+
+    def write_attempt(self, batches: "Iterable[pa.RecordBatch]", task: int, attempt: int) -> TaskMessage:
+        """Write the rows of a task into the directory of an attempt. Raises KdumpError."""
+        host = socket.gethostname()
+        if kdump.__version__ != self._version:
+            raise KdumpError(f"{host} has kdump {kdump.__version__}, and the driver has {self._version}")
+        directory = os.path.join(self._job, f"{task}-{attempt}")
+        try:
+            os.mkdir(directory)
+        except FileNotFoundError:
+            raise KdumpError(
+                f"{self._job}: the driver made it, and {host} does not see it: the directory has to be on a file"
+                " system that the driver and all workers share"
+            ) from None
+        except OSError as error:
+            raise KdumpError(f"{directory}: {reason(error)}, on {host}") from None
+        rows = RowReader(self._columns, self._options, task)
+        files = TaskFiles(directory, task, self._options, keeps_offsets=self._columns.offset)
+        for batch in batches:
+            for of, records in rows.records(batch):
+                files.add(of, records)
+        return TaskMessage(files.finish())
+
+    def commit(self, messages: "list[WriterCommitMessage | None]") -> None:
+        """Join the files of the tasks. Raises KdumpError, and Spark calls `abort` then."""
+        options = self._options
+        files = [each for message in messages if isinstance(message, TaskMessage) for each in message.files]
+        join_logs(
+            files,
+            self._path,
+            JoinOptions(
+                keeps_offsets=self._columns.offset, segment_bytes=options.segment_bytes, topic_ids=options.topic_ids
+            ),
+        )
+        shutil.rmtree(self._job, ignore_errors=True)
+
+    def abort(self, messages: "list[WriterCommitMessage | None]") -> None:
+        """Remove what the tasks wrote."""
+        shutil.rmtree(self._job, ignore_errors=True)
+        if self._is_new:
+            with suppress(OSError):
+                os.rmdir(self._path)

@@ -1,0 +1,86 @@
+"""kdump convert --master writes what kdump convert writes."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from conftest import Command
+from kdump.convert.parquet import tasks as parquet_tasks
+from support.damage import damage
+from support.parquet_folders import contents, manifest_of, table_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+
+
+@pytest.fixture
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where outputs go: the directory of a command must not change."""
+    return tmp_path_factory.mktemp("outputs")
+
+
+def test_convert_writes_the_same(
+    spark: SparkSession, kdump: Command, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in parts, with transactions and damage; a second run goes on, and one with other settings is refused."""
+    monkeypatch.setattr(parquet_tasks, "_LEAST_BYTES", 1 << 12)
+    master = spark.sparkContext.master
+    for name in ("headers", "transactions", "log-directory"):
+        shutil.copytree(FIXTURES / name, kdump.directory / "logs" / name)
+    log = max((kdump.directory / "logs" / "transactions").rglob("*.log"), key=lambda path: path.stat().st_size)
+    log.write_bytes(damage(log.read_bytes(), random.Random(7), 1))
+    said = []
+    for out, how in (("one", ("--jobs", "1")), ("cluster", ("--master", master))):
+        ran = kdump.inside("convert", *how, "logs", "-o", str(place / out), "--format", "json")
+        said.append((ran.status, ran.problems, [line for line in ran.text.splitlines() if '"type":"finding"' in line]))
+    assert said[0] == said[1]
+    one, cluster = (manifest_of(place / out) for out in ("one", "cluster"))
+    assert cluster.partitions.keys() == one.partitions.keys()
+    for key, entry in one.partitions.items():
+        found = cluster.partitions[key]
+        assert found._replace(files=()) == entry._replace(files=())
+        tables = []
+        for out, each in (("one", entry), ("cluster", found)):
+            names = [file.name for file in each.files]
+            tables.append(table_of(place / out, names).to_pylist() if names else [])
+        assert tables[0] == tables[1]
+    assert any(len(each.files) > 1 for each in cluster.partitions.values())
+    before = contents(place / "cluster")
+    assert before.keys() == {"_manifest.jsonl", *cluster.file_names()}
+    again = kdump.inside("convert", "--master", master, "logs", "-o", str(place / "cluster"), "-q")
+    assert again.status == said[0][0]
+    kept = {name: data for name, data in before.items() if "provisional" not in name and name.endswith("parquet")}
+    assert kept.items() <= contents(place / "cluster").items()
+    other = kdump.inside("convert", "--master", master, "logs", "-o", str(place / "cluster"), "--codec", "none")
+    assert other.status == 3
+    assert "made with other settings" in other.problems
+
+
+def test_a_dry_run_counts_the_same(spark: SparkSession, kdump: Command) -> None:
+    shutil.copytree(FIXTURES / "transactions", kdump.directory / "logs")
+    one, cluster = (
+        kdump.inside("convert", *how, "logs", "-o", "out", "--dry-run", "--format", "json")
+        for how in (("--jobs", "1"), ("--master", spark.sparkContext.master))
+    )
+    texts = [re.sub(r'"(seconds|free_bytes)": ?[\d.]+', "", each.text) for each in (one, cluster)]
+    assert texts[0] == texts[1]
+    assert not (kdump.directory / "out").exists()
+
+
+def test_one_file_has_one_writer(kdump: Command, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster writes folders of Parquet files; KDUMP_MASTER does not count for another target."""
+    shutil.copytree(FIXTURES / "headers", kdump.directory / "logs")
+    for name, to in (("out.csv", "csv"), ("new", "log")):
+        refused = kdump.inside("convert", "--master", "local[2]", "logs", "-o", str(place / name), "--to", to)
+        assert refused.status == 2
+        assert f"--master goes with --to parquet, not with {to}" in refused.problems
+    monkeypatch.setenv("KDUMP_MASTER", "spark://nowhere:7077")
+    assert kdump.inside("convert", "logs", "-o", str(place / "out.csv"), "-q").status == 0

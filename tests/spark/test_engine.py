@@ -1,0 +1,43 @@
+"""The commands on two slots of Spark in this process say what they say without Spark."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from conftest import Command
+from kdump.errors import KdumpError
+from kdump.spark.session import spark_engine
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+
+
+def test_verify_and_stat_say_the_same(spark: SparkSession, kdump: Command) -> None:
+    for name in ("segments", "transactions", "log-directory"):
+        shutil.copytree(FIXTURES / name, kdump.directory / name)
+    log = max((kdump.directory / "segments").rglob("*.log"), key=lambda path: path.stat().st_size)
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    for arguments in (("verify", "--format", "json"), ("stat", "--format", "json", "--by", "partition"), ("recover",)):
+        alone, cluster = (
+            kdump.inside(*arguments, *how, ".") for how in (("--jobs", "1"), ("--master", spark.sparkContext.master))
+        )
+        assert (cluster.status, cluster.problems) == (alone.status, alone.problems)
+        assert re.sub(r'"seconds": ?[\d.]+', "", cluster.text) == re.sub(r'"seconds": ?[\d.]+', "", alone.text)
+
+
+def test_another_master_than_the_one_of_the_session_is_refused(spark: SparkSession) -> None:
+    with (
+        pytest.raises(KdumpError, match=r"has a Spark session already, on local\[2\] and not on local\[3\]"),
+        spark_engine("local[3]"),
+    ):
+        pass
+    assert spark.sparkContext.parallelize([1], 1).collect() == [1]

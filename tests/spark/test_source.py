@@ -1,0 +1,134 @@
+"""The data source in a Spark session: its schema and rows, what Spark does with it, and how it is registered."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import kdump
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+ROOT = Path(__file__).resolve().parents[2]
+KAFKA_SCHEMA = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+)
+HEADERS = ", headers array<struct<key: string, value: binary>>"
+
+
+@pytest.fixture(scope="module")
+def source(spark: SparkSession) -> SparkSession:
+    """A session that finds the source: an installed kdump by its name, one in a source tree where it is registered."""
+    if importlib.util.find_spec("pyspark_kdump") is None:
+        assert Path(kdump.__file__).parents[1] == ROOT, "the package is installed without pyspark_kdump"
+        from kdump.spark import KdumpSource
+
+        spark.dataSource.register(KdumpSource)
+    return spark
+
+
+def load(spark: SparkSession, *paths: Path, **options: str) -> DataFrame:
+    reader = spark.read.format("kdump").options(**options)
+    return reader.load(str(paths[0])) if len(paths) == 1 else reader.load([str(path) for path in paths])
+
+
+def test_the_schema_is_that_of_the_source_of_kafka(source: SparkSession) -> None:
+    from pyspark.sql.types import StructType
+
+    assert load(source, FIXTURES / "nulls").schema == StructType.fromDDL(KAFKA_SCHEMA)
+    assert load(source, FIXTURES / "nulls", includeHeaders="true").schema == StructType.fromDDL(KAFKA_SCHEMA + HEADERS)
+
+
+def test_the_rows_are_those_of_an_arrow_reader(source: SparkSession) -> None:
+    """All in one read: a job of Spark costs more than these records."""
+    names = ("nulls", "headers", "transactions", "compacted", "times", "v0-v1-codecs-2.8.2")
+    paths = [FIXTURES / name for name in names]
+    found = load(source, *paths, includeHeaders="true", minPartitions="4").cache()
+    table = kdump.arrow(paths, isolation="read-uncommitted").read_all()
+    expected = source.createDataFrame(table.select(found.columns)).cache()
+    assert found.count() == table.num_rows > 500
+    assert found.exceptAll(expected).isEmpty()
+    assert expected.exceptAll(found).isEmpty()
+    found.unpersist()
+    expected.unpersist()
+
+
+@pytest.mark.parametrize("push_down", ["false", "true"])
+def test_a_filter_stays_with_the_query_that_has_it(source: SparkSession, push_down: str) -> None:
+    """Spark 4.3.0 uses the result of a pushed filter for the same read without a filter."""
+    setting = "spark.sql.python.filterPushdown.enabled"
+    source.conf.set(setting, push_down)
+    try:
+        found = load(source, FIXTURES / "nulls")
+        counts = found.count(), found.where("offset > 2").count(), found.count()
+        assert counts[0] == counts[2] > counts[1] > 0
+        if push_down == "true":
+            found.createOrReplaceTempView("records")
+            join = "select * from records a left join (select * from records where offset > 2) b using (offset)"
+            assert source.sql(join).count() >= counts[0]
+    finally:
+        source.conf.unset(setting)
+
+
+def test_sql_several_paths_a_projection_and_a_table(source: SparkSession) -> None:
+    path = FIXTURES / "transactions"
+    source.sql(f"create or replace temporary view t using kdump options (path '{path}', table 'transactions')")
+    outcomes = {row.outcome for row in source.sql("select distinct outcome from t").collect()}
+    assert {"committed", "aborted"} <= outcomes
+    rows = [kdump.arrow(each, isolation="read-uncommitted").read_all().num_rows for each in (path, FIXTURES / "nulls")]
+    assert load(source, path, FIXTURES / "nulls").count() == sum(rows)
+    part = source.read.format("kdump").schema("offset long, topic string").load(str(path))
+    assert part.columns == ["offset", "topic"]
+    assert part.count() == rows[0]
+    assert load(source, path, subscribePattern="nothing").isEmpty()
+
+
+def test_damage_and_refusals_reach_the_user(source: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "t-0").mkdir()
+    log = next((FIXTURES / "nulls").rglob("*.log"))
+    data = bytearray(log.read_bytes())
+    data[-1] ^= 1
+    (tmp_path / "t-0" / f"{0:020d}.log").write_bytes(data)
+    with pytest.raises(Exception, match=r"batch/crc.*The option failOnDataLoss is true.*findings"):
+        load(source, tmp_path).collect()
+    with pytest.raises(Exception, match="starting offset can't be latest for batch queries on Kafka"):
+        load(source, tmp_path, startingOffsets="latest").count()  # a stream may begin there
+    with pytest.raises(Exception, match="did you mean failOnDataLoss"):
+        load(source, tmp_path, failOnDatLoss="false")
+    assert "batch/crc" in {row.code for row in load(source, tmp_path, table="findings").collect()}
+
+
+def test_the_program_of_the_readme(source: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (program,) = re.findall(r"```python\n(reader = spark\.read.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    for disk in ("disk1", "disk2"):
+        shutil.copytree(FIXTURES / "log-directory", tmp_path / disk)
+    exec(program.replace("/disk", f"{tmp_path}/disk"), {"spark": source})
+    shown = capsys.readouterr().out
+    assert "max(offset)" in shown
+    assert "|partition|" in shown
+
+
+BROKEN_KERNEL = """
+import sys
+sys.modules["kdump"] = None
+sys.path.insert(0, sys.argv[1])
+import pyspark_kdump
+assert pyspark_kdump.DefaultSource.name() == "kdump"
+assert not [name for name in sys.modules if name.startswith("kdump.")]
+"""
+
+
+def test_the_registering_package_needs_nothing_of_kdump(source: SparkSession) -> None:
+    """A package that raises here would switch off every data source of the session."""
+    folder = ROOT / "kdump" / "spark"
+    subprocess.run([sys.executable, "-c", BROKEN_KERNEL, str(folder)], check=True, timeout=120, env=dict(os.environ))

@@ -1,0 +1,337 @@
+"""The options of the data source, without Spark: grammar, refusals and what they choose."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pandas")
+
+import kdump
+from kdump.log.records import DamageWarning
+from kdump.spark import KdumpSource
+from kdump.spark.source_limits import SourceOptionError
+from kdump.spark.source_losses import DataLoss
+from support import build
+from support.directories import TOPIC_ID, metadata
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+
+
+def read(path: object, **options: str) -> list[dict[str, object]]:
+    """The rows of a read, planned and read in this process."""
+    return [row for rows in partitions(path, **options) for row in rows]
+
+
+def partitions(path: object, **options: str) -> list[list[dict[str, object]]]:
+    """The rows of each partition."""
+    source = KdumpSource({"path": str(path), **{name.replace("__", "."): value for name, value in options.items()}})
+    reader = source.reader(source.schema())
+    found = []
+    for each in reader.partitions():
+        batches = list(reader.read(each))
+        assert all(isinstance(batch, pa.RecordBatch) for batch in batches)
+        found.append([row for batch in batches for row in batch.to_pylist()])
+    return found
+
+
+def offsets(path: object, **options: str) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for row in read(path, **options):
+        found.setdefault(f"{row['topic']}-{row['partition']}", []).append(int(str(row["offset"])))
+    return {name: sorted(each) for name, each in sorted(found.items())}
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Topics t1 (two partitions of 10 records), t1x and __consumer_offsets; each record is a second later."""
+    directory = tmp_path_factory.mktemp("logs")
+    for name in ("t1-0", "t1-1", "t1x-0", "__consumer_offsets-0"):
+        (directory / name).mkdir()
+        parts = [
+            build.batch([build.record(b"k", b"v", timestamp=1000 * n) for n in range(at, at + 2)], base_offset=at)
+            for at in range(0, 10, 2)
+        ]
+        (directory / name / f"{0:020d}.log").write_bytes(b"".join(parts[:3]))
+        (directory / name / f"{6:020d}.log").write_bytes(b"".join(parts[3:]))
+    (directory / "log-start-offset-checkpoint").write_bytes(build.checkpoint("t1 1 4"))
+    return directory
+
+
+ALL = list(range(10))
+BOTH = '{"t1":{"0":%s,"1":%s}}'
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, {"t1-0": ALL, "t1-1": ALL[4:], "t1x-0": ALL}),
+        ({"assign": '{"t1":[0,7]}'}, {"t1-0": ALL}),
+        ({"subscribe": " t1x ,, __consumer_offsets "}, {"__consumer_offsets-0": ALL, "t1x-0": ALL}),
+        ({"subscribePattern": "1x"}, {"t1x-0": ALL}),
+        ({"subscribePattern": "consumer|none"}, {}),
+        ({"assign": '{"t1":[0,1]}', "startingOffsets": BOTH % (3, -2)}, {"t1-0": ALL[3:], "t1-1": ALL[4:]}),
+        ({"assign": '{"t1":[0,1]}', "startingOffsets": " EARLIEST "}, {"t1-0": ALL, "t1-1": ALL[4:]}),
+        ({"assign": '{"t1":[0,1]}', "endingOffsets": BOTH % (5, -1)}, {"t1-0": ALL[:5], "t1-1": ALL[4:]}),
+        ({"subscribe": "t1x", "startingTimestamp": "6500"}, {"t1x-0": ALL[7:]}),
+        ({"subscribe": "t1x", "endingTimestamp": "6000", "endingOffsets": '{"t1x":{"0":1}}'}, {"t1x-0": ALL[:6]}),
+        ({"subscribe": "t1x", "endingTimestamp": "99999"}, {"t1x-0": ALL}),
+        ({"subscribe": "t1", "startingOffsetsByTimestamp": BOTH % (8000, 0)}, {"t1-0": ALL[8:], "t1-1": ALL[4:]}),
+        ({"subscribe": "t1x", "startingTimestamp": "99999", "startingOffsetsByTimestampStrategy": "Latest"}, {}),
+        ({"subscribe": "t1x", "kafka__bootstrap__servers": "h:1", "groupIdPrefix": "x"}, {"t1x-0": ALL}),
+        (
+            {"subscribe": "t1", "startingOffsets": BOTH % (0, 0), "failOnDataLoss": "False"},
+            {"t1-0": ALL, "t1-1": ALL[4:]},
+        ),
+        ({"subscribe": "t1x", "endingOffsets": '{"t1x":{"0":50}}', "failOnDataLoss": "false"}, {"t1x-0": ALL}),
+    ],
+)
+def test_what_options_choose(logs: Path, options: dict[str, str], expected: dict[str, list[int]]) -> None:
+    assert offsets(logs, **options) == expected
+
+
+def test_an_internal_topic_is_read_where_its_directory_is_named(logs: Path) -> None:
+    assert offsets(logs / "__consumer_offsets-0") == {"__consumer_offsets-0": ALL}
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"path": ""}, "the source kdump needs a path"),
+        ({"subscribe": "t1", "assign": "{}"}, "Only one of the following options can be specified for Kafka source: "),
+        ({"assign": "t1"}, "No topicpartitions to assign as specified value for option 'assign' is 't1'"),
+        ({"assign": '{"t1":["0"]}'}, 'Expected e.g. {"topicA":[0,1],"topicB":[0,1]}, got {"t1":["0"]}'),
+        ({"subscribe": " , "}, "No topics to subscribe to as specified value for option 'subscribe' is ' , '"),
+        ({"subscribePattern": " "}, "Pattern to subscribe is empty"),
+        ({"subscribePattern": "("}, "is not a regular expression"),
+        ({"subscribe": "t2"}, "no topic t2 under the paths: there are __consumer_offsets, t1, t1x"),
+        ({"startingOffsets": "latest"}, "starting offset can't be latest for batch queries on Kafka"),
+        ({"endingOffsets": "Earliest"}, "ending offset can't be earliest for batch queries on Kafka"),
+        ({"startingOffsets": BOTH % (-1, 0)}, "startingOffsets for t1-0 can't be latest for batch queries on Kafka"),
+        ({"endingOffsets": BOTH % (-2, 0)}, "ending offset for t1-0 can't be earliest for batch queries on Kafka"),
+        ({"startingOffsets": "soon"}, 'Expected e.g. {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}, got soon'),
+        (
+            {"subscribe": "t1", "startingOffsets": '{"t1":{"0":1}}'},
+            "Partitions specified for Kafka start offsets don't",
+        ),
+        (
+            {"startingOffsets": '{"t1":{"0":1}}', "endingOffsets": '{"t1":{"1":1}}'},
+            "The specified start offset and end offset should have the same topic-partitions.",
+        ),
+        (
+            {"startingOffsets": '{"t1":{"0":50}}', "endingOffsets": '{"t1":{"0":5}}'},
+            "The specified start offset 50 is greater than the end offset 5 for topic t1 partition 0.",
+        ),
+        (
+            {"subscribe": "t1x", "startingOffsets": '{"t1x":{"0":50}}', "failOnDataLoss": "false"},
+            "The resolved start offset 50 is greater than the resolved end offset 10 for topic t1x partition 0",
+        ),
+        ({"startingTimestamp": "now"}, "Expected a single long value, got now"),
+        ({"subscribe": "t1x", "startingTimestamp": "99999"}, "No offset matched from request of topic-partition t1x-0"),
+        ({"startingOffsetsByTimestamp": "{"}, "got {"),
+        (
+            {"subscribe": "t1", "startingOffsetsByTimestamp": '{"t1":{"0":1}}'},
+            "for Kafka timestamp based start offsets",
+        ),
+        ({"startingOffsetsByTimestampStrategy": "no"}, "startingOffsetsByTimestampStrategy is error or latest"),
+        ({"failOnDataLoss": "yes"}, "failOnDataLoss is true or false, not 'yes'"),
+        ({"includeHeaders": "yes"}, "includeHeaders is true or false, not 'yes'"),
+        ({"minPartitions": "0"}, "minPartitions must be positive"),
+        ({"maxRecordsPerPartition": "-1"}, "maxRecordsPerPartition must be positive"),
+        ({"maxRecordsPerPartition": "x"}, "maxRecordsPerPartition is a whole number"),
+        ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "3"}, "minOffsetPerTrigger(5) is higher than the max"),
+        ({"kafka__isolation__level": "committed"}, "kafka.isolation.level is read_uncommitted or read_committed"),
+        ({"kafka__auto__offset__reset": "latest"}, "Kafka option 'auto.offset.reset' is not supported."),
+        ({"kafka__key__deserializer": "x"}, "Kafka option 'key.deserializer' is not supported as keys are"),
+        ({"kafka__value__deserializer": "x"}, "Kafka option 'value.deserializer' is not supported as values are"),
+        ({"kafka__enable__auto__commit": "x"}, "Kafka option 'enable.auto.commit' is not supported"),
+        ({"kafka__interceptor__classes": "x"}, "Kafka option 'interceptor.classes' is not supported"),
+        ({"startingOffset": "earliest"}, "no option 'startingoffset'; did you mean startingOffsets?"),
+        ({"foo": "bar"}, "the source kdump has no option 'foo'"),
+        ({"table": "finding"}, "no table 'finding'; did you mean findings?"),
+        ({"table": "batches", "includeHeaders": "true"}, "includeHeaders does not go with table = batches"),
+    ],
+)
+def test_what_is_refused(logs: Path, options: dict[str, str], sentence: str) -> None:
+    path = options.get("path", logs)
+    with pytest.raises(SourceOptionError) as raised:
+        read(path, **{name: value for name, value in options.items() if name != "path"})
+    assert sentence in str(raised.value)
+
+
+def test_options_of_a_stream_are_ignored_with_a_warning(logs: Path) -> None:
+    with pytest.warns(UserWarning, match="maxOffsetsPerTrigger option ignored in batch queries"):
+        assert len(read(logs, subscribe="t1x", maxOffsetsPerTrigger="3")) == 10
+
+
+def test_several_paths_come_as_json(logs: Path) -> None:
+    source = KdumpSource({"paths": json.dumps([str(logs / "t1-0"), str(logs / "t1x-0")])})
+    assert len(source.reader(source.schema()).partitions()) == 2
+    with pytest.raises(SourceOptionError, match="paths is a JSON array"):
+        KdumpSource({"paths": "x"}).schema()
+
+
+def test_partitions_are_at_least_as_many_and_never_larger_than_asked(logs: Path) -> None:
+    for least in (1, 2, 3, 5, 8):
+        found = partitions(logs, subscribe="t1x", minPartitions=str(least))
+        assert len(found) >= least
+        assert [row["offset"] for rows in found for row in rows] == ALL
+    found = partitions(logs, subscribe="t1x", maxRecordsPerPartition="4")
+    assert [[row["offset"] for row in rows] for rows in found] == [ALL[:3], ALL[3:6], ALL[6:]]
+
+
+def test_the_schema_is_the_projection(logs: Path) -> None:
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    source = KdumpSource({"path": str(logs), "subscribe": "t1x"})
+    columns = {field.name: field for field in KdumpSource({"path": "x", "includeHeaders": "true"}).schema().fields}
+    asked = StructType([columns["headers"], columns["offset"]])
+    reader = source.reader(asked)
+    (partition,) = reader.partitions()
+    (batch,) = reader.read(partition)
+    assert batch.schema.names == ["headers", "offset"]
+    assert batch["headers"].null_count == 10
+    for field, sentence in (
+        (StructField("ofset", LongType()), "no column 'ofset'; did you mean offset?"),
+        (StructField("key", LongType()), "the column key is binary, not bigint"),
+    ):
+        with pytest.raises(SourceOptionError, match=sentence):
+            source.reader(StructType([field]))
+
+
+# ---- what is gone
+
+
+def damaged_log(directory: Path) -> Path:
+    """Three batches, the second with a wrong checksum."""
+    log = directory / "t-0" / f"{0:020d}.log"
+    log.parent.mkdir(parents=True)
+    parts = [bytearray(build.batch([build.record(b"k", b"value")], base_offset=n)) for n in range(3)]
+    parts[1][-1] ^= 1
+    log.write_bytes(b"".join(parts))
+    return log
+
+
+def test_damage_fails_the_read_or_is_left_out_with_one_warning(tmp_path: Path) -> None:
+    log = damaged_log(tmp_path)
+    with pytest.raises(DataLoss) as raised:
+        read(tmp_path)
+    size = log.stat().st_size // 3
+    assert f"{log}: at byte {size}: batch/crc: records from offset 1 on of t-0" in str(raised.value)
+    assert "The option failOnDataLoss is true" in str(raised.value)
+    assert 'option("table", "findings")' in str(raised.value)
+    with pytest.warns(DamageWarning) as caught:
+        assert offsets(tmp_path, failOnDataLoss="false") == {"t-0": [0, 2]}
+    assert len(caught) == 1
+    assert offsets(tmp_path, endingOffsets='{"t":{"0":1}}') == {"t-0": [0]}
+    assert offsets(tmp_path, startingOffsets='{"t":{"0":2}}') == {"t-0": [2]}
+    assert [row["code"] for row in read(tmp_path, table="findings") if row["severity"] == "error"] == ["batch/crc"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (lambda log: log.write_bytes(log.read_bytes()[:-5]), "tail/torn: records from offset 2 on"),
+        (lambda log: (log.parent.parent / "replication-offset-checkpoint").write_bytes(build.checkpoint("t 0 9")),
+         "checkpoint/beyond: the log ends at offset 3, below its high watermark 9"),
+        (lambda log: (log.parent.parent / "log-start-offset-checkpoint").write_bytes(build.checkpoint("t 0 2")),
+         "the log starts at offset 2, and the read at 0"),
+    ],
+)  # fmt: skip
+def test_what_else_is_gone(tmp_path: Path, damage: object, sentence: str) -> None:
+    log = damaged_log(tmp_path)
+    log.write_bytes(b"".join(build.batch([build.record(b"k", b"value")], base_offset=n) for n in range(3)))
+    assert callable(damage)
+    damage(log)
+    with pytest.raises(DataLoss) as raised:
+        read(tmp_path, startingOffsets='{"t":{"0":0}}')
+    assert sentence in str(raised.value)
+
+
+def test_a_copy_gives_what_another_one_lost(tmp_path: Path) -> None:
+    log = damaged_log(tmp_path / "a")
+    whole = damaged_log(tmp_path / "b")
+    size = whole.stat().st_size // 3
+    data = bytearray(whole.read_bytes())
+    data[2 * size - 1] ^= 1  # right again
+    data[-1] ^= 1
+    whole.write_bytes(data)
+    assert offsets(tmp_path) == {"t-0": [0, 1, 2]}
+    data[2 * size - 1] ^= 1
+    whole.write_bytes(data)
+    with pytest.raises(DataLoss, match="replica/missing: offset 1 of t-0 cannot be read"):
+        read(tmp_path)
+    for topic_id, each in zip((TOPIC_ID, TOPIC_ID[::-1]), (log, whole), strict=True):
+        (each.parent / "partition.metadata").write_bytes(metadata(topic_id))
+    with pytest.raises(DataLoss, match="replica/topic-id: the copies are of different topics"):
+        read(tmp_path)
+
+
+def test_a_path_that_is_not_there_is_an_error_with_the_host(tmp_path: Path) -> None:
+    with pytest.raises(kdump.SourceError, match="no such file"):
+        read(tmp_path / "none")
+    log = damaged_log(tmp_path)
+    source = KdumpSource({"path": str(tmp_path)})
+    reader = source.reader(source.schema())
+    (partition,) = reader.partitions()
+    shutil.rmtree(log.parent)
+    with pytest.raises(kdump.SourceError, match=r"no such file \(on host "):
+        list(reader.read(partition))
+
+
+def test_a_partition_without_a_value_has_no_rows(logs: Path) -> None:
+    from pyspark.sql.datasource import InputPartition
+
+    source = KdumpSource({"path": str(logs), "subscribePattern": "nothing"})
+    reader = source.reader(source.schema())
+    assert reader.partitions() == []
+    assert list(reader.read(InputPartition(None))) == []
+
+
+def test_another_version_on_the_worker_is_refused(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = KdumpSource({"path": str(logs)})
+    reader = source.reader(source.schema())
+    (partition, *_) = reader.partitions()
+    monkeypatch.setattr("kdump.spark.source_reader.__version__", "0.0.1")
+    with pytest.raises(kdump.KdumpError, match=f"the driver has kdump {kdump.__version__}, and .* has 0.0.1"):
+        next(reader.read(partition))
+
+
+# ---- tables
+
+
+@pytest.mark.parametrize("table", ["batches", "segments", "producers", "transactions", "findings"])
+def test_a_table_has_the_rows_of_its_reader(table: str) -> None:
+    from kdump.convert.log_tables.table_reader import TableName, table_reader
+
+    directory = FIXTURES / "transactions"
+    name: TableName = table  # type: ignore[assignment]
+    expected = table_reader(directory, name).read_all().to_pylist()
+    assert read(directory, table=table) == expected
+    spread = partitions(directory, table=table, minPartitions="3")
+    assert len(spread) > 1
+    assert [row for rows in spread for row in rows] == expected
+
+
+def test_the_files_of_a_log_directory_have_findings_of_their_own(tmp_path: Path) -> None:
+    damaged_log(tmp_path)
+    (tmp_path / "recovery-point-offset-checkpoint").write_bytes(b"nonsense")
+    codes = [(row["code"], row["path"]) for row in read(tmp_path, table="findings") if row["severity"] == "error"]
+    assert ("batch/crc", str(tmp_path / "t-0" / f"{0:020d}.log")) in codes
+    assert any(code.startswith("checkpoint/") for code, _ in codes if isinstance(code, str))
+
+
+def test_the_manual_has_each_option() -> None:
+    from kdump.spark.source_options import KAFKA_OPTIONS, OWN_OPTIONS
+    from support import manual_spark_source as manual
+
+    words = " ".join(manual.WITHOUT_EFFECT.split())
+    of_streams = {"maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"}
+    for name in {*KAFKA_OPTIONS, *OWN_OPTIONS} - of_streams:
+        assert name in manual.OPTIONS or name in words or name == "paths", name
+    assert ".Sh THE DATA SOURCE" in list(manual.section())
