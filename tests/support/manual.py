@@ -24,7 +24,8 @@ if __name__ == "__main__":
 from kdump.cli import COMMANDS, group
 from kdump.cli.sections import SectionedCommand
 from kdump.verify.findings import CATALOGUE
-from support import manual_convert, runbook_text
+from support import manual_convert, manual_spark, runbook_text
+from support.manual_spark_cloud import OBJECT_STORES
 from support.manual_text import (
     ABOUT,
     COMPLETION,
@@ -230,6 +231,10 @@ def page_of_the_group() -> Iterator[str]:
     yield from listed(FILES.items(), "Pa")
     yield from exit_status()
     yield from examples("kdump")
+    yield ".Sh OBJECT STORES"
+    for number, paragraph in enumerate(OBJECT_STORES):
+        yield from [".Pp"] * bool(number)
+        yield from prose(paragraph)
     yield ".Sh COMPATIBILITY"
     yield ".Xr kdump-dump 1"
     yield "has a table of the options of Kafka's own tool,"
@@ -382,9 +387,25 @@ def placeholder(match: re.Match[str]) -> str:
     return f"({text} or {other})" if other else f"[{text}]"
 
 
+def page_of_spark() -> Iterator[str]:
+    yield '.\\" Made by tests/support/manual.py from tests/support/manual_spark*.py; change those.'
+    yield f".Dd {DATE}"
+    yield ".Dt KDUMP-SPARK 7"
+    yield ".Os"
+    yield ".Sh NAME"
+    yield ".Nm kdump-spark"
+    yield f".Nd {escaped(manual_spark.ABOUT)}"
+    yield from manual_spark.sections()
+    yield ".Sh SEE ALSO"
+    yield ".Xr kdump 1 ,"
+    others = ("convert", "recover", "stat", "verify")
+    yield from (f".Xr kdump-{other} 1{' ,' if other != others[-1] else ''}" for other in others)
+
+
 def pages() -> dict[str, str]:
     """File name and text of every page."""
     built = {"kdump.1": page_of_the_group(), **{f"kdump-{name}.1": page_of(name) for name in COMMANDS}}
+    built[manual_spark.NAME] = page_of_spark()
     return {name: "\n".join(lines) + "\n" for name, lines in built.items()}
 
 

@@ -46,6 +46,7 @@ PARTITION = {
     "next_offset": "where the next run goes on, or would; null for --to log",
     "left_out": LEFT_OUT,
     "files": "the number of files that were written",
+    "bytes": "of the segments of a new log, also of one that --dry-run does not write; null for others",
     "notes": "sentences that a reader of the output has to know: what was merged, deleted or converted",
 }
 SUMMARY = {
@@ -56,7 +57,7 @@ SUMMARY = {
     "partitions": "that were converted",
     "files": "that were written",
     "rows": "of all partitions",
-    "bytes": "of all files",
+    "bytes": "of all files; of a --dry-run of --to log, of all segments that would be written",
     "free_bytes": "with --dry-run, what is free where OUT would be; else null",
     "left_out": "as of a partition, of all of them",
     "findings": "an object: by_severity and by_code, both objects of numbers",
@@ -166,7 +167,10 @@ MANIFEST: dict[str, tuple[str, Mapping[str, str]]] = {
         },
     ),
     "left_out": (
-        "Records that are in no file.",
+        (
+            "Records that are in no file. Aborted and undecided ones have a line for each range of offsets; from the "
+            "1000th of a run on, one line has all others."
+        ),
         {
             "why": "aborted, undecided, damaged",
             "records": "their number; null where it is not known",
@@ -191,7 +195,12 @@ ABOUT = [
     ),
     (
         "--dry-run reads and checks the same, and writes nothing. It says what of each partition would be converted, "
-        "and how much space is free where OUT would be."
+        "and how much space is free where OUT would be; with --to log also how large the segments would be."
+    ),
+    (
+        "An output that is one file has one writer, and its order needs one: a thread beside it decodes. --jobs gives "
+        "processes for reading headers, merging copies and counting a dry run; for writing on all cores take parquet "
+        "or log. All headers are read, and copies merged, before the first record is written."
     ),
     (
         "In text a partition is one line, path: rows, offsets, where the next run goes on, and what was left out. "
@@ -232,7 +241,11 @@ OUTPUTS = {
         "again. Records of different producers, epochs, leader epochs, timestamp types or transactions never come into "
         "one batch. Topic id and leader epochs are kept; indexes and producer snapshots are built. With another "
         "isolation than all, records are written without transactions and producer ids, and without markers; a note "
-        "says so. OUT is new or empty; names are given when all is complete."
+        "says so. With --time, a batch that has records outside the range is written with the others, which keep their "
+        "offsets and sequences; with LogAppendTime all records of a batch have its time, and magic 0 and Kafka 0.7 "
+        "have the time -1. A marker stays where a record of its transaction does, whatever its own time is. Where the "
+        "range has a first time, the new log begins with the first batch that is left; its end is that of the source. "
+        "OUT is new or empty; names are given when all is complete. --jobs converts several partitions at once."
     ),
 }
 GIVE_BACK = (
@@ -263,6 +276,14 @@ RUNS = [
         "batch. Committed records at or above it are in files named .provisional.parquet. The next run replaces "
         "these, and fills in the records that were decided since. So a table that must never "
         "take a row back reads the files without .provisional."
+    ),
+    (
+        "With several processes, and with --master on Spark, a large partition is converted in parts of up to 512 MiB "
+        "of its log, and each part has files of its own. The records are the same, and so is all that the manifest "
+        "says but for the borders of files. The workers write into a folder _kdump-... in OUT, so all of them have to "
+        "reach OUT at the same path; the command gives one file of each part its name, whatever Spark ran twice, and "
+        "removes the folder. --master goes with --to parquet alone: an output that is one file has one writer, and a "
+        "new log is written by this machine."
     ),
     (
         "The other outputs are made anew each time. A file has its name when it is complete, or not at all; where the "
@@ -296,7 +317,10 @@ COPIES = [
 RULES = (
     (
         "Copies belong together by the topic id in partition.metadata. Two ids under one name are two topics, "
-        "which are never merged (replica/topic-id). Without ids the name decides, and a note says so."
+        "which are never merged (replica/topic-id). --topic-id chooses one of them. Parquet files of both can be in "
+        "one folder, and the manifest says with replica which topic each file is of; a new log has to be of one, and "
+        "so has an output that is one file unless it has the column replica, which has the topic id then. Without ids "
+        "the name decides, and a note says so."
     ),
     (
         "The reference is the copy whose log ends with the highest leader epoch; of several, the one with the "
@@ -333,7 +357,10 @@ RULES = (
 )
 MISSING = (
     "Offsets that no copy has are reported as replica/missing, an error, with whether they lie below the high "
-    "watermark. --to log makes one partition of a merge, which a broker can be given; it lacks these offsets."
+    "watermark. --to log makes one partition of a merge, which a broker can be given; it lacks these offsets. A log "
+    "file of a copy that cannot be read is left out of the merge, and the other copies fill its offsets. The exit "
+    "status is 3, and a note says it, since the copy may have had other records or a later history: with all copies "
+    "readable, convert the partition anew. With --strict such a partition is not converted."
 )
 DAMAGE = [
     (
@@ -352,8 +379,8 @@ DAMAGE = [
         "partitions are still converted; a partition or file that failed is not there in part."
     ),
     (
-        "--io-limit bounds the reading of the records that are converted. What decides the order of a log, its "
-        "transactions and its copies is read before, and is not bounded."
+        "--io-limit bounds all reading of logs, also of what decides their order, their transactions and their copies: "
+        "such a log is read more than once. Processes share the rate equally, also where some have nothing to read."
     ),
 ]
 EXAMPLES = [

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from support import manual_convert, manual_stat
+from support.manual_spark_cloud import IN_PATHS
 
 DATE = "November 23, 2026"
 
@@ -86,6 +87,16 @@ CONTROL = {
     ),
     "coordinator_epoch": "of COMMIT and ABORT, else null",
     "control_value": "the fields of the value; null when it is none",
+}
+DECODED = {
+    "key_decoded": (
+        "the message in the key, an object: name, type (the record type), version, data (the fields, named as in"
+        " Kafka's own JSON); null for none"
+    ),
+    "value_decoded": "the message in the value, likewise; null for none and for a tombstone",
+    "decode_problem": (
+        "why the record cannot be decoded, or is of a version or type that Kafka 4.3.1 does not know; else null"
+    ),
 }
 GAP = {
     "position": "where the bytes begin",
@@ -324,6 +335,7 @@ LINES: dict[str, dict[str, tuple[str, Mapping[str, str]]]] = {
         "batch": ("One for every batch, and for every message of magic 0 and 1 that lies in the log itself.", BATCH),
         "record": ("After its batch. Records of control batches have three fields more.", RECORD),
         "control": ("These follow at the end of a record of a control batch.", CONTROL),
+        "decoded": ("These follow at the end of a record of an internal topic that is decoded (--decode).", DECODED),
         "gap": ("Bytes between batches that are no batch.", GAP),
         "tail": ("Bytes after the last batch.", GAP),
         **COMPANIONS,
@@ -385,10 +397,7 @@ LINES: dict[str, dict[str, tuple[str, Mapping[str, str]]]] = {
     },
 }
 
-_BYTES = (
-    "None: keys and values are shown as they are, control records decoded. With Kafka's tool the option "
-    "implies --print-data-log."
-)
+_DECODER = "The same, with --format kafka. The other formats decode internal topics by themselves (--decode)."
 _CLASS = (
     "None: kdump runs no Java classes. --bytes chooses how bytes are written; --format json passes them to a "
     "decoder of your own."
@@ -410,11 +419,11 @@ KAFKA = {
     "--max-bytes SIZE": "The same, in every format; k, m or g may follow the number.",
     "--key-decoder-class CLASS": _CLASS,
     "--value-decoder-class CLASS": _CLASS,
-    "--offsets-decoder": _BYTES,
-    "--transaction-log-decoder": _BYTES,
-    "--cluster-metadata-decoder": _BYTES,
-    "--remote-log-metadata-decoder": _BYTES,
-    "--share-group-state-decoder": _BYTES,
+    "--offsets-decoder": _DECODER,
+    "--transaction-log-decoder": _DECODER,
+    "--cluster-metadata-decoder": _DECODER,
+    "--remote-log-metadata-decoder": _DECODER,
+    "--share-group-state-decoder": _DECODER,
     "--skip-record-metadata": (
         "The same, with --format kafka. Or --format json, and of its lines the fields key and value."
     ),
@@ -489,8 +498,8 @@ FILES = {
     ".kdump-undo/<run>": "In a partition: what a run of kdump recover removed, and its journal. At the root of a "
     "log directory these are files "
     ".kdump-undo-<run>-*. Every command skips them.",
-    "_manifest.jsonl, _manifest.lock, _kdump-<run>-*.tmp": "In a folder of Parquet files of kdump convert: what the "
-    "folder holds, the lock of a run, a file that is being written.",
+    "_manifest.jsonl, _manifest.lock, _kdump-<run>-*/": "In a folder of Parquet files of kdump convert: what the "
+    "folder holds, the lock of a run, the files that it is writing.",
     ".kdump-part-*, .kdump-convert, .kdump-convert-part": "What kdump convert is writing, until it has its name. The "
     "next run into the same output removes what a killed one left.",
 }
@@ -790,13 +799,13 @@ PATHS = (
     "PATH is a file, a directory or a glob; - is standard input. A file is read whatever its name; its base offset "
     "is the "
     "number at the beginning of the name. Directories are walked, links are followed, each file is read once. "
-    "Several paths are one run with one exit status."
+    "Several paths are one run with one exit status. " + IN_PATHS
 )
 PATHS_OF_RECOVER = (
     "PATH is a topic-partition directory, a log directory, any directory above, the active segment of a partition, "
     "or a "
     "glob. kdump always recovers a whole partition. The log of KRaft is recovered only when PATH is its directory. "
-    "Several paths are one run with one exit status."
+    "Several paths are one run with one exit status. " + IN_PATHS
 )
 JSON = (
     "With --format json every line is an object with a type; all but the summary have a path. Fields come in this "
